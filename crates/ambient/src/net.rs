@@ -1,0 +1,100 @@
+//! Connections: a host and a port in, a stream of bytes out.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A way to reach hosts. The real one is TCP; the lab's is a table of in-memory pipes.
+pub trait Dial: Send + Sync + 'static {
+    /// Opens a connection to `port` of `host`, which is a name or an address without brackets.
+    fn dial(&self, host: &str, port: u16) -> Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + '_>>;
+}
+
+/// The network, as far as this program can see it. Cheap to clone.
+#[derive(Clone)]
+pub struct Net(Arc<dyn Dial>);
+
+impl Net {
+    /// The real network.
+    #[must_use]
+    pub fn tcp() -> Self {
+        Self::of(Tcp)
+    }
+
+    /// A network that reaches hosts in its own way.
+    pub fn of(dial: impl Dial) -> Self {
+        Self(Arc::new(dial))
+    }
+
+    /// Opens a connection. It may take as long as the network likes: the caller sets the limit.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the network says: refused, unreachable, no such name.
+    pub async fn dial(&self, host: &str, port: u16) -> io::Result<Stream> {
+        self.0.dial(host, port).await
+    }
+}
+
+impl std::fmt::Debug for Net {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Net")
+    }
+}
+
+struct Tcp;
+
+impl Dial for Tcp {
+    fn dial(&self, host: &str, port: u16) -> Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + '_>> {
+        let target = (host.to_owned(), port);
+        Box::pin(async move {
+            #[expect(clippy::disallowed_methods, reason = "this is the one place that opens connections")]
+            let stream = tokio::net::TcpStream::connect(target).await?;
+            stream.set_nodelay(true)?;
+            Ok(Stream::new(stream))
+        })
+    }
+}
+
+/// One open connection.
+pub struct Stream(Pin<Box<dyn Io>>);
+
+trait Io: AsyncRead + AsyncWrite + Send {}
+impl<T: AsyncRead + AsyncWrite + Send> Io for T {}
+
+impl Stream {
+    /// Wraps whatever carries the bytes.
+    pub fn new(io: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
+        Self(Box::pin(io))
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Stream")
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.0.as_mut().poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.as_mut().poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.as_mut().poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.as_mut().poll_shutdown(cx)
+    }
+}
