@@ -1,0 +1,206 @@
+//! What the cluster shall be, with no choice left open but those that only Proxmox can decide.
+//!
+//! A blueprint is derived from the file alone, or from the file and an [`Inventory`] of what Proxmox has. Without the
+//! inventory a host or a datastore that the file does not name stays `None`: open, never guessed. Without a secrets
+//! bundle the identities stay open as well, because they derive from the cluster's id in it.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The cluster as the file wants it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blueprint {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The id in the secrets bundle; open as long as there is no bundle.
+    pub cluster_id: Option<String>,
+    /// Where the Kubernetes API is reached: `https://HOST:6443`.
+    pub endpoint: String,
+    /// The address that moves between control planes.
+    pub vip: Option<Ipv4Addr>,
+    /// Kubernetes version, with the leading `v`.
+    pub kubernetes: String,
+    /// Pod network.
+    pub pod_cidr: Ipv4Net,
+    /// Service network.
+    pub service_cidr: Ipv4Net,
+    /// DNS domain inside the cluster.
+    pub dns_domain: String,
+    /// Whether workloads may run on control planes.
+    pub schedule_on_control_planes: bool,
+    /// Refuses `destroy` until the file says otherwise.
+    pub protect: bool,
+    /// Tags that every VM of ours carries, sorted; `talosmith` is always among them.
+    pub tags: Vec<String>,
+    /// The Proxmox resource pool of our VMs.
+    pub resource_pool: Option<String>,
+    /// The cluster's record in Proxmox.
+    pub record: Record,
+    /// Boot images by key, shared between nodes that agree.
+    pub images: BTreeMap<String, Image>,
+    /// Every node by name.
+    pub nodes: BTreeMap<String, Node>,
+}
+
+/// The stopped VM without disks that says whose the cluster is and carries lease and bootstrap mark.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Name of the VM.
+    pub name: String,
+    /// VM id it is created with.
+    pub vmid: u32,
+    /// Host it is created on.
+    pub host: Option<String>,
+    /// SMBIOS UUID.
+    pub uuid: Option<Uuid>,
+}
+
+/// A boot image, before its schematic was given an id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Image {
+    /// Base URL of the Image Factory, without a trailing slash.
+    pub factory: String,
+    /// Talos version, with the leading `v`.
+    pub talos: String,
+    /// `amd64` or `arm64`.
+    pub arch: String,
+    /// Official system extensions, sorted.
+    pub extensions: Vec<String>,
+    /// Kernel arguments, in the order given.
+    pub kernel_args: Vec<String>,
+}
+
+/// The part a node plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Runs etcd and the Kubernetes control plane.
+    ControlPlane,
+    /// Runs workloads.
+    Worker,
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::ControlPlane => "controlplane",
+            Self::Worker => "worker",
+        })
+    }
+}
+
+/// One node, decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// VM name, host name and Kubernetes node name.
+    pub name: String,
+    /// Its part.
+    pub role: Role,
+    /// The pool it came from; `None` for a node that the file names by itself.
+    pub pool: Option<String>,
+    /// Proxmox host it is created on; open until the inventory is known.
+    pub host: Option<String>,
+    /// Whether the file asks for that host, or it was chosen.
+    pub host_pinned: bool,
+    /// VM id.
+    pub vmid: u32,
+    /// SMBIOS UUID; open until there is a bundle.
+    pub uuid: Option<Uuid>,
+    /// MAC address of the first NIC, upper case.
+    pub mac: String,
+    /// Address with its prefix length.
+    pub address: Ipv4Net,
+    /// Default gateway.
+    pub gateway: Ipv4Addr,
+    /// Name servers.
+    pub dns: Vec<Ipv4Addr>,
+    /// Time servers; empty means Talos' own default.
+    pub ntp: Vec<String>,
+    /// Bridge on the Proxmox host.
+    pub bridge: String,
+    /// VLAN tag on that bridge.
+    pub vlan: Option<u16>,
+    /// MTU of the NIC.
+    pub mtu: Option<u16>,
+    /// CPU cores.
+    pub cores: u32,
+    /// CPU type as Proxmox names it.
+    pub cpu_type: String,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Size of the boot disk in GiB.
+    pub disk_gib: u64,
+    /// Datastore of the boot disk and the cloud-init drive; open until the inventory is known.
+    pub disk_datastore: Option<String>,
+    /// Datastore that holds the boot image; open until the inventory is known.
+    pub image_datastore: Option<String>,
+    /// Key into [`Blueprint::images`].
+    pub image: String,
+    /// Talos version, with the leading `v`.
+    pub talos: String,
+    /// Kubernetes labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What Proxmox offers, as far as resolving needs it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inventory {
+    /// Hosts by name.
+    pub hosts: BTreeMap<String, InventoryHost>,
+}
+
+/// One Proxmox host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InventoryHost {
+    /// Whether it answers.
+    pub online: bool,
+    /// Memory that VMs may use, in MiB.
+    pub memory_mib: u64,
+    /// Datastores by id.
+    pub datastores: BTreeMap<String, InventoryDatastore>,
+    /// Bridges.
+    pub bridges: Vec<String>,
+}
+
+/// One datastore as one host sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InventoryDatastore {
+    /// Content types that it takes (`images`, `import`, `iso`, …).
+    pub content: Vec<String>,
+    /// Whether other hosts see the same content.
+    pub shared: bool,
+    /// Free space in bytes.
+    pub free_bytes: u64,
+}
+
+impl Blueprint {
+    /// The control planes, by name.
+    pub fn control_planes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values().filter(|n| n.role == Role::ControlPlane)
+    }
+
+    /// The workers, by name.
+    pub fn workers(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values().filter(|n| n.role == Role::Worker)
+    }
+}
+
+impl Image {
+    /// The name under which an image of this kind lies in a datastore. It is the same for every cluster, so that they
+    /// can share it.
+    #[must_use]
+    pub fn file_name(&self, schematic_id: &str) -> String {
+        let short = schematic_id.get(..12).unwrap_or(schematic_id);
+        format!("talos-{}-{short}-nocloud-{}.qcow2", self.talos, self.arch)
+    }
+
+    /// Where the factory serves it.
+    #[must_use]
+    pub fn url(&self, schematic_id: &str) -> String {
+        format!("{}/image/{schematic_id}/{}/nocloud-{}.qcow2", self.factory, self.talos, self.arch)
+    }
+}

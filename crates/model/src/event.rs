@@ -1,0 +1,113 @@
+//! What happens while a plan is carried out.
+//!
+//! The engine emits these and knows nothing of displays. The journal keeps them, `--json` prints them, the terminal folds
+//! them into a line per node.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::step::StepId;
+
+/// One thing that happened, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "event")]
+pub enum What {
+    /// A run begins.
+    Started {
+        /// The cluster.
+        cluster: String,
+        /// `apply` or `destroy`.
+        verb: String,
+        /// Number of steps.
+        steps: usize,
+    },
+    /// A step begins.
+    StepStarted {
+        /// Which.
+        step: StepId,
+        /// What it does.
+        title: String,
+        /// The node it is about.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+    },
+    /// A step tells what it is at.
+    StepProgress {
+        /// Which.
+        step: StepId,
+        /// The node it is about.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+        /// In words.
+        note: String,
+        /// How much of it is done, where that is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        percent: Option<u8>,
+    },
+    /// A step is done and its effect was verified.
+    StepDone {
+        /// Which.
+        step: StepId,
+        /// The node it is about.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+        /// How long it took, in milliseconds.
+        millis: u64,
+        /// Warnings that the world gave.
+        #[serde(skip_serializing_if = "Vec::is_empty", default)]
+        warnings: Vec<String>,
+    },
+    /// A step failed.
+    StepFailed {
+        /// Which.
+        step: StepId,
+        /// The node it is about.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+        /// What was attempted and what went wrong, outermost first.
+        causes: Vec<String>,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// A step was not begun, because one that it needs did not succeed.
+    StepSkipped {
+        /// Which.
+        step: StepId,
+        /// The node it is about.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+        /// The step at fault.
+        because: StepId,
+    },
+    /// Somebody asked to stop: no new step begins.
+    Interrupted,
+    /// A run ends.
+    Ended {
+        /// How.
+        outcome: Outcome,
+        /// How long it took, in milliseconds.
+        millis: u64,
+    },
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// Every step succeeded.
+    Done,
+    /// At least one step failed.
+    Failed,
+    /// It was stopped from outside.
+    Interrupted,
+}

@@ -1,0 +1,27 @@
+//! What a cluster shall be, what it is, and what must be done: the vocabulary of Talosmith, without any IO.
+//!
+//! ```text
+//!  cluster.yaml ──load──► Spec ──┐
+//!                                ├─resolve─► Blueprint ─┐
+//!                     Inventory ─┘   (no choice left)   ├─plan─► Plan ──(engine)──► Events
+//!                                            Observed ──┘
+//! ```
+//!
+//! - [`load`] reads text into a [`spec::Spec`] and remembers where every value stood; [`check`] finds everything that is
+//!   wrong with it, at once, as [`diagnostic::Diagnostic`]s that point at those places.
+//! - [`resolve`] decides every name, address, VM id, MAC address and host: a [`blueprint::Blueprint`].
+//! - [`observed`] is what was found out there, incomplete by design: it says what could not be seen.
+//! - [`plan`] compares the two. All rules of order and safety live there.
+//! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
+
+pub mod blueprint;
+pub mod check;
+pub mod diagnostic;
+pub mod event;
+pub mod load;
+pub mod mark;
+pub mod observed;
+pub mod plan;
+pub mod resolve;
+pub mod spec;
+pub mod step;

@@ -1,0 +1,160 @@
+//! How a VM says whose it is.
+//!
+//! There is no state file: ownership stands in the VM itself, twice. Its SMBIOS UUID derives from the cluster's id and
+//! the node's name, and the last line of its description carries the same as a [`Mark`], which survives a clone or a
+//! restored backup (both of which change or double the UUID). The cluster's record carries more: the [`Lease`] of whoever
+//! is changing the cluster, and the [`BootstrapMark`] that keeps a second etcd cluster from ever being made.
+//!
+//! The lines begin with a fixed word so that people may write what they like above them.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// The first word of a mark's line.
+const MARK: &str = "talosmith-mark:";
+/// The first word of the record's line.
+const RECORD: &str = "talosmith-record:";
+/// The name in [`Mark::node`] of the cluster's record.
+pub const RECORD_NODE: &str = "(record)";
+
+/// Whose VM this is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mark {
+    /// The cluster's name, for people.
+    pub cluster: String,
+    /// Derived from the cluster's id in the bundle; two clusters of one name differ in it.
+    pub owner: Uuid,
+    /// The node's name, or [`RECORD_NODE`].
+    pub node: String,
+}
+
+/// What the cluster's record says beyond its mark.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordState {
+    /// Who is changing the cluster now.
+    pub lease: Option<Lease>,
+    /// When and where etcd was begun.
+    pub bootstrap: Option<BootstrapMark>,
+}
+
+/// The right to change the cluster, for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Who, for people: user and machine.
+    pub holder: String,
+    /// Tells two runs of one holder apart.
+    pub nonce: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when it holds unless renewed.
+    pub expires: Timestamp,
+}
+
+/// That etcd was begun. Written before the call is made, so that no crash can hide it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootstrapMark {
+    /// On which node. A repetition may only ever happen there.
+    pub node: String,
+    /// When the mark was first written.
+    pub at: Timestamp,
+    /// Whether etcd was seen to run afterwards. From then on there is no bootstrap any more.
+    pub done: bool,
+}
+
+impl Mark {
+    /// The owner id of the cluster whose bundle has this cluster id.
+    #[must_use]
+    pub fn owner_of(cluster_id: &str) -> Uuid {
+        Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("talosmith/owner/{cluster_id}").as_bytes())
+    }
+
+    /// The mark in a description, if there is a readable one.
+    #[must_use]
+    pub fn find(description: &str) -> Option<Self> {
+        line(description, MARK)
+    }
+
+    /// The description of a VM with this mark: a sentence for people, then the mark.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!(
+            "Node {} of the Talos cluster {}, managed by Talosmith. Change the cluster file, not this VM.\n\n{MARK} {}",
+            self.node,
+            self.cluster,
+            json(self)
+        )
+    }
+
+    /// The description of the cluster's record: a card for people, the mark, the state.
+    #[must_use]
+    pub fn describe_record(&self, state: &RecordState) -> String {
+        let lease = match &state.lease {
+            Some(l) => format!("Being changed by {} since {}.", l.holder, l.since),
+            None => "Nobody is changing it.".to_owned(),
+        };
+        let bootstrap = match &state.bootstrap {
+            Some(b) if b.done => format!("etcd began on {} at {}.", b.node, b.at),
+            Some(b) => format!("etcd is being begun on {}.", b.node),
+            None => "etcd was not begun yet.".to_owned(),
+        };
+        format!(
+            "Record of the Talos cluster {}, managed by Talosmith. It never runs and has no disks. Do not delete it: it keeps two \
+             people from changing the cluster at once, and a second etcd from being made.\n\n{lease} {bootstrap}\n\n{MARK} {}\n{RECORD} {}",
+            self.cluster,
+            json(self),
+            json(state)
+        )
+    }
+}
+
+impl RecordState {
+    /// The record's state in a description. `None` when there is no readable one.
+    #[must_use]
+    pub fn find(description: &str) -> Option<Self> {
+        line(description, RECORD)
+    }
+}
+
+fn line<T: for<'a> Deserialize<'a>>(description: &str, word: &str) -> Option<T> {
+    let text = description.lines().rev().find_map(|l| l.trim().strip_prefix(word))?;
+    serde_json::from_str(text.trim()).ok()
+}
+
+fn json(value: &impl Serialize) -> String {
+    // These types hold only strings, flags and times, which JSON can always carry.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_found_again_below_what_people_wrote() {
+        let mark = Mark { cluster: "home".into(), owner: Mark::owner_of("abc="), node: "home-work-1".into() };
+        let text = format!("bought in May\n{}\n", mark.describe());
+        assert_eq!(Mark::find(&text), Some(mark));
+        assert_eq!(Mark::find("talosmith-mark: {broken"), None);
+        assert_eq!(Mark::find("a VM of mine"), None);
+    }
+
+    #[test]
+    fn the_record_keeps_its_state() {
+        let mark = Mark { cluster: "home".into(), owner: Mark::owner_of("abc="), node: RECORD_NODE.into() };
+        let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let state = RecordState {
+            lease: Some(Lease { holder: "eva@laptop".into(), nonce: "1".into(), since: at, expires: at }),
+            bootstrap: Some(BootstrapMark { node: "home-control-1".into(), at, done: true }),
+        };
+        let text = mark.describe_record(&state);
+        assert_eq!(RecordState::find(&text), Some(state));
+        assert_eq!(Mark::find(&text), Some(mark));
+        assert!(text.contains("etcd began on home-control-1"), "{text}");
+    }
+
+    #[test]
+    fn owners_differ_by_cluster_id() {
+        assert_ne!(Mark::owner_of("a"), Mark::owner_of("b"));
+    }
+}

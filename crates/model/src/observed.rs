@@ -1,0 +1,201 @@
+//! What was found out there. Incomplete by design: what could not be seen is listed, never filled in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::blueprint::Inventory;
+use crate::mark::{Mark, RecordState};
+
+/// Everything that was seen in one look at the world.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Observed {
+    /// Proxmox' side.
+    pub proxmox: Proxmox,
+    /// What Talos says, by node name. A node without an entry was not asked, because it has no running VM.
+    pub machines: BTreeMap<String, Machine>,
+    /// What Kubernetes says.
+    pub kubernetes: Kubernetes,
+    /// What could not be seen, and why.
+    pub unseen: Vec<Unseen>,
+}
+
+/// Something that could not be seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unseen {
+    /// What was looked for.
+    pub what: String,
+    /// Why it was not seen.
+    pub why: String,
+}
+
+/// Proxmox' side of the world.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proxmox {
+    /// Version of the server that answered, such as `9.1.8`.
+    pub version: String,
+    /// Hosts, datastores, bridges.
+    pub inventory: Inventory,
+    /// Ids of all guests, ours or not, with name and host.
+    pub taken: BTreeMap<u32, Guest>,
+    /// VMs that carry a mark of Talosmith, whichever cluster's.
+    pub marked: Vec<Vm>,
+    /// The record of the cluster, if it was found.
+    pub record: Option<RecordSeen>,
+    /// Boot images found in datastores.
+    pub images: BTreeSet<StoredImage>,
+}
+
+/// Any guest of Proxmox, as the list of resources shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Guest {
+    /// Its name, which Proxmox may not know for some seconds after creation.
+    pub name: Option<String>,
+    /// The host it is on.
+    pub host: String,
+}
+
+/// A VM with a mark.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vm {
+    /// Its id.
+    pub vmid: u32,
+    /// Host it is on now.
+    pub host: String,
+    /// Its name.
+    pub name: String,
+    /// Whether it runs.
+    pub running: bool,
+    /// Lock that Proxmox holds on it (`create`, `backup`, …).
+    pub lock: Option<String>,
+    /// SMBIOS UUID.
+    pub uuid: Option<Uuid>,
+    /// Whose it says it is.
+    pub mark: Mark,
+    /// Size of the boot disk; `None` when it has none.
+    pub disk_gib: Option<u64>,
+    /// CPU cores.
+    pub cores: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+}
+
+/// The cluster's record as found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordSeen {
+    /// Its id.
+    pub vmid: u32,
+    /// Host it is on.
+    pub host: String,
+    /// What it says.
+    pub state: RecordState,
+}
+
+/// A boot image in a datastore.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StoredImage {
+    /// The host that sees it.
+    pub host: String,
+    /// The datastore.
+    pub datastore: String,
+    /// File name.
+    pub file: String,
+}
+
+/// What one machine said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// How its API answers.
+    pub api: Api,
+    /// Talos version it runs.
+    pub talos: Option<String>,
+    /// Stage (`booting`, `maintenance`, `running`, …).
+    pub stage: Option<String>,
+    /// Whether it calls itself ready.
+    pub ready: bool,
+    /// What it says it still waits for.
+    pub unmet: Vec<String>,
+    /// SHA-256 of the configuration it runs.
+    pub config_digest: Option<String>,
+    /// Its part in etcd.
+    pub etcd: Etcd,
+}
+
+/// How the Talos API of a node answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "is")]
+pub enum Api {
+    /// It does not.
+    Silent {
+        /// What was seen instead.
+        why: String,
+    },
+    /// It waits for a configuration, and is our VM.
+    Maintenance,
+    /// It has a configuration under our authority.
+    Configured,
+    /// Something answers at the address, but it is not our VM or not under our authority.
+    Stranger {
+        /// Whose it seems to be.
+        why: String,
+    },
+}
+
+/// A node's part in etcd.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "is")]
+pub enum Etcd {
+    /// Nobody could tell.
+    Unknown,
+    /// It has no etcd data: new, or a worker.
+    Empty,
+    /// It is a member.
+    Member {
+        /// Member id in hex.
+        id: String,
+        /// Not yet a voter.
+        learner: bool,
+    },
+}
+
+/// What Kubernetes says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kubernetes {
+    /// Whether its API answered.
+    pub answered: bool,
+    /// Nodes by name.
+    pub nodes: BTreeMap<String, KubernetesNode>,
+}
+
+/// One node as Kubernetes sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KubernetesNode {
+    /// Its `Ready` condition.
+    pub ready: bool,
+    /// Kubelet version.
+    pub version: String,
+    /// Whether new pods may go there.
+    pub schedulable: bool,
+}
+
+impl Machine {
+    /// A machine that does not answer.
+    #[must_use]
+    pub fn silent(why: impl Into<String>) -> Self {
+        Self::with(Api::Silent { why: why.into() })
+    }
+
+    /// A machine of which only this is known.
+    #[must_use]
+    pub fn with(api: Api) -> Self {
+        Self { api, talos: None, stage: None, ready: false, unmet: vec![], config_digest: None, etcd: Etcd::Unknown }
+    }
+}
+
+impl Proxmox {
+    /// VMs of ours, with the node's name first. The record is not among them.
+    pub fn of(&self, owner: Uuid) -> impl Iterator<Item = &Vm> {
+        self.marked.iter().filter(move |v| v.mark.owner == owner && v.mark.node != crate::mark::RECORD_NODE)
+    }
+}

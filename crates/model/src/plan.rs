@@ -1,0 +1,103 @@
+//! From what shall be and what is to what must be done: pure, synchronous, the same answer for the same question.
+//!
+//! A plan has steps with edges and reasons; notices, for what differs and is left alone; and refusals, for what makes any
+//! change unsafe. A plan with a refusal is never carried out. The rules are one function each, in the modules below:
+//!
+//! - [`refuse`]: when nothing may be touched.
+//! - [`bring_up`]: what each node still needs, and when etcd may be begun.
+//! - [`destroy`]: taking everything of ours away, and nothing else.
+//! - [`graph`]: order, critical path, and the checks that every plan must pass.
+
+pub mod bring_up;
+pub mod destroy;
+pub mod graph;
+pub mod refuse;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::blueprint::Blueprint;
+use crate::observed::Observed;
+use crate::step::Step;
+
+/// What must be done, in an order that could be followed one by one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The cluster.
+    pub cluster: String,
+    /// Steps; each stands behind all that it needs.
+    pub steps: Vec<Step>,
+    /// What differs and is left alone.
+    pub notices: Vec<Notice>,
+    /// Why nothing may be done. Empty in a plan that can be carried out.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Something the operator should know.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// One sentence.
+    pub text: String,
+}
+
+/// A reason to touch nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// What is in the way, in one sentence.
+    pub why: String,
+    /// What the operator can do.
+    pub remedy: String,
+}
+
+/// What was computed outside of this crate and is compared here.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rendered {
+    /// Schematic ids by image key.
+    pub schematics: BTreeMap<String, String>,
+    /// SHA-256 of each node's machine configuration. Empty as long as there is no bundle.
+    pub configs: BTreeMap<String, String>,
+}
+
+/// What brings the world to the blueprint.
+#[must_use]
+pub fn plan(blueprint: &Blueprint, rendered: &Rendered, observed: &Observed) -> Plan {
+    let mut refusals = refuse::always(blueprint, observed);
+    if refusals.is_empty() {
+        // With the bundle lost or Proxmox too old, every id would look taken and every host wrong.
+        refusals.extend(refuse::creation(blueprint, observed));
+    }
+    let (steps, notices, more) = bring_up::steps(blueprint, rendered, observed);
+    refusals.extend(more);
+    finish(blueprint, steps, notices, refusals)
+}
+
+/// What takes the cluster away.
+#[must_use]
+pub fn plan_destroy(blueprint: &Blueprint, observed: &Observed) -> Plan {
+    let mut refusals = refuse::always(blueprint, observed);
+    refusals.extend(refuse::protected(blueprint));
+    let (steps, notices) = destroy::steps(blueprint, observed);
+    finish(blueprint, steps, notices, refusals)
+}
+
+fn finish(blueprint: &Blueprint, steps: Vec<Step>, notices: Vec<Notice>, refusals: Vec<Refusal>) -> Plan {
+    let steps = if refusals.is_empty() { graph::in_order(steps) } else { vec![] };
+    Plan { cluster: blueprint.cluster.clone(), steps, notices, refusals }
+}
+
+impl Plan {
+    /// Whether there is nothing to do and nothing in the way.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty() && self.refusals.is_empty()
+    }
+
+    /// About how long it takes, in seconds, when everything that can run at once does.
+    #[must_use]
+    pub fn seconds(&self) -> u32 {
+        graph::critical_path(&self.steps)
+    }
+}

@@ -1,0 +1,374 @@
+//! What each node still needs, and when etcd may be begun.
+//!
+//! ```text
+//! register-schematic ─┐
+//! create-record ──────┴► download-image ─► create-vm ─► start-vm ─► configure ─┬─► join ─► check-health
+//!                                                       (all control planes) ──┴► bootstrap ─┘
+//! ```
+//!
+//! A node enters this chain where it stands: one that only waits in maintenance gets no VM, one that runs gets nothing.
+
+use uuid::Uuid;
+
+use super::{Notice, Refusal, Rendered};
+use crate::blueprint::{Blueprint, Node, Role};
+use crate::mark::Mark;
+use crate::observed::{Api, Etcd, Machine, Observed, StoredImage, Vm};
+use crate::step::{Action, Disturbs, Step, StepId};
+
+/// Seconds that things usually take, for the estimate.
+mod usual {
+    pub const REGISTER: u32 = 2;
+    pub const DOWNLOAD: u32 = 30;
+    pub const RECORD: u32 = 3;
+    pub const CREATE: u32 = 15;
+    pub const GROW: u32 = 3;
+    pub const START: u32 = 4;
+    pub const CONFIGURE: u32 = 35;
+    pub const BOOTSTRAP: u32 = 10;
+    pub const JOIN: u32 = 60;
+    pub const HEALTH: u32 = 10;
+}
+
+struct Builder<'a> {
+    blueprint: &'a Blueprint,
+    rendered: &'a Rendered,
+    observed: &'a Observed,
+    owner: Option<Uuid>,
+    steps: Vec<Step>,
+    notices: Vec<Notice>,
+    refusals: Vec<Refusal>,
+}
+
+/// Steps, notices, and reasons against any of them.
+pub(super) fn steps(
+    blueprint: &Blueprint,
+    rendered: &Rendered,
+    observed: &Observed,
+) -> (Vec<Step>, Vec<Notice>, Vec<Refusal>) {
+    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    let mut b =
+        Builder { blueprint, rendered, observed, owner, steps: vec![], notices: vec![], refusals: vec![] };
+    b.record();
+    for node in blueprint.nodes.values() {
+        b.machine(node);
+    }
+    b.bootstrap();
+    for node in blueprint.nodes.values() {
+        b.join(node);
+    }
+    b.health();
+    b.others();
+    (b.steps, b.notices, b.refusals)
+}
+
+impl Builder<'_> {
+    fn push(&mut self, action: Action, after: Vec<StepId>, reason: impl Into<String>, seconds: u32) -> StepId {
+        let id = action.id();
+        if !self.steps.iter().any(|s| s.id == id) {
+            let step =
+                Step { id: id.clone(), action, after, reason: reason.into(), disturbs: Disturbs::Nothing, seconds };
+            self.steps.push(step);
+        }
+        id
+    }
+
+    fn has(&self, id: &StepId) -> bool {
+        self.steps.iter().any(|s| s.id == *id)
+    }
+
+    fn vm(&self, node: &Node) -> Option<&Vm> {
+        self.owner.and_then(|owner| self.observed.proxmox.of(owner).find(|v| v.mark.node == node.name))
+    }
+
+    fn record(&mut self) {
+        if self.observed.proxmox.record.is_some() {
+            return;
+        }
+        let Some(host) = self.blueprint.record.host.clone() else {
+            self.refusals.push(Refusal {
+                why: "no Proxmox host could be chosen for the cluster's record".to_owned(),
+                remedy: "check that a host is online and that the token may see it".to_owned(),
+            });
+            return;
+        };
+        let action = Action::CreateRecord { host, vmid: self.blueprint.record.vmid };
+        self.push(action, vec![], "it guards the cluster against two operators and a second etcd", usual::RECORD);
+    }
+
+    /// The way from nothing to a configured machine.
+    fn machine(&mut self, node: &Node) {
+        let vm = self.vm(node).cloned();
+        let started = match &vm {
+            None => self.create(node),
+            Some(vm) => self.complete(node, vm),
+        };
+        let machine = self.observed.machines.get(&node.name);
+        let reason = match (&vm, machine.map(|m| &m.api)) {
+            (None, _) => "it is new".to_owned(),
+            (Some(_), Some(Api::Maintenance)) => "it waits for its configuration".to_owned(),
+            (Some(_), Some(Api::Configured)) => {
+                self.configuration_differs(node, machine);
+                return;
+            }
+            (Some(_), Some(Api::Stranger { why })) => {
+                self.refusals.push(Refusal {
+                    why: format!("what answers at {} is not {}: {why}", node.address.addr(), node.name),
+                    remedy: format!(
+                        "free the address {} or give {} another one; nothing was sent to that machine",
+                        node.address.addr(),
+                        node.name
+                    ),
+                });
+                return;
+            }
+            (Some(_), Some(Api::Silent { why })) => format!("it did not answer ({why}); it will be waited for"),
+            (Some(_), None) => "it has not been configured yet, as far as can be seen".to_owned(),
+        };
+        self.push(Action::Configure { node: node.name.clone() }, started, reason, usual::CONFIGURE);
+    }
+
+    fn create(&mut self, node: &Node) -> Vec<StepId> {
+        // Hosts and datastores that could not be decided were refused already.
+        let (Some(host), Some(disk), Some(store)) = (&node.host, &node.disk_datastore, &node.image_datastore) else {
+            return vec![];
+        };
+        let (Some(image), Some(schematic)) =
+            (self.blueprint.images.get(&node.image), self.rendered.schematics.get(&node.image))
+        else {
+            return vec![];
+        };
+        let file = image.file_name(schematic);
+        let mut after = vec![Action::CreateRecord { host: host.clone(), vmid: 0 }.id()];
+        if let Some(download) = self.download(node, host, store, &file, image.url(schematic), schematic) {
+            after.push(download);
+        }
+        let create = Action::CreateVm {
+            node: node.name.clone(),
+            host: host.clone(),
+            vmid: node.vmid,
+            datastore: disk.clone(),
+            image: format!("{store}:import/{file}"),
+        };
+        let created = self.push(create, after, "the file asks for it and no VM of ours is it", usual::CREATE);
+        let start = Action::StartVm { node: node.name.clone(), host: host.clone(), vmid: node.vmid };
+        vec![self.push(start, vec![created], "it is new", usual::START)]
+    }
+
+    /// Fetches the image to where the node needs it, once per host, or once for all that share the datastore.
+    fn download(
+        &mut self,
+        node: &Node,
+        host: &str,
+        store: &str,
+        file: &str,
+        url: String,
+        schematic: &str,
+    ) -> Option<StepId> {
+        let shared = |h: &str| {
+            self.observed.proxmox.inventory.hosts.get(h).and_then(|h| h.datastores.get(store)).is_some_and(|d| d.shared)
+        };
+        let same = |s: &StoredImage| {
+            s.datastore == store && s.file == file && (s.host == host || (shared(host) && shared(&s.host)))
+        };
+        if self.observed.proxmox.images.iter().any(same) {
+            return None;
+        }
+        if shared(host) {
+            let suffix = format!("/{store}/{file}");
+            if let Some(step) =
+                self.steps.iter().find(|s| s.id.0.starts_with("download-image/") && s.id.0.ends_with(&suffix))
+            {
+                return Some(step.id.clone());
+            }
+        }
+        let register = Action::RegisterSchematic { image: node.image.clone(), schematic: schematic.to_owned() };
+        let registered = self.push(register, vec![], "the factory builds only what it was told of", usual::REGISTER);
+        let record = Action::CreateRecord { host: host.to_owned(), vmid: 0 }.id();
+        let action = Action::DownloadImage {
+            host: host.to_owned(),
+            datastore: store.to_owned(),
+            file: file.to_owned(),
+            url,
+        };
+        Some(self.push(action, vec![registered, record], "nodes there boot from it", usual::DOWNLOAD))
+    }
+
+    /// A VM that exists: what its creation may have left undone.
+    fn complete(&mut self, node: &Node, vm: &Vm) -> Vec<StepId> {
+        if let Some(lock) = &vm.lock {
+            self.refusals.push(Refusal {
+                why: format!("Proxmox holds the lock `{lock}` on {} (VM {} on {})", node.name, vm.vmid, vm.host),
+                remedy: format!(
+                    "wait for the task that holds it; if it died, run `qm unlock {}` on {} as root",
+                    vm.vmid, vm.host
+                ),
+            });
+            return vec![];
+        }
+        let mut after = vec![];
+        match vm.disk_gib {
+            None => self.refusals.push(Refusal {
+                why: format!("{} (VM {} on {}) has no boot disk", node.name, vm.vmid, vm.host),
+                remedy: "somebody removed it; delete the VM to have the node made anew".to_owned(),
+            }),
+            // Growing under a running machine is a change of its own; here only an unfinished creation is completed.
+            Some(has) if has < node.disk_gib && !vm.running => {
+                let grow = Action::GrowDisk {
+                    node: node.name.clone(),
+                    host: vm.host.clone(),
+                    vmid: vm.vmid,
+                    gib: node.disk_gib,
+                };
+                after.push(self.push(grow, vec![], format!("it has {has} GiB"), usual::GROW));
+            }
+            Some(_) => {}
+        }
+        if vm.running {
+            return after;
+        }
+        let start = Action::StartVm { node: node.name.clone(), host: vm.host.clone(), vmid: vm.vmid };
+        vec![self.push(start, after, "it is off", usual::START)]
+    }
+
+    fn configuration_differs(&mut self, node: &Node, machine: Option<&Machine>) {
+        let runs = machine.and_then(|m| m.config_digest.as_deref());
+        let shall = self.rendered.configs.get(&node.name).map(String::as_str);
+        if let (Some(runs), Some(shall)) = (runs, shall)
+            && runs != shall
+        {
+            self.notices.push(Notice {
+                text: format!("{} runs another configuration than the file describes; it is left as it is", node.name),
+            });
+        }
+    }
+
+    /// The one rule that must never be wrong: etcd is begun on exactly one machine, once.
+    ///
+    /// It may begin when the record has no mark that it did, and no control plane is a member of one already. The step
+    /// stands behind the configuration of *every* control plane, because the executor must have seen each of them without
+    /// etcd data; one that cannot be seen therefore keeps etcd from being begun. After a crash between the mark and the
+    /// call, it is repeated on the very node in the mark.
+    fn bootstrap(&mut self) {
+        let is_member = |n: &Node| {
+            self.observed.machines.get(&n.name).is_some_and(|m| matches!(m.etcd, Etcd::Member { .. }))
+        };
+        if self.blueprint.control_planes().any(is_member) {
+            return;
+        }
+        let mark = self.observed.proxmox.record.as_ref().and_then(|r| r.state.bootstrap.clone());
+        let Some(first) = self.blueprint.control_planes().map(|n| n.name.clone()).next() else { return };
+        let node = match mark {
+            Some(mark) if mark.done => {
+                self.bootstrapped_but_empty(&mark.node, mark.at.to_string());
+                return;
+            }
+            Some(mark) if self.blueprint.nodes.contains_key(&mark.node) => mark.node,
+            Some(mark) => {
+                self.refusals.push(Refusal {
+                    why: format!("etcd was being begun on {}, which the file no longer has", mark.node),
+                    remedy: "put that node back into the file, apply, and remove it afterwards".to_owned(),
+                });
+                return;
+            }
+            None => first,
+        };
+        let configured = self.blueprint.control_planes().map(|n| Action::Configure { node: n.name.clone() }.id()).collect();
+        self.push(Action::Bootstrap { node }, configured, "no control plane has etcd data, and the record has no mark", usual::BOOTSTRAP);
+    }
+
+    /// etcd ran once. When every control plane is seen to be empty, its data is lost: only a backup helps.
+    fn bootstrapped_but_empty(&mut self, node: &str, at: String) {
+        let all_empty = self.blueprint.control_planes().all(|n| {
+            self.vm(n).is_none()
+                || self.observed.machines.get(&n.name).is_some_and(|m| m.etcd == Etcd::Empty || m.api == Api::Maintenance)
+        });
+        if all_empty {
+            self.refusals.push(Refusal {
+                why: format!("etcd was begun on {node} at {at}, but no control plane has its data any more"),
+                remedy: "restore etcd from a snapshot, or destroy the cluster and apply again".to_owned(),
+            });
+        }
+    }
+
+    /// Whether a node has its place in the cluster, as far as can be seen.
+    fn join(&mut self, node: &Node) {
+        let configure = Action::Configure { node: node.name.clone() }.id();
+        let reason = if self.has(&configure) {
+            "it is being configured".to_owned()
+        } else {
+            match self.missing(node) {
+                Some(reason) => reason,
+                None => return,
+            }
+        };
+        let mut after = vec![configure];
+        after.extend(self.steps.iter().filter(|s| matches!(s.action, Action::Bootstrap { .. })).map(|s| s.id.clone()));
+        self.push(Action::Join { node: node.name.clone() }, after, reason, usual::JOIN);
+    }
+
+    /// What a configured node lacks.
+    fn missing(&self, node: &Node) -> Option<String> {
+        let machine = self.observed.machines.get(&node.name)?;
+        if machine.stage.as_deref() != Some("running") || !machine.ready {
+            let stage = machine.stage.as_deref().unwrap_or("unknown");
+            return Some(if machine.unmet.is_empty() {
+                format!("its stage is {stage}")
+            } else {
+                format!("its stage is {stage}: {}", machine.unmet.join("; "))
+            });
+        }
+        if node.role == Role::ControlPlane && !matches!(machine.etcd, Etcd::Member { learner: false, .. }) {
+            return Some("it is not a voting member of etcd".to_owned());
+        }
+        if !self.observed.kubernetes.answered {
+            return Some("Kubernetes did not answer, so its place there is not known".to_owned());
+        }
+        match self.observed.kubernetes.nodes.get(&node.name) {
+            None => Some("Kubernetes does not know it".to_owned()),
+            Some(n) if !n.ready => Some("Kubernetes says that it is not ready".to_owned()),
+            Some(_) => None,
+        }
+    }
+
+    fn health(&mut self) {
+        if self.steps.is_empty() {
+            return;
+        }
+        let after = self.steps.iter().map(|s| s.id.clone()).collect();
+        self.push(Action::CheckHealth, after, "something changed", usual::HEALTH);
+    }
+
+    /// VMs of ours that the file does not have, and what could not be seen.
+    fn others(&mut self) {
+        let Some(owner) = self.owner else { return };
+        for vm in self.observed.proxmox.of(owner) {
+            if !self.blueprint.nodes.contains_key(&vm.mark.node) {
+                self.notices.push(Notice {
+                    text: format!(
+                        "{} (VM {} on {}) is ours but not in the file; it is left alone, because removing a node is not \
+                         supported yet",
+                        vm.mark.node, vm.vmid, vm.host
+                    ),
+                });
+            } else if let Some(node) = self.blueprint.nodes.get(&vm.mark.node) {
+                if vm.vmid != node.vmid {
+                    self.notices.push(Notice {
+                        text: format!("{} has the VM id {}, not {}; ids are never changed", node.name, vm.vmid, node.vmid),
+                    });
+                }
+                if vm.cores != node.cores || vm.memory_mib != node.memory_mib {
+                    self.notices.push(Notice {
+                        text: format!(
+                            "{} has {} cores and {} MiB, the file says {} and {}; it is left as it is",
+                            node.name, vm.cores, vm.memory_mib, node.cores, node.memory_mib
+                        ),
+                    });
+                }
+            }
+        }
+        for unseen in &self.observed.unseen {
+            self.notices.push(Notice { text: format!("could not see {}: {}", unseen.what, unseen.why) });
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Taking the cluster away: every VM that is ours, the record last, nothing else.
+//!
+//! No dance with etcd: nothing shall survive. A dead cluster is no obstacle, because only Proxmox is asked. Images stay,
+//! since other clusters may use them; so does the bundle.
+
+use super::Notice;
+use crate::blueprint::Blueprint;
+use crate::mark::Mark;
+use crate::observed::Observed;
+use crate::step::{Action, Disturbs, Step};
+
+/// Steps and notices.
+pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, Vec<Notice>) {
+    let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return (vec![], vec![]) };
+    let mut steps: Vec<Step> = vec![];
+    let mut deletions = vec![];
+    for vm in observed.proxmox.of(owner) {
+        let (node, host, vmid) = (vm.mark.node.clone(), vm.host.clone(), vm.vmid);
+        let mut after = vec![];
+        if vm.running {
+            let stop = Action::StopVm { node: node.clone(), host: host.clone(), vmid };
+            after.push(stop.id());
+            steps.push(step(stop, vec![], "a running VM cannot be deleted", 5));
+        }
+        let delete = Action::DeleteVm { node, host, vmid };
+        deletions.push(delete.id());
+        steps.push(step(delete, after, "it is part of the cluster", 5));
+    }
+    if let Some(record) = &observed.proxmox.record {
+        let delete = Action::DeleteRecord { host: record.host.clone(), vmid: record.vmid };
+        steps.push(step(delete, deletions, "nothing of the cluster is left for it to guard", 3));
+    }
+    let notices = observed
+        .unseen
+        .iter()
+        .map(|u| Notice { text: format!("could not see {}: {}. What is ours there stays", u.what, u.why) })
+        .collect();
+    (steps, notices)
+}
+
+fn step(action: Action, after: Vec<crate::step::StepId>, reason: &str, seconds: u32) -> Step {
+    Step { id: action.id(), action, after, reason: reason.to_owned(), disturbs: Disturbs::Removes, seconds }
+}

@@ -1,0 +1,167 @@
+//! When nothing may be touched. Each rule is one function that returns its reasons; all are reported at once.
+
+use std::collections::BTreeMap;
+
+use super::Refusal;
+use crate::blueprint::Blueprint;
+use crate::mark::Mark;
+use crate::observed::{Observed, Vm};
+
+/// Rules that hold for every change.
+#[must_use]
+pub fn always(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    [old_proxmox(observed), lost_bundle(blueprint, observed), doubled_identity(blueprint, observed)].concat()
+}
+
+/// Rules that hold before anything is created.
+#[must_use]
+pub fn creation(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    [taken_ids(blueprint, observed), hosts_that_cannot(blueprint, observed), not_enough_memory(blueprint, observed)].concat()
+}
+
+/// The file forbids taking the cluster away.
+#[must_use]
+pub fn protected(blueprint: &Blueprint) -> Vec<Refusal> {
+    if !blueprint.protect {
+        return vec![];
+    }
+    vec![Refusal {
+        why: format!("the file protects the cluster {}", blueprint.cluster),
+        remedy: "set `protect: false` in the file if you really want to destroy it".to_owned(),
+    }]
+}
+
+/// Proxmox VE before 9 differs in roles, HA and downloads, and nobody maintains it any more.
+fn old_proxmox(observed: &Observed) -> Vec<Refusal> {
+    let version = &observed.proxmox.version;
+    match version.split('.').next().and_then(|major| major.parse::<u32>().ok()) {
+        Some(major) if major >= 9 => vec![],
+        _ => vec![Refusal {
+            why: format!("Proxmox VE {version} is too old: Talosmith needs 9.0 or newer"),
+            remedy: "upgrade Proxmox VE first; version 8 is past its end of life".to_owned(),
+        }],
+    }
+}
+
+/// Machines of this cluster exist, and the keys to them are gone. New keys would not open them, so none are made.
+fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    if blueprint.cluster_id.is_some() {
+        return vec![];
+    }
+    let ours: Vec<&Vm> = observed.proxmox.marked.iter().filter(|v| v.mark.cluster == blueprint.cluster).collect();
+    let Some(first) = ours.first() else { return vec![] };
+    vec![Refusal {
+        why: format!(
+            "the secrets bundle is missing, but {} VM{} of a cluster called {} exist{} (for one, {} with id {} on {})",
+            ours.len(),
+            if ours.len() == 1 { "" } else { "s" },
+            blueprint.cluster,
+            if ours.len() == 1 { "s" } else { "" },
+            first.name,
+            first.vmid,
+            first.host
+        ),
+        remedy: "restore the bundle from your backup; if those VMs belong to another cluster, give this one another name".to_owned(),
+    }]
+}
+
+/// The same node twice: a backup was restored beside the original. Which one is true, only a person can say.
+fn doubled_identity(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return vec![] };
+    let mut by_node: BTreeMap<&str, Vec<&Vm>> = BTreeMap::new();
+    for vm in observed.proxmox.marked.iter().filter(|v| v.mark.owner == owner) {
+        by_node.entry(&vm.mark.node).or_default().push(vm);
+    }
+    by_node
+        .into_iter()
+        .filter(|(_, vms)| vms.len() > 1)
+        .map(|(node, vms)| {
+            let where_: Vec<String> = vms.iter().map(|v| format!("{} on {}", v.vmid, v.host)).collect();
+            Refusal {
+                why: format!("{node} exists {} times, as VM {}", vms.len(), where_.join(" and VM ")),
+                remedy: "remove the copy, or the line `talosmith-mark:` from its notes".to_owned(),
+            }
+        })
+        .collect()
+}
+
+/// An id that we would create is taken by somebody else.
+fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    let exists = |node: &str| owner.is_some_and(|owner| observed.proxmox.of(owner).any(|v| v.mark.node == node));
+    let mut wanted: Vec<(u32, String, &str)> = blueprint
+        .nodes
+        .values()
+        .filter(|n| !exists(&n.name))
+        .map(|n| (n.vmid, format!("of {}", n.name), "`vmid` (or `vmids` of its pool)"))
+        .collect();
+    if observed.proxmox.record.is_none() {
+        wanted.push((blueprint.record.vmid, "of the cluster's record".to_owned(), "`proxmox.record`"));
+    }
+    wanted
+        .into_iter()
+        .filter_map(|(vmid, whose, key)| {
+            let guest = observed.proxmox.taken.get(&vmid)?;
+            let name = guest.name.as_deref().map_or_else(String::new, |n| format!(" ({n})"));
+            Some(Refusal {
+                why: format!("the id {vmid} {whose} is taken by another guest{name} on {}", guest.host),
+                remedy: format!("choose another id with {key} in the file"),
+            })
+        })
+        .collect()
+}
+
+/// A node must be created on a host that is unknown, off, or was never decided.
+fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    let mut refusals = vec![];
+    for node in blueprint.nodes.values() {
+        if owner.is_some_and(|o| observed.proxmox.of(o).any(|v| v.mark.node == node.name)) {
+            continue;
+        }
+        let Some(host) = &node.host else {
+            refusals.push(Refusal {
+                why: format!("no Proxmox host could be chosen for {}", node.name),
+                remedy: "name one with `host`, or check that a host is online".to_owned(),
+            });
+            continue;
+        };
+        let reason = match observed.proxmox.inventory.hosts.get(host) {
+            None => "Proxmox does not know it",
+            Some(h) if !h.online => "it is offline",
+            Some(h) if !h.bridges.is_empty() && !h.bridges.contains(&node.bridge) => {
+                refusals.push(Refusal {
+                    why: format!("{} needs the bridge {}, which {host} does not have", node.name, node.bridge),
+                    remedy: format!("create it there, or name one of its bridges: {}", h.bridges.join(", ")),
+                });
+                continue;
+            }
+            Some(_) => continue,
+        };
+        refusals.push(Refusal {
+            why: format!("{} cannot be created on {host}: {reason}", node.name),
+            remedy: "name another host for it, or bring that one back".to_owned(),
+        });
+    }
+    refusals
+}
+
+/// More memory is asked of a host than it has in all. Proxmox would start the first VMs and fail at the last.
+fn not_enough_memory(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let mut wanted: BTreeMap<&str, u64> = BTreeMap::new();
+    for node in blueprint.nodes.values() {
+        if let Some(host) = &node.host {
+            *wanted.entry(host).or_default() += node.memory_mib;
+        }
+    }
+    wanted
+        .into_iter()
+        .filter_map(|(host, mib)| {
+            let has = observed.proxmox.inventory.hosts.get(host).filter(|h| h.online)?.memory_mib;
+            (has > 0 && mib > has).then(|| Refusal {
+                why: format!("the nodes on {host} need {mib} MiB of memory, and it has {has} MiB"),
+                remedy: "give the nodes less memory, or spread them over more hosts".to_owned(),
+            })
+        })
+        .collect()
+}

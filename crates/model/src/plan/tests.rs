@@ -1,0 +1,360 @@
+//! Rules of the plan, on small worlds made by hand.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::blueprint::{Image, Inventory, InventoryDatastore, InventoryHost, Node, Record, Role};
+use crate::mark::{BootstrapMark, Mark, RECORD_NODE, RecordState};
+use crate::observed::{
+    Api, Etcd, Guest, Kubernetes, KubernetesNode, Machine, Proxmox, RecordSeen, StoredImage, Vm,
+};
+use crate::step::Action;
+
+const ID: &str = "cluster-id=";
+
+fn node(name: &str, role: Role, last: u8, host: &str) -> Node {
+    Node {
+        name: name.to_owned(),
+        role,
+        pool: None,
+        host: Some(host.to_owned()),
+        host_pinned: false,
+        vmid: 150_000 + u32::from(last),
+        uuid: None,
+        mac: format!("BC:24:11:00:00:{last:02X}"),
+        address: format!("10.25.150.{last}/24").parse().unwrap(),
+        gateway: "10.25.150.1".parse().unwrap(),
+        dns: vec![],
+        ntp: vec![],
+        bridge: "vmbr0".to_owned(),
+        vlan: None,
+        mtu: None,
+        cores: 2,
+        cpu_type: "x86-64-v2-AES".to_owned(),
+        memory_mib: 4096,
+        disk_gib: 20,
+        disk_datastore: Some("local-lvm".to_owned()),
+        image_datastore: Some("local".to_owned()),
+        image: "default".to_owned(),
+        talos: "v1.13.9".to_owned(),
+        labels: BTreeMap::new(),
+    }
+}
+
+fn blueprint() -> Blueprint {
+    let nodes = [
+        node("cp-1", Role::ControlPlane, 11, "pve1"),
+        node("cp-2", Role::ControlPlane, 12, "pve2"),
+        node("cp-3", Role::ControlPlane, 13, "pve3"),
+        node("w-1", Role::Worker, 21, "pve1"),
+    ];
+    let image = Image {
+        factory: "https://factory.example".to_owned(),
+        talos: "v1.13.9".to_owned(),
+        arch: "amd64".to_owned(),
+        extensions: vec![],
+        kernel_args: vec![],
+    };
+    Blueprint {
+        cluster: "home".to_owned(),
+        cluster_id: Some(ID.to_owned()),
+        endpoint: "https://10.25.150.10:6443".to_owned(),
+        vip: Some("10.25.150.10".parse().unwrap()),
+        kubernetes: "v1.35.4".to_owned(),
+        pod_cidr: "10.244.0.0/16".parse().unwrap(),
+        service_cidr: "10.96.0.0/12".parse().unwrap(),
+        dns_domain: "cluster.local".to_owned(),
+        schedule_on_control_planes: false,
+        protect: false,
+        tags: vec!["talosmith".to_owned()],
+        resource_pool: None,
+        record: Record { name: "home-record".to_owned(), vmid: 150_010, host: Some("pve1".to_owned()), uuid: None },
+        images: [("default".to_owned(), image)].into(),
+        nodes: nodes.map(|n| (n.name.clone(), n)).into(),
+    }
+}
+
+fn rendered() -> Rendered {
+    Rendered { schematics: [("default".to_owned(), "ce4c980550dd2ab1b17bbf2b".to_owned())].into(), configs: BTreeMap::new() }
+}
+
+fn empty_world() -> Observed {
+    let host = || InventoryHost {
+        online: true,
+        memory_mib: 65_536,
+        datastores: [("local".to_owned(), InventoryDatastore::default())].into(),
+        bridges: vec!["vmbr0".to_owned()],
+    };
+    let hosts = ["pve1", "pve2", "pve3"].map(|h| (h.to_owned(), host())).into();
+    Observed {
+        proxmox: Proxmox { version: "9.1.8".to_owned(), inventory: Inventory { hosts }, ..Proxmox::default() },
+        ..Observed::default()
+    }
+}
+
+fn vm(node: &Node, running: bool) -> Vm {
+    Vm {
+        vmid: node.vmid,
+        host: node.host.clone().unwrap(),
+        name: node.name.clone(),
+        running,
+        lock: None,
+        uuid: None,
+        mark: Mark { cluster: "home".to_owned(), owner: Mark::owner_of(ID), node: node.name.clone() },
+        disk_gib: Some(20),
+        cores: 2,
+        memory_mib: 4096,
+    }
+}
+
+fn machine(api: Api, etcd: Etcd) -> Machine {
+    Machine { stage: Some("running".to_owned()), ready: true, etcd, ..Machine::with(api) }
+}
+
+/// A world in which everything of the blueprint runs.
+fn healthy_world(blueprint: &Blueprint) -> Observed {
+    let mut world = empty_world();
+    for n in blueprint.nodes.values() {
+        world.proxmox.marked.push(vm(n, true));
+        world.proxmox.taken.insert(n.vmid, Guest { name: Some(n.name.clone()), host: n.host.clone().unwrap() });
+        let etcd = match n.role {
+            Role::ControlPlane => Etcd::Member { id: format!("{:x}", n.vmid), learner: false },
+            Role::Worker => Etcd::Empty,
+        };
+        world.machines.insert(n.name.clone(), machine(Api::Configured, etcd));
+        let k = KubernetesNode { ready: true, version: "v1.35.4".to_owned(), schedulable: true };
+        world.kubernetes.nodes.insert(n.name.clone(), k);
+    }
+    world.kubernetes.answered = true;
+    world.proxmox.record = Some(RecordSeen { vmid: 150_010, host: "pve1".to_owned(), state: bootstrapped("cp-1", true) });
+    world
+}
+
+fn bootstrapped(node: &str, done: bool) -> RecordState {
+    let at = "2026-01-01T00:00:00Z".parse().unwrap();
+    RecordState { lease: None, bootstrap: Some(BootstrapMark { node: node.to_owned(), at, done }) }
+}
+
+fn ids(plan: &Plan) -> Vec<&str> {
+    plan.steps.iter().map(|s| s.id.0.as_str()).collect()
+}
+
+fn step<'a>(plan: &'a Plan, id: &str) -> &'a crate::step::Step {
+    plan.steps.iter().find(|s| s.id.0 == id).unwrap_or_else(|| panic!("no step {id} in {:?}", ids(plan)))
+}
+
+#[test]
+fn an_empty_world_gets_everything_in_order() {
+    let plan = plan(&blueprint(), &rendered(), &empty_world());
+    assert_eq!(plan.refusals, []);
+    let at = |id: &str| ids(&plan).iter().position(|s| *s == id).unwrap_or_else(|| panic!("no {id}"));
+    for n in ["cp-1", "cp-2", "cp-3", "w-1"] {
+        assert!(at("create-record") < at(&format!("create-vm/{n}")));
+        assert!(at(&format!("create-vm/{n}")) < at(&format!("start-vm/{n}")));
+        assert!(at(&format!("start-vm/{n}")) < at(&format!("configure/{n}")));
+        assert!(at(&format!("configure/{n}")) < at(&format!("join/{n}")));
+    }
+    let downloads = ids(&plan).iter().filter(|s| s.starts_with("download-image/")).count();
+    assert_eq!(downloads, 3, "one for each host");
+    assert_eq!(ids(&plan).last(), Some(&"check-health"));
+    assert!(plan.seconds() > 100);
+}
+
+#[test]
+fn etcd_waits_for_every_control_plane_and_for_no_worker() {
+    let plan = plan(&blueprint(), &rendered(), &empty_world());
+    let after: Vec<&str> = step(&plan, "bootstrap/cp-1").after.iter().map(|s| s.0.as_str()).collect();
+    assert_eq!(after, ["configure/cp-1", "configure/cp-2", "configure/cp-3"]);
+}
+
+#[test]
+fn a_healthy_cluster_needs_nothing() {
+    let blueprint = blueprint();
+    let plan = plan(&blueprint, &rendered(), &healthy_world(&blueprint));
+    assert_eq!(ids(&plan), Vec::<&str>::new());
+    assert!(plan.is_empty());
+    assert_eq!(plan.notices, []);
+}
+
+#[test]
+fn one_worker_more_touches_only_that_one() {
+    let mut blueprint = blueprint();
+    let world = healthy_world(&blueprint);
+    let new = node("w-2", Role::Worker, 22, "pve2");
+    blueprint.nodes.insert(new.name.clone(), new);
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert_eq!(
+        ids(&plan),
+        [
+            "register-schematic/default",
+            "download-image/pve2/local/talos-v1.13.9-ce4c980550dd-nocloud-amd64.qcow2",
+            "create-vm/w-2",
+            "start-vm/w-2",
+            "configure/w-2",
+            "join/w-2",
+            "check-health"
+        ]
+    );
+}
+
+#[test]
+fn an_image_that_is_there_is_not_fetched_again() {
+    let mut world = empty_world();
+    let file = "talos-v1.13.9-ce4c980550dd-nocloud-amd64.qcow2".to_owned();
+    for host in ["pve1", "pve2", "pve3"] {
+        world.proxmox.images.insert(StoredImage { host: host.to_owned(), datastore: "local".to_owned(), file: file.clone() });
+    }
+    let plan = plan(&blueprint(), &rendered(), &world);
+    assert!(!ids(&plan).iter().any(|s| s.starts_with("download-image/") || s.starts_with("register-")));
+}
+
+#[test]
+fn a_shared_datastore_gets_the_image_once() {
+    let mut world = empty_world();
+    for host in world.proxmox.inventory.hosts.values_mut() {
+        host.datastores.get_mut("local").unwrap().shared = true;
+    }
+    let plan = plan(&blueprint(), &rendered(), &world);
+    assert_eq!(ids(&plan).iter().filter(|s| s.starts_with("download-image/")).count(), 1);
+    let create = step(&plan, "create-vm/cp-3");
+    assert!(create.after.iter().any(|s| s.0.starts_with("download-image/")), "{:?}", create.after);
+}
+
+#[test]
+fn a_mark_without_etcd_is_repeated_on_the_same_node_only() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    for m in world.machines.values_mut() {
+        m.etcd = Etcd::Empty;
+    }
+    world.proxmox.record.as_mut().unwrap().state = bootstrapped("cp-2", false);
+    let plan = plan(&blueprint, &rendered(), &world);
+    let begun: Vec<&str> = ids(&plan).into_iter().filter(|s| s.starts_with("bootstrap/")).collect();
+    assert_eq!(begun, ["bootstrap/cp-2"]);
+}
+
+#[test]
+fn etcd_that_ran_and_is_gone_is_never_begun_again() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    for m in world.machines.values_mut() {
+        m.etcd = Etcd::Empty;
+    }
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert!(plan.steps.is_empty());
+    assert!(plan.refusals.iter().any(|r| r.why.contains("no control plane has its data")), "{:?}", plan.refusals);
+}
+
+#[test]
+fn a_member_anywhere_means_no_bootstrap() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    world.proxmox.record = None;
+    world.machines.insert("cp-2".to_owned(), Machine::silent("refused"));
+    world.machines.insert("cp-3".to_owned(), Machine::silent("refused"));
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert!(!ids(&plan).iter().any(|s| s.starts_with("bootstrap/")), "{:?}", ids(&plan));
+    assert!(ids(&plan).contains(&"create-record"));
+}
+
+#[test]
+fn a_stranger_at_an_address_stops_everything() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    world.machines.insert("w-1".to_owned(), Machine::with(Api::Stranger { why: "its UUID is another".to_owned() }));
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert!(plan.steps.is_empty());
+    assert!(plan.refusals[0].why.contains("its UUID is another"));
+}
+
+#[test]
+fn a_lost_bundle_stops_everything_and_is_the_only_complaint() {
+    let mut blueprint = blueprint();
+    let world = healthy_world(&blueprint);
+    blueprint.cluster_id = None;
+    for plan in [plan(&blueprint, &rendered(), &world), plan_destroy(&blueprint, &world)] {
+        assert!(plan.steps.is_empty());
+        assert_eq!(plan.refusals.len(), 1, "{:?}", plan.refusals);
+        assert!(plan.refusals[0].why.contains("secrets bundle is missing"));
+    }
+}
+
+#[test]
+fn the_same_node_twice_stops_everything() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    let mut copy = vm(&blueprint.nodes["cp-1"], false);
+    copy.vmid = 999;
+    world.proxmox.marked.push(copy);
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert!(plan.refusals[0].why.contains("cp-1 exists 2 times, as VM 150011 on pve1 and VM 999 on pve1"));
+}
+
+#[test]
+fn an_id_taken_by_a_stranger_is_named() {
+    let mut world = empty_world();
+    world.proxmox.taken.insert(150_011, Guest { name: Some("nas".to_owned()), host: "pve2".to_owned() });
+    let plan = plan(&blueprint(), &rendered(), &world);
+    assert_eq!(plan.refusals[0].why, "the id 150011 of cp-1 is taken by another guest (nas) on pve2");
+}
+
+#[test]
+fn an_old_proxmox_is_refused() {
+    let mut world = empty_world();
+    world.proxmox.version = "8.4.1".to_owned();
+    assert!(plan(&blueprint(), &rendered(), &world).refusals[0].why.contains("too old"));
+}
+
+#[test]
+fn an_offline_host_is_refused_only_where_something_must_be_created_there() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    world.proxmox.inventory.hosts.get_mut("pve2").unwrap().online = false;
+    assert_eq!(plan(&blueprint, &rendered(), &world).refusals, []);
+    let mut world = empty_world();
+    world.proxmox.inventory.hosts.get_mut("pve2").unwrap().online = false;
+    assert!(plan(&blueprint, &rendered(), &world).refusals[0].why.contains("cp-2 cannot be created on pve2"));
+}
+
+#[test]
+fn destroy_takes_ours_and_nothing_else() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    let mut other = vm(&blueprint.nodes["cp-1"], true);
+    other.vmid = 4711;
+    other.mark.owner = Mark::owner_of("another cluster called home");
+    world.proxmox.marked.push(other);
+    let mut record = vm(&blueprint.nodes["cp-1"], false);
+    record.mark.node = RECORD_NODE.to_owned();
+    record.vmid = 150_010;
+    world.proxmox.marked.push(record);
+    let plan = plan_destroy(&blueprint, &world);
+    let vmids: Vec<u32> = plan
+        .steps
+        .iter()
+        .filter_map(|s| match s.action {
+            Action::DeleteVm { vmid, .. } => Some(vmid),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(vmids, [150_011, 150_012, 150_013, 150_021]);
+    assert_eq!(ids(&plan).last(), Some(&"delete-record"));
+    assert_eq!(step(&plan, "delete-record").after.len(), 4);
+}
+
+#[test]
+fn a_protected_cluster_is_not_destroyed() {
+    let mut blueprint = blueprint();
+    let world = healthy_world(&blueprint);
+    blueprint.protect = true;
+    assert!(plan_destroy(&blueprint, &world).steps.is_empty());
+}
+
+#[test]
+fn nothing_is_asked_of_kubernetes_that_did_not_answer() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    world.kubernetes = Kubernetes::default();
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert!(step(&plan, "join/w-1").reason.contains("did not answer"));
+}

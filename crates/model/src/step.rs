@@ -1,0 +1,234 @@
+//! The closed list of things that a plan may ask for.
+
+use serde::{Deserialize, Serialize};
+
+/// Names a step within its plan, such as `create-vm/home-control-1`. Stable between plans that ask for the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct StepId(pub String);
+
+impl std::fmt::Display for StepId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Its name.
+    pub id: StepId,
+    /// What is done.
+    pub action: Action,
+    /// Steps that must have succeeded before.
+    pub after: Vec<StepId>,
+    /// Why it is needed.
+    pub reason: String,
+    /// What it disturbs.
+    pub disturbs: Disturbs,
+    /// About how long it takes, in seconds.
+    pub seconds: u32,
+}
+
+/// What a step does to things that already run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Disturbs {
+    /// Nothing that runs notices.
+    Nothing,
+    /// It takes something away for good.
+    Removes,
+}
+
+/// What is done. Every value that execution needs is here or in the blueprint: no choice is left.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "do")]
+pub enum Action {
+    /// Makes the schematic known to the Image Factory.
+    RegisterSchematic {
+        /// Key of the image in the blueprint.
+        image: String,
+        /// The id that the factory must answer with.
+        schematic: String,
+    },
+    /// Lets a Proxmox host fetch a boot image.
+    DownloadImage {
+        /// Host that fetches.
+        host: String,
+        /// Datastore that keeps it.
+        datastore: String,
+        /// File name there.
+        file: String,
+        /// Where it comes from.
+        url: String,
+    },
+    /// Creates the cluster's record and takes the lease in it.
+    CreateRecord {
+        /// Host.
+        host: String,
+        /// VM id.
+        vmid: u32,
+    },
+    /// Creates a node's VM with its disks.
+    CreateVm {
+        /// Node.
+        node: String,
+        /// Host.
+        host: String,
+        /// VM id.
+        vmid: u32,
+        /// Datastore of the boot disk.
+        datastore: String,
+        /// Volume that the boot disk is copied from.
+        image: String,
+    },
+    /// Grows the boot disk of a VM that was created but not finished.
+    GrowDisk {
+        /// Node.
+        node: String,
+        /// Host.
+        host: String,
+        /// VM id.
+        vmid: u32,
+        /// To this size.
+        gib: u64,
+    },
+    /// Starts a node's VM.
+    StartVm {
+        /// Node.
+        node: String,
+        /// Host.
+        host: String,
+        /// VM id.
+        vmid: u32,
+    },
+    /// Gives a machine its configuration, after its identity was proved.
+    Configure {
+        /// Node.
+        node: String,
+    },
+    /// Begins etcd on one control plane.
+    Bootstrap {
+        /// Node.
+        node: String,
+    },
+    /// Waits until a node has its place in the cluster.
+    Join {
+        /// Node.
+        node: String,
+    },
+    /// Waits until the whole cluster is healthy.
+    CheckHealth,
+    /// Stops a VM.
+    StopVm {
+        /// Name.
+        node: String,
+        /// Host.
+        host: String,
+        /// VM id.
+        vmid: u32,
+    },
+    /// Deletes a VM and its disks.
+    DeleteVm {
+        /// Name.
+        node: String,
+        /// Host.
+        host: String,
+        /// VM id.
+        vmid: u32,
+    },
+    /// Deletes the cluster's record.
+    DeleteRecord {
+        /// Host.
+        host: String,
+        /// VM id.
+        vmid: u32,
+    },
+}
+
+impl Action {
+    /// The node it is about, if it is about one.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        match self {
+            Self::CreateVm { node, .. }
+            | Self::GrowDisk { node, .. }
+            | Self::StartVm { node, .. }
+            | Self::Configure { node }
+            | Self::Bootstrap { node }
+            | Self::Join { node }
+            | Self::StopVm { node, .. }
+            | Self::DeleteVm { node, .. } => Some(node),
+            Self::RegisterSchematic { .. }
+            | Self::DownloadImage { .. }
+            | Self::CreateRecord { .. }
+            | Self::CheckHealth
+            | Self::DeleteRecord { .. } => None,
+        }
+    }
+
+    /// The Proxmox host that does the work, if one does.
+    #[must_use]
+    pub fn host(&self) -> Option<&str> {
+        match self {
+            Self::DownloadImage { host, .. }
+            | Self::CreateRecord { host, .. }
+            | Self::CreateVm { host, .. }
+            | Self::GrowDisk { host, .. }
+            | Self::StartVm { host, .. }
+            | Self::StopVm { host, .. }
+            | Self::DeleteVm { host, .. }
+            | Self::DeleteRecord { host, .. } => Some(host),
+            Self::RegisterSchematic { .. }
+            | Self::Configure { .. }
+            | Self::Bootstrap { .. }
+            | Self::Join { .. }
+            | Self::CheckHealth => None,
+        }
+    }
+
+    /// The name of the step that does this.
+    #[must_use]
+    pub fn id(&self) -> StepId {
+        StepId(match self {
+            Self::RegisterSchematic { image, .. } => format!("register-schematic/{image}"),
+            Self::DownloadImage { host, datastore, file, .. } => format!("download-image/{host}/{datastore}/{file}"),
+            Self::CreateRecord { .. } => "create-record".to_owned(),
+            Self::CreateVm { node, .. } => format!("create-vm/{node}"),
+            Self::GrowDisk { node, .. } => format!("grow-disk/{node}"),
+            Self::StartVm { node, .. } => format!("start-vm/{node}"),
+            Self::Configure { node } => format!("configure/{node}"),
+            Self::Bootstrap { node } => format!("bootstrap/{node}"),
+            Self::Join { node } => format!("join/{node}"),
+            Self::CheckHealth => "check-health".to_owned(),
+            // With the id, because a restored backup may carry the same name.
+            Self::StopVm { node, vmid, .. } => format!("stop-vm/{node}/{vmid}"),
+            Self::DeleteVm { node, vmid, .. } => format!("delete-vm/{node}/{vmid}"),
+            Self::DeleteRecord { .. } => "delete-record".to_owned(),
+        })
+    }
+
+    /// What it does, for people: a verb and its object.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Self::RegisterSchematic { schematic, .. } => {
+                format!("register schematic {} with the Image Factory", schematic.get(..12).unwrap_or(schematic))
+            }
+            Self::DownloadImage { host, datastore, file, .. } => format!("download {file} to {datastore} on {host}"),
+            Self::CreateRecord { host, vmid } => format!("create the cluster's record, VM {vmid} on {host}"),
+            Self::CreateVm { node, host, vmid, datastore, .. } => {
+                format!("create {node}, VM {vmid} on {host}, disk on {datastore}")
+            }
+            Self::GrowDisk { node, gib, .. } => format!("grow the boot disk of {node} to {gib} GiB"),
+            Self::StartVm { node, .. } => format!("start {node}"),
+            Self::Configure { node } => format!("configure {node}"),
+            Self::Bootstrap { node } => format!("begin etcd on {node}"),
+            Self::Join { node } => format!("wait for {node} to join"),
+            Self::CheckHealth => "check that the cluster is healthy".to_owned(),
+            Self::StopVm { node, vmid, .. } => format!("stop {node}, VM {vmid}"),
+            Self::DeleteVm { node, host, vmid } => format!("delete {node}, VM {vmid} on {host}, with its disks"),
+            Self::DeleteRecord { host, vmid } => format!("delete the cluster's record, VM {vmid} on {host}"),
+        }
+    }
+}
