@@ -1,0 +1,246 @@
+//! One call: from its parameters to a typed answer.
+//!
+//! Parameters of GET and DELETE go into the query (Proxmox refuses a body there), those of POST and PUT into a JSON body,
+//! as strings, which spares us the traps of its form decoder. Reading calls are tried again when the connection
+//! broke; changing ones never. At most a few changing calls run on one node at a time, because a node has three workers.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ambient::{Clock, Net};
+use bytes::Bytes;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response};
+use http_body_util::Full;
+use hyper::body::Body;
+use hyper::ext::ReasonPhrase;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tower::util::BoxCloneSyncService;
+use tower::{Service, ServiceExt as _};
+
+use crate::error::{Error, Kind, Result};
+use crate::token::Token;
+use crate::transport::{BoxError, Endpoints, Transport, read};
+use crate::trust::{InvalidTrust, Trust};
+
+/// Longer than the 30 s after which a node gives up on another, so that its answer is heard.
+const ANSWER_LIMIT: Duration = Duration::from_secs(65);
+const READ_ATTEMPTS: u32 = 3;
+const CHANGES_PER_NODE: usize = 3;
+
+type Boxed = BoxCloneSyncService<Request<Full<Bytes>>, Response<Bytes>, BoxError>;
+
+/// A client for one Proxmox VE cluster. Cheap to clone; the clones share their limits.
+#[derive(Clone)]
+pub struct Client {
+    service: Boxed,
+    authorization: Option<HeaderValue>,
+    clock: Clock,
+    limits: Arc<Mutex<BTreeMap<String, Arc<Semaphore>>>>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("pve::Client")
+    }
+}
+
+impl Client {
+    /// A client over the network. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// When what is given as trust cannot be used.
+    pub fn connect(
+        endpoints: Endpoints,
+        token: &Token,
+        trust: &Trust,
+        net: Net,
+        clock: Clock,
+    ) -> std::result::Result<Self, InvalidTrust> {
+        let transport = Transport::new(endpoints, trust, net, clock.clone())?;
+        Ok(Self::new(BoxCloneSyncService::new(transport), token, clock))
+    }
+
+    /// A client over any HTTP service. The requests name no host. An error that is [`crate::NotConnected`] means that
+    /// nothing was sent; any other leaves that open.
+    pub fn over<S, B>(service: S, token: &Token, clock: Clock) -> Self
+    where
+        S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self::new(BoxCloneSyncService::new(service.map_err(Into::into).and_then(read)), token, clock)
+    }
+
+    fn new(service: Boxed, token: &Token, clock: Clock) -> Self {
+        Self { service, authorization: token.header(), clock, limits: Arc::default() }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Makes a call and reads its `data`.
+    pub(crate) async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
+        let limit = call.changes.as_deref().map(|node| self.limit(node));
+        let _turn = match &limit {
+            // The semaphore is never closed, so an error here cannot happen and would only mean less restraint.
+            Some(limit) => limit.acquire().await.ok(),
+            None => None,
+        };
+        let mut attempt = 1;
+        loop {
+            let changing = call.method != Method::GET;
+            match self.exchange(&call).await {
+                Ok(response) => return decode(&response).map_err(|kind| Error::new(call.attempt, kind)),
+                Err(_) if !changing && attempt < READ_ATTEMPTS => {
+                    self.clock.sleep(backoff(&call.path, attempt)).await;
+                    attempt += 1;
+                }
+                Err(error) => return Err(Error::new(call.attempt, Kind::of_transport(error, changing))),
+            }
+        }
+    }
+
+    async fn exchange(&self, call: &Call) -> std::result::Result<Response<Bytes>, BoxError> {
+        let request = call.request(self.authorization.as_ref())?;
+        let answer = self.service.clone().oneshot(request);
+        self.clock.timeout(ANSWER_LIMIT, answer).await?
+    }
+
+    fn limit(&self, node: &str) -> Arc<Semaphore> {
+        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        limits.entry(node.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(CHANGES_PER_NODE))).clone()
+    }
+}
+
+/// What to ask, and how to name it when it fails.
+pub(crate) struct Call {
+    attempt: String,
+    method: Method,
+    path: String,
+    params: BTreeMap<String, String>,
+    /// The node that a changing call keeps busy.
+    changes: Option<String>,
+}
+
+impl Call {
+    pub(crate) fn get(attempt: impl Into<String>, path: impl Into<String>) -> Self {
+        let (attempt, path) = (attempt.into(), path.into());
+        Self { attempt, method: Method::GET, path, params: BTreeMap::new(), changes: None }
+    }
+
+    pub(crate) fn change(
+        method: Method,
+        node: &str,
+        attempt: impl Into<String>,
+        path: impl Into<String>,
+    ) -> Self {
+        Self { method, changes: Some(node.to_owned()), ..Self::get(attempt, path) }
+    }
+
+    pub(crate) fn attempt(&self) -> &str {
+        &self.attempt
+    }
+
+    pub(crate) fn with(mut self, key: &str, value: impl Display) -> Self {
+        self.params.insert(key.to_owned(), value.to_string());
+        self
+    }
+
+    pub(crate) fn params(mut self, params: &BTreeMap<String, String>) -> Self {
+        self.params.extend(params.iter().map(|(k, v)| (k.clone(), v.clone())));
+        self
+    }
+
+    fn request(
+        &self,
+        authorization: Option<&HeaderValue>,
+    ) -> std::result::Result<Request<Full<Bytes>>, BoxError> {
+        let mut target = format!("/api2/json{}", self.path);
+        let mut body = Bytes::new();
+        let mut json = false;
+        if self.method == Method::GET || self.method == Method::DELETE {
+            for (index, (key, value)) in self.params.iter().enumerate() {
+                let separator = if index == 0 { '?' } else { '&' };
+                write!(target, "{separator}{}={}", encode(key), encode(value))?;
+            }
+        } else if !self.params.is_empty() {
+            body = serde_json::to_vec(&self.params)?.into();
+            json = true;
+        }
+        let mut request = Request::builder().method(self.method.clone()).uri(target).body(Full::new(body))?;
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if json {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        if let Some(value) = authorization {
+            headers.insert(AUTHORIZATION, value.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// Percent-encodes all but the characters that mean nothing in an address.
+pub(crate) fn encode(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    #[serde(default)]
+    data: Value,
+    #[serde(default)]
+    message: Option<String>,
+    #[serde(default)]
+    errors: BTreeMap<String, Value>,
+}
+
+pub(crate) fn decode<T: DeserializeOwned>(response: &Response<Bytes>) -> std::result::Result<T, Kind> {
+    let status = response.status();
+    let envelope: std::result::Result<Envelope, _> = serde_json::from_slice(response.body());
+    if status.is_success() {
+        let data = envelope.map_err(|e| Kind::Protocol { text: e.to_string() })?.data;
+        return serde_json::from_value(data).map_err(|e| Kind::Protocol { text: e.to_string() });
+    }
+    let reason = response.extensions().get::<ReasonPhrase>().map(|r| String::from_utf8_lossy(r.as_bytes()));
+    let reason = reason.or_else(|| status.canonical_reason().map(Into::into)).unwrap_or_default();
+    let (message, errors) = match envelope {
+        Ok(envelope) => (envelope.message.filter(|m| !m.trim().is_empty()), envelope.errors),
+        Err(_) => (None, BTreeMap::new()),
+    };
+    let errors =
+        errors.into_iter().filter_map(|(name, why)| Some((name, crate::scalar::as_text(&why)?))).collect();
+    Err(Kind::of_answer(status.as_u16(), message.as_deref().unwrap_or(&reason), errors))
+}
+
+/// Grows with the attempt and differs from call to call, so that many that failed together do not come back together.
+/// The difference comes from the path instead of chance: the same run takes the same time.
+fn backoff(path: &str, attempt: u32) -> Duration {
+    let hash = path
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    Duration::from_millis(200 * u64::from(attempt * attempt) + hash % 200)
+}
+
+#[cfg(test)]
+#[path = "client_tests.rs"]
+mod tests;

@@ -1,0 +1,363 @@
+//! What went wrong, in kinds that a caller can act on.
+//!
+//! Proxmox has no 404 and no 409. Whatever is neither schema (400), login (401) nor permission (403) is a 500, and only
+//! its words tell a missing machine from a locked one. This module holds those words, in one table, for answers and for
+//! the exit texts of tasks alike.
+
+use std::collections::BTreeMap;
+
+use crate::task::Upid;
+use crate::transport::{BoxError, NotConnected};
+use crate::trust::PinMismatch;
+
+/// The result of a call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A call that did not succeed: what was attempted, and the kind of failure.
+#[derive(Debug)]
+pub struct Error {
+    attempt: String,
+    kind: Kind,
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.attempt, self.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    /// What is below the kind: the kind itself is part of the text already.
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.kind.source()
+    }
+}
+
+/// Kinds of failure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Kind {
+    /// What should be made is there already.
+    #[error("it exists already ({text})")]
+    Exists {
+        /// Proxmox's words.
+        text: String,
+    },
+    /// The machine, storage, disk or task is not there, or not on that node.
+    #[error("it does not exist ({text})")]
+    Missing {
+        /// Proxmox's words.
+        text: String,
+    },
+    /// The machine is locked by other work.
+    #[error("the machine is locked ({why})")]
+    Locked {
+        /// The lock's name, such as `backup` or `create`.
+        why: String,
+    },
+    /// Proxmox waited for a lock of its own and gave up. Trying later is right.
+    #[error("a lock was not released in time ({text})")]
+    LockTimeout {
+        /// Proxmox's words.
+        text: String,
+    },
+    /// The machine is running when it must not be, or the other way round, or its guest agent does not answer.
+    #[error("its state does not allow this ({text})")]
+    WrongState {
+        /// Proxmox's words.
+        text: String,
+    },
+    /// A privilege is missing.
+    #[error("{}", permission(path.as_deref(), privilege.as_deref(), text))]
+    Permission {
+        /// The path on which it is missing, where Proxmox says so.
+        path: Option<String>,
+        /// The privilege, or alternatives joined by `|`, where Proxmox says so.
+        privilege: Option<String>,
+        /// Proxmox's words.
+        text: String,
+    },
+    /// Parameters were refused.
+    #[error("parameters were refused ({})", parameters(errors))]
+    Parameter {
+        /// The reason for each parameter.
+        errors: BTreeMap<String, String>,
+    },
+    /// The token was not accepted.
+    #[error("the token was not accepted ({text})")]
+    Unauthenticated {
+        /// Proxmox's words.
+        text: String,
+    },
+    /// This Proxmox does not have this call.
+    #[error("this Proxmox VE does not know the call ({text})")]
+    NotImplemented {
+        /// Proxmox's words.
+        text: String,
+    },
+    /// The node that we talk to cannot reach the node that must answer.
+    #[error("the node could not be reached through the cluster ({status} {text})")]
+    NodeUnreachable {
+        /// 595 to 599.
+        status: u16,
+        /// Proxmox's words.
+        text: String,
+    },
+    /// The Proxmox cluster has no quorum, so nothing can be changed.
+    #[error("the Proxmox cluster has no quorum ({text})")]
+    NoQuorum {
+        /// Proxmox's words.
+        text: String,
+    },
+    /// The configuration was changed by someone else since it was read.
+    #[error("the configuration was changed by someone else in the meantime")]
+    DigestMismatch,
+    /// A task ended with an error.
+    #[error("the task failed: {exit}")]
+    TaskFailed {
+        /// The task.
+        upid: Box<Upid>,
+        /// Its last word.
+        exit: String,
+        /// The last lines of its log.
+        tail: Vec<String>,
+        /// What its last word means.
+        meaning: Box<Kind>,
+    },
+    /// Proxmox refused for a reason that this list has no kind for.
+    #[error("{text}")]
+    Refused {
+        /// The HTTP status; 0 for a task.
+        status: u16,
+        /// Proxmox's words.
+        text: String,
+    },
+    /// The answer is not what Proxmox VE would send.
+    #[error("the answer cannot be understood: {text}")]
+    Protocol {
+        /// What was wrong with it.
+        text: String,
+    },
+    /// The server's certificate is not trusted. Nothing was sent.
+    #[error("the server's certificate is not trusted")]
+    Untrusted(#[source] BoxError),
+    /// No answer, and it is certain that nothing was changed.
+    #[error("no answer")]
+    Transport(#[source] BoxError),
+    /// The connection broke after a changing request was sent: it may have happened or not. Look before trying again.
+    #[error("the connection broke before the answer came, so it is not known whether it happened")]
+    Lost(#[source] BoxError),
+}
+
+impl Error {
+    pub(crate) fn new(attempt: impl Into<String>, kind: Kind) -> Self {
+        Self { attempt: attempt.into(), kind }
+    }
+
+    /// What was attempted, such as "creating VM 150011 on pve1".
+    #[must_use]
+    pub fn attempt(&self) -> &str {
+        &self.attempt
+    }
+
+    /// The kind of failure as it happened; for a failed task that is [`Kind::TaskFailed`].
+    #[must_use]
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The kind of failure, whether it came as an answer or as the end of a task.
+    #[must_use]
+    pub fn meaning(&self) -> &Kind {
+        match &self.kind {
+            Kind::TaskFailed { meaning, .. } => meaning,
+            kind => kind,
+        }
+    }
+
+    /// Whether what was asked for is not there.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self.meaning(), Kind::Missing { .. })
+    }
+
+    /// Whether what was to be made is there already.
+    #[must_use]
+    pub fn is_exists(&self) -> bool {
+        matches!(self.meaning(), Kind::Exists { .. })
+    }
+
+    /// Whether the effect may have happened although the call failed: look before trying again.
+    #[must_use]
+    pub fn effect_unknown(&self) -> bool {
+        matches!(self.meaning(), Kind::Lost(_) | Kind::NodeUnreachable { status: 596, .. })
+    }
+
+    /// Whether the same call may succeed a little later without anyone doing anything.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self.meaning() {
+            Kind::LockTimeout { .. }
+            | Kind::NodeUnreachable { .. }
+            | Kind::NoQuorum { .. }
+            | Kind::Transport(_) => true,
+            Kind::Locked { why } => !matches!(why.as_str(), "create" | "clone" | "destroyed"),
+            Kind::Refused { text, .. } => text.contains("worker"),
+            _ => false,
+        }
+    }
+
+    /// What a person can do about it, where that is known.
+    #[must_use]
+    pub fn remedy(&self) -> Option<String> {
+        let words = match self.meaning() {
+            Kind::Locked { why } if matches!(why.as_str(), "create" | "clone" | "destroyed") => {
+                "work on this VM was cut off and left its lock behind; root must clear it on the node: qm unlock VMID"
+            }
+            Kind::Locked { .. } => "wait until that work is done",
+            Kind::LockTimeout { .. } => "the node is busy; try again",
+            Kind::Permission { path: Some(path), privilege: Some(privilege), .. } => {
+                return Some(format!(
+                    "give the token (and, with privilege separation, its user) {privilege} on {path}"
+                ));
+            }
+            Kind::Permission { text, .. } if text.contains("only root") || text.contains("Only root") => {
+                "no token can do this, not even one of root@pam: leave the setting out"
+            }
+            Kind::Permission { .. } => "compare the token's privileges with those in the documentation",
+            Kind::Unauthenticated { .. } => {
+                "check the token's user, realm, name and secret, that it has not expired, and that the node's clock is right"
+            }
+            Kind::NodeUnreachable { .. } => "check that the node is up and that the cluster network works",
+            Kind::NoQuorum { .. } => "bring back enough Proxmox nodes: until then nothing can be changed",
+            Kind::DigestMismatch => "someone else changes the same VM; read it again and repeat",
+            Kind::NotImplemented { .. } => "check that this is Proxmox VE 9",
+            Kind::Untrusted(source) => match pin_mismatch(source.as_ref()) {
+                Some(pin) => {
+                    return Some(format!(
+                        "if the node's certificate was renewed, pin its new fingerprint: {}",
+                        pin.shown
+                    ));
+                }
+                None => "give the authority's certificate or the node's fingerprint",
+            },
+            Kind::Transport(_) => "check the endpoint's address and that port 8006 can be reached from here",
+            Kind::Lost(_) => "run again: the state is looked at before anything is repeated",
+            _ => return None,
+        };
+        Some(words.to_owned())
+    }
+}
+
+fn permission(path: Option<&str>, privilege: Option<&str>, text: &str) -> String {
+    match (path, privilege) {
+        (Some(path), Some(privilege)) => {
+            format!("the token lacks {} on {path}", privilege.replace('|', " or "))
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn parameters(errors: &BTreeMap<String, String>) -> String {
+    let one = |(name, why): (&String, &String)| format!("{name}: {}", why.trim().replace('\n', ", "));
+    errors.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+pub(crate) fn pin_mismatch<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a PinMismatch> {
+    if let Some(io) = error.downcast_ref::<std::io::Error>() {
+        return pin_mismatch(io.get_ref()?);
+    }
+    match error.downcast_ref::<rustls::Error>() {
+        Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) => {
+            other.0.downcast_ref()
+        }
+        Some(_) => None,
+        None => pin_mismatch(error.source()?),
+    }
+}
+
+impl Kind {
+    /// The kind of a request that got no answer.
+    pub(crate) fn of_transport(error: BoxError, changing: bool) -> Self {
+        match error.downcast_ref::<NotConnected>() {
+            Some(e) if e.source.get_ref().is_some_and(|e| e.is::<rustls::Error>()) => Self::Untrusted(error),
+            Some(_) => Self::Transport(error),
+            None if changing => Self::Lost(error),
+            None => Self::Transport(error),
+        }
+    }
+
+    /// The kind of an answer that is not a success.
+    pub(crate) fn of_answer(status: u16, text: &str, errors: BTreeMap<String, String>) -> Self {
+        let text = text.trim().to_owned();
+        match status {
+            401 => Self::Unauthenticated { text },
+            403 => of_permission(text),
+            501 => Self::NotImplemented { text },
+            595..=599 => Self::NodeUnreachable { status, text },
+            400 if !errors.is_empty() => {
+                let only = errors.values().next().filter(|_| errors.len() == 1);
+                match only.map(|why| Self::of_words(400, why)) {
+                    Some(kind @ (Self::Exists { .. } | Self::Missing { .. })) => kind,
+                    _ => Self::Parameter { errors },
+                }
+            }
+            _ => Self::of_words(status, &text),
+        }
+    }
+
+    /// The kind of a 500 or of a task's last word. The order matters: a creation that fails on a lock says both.
+    pub(crate) fn of_words(status: u16, text: &str) -> Self {
+        let text = text.trim().to_owned();
+        let has = |words: &[&str]| words.iter().any(|w| text.contains(w));
+        if has(&["no quorum"]) || (text.contains("/etc/pve/") && text.contains("Permission denied")) {
+            Self::NoQuorum { text }
+        } else if let Some(why) = between(&text, "is locked (", ")") {
+            Self::Locked { why: why.to_owned() }
+        } else if (text.contains("lock") && has(&["got timeout", "got lock request timeout"]))
+            || has(&["-locked command timed out"])
+        {
+            Self::LockTimeout { text }
+        } else if has(&["checksum mismatch (file change", "detected modified configuration"]) {
+            Self::DigestMismatch
+        } else if has(&["Permission check failed", "only root can", "Only root can", "Only root may"]) {
+            of_permission(text)
+        } else if has(&[
+            "already running",
+            "not running",
+            "is running - ",
+            "No QEMU guest agent",
+            "is paused",
+        ]) {
+            Self::WrongState { text }
+        } else if has(&["already exists", "File exists", "already defined", "refusing to override"]) {
+            Self::Exists { text }
+        } else if has(&["does not exist", "unable to find configuration file", "no such ", "No such storage"])
+            || has(&["failed to stat", "hostname lookup"])
+        {
+            Self::Missing { text }
+        } else {
+            Self::Refused { status, text }
+        }
+    }
+}
+
+fn of_permission(text: String) -> Kind {
+    let inside = between(&text, "Permission check failed (", ")").and_then(|inside| inside.split_once(", "));
+    let (path, privilege) = match inside {
+        Some((path, privilege)) if path.starts_with('/') => {
+            (Some(path.to_owned()), Some(privilege.to_owned()))
+        }
+        _ => (None, None),
+    };
+    Kind::Permission { path, privilege, text }
+}
+
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let rest = &text[text.find(before)? + before.len()..];
+    Some(&rest[..rest.find(after)?])
+}
+
+#[cfg(test)]
+#[path = "error_tests.rs"]
+mod tests;

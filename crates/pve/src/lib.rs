@@ -1,0 +1,31 @@
+//! A client for Proxmox VE.
+//!
+//! [`Client`] speaks HTTP/1.1 and JSON to any node of a Proxmox cluster and gives back plain types. Three things are
+//! decided here once, so that no caller has to know them: how a scalar looks that Perl may send as number, string or
+//! boolean ([`scalar`]); what an answer means, since Proxmox tells most failures apart by their words only ([`Kind`]);
+//! and how a task is followed to its end ([`Client::follow`]). What is *not* decided here is whether to try again: a
+//! reading call is repeated when the connection broke, a changing call never is, because its effect may have
+//! happened ([`Error::effect_unknown`]).
+
+mod client;
+mod cluster;
+mod error;
+mod property;
+pub mod scalar;
+mod storage;
+mod task;
+mod token;
+mod transport;
+mod trust;
+mod vm;
+
+pub use client::Client;
+pub use cluster::{ClusterNode, ClusterStatus, Network, Node, Permissions, Resource, Version};
+pub use error::{Error, Kind, Result};
+pub use property::PropertyString;
+pub use storage::{Checksum, Content, DownloadUrl, Storage};
+pub use task::{Finished, LogLine, TaskStatus, Upid};
+pub use token::{InvalidToken, Token};
+pub use transport::{Endpoint, Endpoints, InvalidEndpoint, NotConnected};
+pub use trust::{Fingerprint, InvalidTrust, Trust};
+pub use vm::{AgentInterface, Drive, Params, PowerState, VmConfig, VmStatus};

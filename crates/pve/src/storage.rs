@@ -1,0 +1,125 @@
+//! Storages: what a node has, what is in it, and fetching an image into it.
+
+use http::Method;
+use serde::Deserialize;
+
+use crate::client::{Call, Client, encode};
+use crate::error::Result;
+use crate::scalar;
+use crate::task::Upid;
+
+/// A storage as one node sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Storage {
+    /// Its name.
+    pub storage: String,
+    /// `dir`, `lvmthin`, `zfspool`, `rbd`, …
+    #[serde(default, rename = "type", deserialize_with = "scalar::text")]
+    pub kind: Option<String>,
+    /// What it may hold: `images`, `import`, `iso`, …
+    #[serde(default, deserialize_with = "scalar::list")]
+    pub content: Vec<String>,
+    /// Whether it answers.
+    #[serde(default, deserialize_with = "scalar::flag")]
+    pub active: bool,
+    /// Whether it is switched on.
+    #[serde(default, deserialize_with = "scalar::flag")]
+    pub enabled: bool,
+    /// Whether all nodes see the same.
+    #[serde(default, deserialize_with = "scalar::flag")]
+    pub shared: bool,
+    /// Bytes in all.
+    #[serde(default, deserialize_with = "scalar::number")]
+    pub total: Option<u64>,
+    /// Bytes in use.
+    #[serde(default, deserialize_with = "scalar::number")]
+    pub used: Option<u64>,
+    /// Bytes free.
+    #[serde(default, deserialize_with = "scalar::number")]
+    pub avail: Option<u64>,
+}
+
+/// A volume in a storage.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Content {
+    /// Its full name, such as `local:import/talos.qcow2`.
+    pub volid: String,
+    /// `images`, `import`, `iso`, …
+    #[serde(default, deserialize_with = "scalar::text")]
+    pub content: Option<String>,
+    /// `qcow2`, `raw`, …
+    #[serde(default, deserialize_with = "scalar::text")]
+    pub format: Option<String>,
+    /// Its size in bytes.
+    #[serde(default, deserialize_with = "scalar::number")]
+    pub size: Option<u64>,
+    /// The machine that owns it.
+    #[serde(default, deserialize_with = "scalar::number")]
+    pub vmid: Option<u64>,
+}
+
+/// A file that a node fetches for itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DownloadUrl {
+    /// From where.
+    pub url: String,
+    /// The file's name in the storage. Proxmox turns odd characters into `_`.
+    pub filename: String,
+    /// What it is: `import` or `iso`.
+    pub content: String,
+    /// What it must hash to.
+    pub checksum: Option<Checksum>,
+    /// Whether the server's certificate is checked.
+    pub verify_certificates: bool,
+}
+
+/// A hash of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checksum {
+    /// `sha256`, `sha512`, …
+    pub algorithm: String,
+    /// In hexadecimal.
+    pub hex: String,
+}
+
+impl Client {
+    /// The storages of a node that the token may see.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn node_storages(&self, node: &str) -> Result<Vec<Storage>> {
+        let path = format!("/nodes/{}/storage", encode(node));
+        self.call(Call::get(format!("listing the storages of {node}"), path)).await
+    }
+
+    /// The volumes of one content type in a storage.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn storage_content(&self, node: &str, storage: &str, content: &str) -> Result<Vec<Content>> {
+        let path = format!("/nodes/{}/storage/{}/content", encode(node), encode(storage));
+        let attempt = format!("listing {content} in storage {storage} of {node}");
+        self.call(Call::get(attempt, path).with("content", content)).await
+    }
+
+    /// Has a node fetch a file. When the file is there already the task fails, unless a checksum is given and fits.
+    ///
+    /// # Errors
+    ///
+    /// As any call; needs `Datastore.AllocateTemplate` on the storage and `Sys.AccessNetwork` on the node.
+    pub async fn download_url(&self, node: &str, storage: &str, file: &DownloadUrl) -> Result<Upid> {
+        let path = format!("/nodes/{}/storage/{}/download-url", encode(node), encode(storage));
+        let attempt = format!("downloading {} into storage {storage} of {node}", file.filename);
+        let mut call = Call::change(Method::POST, node, attempt, path)
+            .with("url", &file.url)
+            .with("filename", &file.filename)
+            .with("content", &file.content)
+            .with("verify-certificates", u8::from(file.verify_certificates));
+        if let Some(checksum) = &file.checksum {
+            call = call.with("checksum", &checksum.hex).with("checksum-algorithm", &checksum.algorithm);
+        }
+        self.task(call).await
+    }
+}

@@ -1,0 +1,224 @@
+//! The way of a request: an endpoint, a connection, an answer.
+//!
+//! Each request has a connection of its own. Proxmox closes an idle connection after five seconds and a kept one after a
+//! hundred requests, and a request that meets such an end is lost in doubt; a fresh connection has no such doubt, and the
+//! TLS session is resumed, so it costs little. When a connection cannot be made, nothing was sent, and the next
+//! endpoint is tried.
+
+use std::error::Error as StdError;
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ambient::tls::{Connector, TlsIo};
+use ambient::{Clock, Net};
+use bytes::{Bytes, BytesMut};
+use futures::future::{Either, select};
+use http::header::HOST;
+use http::{HeaderValue, Request, Response, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Body;
+
+use crate::trust::{InvalidTrust, Trust};
+
+pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// How long one endpoint may take to accept a connection and finish the TLS handshake.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// No answer that this client asks for comes near this size.
+const BODY_LIMIT: usize = 32 << 20;
+
+/// One node's address, such as `https://pve1:8006`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    host: String,
+    port: u16,
+}
+
+/// One or more ways to the same Proxmox cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoints(Vec<Endpoint>);
+
+/// This cannot be the address of a Proxmox node.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidEndpoint {
+    /// The text is not an https address of a host.
+    #[error("'{0}' is not the address of a Proxmox VE node; one looks like https://pve1:8006")]
+    Malformed(String),
+    /// The list is empty.
+    #[error("at least one Proxmox VE endpoint is needed")]
+    None,
+}
+
+/// No connection came about, so nothing was sent. A service given to [`crate::Client::over`] fails with this to say so.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection to {endpoint}")]
+pub struct NotConnected {
+    /// The address that was dialled.
+    pub endpoint: String,
+    /// What the network or TLS said.
+    #[source]
+    pub source: io::Error,
+}
+
+impl FromStr for Endpoint {
+    type Err = InvalidEndpoint;
+
+    fn from_str(text: &str) -> Result<Self, InvalidEndpoint> {
+        let malformed = || InvalidEndpoint::Malformed(text.to_owned());
+        let text = text.trim();
+        let address = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
+        let uri: Uri = address.parse().map_err(|_| malformed())?;
+        let path = uri.path().trim_end_matches('/');
+        let fits =
+            uri.scheme_str() == Some("https") && uri.query().is_none() && matches!(path, "" | "/api2/json");
+        let host = uri.host().filter(|h| fits && !h.is_empty()).ok_or_else(malformed)?;
+        Ok(Self { host: host.to_owned(), port: uri.port_u16().unwrap_or(8006) })
+    }
+}
+
+impl std::fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "https://{}:{}", self.host, self.port)
+    }
+}
+
+impl Endpoints {
+    /// Reads a list of addresses; they are tried in this order.
+    ///
+    /// # Errors
+    ///
+    /// When one of them is no address, or there is none.
+    pub fn parse<'a>(addresses: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidEndpoint> {
+        let endpoints = addresses.into_iter().map(str::parse).collect::<Result<Vec<_>, _>>()?;
+        if endpoints.is_empty() { Err(InvalidEndpoint::None) } else { Ok(Self(endpoints)) }
+    }
+}
+
+/// The tower service below a real client.
+#[derive(Clone)]
+pub(crate) struct Transport {
+    endpoints: Arc<[Endpoint]>,
+    /// The endpoint that answered last. It is asked first, so a dead node costs its time-out once.
+    preferred: Arc<AtomicUsize>,
+    connector: Connector,
+    clock: Clock,
+}
+
+impl Transport {
+    pub(crate) fn new(
+        endpoints: Endpoints,
+        trust: &Trust,
+        net: Net,
+        clock: Clock,
+    ) -> Result<Self, InvalidTrust> {
+        let connector = Connector::new(net, trust.client_config(&clock)?, 8006);
+        Ok(Self { endpoints: endpoints.0.into(), preferred: Arc::default(), connector, clock })
+    }
+
+    async fn connect(&self) -> Result<(&Endpoint, TlsIo), NotConnected> {
+        let first = self.preferred.load(Ordering::Relaxed);
+        let mut failure: Option<NotConnected> = None;
+        for offset in 0..self.endpoints.len() {
+            let index = (first + offset) % self.endpoints.len();
+            let endpoint = &self.endpoints[index];
+            let attempt = self.connector.connect(&endpoint.host, endpoint.port);
+            let source = match self.clock.timeout(CONNECT_LIMIT, attempt).await {
+                Ok(Ok(stream)) => {
+                    self.preferred.store(index, Ordering::Relaxed);
+                    return Ok((endpoint, stream));
+                }
+                Ok(Err(source)) => source,
+                Err(late) => io::Error::new(io::ErrorKind::TimedOut, late),
+            };
+            // A certificate that does not fit tells a person more than a node that is down.
+            if !failure.as_ref().is_some_and(|f| f.source.kind() == io::ErrorKind::InvalidData) {
+                failure = Some(NotConnected { endpoint: endpoint.to_string(), source });
+            }
+        }
+        Err(failure.unwrap_or_else(|| NotConnected {
+            endpoint: String::new(),
+            source: io::Error::new(io::ErrorKind::InvalidInput, InvalidEndpoint::None),
+        }))
+    }
+
+    async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Bytes>, BoxError> {
+        let (endpoint, stream) = self.connect().await?;
+        let host = HeaderValue::from_str(&format!("{}:{}", endpoint.host, endpoint.port))?;
+        request.headers_mut().insert(HOST, host);
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
+        let answer = pin!(async move {
+            let response = sender.send_request(request).await?;
+            read(response).await
+        });
+        match select(answer, pin!(connection)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right((_, answer)) => answer.await,
+        }
+    }
+}
+
+/// Reads the whole body. The answer to a failure is kept even when its end is missing: it carries no length, and some
+/// servers cut the connection instead of closing it.
+pub(crate) async fn read<B>(response: Response<B>) -> Result<Response<Bytes>, BoxError>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let (parts, body) = response.into_parts();
+    let mut body = pin!(body);
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.as_mut().frame().await {
+        match frame {
+            Ok(frame) => {
+                if let Ok(data) = frame.into_data() {
+                    read.extend_from_slice(&data);
+                }
+            }
+            Err(_) if !parts.status.is_success() => break,
+            Err(error) => return Err(error.into()),
+        }
+        if read.len() > BODY_LIMIT {
+            return Err(format!("the answer is longer than {BODY_LIMIT} bytes").into());
+        }
+    }
+    Ok(Response::from_parts(parts, read.freeze()))
+}
+
+impl tower::Service<Request<Full<Bytes>>> for Transport {
+    type Response = Response<Bytes>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Bytes>, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move { this.exchange(request).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_need_a_host_and_https() {
+        let read = |s: &str| s.parse::<Endpoint>().map(|e| e.to_string());
+        assert_eq!(read("https://pve1:8006").unwrap(), "https://pve1:8006");
+        assert_eq!(read("https://pve1").unwrap(), "https://pve1:8006");
+        assert_eq!(read("pve1.example.org").unwrap(), "https://pve1.example.org:8006");
+        assert_eq!(read("https://[fd00::1]:443/api2/json").unwrap(), "https://[fd00::1]:443");
+        for bad in ["", "http://pve1:8006", "https://pve1/ui", "https://", "ftp://x"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        assert_eq!(Endpoints::parse([]), Err(InvalidEndpoint::None));
+    }
+}
