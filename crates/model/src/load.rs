@@ -1,0 +1,131 @@
+//! From text to [`Spec`], remembering where every value stood.
+//!
+//! YAML becomes a [`Tree`] whose nodes know their places. Several sources are merged key by key. The tree is then held
+//! against the JSON Schema of [`Spec`]: everything that does not fit is collected at once, and only a tree that fits becomes
+//! a `Spec`. What comes after that names values by path, and [`Loaded::locate`] finds the place again.
+
+mod shape;
+mod tree;
+
+pub use tree::{Scalar, Tree};
+
+use crate::diagnostic::{Anchor, Diagnostic, Path, Source, codes};
+use crate::spec::{Reference, Spec};
+
+/// The largest text that is read. Ten thousand nodes fit in it ten times over.
+const MAX_BYTES: usize = 16 << 20;
+
+/// Keys whose value must never be a secret itself.
+const SECRETS: &[&[&str]] = &[&["proxmox", "token"]];
+
+/// A file that was read, with all that is needed to speak about it.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// What it says.
+    pub spec: Spec,
+    /// The texts, in the order given. A secret that stood in one is masked with asterisks.
+    pub sources: Vec<Source>,
+    /// Where everything stands.
+    pub tree: Tree,
+}
+
+/// A file that could not be read as a cluster.
+#[derive(Debug, Clone)]
+pub struct Failed {
+    /// The texts, in the order given. A secret that stood in one is masked with asterisks.
+    pub sources: Vec<Source>,
+    /// Everything that is wrong, in file order, located.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Reads one or several texts as one cluster file.
+///
+/// # Errors
+/// When a text is no YAML, or does not have the shape of a cluster file: everything that is wrong, at once.
+pub fn load(sources: &[Source]) -> Result<Loaded, Failed> {
+    let mut sources = sources.to_vec();
+    let mut problems = Vec::new();
+    let mut merged: Option<Tree> = None;
+    for (index, source) in sources.iter().enumerate() {
+        if source.text.len() > MAX_BYTES {
+            problems.push(
+                Diagnostic::error(codes::TOO_LARGE, format!("{} is larger than 16 MiB", source.name))
+                    .help("a cluster file is small; this looks like another file"),
+            );
+            continue;
+        }
+        match tree::read(index, &source.text, &mut problems) {
+            Some(next) => match &mut merged {
+                None => merged = Some(next),
+                Some(tree) => tree::merge(tree, next, &Path::root(), &mut problems),
+            },
+            None => continue,
+        }
+    }
+    let broken = problems.iter().any(|p| p.code != codes::KEY_TWICE);
+    let Some(mut tree) = merged else {
+        if problems.is_empty() {
+            problems.push(Diagnostic::error(codes::EMPTY, "there is no file to read"));
+        }
+        return Err(failed(sources, None, problems));
+    };
+    mask_secrets(&mut tree, &mut sources);
+    // With a source missing, every key that stood in it would be reported as missing too.
+    let spec = if broken { None } else { shape::spec(&tree, &mut problems) };
+    match spec {
+        Some(spec) if problems.is_empty() => Ok(Loaded { spec, sources, tree }),
+        _ => Err(failed(sources, Some(&tree), problems)),
+    }
+}
+
+impl Loaded {
+    /// Adds file, line and column to diagnostics that know only paths, and puts them in file order.
+    #[must_use]
+    pub fn locate(&self, diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+        locate(&self.sources, Some(&self.tree), diagnostics)
+    }
+}
+
+fn failed(sources: Vec<Source>, tree: Option<&Tree>, problems: Vec<Diagnostic>) -> Failed {
+    let diagnostics = locate(&sources, tree, problems);
+    Failed { sources, diagnostics }
+}
+
+fn locate(sources: &[Source], tree: Option<&Tree>, mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    for label in diagnostics.iter_mut().flat_map(|d| &mut d.labels) {
+        let span = match label.anchor {
+            Anchor::Exactly(span) => Some(span),
+            Anchor::Key => tree.map(|tree| tree.span_of(&label.path, true)),
+            Anchor::Value => tree.map(|tree| tree.span_of(&label.path, false)),
+        };
+        label.place = span.and_then(|span| Some(sources.get(span.source)?.place(span)));
+    }
+    // A stable sort: problems at one place keep the order in which they were found.
+    diagnostics.sort_by_key(|d| d.labels.first().and_then(|l| l.place.as_ref()).map(|p| p.span));
+    diagnostics
+}
+
+/// Replaces secrets that stand in the file by asterisks, before anyone can print the line they stand in.
+fn mask_secrets(tree: &mut Tree, sources: &mut [Source]) {
+    for keys in SECRETS {
+        let Some(Tree::Scalar { span, raw, value }) = tree.get_mut(keys) else { continue };
+        if raw.parse::<Reference>().is_ok() || matches!(value, Scalar::Null) {
+            continue;
+        }
+        "********".clone_into(raw);
+        *value = Scalar::Text;
+        if let Some(source) = sources.get_mut(span.source)
+            && let (Some(before), Some(secret), Some(after)) = (
+                source.text.get(..span.start),
+                source.text.get(span.start..span.end),
+                source.text.get(span.end..),
+            )
+        {
+            let mask: String = secret.bytes().map(|b| if b == b'\n' { '\n' } else { '*' }).collect();
+            source.text = format!("{before}{mask}{after}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {}

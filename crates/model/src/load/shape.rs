@@ -1,0 +1,235 @@
+//! Holds a tree against the JSON Schema of the file, and turns it into a [`Spec`] when it fits.
+//!
+//! The walker knows the few words that the derived schema uses. It builds the JSON value as it goes, because only the
+//! schema can say whether `1.10` is a number or a text. A value that does not fit is reported and left out.
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value};
+
+use super::tree::{Scalar, Tree};
+use crate::diagnostic::{Diagnostic, Path, codes, nearest};
+use crate::spec::{self, Spec};
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(spec::schema);
+
+/// The tree as a [`Spec`], or every way in which it does not fit.
+pub(super) fn spec(tree: &Tree, problems: &mut Vec<Diagnostic>) -> Option<Spec> {
+    let before = problems.len();
+    let value = Walker { root: &SCHEMA, problems: &mut *problems }.walk(tree, &SCHEMA, &Path::root());
+    if problems.len() > before {
+        return None;
+    }
+    match serde_json::from_value(value?) {
+        Ok(spec) => Some(spec),
+        Err(error) => {
+            // Only a gap between schema and types leads here; better said without a place than not at all.
+            problems.push(Diagnostic::error(codes::WRONG_TYPE, format!("the file does not fit: {error}")));
+            None
+        }
+    }
+}
+
+struct Walker<'s, 'p> {
+    root: &'s Value,
+    problems: &'p mut Vec<Diagnostic>,
+}
+
+impl<'s> Walker<'s, '_> {
+    fn walk(&mut self, tree: &Tree, schema: &'s Value, path: &Path) -> Option<Value> {
+        let nullable = schema
+            .get("anyOf")
+            .and_then(Value::as_array)
+            .is_some_and(|s| s.iter().any(|s| allows(s, "null")));
+        if nullable && matches!(tree, Tree::Scalar { value: Scalar::Null, .. }) {
+            return Some(Value::Null);
+        }
+        let schema = self.follow(schema);
+        match tree {
+            Tree::Map { entries, .. } if allows(schema, "object") => Some(self.map(entries, schema, path)),
+            Tree::List { items, .. } if allows(schema, "array") => {
+                let item_schema = schema.get("items").unwrap_or(&Value::Null);
+                let walked = items.iter().enumerate();
+                let walked: Vec<_> =
+                    walked.filter_map(|(i, item)| self.walk(item, item_schema, &path.index(i))).collect();
+                Some(Value::Array(walked))
+            }
+            Tree::Scalar { raw, value, .. } => self.scalar(raw, *value, schema, path),
+            Tree::Map { .. } => self.wrong_type(schema, "a mapping", path),
+            Tree::List { .. } => self.wrong_type(schema, "a list", path),
+        }
+    }
+
+    /// Resolves a reference, and the "this or nothing" by which the schema writes an optional value.
+    fn follow(&self, schema: &'s Value) -> &'s Value {
+        let by_reference = |schema: &'s Value| {
+            let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
+            self.root.pointer(pointer)
+        };
+        let either = schema.get("anyOf").and_then(Value::as_array);
+        let present = either.and_then(|all| all.iter().find(|one| !allows(one, "null")));
+        let schema = present.unwrap_or(schema);
+        by_reference(schema).unwrap_or(schema)
+    }
+
+    fn map(
+        &mut self,
+        entries: &[(String, crate::diagnostic::Span, Tree)],
+        schema: &'s Value,
+        path: &Path,
+    ) -> Value {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let others = schema.get("additionalProperties").filter(|s| s.is_object());
+        let mut walked = Map::new();
+        for (key, _, value) in entries {
+            let path = path.key(key);
+            let Some(of_key) = properties.and_then(|p| p.get(key)).or(others) else {
+                let known: Vec<&str> =
+                    properties.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+                self.problems.push(unknown_key(key, &known, &path));
+                continue;
+            };
+            if let Some(value) = self.walk(value, of_key, &path) {
+                walked.insert(key.clone(), value);
+            }
+        }
+        let required = schema.get("required").and_then(Value::as_array);
+        for key in required.into_iter().flatten().filter_map(Value::as_str) {
+            if !entries.iter().any(|(given, _, _)| given == key) {
+                let whole = path.key(key);
+                let of_key = properties.and_then(|p| p.get(key)).unwrap_or(&Value::Null);
+                let problem = Diagnostic::error(codes::MISSING_KEY, format!("`{whole}` is missing"));
+                self.problems.push(problem.at_key(path.clone(), "").help(describe(key, of_key)));
+            }
+        }
+        Value::Object(walked)
+    }
+
+    fn scalar(&mut self, raw: &str, value: Scalar, schema: &'s Value, path: &Path) -> Option<Value> {
+        if let Some(choices) = choices(schema) {
+            if matches!(value, Scalar::Text) && choices.contains(&raw) {
+                return Some(Value::from(raw));
+            }
+            let mut problem =
+                Diagnostic::error(codes::NOT_A_CHOICE, format!("`{path}` cannot be {}", written(raw, value)))
+                    .at(path.clone(), "");
+            let listed = choices.join("`, `");
+            problem = match nearest(raw, choices) {
+                Some(near) => problem.help(format!("did you mean `{near}`? Known are `{listed}`")),
+                None => problem.help(format!("known are `{listed}`")),
+            };
+            self.problems.push(problem);
+            return None;
+        }
+        match value {
+            // A key with nothing behind it is a key that is not set, where that is allowed.
+            Scalar::Null if allows(schema, "null") => Some(Value::Null),
+            Scalar::Null if allows(schema, "object") => Some(self.map(&[], schema, path)),
+            Scalar::Bool(value) if allows(schema, "boolean") => Some(Value::Bool(value)),
+            // Before numbers: where a text is fine, the text as written is kept, so that 1.10 does not become 1.1.
+            Scalar::Text | Scalar::Integer(_) | Scalar::Number(_) if allows(schema, "string") => {
+                Some(Value::from(raw))
+            }
+            Scalar::Integer(number) if allows(schema, "integer") => self.integer(number, schema, path),
+            _ => self.wrong_type(schema, &written(raw, value), path),
+        }
+    }
+
+    fn integer(&mut self, number: i128, schema: &Value, path: &Path) -> Option<Value> {
+        let bound = |key: &str, or: i128| schema.get(key).and_then(Value::as_i64).map_or(or, i128::from);
+        let (low, high) = (bound("minimum", 0), bound("maximum", u32::MAX.into()));
+        if let Ok(number) = i64::try_from(number)
+            && (low..=high).contains(&i128::from(number))
+        {
+            return Some(Value::from(number));
+        }
+        let problem =
+            Diagnostic::error(codes::WRONG_TYPE, format!("`{path}` is a number out of range: {number}"));
+        self.problems.push(problem.at(path.clone(), "").help(format!("give a number from {low} to {high}")));
+        None
+    }
+
+    fn wrong_type(&mut self, schema: &Value, found: &str, path: &Path) -> Option<Value> {
+        let wanted = wanted(schema);
+        let mut problem =
+            Diagnostic::error(codes::WRONG_TYPE, format!("`{path}` must be {wanted}, not {found}"))
+                .at(path.clone(), "");
+        if allows(schema, "string") && (found == "true" || found == "false") {
+            problem = problem.help(format!("write \"{found}\" with quotes to mean the text"));
+        } else if allows(schema, "array") && !found.starts_with("a ") {
+            problem = problem.help(format!("write it as a list: [{found}]"));
+        }
+        self.problems.push(problem);
+        None
+    }
+}
+
+fn unknown_key(key: &str, known: &[&str], path: &Path) -> Diagnostic {
+    let problem = Diagnostic::error(codes::UNKNOWN_KEY, format!("`{path}` is not a key that is known"))
+        .at_key(path.clone(), "");
+    match nearest(key, known.iter().copied()) {
+        Some(near) => problem.help(format!("did you mean `{near}`?")),
+        None => problem.help(format!("known here are `{}`", known.join("`, `"))),
+    }
+}
+
+fn describe(key: &str, schema: &Value) -> String {
+    let about = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    let example = schema.pointer("/examples/0").and_then(Value::as_str);
+    let first_sentence =
+        about.split(". ").next().unwrap_or_default().trim_end_matches('.').replace('\n', " ");
+    match (first_sentence.is_empty(), example) {
+        (true, _) => format!("add `{key}`"),
+        (false, None) => format!("add `{key}`: {}", lower_first(&first_sentence)),
+        (false, Some(example)) => format!("add `{key}: {example}`: {}", lower_first(&first_sentence)),
+    }
+}
+
+fn lower_first(text: &str) -> String {
+    // A word in capitals (VIP, MAC) stays as it is.
+    let mut letters = text.chars();
+    match (letters.next(), letters.next()) {
+        (Some(first), Some(second)) if second.is_lowercase() || second == ' ' => {
+            format!("{}{second}{}", first.to_lowercase(), letters.as_str())
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn allows(schema: &Value, kind: &str) -> bool {
+    match schema.get("type") {
+        Some(Value::String(one)) => one == kind,
+        Some(Value::Array(several)) => several.iter().any(|one| one == kind),
+        _ => false,
+    }
+}
+
+/// The values of an enumeration: written as `enum`, or as `oneOf` constants when each has a description.
+fn choices(schema: &Value) -> Option<Vec<&str>> {
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        return Some(values.iter().filter_map(Value::as_str).collect());
+    }
+    let one_of = schema.get("oneOf")?.as_array()?;
+    one_of.iter().map(|one| one.get("const")?.as_str()).collect()
+}
+
+fn wanted(schema: &Value) -> String {
+    let names = [
+        ("object", "a mapping"),
+        ("array", "a list"),
+        ("boolean", "true or false"),
+        ("string", "a text"),
+        ("integer", "a whole number"),
+    ];
+    let fitting: Vec<&str> =
+        names.into_iter().filter(|(kind, _)| allows(schema, kind)).map(|(_, name)| name).collect();
+    fitting.join(" or ")
+}
+
+fn written(raw: &str, value: Scalar) -> String {
+    match value {
+        Scalar::Null => "empty".to_owned(),
+        Scalar::Text => format!("\"{raw}\""),
+        _ => raw.to_owned(),
+    }
+}
