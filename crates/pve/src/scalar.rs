@@ -75,7 +75,7 @@ pub(crate) fn as_number(value: &Value) -> Option<u64> {
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked in the line before")]
 fn whole(number: f64) -> Option<u64> {
-    (number >= 0.0 && number < 9.0e15 && number.fract() == 0.0).then_some(number as u64)
+    ((0.0..9.0e15).contains(&number) && number.fract() == 0.0).then_some(number as u64)
 }
 
 pub(crate) fn as_flag(value: &Value) -> bool {

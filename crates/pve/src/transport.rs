@@ -137,7 +137,7 @@ impl Transport {
                 Err(late) => io::Error::new(io::ErrorKind::TimedOut, late),
             };
             // A certificate that does not fit tells a person more than a node that is down.
-            if !failure.as_ref().is_some_and(|f| f.source.kind() == io::ErrorKind::InvalidData) {
+            if failure.as_ref().is_none_or(|f| f.source.kind() != io::ErrorKind::InvalidData) {
                 failure = Some(NotConnected { endpoint: endpoint.to_string(), source });
             }
         }
@@ -206,19 +206,5 @@ impl tower::Service<Request<Full<Bytes>>> for Transport {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn endpoints_need_a_host_and_https() {
-        let read = |s: &str| s.parse::<Endpoint>().map(|e| e.to_string());
-        assert_eq!(read("https://pve1:8006").unwrap(), "https://pve1:8006");
-        assert_eq!(read("https://pve1").unwrap(), "https://pve1:8006");
-        assert_eq!(read("pve1.example.org").unwrap(), "https://pve1.example.org:8006");
-        assert_eq!(read("https://[fd00::1]:443/api2/json").unwrap(), "https://[fd00::1]:443");
-        for bad in ["", "http://pve1:8006", "https://pve1/ui", "https://", "ftp://x"] {
-            assert!(read(bad).is_err(), "{bad}");
-        }
-        assert_eq!(Endpoints::parse([]), Err(InvalidEndpoint::None));
-    }
-}
+#[path = "transport_tests.rs"]
+mod tests;

@@ -1,0 +1,126 @@
+//! The client against a real TLS server on in-memory pipes.
+
+use std::sync::Mutex;
+
+use ambient::{Dial, Stream};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+use crate::{Client, Fingerprint, Kind};
+
+#[test]
+fn endpoints_need_a_host_and_https() {
+    let read = |s: &str| s.parse::<Endpoint>().map(|e| e.to_string());
+    assert_eq!(read("https://pve1:8006").unwrap(), "https://pve1:8006");
+    assert_eq!(read("https://pve1").unwrap(), "https://pve1:8006");
+    assert_eq!(read("pve1.example.org").unwrap(), "https://pve1.example.org:8006");
+    assert_eq!(read("https://[fd00::1]:443/api2/json").unwrap(), "https://[fd00::1]:443");
+    for bad in ["", "http://pve1:8006", "https://pve1/ui", "https://", "ftp://x"] {
+        assert!(read(bad).is_err(), "{bad}");
+    }
+    assert_eq!(Endpoints::parse([]), Err(InvalidEndpoint::None));
+}
+
+/// One node answers over TLS, every other name is down. All dials are written down.
+struct OneNode {
+    acceptor: TlsAcceptor,
+    answer: &'static str,
+    dialled: Arc<Mutex<Vec<String>>>,
+}
+
+impl Dial for OneNode {
+    fn dial(&self, host: &str, port: u16) -> Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + '_>> {
+        self.dialled.lock().unwrap().push(format!("{host}:{port}"));
+        if host != "pve2" {
+            return Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) });
+        }
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let (acceptor, answer) = (self.acceptor.clone(), self.answer);
+        tokio::spawn(async move {
+            let Ok(mut stream) = acceptor.accept(theirs).await else { return };
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") && stream.read_buf(&mut request).await.unwrap_or(0) > 0 {}
+            assert!(request.starts_with(b"GET /api2/json/version HTTP/1.1\r\n"));
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+            // Dropped without a goodbye, as pveproxy does.
+        });
+        Box::pin(async { Ok(Stream::new(ours)) })
+    }
+}
+
+struct World {
+    net: Net,
+    certificate: CertificateDer<'static>,
+    pem: String,
+    dialled: Arc<Mutex<Vec<String>>>,
+}
+
+fn world(answer: &'static str) -> World {
+    let made = rcgen::generate_simple_self_signed(["pve2".to_owned()]).unwrap();
+    let certificate = made.cert.der().clone();
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.clone()], key)
+        .unwrap();
+    let dialled = Arc::default();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let net = Net::of(OneNode { acceptor, answer, dialled: Arc::clone(&dialled) });
+    World { net, certificate, pem: made.cert.pem(), dialled }
+}
+
+fn client(world: &World, trust: &Trust) -> Client {
+    let endpoints = Endpoints::parse(["https://pve1:8006", "https://pve2"]).unwrap();
+    Client::connect(endpoints, &"a@pve!b=c".parse().unwrap(), trust, world.net.clone(), Clock::real())
+        .unwrap()
+}
+
+const VERSION: &str = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 29\r\n\r\n{\"data\":{\"version\":\"9.1.8\"}}\r\n";
+
+#[tokio::test]
+async fn the_next_endpoint_is_tried_and_remembered() {
+    let world = world(VERSION);
+    let client = client(&world, &Trust::Fingerprints(vec![Fingerprint::of(&world.certificate)]));
+    assert_eq!(client.version().await.unwrap().major, 9);
+    assert_eq!(client.version().await.unwrap().major, 9);
+    assert_eq!(*world.dialled.lock().unwrap(), ["pve1:8006", "pve2:8006", "pve2:8006"]);
+}
+
+#[tokio::test]
+async fn an_authority_and_no_check_at_all_are_accepted_too() {
+    let world = world(VERSION);
+    for trust in
+        [Trust::Authority(world.pem.clone()), Trust::System(vec![world.certificate.clone()]), Trust::Insecure]
+    {
+        assert_eq!(client(&world, &trust).version().await.unwrap().minor, 1, "{trust:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_certificate_is_refused_and_its_fingerprint_offered() {
+    let world = world(VERSION);
+    let error =
+        client(&world, &Trust::Fingerprints(vec![Fingerprint::of(b"another")])).version().await.unwrap_err();
+    assert!(matches!(error.kind(), Kind::Untrusted(_)), "{error:?}");
+    let shown = Fingerprint::of(&world.certificate).to_string();
+    assert!(error.remedy().unwrap().contains(&shown));
+    let other = rcgen::generate_simple_self_signed(["pve2".to_owned()]).unwrap();
+    let error = client(&world, &Trust::Authority(other.cert.pem())).version().await.unwrap_err();
+    assert!(matches!(error.kind(), Kind::Untrusted(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_failure_without_body_length_or_goodbye_is_read() {
+    let world = world("HTTP/1.1 401 Authentication failed!\r\nConnection: close\r\n\r\n");
+    let error = client(&world, &Trust::Insecure).version().await.unwrap_err();
+    assert!(
+        matches!(error.kind(), Kind::Unauthenticated { text } if text == "Authentication failed!"),
+        "{error:?}"
+    );
+}
