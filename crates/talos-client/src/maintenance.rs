@@ -1,0 +1,115 @@
+//! A machine without a configuration.
+
+use std::net::IpAddr;
+
+use ambient::tls::Connector;
+use ambient::{Clock, Net};
+
+use crate::api::Api;
+use crate::error::{Error, Kind, Result};
+use crate::types::{Applied, Disk, Link, MachineStatus, Version};
+use crate::{PORT, connection, tls};
+
+/// One connection to a machine in maintenance. Its certificate proves nothing, so whoever is about to send secrets reads
+/// [`Maintenance::system_uuid`] first, over this same connection. When it breaks every call fails: it is never dialled
+/// again in silence, because someone else might answer.
+#[derive(Debug)]
+pub struct Maintenance {
+    api: Api,
+    certificate: Vec<u8>,
+}
+
+impl Maintenance {
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// When nothing answers there, or it does not speak TLS. A configured machine is not noticed here but by the first
+    /// call, which fails with [`Kind::Rejected`].
+    pub async fn connect(net: &Net, clock: &Clock, address: IpAddr) -> Result<Self> {
+        let attempt = "connecting without credentials";
+        let protocol = |why: String| Error::new(address, attempt, Kind::Protocol, why);
+        let config = tls::anyone(clock).map_err(|e| protocol(e.to_string()))?;
+        let connector = Connector::new(net.clone(), config, PORT);
+        let stream = connector.connect(&address.to_string(), PORT).await;
+        let stream = stream.map_err(|e| Error::of_dial(address, attempt, &e))?;
+        let certificate = stream.peer_certificate().unwrap_or_default().to_vec();
+        let channel = connection::single(stream, address).await;
+        let channel = channel.map_err(|_| protocol("what answers there does not speak HTTP/2".to_owned()))?;
+        Ok(Self { api: Api::new(address, channel), certificate })
+    }
+
+    /// The certificate that the machine showed, in DER.
+    #[must_use]
+    pub fn certificate(&self) -> &[u8] {
+        &self.certificate
+    }
+
+    /// The SMBIOS UUID, in lower case.
+    ///
+    /// # Errors
+    ///
+    /// As any call; [`Kind::NotFound`] shortly after boot.
+    pub async fn system_uuid(&self) -> Result<String> {
+        self.api.system_uuid().await
+    }
+
+    /// The release. Machines up to 1.12 do not offer the call in maintenance; there the resource of the same name is read.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn version(&self) -> Result<Version> {
+        let attempt = "reading the version";
+        match self.api.version(attempt).await {
+            Err(error) if error.kind() == Kind::Unimplemented => self.api.version_resource(attempt).await,
+            other => other,
+        }
+    }
+
+    /// The stage.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn stage(&self) -> Result<MachineStatus> {
+        self.api.stage().await
+    }
+
+    /// The disks, CD drives and read-only ones included.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn disks(&self) -> Result<Vec<Disk>> {
+        self.api.disks().await
+    }
+
+    /// The network links.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn links(&self) -> Result<Vec<Link>> {
+        self.api.links().await
+    }
+
+    /// Has the machine check a configuration without taking it.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::InvalidConfig`] when it would not take it.
+    pub async fn apply_dry_run(&self, config: &[u8]) -> Result<Applied> {
+        self.api.apply(config, true).await
+    }
+
+    /// Hands over the configuration and closes the connection, because an open one delays the switch.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::InvalidConfig`]; [`Kind::Denied`] when the machine has a configuration already and is about to switch;
+    /// [`Kind::Unavailable`] leaves open whether it was taken.
+    pub async fn apply(self, config: &[u8]) -> Result<Applied> {
+        self.api.apply(config, false).await
+    }
+}

@@ -1,0 +1,175 @@
+//! What machines tell, in our own words.
+
+use serde::Deserialize;
+
+/// The release a machine runs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Version {
+    /// The tag, such as `v1.13.9`.
+    pub tag: String,
+    /// `amd64` or `arm64`; empty where the machine does not tell.
+    pub arch: String,
+    /// The platform, such as `nocloud` or `metal`; empty where the machine does not tell.
+    pub platform: String,
+}
+
+/// Where a machine is in its life, and what it still waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "WireStatus")]
+pub struct MachineStatus {
+    /// The stage. Look at it first: `ready` is also true in stages that say nothing about health.
+    pub stage: Stage,
+    /// Whether nothing is missing.
+    pub ready: bool,
+    /// What is missing.
+    pub unmet: Vec<UnmetCondition>,
+}
+
+/// The stages of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// On the way up. A control plane stays here until etcd is bootstrapped.
+    Booting,
+    /// Writing itself to disk; it restarts afterwards.
+    Installing,
+    /// Without a configuration.
+    Maintenance,
+    /// Up.
+    Running,
+    /// Restarting.
+    Rebooting,
+    /// Switching off.
+    ShuttingDown,
+    /// Wiping itself.
+    Resetting,
+    /// Changing its release.
+    Upgrading,
+    /// Another word.
+    Other(String),
+}
+
+impl std::fmt::Display for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Booting => "booting",
+            Self::Installing => "installing",
+            Self::Maintenance => "maintenance",
+            Self::Running => "running",
+            Self::Rebooting => "rebooting",
+            Self::ShuttingDown => "shutting down",
+            Self::Resetting => "resetting",
+            Self::Upgrading => "upgrading",
+            Self::Other(word) => word,
+        })
+    }
+}
+
+impl From<String> for Stage {
+    fn from(word: String) -> Self {
+        let stages = [
+            Self::Booting,
+            Self::Installing,
+            Self::Maintenance,
+            Self::Running,
+            Self::Rebooting,
+            Self::ShuttingDown,
+            Self::Resetting,
+            Self::Upgrading,
+        ];
+        stages.into_iter().find(|stage| stage.to_string() == word).unwrap_or(Self::Other(word))
+    }
+}
+
+/// Something that a machine still waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct UnmetCondition {
+    /// `time`, `network`, `services`, `staticPods` or `nodeReady`.
+    pub name: String,
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+}
+
+#[derive(Deserialize)]
+struct WireStatus {
+    #[serde(default)]
+    stage: String,
+    #[serde(default)]
+    status: WireReady,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct WireReady {
+    ready: bool,
+    unmet_conditions: Option<Vec<UnmetCondition>>,
+}
+
+impl From<WireStatus> for MachineStatus {
+    fn from(wire: WireStatus) -> Self {
+        let unmet = wire.status.unmet_conditions.unwrap_or_default();
+        Self { stage: wire.stage.into(), ready: wire.status.ready, unmet }
+    }
+}
+
+/// A service of a machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// Its name, such as `etcd`.
+    pub id: String,
+    /// `Preparing`, `Waiting`, `Running`, `Finished`, `Failed`, …
+    pub state: String,
+    /// Whether it is healthy; nothing while that is not known.
+    pub healthy: Option<bool>,
+    /// The newest that it said about itself.
+    pub message: String,
+}
+
+/// A disk of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default)]
+pub struct Disk {
+    /// Its device, such as `/dev/sda`.
+    pub dev_path: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Whether it cannot be written.
+    pub readonly: bool,
+    /// Whether it is a CD drive.
+    pub cdrom: bool,
+    /// Its model.
+    pub model: String,
+    /// Its serial number.
+    pub serial: String,
+    /// Its world-wide id.
+    pub wwid: String,
+    /// How it is attached, such as `virtio`.
+    pub transport: String,
+}
+
+/// A network link of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Link {
+    /// Its name, such as `eth0`.
+    #[serde(skip)]
+    pub name: String,
+    /// `ether`, `loopback`, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its hardware address, in lower case.
+    pub hardware_addr: String,
+    /// Whether there is a carrier.
+    pub link_state: bool,
+    /// Its MTU.
+    pub mtu: u32,
+}
+
+/// A configuration that was accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Applied {
+    /// What the machine warned about.
+    pub warnings: Vec<String>,
+    /// Whether a configured machine restarts for it. In maintenance this says nothing.
+    pub reboots: bool,
+}
