@@ -3,4 +3,14 @@
 //!
 //! Nothing here does IO, and time is always handed in. Whoever talks to a node, or plays one, brings the connection.
 
+pub mod config;
+mod keys;
+mod pem;
+pub mod pki;
+pub mod schematic;
+mod secret;
+pub mod secrets;
 pub mod wire;
+
+pub use keys::KeyGenerationError;
+pub use secret::Secret;

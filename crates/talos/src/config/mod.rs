@@ -1,0 +1,31 @@
+//! Machine configuration: generating it for each contract, adding what is special to a node, reading it back.
+//!
+//! [`generate`] gives what `talosctl gen config` gives for the same secrets and options (proved against Talos' own golden
+//! files), [`apply_node`] adds host name and network of one virtual machine, and [`MachineView`] is what a node makes of a
+//! configuration. Everything works on [`Documents`], an ordered list of mappings, so that nothing which this crate does not
+//! know is ever lost.
+
+mod contract;
+mod documents;
+mod generate;
+mod input;
+mod kinds;
+mod kubernetes;
+mod node;
+mod v1alpha1;
+mod value;
+mod view;
+mod yaml;
+
+pub use contract::{Contract, ContractError, NEWEST, OLDEST};
+pub use documents::{Documents, DocumentsError};
+pub use generate::{GenerateError, generate};
+pub use input::{Cni, ExtraMount, Input, Role};
+pub use kinds::{UnknownKind, known_since, unknown_kinds};
+pub use node::{NodeInput, apply_node};
+pub use value::{Map, Value};
+pub use view::{AuthorityView, MachineView, Problem};
+pub use yaml::YamlError;
+
+pub(crate) use value::map;
+pub(crate) use yaml::read as read_yaml;
