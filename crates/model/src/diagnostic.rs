@@ -247,6 +247,27 @@ impl Serialize for Path {
     }
 }
 
+/// Diagnostics as text for snapshots: every part of them, one after the other.
+#[cfg(test)]
+pub(crate) fn render(diagnostics: &[Diagnostic]) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::new();
+    for d in diagnostics {
+        writeln!(out, "{}[{}] {}", d.severity, d.code, d.message).unwrap();
+        for label in &d.labels {
+            let note = if label.note.is_empty() { String::new() } else { format!(": {}", label.note) };
+            let at = label.place.as_ref().map_or("?".into(), |p| {
+                format!("{}:{}:{}+{}", p.file, p.line, p.column, p.span.end - p.span.start)
+            });
+            writeln!(out, "  at {at} {}{note}", label.path).unwrap();
+        }
+        if let Some(help) = &d.help {
+            writeln!(out, "  help: {help}").unwrap();
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

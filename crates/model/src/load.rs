@@ -128,4 +128,4 @@ fn mask_secrets(tree: &mut Tree, sources: &mut [Source]) {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

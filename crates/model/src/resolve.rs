@@ -1,18 +1,230 @@
-//! Decides every name, address, VM id, MAC address and host.
+//! Decides every name, address, VM id, MAC address, host and datastore: from the file, to a [`Blueprint`].
+//!
+//! Everything derives from the node's own name and number, so adding or removing one node never changes another. What
+//! only Proxmox can decide stays open without an [`Inventory`]. Resolving starts with the checks: a file with an error in
+//! it has no blueprint.
 
-use crate::blueprint::{Blueprint, Inventory};
-use crate::diagnostic::{Diagnostic, codes};
-use crate::spec::Spec;
+mod datastores;
+pub(crate) mod draft;
+pub(crate) mod identity;
+pub(crate) mod placement;
 
-/// The blueprint of a file.
+use std::collections::BTreeMap;
+
+use datastores::{Purpose, Stores};
+use draft::{Draft, DraftNode, Said};
+
+use crate::blueprint::{Blueprint, Image, Inventory, Node, Record, Role};
+use crate::check;
+use crate::check::forms::Version;
+use crate::diagnostic::{Diagnostic, Path, codes, nearest};
+use crate::spec::{Arch, Spec};
+
+/// The key of the image that all nodes share.
+const IMAGE: &str = "default";
+
+/// The tag that every VM of ours carries.
+const TAG: &str = "talosmith";
+
+/// Decides what the file leaves open.
 ///
 /// # Errors
-/// Everything that stands against it, by path.
+/// Everything that stands against it, by path: [`crate::load::Loaded::locate`] adds the places.
 pub fn resolve(
     spec: &Spec,
     inventory: Option<&Inventory>,
     cluster_id: Option<&str>,
 ) -> Result<Blueprint, Vec<Diagnostic>> {
-    let _ = (spec, inventory, cluster_id);
-    Err(vec![Diagnostic::error(codes::NO_CONTROL_PLANE, "not yet")])
+    let draft = Draft::new(spec);
+    let mut problems: Vec<Diagnostic> =
+        check::examine(&draft).into_iter().filter(Diagnostic::is_error).collect();
+    if problems.is_empty() {
+        problems.extend(inventory.map(|inventory| unknown_hosts(spec, inventory)).unwrap_or_default());
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let placed = placement::place(&draft, inventory);
+    let mut stores = Stores::new(spec, inventory);
+    let mut nodes = BTreeMap::new();
+    for node in &draft.nodes {
+        let host = placed.get(&node.name);
+        if host.is_none() && inventory.is_some() {
+            problems.push(no_host(node));
+        }
+        let Some(decided) = decide(&draft, node, host, &mut stores, cluster_id) else {
+            // The checks leave nothing open that a node needs; should one slip through, it is said rather than lost.
+            problems.push(undecided(node));
+            continue;
+        };
+        nodes.insert(decided.name.clone(), decided);
+    }
+    problems.append(&mut stores.into_problems());
+    let blueprint = finish(&draft, inventory, cluster_id, nodes);
+    match blueprint {
+        Some(blueprint) if problems.is_empty() => Ok(blueprint),
+        _ => Err(problems),
+    }
 }
+
+/// The record's VM id and the path that it comes from.
+pub(crate) fn record_vmid(draft: &Draft<'_>) -> Option<Said<u32>> {
+    if let Some(value) = draft.spec.proxmox.record {
+        return Some(Said { value, path: Path::of(&["proxmox", "record"]) });
+    }
+    if draft.spec.network.vip.is_some() {
+        let value = identity::mirrored_vmid(draft.vip?);
+        return Some(Said { value, path: Path::of(&["network", "vip"]) });
+    }
+    let ids = draft
+        .nodes
+        .iter()
+        .filter(|node| node.role == Role::ControlPlane)
+        .filter_map(|node| node.vmid.as_ref());
+    let lowest = ids.min_by_key(|said| said.value)?;
+    Some(Said { value: lowest.value.checked_add(1_000_000)?, path: lowest.path.clone() })
+}
+
+fn finish(
+    draft: &Draft<'_>,
+    inventory: Option<&Inventory>,
+    cluster_id: Option<&str>,
+    nodes: BTreeMap<String, Node>,
+) -> Option<Blueprint> {
+    let spec = draft.spec;
+    let first_control_plane =
+        nodes.values().filter(|node| node.role == Role::ControlPlane).map(|node| node.address.addr()).min();
+    let endpoint = match &spec.endpoint {
+        Some(endpoint) => endpoint.trim_end_matches('/').to_owned(),
+        None => format!("https://{}:6443", draft.vip.or(first_control_plane)?),
+    };
+    let mut tags = spec.proxmox.tags.clone();
+    tags.push(TAG.to_owned());
+    tags.sort();
+    tags.dedup();
+    let mut extensions = spec.image.extensions.clone();
+    extensions.sort();
+    extensions.dedup();
+    let image = Image {
+        factory: spec.image.factory.trim_end_matches('/').to_owned(),
+        talos: Version::read(&spec.versions.talos)?.to_string(),
+        arch: spec.image.arch.to_string(),
+        extensions,
+        kernel_args: spec.image.kernel_args.clone(),
+    };
+    let online = || inventory?.hosts.iter().find(|(_, host)| host.online).map(|(name, _)| name);
+    let record = Record {
+        name: identity::record_name(&spec.cluster),
+        vmid: record_vmid(draft)?.value,
+        // Any host will do: the record never runs. Where the first node goes is where people look first.
+        host: nodes.values().find_map(|node| node.host.as_ref()).or_else(online).cloned(),
+        uuid: cluster_id.map(identity::record_uuid),
+    };
+    Some(Blueprint {
+        cluster: spec.cluster.clone(),
+        cluster_id: cluster_id.map(str::to_owned),
+        endpoint,
+        vip: draft.vip,
+        kubernetes: Version::read(&spec.versions.kubernetes)?.to_string(),
+        pod_cidr: spec.kubernetes.pod_cidr.parse().ok()?,
+        service_cidr: spec.kubernetes.service_cidr.parse().ok()?,
+        dns_domain: spec.kubernetes.dns_domain.clone(),
+        schedule_on_control_planes: spec.kubernetes.schedule_on_control_planes,
+        protect: spec.protect,
+        tags,
+        resource_pool: spec.proxmox.pool.clone(),
+        record,
+        images: BTreeMap::from([(IMAGE.to_owned(), image)]),
+        nodes,
+    })
+}
+
+fn decide(
+    draft: &Draft<'_>,
+    node: &DraftNode<'_>,
+    host: Option<&String>,
+    stores: &mut Stores<'_>,
+    cluster_id: Option<&str>,
+) -> Option<Node> {
+    let spec = draft.spec;
+    let network = &spec.network;
+    let prefix = draft.network?.prefix_len();
+    let mut labels = node.labels.clone();
+    if let Some(zone) = host.and_then(|host| spec.hosts.get(host)).and_then(|host| host.zone.clone()) {
+        labels.entry("topology.kubernetes.io/zone".to_owned()).or_insert(zone);
+    }
+    Some(Node {
+        name: node.name.clone(),
+        role: node.role,
+        pool: node.pool.map(str::to_owned),
+        host: host.cloned(),
+        host_pinned: node.pinned.is_some(),
+        vmid: node.vmid.as_ref()?.value,
+        uuid: cluster_id.map(|id| identity::node_uuid(id, &node.name)),
+        mac: node.mac.as_ref()?.value.clone(),
+        address: ipnet::Ipv4Net::new(node.address.as_ref()?.value, prefix).ok()?,
+        gateway: draft.gateway?,
+        dns: network.dns.iter().filter_map(|server| server.parse().ok()).collect(),
+        ntp: network.ntp.clone(),
+        bridge: network.bridge.clone(),
+        vlan: network.vlan.and_then(|vlan| u16::try_from(vlan).ok()),
+        mtu: network.mtu.and_then(|mtu| u16::try_from(mtu).ok()),
+        cores: node.cores.value,
+        cpu_type: match spec.image.arch {
+            // Proxmox's own default is too old for Talos.
+            Arch::Amd64 => "x86-64-v2-AES".to_owned(),
+            Arch::Arm64 => "host".to_owned(),
+        },
+        memory_mib: node.memory_mib.as_ref()?.value,
+        disk_gib: node.disk_gib.as_ref()?.value,
+        disk_datastore: host.and_then(|host| stores.choose(host, Purpose::Disks)),
+        image_datastore: host.and_then(|host| stores.choose(host, Purpose::Image)),
+        image: IMAGE.to_owned(),
+        talos: Version::read(&spec.versions.talos)?.to_string(),
+        labels,
+    })
+}
+
+fn undecided(node: &DraftNode<'_>) -> Diagnostic {
+    Diagnostic::error(codes::ADDRESS_MISSING, format!("`{}` could not be decided", node.name))
+        .at(node.path.clone(), "")
+        .help("give it an `address` and a `vmid`")
+}
+
+fn no_host(node: &DraftNode<'_>) -> Diagnostic {
+    Diagnostic::error(codes::NO_HOST, format!("none of the hosts that may carry `{}` is online", node.name))
+        .at_key(node.path.clone(), "")
+        .help("bring a host back, or let the node run on others")
+}
+
+/// Hosts that the file names and Proxmox does not have.
+fn unknown_hosts(spec: &Spec, inventory: &Inventory) -> Vec<Diagnostic> {
+    let mut named: Vec<(&String, Path)> = Vec::new();
+    if spec.hosts.is_empty() {
+        for (pool, hosts) in spec.pools.iter().map(|(name, pool)| (name, &pool.hosts)) {
+            let path = Path::of(&["pools", pool, "hosts"]);
+            named.extend(hosts.iter().enumerate().map(|(index, host)| (host, path.index(index))));
+        }
+        let nodes = spec.nodes.iter();
+        named.extend(
+            nodes.filter_map(|(name, node)| Some((node.host.as_ref()?, Path::of(&["nodes", name, "host"])))),
+        );
+    } else {
+        // Pools and nodes can name only these: the checks have seen to that.
+        named.extend(spec.hosts.keys().map(|host| (host, Path::of(&["hosts", host]))));
+    }
+    let unknown = named.into_iter().filter(|(host, _)| !inventory.hosts.contains_key(*host));
+    let known = || inventory.hosts.keys().map(String::as_str);
+    let say = |(host, path): (&String, Path)| {
+        let problem =
+            Diagnostic::error(codes::UNKNOWN_TO_PROXMOX, format!("Proxmox has no host called `{host}`"));
+        problem.at(path, "").help(match nearest(host, known()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("it has `{}`", known().collect::<Vec<_>>().join("`, `")),
+        })
+    };
+    unknown.map(say).collect()
+}
+
+#[cfg(test)]
+mod tests;

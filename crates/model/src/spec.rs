@@ -147,8 +147,9 @@ pub struct Host {
     /// Value of the label `topology.kubernetes.io/zone` on the nodes here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// Share of the workers, against other hosts. 0: only what is put here by name.
+    /// Share of the workers, against other hosts, up to 100. 0: only what is put here by name.
     #[serde(default = "default_weight")]
+    #[schemars(range(max = 100))]
     pub weight: u32,
 }
 

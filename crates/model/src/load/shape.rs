@@ -81,12 +81,15 @@ impl<'s> Walker<'s, '_> {
         let properties = schema.get("properties").and_then(Value::as_object);
         let others = schema.get("additionalProperties").filter(|s| s.is_object());
         let mut walked = Map::new();
+        let mut meant = Vec::new();
         for (key, _, value) in entries {
             let path = path.key(key);
             let Some(of_key) = properties.and_then(|p| p.get(key)).or(others) else {
                 let known: Vec<&str> =
                     properties.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
-                self.problems.push(unknown_key(key, &known, &path));
+                let near = nearest(key, known.iter().copied());
+                meant.extend(near);
+                self.problems.push(unknown_key(near, &known, &path));
                 continue;
             };
             if let Some(value) = self.walk(value, of_key, &path) {
@@ -95,7 +98,8 @@ impl<'s> Walker<'s, '_> {
         }
         let required = schema.get("required").and_then(Value::as_array);
         for key in required.into_iter().flatten().filter_map(Value::as_str) {
-            if !entries.iter().any(|(given, _, _)| given == key) {
+            // A required key that is misspelt is one mistake, and was said above.
+            if !entries.iter().any(|(given, _, _)| given == key) && !meant.contains(&key) {
                 let whole = path.key(key);
                 let of_key = properties.and_then(|p| p.get(key)).unwrap_or(&Value::Null);
                 let problem = Diagnostic::error(codes::MISSING_KEY, format!("`{whole}` is missing"));
@@ -164,10 +168,10 @@ impl<'s> Walker<'s, '_> {
     }
 }
 
-fn unknown_key(key: &str, known: &[&str], path: &Path) -> Diagnostic {
+fn unknown_key(near: Option<&str>, known: &[&str], path: &Path) -> Diagnostic {
     let problem = Diagnostic::error(codes::UNKNOWN_KEY, format!("`{path}` is not a key that is known"))
         .at_key(path.clone(), "");
-    match nearest(key, known.iter().copied()) {
+    match near {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
         None => problem.help(format!("known here are `{}`", known.join("`, `"))),
     }

@@ -194,6 +194,11 @@ fn syntax_error(source: usize, text: &str, error: &serde_saphyr::Error) -> Diagn
             .anchored(Path::root(), Anchor::Exactly(span), "set again here")
             .help("keep one of the two");
     }
+    if let serde_saphyr::Error::MultipleDocuments { .. } = error {
+        return Diagnostic::error(codes::NOT_YAML, "the file holds more than one YAML document")
+            .anchored(Path::root(), Anchor::Exactly(span), "the second begins here")
+            .help("remove the line `---`, or make the parts files of their own");
+    }
     let said = error.render_with_formatter(&Plain);
     Diagnostic::error(codes::NOT_YAML, format!("this is not valid YAML: {said}"))
         .anchored(Path::root(), Anchor::Exactly(span), "")

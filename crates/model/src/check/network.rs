@@ -1,0 +1,151 @@
+//! The networks: their form, what lies in them, and that they keep apart.
+
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+
+use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::resolve::draft::Draft;
+
+pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
+    let network = &draft.spec.network;
+    let kubernetes = &draft.spec.kubernetes;
+    let path = |key: &str| Path::of(&["network", key]);
+    let nodes = net(&network.cidr, path("cidr"), 8..=29, found);
+    let pods = net(&kubernetes.pod_cidr, Path::of(&["kubernetes", "pod_cidr"]), 8..=24, found);
+    let services = net(&kubernetes.service_cidr, Path::of(&["kubernetes", "service_cidr"]), 8..=28, found);
+    overlaps(nodes, pods, services, found);
+
+    let gateway = address(&network.gateway, path("gateway"), found);
+    let vip = network.vip.as_ref().and_then(|text| address(text, path("vip"), found));
+    for (index, server) in network.dns.iter().enumerate() {
+        address(server, path("dns").index(index), found);
+    }
+    for (index, server) in network.ntp.iter().enumerate().filter(|(_, s)| !super::forms::is_dns_name(s)) {
+        let problem =
+            Diagnostic::error(codes::BAD_NAME, format!("`{server}` cannot be the name of a time server"));
+        found.push(problem.at(path("ntp").index(index), "").help("give a host name or an address"));
+    }
+    if let Some(nodes) = nodes {
+        for (address, key) in [(gateway, "gateway"), (vip, "vip")] {
+            if let Some(address) = address {
+                found.extend(place_in(address, nodes, &path(key), &format!("`network.{key}`")));
+            }
+        }
+    }
+    if let (Some(gateway), Some(vip)) = (gateway, vip)
+        && gateway == vip
+    {
+        found.push(
+            Diagnostic::error(codes::ADDRESS_TAKEN, format!("gateway and VIP are both {vip}"))
+                .at(path("vip"), "")
+                .at(path("gateway"), "")
+                .help("give the VIP an address that nothing else has"),
+        );
+    }
+    if let Some(vlan) = network.vlan.filter(|vlan| !(1..=4094).contains(vlan)) {
+        let problem = Diagnostic::error(codes::BAD_VLAN, format!("{vlan} cannot be a VLAN tag"));
+        found
+            .push(problem.at(path("vlan"), "").help("use a number from 1 to 4094, or leave it out for none"));
+    }
+    if let Some(mtu) = network.mtu.filter(|mtu| !(1280..=65_520).contains(mtu)) {
+        let problem = Diagnostic::error(codes::BAD_MTU, format!("{mtu} cannot be the MTU"));
+        found.push(problem.at(path("mtu"), "").help("use a number from 1280 to 65520, or leave it out"));
+    }
+    if network.bridge.is_empty() || network.bridge.contains(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+    {
+        let problem = Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a bridge", network.bridge));
+        found.push(
+            problem.at(path("bridge"), "").help("give the name that Proxmox shows, for example `vmbr0`"),
+        );
+    }
+}
+
+/// What is wrong with an address in the nodes' network, if anything is.
+pub(super) fn place_in(address: Ipv4Addr, net: Ipv4Net, path: &Path, whose: &str) -> Option<Diagnostic> {
+    if !net.contains(&address) {
+        let message = format!("{whose} is {address}, which is not in {net}");
+        let hosts = net.hosts();
+        let help = match (hosts.clone().next(), hosts.last()) {
+            (Some(first), Some(last)) => format!("use an address from {first} to {last}"),
+            _ => "use an address of the network".to_owned(),
+        };
+        let problem = Diagnostic::error(codes::OUTSIDE_NETWORK, message).at(path.clone(), "");
+        return Some(problem.at(Path::of(&["network", "cidr"]), "the network").help(help));
+    }
+    let what = match () {
+        () if address == net.network() => "network",
+        () if address == net.broadcast() => "broadcast",
+        () => return None,
+    };
+    Some(
+        Diagnostic::error(codes::ADDRESS_TAKEN, format!("{whose} is {address}, the {what} address of {net}"))
+            .at(path.clone(), "")
+            .help("use another address"),
+    )
+}
+
+/// Reads an address, or says that it is none.
+pub(super) fn address(text: &str, path: Path, found: &mut Vec<Diagnostic>) -> Option<Ipv4Addr> {
+    let address = text.parse().ok();
+    if address.is_none() {
+        let problem =
+            Diagnostic::error(codes::BAD_ADDRESS, format!("`{text}` is not an IPv4 address")).at(path, "");
+        found.push(match text.split_once('/') {
+            Some((bare, _)) if bare.parse::<Ipv4Addr>().is_ok() => {
+                problem.help(format!("leave out the prefix length: `{bare}`"))
+            }
+            _ => problem.help("write four numbers from 0 to 255, for example `10.25.150.11`"),
+        });
+    }
+    address
+}
+
+fn net(
+    text: &str,
+    path: Path,
+    lengths: std::ops::RangeInclusive<u8>,
+    found: &mut Vec<Diagnostic>,
+) -> Option<Ipv4Net> {
+    let problem = Diagnostic::error(codes::BAD_NETWORK, format!("`{text}` is not a network")).at(path, "");
+    let Ok(net) = text.parse::<Ipv4Net>() else {
+        found.push(problem.help("write its first address and prefix length, for example `10.25.150.0/24`"));
+        return None;
+    };
+    if net.trunc() != net {
+        found.push(problem.help(format!("the network of that address is `{}`", net.trunc())));
+        return None;
+    }
+    if !lengths.contains(&net.prefix_len()) {
+        let help = format!("the prefix length must be {} to {}", lengths.start(), lengths.end());
+        found.push(Diagnostic { message: format!("`{text}` has an unusable size"), ..problem.help(help) });
+        return None;
+    }
+    Some(net)
+}
+
+fn overlaps(
+    nodes: Option<Ipv4Net>,
+    pods: Option<Ipv4Net>,
+    services: Option<Ipv4Net>,
+    found: &mut Vec<Diagnostic>,
+) {
+    let nodes = nodes.map(|net| (net, "nodes", Path::of(&["network", "cidr"])));
+    let pods = pods.map(|net| (net, "pods", Path::of(&["kubernetes", "pod_cidr"])));
+    let services = services.map(|net| (net, "services", Path::of(&["kubernetes", "service_cidr"])));
+    for (one, other) in [(&pods, &nodes), (&services, &nodes), (&services, &pods)] {
+        let (Some((net, who, path)), Some((other_net, other_who, other_path))) = (one, other) else {
+            continue;
+        };
+        if net.contains(other_net) || other_net.contains(net) {
+            let message =
+                format!("the network of the {who}, {net}, overlaps that of the {other_who}, {other_net}");
+            found.push(
+                Diagnostic::error(codes::NETWORKS_OVERLAP, message)
+                    .at(other_path.clone(), format!("the {other_who}"))
+                    .at(path.clone(), format!("the {who}"))
+                    .help(format!("move one of them; `{path}` is the easier one to change")),
+            );
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! How Proxmox and the Image Factory are reached, and how they are trusted.
+
+use super::forms;
+use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::spec::{Reference, Spec};
+
+pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {
+    let at = |key: &str| Path::of(&["proxmox", key]);
+    endpoints(spec, found);
+    if spec.proxmox.token.as_ref().is_some_and(|token| token.parse::<Reference>().is_err()) {
+        // The value is never repeated here: it is most likely the secret.
+        found.push(
+            Diagnostic::error(codes::SECRET_IN_FILE, "`proxmox.token` must say where the token is, not what it is")
+                .at(at("token"), "")
+                .help("write `env:NAME`, `file:PATH` or `cmd:COMMAND`; a token that was committed should be renewed"),
+        );
+    }
+    trust(spec, found);
+    if let Some(id) = spec.proxmox.record.filter(|id| !forms::is_vmid(*id)) {
+        found.push(bad_vmid(id, at("record")));
+    }
+    let factory = &spec.image.factory;
+    if !forms::is_origin(factory, &["https", "http"]) {
+        let problem =
+            Diagnostic::error(codes::BAD_URL, format!("`{factory}` cannot be the URL of an Image Factory"));
+        found.push(problem.at(Path::of(&["image", "factory"]), "").help("write `https://HOST`"));
+    }
+    for (index, extension) in spec.image.extensions.iter().enumerate() {
+        let owner_and_name = extension.split_once('/').filter(|(owner, name)| {
+            let fine = |part: &str| {
+                !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            };
+            fine(owner) && fine(name)
+        });
+        if owner_and_name.is_none() {
+            let problem = Diagnostic::error(
+                codes::BAD_EXTENSION,
+                format!("`{extension}` cannot be a system extension"),
+            );
+            let help =
+                format!("write `OWNER/NAME`, for example `siderolabs/{}`", extension.trim_matches('/'));
+            found.push(problem.at(Path::of(&["image", "extensions"]).index(index), "").help(help));
+        }
+    }
+}
+
+fn endpoints(spec: &Spec, found: &mut Vec<Diagnostic>) {
+    let proxmox = &spec.proxmox;
+    let path = |key: &str| Path::of(&["proxmox", key]);
+    match (&proxmox.endpoint, proxmox.endpoints.is_empty()) {
+        (Some(_), false) => found.push(
+            Diagnostic::error(
+                codes::ENDPOINT_CHOICE,
+                "`proxmox.endpoint` and `proxmox.endpoints` are both given",
+            )
+            .at_key(path("endpoint"), "")
+            .at_key(path("endpoints"), "")
+            .help("put all of them in `endpoints`"),
+        ),
+        (None, true) => found.push(
+            Diagnostic::error(codes::ENDPOINT_CHOICE, "there is no Proxmox endpoint")
+                .at_key(Path::of(&["proxmox"]), "")
+                .help("add `endpoint: https://HOST:8006`"),
+        ),
+        _ => {}
+    }
+    let several = proxmox.endpoints.iter().enumerate().map(|(i, url)| (path("endpoints").index(i), url));
+    let one = proxmox.endpoint.iter().map(|url| (path("endpoint"), url));
+    for (path, url) in one.chain(several).filter(|(_, url)| !forms::is_origin(url, &["https"])) {
+        let problem =
+            Diagnostic::error(codes::BAD_URL, format!("`{}` cannot be a Proxmox endpoint", shown(url)));
+        found.push(problem.at(path, "").help("write `https://HOST:8006`"));
+    }
+    if let Some(url) = spec.endpoint.as_ref().filter(|url| !forms::is_origin(url, &["https"])) {
+        let problem =
+            Diagnostic::error(codes::BAD_URL, format!("`{}` cannot be a Kubernetes endpoint", shown(url)));
+        found.push(problem.at(Path::of(&["endpoint"]), "").help("write `https://HOST:6443`"));
+    }
+}
+
+/// A URL without what may be a password in it.
+fn shown(url: &str) -> String {
+    url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, rest)| format!("…@{rest}"))
+}
+
+fn trust(spec: &Spec, found: &mut Vec<Diagnostic>) {
+    let proxmox = &spec.proxmox;
+    let given = [
+        ("fingerprint", proxmox.fingerprint.is_some()),
+        ("ca", proxmox.ca.is_some()),
+        ("insecure", proxmox.insecure),
+    ];
+    let given: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key).collect();
+    if given.len() > 1 {
+        let message = format!("`proxmox` has `{}` at once", given.join("` and `"));
+        let problem = Diagnostic::error(codes::TLS_CONTRADICTION, message);
+        let problem = given.iter().fold(problem, |p, key| p.at_key(Path::of(&["proxmox", key]), ""));
+        found
+            .push(problem.help("keep one of them; a fingerprint or an authority is safe, `insecure` is not"));
+    }
+    if proxmox.fingerprint.as_ref().is_some_and(|text| !forms::is_fingerprint(text)) {
+        found.push(
+            Diagnostic::error(codes::BAD_FINGERPRINT, "`proxmox.fingerprint` is not a SHA-256 fingerprint")
+                .at(Path::of(&["proxmox", "fingerprint"]), "")
+                .help("copy it from the host's page in Proxmox: System, Certificates, `pve-ssl.pem`"),
+        );
+    }
+}
+
+pub(super) fn bad_vmid(id: u32, path: Path) -> Diagnostic {
+    Diagnostic::error(codes::BAD_VMID, format!("{id} cannot be a VM id"))
+        .at(path, "")
+        .help("use a number from 100 to 999999999")
+}

@@ -1,0 +1,128 @@
+//! Names that stand for something else in the file, roles, and how many nodes of each role there are.
+
+use std::collections::BTreeMap;
+
+use crate::blueprint::Role;
+use crate::diagnostic::{Diagnostic, Path, codes, nearest};
+use crate::resolve::draft::{Draft, MAX_COUNT};
+use crate::resolve::placement;
+
+pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
+    let spec = draft.spec;
+    for (name, pool) in &spec.pools {
+        let path = Path::of(&["pools", name]);
+        found.extend(pool.size.iter().filter_map(|size| known(size, &spec.sizes, "size", path.key("size"))));
+        for (index, host) in pool.hosts.iter().enumerate() {
+            found.extend(known_host(draft, host, path.key("hosts").index(index)));
+        }
+        if pool.count > MAX_COUNT {
+            let message = format!("the pool `{name}` has {} nodes", pool.count);
+            let problem = Diagnostic::error(codes::TOO_MANY, message).at(path.key("count"), "");
+            found.push(problem.help(format!("use {MAX_COUNT} at most")));
+        }
+    }
+    for (name, node) in &spec.nodes {
+        let path = Path::of(&["nodes", name]);
+        found.extend(node.size.iter().filter_map(|size| known(size, &spec.sizes, "size", path.key("size"))));
+        found.extend(node.pool.iter().filter_map(|pool| known(pool, &spec.pools, "pool", path.key("pool"))));
+        found.extend(node.host.iter().filter_map(|host| known_host(draft, host, path.key("host"))));
+    }
+    roles(draft, found);
+    counts(draft, found);
+    let homeless = draft.nodes.iter().find(|node| {
+        let choice = placement::candidates(spec, None, node);
+        node.pinned.is_none() && choice.is_some_and(|hosts| hosts.is_empty())
+    });
+    if let Some(node) = homeless {
+        let message = format!("no host may carry `{}`, because all have weight 0", node.name);
+        let problem = Diagnostic::error(codes::NO_HOST, message).at_key(Path::of(&["hosts"]), "");
+        found.push(problem.help("give one of the hosts a weight, or name the node's `host`"));
+    }
+}
+
+fn known<T>(name: &str, all: &BTreeMap<String, T>, what: &str, path: Path) -> Option<Diagnostic> {
+    if all.contains_key(name) {
+        return None;
+    }
+    let problem = Diagnostic::error(codes::UNKNOWN_REFERENCE, format!("there is no {what} called `{name}`"))
+        .at(path, "");
+    Some(match nearest(name, all.keys().map(String::as_str)) {
+        Some(near) => problem.help(format!("did you mean `{near}`?")),
+        None if all.is_empty() => problem.help(format!("add it under `{what}s`")),
+        None => {
+            let listed: Vec<&str> = all.keys().map(String::as_str).take(12).collect();
+            problem.help(format!("add it under `{what}s`, or use `{}`", listed.join("`, `")))
+        }
+    })
+}
+
+/// A file that lists no hosts means all of them, and only Proxmox knows which those are.
+fn known_host(draft: &Draft<'_>, host: &str, path: Path) -> Option<Diagnostic> {
+    if draft.spec.hosts.is_empty() { None } else { known(host, &draft.spec.hosts, "host", path) }
+}
+
+fn roles(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
+    let made: BTreeMap<&str, Option<&str>> = draft.nodes.iter().map(|n| (n.name.as_str(), n.pool)).collect();
+    for (name, node) in &draft.spec.nodes {
+        let path = Path::of(&["nodes", name]);
+        let Some(pool_name) = made.get(name.as_str()) else {
+            // A pool that does not exist was said already.
+            if node.pool.is_none() {
+                let problem = Diagnostic::error(codes::NO_ROLE, format!("the node `{name}` has no role"));
+                found.push(
+                    problem
+                        .at_key(path, "")
+                        .help("add `role: worker`, `role: controlplane`, or `pool: NAME`"),
+                );
+            }
+            continue;
+        };
+        let Some(pool_name) = pool_name else { continue };
+        let other_pool = node.pool.as_ref().filter(|said| said != pool_name);
+        let pool_role = draft.spec.pools.get(*pool_name).map(|pool| pool.role);
+        let other_role = node.role.filter(|role| Some(*role) != pool_role);
+        if other_pool.is_some() || other_role.is_some() {
+            let key = if other_pool.is_some() { "pool" } else { "role" };
+            let message =
+                format!("the node `{name}` belongs to the pool `{pool_name}`, which says otherwise");
+            let problem = Diagnostic::error(codes::ROLE_CONFLICT, message).at(path.key(key), "");
+            found.push(
+                problem
+                    .at(Path::of(&["pools", pool_name]), "")
+                    .help(format!("leave out `{key}`, or rename the node")),
+            );
+        }
+    }
+}
+
+fn counts(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
+    let of = |role| draft.nodes.iter().filter(move |node| node.role == role);
+    let control_planes = of(Role::ControlPlane).count();
+    // With a role or a pool in doubt, the number is in doubt too.
+    let doubtful = found.iter().any(|d| d.code == codes::NO_ROLE || d.code == codes::UNKNOWN_REFERENCE);
+    let whole = || Path::of(&[if draft.spec.pools.is_empty() { "nodes" } else { "pools" }]);
+    if control_planes == 0 {
+        if !doubtful {
+            found.push(
+                Diagnostic::error(codes::NO_CONTROL_PLANE, "there is no control plane")
+                    .at_key(whole(), "")
+                    .help("add a pool: `control: { role: controlplane, count: 3 }`"),
+            );
+        }
+        return;
+    }
+    if control_planes % 2 == 0 {
+        let message =
+            format!("{control_planes} control planes survive no more than {} do", control_planes - 1);
+        let path = of(Role::ControlPlane).next().map_or_else(whole, |node| node.path.clone());
+        let problem = Diagnostic::warning(codes::EVEN_CONTROL_PLANES, message).at_key(path, "");
+        found.push(problem.help(format!("use {} or {}", control_planes - 1, control_planes + 1)));
+    }
+    if of(Role::Worker).next().is_none() && !draft.spec.kubernetes.schedule_on_control_planes && !doubtful {
+        found.push(
+            Diagnostic::error(codes::NO_WORKLOADS, "there is no node that may run workloads")
+                .at_key(whole(), "")
+                .help("add a worker pool, or set `kubernetes.schedule_on_control_planes: true`"),
+        );
+    }
+}

@@ -1,0 +1,238 @@
+use super::*;
+use crate::diagnostic::render;
+
+/// The smallest useful file, exactly as the design prints it.
+const SMALLEST: &str = "cluster: home
+versions: { talos: v1.13.9, kubernetes: v1.35.4 }
+proxmox: { endpoint: https://pve1:8006 }
+network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }
+pools:
+  control: { role: controlplane, count: 3 }
+  work:    { role: worker, count: 2 }
+";
+
+fn read(text: &str) -> Result<Loaded, Failed> {
+    load(&[Source::new("c.yaml", text)])
+}
+
+fn problems(text: &str) -> String {
+    render(&read(text).expect_err("the file should not load").diagnostics)
+}
+
+#[test]
+fn the_smallest_file_loads() {
+    let loaded = read(SMALLEST).unwrap();
+    assert_eq!(loaded.spec.cluster, "home");
+    assert_eq!(loaded.spec.pools["control"].count, 3);
+    assert_eq!(loaded.spec.network.bridge, "vmbr0");
+    assert_eq!(loaded.spec.image.extensions, ["siderolabs/qemu-guest-agent"]);
+}
+
+#[test]
+fn a_spec_survives_being_written_and_read() {
+    let spec = read(SMALLEST).unwrap().spec;
+    let again = read(&serde_saphyr::to_string(&spec).unwrap()).unwrap().spec;
+    assert_eq!(spec, again);
+}
+
+#[test]
+fn every_shape_problem_is_found_at_once() {
+    let text = "cluster: home
+versons: { talos: v1.13.9, kubernetes: v1.35.4 }
+proxmox: { endpoint: https://pve1:8006, insecure: yes }
+network: { cidr: 10.25.150.0/24, gatway: 10.25.150.1, vlan: high }
+pools:
+  control: { role: controller, count: three }
+  work:    { role: worker, count: -2, colour: red, labels: { gpu: true } }
+nodes: [a, b]
+protect: { a: b }
+";
+    insta::assert_snapshot!(problems(text), @r#"
+error[TS0102] `versions` is missing
+  at c.yaml:1:1+0 
+  help: add `versions`: versions of Talos and Kubernetes
+error[TS0101] `versons` is not a key that is known
+  at c.yaml:2:1+7 versons
+  help: did you mean `versions`?
+error[TS0103] `proxmox.insecure` must be true or false, not "yes"
+  at c.yaml:3:51+3 proxmox.insecure
+error[TS0102] `network.gateway` is missing
+  at c.yaml:4:1+7 network
+  help: add `gateway: 10.25.150.1`: default gateway
+error[TS0101] `network.gatway` is not a key that is known
+  at c.yaml:4:34+6 network.gatway
+  help: did you mean `gateway`?
+error[TS0103] `network.vlan` must be a whole number, not "high"
+  at c.yaml:4:61+4 network.vlan
+error[TS0104] `pools.control.role` cannot be "controller"
+  at c.yaml:6:20+10 pools.control.role
+  help: known are `controlplane`, `worker`
+error[TS0103] `pools.control.count` must be a whole number, not "three"
+  at c.yaml:6:39+5 pools.control.count
+error[TS0103] `pools.work.count` is a number out of range: -2
+  at c.yaml:7:35+2 pools.work.count
+  help: give a number from 0 to 4294967295
+error[TS0101] `pools.work.colour` is not a key that is known
+  at c.yaml:7:39+6 pools.work.colour
+  help: known here are `addresses`, `count`, `cpu`, `disk`, `hosts`, `labels`, `memory`, `role`, `size`, `vmids`
+error[TS0103] `pools.work.labels.gpu` must be a text, not true
+  at c.yaml:7:67+4 pools.work.labels.gpu
+  help: write "true" with quotes to mean the text
+error[TS0103] `nodes` must be a mapping, not a list
+  at c.yaml:8:1+5 nodes
+error[TS0103] `protect` must be true or false, not a mapping
+  at c.yaml:9:1+7 protect
+"#);
+}
+
+#[test]
+fn a_number_keeps_its_digits_where_a_text_belongs() {
+    let text = SMALLEST
+        .replace("count: 2 }", "count: 2, memory: 8192, disk: 1_0, labels: { rev: 1.10 }, vmids: 0300 }");
+    let pool = &read(&text).unwrap().spec.pools["work"];
+    assert_eq!(pool.labels["rev"], "1.10");
+    assert_eq!(pool.memory.as_ref().unwrap().0, "8192");
+    assert_eq!(pool.vmids.as_ref().unwrap().0, "0300");
+}
+
+#[test]
+fn a_key_with_nothing_behind_it_is_not_set() {
+    let text = format!("{SMALLEST}hosts:\n  pve1:\nendpoint:\nnodes:\n  a: {{ role: , pool: work }}\n");
+    let spec = read(&text).unwrap().spec;
+    assert_eq!(spec.hosts["pve1"], crate::spec::Host::default());
+    assert_eq!(spec.hosts["pve1"].weight, 1);
+    assert_eq!(spec.endpoint, None);
+}
+
+#[test]
+fn a_key_set_twice_shows_both_places() {
+    let text = format!("{SMALLEST}protect: true\ncluster: away\n");
+    insta::assert_snapshot!(problems(&text), @"
+error[TS0002] `cluster` is set twice
+  at c.yaml:9:1+7 cluster: set again here
+  at c.yaml:1:1+7 cluster: first set here
+  help: keep one of the two
+");
+}
+
+#[test]
+fn a_numeric_key_set_twice_is_found_too() {
+    let text = format!("{SMALLEST}nodes:\n  11: {{ role: worker }}\n  0xB: {{ role: worker }}\n");
+    insta::assert_snapshot!(problems(&text), @"
+error[TS0002] `0xB` is set twice
+  at c.yaml:10:3+3 : set again here
+  help: keep one of the two
+");
+}
+
+#[test]
+fn anchors_and_merge_keys_work_and_point_at_the_original() {
+    let text = format!(
+        "{SMALLEST}nodes:\n  a: &a {{ role: worker, address: 10.25.150.40, cpu: many }}\n  b:\n    <<: *a\n    address: 10.25.150.41\n    cpu: 2\n"
+    );
+    insta::assert_snapshot!(problems(&text), @r#"
+error[TS0103] `nodes.a.cpu` must be a whole number, not "many"
+  at c.yaml:9:53+4 nodes.a.cpu
+"#);
+}
+
+#[test]
+fn several_sources_merge_key_by_key() {
+    let more = "nodes: { extra: { role: worker, address: 10.25.150.40 } }\nnetwork: { mtu: 9000 }\n";
+    let loaded = load(&[Source::new("a", SMALLEST), Source::new("b", more)]).unwrap();
+    assert_eq!(loaded.spec.network.mtu, Some(9000));
+    assert_eq!(loaded.spec.nodes.len(), 1);
+
+    let clash = "network: { vip: 10.25.150.9 }\npools: { work: { count: 3 } }\nnodes: []\n";
+    let failed = load(&[Source::new("a", SMALLEST), Source::new("b", clash)]).unwrap_err();
+    insta::assert_snapshot!(render(&failed.diagnostics), @"
+error[TS0002] `network.vip` is set twice
+  at b:1:12+3 network.vip: set again here
+  at a:4:56+3 network.vip: first set here
+  help: keep one of the two
+error[TS0002] `pools.work.count` is set twice
+  at b:2:18+5 pools.work.count: set again here
+  at a:7:28+5 pools.work.count: first set here
+  help: keep one of the two
+error[TS0103] `nodes` must be a mapping, not a list
+  at b:3:1+5 nodes
+");
+}
+
+#[test]
+fn what_is_no_yaml_says_where() {
+    insta::assert_snapshot!(problems("cluster: home\nnetwork: [1, 2\npools: {}\n"), @"
+error[TS0001] this is not valid YAML: illegal placement of ':' indicator
+  at c.yaml:3:6+0 
+  help: check the indentation, and quote texts that hold `: `, ` #`, or begin with one of @ ` * & ! % { [
+");
+    insta::assert_snapshot!(problems("cluster: home\n\tnetwork: x\n"), @"
+error[TS0001] this is not valid YAML: while scanning a plain scalar, found a tab
+  at c.yaml:1:10+0 
+  help: check the indentation, and quote texts that hold `: `, ` #`, or begin with one of @ ` * & ! % { [
+");
+    insta::assert_snapshot!(problems("a: 1\n---\nb: 2\n"), @"
+error[TS0001] this is not valid YAML: only single YAML document expected but multiple found
+  at c.yaml:3:1+0 
+  help: check the indentation, and quote texts that hold `: `, ` #`, or begin with one of @ ` * & ! % { [
+");
+    insta::assert_snapshot!(problems("a: *nowhere\n"), @"
+error[TS0001] this is not valid YAML: reference to unknown value
+  at c.yaml:1:4+0 
+  help: check the indentation, and quote texts that hold `: `, ` #`, or begin with one of @ ` * & ! % { [
+");
+}
+
+#[test]
+fn what_is_no_mapping_says_so() {
+    insta::assert_snapshot!(problems("# nothing\n"), @"
+error[TS0003] the file is empty
+  at c.yaml:2:1+0 
+  help: begin with `cluster: NAME`
+");
+    insta::assert_snapshot!(problems("- a\n- b\n"), @"
+error[TS0003] the file is not a mapping of keys to values
+  at c.yaml:1:1+0 
+  help: begin with `cluster: NAME`
+");
+    insta::assert_snapshot!(render(&load(&[]).unwrap_err().diagnostics), @"error[TS0003] there is no file to read");
+}
+
+#[test]
+fn a_secret_is_masked_before_anyone_can_print_it() {
+    let text = SMALLEST.replace("8006 }", "8006, token: \"root@pam!smith=5ecr3t\" }");
+    let loaded = read(&text).unwrap();
+    assert!(!format!("{loaded:?}").contains("5ecr3t"));
+    assert_eq!(loaded.sources[0].text.len(), text.len());
+    let failed = read(&text.replace("vip", "vipp")).unwrap_err();
+    assert!(!format!("{failed:?}").contains("5ecr3t"));
+    let fine = read(&SMALLEST.replace("8006 }", "8006, token: env:TOKEN }")).unwrap();
+    assert_eq!(fine.spec.proxmox.token.as_deref(), Some("env:TOKEN"));
+}
+
+#[test]
+fn hostile_files_are_refused_quickly() {
+    let deep = format!("cluster: {}", "[".repeat(100_000));
+    assert!(problems(&deep).contains("TS0001"));
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for i in 1..12 {
+        let items = vec![format!("*a{}", i - 1); 10].join(", ");
+        bomb.push_str(&format!("a{i}: &a{i} [{items}]\n"));
+    }
+    assert!(problems(&bomb).contains("TS0001"));
+    assert!(problems(&"#".repeat(17 << 20)).contains("TS0004"));
+}
+
+#[test]
+fn places_cover_the_value_or_the_key() {
+    let loaded = read(SMALLEST).unwrap();
+    let text = |path: &[&str], at_key| {
+        let span = loaded.tree.span_of(&Path::of(path), at_key);
+        &SMALLEST[span.start..span.end]
+    };
+    assert_eq!(text(&["network", "vip"], false), "10.25.150.10");
+    assert_eq!(text(&["network", "vip"], true), "vip");
+    assert_eq!(text(&["pools", "work"], false), "work");
+    assert_eq!(text(&["pools", "work", "addresses"], false), "work");
+    assert_eq!(text(&["hosts", "x"], false), "");
+}

@@ -1,0 +1,64 @@
+//! Names, numbers and marks that derive from what a node is called, and from nothing else.
+
+use std::net::Ipv4Addr;
+
+use sha2::{Digest, Sha256};
+use uuid::{Uuid, uuid};
+
+/// Under which our UUIDs are made. It must never change: every VM of every cluster is recognised by it.
+const NAMESPACE: Uuid = uuid!("6f1c1f0e-6d0b-5d8e-9a55-2f0f5c5c7a11");
+
+/// Name of the cluster's record.
+pub(crate) fn record_name(cluster: &str) -> String {
+    format!("{cluster}-record")
+}
+
+/// Name of a pool's node, counted from 1.
+pub(crate) fn node_name(cluster: &str, pool: &str, ordinal: u32) -> String {
+    format!("{cluster}-{pool}-{ordinal}")
+}
+
+/// SMBIOS UUID of a node. The id comes from the secrets bundle, so that two clusters of one name stay apart.
+pub(crate) fn node_uuid(cluster_id: &str, node: &str) -> Uuid {
+    Uuid::new_v5(&NAMESPACE, format!("{cluster_id}/{node}").as_bytes())
+}
+
+/// SMBIOS UUID of the record. No node can have it, because no name begins with a slash.
+pub(crate) fn record_uuid(cluster_id: &str) -> Uuid {
+    Uuid::new_v5(&NAMESPACE, format!("{cluster_id}//record").as_bytes())
+}
+
+/// MAC address in Proxmox's own prefix. It derives from the names, not from the bundle: it must be the same before and
+/// after there is one.
+pub(crate) fn mac(cluster: &str, node: &str) -> String {
+    let hash = Sha256::digest(format!("{cluster}/{node}").as_bytes());
+    format!("BC:24:11:{:02X}:{:02X}:{:02X}", hash[0], hash[1], hash[2])
+}
+
+/// VM id that mirrors an address: 10.25.150.11 has 150011. A third octet of 0 counts as 256, because ids below 100 are
+/// Proxmox's own.
+pub(crate) fn mirrored_vmid(address: Ipv4Addr) -> u32 {
+    let [_, _, third, fourth] = address.octets();
+    let third = if third == 0 { 256 } else { u32::from(third) };
+    third * 1000 + u32::from(fourth)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_mirror_addresses() {
+        assert_eq!(mirrored_vmid(Ipv4Addr::new(10, 25, 150, 11)), 150_011);
+        assert_eq!(mirrored_vmid(Ipv4Addr::new(192, 168, 0, 11)), 256_011);
+        assert_eq!(mirrored_vmid(Ipv4Addr::new(192, 168, 1, 1)), 1001);
+    }
+
+    #[test]
+    fn marks_never_change() {
+        // Were one of these to change, a new version would not recognise the machines of an old one.
+        insta::assert_snapshot!(mac("home", "home-control-1"), @"");
+        insta::assert_snapshot!(node_uuid("c1", "home-control-1"), @"");
+        insta::assert_snapshot!(record_uuid("c1"), @"");
+    }
+}
