@@ -89,7 +89,7 @@ impl Schematic {
 
 /// A text as the factory would read it, quoted where it must be.
 fn scalar(text: &str) -> String {
-    if is_plain(text) { text.to_owned() } else { serde_json::Value::from(text).to_string() }
+    if is_plain(text) { text.to_owned() } else { crate::config::quoted(text) }
 }
 
 /// Whether Go's YAML writer surely leaves the text bare: words that cannot be numbers, flags or anything else.

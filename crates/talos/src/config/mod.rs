@@ -28,4 +28,4 @@ pub use view::{AuthorityView, MachineView, Problem};
 pub use yaml::YamlError;
 
 pub(crate) use value::map;
-pub(crate) use yaml::read as read_yaml;
+pub(crate) use yaml::{quoted, read as read_yaml};

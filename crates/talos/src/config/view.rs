@@ -70,9 +70,9 @@ pub struct MachineView {
     pub pod_subnets: Vec<String>,
     /// Ranges of service addresses.
     pub service_subnets: Vec<String>,
-    /// Whether Talos sets up a network plugin.
+    /// Whether Talos sets up a network plugin. Since 1.14 only control planes are told; on a worker it is false then.
     pub has_cni: bool,
-    /// Whether workloads may run on this control plane.
+    /// Whether ordinary workloads may run here: always on workers, on control planes where it is allowed.
     pub schedulable: bool,
 }
 
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
                     "cluster.network.serviceSubnets",
                 ),
                 has_cni: self.has_cni(),
-                schedulable: self.schedulable(),
+                schedulable: role? == Role::Worker || self.schedulable(),
             })
         };
         match complete() {
@@ -368,10 +368,6 @@ mod tests {
                 let mut view = MachineView::read(&Documents::parse(&text).unwrap()).unwrap();
                 // Before 1.12 the endpoint's host stands among these names too.
                 view.api_server_sans.retain(|name| name != "10.25.150.10");
-                // A worker of 1.14 has no taint to tell by.
-                view.schedulable &= role == Role::ControlPlane;
-                // Only control planes of 1.14 know which plugin there is, but none is asked for in any case.
-                view.has_cni = false;
                 views.push(view);
             }
             let view = &views[0];
@@ -382,6 +378,8 @@ mod tests {
             assert_eq!(view.hostname.as_deref(), Some("cp-1"));
             assert_eq!(view.cluster_id.as_deref(), Some(bundle.cluster_id()));
             assert_eq!(view.ca.key.is_some(), role == Role::ControlPlane);
+            assert_eq!(view.schedulable, role == Role::Worker);
+            assert!(!view.has_cni);
             assert_eq!(view.vips.len(), usize::from(role == Role::ControlPlane));
         }
     }

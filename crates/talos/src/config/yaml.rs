@@ -1,8 +1,7 @@
 //! Writing and reading YAML text.
 //!
 //! The writer gives the look that `talosctl` gives: four spaces, lists below their key, PEM as a literal block. A text is
-//! written plain only where no reader, old or new, could take it for something else; otherwise it is quoted as JSON does
-//! it, which is YAML too. Reading is the library's work; its messages are kept free of the source text, which holds keys.
+//! written plain only where no reader, old or new, could take it for something else; otherwise it is quoted. Reading is the library's work; its messages are kept free of the source text, which holds keys.
 
 use super::{Map, Value};
 
@@ -122,9 +121,28 @@ fn write_text(out: &mut String, text: &str, indent: usize, block: bool) {
             }
         }
     } else {
-        // A JSON string is also a YAML string.
-        out.push_str(&serde_json::Value::from(text).to_string());
+        out.push_str(&quoted(text));
     }
+}
+
+/// A text in double quotes, with everything escaped that YAML does not allow to stand bare. The result is JSON too.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push_str("\\t"),
+            // Line separators and the byte order mark are allowed in JSON but not here.
+            c if c.is_control() || ['\u{2028}', '\u{2029}', '\u{feff}'].contains(&c) => {
+                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
 }
 
 /// Whether every reader takes the bare text for this text. Colons stand in image names and are safe without a space.
@@ -185,6 +203,7 @@ mod tests {
             "{}",
             "disk.x == \"y\"",
             "\u{7f}",
+            "\u{85}\u{2028}\u{feff}",
         ];
         for text in odd {
             let value = map([("key", text.into()), (text, Value::List(vec![text.into()]))]);

@@ -117,6 +117,20 @@ mod tests {
             assert_eq!(leaf.organizations, organization);
             assert_eq!((leaf.not_after.as_second() - now.as_second()) / 3600, 87_600);
             assert_eq!(leaf.not_before, now);
+            let (_, parsed) = x509_parser::parse_x509_certificate(&der).unwrap();
+            parsed.verify_signature(None).unwrap();
+            let constraints = parsed.basic_constraints().unwrap().unwrap();
+            assert!(
+                constraints.critical
+                    && constraints.value.ca
+                    && constraints.value.path_len_constraint.is_none()
+            );
+            let usage = parsed.key_usage().unwrap().unwrap();
+            assert!(usage.critical && usage.value.key_cert_sign() && usage.value.digital_signature());
+            let extended = parsed.extended_key_usage().unwrap().unwrap().value;
+            assert!(extended.server_auth && extended.client_auth);
+            // Key usage, extended key usage, basic constraints, subject key identifier; no other.
+            assert_eq!(parsed.extensions().len(), 4);
         }
     }
 }
