@@ -1,0 +1,148 @@
+//! What a new world is made of. The defaults are three ordinary hosts, so that a small cluster fits at once.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+const GIB: u64 = 1 << 30;
+const GB: u64 = 1_000_000_000;
+
+/// What a new world is made of.
+#[derive(Debug, Clone)]
+pub struct LabConfig {
+    /// Where the world is kept. Without one it lives in memory only.
+    pub folder: Option<PathBuf>,
+    /// From this come ids, addresses and small differences in duration.
+    pub seed: u64,
+    /// The Proxmox cluster.
+    pub hosts: Vec<HostConfig>,
+    /// The name under which the Image Factory answers.
+    pub factory_host: String,
+    /// Talos versions that the factory offers.
+    pub talos_versions: Vec<String>,
+}
+
+/// One Proxmox host.
+#[derive(Debug, Clone)]
+pub struct HostConfig {
+    /// Its node name.
+    pub name: String,
+    /// Its address.
+    pub address: IpAddr,
+    /// Logical CPUs.
+    pub cpus: u32,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// Storages that this host has. The same id on several hosts is one storage definition.
+    pub storages: Vec<StorageConfig>,
+    /// Linux bridges.
+    pub bridges: Vec<String>,
+}
+
+/// One storage on a host.
+#[derive(Debug, Clone)]
+pub struct StorageConfig {
+    /// Its id, such as `local-lvm`.
+    pub id: String,
+    /// How it keeps volumes.
+    pub kind: StorageKind,
+    /// Content types that it is configured for.
+    pub content: Vec<String>,
+    /// Whether all hosts see the same volumes.
+    pub shared: bool,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// How a storage keeps volumes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StorageKind {
+    /// A directory.
+    Dir,
+    /// An LVM thin pool.
+    LvmThin,
+    /// A plain volume group.
+    Lvm,
+    /// A ZFS pool.
+    ZfsPool,
+    /// An NFS export.
+    Nfs,
+    /// Ceph block devices.
+    Rbd,
+}
+
+impl StorageKind {
+    /// Proxmox' name for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Dir => "dir",
+            Self::LvmThin => "lvmthin",
+            Self::Lvm => "lvm",
+            Self::ZfsPool => "zfspool",
+            Self::Nfs => "nfs",
+            Self::Rbd => "rbd",
+        }
+    }
+
+    /// Whether volumes are files with a name that ends in their format.
+    #[must_use]
+    pub fn keeps_files(self) -> bool {
+        matches!(self, Self::Dir | Self::Nfs)
+    }
+}
+
+impl Default for LabConfig {
+    fn default() -> Self {
+        Self {
+            folder: None,
+            seed: 1,
+            hosts: (1..=3).map(HostConfig::numbered).collect(),
+            factory_host: "factory.talos.dev".to_owned(),
+            talos_versions: ["v1.12.9", "v1.13.8", "v1.13.9", "v1.14.0"].map(str::to_owned).into(),
+        }
+    }
+}
+
+impl HostConfig {
+    /// `pve1` and so on: 16 CPUs, 64 GiB, `local` and `local-lvm`, one bridge.
+    #[must_use]
+    pub fn numbered(number: u8) -> Self {
+        let content = |list: &[&str]| list.iter().map(|c| (*c).to_owned()).collect();
+        Self {
+            name: format!("pve{number}"),
+            address: IpAddr::V4(Ipv4Addr::new(10, 25, 150, 100_u8.saturating_add(number))),
+            cpus: 16,
+            memory_bytes: 64 * GIB,
+            storages: vec![
+                StorageConfig {
+                    id: "local".to_owned(),
+                    kind: StorageKind::Dir,
+                    content: content(&["backup", "import", "iso", "vztmpl"]),
+                    shared: false,
+                    bytes: 200 * GB,
+                },
+                StorageConfig {
+                    id: "local-lvm".to_owned(),
+                    kind: StorageKind::LvmThin,
+                    content: content(&["images", "rootdir"]),
+                    shared: false,
+                    bytes: 800 * GB,
+                },
+            ],
+            bridges: vec!["vmbr0".to_owned()],
+        }
+    }
+}
+
+/// The moment at which a world begins when its folder holds none: the caller's clock decides, this is its usual choice.
+impl LabConfig {
+    /// A fixed first moment, so that two labs with one seed are alike.
+    #[must_use]
+    pub fn first_moment() -> Timestamp {
+        Timestamp::from_second(1_794_774_051).unwrap_or(Timestamp::UNIX_EPOCH)
+    }
+}

@@ -1,0 +1,205 @@
+//! The Image Factory: schematics by the hash of their canonical text, and images of them.
+//!
+//! A schematic must have been posted before its images exist. Bodies of images are tiny; their announced sizes are those
+//! that a hypervisor reckons with.
+
+mod schematic;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ambient::Stream;
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use serde::{Deserialize, Serialize};
+
+use crate::https::{Answer, Cut};
+use crate::keys::Identity;
+use crate::machine::BootImage;
+use crate::shared::Shared;
+use crate::{LabConfig, LabError};
+use schematic::Schematic;
+
+/// The raw disk of a Talos image.
+const DISK_BYTES: u64 = 1246 << 20;
+/// What its qcow2 file takes.
+const QCOW2_BYTES: u64 = 243 << 20;
+const IDLE: Duration = Duration::from_secs(120);
+
+/// The factory's memory.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Factory {
+    host: String,
+    /// Canonical text by id.
+    schematics: BTreeMap<String, String>,
+    versions: Vec<String>,
+    authority: Identity,
+    server: Identity,
+}
+
+/// An image that can be fetched.
+pub(crate) struct Asset {
+    /// The size of the file.
+    pub(crate) bytes: u64,
+    /// The size of the disk in it.
+    pub(crate) disk_bytes: u64,
+    pub(crate) image: Option<BootImage>,
+}
+
+impl Factory {
+    pub(crate) fn new(config: &LabConfig) -> Result<Self, LabError> {
+        let authority = Identity::authority("Lab Image Factory")?;
+        let names = [config.factory_host.clone(), "localhost".to_owned(), "127.0.0.1".to_owned()];
+        let server = authority.issue(&names)?;
+        Ok(Self {
+            host: config.factory_host.clone(),
+            schematics: BTreeMap::new(),
+            versions: config.talos_versions.clone(),
+            authority,
+            server,
+        })
+    }
+
+    pub(crate) fn authority_pem(&self) -> &str {
+        &self.authority.certificate_pem
+    }
+
+    /// Whether a host of that name is this factory. On loopback it goes by the address.
+    pub(crate) fn is_called(&self, host: &str) -> bool {
+        host == self.host
+            || host == "localhost"
+            || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+
+    /// Whether the schematic has the extension.
+    pub(crate) fn has_extension(&self, schematic: &str, name: &str) -> bool {
+        let text = self.schematics.get(schematic).map_or("", String::as_str);
+        text.lines().any(|line| line.trim_start().strip_prefix("- ") == Some(name))
+    }
+
+    /// The image at `/image/<schematic>/<version>/<file>`; else the status line of the refusal.
+    pub(crate) fn asset(&self, path: &str) -> Result<Asset, String> {
+        let not_found = || "404 Not Found".to_owned();
+        let mut segments = path.trim_start_matches('/').split('/');
+        let (Some("image"), Some(schematic), Some(version), Some(file), None) =
+            (segments.next(), segments.next(), segments.next(), segments.next(), segments.next())
+        else {
+            return Err(not_found());
+        };
+        if !version.starts_with('v') {
+            return Err("500 Internal Server Error".to_owned());
+        }
+        if !self.schematics.contains_key(schematic) || !self.versions.iter().any(|known| known == version) {
+            return Err(not_found());
+        }
+        let (stem, ending) = file.split_once('.').ok_or_else(not_found)?;
+        let stem = stem.strip_suffix("-secureboot").unwrap_or(stem);
+        let (platform, arch) = stem.split_once('-').ok_or_else(not_found)?;
+        if !matches!(platform, "nocloud" | "metal") || !matches!(arch, "amd64" | "arm64") {
+            return Err("400 Bad Request".to_owned());
+        }
+        let image = BootImage {
+            talos: version.to_owned(),
+            schematic: schematic.to_owned(),
+            platform: platform.to_owned(),
+            arch: arch.to_owned(),
+        };
+        let (bytes, bootable) = match ending {
+            "qcow2" => (QCOW2_BYTES, true),
+            "raw" => (DISK_BYTES, true),
+            "iso" => (QCOW2_BYTES + (60 << 20), false),
+            "raw.xz" | "raw.zst" | "raw.gz" | "qcow2.xz" | "qcow2.zst" => (QCOW2_BYTES - (30 << 20), false),
+            _ => return Err("400 Bad Request".to_owned()),
+        };
+        Ok(Asset {
+            bytes,
+            disk_bytes: if bootable { DISK_BYTES } else { bytes },
+            image: bootable.then_some(image),
+        })
+    }
+
+    fn post(&mut self, body: &str) -> Result<String, String> {
+        let text = Schematic::read(body)?.canonical();
+        let id = Schematic::id(&text);
+        self.schematics.insert(id.clone(), text);
+        Ok(id)
+    }
+}
+
+/// Serves one connection.
+pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream) {
+    let Ok(tls) = shared.peek(|world| world.factory.server.server_config("the factory")) else { return };
+    let clock = shared.clock().clone();
+    crate::https::serve(clock, tls, stream, IDLE, |request| answer(shared.clone(), request)).await;
+}
+
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, Cut> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map(|body| body.to_bytes()).map_err(|_| Cut)?;
+    let path = parts.uri.path();
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let reading = matches!(parts.method, Method::GET | Method::HEAD);
+    let answer = match segments.as_slice() {
+        ["schematics"] if parts.method == Method::POST => {
+            let text = String::from_utf8_lossy(&body);
+            match shared.with(|world, _| world.factory.post(&text)) {
+                Ok(id) => json(StatusCode::CREATED, &serde_json::json!({ "id": id })),
+                Err(problem) => plain(StatusCode::BAD_REQUEST, problem),
+            }
+        }
+        ["schematics", id] if reading => {
+            match shared.read(|world, _| world.factory.schematics.get(*id).cloned()) {
+                Some(text) => plain(StatusCode::OK, text),
+                None => plain(StatusCode::NOT_FOUND, format!("schematic ID \"{id}\" not found\n")),
+            }
+        }
+        ["versions"] if reading => {
+            json(StatusCode::OK, &serde_json::json!(shared.read(|world, _| world.factory.versions.clone())))
+        }
+        ["image", ..] if reading => image(&shared, path, parts.method == Method::HEAD),
+        ["healthz" | "readyz"] if reading => plain(StatusCode::OK, String::new()),
+        _ => plain(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
+    };
+    Ok(answer)
+}
+
+/// HEAD announces the true size; GET gives a few bytes that say what they stand for.
+fn image(shared: &Shared, path: &str, head: bool) -> Answer {
+    match shared.read(|world, _| world.factory.asset(path)) {
+        Ok(asset) => {
+            let body =
+                if head { String::new() } else { format!("a lab image of {} bytes: {path}\n", asset.bytes) };
+            let mut answer = plain(StatusCode::OK, body);
+            let headers = answer.headers_mut();
+            headers
+                .insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/octet-stream"));
+            if head {
+                headers.insert(header::CONTENT_LENGTH, asset.bytes.into());
+            }
+            answer
+        }
+        Err(status) => {
+            let code = status.get(..3).and_then(|code| StatusCode::from_bytes(code.as_bytes()).ok());
+            plain(code.unwrap_or(StatusCode::NOT_FOUND), format!("{status}\n"))
+        }
+    }
+}
+
+fn json(status: StatusCode, value: &serde_json::Value) -> Answer {
+    typed(status, "application/json", value.to_string())
+}
+
+fn plain(status: StatusCode, text: String) -> Answer {
+    typed(status, "text/plain; charset=utf-8", text)
+}
+
+fn typed(status: StatusCode, kind: &'static str, body: String) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(body)));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    answer
+}

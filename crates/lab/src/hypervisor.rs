@@ -1,0 +1,216 @@
+//! The Proxmox cluster as data: hosts, storages with their volumes, VMs, tasks, and who may call.
+//!
+//! Nothing here knows HTTP. Rules that answer a request are in `create`, `configure`, `power` and `download`; each begins a
+//! [`tasks::Task`], and what the task does later happens in [`run_due`], on the lab's clock, whether or not the caller is
+//! still there.
+
+pub(crate) mod access;
+pub(crate) mod cloudinit;
+pub(crate) mod configure;
+pub(crate) mod create;
+pub(crate) mod disks;
+pub(crate) mod download;
+pub(crate) mod drive;
+pub(crate) mod options;
+pub(crate) mod power;
+pub(crate) mod refusal;
+pub(crate) mod storage;
+pub(crate) mod tasks;
+pub(crate) mod vm;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::factory::Factory;
+use crate::keys::Identity;
+use crate::net::PROXMOX_PORT;
+use crate::rng::Rng;
+use crate::world::World;
+use crate::{Facts, HostConfig, LabConfig, LabError};
+use access::Access;
+use storage::Storages;
+use tasks::Task;
+use vm::Vm;
+
+pub(crate) use tasks::run_due;
+
+/// The version that this world's Proxmox claims to be: the one whose answers were recorded.
+pub(crate) const VERSION: &str = "9.1.8";
+/// Its release.
+pub(crate) const RELEASE: &str = "9.1";
+/// Its build.
+pub(crate) const REPOID: &str = "a8e257e1a8e257e1";
+/// The version of QEMU in it.
+pub(crate) const QEMU: &str = "10.0.13";
+
+/// The Proxmox cluster.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Hypervisor {
+    pub(crate) hosts: BTreeMap<String, Host>,
+    pub(crate) storages: Storages,
+    pub(crate) vms: BTreeMap<u32, Vm>,
+    pub(crate) tasks: BTreeMap<String, Task>,
+    pub(crate) access: Access,
+    /// Hosts in the order of the configuration: the first is the one that people are told.
+    order: Vec<String>,
+    authority: Identity,
+}
+
+/// One Proxmox host.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) address: IpAddr,
+    pub(crate) cpus: u32,
+    pub(crate) memory_bytes: u64,
+    pub(crate) bridges: Vec<String>,
+    pub(crate) online: bool,
+    pub(crate) booted: Timestamp,
+    pub(crate) identity: Identity,
+    pub(crate) fingerprint: String,
+    /// The process number of the last task or VM.
+    last_pid: u32,
+}
+
+impl Host {
+    fn new(config: &HostConfig, now: Timestamp, authority: &Identity) -> Result<Self, LabError> {
+        let names =
+            [config.name.clone(), config.address.to_string(), "localhost".to_owned(), "127.0.0.1".to_owned()];
+        let identity = authority.issue(&names)?;
+        let fingerprint = identity.fingerprint();
+        Ok(Self {
+            name: config.name.clone(),
+            address: config.address,
+            cpus: config.cpus,
+            memory_bytes: config.memory_bytes,
+            bridges: config.bridges.clone(),
+            online: true,
+            booted: now,
+            identity,
+            fingerprint,
+            last_pid: 1200,
+        })
+    }
+
+    /// A new process number.
+    pub(crate) fn next_pid(&mut self, rng: &mut Rng) -> u32 {
+        let step = u32::try_from(1 + rng.below(9)).unwrap_or(1);
+        self.last_pid = if self.last_pid > 4_000_000 { 1200 } else { self.last_pid.saturating_add(step) };
+        self.last_pid
+    }
+
+    /// Seconds since the host started.
+    pub(crate) fn uptime(&self, now: Timestamp) -> i64 {
+        now.duration_since(self.booted).as_secs().max(0)
+    }
+}
+
+impl Hypervisor {
+    pub(crate) fn new(config: &LabConfig, now: Timestamp, rng: &mut Rng) -> Result<Self, LabError> {
+        if config.hosts.is_empty() {
+            return Err(LabError::NoHosts);
+        }
+        let mut new = Self {
+            hosts: BTreeMap::new(),
+            storages: Storages::default(),
+            vms: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            access: Access::new(rng),
+            order: Vec::new(),
+            authority: Identity::authority("Proxmox Virtual Environment")?,
+        };
+        new.add_missing(config, now)?;
+        Ok(new)
+    }
+
+    /// Adds hosts, bridges and storages of `config` that are not there yet; what is there stays as it is.
+    pub(crate) fn add_missing(&mut self, config: &LabConfig, now: Timestamp) -> Result<(), LabError> {
+        for wanted in &config.hosts {
+            if !self.hosts.contains_key(&wanted.name) {
+                self.hosts.insert(wanted.name.clone(), Host::new(wanted, now, &self.authority)?);
+                self.order.push(wanted.name.clone());
+            }
+            if let Some(host) = self.hosts.get_mut(&wanted.name) {
+                let missing = wanted.bridges.iter().filter(|bridge| !host.bridges.contains(bridge)).cloned();
+                let missing: Vec<_> = missing.collect();
+                host.bridges.extend(missing);
+            }
+            for storage in &wanted.storages {
+                self.storages.add_missing(&wanted.name, storage);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        self.tasks.values().filter_map(Task::due).min()
+    }
+
+    /// The host with this name or address.
+    pub(crate) fn host_at(&self, name: &str, address: Option<IpAddr>) -> Option<&Host> {
+        self.hosts.values().find(|host| host.name == name || Some(host.address) == address)
+    }
+
+    pub(crate) fn host_addresses(&self) -> Vec<(String, IpAddr)> {
+        self.order
+            .iter()
+            .filter_map(|name| self.hosts.get(name))
+            .map(|h| (h.name.clone(), h.address))
+            .collect()
+    }
+
+    pub(crate) fn facts(&self, factory: &Factory) -> Facts {
+        let first = self.order.first().and_then(|name| self.hosts.get(name));
+        Facts {
+            endpoint: first.map(|host| format!("{}:{PROXMOX_PORT}", host.name)).unwrap_or_default(),
+            fingerprint: first.map(|host| host.fingerprint.clone()).unwrap_or_default(),
+            token: self.access.lab_token(),
+            root_password: self.access.root_password().to_owned(),
+            factory_ca_pem: factory.authority_pem().to_owned(),
+        }
+    }
+
+    /// Memory that running VMs of `node` hold.
+    pub(crate) fn memory_in_use(&self, node: &str) -> u64 {
+        self.vms.values().filter(|vm| vm.node == node && vm.running.is_some()).map(Vm::memory_bytes).sum()
+    }
+
+    /// A guest switched itself off.
+    pub(crate) fn guest_powered_off(&mut self, vmid: u32) {
+        if let Some(vm) = self.vms.get_mut(&vmid) {
+            vm.stopped();
+        }
+    }
+}
+
+/// The host loses power: its guests and its tasks end in the middle.
+pub(crate) fn host_offline(world: &mut World, node: &str) {
+    let now = world.now;
+    let Some(host) = world.hypervisor.hosts.get_mut(node) else { return };
+    host.online = false;
+    for task in world.hypervisor.tasks.values_mut().filter(|task| task.node == node) {
+        task.lost(now);
+    }
+    for (vmid, vm) in &mut world.hypervisor.vms {
+        if vm.node == node && vm.running.is_some() {
+            vm.stopped();
+            world.machines.power_off(*vmid, now);
+        }
+    }
+}
+
+/// The host is back: guests that start at boot do so.
+pub(crate) fn host_online(world: &mut World, node: &str) {
+    let now = world.now;
+    let Some(host) = world.hypervisor.hosts.get_mut(node).filter(|host| !host.online) else { return };
+    host.online = true;
+    host.booted = now;
+    let at_boot =
+        world.hypervisor.vms.values().filter(|vm| vm.node == node && vm.flag("onboot")).map(|vm| vm.vmid);
+    for vmid in at_boot.collect::<Vec<_>>() {
+        power::start(world, node, vmid, "root@pam");
+    }
+}

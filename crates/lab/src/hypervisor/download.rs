@@ -1,0 +1,242 @@
+//! Fetching images onto a storage, and removing volumes. The lab's hosts reach one place on the internet: its Image Factory.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::factory::Asset;
+use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::storage::Volume;
+use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::machine::BootImage;
+use crate::world::World;
+
+/// A download under way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Download {
+    volid: String,
+    content: String,
+    path: String,
+    wish: Wish,
+    /// What the web server had, once it was asked.
+    found: Option<Found>,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Wish {
+    pub(crate) storage: String,
+    pub(crate) url: String,
+    pub(crate) content: String,
+    pub(crate) filename: String,
+    pub(crate) checksum: Option<String>,
+    pub(crate) compression: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Found {
+    bytes: u64,
+    disk_bytes: u64,
+    origin: Option<BootImage>,
+    sha256: String,
+}
+
+/// Checks the wish and begins the download.
+pub(crate) fn download(world: &mut World, node: &str, wish: Wish, caller: &str) -> Result<String, Refusal> {
+    let storage = world.hypervisor.storages.usable(node, &wish.storage).map_err(Refusal::Failed)?;
+    if !storage.kind.keeps_files() {
+        let kind = storage.kind.as_str();
+        return Err(Refusal::failed(format!(
+            "can't upload to storage type '{kind}', not a file based storage!"
+        )));
+    }
+    if !storage.content.contains(&wish.content) {
+        let text =
+            format!("storage '{}' is not configured for content-type '{}'", wish.storage, wish.content);
+        return Err(Refusal::failed(text));
+    }
+    let filename = normal_name(&wish.filename);
+    let endings: &[&str] = match wish.content.as_str() {
+        "iso" => &[".iso", ".img"],
+        "import" => &[".qcow2", ".raw", ".vmdk", ".ova"],
+        _ => &[".tar.gz", ".tar.xz", ".tar.zst", ".tar.bz2", ".tar"],
+    };
+    if !endings.iter().any(|ending| filename.ends_with(ending)) {
+        return Err(Refusal::parameter("filename", "invalid filename or wrong extension"));
+    }
+    let volid = format!("{}:{}/{filename}", wish.storage, wish.content);
+    let path = storage.path_of(&volid);
+    let work = Work::Download(Download { volid, content: wish.content.clone(), path, wish, found: None });
+    Ok(tasks::begin(world, node, "download", &filename, caller, work))
+}
+
+fn normal_name(name: &str) -> String {
+    let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
+    name.chars()
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '_' })
+        .collect()
+}
+
+impl Download {
+    pub(crate) fn step(mut self, world: &mut World, task: &mut Task) -> Next {
+        match task.stage {
+            0 => self.connect(world, task),
+            _ => Next::End(self.finish(world, task)),
+        }
+    }
+
+    fn connect(&mut self, world: &mut World, task: &mut Task) -> Next {
+        let now = world.now;
+        match (self.content.as_str(), self.wish.compression.as_deref()) {
+            ("import", Some(_)) => return Next::fail("decompression not supported for import"),
+            (_, Some("gz" | "lzo" | "zst" | "bz2") | None) => {}
+            (_, Some(_)) => return Next::fail("no decompression method found"),
+        }
+        if let Some(next) = self.already_there(world, task) {
+            return next;
+        }
+        let url = self.wish.url.clone();
+        task.log(now, format!("downloading {url} to {}", self.path));
+        task.log(now, format!("--{}--  {url}", clock_face(now)));
+        let Some((host, path)) = split_url(&url) else { return Next::fail("download failed: exit code 1") };
+        if !world.factory.is_called(host) {
+            let text = format!("wget: unable to resolve host address '{host}'");
+            task.log(now, &text);
+            return Next::fail(format!("download failed: {text}"));
+        }
+        let wait = Duration::from_millis(1500);
+        task.log(now, format!("Connecting to {host}... connected."));
+        match world.factory.asset(path) {
+            Err(status) => {
+                task.log(now, format!("HTTP request sent, awaiting response... {status}"));
+                let (code, words) = status.split_once(' ').unwrap_or((status.as_str(), ""));
+                task.log(now, format!("{} ERROR {code}: {words}.", clock_face(now)));
+                Next::fail("download failed: exit code 8")
+            }
+            Ok(asset) => {
+                let takes = world.rng.around(Duration::from_secs(19));
+                self.log_progress(task, now, wait, takes, asset.bytes);
+                let sha256 = hex::encode(Sha256::digest(path));
+                let Asset { bytes, disk_bytes, image, .. } = asset;
+                self.found = Some(Found { bytes, disk_bytes, origin: image, sha256 });
+                task.set_work(Work::Download(self.clone()));
+                Next::After(wait + takes)
+            }
+        }
+    }
+
+    /// A file of that name is verified if a checksum was given, and else in the way.
+    fn already_there(&self, world: &World, task: &mut Task) -> Option<Next> {
+        let there = world.hypervisor.storages.volume(&task.node, &self.volid)?;
+        let Some(expected) = &self.wish.checksum else {
+            return Some(Next::fail(format!("refusing to override existing file '{}'", self.path)));
+        };
+        let got =
+            split_url(&self.wish.url).map(|(_, path)| hex::encode(Sha256::digest(path))).unwrap_or_default();
+        task.log(world.now, format!("calculating checksum of existing file {} ...", there.volid));
+        if got == *expected {
+            task.log(world.now, "OK, got correct file already, no need to download");
+            return Some(Next::End(Ok(())));
+        }
+        Some(Next::fail(format!("checksum mismatch: got '{got}' != expect '{expected}', aborting")))
+    }
+
+    fn log_progress(&self, task: &mut Task, now: Timestamp, wait: Duration, takes: Duration, bytes: u64) {
+        let temporary = format!("{}.tmp_dwnl.{}", self.path, task.pid);
+        task.log_after(now, wait, "HTTP request sent, awaiting response... 200 OK");
+        task.log_after(now, wait, format!("Length: {bytes} ({}M) [application/octet-stream]", bytes >> 20));
+        task.log_after(now, wait, format!("Saving to: '{temporary}'"));
+        for percent in (10..=100_u32).step_by(10) {
+            let at = wait + takes.mul_f64(f64::from(percent) / 100.0);
+            let done = bytes.saturating_mul(u64::from(percent)) / 100;
+            let left = takes.mul_f64(f64::from(100 - percent) / 100.0).as_secs();
+            task.log_after(
+                now,
+                at,
+                format!("{:>6}K ........ ........ ........ ........ {percent}% {left}s", done >> 10),
+            );
+        }
+    }
+
+    fn finish(&self, world: &mut World, task: &mut Task) -> Result<(), String> {
+        let now = world.now;
+        let Some(found) = &self.found else { return Err("download failed: exit code 4".to_owned()) };
+        let temporary = format!("{}.tmp_dwnl.{}", self.path, task.pid);
+        task.log(now, format!("{} - '{temporary}' saved [{}/{}]", clock_face(now), found.bytes, found.bytes));
+        if let Some(expected) = &self.wish.checksum {
+            if *expected != found.sha256 {
+                task.log(now, "calculating checksum...");
+                return Err(format!("checksum mismatch: got '{}' != expect '{expected}'", found.sha256));
+            }
+            task.log(now, "calculating checksum...OK, checksum verified");
+        }
+        let storages = &mut world.hypervisor.storages;
+        let free = storages
+            .usable(&task.node, &self.wish.storage)
+            .map(|s| s.bytes.saturating_sub(storages.used(&task.node, s)))?;
+        if found.bytes > free {
+            return Err("download failed: exit code 3".to_owned());
+        }
+        let format = self.volid.rsplit('.').next().unwrap_or("raw").to_owned();
+        storages.insert(
+            &task.node,
+            Volume {
+                volid: self.volid.clone(),
+                content: self.content.clone(),
+                format: if self.content == "iso" { "iso".to_owned() } else { format },
+                size: found.disk_bytes,
+                used: found.bytes,
+                vmid: None,
+                ctime: now,
+                origin: found.origin.clone(),
+            },
+        );
+        task.log(now, format!("download of '{}' to '{}' finished", self.wish.url, self.path));
+        Ok(())
+    }
+}
+
+/// Host (without port) and path of a web address.
+fn split_url(url: &str) -> Option<(&str, &str)> {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
+    let at = rest.find('/')?;
+    let (authority, path) = rest.split_at(at);
+    Some((authority.split(':').next().unwrap_or(authority), path.split('?').next().unwrap_or(path)))
+}
+
+fn clock_face(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// A volume that goes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Remove {
+    volid: String,
+}
+
+pub(crate) fn remove(world: &mut World, node: &str, volid: &str, caller: &str) -> String {
+    let storage = volid.split_once(':').map_or(volid, |(storage, _)| storage);
+    let owner = world.hypervisor.storages.volume(node, volid).and_then(|volume| volume.vmid);
+    let id = owner.map_or_else(|| storage.to_owned(), |vmid| format!("{vmid}@{storage}"));
+    tasks::begin(world, node, "imgdel", &id, caller, Work::Remove(Remove { volid: volid.to_owned() }))
+}
+
+impl Remove {
+    pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
+        if task.stage == 0 {
+            return Next::After(world.rng.around(Duration::from_millis(500)));
+        }
+        let now = world.now;
+        let path =
+            world.hypervisor.storages.storage_of(&self.volid).map(|storage| storage.path_of(&self.volid));
+        if !world.hypervisor.storages.remove(&task.node, &self.volid)
+            && let Some(path) = path
+        {
+            task.log(now, format!("disk image '{path}' does not exist"));
+        }
+        task.log(now, format!("Removed volume '{}'", self.volid));
+        Next::End(Ok(()))
+    }
+}

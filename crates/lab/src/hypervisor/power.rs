@@ -1,0 +1,394 @@
+//! Starting, stopping, resizing and destroying VMs. Most checks happen inside the task, as with the real one: a start of a VM
+//! that does not exist is answered with a task, and the task fails.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+use crate::hypervisor::drive::{self, parse_size, print_size};
+use crate::hypervisor::options;
+use crate::hypervisor::refusal::{Refusal, no_vm};
+use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::hypervisor::vm::{Running, Vm};
+use crate::world::World;
+
+/// How long a shutdown waits for the guest, unless told otherwise.
+const SHUTDOWN_PATIENCE: u64 = 180;
+/// How often a shutdown looks whether the guest is gone.
+const LOOK: Duration = Duration::from_millis(500);
+/// From the command to the running process.
+const START: Duration = Duration::from_millis(2400);
+const STOP: Duration = Duration::from_millis(900);
+/// How long the hypervisor waits for an agent that does not answer.
+pub(crate) const AGENT_PATIENCE: Duration = Duration::from_secs(3);
+
+/// A change of power under way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Power {
+    pub(crate) vmid: u32,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Kind {
+    Start,
+    Stop,
+    Shutdown { patience: u64, force: bool },
+    Reboot { patience: u64 },
+    Reset,
+}
+
+pub(crate) fn start(world: &mut World, node: &str, vmid: u32, caller: &str) -> String {
+    begin(world, node, vmid, caller, "qmstart", Kind::Start)
+}
+
+pub(crate) fn stop(world: &mut World, node: &str, vmid: u32, caller: &str) -> String {
+    begin(world, node, vmid, caller, "qmstop", Kind::Stop)
+}
+
+pub(crate) fn shutdown(
+    world: &mut World,
+    node: &str,
+    vmid: u32,
+    patience: Option<u64>,
+    force: bool,
+    caller: &str,
+) -> String {
+    let patience = patience.unwrap_or(SHUTDOWN_PATIENCE);
+    begin(world, node, vmid, caller, "qmshutdown", Kind::Shutdown { patience, force })
+}
+
+pub(crate) fn reboot(
+    world: &mut World,
+    node: &str,
+    vmid: u32,
+    patience: Option<u64>,
+    caller: &str,
+) -> Result<String, Refusal> {
+    must_run(world, node, vmid)?;
+    let patience = patience.unwrap_or(SHUTDOWN_PATIENCE);
+    Ok(begin(world, node, vmid, caller, "qmreboot", Kind::Reboot { patience }))
+}
+
+pub(crate) fn reset(world: &mut World, node: &str, vmid: u32, caller: &str) -> Result<String, Refusal> {
+    must_run(world, node, vmid)?;
+    Ok(begin(world, node, vmid, caller, "qmreset", Kind::Reset))
+}
+
+fn begin(world: &mut World, node: &str, vmid: u32, caller: &str, task: &str, kind: Kind) -> String {
+    tasks::begin(world, node, task, &vmid.to_string(), caller, Work::Power(Power { vmid, kind }))
+}
+
+fn must_run(world: &World, node: &str, vmid: u32) -> Result<(), Refusal> {
+    let vm = world.hypervisor.vms.get(&vmid).filter(|vm| vm.node == node);
+    match vm.map(|vm| vm.running.is_some()) {
+        Some(true) => Ok(()),
+        _ => Err(Refusal::failed(format!("VM {vmid} not running"))),
+    }
+}
+
+/// Whether the guest agent answers: enabled in the configuration, part of the image, and the guest is up.
+pub(crate) fn agent_answers(world: &World, vm: &Vm) -> bool {
+    let image = vm.boot(&world.hypervisor.storages).image;
+    vm.running.is_some()
+        && vm.agent_enabled()
+        && image
+            .is_some_and(|image| world.factory.has_extension(&image.schematic, "siderolabs/qemu-guest-agent"))
+        && !world.machines.addresses(vm.vmid).is_empty()
+}
+
+impl Power {
+    pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
+        let node = task.node.clone();
+        if !world.hypervisor.vms.get(&self.vmid).is_some_and(|vm| vm.node == node) {
+            return Next::fail(match self.kind {
+                Kind::Stop | Kind::Shutdown { .. } => {
+                    format!("unable to find configuration file for VM {} on node '{node}'", self.vmid)
+                }
+                _ => no_vm(&node, self.vmid),
+            });
+        }
+        match self.kind {
+            Kind::Start => self.start(world, task),
+            Kind::Stop => self.stop(world, task),
+            Kind::Shutdown { patience, force } => self.shutdown(world, task, patience, force),
+            Kind::Reboot { patience } => self.reboot(world, task, patience),
+            Kind::Reset => {
+                let now = world.now;
+                world.machines.power_off(self.vmid, now);
+                if let Some(vm) = world.hypervisor.vms.get(&self.vmid) {
+                    world.machines.power_on(self.vmid, vm.boot(&world.hypervisor.storages), now);
+                }
+                Next::End(Ok(()))
+            }
+        }
+    }
+
+    fn start(self, world: &mut World, task: &mut Task) -> Next {
+        if task.stage == 0 {
+            return match begin_start(world, task, self.vmid) {
+                Ok(()) => Next::After(world.rng.around(START)),
+                Err(text) => Next::fail(text),
+            };
+        }
+        switch_on(world, &task.node, self.vmid);
+        Next::End(Ok(()))
+    }
+
+    fn stop(self, world: &mut World, task: &mut Task) -> Next {
+        let Some(vm) = world.hypervisor.vms.get(&self.vmid) else { return Next::End(Ok(())) };
+        if vm.running.is_none() {
+            return Next::End(Ok(()));
+        }
+        if let Some(lock) = vm.lock() {
+            return Next::fail(format!("VM is locked ({lock})"));
+        }
+        if task.stage == 0 {
+            return Next::After(world.rng.around(STOP));
+        }
+        switch_off(world, self.vmid);
+        Next::End(Ok(()))
+    }
+
+    fn shutdown(self, world: &mut World, task: &mut Task, patience: u64, force: bool) -> Next {
+        let now = world.now;
+        let Some(vm) = world.hypervisor.vms.get(&self.vmid) else { return Next::End(Ok(())) };
+        if vm.running.is_none() {
+            return Next::End(Ok(()));
+        }
+        if task.stage == 0 {
+            if let Some(lock) = vm.lock() {
+                return Next::fail(format!("VM is locked ({lock})"));
+            }
+            if vm.agent_enabled() && !agent_answers(world, vm) {
+                let text = format!(
+                    "QEMU Guest Agent is not running - VM {} qga command 'guest-ping' failed - got timeout",
+                    self.vmid
+                );
+                task.log_after(now, AGENT_PATIENCE, text);
+            }
+            world.machines.press_power_button(self.vmid, now);
+            return Next::After(LOOK);
+        }
+        let waited = now.duration_since(task.started);
+        if waited < SignedDuration::from_secs(i64::try_from(patience).unwrap_or(i64::MAX)) {
+            return Next::After(LOOK);
+        }
+        if force {
+            task.log(now, "VM quit/powerdown failed - terminating now with SIGTERM");
+            switch_off(world, self.vmid);
+            return Next::End(Ok(()));
+        }
+        Next::fail("VM quit/powerdown failed - got timeout")
+    }
+
+    fn reboot(self, world: &mut World, task: &mut Task, patience: u64) -> Next {
+        let running = world.hypervisor.vms.get(&self.vmid).is_some_and(|vm| vm.running.is_some());
+        if running {
+            return self.shutdown(world, task, patience, false);
+        }
+        match begin_start(world, task, self.vmid) {
+            Ok(()) => switch_on(world, &task.node, self.vmid),
+            Err(text) => return Next::fail(text),
+        }
+        Next::End(Ok(()))
+    }
+}
+
+/// What is checked and done before QEMU runs.
+fn begin_start(world: &mut World, task: &mut Task, vmid: u32) -> Result<(), String> {
+    let now = world.now;
+    let hypervisor = &mut world.hypervisor;
+    let Some(vm) = hypervisor.vms.get_mut(&vmid) else { return Err(no_vm(&task.node, vmid)) };
+    if let Some(lock) = vm.lock() {
+        return Err(format!("VM is locked ({lock})"));
+    }
+    if vm.running.is_some() {
+        return Err(format!("VM {vmid} already running"));
+    }
+    if vm.flag("template") {
+        return Err("you can't start a vm if it's a template".to_owned());
+    }
+    vm.apply_pending();
+    let needed = vm.memory_bytes();
+    let bridges: Vec<String> = vm.nics().filter_map(|(_, parts)| parts.get("bridge").cloned()).collect();
+    let disks: Vec<String> = vm.drives().filter_map(|(_, parts)| parts.get("file").cloned()).collect();
+    if vm.has_cloudinit() {
+        task.log(now, "generating cloud-init ISO");
+    }
+    let node = task.node.as_str();
+    for volid in disks.iter().filter(|file| file.contains(':')) {
+        if hypervisor.storages.volume(node, volid).is_none() {
+            let path =
+                hypervisor.storages.storage_of(volid).map_or_else(|| volid.clone(), |s| s.path_of(volid));
+            return Err(format!("volume '{volid}' does not exist: no such file '{path}'"));
+        }
+    }
+    let in_use = hypervisor.memory_in_use(node);
+    let host = hypervisor.hosts.get(node);
+    let known = |bridge: &String| host.is_some_and(|host| host.bridges.contains(bridge));
+    if let Some(bridge) = bridges.iter().find(|bridge| !known(bridge)) {
+        return Err(format!("bridge '{bridge}' does not exist"));
+    }
+    if in_use.saturating_add(needed) > host.map_or(0, |host| host.memory_bytes) {
+        task.log(now, "kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory");
+        return Err("start failed: QEMU exited with code 1".to_owned());
+    }
+    Ok(())
+}
+
+fn switch_on(world: &mut World, node: &str, vmid: u32) {
+    let now = world.now;
+    let pid = world.hypervisor.hosts.get_mut(node).map_or(1, |host| host.next_pid(&mut world.rng));
+    if let Some(vm) = world.hypervisor.vms.get_mut(&vmid) {
+        vm.running = Some(Running { since: now, pid });
+        world.machines.power_on(vmid, vm.boot(&world.hypervisor.storages), now);
+    }
+}
+
+fn switch_off(world: &mut World, vmid: u32) {
+    if let Some(vm) = world.hypervisor.vms.get_mut(&vmid) {
+        vm.stopped();
+    }
+    world.machines.power_off(vmid, world.now);
+}
+
+/// A disk that grows.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Resize {
+    pub(crate) vmid: u32,
+    disk: String,
+    size: String,
+    digest: Option<String>,
+}
+
+pub(crate) fn resize(
+    world: &mut World,
+    node: &str,
+    vmid: u32,
+    disk: &str,
+    size: &str,
+    digest: Option<String>,
+    caller: &str,
+) -> String {
+    let work = Work::Resize(Resize { vmid, disk: disk.to_owned(), size: size.to_owned(), digest });
+    tasks::begin(world, node, "resize", &vmid.to_string(), caller, work)
+}
+
+impl Resize {
+    pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
+        if task.stage == 0 {
+            return Next::After(world.rng.around(Duration::from_millis(400)));
+        }
+        Next::End(self.grow(world, task))
+    }
+
+    fn grow(&self, world: &mut World, task: &mut Task) -> Result<(), String> {
+        let now = world.now;
+        let hypervisor = &mut world.hypervisor;
+        let vm = hypervisor.vms.get_mut(&self.vmid).filter(|vm| vm.node == task.node);
+        let vm = vm.ok_or_else(|| no_vm(&task.node, self.vmid))?;
+        if self.digest.as_ref().is_some_and(|digest| *digest != vm.digest()) {
+            return Err("checksum mismatch (file change by other user?)".to_owned());
+        }
+        if let Some(lock) = vm.lock() {
+            return Err(format!("VM is locked ({lock})"));
+        }
+        let missing = || format!("disk '{}' does not exist", self.disk);
+        let mut parts =
+            vm.get(&self.disk).and_then(|text| drive::parts(&self.disk, text)).ok_or_else(missing)?;
+        if drive::is_cdrom(&parts) {
+            return Err("you can't resize a cdrom".to_owned());
+        }
+        let volid = parts.get("file").cloned().unwrap_or_default();
+        let files = hypervisor.storages.storage_of(&volid).is_some_and(|storage| storage.kind.keeps_files());
+        let volume = hypervisor.storages.volume_mut(&task.node, &volid).ok_or_else(missing)?;
+        let wanted = match self.size.strip_prefix('+') {
+            Some(more) => parse_size(more).and_then(|more| more.checked_add(volume.size)),
+            None => parse_size(&self.size),
+        };
+        let wanted = wanted.ok_or_else(|| format!("unable to parse size '{}'", self.size))?;
+        if wanted < volume.size {
+            return Err("shrinking disks is not supported".to_owned());
+        }
+        if wanted > volume.size {
+            volume.size = wanted;
+            parts.insert("size".to_owned(), print_size(wanted));
+            let text = options::drive_props(&self.disk).map(|props| props.print(&parts)).unwrap_or_default();
+            vm.config.insert(self.disk.clone(), text);
+            task.log(now, if files { "Image resized." } else { "  Logical volume successfully resized." });
+        }
+        Ok(())
+    }
+}
+
+/// A VM that goes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Destroy {
+    pub(crate) vmid: u32,
+    purge: bool,
+}
+
+pub(crate) fn destroy(
+    world: &mut World,
+    node: &str,
+    vmid: u32,
+    purge: bool,
+    caller: &str,
+) -> Result<String, Refusal> {
+    let vm = world
+        .hypervisor
+        .vms
+        .get(&vmid)
+        .filter(|vm| vm.node == node)
+        .ok_or_else(|| Refusal::no_vm(node, vmid))?;
+    if vm.flag("protection") {
+        return Err(Refusal::failed(format!("can't remove VM {vmid} - protection mode enabled")));
+    }
+    if vm.running.is_some() {
+        return Err(Refusal::failed(format!("VM {vmid} is running - destroy failed")));
+    }
+    let work = Work::Destroy(Destroy { vmid, purge });
+    Ok(tasks::begin(world, node, "qmdestroy", &vmid.to_string(), caller, work))
+}
+
+impl Destroy {
+    pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
+        let now = world.now;
+        let Some(vm) = world.hypervisor.vms.get_mut(&self.vmid).filter(|vm| vm.node == task.node) else {
+            return Next::fail(no_vm(&task.node, self.vmid));
+        };
+        if task.stage == 0 {
+            if let Some(lock) = vm.lock() {
+                return Next::fail(format!("VM is locked ({lock})"));
+            }
+            if vm.running.is_some() {
+                return Next::fail(format!("VM {} is running - destroy failed", self.vmid));
+            }
+            vm.config.insert("lock".to_owned(), "destroyed".to_owned());
+            return Next::After(world.rng.around(Duration::from_millis(1100)));
+        }
+        let unused =
+            vm.config.iter().filter(|(key, _)| key.starts_with("unused")).map(|(_, value)| value.clone());
+        let volumes = vm.drives().filter_map(|(_, parts)| parts.get("file").cloned()).chain(unused);
+        let volumes: Vec<String> = volumes.collect();
+        let storages = &mut world.hypervisor.storages;
+        for volid in volumes {
+            // What another VM owns, a driver's disk say, stays.
+            if storages.volume(&task.node, &volid).is_some_and(|volume| volume.vmid == Some(self.vmid)) {
+                if storages.storage_of(&volid).is_some_and(|storage| !storage.kind.keeps_files()) {
+                    let name = volid.split_once(':').map_or("", |(_, name)| name);
+                    task.log(now, format!("  Logical volume \"{name}\" successfully removed."));
+                }
+                storages.remove(&task.node, &volid);
+            }
+        }
+        if self.purge {
+            task.log(now, format!("purging VM {} from related configurations..", self.vmid));
+        }
+        world.hypervisor.vms.remove(&self.vmid);
+        world.machines.forget(self.vmid);
+        Next::End(Ok(()))
+    }
+}

@@ -1,0 +1,228 @@
+//! Storages and their volumes. A storage is defined once for the cluster; a local one has volumes of its own on each host.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::BootImage;
+use crate::{StorageConfig, StorageKind};
+
+/// Where the volumes of a shared storage are kept: beside those of the hosts, under a name no host can have.
+const EVERYWHERE: &str = "*";
+
+/// All storages.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Storages {
+    pub(crate) defined: BTreeMap<String, Storage>,
+    /// Place (host, or everywhere), then volume id.
+    volumes: BTreeMap<String, BTreeMap<String, Volume>>,
+}
+
+/// One storage definition.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Storage {
+    pub(crate) id: String,
+    pub(crate) kind: StorageKind,
+    pub(crate) content: BTreeSet<String>,
+    pub(crate) shared: bool,
+    pub(crate) nodes: BTreeSet<String>,
+    pub(crate) bytes: u64,
+}
+
+/// One volume.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Volume {
+    pub(crate) volid: String,
+    /// `images`, `import`, `iso` and so on.
+    pub(crate) content: String,
+    pub(crate) format: String,
+    /// What a guest would see.
+    pub(crate) size: u64,
+    /// What it takes on the storage.
+    pub(crate) used: u64,
+    pub(crate) vmid: Option<u32>,
+    pub(crate) ctime: Timestamp,
+    /// The Talos image that its content came from.
+    pub(crate) origin: Option<BootImage>,
+}
+
+impl Storage {
+    /// The directory of a storage that keeps files.
+    fn path(&self) -> String {
+        match self.kind {
+            StorageKind::Nfs => format!("/mnt/pve/{}", self.id),
+            _ if self.id == "local" => "/var/lib/vz".to_owned(),
+            _ => format!("/var/lib/{}", self.id),
+        }
+    }
+
+    /// The file or device of a volume.
+    pub(crate) fn path_of(&self, volid: &str) -> String {
+        let name = volid.split_once(':').map_or(volid, |(_, name)| name);
+        if !self.kind.keeps_files() {
+            return format!("/dev/{}/{name}", self.group());
+        }
+        let folder = self.path();
+        match name.split_once('/') {
+            Some(("import", _)) => format!("{folder}/{name}"),
+            Some(("iso" | "vztmpl", file)) => {
+                let kind = if name.starts_with("iso") { "iso" } else { "cache" };
+                format!("{folder}/template/{kind}/{file}")
+            }
+            _ => format!("{folder}/images/{name}"),
+        }
+    }
+
+    /// The volume group or pool.
+    pub(crate) fn group(&self) -> &str {
+        if self.id == "local-lvm" { "pve" } else { &self.id }
+    }
+
+    fn place<'a>(&self, node: &'a str) -> &'a str {
+        if self.shared { EVERYWHERE } else { node }
+    }
+
+    /// The content types, as one text.
+    pub(crate) fn content_list(&self) -> String {
+        self.content.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+    }
+}
+
+impl Storages {
+    pub(crate) fn add_missing(&mut self, node: &str, config: &StorageConfig) {
+        let storage = self.defined.entry(config.id.clone()).or_insert_with(|| Storage {
+            id: config.id.clone(),
+            kind: config.kind,
+            content: config.content.iter().cloned().collect(),
+            shared: config.shared || matches!(config.kind, StorageKind::Nfs | StorageKind::Rbd),
+            nodes: BTreeSet::new(),
+            bytes: config.bytes,
+        });
+        storage.nodes.insert(node.to_owned());
+    }
+
+    /// The storage, if it can be used on `node`; else Proxmox' words.
+    pub(crate) fn usable(&self, node: &str, id: &str) -> Result<&Storage, String> {
+        let storage = self.defined.get(id).ok_or_else(|| format!("storage '{id}' does not exist"))?;
+        if storage.nodes.contains(node) {
+            Ok(storage)
+        } else {
+            Err(format!("storage '{id}' is not available on node '{node}'"))
+        }
+    }
+
+    /// The volume `volid` as seen from `node`.
+    pub(crate) fn volume(&self, node: &str, volid: &str) -> Option<&Volume> {
+        let place = self.storage_of(volid)?.place(node);
+        self.volumes.get(place)?.get(volid)
+    }
+
+    pub(crate) fn volume_mut(&mut self, node: &str, volid: &str) -> Option<&mut Volume> {
+        let place = self.storage_of(volid)?.place(node).to_owned();
+        self.volumes.get_mut(&place)?.get_mut(volid)
+    }
+
+    pub(crate) fn storage_of(&self, volid: &str) -> Option<&Storage> {
+        self.defined.get(volid.split_once(':')?.0)
+    }
+
+    /// The volumes of one storage as seen from `node`, by id.
+    pub(crate) fn volumes<'a>(
+        &'a self,
+        node: &str,
+        storage: &'a Storage,
+    ) -> impl Iterator<Item = &'a Volume> {
+        let volumes = self.volumes.get(storage.place(node)).into_iter().flat_map(BTreeMap::values);
+        volumes.filter(|volume| volume.volid.split_once(':').is_some_and(|(id, _)| id == storage.id))
+    }
+
+    pub(crate) fn used(&self, node: &str, storage: &Storage) -> u64 {
+        self.volumes(node, storage).map(|volume| volume.used).sum()
+    }
+
+    pub(crate) fn insert(&mut self, node: &str, volume: Volume) {
+        let place = self.storage_of(&volume.volid).map_or(node, |storage| storage.place(node)).to_owned();
+        self.volumes.entry(place).or_default().insert(volume.volid.clone(), volume);
+    }
+
+    /// Removes a volume; says whether it was there.
+    pub(crate) fn remove(&mut self, node: &str, volid: &str) -> bool {
+        let place = self.storage_of(volid).map_or(node, |storage| storage.place(node)).to_owned();
+        self.volumes.get_mut(&place).is_some_and(|volumes| volumes.remove(volid).is_some())
+    }
+
+    /// Makes an image volume for a VM under the next free name. `what` is `disk` or `cloudinit`.
+    pub(crate) fn allocate(&mut self, node: &str, wish: Wish<'_>, now: Timestamp) -> Result<Volume, String> {
+        let storage = self.usable(node, wish.storage)?;
+        if !storage.content.contains("images") {
+            return Err(format!("storage '{}' does not support content-type 'images'", wish.storage));
+        }
+        let files = storage.kind.keeps_files();
+        let format = if files { wish.format.unwrap_or("raw") } else { "raw" };
+        let vmid = wish.vmid;
+        let stem = |number: Option<u32>| match number {
+            Some(number) => format!("vm-{vmid}-disk-{number}"),
+            None => format!("vm-{vmid}-cloudinit"),
+        };
+        let volid = |stem: &str| {
+            if !files {
+                format!("{}:{stem}", wish.storage)
+            } else if wish.cloudinit && format == "raw" {
+                format!("{}:{vmid}/{stem}", wish.storage)
+            } else {
+                format!("{}:{vmid}/{stem}.{format}", wish.storage)
+            }
+        };
+        let taken = |number: u32| {
+            let start = format!("vm-{vmid}-disk-{number}");
+            self.volumes(node, storage).any(|volume| {
+                let name = volume.volid.rsplit([':', '/']).next().unwrap_or_default();
+                name == start || name.strip_prefix(&start).is_some_and(|rest| rest.starts_with('.'))
+            })
+        };
+        let name = if wish.cloudinit { stem(None) } else { stem((0..1000).find(|number| !taken(*number))) };
+        let volid = volid(&name);
+        let free = storage.bytes.saturating_sub(self.used(node, storage));
+        if wish.used > free {
+            return Err(no_space(storage, &name, free, wish.used));
+        }
+        let volume = Volume {
+            volid,
+            content: "images".to_owned(),
+            format: format.to_owned(),
+            size: wish.size,
+            used: wish.used,
+            vmid: Some(vmid),
+            ctime: now,
+            origin: wish.origin,
+        };
+        self.insert(node, volume.clone());
+        Ok(volume)
+    }
+}
+
+/// What is asked of [`Storages::allocate`].
+pub(crate) struct Wish<'a> {
+    pub(crate) storage: &'a str,
+    pub(crate) vmid: u32,
+    pub(crate) size: u64,
+    pub(crate) used: u64,
+    pub(crate) format: Option<&'a str>,
+    pub(crate) cloudinit: bool,
+    pub(crate) origin: Option<BootImage>,
+}
+
+fn no_space(storage: &Storage, name: &str, free: u64, wanted: u64) -> String {
+    if storage.kind.keeps_files() {
+        let path = storage.path_of(&format!("{}:{name}", storage.id));
+        format!("unable to create image: qemu-img: {path}: Could not resize file: No space left on device")
+    } else if storage.kind == StorageKind::Lvm {
+        format!("not enough free space ({free} < {wanted})")
+    } else {
+        let group = storage.group();
+        format!(
+            "lvcreate '{group}/{name}' error:   Cannot create new thin volume, free space in thin pool {group}/data reached threshold."
+        )
+    }
+}

@@ -1,0 +1,235 @@
+//! Tasks: work that goes on after its request was answered.
+//!
+//! A task moves in stages. Each stage changes the world at one moment and names the next moment, or ends the task. Lines of
+//! its log carry the moment from which they can be read, so a later reader sees progress without anything having to
+//! happen in between. While a task works on a VM it holds the lock on that VM's configuration file; another task waits for
+//! it ten seconds at most, as Proxmox does.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::hypervisor::configure::Configure;
+use crate::hypervisor::create::Create;
+use crate::hypervisor::download::{Download, Remove};
+use crate::hypervisor::power::{Destroy, Power, Resize};
+use crate::world::World;
+
+/// How long a task waits for another one's lock, and how often it looks.
+pub(crate) const LOCK_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+pub(crate) const LOCK_RETRY: Duration = Duration::from_millis(250);
+
+/// One task.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Task {
+    pub(crate) upid: String,
+    pub(crate) node: String,
+    pub(crate) kind: String,
+    pub(crate) id: String,
+    /// `user@realm`, with `!token` if a token began it.
+    pub(crate) user: String,
+    pub(crate) pid: u32,
+    pub(crate) pstart: i64,
+    pub(crate) started: Timestamp,
+    pub(crate) ended: Option<Timestamp>,
+    pub(crate) exit: Option<String>,
+    log: Vec<Line>,
+    due: Option<Timestamp>,
+    pub(crate) stage: u8,
+    work: Work,
+}
+
+/// One line of a log, and since when it is there.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Line {
+    at: Timestamp,
+    text: String,
+}
+
+/// What a task does.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Work {
+    Create(Create),
+    Configure(Configure),
+    Power(Power),
+    Resize(Resize),
+    Destroy(Destroy),
+    Download(Download),
+    Remove(Remove),
+}
+
+/// What comes after a stage.
+pub(crate) enum Next {
+    /// The next stage, after so long.
+    After(Duration),
+    /// The end, well or with the text of what went wrong.
+    End(Result<(), String>),
+}
+
+impl Next {
+    pub(crate) fn fail(text: impl Into<String>) -> Self {
+        Self::End(Err(text.into()))
+    }
+}
+
+impl Task {
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        self.due
+    }
+
+    /// Replaces what the later stages will find.
+    pub(crate) fn set_work(&mut self, work: Work) {
+        self.work = work;
+    }
+
+    /// Writes a line now.
+    pub(crate) fn log(&mut self, now: Timestamp, text: impl Into<String>) {
+        self.log.push(Line { at: now, text: text.into() });
+    }
+
+    /// Writes a line that can be read after `delay`.
+    pub(crate) fn log_after(&mut self, now: Timestamp, delay: Duration, text: impl Into<String>) {
+        self.log.push(Line { at: later(now, delay), text: text.into() });
+    }
+
+    /// The lines that can be read at `now`.
+    pub(crate) fn lines(&self, now: Timestamp) -> Vec<&str> {
+        self.log.iter().filter(|line| line.at <= now).map(|line| line.text.as_str()).collect()
+    }
+
+    /// The process vanished.
+    pub(crate) fn lost(&mut self, now: Timestamp) {
+        if self.ended.is_none() {
+            self.log.retain(|line| line.at <= now);
+            self.ended = Some(now);
+            self.exit = Some("unexpected status".to_owned());
+            self.due = None;
+        }
+    }
+
+    fn end(&mut self, now: Timestamp, result: Result<(), String>) {
+        self.log.retain(|line| line.at <= now);
+        let (line, exit) = match result {
+            Ok(()) => ("TASK OK".to_owned(), "OK".to_owned()),
+            Err(text) => (format!("TASK ERROR: {text}"), text),
+        };
+        self.log(now, line);
+        self.ended = Some(now);
+        self.exit = Some(exit);
+        self.due = None;
+    }
+}
+
+pub(crate) fn later(now: Timestamp, delay: Duration) -> Timestamp {
+    SignedDuration::try_from(delay)
+        .ok()
+        .and_then(|delay| now.checked_add(delay).ok())
+        .unwrap_or(Timestamp::MAX)
+}
+
+/// Begins a task and runs its first stage. Gives its id.
+pub(crate) fn begin(world: &mut World, node: &str, kind: &str, id: &str, user: &str, work: Work) -> String {
+    let now = world.now;
+    let (pid, pstart) = match world.hypervisor.hosts.get_mut(node) {
+        Some(host) => {
+            (host.next_pid(&mut world.rng), host.uptime(now) * 100 + i64::from(now.subsec_millisecond() / 10))
+        }
+        None => (1, 0),
+    };
+    let upid = format!("UPID:{node}:{pid:08X}:{pstart:08X}:{:08X}:{kind}:{id}:{user}:", now.as_second());
+    let task = Task {
+        upid: upid.clone(),
+        node: node.to_owned(),
+        kind: kind.to_owned(),
+        id: id.to_owned(),
+        user: user.to_owned(),
+        pid,
+        pstart,
+        started: now,
+        ended: None,
+        exit: None,
+        log: Vec::new(),
+        due: Some(now),
+        stage: 0,
+        work,
+    };
+    world.hypervisor.tasks.insert(upid.clone(), task);
+    step(world, &upid);
+    upid
+}
+
+/// Runs every stage that is due, in the order of time and then of id.
+pub(crate) fn run_due(world: &mut World) {
+    let now = world.now;
+    loop {
+        let due = world.hypervisor.tasks.values().filter_map(|task| Some((task.due?, &task.upid)));
+        let Some(upid) = due.filter(|(due, _)| *due <= now).min().map(|(_, upid)| upid.clone()) else {
+            return;
+        };
+        step(world, &upid);
+    }
+}
+
+fn step(world: &mut World, upid: &str) {
+    let now = world.now;
+    let Some(mut task) = world.hypervisor.tasks.remove(upid) else { return };
+    let next = match take_lock(world, &task) {
+        Ok(true) => {
+            let work = task.work.clone();
+            let next = match work {
+                Work::Create(create) => create.step(world, &mut task),
+                Work::Configure(configure) => configure.step(world, &mut task),
+                Work::Power(power) => power.step(world, &mut task),
+                Work::Resize(resize) => resize.step(world, &mut task),
+                Work::Destroy(destroy) => destroy.step(world, &mut task),
+                Work::Download(download) => download.step(world, &mut task),
+                Work::Remove(remove) => remove.step(world, &mut task),
+            };
+            task.stage = task.stage.saturating_add(1);
+            next
+        }
+        Ok(false) => Next::After(LOCK_RETRY),
+        Err(text) => Next::fail(text),
+    };
+    match next {
+        Next::After(delay) => task.due = Some(later(now, delay)),
+        Next::End(result) => {
+            task.end(now, result);
+            for vm in world.hypervisor.vms.values_mut().filter(|vm| vm.holder.as_deref() == Some(upid)) {
+                vm.holder = None;
+            }
+        }
+    }
+    world.hypervisor.tasks.insert(upid.to_owned(), task);
+}
+
+/// Takes the lock of the VM that the task works on. `false`: somebody else has it, try again.
+fn take_lock(world: &mut World, task: &Task) -> Result<bool, String> {
+    let vmid = match &task.work {
+        Work::Create(_) | Work::Download(_) | Work::Remove(_) => return Ok(true),
+        Work::Configure(work) => work.vmid,
+        Work::Power(work) => work.vmid,
+        Work::Resize(work) => work.vmid,
+        Work::Destroy(work) => work.vmid,
+    };
+    let Some(vm) = world.hypervisor.vms.get_mut(&vmid).filter(|vm| vm.node == task.node) else {
+        return Ok(true);
+    };
+    match &vm.holder {
+        Some(other) if *other != task.upid => {
+            if world.now.duration_since(task.started) >= LOCK_PATIENCE {
+                return Err(lock_timeout(vmid));
+            }
+            Ok(false)
+        }
+        _ => {
+            vm.holder = Some(task.upid.clone());
+            Ok(true)
+        }
+    }
+}
+
+pub(crate) fn lock_timeout(vmid: u32) -> String {
+    format!("can't lock file '/var/lock/qemu-server/lock-{vmid}.conf' - got timeout")
+}

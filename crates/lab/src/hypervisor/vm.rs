@@ -1,0 +1,268 @@
+//! One VM: its configuration as Proxmox keeps it in a file, what of it waits for the next start, and whether it runs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use sha1::{Digest, Sha1};
+
+use crate::hypervisor::storage::Storages;
+use crate::hypervisor::{drive, options};
+use crate::machine::{Boot, BootDisk, BootNic};
+use crate::schema::Parts;
+
+const DEFAULT_MEMORY_MIB: u64 = 512;
+
+/// One VM.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Vm {
+    pub(crate) vmid: u32,
+    pub(crate) node: String,
+    /// Option and value, as in the file.
+    pub(crate) config: BTreeMap<String, String>,
+    /// Changes for the next start; nothing means that the option goes.
+    pub(crate) pending: BTreeMap<String, Option<String>>,
+    pub(crate) running: Option<Running>,
+    /// The task that holds the lock on the file.
+    pub(crate) holder: Option<String>,
+}
+
+/// The process of a running VM.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Running {
+    pub(crate) since: Timestamp,
+    pub(crate) pid: u32,
+}
+
+impl Vm {
+    pub(crate) fn new(vmid: u32, node: &str) -> Self {
+        Self {
+            vmid,
+            node: node.to_owned(),
+            config: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            running: None,
+            holder: None,
+        }
+    }
+
+    /// The process has ended.
+    pub(crate) fn stopped(&mut self) {
+        self.running = None;
+    }
+
+    /// What waited for the next start is now so.
+    pub(crate) fn apply_pending(&mut self) {
+        for (key, value) in std::mem::take(&mut self.pending) {
+            match value {
+                Some(value) => drop(self.config.insert(key, value)),
+                None => drop(self.config.remove(&key)),
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        self.config.get(key).map(String::as_str)
+    }
+
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        self.get(key) == Some("1")
+    }
+
+    pub(crate) fn lock(&self) -> Option<&str> {
+        self.get("lock")
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.get("name").map_or_else(|| format!("VM {}", self.vmid), str::to_owned)
+    }
+
+    fn memory_mib(&self) -> u64 {
+        let text = self.get("memory").map(|text| text.strip_prefix("current=").unwrap_or(text));
+        text.and_then(|text| text.parse().ok()).unwrap_or(DEFAULT_MEMORY_MIB)
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory_mib() << 20
+    }
+
+    pub(crate) fn cores(&self) -> u32 {
+        let number = |key| self.get(key).and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
+        number("cores").saturating_mul(number("sockets"))
+    }
+
+    /// Whether the configuration has the guest agent on.
+    pub(crate) fn agent_enabled(&self) -> bool {
+        self.get("agent").is_some_and(|agent| {
+            let first = agent.split(',').find(|part| !part.contains('=') || part.starts_with("enabled="));
+            first.is_some_and(|part| part.trim_start_matches("enabled=") == "1")
+        })
+    }
+
+    /// The drives, by key.
+    pub(crate) fn drives(&self) -> impl Iterator<Item = (&str, Parts)> {
+        self.config.iter().filter_map(|(key, value)| Some((key.as_str(), drive::parts(key, value)?)))
+    }
+
+    pub(crate) fn has_cloudinit(&self) -> bool {
+        self.drives().any(|(_, parts)| parts.get("file").is_some_and(|file| file.contains("cloudinit")))
+    }
+
+    /// The network cards, in order.
+    pub(crate) fn nics(&self) -> impl Iterator<Item = (&str, Parts)> {
+        let mut nics: Vec<_> = self.config.iter().filter(|(key, _)| is_numbered(key, "net")).collect();
+        nics.sort_by_key(|(key, _)| slot_order(key));
+        nics.into_iter().filter_map(|(key, value)| Some((key.as_str(), options::NET.parse(key, value).ok()?)))
+    }
+
+    /// The disk that a guest would boot from, first in the boot order.
+    fn boot_disk(&self) -> Option<String> {
+        let order = self.get("boot").and_then(|boot| boot.strip_prefix("order=")).unwrap_or_default();
+        let disk = |key: &&str| self.drives().any(|(other, parts)| other == *key && !drive::is_cdrom(&parts));
+        order.split(';').find(disk).map(str::to_owned)
+    }
+
+    /// The size of the boot disk.
+    pub(crate) fn max_disk(&self) -> u64 {
+        let size = |key: String| drive::parse_size(drive::parts(&key, self.get(&key)?)?.get("size")?);
+        self.boot_disk().and_then(size).unwrap_or(0)
+    }
+
+    /// The file as Proxmox would write it. The digest is of this text.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for line in self.get("description").unwrap_or_default().lines() {
+            let _ = writeln!(text, "#{line}");
+        }
+        for (key, value) in self.config.iter().filter(|(key, _)| *key != "description") {
+            let _ = writeln!(text, "{key}: {value}");
+        }
+        if !self.pending.is_empty() {
+            text.push_str("\n[PENDING]\n");
+            for (key, value) in &self.pending {
+                let _ = match value {
+                    Some(value) => writeln!(text, "{key}: {value}"),
+                    None => writeln!(text, "delete: {key}"),
+                };
+            }
+        }
+        text
+    }
+
+    pub(crate) fn digest(&self) -> String {
+        hex::encode(Sha1::digest(self.text()))
+    }
+
+    /// The configuration as it is answered: with what waits, or (`current`) as it is in force.
+    pub(crate) fn answer(&self, current: bool) -> Value {
+        let mut merged = self.config.clone();
+        if !current {
+            for (key, value) in &self.pending {
+                match value {
+                    Some(value) => drop(merged.insert(key.clone(), value.clone())),
+                    None => drop(merged.remove(key)),
+                }
+            }
+        }
+        let mut answer: Map<String, Value> =
+            merged.iter().map(|(key, value)| (key.clone(), shown(key, value))).collect();
+        answer.insert("digest".to_owned(), json!(self.digest()));
+        Value::Object(answer)
+    }
+
+    /// What is in force beside what waits, row by row.
+    pub(crate) fn pending_answer(&self) -> Value {
+        let mut rows = Vec::new();
+        for (key, value) in &self.config {
+            let mut row = json!({"key": key, "value": shown(key, value)});
+            match self.pending.get(key) {
+                Some(Some(waiting)) => row["pending"] = shown(key, waiting),
+                Some(None) => row["delete"] = json!(1),
+                None => {}
+            }
+            rows.push(row);
+        }
+        for (key, value) in self.pending.iter().filter(|(key, _)| !self.config.contains_key(*key)) {
+            if let Some(value) = value {
+                rows.push(json!({"key": key, "pending": shown(key, value)}));
+            }
+        }
+        rows.push(json!({"key": "digest", "value": self.digest()}));
+        Value::Array(rows)
+    }
+
+    /// What a guest finds when the VM is switched on.
+    pub(crate) fn boot(&self, storages: &Storages) -> Boot {
+        let boot_disk = self.boot_disk();
+        let volume = |parts: &Parts| storages.volume(&self.node, parts.get("file")?);
+        let mut disks: Vec<_> =
+            self.drives().filter(|(key, parts)| is_disk(key) && !drive::is_cdrom(parts)).collect();
+        disks.sort_by_key(|(key, _)| (Some(*key) != boot_disk.as_deref(), slot_order(key)));
+        let first = disks.first().filter(|(key, _)| Some(*key) == boot_disk.as_deref());
+        let image = first.and_then(|(_, parts)| volume(parts)).and_then(|volume| volume.origin.clone());
+        let uuid = self.get("smbios1").and_then(|text| options::SMBIOS.parse("smbios1", text).ok());
+        Boot {
+            name: self.name(),
+            uuid: uuid.and_then(|parts| parts.get("uuid").cloned()).unwrap_or_default(),
+            cores: self.cores(),
+            memory_mib: self.memory_mib(),
+            disks: disks
+                .iter()
+                .map(|(key, parts)| BootDisk {
+                    slot: (*key).to_owned(),
+                    bytes: volume(parts).map_or(0, |volume| volume.size),
+                    serial: parts.get("serial").cloned(),
+                    wwn: parts.get("wwn").cloned(),
+                })
+                .collect(),
+            nics: self.nics().map(|(key, parts)| self.boot_nic(key, &parts)).collect(),
+            image,
+        }
+    }
+
+    fn boot_nic(&self, key: &str, parts: &Parts) -> BootNic {
+        let config = self.get(&key.replace("net", "ipconfig")).filter(|_| self.has_cloudinit());
+        let config = config.and_then(|text| options::IPCONFIG.parse(key, text).ok()).unwrap_or_default();
+        let (address, gateway) = match config.get("ip").and_then(|ip| ip.parse().ok()) {
+            Some(address) => (Some(address), config.get("gw")),
+            None => (config.get("ip6").and_then(|ip| ip.parse().ok()), config.get("gw6")),
+        };
+        let dns = self.get("nameserver").filter(|_| address.is_some()).unwrap_or_default();
+        BootNic {
+            mac: parts.get("macaddr").cloned().unwrap_or_default(),
+            bridge: parts.get("bridge").cloned().unwrap_or_default(),
+            address,
+            gateway: gateway.and_then(|gateway| gateway.parse::<IpAddr>().ok()),
+            dns: dns.split([' ', ',', ';']).filter_map(|part| part.parse().ok()).collect(),
+        }
+    }
+}
+
+/// A value as it is answered: numbers as numbers, passwords not at all.
+fn shown(key: &str, value: &str) -> Value {
+    match value.parse::<i64>() {
+        _ if key == "cipassword" => json!("**********"),
+        Ok(number) if options::is_number(key) => json!(number),
+        _ => json!(value),
+    }
+}
+
+/// Whether `key` is `prefix` and a number.
+pub(crate) fn is_numbered(key: &str, prefix: &str) -> bool {
+    key.strip_prefix(prefix)
+        .is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
+}
+
+fn is_disk(key: &str) -> bool {
+    ["ide", "sata", "scsi", "virtio"].iter().any(|bus| is_numbered(key, bus))
+}
+
+/// Slots in the order in which a person would count them: `scsi2` before `scsi10`.
+fn slot_order(key: &str) -> (&str, u32) {
+    let at = key.find(|c: char| c.is_ascii_digit()).unwrap_or(key.len());
+    let (bus, number) = key.split_at(at);
+    (bus, number.parse().unwrap_or(0))
+}

@@ -1,0 +1,120 @@
+//! A world to try things in: Proxmox VE hosts, an Image Factory, Talos machines and the Kubernetes they become.
+//!
+//! The world is plain data ([`World`]) in which nothing runs by itself: whatever takes time is a due moment stored in
+//! it. [`Shared`] guards that data, moves it forward to the clock's time before anyone looks, and saves it before an
+//! answer leaves, so that killing the process at any moment leaves the world as of the last answered request. Around it
+//! stand the listeners: Proxmox' API, the factory and the machines' own ports, reached either through [`Lab::net`]
+//! (in-memory pipes, real TLS bytes) or through loopback TCP ([`Lab::serve`]).
+
+mod config;
+mod error;
+mod factory;
+mod faults;
+mod https;
+mod hypervisor;
+mod keys;
+mod kube;
+pub mod machine;
+mod net;
+mod pve;
+mod rng;
+mod schema;
+mod serve;
+mod shared;
+mod talos_api;
+mod world;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ambient::{Clock, Net};
+use jiff::Timestamp;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub use config::{HostConfig, LabConfig, StorageConfig, StorageKind};
+pub use error::LabError;
+pub use faults::{CallFilter, CallMoment, Disturbance};
+pub use serve::{ServeOptions, Serving};
+pub use shared::Shared;
+pub use world::World;
+
+use net::Network;
+
+/// One running world. Dropping it closes every connection and stops its time; a world with a folder can be opened again.
+pub struct Lab {
+    network: Arc<Network>,
+    _stop: DropGuard,
+}
+
+/// What somebody needs to know to use the lab's Proxmox and factory.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    /// `host:port` of the first Proxmox host.
+    pub endpoint: String,
+    /// SHA-256 of that host's certificate, as Proxmox prints it.
+    pub fingerprint: String,
+    /// An API token with all privileges, as it stands after `PVEAPIToken=`.
+    pub token: String,
+    /// The password of `root@pam`.
+    pub root_password: String,
+    /// The authority that signed the factory's certificate.
+    pub factory_ca_pem: String,
+}
+
+impl Lab {
+    /// Opens the world in the configured folder, or makes a new one, and lets its time run with `clock`.
+    ///
+    /// Must be called inside a tokio runtime. What a folder already holds wins over the configuration; hosts, storages
+    /// and bridges that are new in the configuration are added.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be read or written, or keys cannot be made.
+    pub fn open(config: LabConfig, clock: Clock) -> Result<Self, LabError> {
+        let shared = Arc::new(Shared::open(&config, clock)?);
+        let stop = CancellationToken::new();
+        let network = Arc::new(Network::new(shared.clone(), config.factory_host, stop.clone())?);
+        tokio::spawn(stop.clone().run_until_cancelled_owned(shared::drive(shared)));
+        Ok(Self { network, _stop: stop.drop_guard() })
+    }
+
+    /// The time at which the world in `folder` stands still, if there is one.
+    #[must_use]
+    pub fn saved_time(folder: &Path) -> Option<Timestamp> {
+        shared::saved_time(folder)
+    }
+
+    /// The lab's network: Proxmox hosts, factory and machines by name or address.
+    #[must_use]
+    pub fn net(&self) -> Net {
+        Net::of(net::Dialler(self.network.clone()))
+    }
+
+    /// Endpoint, fingerprint and credentials.
+    #[must_use]
+    pub fn facts(&self) -> Facts {
+        self.network.shared.peek(|world| world.hypervisor.facts(&world.factory))
+    }
+
+    /// The world and its lock, for tests and views.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.network.shared
+    }
+
+    /// Breaks something, or mends it.
+    pub fn disturb(&self, disturbance: Disturbance) {
+        self.network.shared.with(|world, _| world.disturb(disturbance));
+    }
+
+    /// Runs `hook` before and after each Proxmox request, with the request's running number, method and path.
+    pub fn on_call(&self, hook: impl Fn(u64, CallMoment, &str, &str) + Send + Sync + 'static) {
+        self.network.hooks.set(hook);
+    }
+}
+
+impl std::fmt::Debug for Lab {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lab").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,154 @@
+//! The lab's network: names and addresses in, byte streams out.
+//!
+//! A dialled connection is an in-memory pipe whose other end is served by a task. Failures are those of a LAN: an address
+//! that nobody has gives no answer for a while and then "unreachable", a closed port refuses at once, a black hole never
+//! answers. A connection ends when what it leads to ends: the host goes down, or the machine reboots or changes its
+//! certificates (its epoch).
+
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ambient::{Dial, Stream};
+use tokio_util::sync::CancellationToken;
+
+use crate::faults::Hooks;
+use crate::machine::{self, PortState};
+use crate::shared::Shared;
+use crate::{LabError, factory, pve};
+
+/// Proxmox' port.
+pub(crate) const PROXMOX_PORT: u16 = 8006;
+/// The factory's port.
+pub(crate) const FACTORY_PORT: u16 = 443;
+
+/// How long a LAN looks for a host that is not there.
+const NO_ROUTE: Duration = Duration::from_secs(3);
+/// What one direction of a pipe holds.
+const PIPE: usize = 64 * 1024;
+
+/// Everything that connections need.
+pub(crate) struct Network {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) hooks: Arc<Hooks>,
+    pub(crate) stop: CancellationToken,
+    factory_host: String,
+}
+
+/// What answers at a host and port.
+enum Answers {
+    Proxmox(String),
+    Factory,
+    Machine(machine::Listener),
+    Refused,
+    BlackHole,
+    NoHost,
+    NoName,
+}
+
+impl Network {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        factory_host: String,
+        stop: CancellationToken,
+    ) -> Result<Self, LabError> {
+        Ok(Self { shared, hooks: Arc::default(), stop, factory_host })
+    }
+
+    pub(crate) fn factory_host(&self) -> &str {
+        &self.factory_host
+    }
+
+    fn find(&self, host: &str, port: u16) -> Answers {
+        let address: Option<IpAddr> = host.parse().ok();
+        if host == self.factory_host {
+            return if port == FACTORY_PORT { Answers::Factory } else { Answers::Refused };
+        }
+        self.shared.read(|world, _| {
+            if let Some(found) = world.hypervisor.host_at(host, address) {
+                return match (found.online, port) {
+                    (false, _) => Answers::NoHost,
+                    (true, PROXMOX_PORT) => Answers::Proxmox(found.name.clone()),
+                    (true, _) => Answers::Refused,
+                };
+            }
+            let Some(address) = address else { return Answers::NoName };
+            match world.machines.port(address, port) {
+                PortState::NoHost => Answers::NoHost,
+                PortState::Refused => Answers::Refused,
+                PortState::BlackHole => Answers::BlackHole,
+                PortState::Open(listener) => Answers::Machine(listener),
+            }
+        })
+    }
+
+    /// Serves `stream` as the port `port` of `host`.
+    pub(crate) async fn accept(&self, host: &str, port: u16, stream: Stream) -> io::Result<()> {
+        match self.find(host, port) {
+            _ if self.stop.is_cancelled() => Err(io::ErrorKind::ConnectionRefused.into()),
+            Answers::NoHost => {
+                self.shared.clock().sleep(NO_ROUTE).await;
+                Err(io::ErrorKind::HostUnreachable.into())
+            }
+            Answers::BlackHole => std::future::pending().await,
+            Answers::Refused => Err(io::ErrorKind::ConnectionRefused.into()),
+            Answers::NoName => {
+                Err(io::Error::other("failed to lookup address information: Name or service not known"))
+            }
+            Answers::Proxmox(node) => {
+                let work = pve::serve(self.shared.clone(), self.hooks.clone(), node.clone(), stream);
+                self.spawn(work, move |world| {
+                    world.hypervisor.hosts.get(&node).is_some_and(|host| host.online)
+                });
+                Ok(())
+            }
+            Answers::Factory => {
+                self.spawn(factory::serve(self.shared.clone(), stream), |_| true);
+                Ok(())
+            }
+            Answers::Machine(listener) => {
+                let (vmid, epoch) = (listener.vmid, listener.epoch);
+                let work = machine::serve(listener, self.shared.clone(), stream);
+                self.spawn(work, move |world| world.machines.epoch(vmid) == epoch);
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs `work` until it ends, the lab ends, or `alive` no longer holds.
+    fn spawn(
+        &self,
+        work: impl Future<Output = ()> + Send + 'static,
+        alive: impl Fn(&crate::World) -> bool + Send + Sync + 'static,
+    ) {
+        let shared = self.shared.clone();
+        let work = async move {
+            let mut changed = shared.subscribe();
+            let ends =
+                async { while shared.read(|world, _| alive(world)) && changed.changed().await.is_ok() {} };
+            tokio::select! {
+                biased;
+                () = ends => {}
+                () = work => {}
+            }
+        };
+        tokio::spawn(self.stop.clone().run_until_cancelled_owned(work));
+    }
+}
+
+/// [`Network`] as the clients see it.
+pub(crate) struct Dialler(pub(crate) Arc<Network>);
+
+impl Dial for Dialler {
+    fn dial(&self, host: &str, port: u16) -> Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + '_>> {
+        let host = host.to_owned();
+        Box::pin(async move {
+            let (near, far) = tokio::io::duplex(PIPE);
+            self.0.accept(&host, port, Stream::new(far)).await?;
+            Ok(Stream::new(near))
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! Proxmox' HTTP API over the world.
+//!
+//! One request goes through: method and size, address, caller, purpose-made faults, route, the node that must answer,
+//! parameters, and then the endpoint's own rule. Where the real server takes its time (a refused caller, an agent that does
+//! not answer, another task's lock) the answer is held back on the lab's clock, without holding the world.
+
+mod access;
+mod agent;
+mod answer;
+mod caller;
+mod cluster;
+mod nodes;
+mod request;
+mod routes;
+mod storage;
+mod tasks;
+mod vms;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ambient::Stream;
+use http::{Method, Request};
+use hyper::body::Incoming;
+
+use crate::faults::{CallFault, CallMoment, Hooks};
+use crate::https::{Answer, Cut};
+use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::{configure, tasks as work};
+use crate::shared::Shared;
+use answer::{Data, Failure};
+use request::{Call, Plain};
+use routes::{Handler, Route};
+
+/// Idle connections are closed after this.
+const IDLE: Duration = Duration::from_secs(5);
+/// A caller who is not let in waits this long for the answer.
+const UNWELCOME: Duration = Duration::from_secs(3);
+/// How long it takes to notice that another host is off.
+const NO_ROUTE: Duration = Duration::from_secs(3);
+
+/// Serves one connection to the host `node`.
+pub(crate) async fn serve(shared: Arc<Shared>, hooks: Arc<Hooks>, node: String, stream: Stream) {
+    let identity = shared.peek(|world| world.hypervisor.hosts.get(&node).map(|host| host.identity.clone()));
+    let Some(Ok(tls)) = identity.map(|identity| identity.server_config(&node)) else { return };
+    let clock = shared.clock().clone();
+    crate::https::serve(clock, tls, stream, IDLE, |request| answer(&shared, &hooks, &node, request)).await;
+}
+
+/// Answers one request: faults and hooks around the true answer.
+async fn answer(
+    shared: &Shared,
+    hooks: &Hooks,
+    node: &str,
+    request: Request<Incoming>,
+) -> Result<Answer, Cut> {
+    let number = hooks.next_call();
+    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+    hooks.run(number, CallMoment::Before, &method, &path);
+    let fault = shared.with_quiet(|world| world.faults.meet(&method, &path));
+    let result = match fault {
+        Some(CallFault::Fail { status, text }) => Ok(answer::failed(status, &text)),
+        Some(CallFault::Cut { after: false }) => return Err(Cut),
+        Some(CallFault::Cut { after: true }) => {
+            carry_out(shared, node, request).await?;
+            Err(Cut)
+        }
+        None => carry_out(shared, node, request).await,
+    };
+    hooks.run(number, CallMoment::After, &method, &path);
+    result
+}
+
+async fn carry_out(shared: &Shared, node: &str, request: Request<Incoming>) -> Result<Answer, Cut> {
+    let plain = match request::read(request).await? {
+        Ok(plain) => plain,
+        Err(failure) => return Ok(answer::failure(&failure, false)),
+    };
+    let extjs = plain.extjs;
+    match respond(shared, node, plain).await {
+        Ok(data) => Ok(answer::data(&data, extjs)),
+        Err((delay, failure)) => {
+            shared.clock().sleep(delay).await;
+            Ok(answer::failure(&failure, extjs))
+        }
+    }
+}
+
+type Delayed = (Duration, Failure);
+
+async fn respond(shared: &Shared, local: &str, plain: Plain) -> Result<Data, Delayed> {
+    let at_once = |failure: Failure| (Duration::ZERO, failure);
+    let path = plain.path.clone();
+    let found = routes::find(&plain.method, &path);
+    let open = found.as_ref().is_some_and(|(route, _)| route.open);
+    let caller = match shared.read(|world, now| caller::identify(&world.hypervisor.access, &plain, now)) {
+        Ok(caller) => caller,
+        Err(_) if open => String::new(),
+        Err(words) => return Err((UNWELCOME, Failure::empty(401, words))),
+    };
+    let Some((route, captured)) = found else {
+        return Err(at_once(Failure::not_implemented(&plain.method, &path)));
+    };
+    let node = target(shared, local, captured.get("node").map(String::as_str))?;
+    let mut params = plain.params;
+    for (name, value) in captured {
+        if let Some(given) = params.one(&name).filter(|given| *given != value) {
+            let _ = given;
+            let text = "duplicate parameter (already defined in URI) with conflicting values!";
+            return Err(at_once(Failure::parameters(vec![(name, text.to_owned())])));
+        }
+        params.put(name, value);
+    }
+    if let Err(errors) = params.check(route) {
+        return Err(at_once(Failure::parameters(errors)));
+    }
+    let call = Call { node, local: local.to_owned(), caller, params };
+    run(shared, route, &call).await
+}
+
+/// The node that must answer: the one named in the path, or the one that was called.
+fn target(shared: &Shared, local: &str, named: Option<&str>) -> Result<String, Delayed> {
+    let Some(node) = named.filter(|node| *node != "localhost") else { return Ok(local.to_owned()) };
+    match shared.read(|world, _| world.hypervisor.hosts.get(node).map(|host| host.online)) {
+        Some(true) => Ok(node.to_owned()),
+        Some(false) => Err((NO_ROUTE, Failure::empty(595, "No route to host"))),
+        None => {
+            let text = format!(
+                "hostname lookup '{node}' failed - failed to get address info for: {node}: Name or service not known"
+            );
+            Err((Duration::ZERO, Failure::of(500, text)))
+        }
+    }
+}
+
+/// Runs the endpoint; waits for another task's lock as long as the real one would.
+async fn run(shared: &Shared, route: &Route, call: &Call) -> Result<Data, Delayed> {
+    let give_up = configure::patience_ends(shared.clock().now());
+    loop {
+        let result = match route.handler {
+            Handler::Read(read) => shared.read(|world, _| read(world, call)),
+            Handler::Write(write) => shared.with(|world, _| write(world, call)),
+        };
+        match result {
+            Ok(data) => return Ok(data),
+            Err(Refusal::Busy(_)) if shared.clock().now() < give_up => {
+                shared.clock().sleep(work::LOCK_RETRY).await;
+            }
+            Err(Refusal::Busy(vmid)) => {
+                return Err((Duration::ZERO, Failure::of(500, work::lock_timeout(vmid))));
+            }
+            Err(Refusal::Failed(text)) => return Err((Duration::ZERO, Failure::of(500, text))),
+            Err(Refusal::FailedAfter(delay, text)) => return Err((delay, Failure::of(500, text))),
+            Err(Refusal::Forbidden(text)) => return Err((Duration::ZERO, Failure::of(403, text))),
+            Err(Refusal::Unauthorized(text)) => return Err((UNWELCOME, Failure::of(401, text))),
+            Err(Refusal::Parameters(errors)) => return Err((Duration::ZERO, Failure::parameters(errors))),
+        }
+    }
+}
+
+/// Methods that exist at all.
+fn known(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::POST | Method::PUT | Method::DELETE)
+}

@@ -1,0 +1,121 @@
+//! What the cluster as a whole answers.
+
+use serde_json::{Value, json};
+
+use super::answer::Data;
+use super::nodes::host_row;
+use super::request::Call;
+use super::vms::row;
+use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::{RELEASE, REPOID, VERSION};
+use crate::world::World;
+
+const FIRST_ID: u32 = 100;
+const LAST_ID: u32 = 1_000_000;
+
+pub(super) fn index(_: &World, _: &Call) -> Result<Data, Refusal> {
+    let names = ["version", "cluster", "nodes", "storage", "access", "pools"];
+    Ok(json!(names.map(|name| json!({ "subdir": name }))).into())
+}
+
+pub(super) fn version(_: &World, _: &Call) -> Result<Data, Refusal> {
+    Ok(json!({"version": VERSION, "release": RELEASE, "repoid": REPOID}).into())
+}
+
+pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let hosts = &world.hypervisor.hosts;
+    let mut rows: Vec<Value> = Vec::new();
+    if hosts.len() > 1 {
+        let online = hosts.values().filter(|host| host.online).count();
+        let quorate = u8::from(online * 2 > hosts.len());
+        rows.push(json!({
+            "type": "cluster", "id": "cluster", "name": "lab", "nodes": hosts.len(), "quorate": quorate,
+            "version": hosts.len(),
+        }));
+    }
+    rows.extend(hosts.values().enumerate().map(|(index, host)| {
+        json!({
+            "type": "node", "id": format!("node/{}", host.name), "name": host.name, "ip": host.address,
+            "nodeid": if hosts.len() > 1 { index + 1 } else { 0 }, "online": u8::from(host.online),
+            "local": u8::from(host.name == call.local), "level": "",
+        })
+    }));
+    Ok(Value::Array(rows).into())
+}
+
+pub(super) fn resources(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let wanted = |kind: &str| call.get("type").is_none_or(|asked| asked == kind);
+    let hypervisor = &world.hypervisor;
+    let mut rows: Vec<Value> = Vec::new();
+    if wanted("vm") {
+        for vm in hypervisor.vms.values() {
+            let mut row = row(vm, world, false);
+            row["id"] = json!(format!("qemu/{}", vm.vmid));
+            row["type"] = json!("qemu");
+            row["node"] = json!(vm.node);
+            row["maxcpu"] = row["cpus"].take();
+            row["template"] = json!(u8::from(vm.flag("template")));
+            row["diskread"] = json!(0);
+            row["diskwrite"] = json!(0);
+            if let Some(row) = row.as_object_mut() {
+                for key in ["cpus", "pid", "serial"] {
+                    row.remove(key);
+                }
+                row.retain(|key, _| !key.starts_with("pressure"));
+            }
+            rows.push(row);
+        }
+    }
+    if wanted("node") {
+        rows.extend(hypervisor.hosts.values().map(|host| {
+            let mut row = host_row(host, world);
+            if let Some(row) = row.as_object_mut() {
+                row.remove("ssl_fingerprint");
+                row.insert("cgroup-mode".to_owned(), json!(2));
+            }
+            row
+        }));
+    }
+    if wanted("storage") {
+        for storage in hypervisor.storages.defined.values() {
+            for node in &storage.nodes {
+                let online = hypervisor.hosts.get(node).is_some_and(|host| host.online);
+                rows.push(json!({
+                    "type": "storage", "id": format!("storage/{node}/{}", storage.id), "storage": storage.id,
+                    "node": node, "plugintype": storage.kind.as_str(), "content": storage.content_list(),
+                    "shared": u8::from(storage.shared), "status": if online { "available" } else { "unknown" },
+                    "maxdisk": storage.bytes, "disk": hypervisor.storages.used(node, storage),
+                }));
+            }
+        }
+    }
+    if call.get("type").is_none_or(|asked| asked == "sdn") {
+        rows.extend(hypervisor.hosts.values().map(|host| {
+            json!({
+                "type": "network", "network-type": "zone", "network": "localnetwork", "status": "ok",
+                "node": host.name, "id": format!("network/{}/zone/localnetwork", host.name),
+            })
+        }));
+    }
+    Ok(Value::Array(rows).into())
+}
+
+pub(super) fn next_id(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let taken = |id: &u32| world.hypervisor.vms.contains_key(id);
+    if let Some(asked) = call.get("vmid") {
+        return match call.vmid() {
+            id if taken(&id) => Err(Refusal::parameter("vmid", format!("VM {id} already exists"))),
+            _ => Ok(json!(asked).into()),
+        };
+    }
+    match (FIRST_ID..LAST_ID).find(|id| !taken(id)) {
+        Some(free) => Ok(json!(free.to_string()).into()),
+        None => Err(Refusal::failed(format!("unable to get any free VMID in range [{FIRST_ID}, {LAST_ID}]"))),
+    }
+}
+
+pub(super) fn options(world: &World, _: &Call) -> Result<Data, Refusal> {
+    let tags = world.hypervisor.vms.values().filter_map(|vm| vm.get("tags"));
+    let tags: std::collections::BTreeSet<&str> = tags.flat_map(|tags| tags.split(';')).collect();
+    Ok(json!({"mac_prefix": "BC:24:11", "description": "", "allowed-tags": tags}).into())
+}

@@ -1,0 +1,100 @@
+//! What a host answers about itself.
+
+use serde_json::{Value, json};
+
+use super::answer::Data;
+use super::request::Call;
+use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::{Host, REPOID, VERSION};
+use crate::world::World;
+
+const KERNEL: &str = "6.17.13-2-pve";
+const KERNEL_BUILD: &str = "#1 SMP PREEMPT_DYNAMIC PMX 6.17.13-2";
+/// The host's own disk, beside the storages.
+const ROOT_BYTES: u64 = 100 << 30;
+const ROOT_USED: u64 = 6 << 30;
+/// What the host itself holds of its memory.
+const OWN_MEMORY: u64 = 2 << 30;
+
+/// The row of a host in lists.
+pub(super) fn host_row(host: &Host, world: &World) -> Value {
+    let mut row = json!({
+        "id": format!("node/{}", host.name), "node": host.name, "type": "node", "level": "",
+        "status": if host.online { "online" } else { "offline" }, "ssl_fingerprint": host.fingerprint,
+    });
+    if host.online {
+        row["cpu"] = json!(0.02);
+        row["maxcpu"] = json!(host.cpus);
+        row["mem"] = json!(OWN_MEMORY + world.hypervisor.memory_in_use(&host.name));
+        row["maxmem"] = json!(host.memory_bytes);
+        row["disk"] = json!(ROOT_USED);
+        row["maxdisk"] = json!(ROOT_BYTES);
+        row["uptime"] = json!(host.uptime(world.now));
+    }
+    row
+}
+
+pub(super) fn list(world: &World, _: &Call) -> Result<Data, Refusal> {
+    Ok(world.hypervisor.hosts.values().map(|host| host_row(host, world)).collect::<Value>().into())
+}
+
+pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let Some(host) = world.hypervisor.hosts.get(&call.node) else {
+        return Err(Refusal::failed("no such node"));
+    };
+    let used = OWN_MEMORY + world.hypervisor.memory_in_use(&host.name);
+    let free = host.memory_bytes.saturating_sub(used);
+    let cores = (host.cpus / 2).max(1);
+    Ok(json!({
+        "pveversion": format!("pve-manager/{VERSION}/{REPOID}"),
+        "uptime": host.uptime(world.now),
+        "cpu": 0.02, "wait": 0, "idle": 0,
+        "loadavg": ["0.30", "0.26", "0.39"],
+        "memory": {"total": host.memory_bytes, "used": used, "free": free, "available": free},
+        "swap": {"total": 0, "used": 0, "free": 0},
+        "rootfs": {"total": ROOT_BYTES, "used": ROOT_USED, "free": ROOT_BYTES - ROOT_USED, "avail": ROOT_BYTES - ROOT_USED},
+        "ksm": {"shared": 0},
+        "boot-info": {"mode": "efi", "secureboot": 0},
+        "kversion": format!("Linux {KERNEL} {KERNEL_BUILD}"),
+        "current-kernel": {"sysname": "Linux", "release": KERNEL, "version": KERNEL_BUILD, "machine": "x86_64"},
+        "cpuinfo": {
+            "model": "AMD EPYC", "vendor": "AuthenticAMD", "family": "25", "mhz": "2445.424", "sockets": 1, "cores": cores,
+            "cpus": host.cpus, "user_hz": 100, "hvm": "1",
+            "flags": "fpu sse sse2 ht syscall nx lm pni pclmulqdq ssse3 cx16 sse4_1 sse4_2 popcnt aes xsave avx svm",
+        },
+    })
+    .into())
+}
+
+pub(super) fn network(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let Some(host) = world.hypervisor.hosts.get(&call.node) else {
+        return Err(Refusal::failed("no such node"));
+    };
+    let wanted = |kind: &str| match call.get("type") {
+        None | Some("include_sdn") => true,
+        Some("any_bridge" | "any_local_bridge") => kind == "bridge",
+        Some(asked) => asked == kind,
+    };
+    let mut rows = Vec::new();
+    for (index, bridge) in host.bridges.iter().enumerate().filter(|_| wanted("bridge")) {
+        let port = format!("nic{index}");
+        let mut row = json!({
+            "iface": bridge, "type": "bridge", "active": 1, "autostart": 1, "bridge_fd": "0", "bridge_stp": "off",
+            "bridge_ports": port, "families": ["inet"], "method6": "manual", "priority": 4 + index,
+            "method": if index == 0 { "static" } else { "manual" },
+        });
+        if index == 0 {
+            row["address"] = json!(host.address);
+            row["netmask"] = json!("24");
+            row["cidr"] = json!(format!("{}/24", host.address));
+        }
+        rows.push(row);
+    }
+    for index in (0..host.bridges.len()).filter(|_| wanted("eth")) {
+        rows.push(json!({
+            "iface": format!("nic{index}"), "type": "eth", "active": 1, "exists": 1, "families": ["inet"],
+            "method": "manual", "method6": "manual", "priority": 2 + index,
+        }));
+    }
+    Ok(Value::Array(rows).into())
+}

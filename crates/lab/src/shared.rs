@@ -1,0 +1,200 @@
+//! The world, its lock, its clock and its file.
+//!
+//! Whoever touches the world goes through [`Shared::with`]: time is moved forward first, then the caller's work runs,
+//! then the world is saved, then everybody who waits is told. Because saving comes before the answer leaves, a killed
+//! process never answered anything that its file does not know.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ambient::Clock;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use crate::world::World;
+use crate::{LabConfig, LabError};
+
+/// The world with everything that is needed to touch it.
+#[derive(Debug)]
+pub struct Shared {
+    world: Mutex<World>,
+    saved: Mutex<Saved>,
+    clock: Clock,
+    changed: watch::Sender<u64>,
+    folder: Option<PathBuf>,
+}
+
+/// What is in the file, to write it only when something changed.
+#[derive(Debug, Default)]
+struct Saved {
+    at: Option<Timestamp>,
+    text: Vec<u8>,
+    trouble: Option<io::Error>,
+}
+
+impl Shared {
+    pub(crate) fn open(config: &LabConfig, clock: Clock) -> Result<Self, LabError> {
+        let now = clock.now();
+        let mut world = match &config.folder {
+            Some(folder) => load(folder)?,
+            None => None,
+        }
+        .map_or_else(|| World::new(config, now), Ok)?;
+        world.hypervisor.add_missing(config, now)?;
+        let shared = Self {
+            world: Mutex::new(world),
+            saved: Mutex::default(),
+            clock,
+            changed: watch::Sender::new(0),
+            folder: config.folder.clone(),
+        };
+        shared.save(&shared.lock()).map_err(|source| LabError::Folder {
+            what: "write the lab's world in",
+            path: config.folder.clone().unwrap_or_default(),
+            source,
+        })?;
+        Ok(shared)
+    }
+
+    /// Moves the world to the present, runs `work` on it, saves it, and tells everybody who waits for a change.
+    pub fn with<T>(&self, work: impl FnOnce(&mut World, Timestamp) -> T) -> T {
+        let mut world = self.lock();
+        world.advance(self.clock.now());
+        let now = world.now;
+        let result = work(&mut world, now);
+        world.notice_power_offs();
+        self.keep(&world);
+        drop(world);
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
+        result
+    }
+
+    /// Looks at the world at the present; nobody is told unless time brought something about.
+    pub fn read<T>(&self, look: impl FnOnce(&World, Timestamp) -> T) -> T {
+        let mut world = self.lock();
+        let happened = world.advance(self.clock.now());
+        if happened {
+            self.keep(&world);
+        }
+        let result = look(&world, world.now);
+        drop(world);
+        if happened {
+            self.changed.send_modify(|count| *count = count.wrapping_add(1));
+        }
+        result
+    }
+
+    /// Changes something that neither time nor anybody else depends on; nobody is told.
+    pub(crate) fn with_quiet<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
+        work(&mut self.lock())
+    }
+
+    /// Looks at the world as it was left, without letting time pass.
+    pub(crate) fn peek<T>(&self, look: impl FnOnce(&World) -> T) -> T {
+        look(&self.lock())
+    }
+
+    /// The lab's clock.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Notices changes of the world.
+    #[must_use]
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Why the world could not be saved the last time, if so.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner).trouble.as_ref().map(ToString::to_string)
+    }
+
+    /// A panic in one request must not end the world for all others.
+    fn lock(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, world: &World) {
+        let outcome = self.save(world);
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner).trouble = outcome.err();
+    }
+
+    fn save(&self, world: &World) -> io::Result<()> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let text = serde_json::to_vec(world)?;
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = saved.at.is_some_and(|at| world.now.duration_since(at) < SignedDuration::from_secs(1));
+        if recent && without_time(&saved.text) == without_time(&text) {
+            return Ok(());
+        }
+        fs::create_dir_all(folder)?;
+        let temporary = folder.join("world.json.new");
+        fs::write(&temporary, &text)?;
+        fs::rename(&temporary, folder.join("world.json"))?;
+        *saved = Saved { at: Some(world.now), text, trouble: None };
+        Ok(())
+    }
+}
+
+impl Drop for Shared {
+    /// The time of the last look is kept too, so that it does not go back between two runs.
+    fn drop(&mut self) {
+        self.saved.get_mut().unwrap_or_else(PoisonError::into_inner).at = None;
+        self.keep(&self.lock());
+    }
+}
+
+/// Lets the world's time run: waits for the next due moment or for a change, again and again.
+pub(crate) async fn drive(shared: std::sync::Arc<Shared>) {
+    let mut changed = shared.subscribe();
+    loop {
+        changed.borrow_and_update();
+        let due = shared.read(|world, _| world.next_due());
+        let reached = async {
+            match due {
+                Some(due) => shared.clock.sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = changed.changed() => {}
+            () = reached => {}
+        }
+    }
+}
+
+/// The saved world with its first `now` blanked: the fields are written in order, `seed`, `rng`, `now`, then the rest.
+fn without_time(text: &[u8]) -> (&[u8], &[u8]) {
+    let key = b"\"now\":\"";
+    let start = text.windows(key.len()).position(|window| window == key).map_or(0, |at| at + key.len());
+    let (head, rest) = text.split_at(start);
+    let end = rest.iter().position(|byte| *byte == b'"').unwrap_or(0);
+    (head, rest.get(end..).unwrap_or_default())
+}
+
+fn load(folder: &Path) -> Result<Option<World>, LabError> {
+    let path = folder.join("world.json");
+    match fs::read(&path) {
+        Ok(text) => {
+            serde_json::from_slice(&text).map(Some).map_err(|source| LabError::Saved { path, source })
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(LabError::Folder { what: "read", path, source }),
+    }
+}
+
+pub(crate) fn saved_time(folder: &Path) -> Option<Timestamp> {
+    #[derive(Deserialize)]
+    struct Time {
+        now: Timestamp,
+    }
+    let text = fs::read(folder.join("world.json")).ok()?;
+    serde_json::from_slice::<Time>(&text).ok().map(|time| time.now)
+}

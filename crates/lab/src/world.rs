@@ -1,0 +1,92 @@
+//! The world as plain data. Everything that takes time is a moment stored somewhere below; [`World::advance`] goes
+//! through those moments in order of time, first the hypervisor's, then the machines', and never on its own.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::factory::Factory;
+use crate::faults::{CallFault, Disturbance, Faults};
+use crate::hypervisor::{self, Hypervisor};
+use crate::machine::Machines;
+use crate::rng::Rng;
+use crate::{LabConfig, LabError};
+
+/// Everything that exists in the lab.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct World {
+    /// What the world was made from.
+    pub seed: u64,
+    /// Where ids, MAC addresses and durations come from.
+    pub rng: Rng,
+    /// The world's time. It stands still while no lab has the world open.
+    pub now: Timestamp,
+    /// The Proxmox side.
+    pub hypervisor: Hypervisor,
+    /// The Image Factory.
+    pub factory: Factory,
+    /// What runs inside the VMs.
+    pub machines: Machines,
+    /// What was broken on purpose.
+    pub faults: Faults,
+}
+
+impl World {
+    /// A new world at `now`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no host, or a key cannot be made.
+    pub fn new(config: &LabConfig, now: Timestamp) -> Result<Self, LabError> {
+        let mut rng = Rng::new(config.seed);
+        let hypervisor = Hypervisor::new(config, now, &mut rng)?;
+        let factory = Factory::new(config)?;
+        Ok(Self {
+            seed: config.seed,
+            rng,
+            now,
+            hypervisor,
+            factory,
+            machines: Machines::default(),
+            faults: Faults::default(),
+        })
+    }
+
+    /// The next moment at which something happens by itself.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        [self.hypervisor.next_due(), self.machines.next_due()].into_iter().flatten().min()
+    }
+
+    /// Lets time pass until `to`; says whether anything happened. Time never goes back.
+    pub fn advance(&mut self, to: Timestamp) -> bool {
+        let mut happened = false;
+        while let Some(due) = self.next_due().filter(|due| *due <= to) {
+            happened = true;
+            self.now = self.now.max(due);
+            hypervisor::run_due(self);
+            self.machines.advance(self.now);
+            self.notice_power_offs();
+        }
+        self.now = self.now.max(to);
+        happened
+    }
+
+    /// Marks VMs as stopped whose guests switched themselves off.
+    pub(crate) fn notice_power_offs(&mut self) {
+        for vmid in self.machines.take_power_offs() {
+            self.hypervisor.guest_powered_off(vmid);
+        }
+    }
+
+    /// Breaks something, or mends it.
+    pub(crate) fn disturb(&mut self, disturbance: Disturbance) {
+        match disturbance {
+            Disturbance::HostOffline(node) => hypervisor::host_offline(self, &node),
+            Disturbance::HostOnline(node) => hypervisor::host_online(self, &node),
+            Disturbance::FailCall { which, status, text } => {
+                self.faults.add(which, CallFault::Fail { status, text })
+            }
+            Disturbance::CutCall { which, after } => self.faults.add(which, CallFault::Cut { after }),
+        }
+    }
+}
