@@ -1,0 +1,89 @@
+//! How the program ends, as numbers that scripts may rely on.
+//!
+//! One table gives each ending its number and its meaning, so that the documentation, `--help` and the code cannot differ.
+//! A number is never given a new meaning.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+macro_rules! exits {
+    ($($name:ident = $code:literal $meaning:literal)*) => {
+        /// How the program ends.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Exit {
+            $(#[doc = $meaning] $name = $code,)*
+        }
+
+        impl Exit {
+            /// Every ending there is, by number.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// What it means, in one sentence without a full stop.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => $meaning),* }
+            }
+        }
+    };
+}
+
+exits! {
+    Done = 0 "done, or there was nothing to do"
+    Internal = 1 "a mistake in Talosmith itself; please report it"
+    Pending = 2 "there are changes to make (only `plan --detailed-exitcode`)"
+    Input = 3 "the file, or something it points to, is wrong; nothing was changed"
+    Refused = 4 "it would not be safe; nothing was changed"
+    World = 5 "a step failed or something did not answer; the same command goes on from there"
+    Busy = 6 "somebody else is changing the cluster"
+    Secrets = 7 "the secrets bundle or the identity that opens it is missing, unreadable or does not fit"
+    Usage = 64 "the command line is wrong"
+    Interrupted = 130 "stopped from outside; the same command goes on from there"
+}
+
+impl Exit {
+    /// The number.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// All of them as text, a line each, for `--help`.
+    #[must_use]
+    pub fn help() -> String {
+        let mut text = String::from("Exit codes:\n");
+        for exit in Self::ALL {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  {:>3}  {}", exit.code(), exit.meaning());
+        }
+        text
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+impl From<engine::error::Kind> for Exit {
+    fn from(kind: engine::error::Kind) -> Self {
+        match kind {
+            engine::error::Kind::World => Self::World,
+            engine::error::Kind::Refused => Self::Refused,
+            engine::error::Kind::Secrets => Self::Secrets,
+            engine::error::Kind::Busy => Self::Busy,
+            engine::error::Kind::Input => Self::Input,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_keeps_its_meaning() {
+        insta::assert_snapshot!(Exit::help(), @"");
+    }
+}

@@ -1,0 +1,172 @@
+//! What people and programs see: the only place that prints.
+//!
+//! Each view is a function from data to text on a given writer, so that tests can hold it against a snapshot. The
+//! [`Printer`] is made once, from what is known about the terminal, and decides which form goes where:
+//!
+//! - for people, results go to stdout; progress, problems and questions go to stderr, so that a pipe holds results only;
+//! - for programs (`--json`), stdout carries JSON, one document a line, and nothing else.
+//!
+//! A reader that went away is no reason to stop in the middle of an apply, so errors of writing are dropped here.
+
+pub mod diagnostics;
+pub mod error;
+mod ink;
+pub mod plan;
+pub mod run;
+pub mod status;
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use model::blueprint::Blueprint;
+use model::diagnostic::{Diagnostic, Source};
+use model::observed::Observed;
+use model::plan::{Notice, Plan};
+use serde::Serialize;
+
+pub use error::Problem;
+pub use ink::{Ink, duration};
+pub use plan::Verb;
+pub use run::RunView;
+
+/// What is known about where the text goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Whether stdout is a terminal.
+    pub stdout_is_terminal: bool,
+    /// Whether stderr is a terminal that can move its cursor.
+    pub stderr_is_terminal: bool,
+    /// Whether colours are wanted where there is a terminal.
+    pub colour: bool,
+    /// Columns.
+    pub width: usize,
+    /// Whether a program reads the output.
+    pub json: bool,
+    /// Whether progress is unwanted.
+    pub quiet: bool,
+}
+
+type Sink = Arc<Mutex<Box<dyn Write + Send>>>;
+
+/// Prints. Cheap to clone; all clones print to the same place.
+#[derive(Clone)]
+pub struct Printer {
+    settings: Settings,
+    out: Sink,
+    err: Sink,
+}
+
+impl Printer {
+    /// A printer on the program's own stdout and stderr.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self::onto(settings, Box::new(io::stdout()), Box::new(io::stderr()))
+    }
+
+    /// A printer on other writers.
+    #[must_use]
+    pub fn onto(settings: Settings, out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Self {
+        Self { settings, out: Arc::new(Mutex::new(out)), err: Arc::new(Mutex::new(err)) }
+    }
+
+    /// Whether a program reads the output.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.settings.json
+    }
+
+    /// Problems of a file.
+    pub fn diagnostics(&self, sources: &[Source], diagnostics: &[Diagnostic]) {
+        if self.settings.json {
+            self.data(&diagnostics::json(diagnostics));
+        } else {
+            self.to_err(|w, ink| diagnostics::human(w, ink, sources, diagnostics));
+        }
+    }
+
+    /// What would be done.
+    pub fn plan(&self, plan: &Plan, verb: Verb) {
+        if self.settings.json {
+            self.data(&plan::json(plan, verb));
+        } else {
+            self.to_out(|w, ink| plan::human(w, ink, plan, verb));
+        }
+    }
+
+    /// How the cluster is.
+    pub fn status(&self, blueprint: &Blueprint, observed: &Observed, notices: &[Notice]) {
+        if self.settings.json {
+            self.data(&status::json(blueprint, observed, notices));
+        } else {
+            self.to_out(|w, ink| status::human(w, ink, blueprint, observed, notices));
+        }
+    }
+
+    /// Why the program ends without having done what was asked.
+    pub fn problem(&self, problem: &Problem) {
+        if self.settings.json {
+            self.data(&error::json(problem));
+        } else {
+            self.to_err(|w, ink| error::human(w, ink, problem));
+        }
+    }
+
+    /// A view of a run that carries out `plan`.
+    #[must_use]
+    pub fn run(&self, plan: &Plan) -> RunView {
+        RunView::new(self.clone(), plan)
+    }
+
+    /// A result in words. Says nothing when a program reads the output.
+    pub fn say(&self, text: &str) {
+        if !self.settings.json {
+            self.to_out(|w, _| writeln!(w, "{text}"));
+        }
+    }
+
+    /// Something to know that is no result. Says nothing when it is unwanted or a program reads the output.
+    pub fn note(&self, text: &str) {
+        if !self.settings.json && !self.settings.quiet {
+            self.to_err(|w, _| writeln!(w, "{text}"));
+        }
+    }
+
+    /// A question, without the end of the line. The answer is the caller's to read.
+    pub fn ask(&self, question: &str) {
+        self.to_err(|w, _| write!(w, "{question} "));
+    }
+
+    /// A result as it stands, such as a kubeconfig.
+    pub fn verbatim(&self, text: &str) {
+        self.to_out(|w, _| w.write_all(text.as_bytes()));
+    }
+
+    /// A result as one line of JSON, whoever reads it.
+    pub fn data(&self, value: &impl Serialize) {
+        self.to_out(|w, _| {
+            serde_json::to_writer(&mut *w, value)?;
+            writeln!(w)
+        });
+    }
+
+    pub(crate) fn to_out(&self, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) {
+        print(&self.out, self.ink(self.settings.stdout_is_terminal), write);
+    }
+
+    pub(crate) fn to_err(&self, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) {
+        print(&self.err, self.ink(self.settings.stderr_is_terminal), write);
+    }
+
+    fn ink(&self, is_terminal: bool) -> Ink {
+        Ink { colour: self.settings.colour && is_terminal, width: self.settings.width }
+    }
+}
+
+/// Writes a view in one piece, so that lines of different tasks never mix.
+fn print(sink: &Sink, ink: Ink, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) {
+    let mut text = Vec::new();
+    // Writing to memory cannot fail; what a view could not turn into text is left out.
+    let _ = write(&mut text, ink);
+    let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = sink.write_all(&text).and_then(|()| sink.flush());
+}

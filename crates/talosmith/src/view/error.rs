@@ -1,0 +1,158 @@
+//! An error with its causes, each said once, and what to do about it.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::ink::{Ink, clean};
+use crate::exit::Exit;
+
+/// Why the program ends without having done what was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// How the program ends.
+    pub exit: Exit,
+    /// What was attempted and what went wrong, outermost first. Never empty.
+    pub causes: Vec<String>,
+    /// What to do about it.
+    pub remedy: Option<String>,
+}
+
+impl Problem {
+    /// An attempt that failed by itself.
+    pub fn new(exit: Exit, what: impl Into<String>) -> Self {
+        Self { exit, causes: vec![what.into()], remedy: None }
+    }
+
+    /// Any error with all its causes.
+    #[must_use]
+    pub fn of(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut problem = Self::new(exit, error.to_string());
+        let mut source = error.source();
+        while let Some(cause) = source {
+            problem.causes.push(cause.to_string());
+            source = cause.source();
+        }
+        problem
+    }
+
+    /// Puts what was attempted before the causes.
+    #[must_use]
+    pub fn within(mut self, attempt: impl Into<String>) -> Self {
+        self.causes.insert(0, attempt.into());
+        self
+    }
+
+    /// Says what to do about it.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+impl From<&engine::Error> for Problem {
+    fn from(error: &engine::Error) -> Self {
+        Self { exit: error.kind().into(), causes: error.causes(), remedy: error.advice().map(str::to_owned) }
+    }
+}
+
+/// For people.
+///
+/// # Errors
+/// When writing fails.
+pub fn human(w: &mut dyn Write, ink: Ink, problem: &Problem) -> io::Result<()> {
+    causes(w, ink, &ink.red("error:"), "", &problem.causes, problem.remedy.as_deref())
+}
+
+/// Causes below each other and the remedy, as errors and failed steps both show them.
+pub(super) fn causes(
+    w: &mut dyn Write,
+    ink: Ink,
+    title: &str,
+    indent: &str,
+    causes: &[String],
+    remedy: Option<&str>,
+) -> io::Result<()> {
+    for (at, cause) in once(causes).into_iter().enumerate() {
+        if at == 0 {
+            writeln!(w, "{indent}{title} {cause}")?;
+        } else {
+            writeln!(w, "{indent}  {} {cause}", ink.bold("because:"))?;
+        }
+    }
+    if let Some(remedy) = remedy.map(clean).filter(|remedy| !remedy.is_empty()) {
+        writeln!(w, "{indent}  {} {remedy}", ink.bold("remedy:"))?;
+    }
+    Ok(())
+}
+
+/// The causes without those that the one before already told.
+fn once(causes: &[String]) -> Vec<String> {
+    let mut said: Vec<String> = Vec::new();
+    for cause in causes {
+        let cause = clean(cause).into_owned();
+        if !cause.is_empty() && said.last().is_none_or(|last| !last.contains(&cause)) {
+            said.push(cause);
+        }
+    }
+    said
+}
+
+/// For programs.
+#[must_use]
+pub fn json(problem: &Problem) -> impl Serialize + use<> {
+    #[derive(Serialize)]
+    struct Document {
+        error: String,
+        causes: Vec<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        remedy: Option<String>,
+        exit: u8,
+        meaning: &'static str,
+    }
+    let mut causes = once(&problem.causes).into_iter();
+    Document {
+        error: causes.next().unwrap_or_default(),
+        causes: causes.collect(),
+        remedy: problem.remedy.clone(),
+        exit: problem.exit.code(),
+        meaning: problem.exit.meaning(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem() -> Problem {
+        Problem {
+            exit: Exit::World,
+            causes: vec![
+                "could not create home-work-1, VM 150021 on pve1".into(),
+                "the task failed: storage 'nostore' does not exist".into(),
+                "storage 'nostore' does not exist".into(),
+            ],
+            remedy: Some("name a datastore that pve1 has\nand that holds disks".into()),
+        }
+    }
+
+    #[test]
+    fn each_cause_is_said_once() {
+        let mut text = Vec::new();
+        human(&mut text, Ink::PLAIN, &problem()).unwrap();
+        insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"");
+    }
+
+    #[test]
+    fn programs_get_the_same() {
+        insta::assert_snapshot!(serde_json::to_string(&json(&problem())).unwrap(), @"");
+    }
+
+    #[test]
+    fn any_error_brings_its_causes() {
+        let outer = io::Error::other(io::Error::other("inner"));
+        let problem = Problem::of(Exit::Internal, &outer);
+        assert_eq!(problem.causes[0], "inner");
+    }
+}

@@ -1,0 +1,249 @@
+//! A plan for people: images, the cluster's record, then each node with its steps and their reasons, then the rest.
+//!
+//! What is removed for good stands at the top and is marked in every line. A plan that is refused shows only why, because
+//! there is nothing that would be done.
+
+use std::io::{self, Write};
+
+use model::plan::{Notice, Plan, Refusal};
+use model::step::{Action, Disturbs, Step};
+use serde::Serialize;
+
+use super::ink::{Ink, about, clean, count};
+
+/// What the plan is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// To bring the world to the file.
+    Apply,
+    /// To take the cluster away.
+    Destroy,
+}
+
+/// For people.
+///
+/// # Errors
+/// When writing fails.
+pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result<()> {
+    if !plan.refusals.is_empty() {
+        refusals(w, ink, &plan.cluster, &plan.refusals)?;
+        return notices(w, ink, &plan.notices);
+    }
+    if plan.steps.is_empty() {
+        match verb {
+            Verb::Apply => writeln!(w, "Nothing to do: {} is as the file says.", plan.cluster)?,
+            Verb::Destroy => writeln!(w, "Nothing to remove: no VM of {} was found.", plan.cluster)?,
+        }
+        return notices(w, ink, &plan.notices);
+    }
+    if verb == Verb::Destroy {
+        farewell(w, ink, plan)?;
+    }
+    for (title, steps) in groups(&plan.steps) {
+        writeln!(w, "{}", ink.bold(&title))?;
+        for (at, step) in steps.iter().enumerate() {
+            line(w, ink, step, at + 1 == steps.len())?;
+        }
+        writeln!(w)?;
+    }
+    notices(w, ink, &plan.notices)?;
+    writeln!(w, "{}", ink.bold(&summary(plan)))
+}
+
+/// What is gone afterwards, before anything else is read.
+fn farewell(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
+    let vms = plan.steps.iter().filter(|s| matches!(s.action, Action::DeleteVm { .. })).count();
+    let record = plan.steps.iter().any(|s| matches!(s.action, Action::DeleteRecord { .. }));
+    let what = match (vms, record) {
+        (0, _) => "the cluster's record".to_owned(),
+        (vms, true) => format!("{} with all data on their disks, and the cluster's record", count(vms, "VM")),
+        (vms, false) => format!("{} with all data on their disks", count(vms, "VM")),
+    };
+    writeln!(w, "{} {what}.", ink.red(&format!("This removes {} for good:", plan.cluster)))?;
+    writeln!(w, "Boot images stay, because other clusters may use them; so does the secrets bundle.\n")
+}
+
+/// Steps by what they are about, in the order in which they first appear.
+fn groups(steps: &[Step]) -> Vec<(String, Vec<&Step>)> {
+    let mut groups: Vec<(String, Vec<&Step>)> = Vec::new();
+    for step in steps {
+        let title = match &step.action {
+            Action::RegisterSchematic { .. } | Action::DownloadImage { .. } => "Images",
+            Action::CreateRecord { .. } | Action::DeleteRecord { .. } => "Record",
+            Action::CheckHealth => "Cluster",
+            action => action.node().unwrap_or("Cluster"),
+        };
+        match groups.iter_mut().find(|(known, _)| known == title) {
+            Some((_, steps)) => steps.push(step),
+            None => groups.push((title.to_owned(), vec![step])),
+        }
+    }
+    groups
+}
+
+fn line(w: &mut dyn Write, ink: Ink, step: &Step, last: bool) -> io::Result<()> {
+    let (branch, below) = if last { ("└─", "  ") } else { ("├─", "│ ") };
+    let text = step.action.describe();
+    let removes = step.disturbs == Disturbs::Removes && !matches!(step.action, Action::StopVm { .. });
+    let painted = if removes { ink.red(&format!("{text}, for good")) } else { text.clone() };
+    let reason = clean(&step.reason);
+    let columns = text.chars().count() + reason.chars().count() + 8 + if removes { 10 } else { 0 };
+    let reason = ink.dim(&format!("({reason})"));
+    if columns <= ink.width {
+        writeln!(w, "{branch} {painted}  {reason}")
+    } else {
+        writeln!(w, "{branch} {painted}\n{below}     {reason}")
+    }
+}
+
+fn refusals(w: &mut dyn Write, ink: Ink, cluster: &str, refusals: &[Refusal]) -> io::Result<()> {
+    let why = if refusals.len() == 1 { "this is in the way" } else { "these are in the way" };
+    writeln!(w, "{} nothing is done to {cluster}, because {why}:", ink.red("Refused:"))?;
+    for refusal in refusals {
+        writeln!(w, "- {}", clean(&refusal.why))?;
+        writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&refusal.remedy))?;
+    }
+    Ok(())
+}
+
+/// What differs and is left alone.
+pub(super) fn notices(w: &mut dyn Write, ink: Ink, notices: &[Notice]) -> io::Result<()> {
+    for notice in notices {
+        writeln!(w, "{} {}", ink.yellow("notice:"), clean(&notice.text))?;
+    }
+    Ok(())
+}
+
+/// The plan in one line: what is made, what is disturbed, how long it takes.
+#[must_use]
+pub fn summary(plan: &Plan) -> String {
+    let number = |is: fn(&Action) -> bool| plan.steps.iter().filter(|step| is(&step.action)).count();
+    let parts = [
+        (number(|a| matches!(a, Action::DownloadImage { .. })), "image", "to download"),
+        (number(|a| matches!(a, Action::CreateVm { .. })), "VM", "to create"),
+        (number(|a| matches!(a, Action::StartVm { .. })), "VM", "to start"),
+        (number(|a| matches!(a, Action::Configure { .. })), "node", "to configure"),
+        (number(|a| matches!(a, Action::DeleteVm { .. })), "VM", "to delete"),
+    ];
+    let created = parts[1].0;
+    let mut said: Vec<String> = parts
+        .into_iter()
+        // A new VM is started and configured: to say it of each again tells nothing.
+        .filter(|(number, _, what)| *number > 0 && !(*number == created && matches!(*what, "to start" | "to configure")))
+        .map(|(number, one, what)| format!("{} {what}", count(number, one)))
+        .collect();
+    if said.is_empty() {
+        said.push(count(plan.steps.len(), "step"));
+    }
+    said.push(if plan.steps.iter().any(|s| s.disturbs == Disturbs::Removes) {
+        "what is deleted is gone for good".to_owned()
+    } else {
+        "nothing that runs is disturbed".to_owned()
+    });
+    said.push(about(plan.seconds()));
+    format!("{}: {}.", plan.cluster, said.join(", "))
+}
+
+/// For programs.
+#[must_use]
+pub fn json(plan: &Plan, verb: Verb) -> impl Serialize + use<'_> {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        verb: Verb,
+        #[serde(flatten)]
+        plan: &'a Plan,
+        seconds: u32,
+    }
+    Document { verb, plan, seconds: plan.seconds() }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Steps in a row, each behind the one before.
+    pub fn chain(actions: Vec<Action>, reason: &str, disturbs: Disturbs) -> Vec<Step> {
+        let mut steps: Vec<Step> = Vec::new();
+        for action in actions {
+            let after = steps.last().map(|s| s.id.clone()).into_iter().collect();
+            steps.push(Step { id: action.id(), action, after, reason: reason.into(), disturbs, seconds: 20 });
+        }
+        steps
+    }
+
+    pub fn plan_of(steps: Vec<Step>) -> Plan {
+        Plan { cluster: "home".into(), steps, notices: vec![], refusals: vec![] }
+    }
+
+    /// One worker that is added, from its image to its place in the cluster.
+    pub fn one_more() -> Plan {
+        let (node, host) = ("home-work-3".to_owned(), "pve2".to_owned());
+        let file = "talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2".to_owned();
+        let vmid = 150_023;
+        let actions = vec![
+            Action::RegisterSchematic { image: "default".into(), schematic: "376567988ad370138ad8b269".into() },
+            Action::DownloadImage { host: host.clone(), datastore: "local".into(), file, url: String::new() },
+            Action::CreateVm { node: node.clone(), host: host.clone(), vmid, datastore: "local-zfs".into(), image: String::new() },
+            Action::StartVm { node: node.clone(), host, vmid },
+            Action::Configure { node: node.clone() },
+            Action::Join { node },
+            Action::CheckHealth,
+        ];
+        plan_of(chain(actions, "the file asks for it and no VM of ours is it", Disturbs::Nothing))
+    }
+
+    pub fn farewell_of_two() -> Plan {
+        let vm = |n: u32| (format!("home-work-{n}"), "pve1".to_owned(), 150_020 + n);
+        let mut actions = vec![];
+        for (node, host, vmid) in [vm(1), vm(2)] {
+            actions.push(Action::StopVm { node: node.clone(), host: host.clone(), vmid });
+            actions.push(Action::DeleteVm { node, host, vmid });
+        }
+        actions.push(Action::DeleteRecord { host: "pve1".into(), vmid: 150_000 });
+        plan_of(chain(actions, "it is part of the cluster", Disturbs::Removes))
+    }
+
+    fn text(plan: &Plan, verb: Verb) -> String {
+        let mut text = Vec::new();
+        human(&mut text, Ink::PLAIN, plan, verb).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn a_new_worker_is_a_tree_with_reasons() {
+        let mut plan = one_more();
+        plan.notices.push(Notice { text: "home-work-1 runs another configuration".into() });
+        insta::assert_snapshot!(text(&plan, Verb::Apply), @"");
+    }
+
+    #[test]
+    fn what_is_removed_stands_first() {
+        insta::assert_snapshot!(text(&farewell_of_two(), Verb::Destroy), @"");
+    }
+
+    #[test]
+    fn nothing_to_do_is_one_line() {
+        assert_eq!(text(&plan_of(vec![]), Verb::Apply), "Nothing to do: home is as the file says.\n");
+        assert_eq!(text(&plan_of(vec![]), Verb::Destroy), "Nothing to remove: no VM of home was found.\n");
+    }
+
+    #[test]
+    fn a_refusal_says_why_and_what_to_do() {
+        let mut plan = plan_of(vec![]);
+        plan.refusals.push(Refusal {
+            why: "what answers at 10.25.150.21 is not home-work-1: its UUID is another".into(),
+            remedy: "free the address 10.25.150.21".into(),
+        });
+        insta::assert_snapshot!(text(&plan, Verb::Apply), @"");
+    }
+
+    #[test]
+    fn programs_get_the_plan_and_its_length() {
+        let document = serde_json::to_value(json(&one_more(), Verb::Apply)).unwrap();
+        assert_eq!(document["seconds"], 140);
+        assert_eq!(document["verb"], "apply");
+        assert_eq!(document["steps"][2]["action"]["do"], "create-vm");
+        assert_eq!(document["cluster"], "home");
+    }
+}

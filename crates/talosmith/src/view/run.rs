@@ -1,0 +1,171 @@
+//! A run while it happens, and what there is to say about it afterwards.
+//!
+//! ```text
+//! events ──► RunState (a pure fold) ──► rows ──► Live   a line per node on a terminal
+//!                 │                └──► lines ─► plain  one line an event, for pipes and simple terminals
+//!                 └──► summary: how it ended, where the time went, what failed
+//! ```
+//!
+//! With `--json` the events themselves are printed, one a line, and nothing is made of them.
+
+mod live;
+mod plain;
+mod state;
+mod words;
+
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ambient::Clock;
+use jiff::Timestamp;
+use model::event::{Event, Outcome};
+use model::plan::Plan;
+
+use self::live::Live;
+use self::plain::Plain;
+use self::state::RunState;
+use super::error::causes;
+use super::ink::{Ink, clean, count, duration};
+use super::Printer;
+
+/// Shows one run. Hand it every event, then call [`RunView::finish`].
+pub struct RunView {
+    printer: Printer,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    state: RunState,
+    form: Form,
+}
+
+/// The form in which events are shown as they come.
+enum Form {
+    Json,
+    Plain(Plain),
+    Live(Live),
+}
+
+impl RunView {
+    pub(super) fn new(printer: Printer, plan: &Plan) -> Self {
+        let settings = &printer.settings;
+        let state = RunState::new(plan);
+        let form = if settings.json {
+            Form::Json
+        } else if settings.stderr_is_terminal && !settings.quiet {
+            Form::Live(Live::new(&state.rows(), printer.ink(true)))
+        } else {
+            Form::Plain(Plain::default())
+        };
+        Self { printer, inner: Mutex::new(Inner { state, form }) }
+    }
+
+    /// Takes note of an event and shows it.
+    pub fn see(&self, event: &Event) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inner { state, form } = &mut *inner;
+        state.see(event);
+        match form {
+            Form::Json => self.printer.data(event),
+            Form::Plain(plain) => {
+                let lines = plain.lines(state, event);
+                if !self.printer.settings.quiet {
+                    self.printer.to_err(|w, _| lines.iter().try_for_each(|line| writeln!(w, "{line}")));
+                }
+            }
+            Form::Live(live) => live.show(state, event),
+        }
+    }
+
+    /// Lets time pass on a live view while nothing happens.
+    pub fn tick(&self, now: Timestamp) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inner { state, form } = &mut *inner;
+        if let Form::Live(live) = form {
+            state.tick(now);
+            live.redraw(state);
+        }
+    }
+
+    /// Ticks for as long as it is polled: run it beside the work. Does nothing where no view is live, so that the clock of
+    /// a run that is not watched has no timers but the work's own.
+    pub async fn ticking(&self, clock: &Clock) -> Infallible {
+        let is_live = {
+            let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            matches!(inner.form, Form::Live(_))
+        };
+        if !is_live {
+            return std::future::pending().await;
+        }
+        loop {
+            clock.sleep(Duration::from_secs(1)).await;
+            self.tick(clock.now());
+        }
+    }
+
+    /// Ends the live view and prints the summary.
+    pub fn finish(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inner { state, form } = &mut *inner;
+        match form {
+            Form::Json => return,
+            Form::Plain(_) => {}
+            Form::Live(live) => live.finish(state),
+        }
+        if state.has_failures() {
+            self.printer.to_err(|w, ink| failures(w, ink, state));
+        }
+        self.printer.to_out(|w, ink| summary(w, ink, state));
+    }
+}
+
+/// Each failure once, with what to do about it.
+fn failures(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
+    for failure in state.failures() {
+        let title = ink.red(&format!("failed: {}:", failure.title));
+        causes(w, ink, &title, "", &failure.causes, Some(&failure.remedy))?;
+    }
+    Ok(())
+}
+
+/// How it ended and where the time went.
+fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
+    let counts = state.counts();
+    let steps = format!("{} of {}", counts.done, count(counts.total, "step"));
+    for warning in state.warnings() {
+        writeln!(w, "{} {}", ink.yellow("warning:"), clean(warning))?;
+    }
+    match state.ended() {
+        Some((Outcome::Done, millis)) => {
+            writeln!(w, "{} in {}, {steps}.", ink.green("Done"), duration(millis))?;
+        }
+        Some((Outcome::Failed, millis)) => writeln!(
+            w,
+            "{} after {}: {steps} done, {} failed, {} not begun. Run the same command again to go on.",
+            ink.red("Failed"),
+            duration(millis),
+            counts.failed,
+            counts.total - counts.done - counts.failed,
+        )?,
+        Some((Outcome::Interrupted, millis)) => writeln!(
+            w,
+            "{} after {}: {steps} done. Run the same command again to go on.",
+            ink.yellow("Stopped"),
+            duration(millis),
+        )?,
+        None => writeln!(w, "{}: {steps} done.", ink.yellow("Ended early"))?,
+    }
+    let longest = state.longest(3);
+    if !longest.is_empty() && !state.has_failures() {
+        writeln!(w, "Most of the time went into:")?;
+        for (title, millis) in longest {
+            writeln!(w, "  {:>12}  {title}", duration(millis))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! A line per node on a terminal, redrawn in place.
+//!
+//! The text of each line comes from the state; indicatif only keeps the lines where they are and draws the bars of
+//! downloads. Failures are printed above the lines, where they stay.
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use model::event::{Event, Outcome, What};
+
+use super::super::error::causes;
+use super::super::ink::{Ink, clean, duration};
+use super::state::{Row, RunState, Sign};
+
+/// Frames of the sign of a line at work, one a redraw.
+const FRAMES: [&str; 4] = ["-", "\\", "|", "/"];
+
+/// The lines on the terminal.
+pub struct Live {
+    lines: MultiProgress,
+    bars: Vec<ProgressBar>,
+    ink: Ink,
+    frame: usize,
+    width: usize,
+    shown: Vec<String>,
+}
+
+impl Live {
+    /// A line for each row, on stderr.
+    pub fn new(rows: &[Row], ink: Ink) -> Self {
+        Self::onto(ProgressDrawTarget::stderr(), rows, ink)
+    }
+
+    fn onto(target: ProgressDrawTarget, rows: &[Row], ink: Ink) -> Self {
+        let lines = MultiProgress::with_draw_target(target);
+        let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+        let bars = rows
+            .iter()
+            .map(|_| {
+                let bar = lines.add(ProgressBar::new(100));
+                bar.set_style(plain_style());
+                bar
+            })
+            .collect();
+        Self { lines, bars, ink, frame: 0, width, shown: vec![String::new(); rows.len()] }
+    }
+
+    /// Shows what an event changed.
+    pub fn show(&mut self, state: &RunState, event: &Event) {
+        match &event.what {
+            What::StepFailed { step, causes: all, remedy, .. } => {
+                let title = self.ink.red(&format!("failed: {}:", state.title(step)));
+                let mut text = Vec::new();
+                // Writing to memory cannot fail; a terminal that went away is no reason to stop.
+                let _ = causes(&mut text, self.ink, &title, "", all, Some(remedy));
+                let _ = self.lines.println(String::from_utf8_lossy(&text).trim_end());
+            }
+            What::StepDone { step, warnings, .. } => {
+                for warning in warnings {
+                    let warning = format!("{}: {}", state.title(step), clean(warning));
+                    let _ = self.lines.println(format!("{} {warning}", self.ink.yellow("warning:")));
+                }
+            }
+            _ => {}
+        }
+        self.redraw(state);
+    }
+
+    /// Draws every line anew.
+    pub fn redraw(&mut self, state: &RunState) {
+        self.frame = (self.frame + 1) % FRAMES.len();
+        for ((row, bar), shown) in state.rows().iter().zip(&self.bars).zip(&mut self.shown) {
+            let text = line(self.ink, row, self.width, FRAMES[self.frame]);
+            if *shown == text {
+                continue;
+            }
+            // A bar only while the download runs: before and after it there is nothing to fill.
+            match row.percent {
+                Some(percent) if row.sign == Sign::Working => {
+                    bar.set_style(bar_style());
+                    bar.set_position(u64::from(percent));
+                }
+                _ => bar.set_style(plain_style()),
+            }
+            bar.set_message(text.clone());
+            *shown = text;
+        }
+    }
+
+    /// Takes the lines away after a good end, because the summary says more; otherwise leaves them as they stand.
+    pub fn finish(&mut self, state: &RunState) {
+        self.redraw(state);
+        if matches!(state.ended(), Some((Outcome::Done, _))) {
+            let _ = self.lines.clear();
+        } else {
+            self.bars.iter().for_each(ProgressBar::abandon);
+        }
+    }
+}
+
+fn plain_style() -> ProgressStyle {
+    style("{wide_msg}")
+}
+
+fn bar_style() -> ProgressStyle {
+    style("{wide_msg} [{bar:24}] {percent:>3} %").progress_chars("=> ")
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// One line: sign, name, what it is at, for how long.
+fn line(ink: Ink, row: &Row, width: usize, frame: &str) -> String {
+    let sign = match row.sign {
+        Sign::Waiting => ink.dim("·"),
+        Sign::Working => frame.to_owned(),
+        Sign::Done => ink.green("✓"),
+        Sign::Failed => ink.red("✗"),
+    };
+    let text = if row.sign == Sign::Waiting { ink.dim(&row.text) } else { row.text.clone() };
+    let time = row.millis.map(|millis| ink.dim(&format!("  {}", duration(millis)))).unwrap_or_default();
+    format!("{sign} {:<width$}  {text}{time}", row.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_a_sign_a_name_a_stage_and_a_time() {
+        let row = |sign, text: &str, millis| Row { name: "w1".into(), sign, text: text.into(), millis, percent: None };
+        let rows = [
+            row(Sign::Waiting, "waits: begin etcd on c1", None),
+            row(Sign::Working, "configuring: no answer yet", Some(12_000)),
+            row(Sign::Done, "joined", Some(61_000)),
+            row(Sign::Failed, "joining failed: no clock", None),
+        ];
+        let text: Vec<String> = rows.iter().map(|row| line(Ink::PLAIN, row, 4, "-")).collect();
+        insta::assert_snapshot!(text.join("\n"), @"");
+    }
+
+    #[test]
+    fn the_templates_are_sound() {
+        for template in ["{wide_msg}", "{wide_msg} [{bar:24}] {percent:>3} %"] {
+            assert!(ProgressStyle::with_template(template).is_ok());
+        }
+    }
+}

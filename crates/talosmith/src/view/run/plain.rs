@@ -1,0 +1,80 @@
+//! One line for each thing that happened, for pipes and terminals that cannot move their cursor.
+//!
+//! `0:12.3  home-work-1  configuring: waiting for the machine to answer`. A line that would say what the last line about
+//! the same step said is left out, and a percentage is told in quarters.
+
+use std::collections::BTreeMap;
+
+use model::event::{Event, What};
+use model::step::StepId;
+
+use super::super::error::causes;
+use super::super::ink::{Ink, clean, count, duration};
+use super::state::RunState;
+use super::words;
+
+/// What was said last, so that it is not said again.
+#[derive(Default)]
+pub struct Plain {
+    said: BTreeMap<StepId, String>,
+}
+
+impl Plain {
+    /// The lines for an event that `state` has already seen.
+    pub fn lines(&mut self, state: &RunState, event: &Event) -> Vec<String> {
+        let (subject, texts) = match &event.what {
+            What::Started { verb, steps, cluster } => {
+                (cluster.clone(), vec![format!("{verb}: {}", count(*steps, "step"))])
+            }
+            What::StepStarted { step, title, node } => {
+                let text = state.step(step).map_or(title.as_str(), |s| words::doing(&s.action));
+                (subject(state, step, node.as_deref()), vec![text.to_owned()])
+            }
+            What::StepProgress { step, node, note, percent } => {
+                let doing = state.step(step).map_or("", |s| words::doing(&s.action));
+                let quarter = percent.map(|p| format!(", {} %", p / 25 * 25)).unwrap_or_default();
+                // A note may itself carry the percentage, so numbers do not make it new.
+                let key = format!("{}{quarter}", without_digits(note));
+                if self.said.insert(step.clone(), key.clone()).as_ref() == Some(&key) {
+                    return vec![];
+                }
+                (subject(state, step, node.as_deref()), vec![format!("{doing}: {}{quarter}", clean(note))])
+            }
+            What::StepDone { step, node, millis, warnings } => {
+                let done = state.step(step).map_or("done", |s| words::done(&s.action));
+                let mut texts = vec![format!("{done} ({})", duration(*millis))];
+                texts.extend(warnings.iter().map(|warning| format!("warning: {}", clean(warning))));
+                (subject(state, step, node.as_deref()), texts)
+            }
+            What::StepFailed { step, node, causes: all, remedy } => {
+                let mut text = Vec::new();
+                let plain = Ink { colour: false, width: usize::MAX };
+                // Writing to memory cannot fail.
+                let _ = causes(&mut text, plain, "failed:", "", all, Some(remedy));
+                let texts = String::from_utf8_lossy(&text).lines().map(str::to_owned).collect();
+                (subject(state, step, node.as_deref()), texts)
+            }
+            What::StepSkipped { step, node, because } => {
+                let text = format!("not begun, because this did not succeed: {}", state.title(because));
+                let texts = vec![format!("{}: {text}", state.step(step).map_or("", |s| words::doing(&s.action)))];
+                (subject(state, step, node.as_deref()), texts)
+            }
+            What::Interrupted => (String::new(), vec!["stopping: no new step begins".to_owned()]),
+            // The summary says it.
+            What::Ended { .. } => return vec![],
+        };
+        let tenths = state.elapsed() / 100;
+        let time = format!("{}:{:02}.{}", tenths / 600, tenths / 10 % 60, tenths % 10);
+        let width = state.widest_node();
+        texts.iter().map(|text| format!("{time:>8}  {subject:<width$}  {text}")).collect()
+    }
+}
+
+/// Whom a line is about: the node, or the host of a download, or the cluster.
+fn subject(state: &RunState, step: &StepId, node: Option<&str>) -> String {
+    node.or_else(|| state.step(step).and_then(|s| s.action.host())).unwrap_or_else(|| state.cluster()).to_owned()
+}
+
+fn without_digits(note: &str) -> String {
+    note.chars().filter(|c| !c.is_ascii_digit()).collect()
+}

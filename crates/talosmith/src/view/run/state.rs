@@ -1,0 +1,334 @@
+//! Events folded into what a person wants to know: where each node is, what failed, where the time went.
+//!
+//! The fold begins with the plan, so it knows every line there will be, in order, before anything happens. It reads no
+//! clock: time passes with the events, or when somebody says so.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use model::event::{Event, Outcome, What};
+use model::plan::Plan;
+use model::step::{Action, Step, StepId};
+
+use super::super::ink::{clean, count};
+use super::words;
+
+/// A run as far as it has come.
+pub struct RunState {
+    cluster: String,
+    steps: Vec<Step>,
+    progress: BTreeMap<StepId, Progress>,
+    began: Option<Timestamp>,
+    now: Option<Timestamp>,
+    failures: Vec<Failure>,
+    warnings: Vec<String>,
+    interrupted: bool,
+    ended: Option<(Outcome, u64)>,
+}
+
+/// How far a step has come. One without an entry has not begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Progress {
+    Running { since: Timestamp, note: String, percent: Option<u8> },
+    Done { at: Timestamp, millis: u64 },
+    Failed { cause: String },
+    Skipped { because: StepId },
+}
+
+/// A step that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What it should have done.
+    pub title: String,
+    /// What went wrong, outermost first.
+    pub causes: Vec<String>,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// Numbers of steps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// In the plan.
+    pub total: usize,
+    /// Done and verified.
+    pub done: usize,
+    /// Failed.
+    pub failed: usize,
+}
+
+/// One line of the live view.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Whose line it is: the cluster's, an image's, a node's.
+    pub name: String,
+    /// How it stands.
+    pub sign: Sign,
+    /// What it is at.
+    pub text: String,
+    /// For how long, in milliseconds.
+    pub millis: Option<u64>,
+    /// How much of a download is done.
+    pub percent: Option<u8>,
+}
+
+/// How a row stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sign {
+    /// Not begun.
+    Waiting,
+    /// At work.
+    Working,
+    /// Finished well.
+    Done,
+    /// Failed, or kept from beginning by a failure.
+    Failed,
+}
+
+impl RunState {
+    /// A run that has not begun.
+    pub fn new(plan: &Plan) -> Self {
+        Self {
+            cluster: plan.cluster.clone(),
+            steps: plan.steps.clone(),
+            progress: BTreeMap::new(),
+            began: None,
+            now: None,
+            failures: vec![],
+            warnings: vec![],
+            interrupted: false,
+            ended: None,
+        }
+    }
+
+    /// Takes an event in.
+    pub fn see(&mut self, event: &Event) {
+        self.tick(event.at);
+        match &event.what {
+            What::Started { .. } => self.began = Some(event.at),
+            What::StepStarted { step, .. } => {
+                let running = Progress::Running { since: event.at, note: String::new(), percent: None };
+                self.progress.insert(step.clone(), running);
+            }
+            What::StepProgress { step, note: new, percent: part, .. } => {
+                if let Some(Progress::Running { note, percent, .. }) = self.progress.get_mut(step) {
+                    *note = clean(new).into_owned();
+                    *percent = part.or(*percent);
+                }
+            }
+            What::StepDone { step, millis, warnings, .. } => {
+                let title = self.title(step);
+                self.warnings.extend(warnings.iter().map(|warning| format!("{title}: {warning}")));
+                self.progress.insert(step.clone(), Progress::Done { at: event.at, millis: *millis });
+            }
+            What::StepFailed { step, causes, remedy, .. } => {
+                let cause = causes.last().map(|cause| clean(cause).into_owned()).unwrap_or_default();
+                let title = self.title(step);
+                self.failures.push(Failure { title, causes: causes.clone(), remedy: remedy.clone() });
+                self.progress.insert(step.clone(), Progress::Failed { cause });
+            }
+            What::StepSkipped { step, because, .. } => {
+                self.progress.insert(step.clone(), Progress::Skipped { because: because.clone() });
+            }
+            What::Interrupted => self.interrupted = true,
+            What::Ended { outcome, millis } => self.ended = Some((*outcome, *millis)),
+        }
+    }
+
+    /// Time passes. It never goes back.
+    pub fn tick(&mut self, now: Timestamp) {
+        self.now = self.now.max(Some(now));
+    }
+
+    /// The cluster's name.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// The width of the longest name that a line begins with.
+    pub fn widest_node(&self) -> usize {
+        let nodes = self.steps.iter().filter_map(|step| step.action.node());
+        nodes.chain([self.cluster.as_str()]).map(|name| name.chars().count()).max().unwrap_or(0)
+    }
+
+    /// How it ended and how long it took, in milliseconds.
+    pub fn ended(&self) -> Option<(Outcome, u64)> {
+        self.ended
+    }
+
+    /// What failed, in the order in which it did.
+    pub fn failures(&self) -> &[Failure] {
+        &self.failures
+    }
+
+    /// Whether anything failed.
+    pub fn has_failures(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    /// What the world warned of.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// How many steps came how far.
+    pub fn counts(&self) -> Counts {
+        let number = |is: fn(&Progress) -> bool| self.progress.values().filter(|p| is(p)).count();
+        Counts {
+            total: self.steps.len(),
+            done: number(|p| matches!(p, Progress::Done { .. })),
+            failed: number(|p| matches!(p, Progress::Failed { .. })),
+        }
+    }
+
+    /// Since the beginning, in milliseconds.
+    pub fn elapsed(&self) -> u64 {
+        self.began.map_or(0, |began| self.since(began))
+    }
+
+    /// The longest steps on the chain that decided how long the run took, with milliseconds, longest first.
+    ///
+    /// The chain is found from its end: before each step, the one that it waited for longest.
+    pub fn longest(&self, number: usize) -> Vec<(String, u64)> {
+        let done = |id: &StepId| match self.progress.get(id) {
+            Some(Progress::Done { at, millis }) => Some((*at, *millis)),
+            _ => None,
+        };
+        let mut last = self
+            .steps
+            .iter()
+            .filter_map(|step| Some((done(&step.id)?.0, step)))
+            .max_by(|a, b| a.0.cmp(&b.0).then_with(|| b.1.id.cmp(&a.1.id)))
+            .map(|(_, step)| step);
+        let mut chain = vec![];
+        while let Some(step) = last {
+            let millis = done(&step.id).map_or(0, |(_, millis)| millis);
+            chain.push((step.action.describe(), millis));
+            let before = step.after.iter().filter_map(|id| Some((done(id)?.0, id))).max();
+            last = before.and_then(|(_, id)| self.step(id));
+        }
+        chain.sort_by(|a, b| b.1.cmp(&a.1));
+        chain.retain(|(_, millis)| *millis > 0);
+        chain.truncate(number);
+        chain
+    }
+
+    /// Every line of the live view, always as many and in the same order.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows = vec![self.cluster_row()];
+        rows.extend(self.steps.iter().filter_map(|step| self.download_row(step)));
+        let mut nodes: Vec<&str> = vec![];
+        for node in self.steps.iter().filter_map(|step| step.action.node()) {
+            if !nodes.contains(&node) {
+                nodes.push(node);
+            }
+        }
+        rows.extend(nodes.into_iter().map(|node| self.node_row(node)));
+        rows
+    }
+
+    fn cluster_row(&self) -> Row {
+        let counts = self.counts();
+        let mut text = format!("{} of {}", counts.done, count(counts.total, "step"));
+        let own = self.steps.iter().filter(|s| s.action.node().is_none() && !is_download(&s.action));
+        for step in own {
+            if let Some(Progress::Running { note, .. }) = self.progress.get(&step.id) {
+                text = format!("{text}, {}", with_note(words::doing(&step.action), note));
+            }
+        }
+        if self.interrupted && self.ended.is_none() {
+            text = format!("{text}, stopping: no new step begins");
+        }
+        let sign = match self.ended {
+            Some((Outcome::Done, _)) => Sign::Done,
+            Some((Outcome::Failed | Outcome::Interrupted, _)) => Sign::Failed,
+            None if self.began.is_some() => Sign::Working,
+            None => Sign::Waiting,
+        };
+        let millis = self.began.map(|_| self.elapsed());
+        Row { name: self.cluster.clone(), sign, text, millis, percent: None }
+    }
+
+    fn download_row(&self, step: &Step) -> Option<Row> {
+        let Action::DownloadImage { host, datastore, .. } = &step.action else { return None };
+        let mut row = self.row(format!("{host}:{datastore}"), step);
+        row.percent = match self.progress.get(&step.id) {
+            Some(Progress::Running { percent, .. }) => Some(percent.unwrap_or(0).min(100)),
+            Some(Progress::Done { .. }) => Some(100),
+            _ => None,
+        };
+        Some(row)
+    }
+
+    /// A node stands where its most telling step does: one that failed, one at work, the next to come, the last.
+    fn node_row(&self, node: &str) -> Row {
+        let steps: Vec<&Step> = self.steps.iter().filter(|s| s.action.node() == Some(node)).collect();
+        let at = |is: fn(Option<&Progress>) -> bool| {
+            steps.iter().copied().find(|step| is(self.progress.get(&step.id)))
+        };
+        let telling = at(|p| matches!(p, Some(Progress::Failed { .. })))
+            .or_else(|| at(|p| matches!(p, Some(Progress::Running { .. }))))
+            .or_else(|| at(|p| matches!(p, Some(Progress::Skipped { .. }))))
+            .or_else(|| at(|p| p.is_none()))
+            .or_else(|| steps.last().copied());
+        match telling {
+            Some(step) => self.row(node.to_owned(), step),
+            None => Row { name: node.to_owned(), sign: Sign::Waiting, text: String::new(), millis: None, percent: None },
+        }
+    }
+
+    fn row(&self, name: String, step: &Step) -> Row {
+        let (sign, text, millis) = match self.progress.get(&step.id) {
+            None => (Sign::Waiting, self.waits_for(step), None),
+            Some(Progress::Running { since, note, .. }) => {
+                (Sign::Working, with_note(words::doing(&step.action), note), Some(self.since(*since)))
+            }
+            Some(Progress::Done { at, .. }) => {
+                let whole = self.began.map(|began| millis_between(began, *at));
+                (Sign::Done, words::done(&step.action).to_owned(), whole)
+            }
+            Some(Progress::Failed { cause }) => {
+                (Sign::Failed, format!("{} failed: {cause}", words::doing(&step.action)), None)
+            }
+            Some(Progress::Skipped { because }) => {
+                (Sign::Failed, format!("not begun, because this did not succeed: {}", self.title(because)), None)
+            }
+        };
+        Row { name, sign, text, millis, percent: None }
+    }
+
+    /// What a step that has not begun is waiting for.
+    fn waits_for(&self, step: &Step) -> String {
+        let open = |id: &&StepId| !matches!(self.progress.get(*id), Some(Progress::Done { .. }));
+        match step.after.iter().find(open) {
+            Some(before) => format!("waits: {}", self.title(before)),
+            None => "waits for its turn".to_owned(),
+        }
+    }
+
+    /// What a step does, for people.
+    pub fn title(&self, id: &StepId) -> String {
+        self.step(id).map_or_else(|| id.to_string(), |step| step.action.describe())
+    }
+
+    /// The step of that name.
+    pub fn step(&self, id: &StepId) -> Option<&Step> {
+        self.steps.iter().find(|step| step.id == *id)
+    }
+
+    fn since(&self, then: Timestamp) -> u64 {
+        self.now.map_or(0, |now| millis_between(then, now))
+    }
+}
+
+fn is_download(action: &Action) -> bool {
+    matches!(action, Action::DownloadImage { .. })
+}
+
+fn with_note(doing: &str, note: &str) -> String {
+    if note.is_empty() { doing.to_owned() } else { format!("{doing}: {note}") }
+}
+
+fn millis_between(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0)
+}

@@ -1,0 +1,190 @@
+//! One worker added, once well and once not, told in every form.
+
+use std::sync::Arc;
+
+use model::event::What;
+use model::step::StepId;
+
+use super::super::Settings;
+use super::super::plan::tests::one_more;
+use super::*;
+
+fn event(at_millis: i64, what: What) -> Event {
+    let begin: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    Event { at: begin + jiff::SignedDuration::from_millis(at_millis), what }
+}
+
+fn started(at: i64, step: &str, node: Option<&str>) -> Event {
+    let what = What::StepStarted { step: StepId(step.into()), title: step.into(), node: node.map(Into::into) };
+    event(at, what)
+}
+
+fn note(at: i64, step: &str, node: Option<&str>, note: &str, percent: Option<u8>) -> Event {
+    let (step, node) = (StepId(step.into()), node.map(Into::into));
+    event(at, What::StepProgress { step, node, note: note.into(), percent })
+}
+
+fn done(at: i64, step: &str, node: Option<&str>, millis: u64) -> Event {
+    let (step, node) = (StepId(step.into()), node.map(Into::into));
+    event(at, What::StepDone { step, node, millis, warnings: vec![] })
+}
+
+const REGISTER: &str = "register-schematic/default";
+const DOWNLOAD: &str = "download-image/pve2/local/talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2";
+const W3: Option<&str> = Some("home-work-3");
+
+fn beginning() -> Vec<Event> {
+    vec![
+        event(0, What::Started { cluster: "home".into(), verb: "apply".into(), steps: 7 }),
+        started(0, REGISTER, None),
+        done(400, REGISTER, None, 400),
+        started(400, DOWNLOAD, None),
+        note(2_000, DOWNLOAD, None, "12 of 98 MiB", Some(12)),
+        note(3_000, DOWNLOAD, None, "20 of 98 MiB", Some(20)),
+        note(9_000, DOWNLOAD, None, "60 of 98 MiB", Some(61)),
+    ]
+}
+
+fn middle() -> Vec<Event> {
+    vec![
+        done(14_400, DOWNLOAD, None, 14_000),
+        started(14_400, "create-vm/home-work-3", W3),
+        done(26_400, "create-vm/home-work-3", W3, 12_000),
+        started(26_400, "start-vm/home-work-3", W3),
+        done(28_000, "start-vm/home-work-3", W3, 1_600),
+        started(28_000, "configure/home-work-3", W3),
+        note(29_000, "configure/home-work-3", W3, "waiting for the machine to answer", None),
+        note(31_000, "configure/home-work-3", W3, "waiting for the machine to answer", None),
+    ]
+}
+
+fn good_end() -> Vec<Event> {
+    let health = event(
+        105_000,
+        What::StepDone {
+            step: StepId("check-health".into()),
+            node: None,
+            millis: 2_000,
+            warnings: vec!["clocks differ by\n 3 s".into()],
+        },
+    );
+    vec![
+        done(63_000, "configure/home-work-3", W3, 35_000),
+        started(63_000, "join/home-work-3", W3),
+        done(103_000, "join/home-work-3", W3, 40_000),
+        started(103_000, "check-health", None),
+        health,
+        event(105_000, What::Ended { outcome: Outcome::Done, millis: 105_000 }),
+    ]
+}
+
+fn bad_end() -> Vec<Event> {
+    let causes = vec!["could not configure home-work-3".into(), "its UUID is another".into()];
+    let remedy = "free the address 10.25.150.23".into();
+    let step = StepId("configure/home-work-3".into());
+    let skipped = |step: &str, node: Option<&str>| {
+        let because = StepId("configure/home-work-3".into());
+        event(40_000, What::StepSkipped { step: StepId(step.into()), node: node.map(Into::into), because })
+    };
+    vec![
+        event(40_000, What::StepFailed { step, node: W3.map(Into::into), causes, remedy }),
+        skipped("join/home-work-3", W3),
+        skipped("check-health", None),
+        event(40_000, What::Ended { outcome: Outcome::Failed, millis: 40_000 }),
+    ]
+}
+
+fn fold(parts: &[Vec<Event>]) -> RunState {
+    let mut state = RunState::new(&one_more());
+    parts.iter().flatten().for_each(|event| state.see(event));
+    state
+}
+
+fn rows(state: &RunState) -> String {
+    let line = |row: state::Row| {
+        format!("{:?} {} | {} | {:?} | {:?}", row.sign, row.name, row.text, row.millis, row.percent)
+    };
+    state.rows().into_iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn text(view: fn(&mut dyn Write, Ink, &RunState) -> io::Result<()>, state: &RunState) -> String {
+    let mut text = Vec::new();
+    view(&mut text, Ink::PLAIN, state).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn rows_tell_where_each_line_stands() {
+    insta::assert_snapshot!(rows(&fold(&[])), @"");
+    insta::assert_snapshot!(rows(&fold(&[beginning()])), @"");
+    let mut waiting = fold(&[beginning(), middle()]);
+    waiting.tick(event(50_000, What::Interrupted).at);
+    insta::assert_snapshot!(rows(&waiting), @"");
+    insta::assert_snapshot!(rows(&fold(&[beginning(), middle(), good_end()])), @"");
+    insta::assert_snapshot!(rows(&fold(&[beginning(), middle(), bad_end()])), @"");
+}
+
+#[test]
+fn plain_lines_say_nothing_twice() {
+    let (mut state, mut plain) = (RunState::new(&one_more()), Plain::default());
+    let mut lines = vec![];
+    for event in [beginning(), middle(), bad_end()].concat() {
+        state.see(&event);
+        lines.extend(plain.lines(&state, &event));
+    }
+    insta::assert_snapshot!(lines.join("\n"), @"");
+}
+
+#[test]
+fn the_summary_says_where_the_time_went() {
+    insta::assert_snapshot!(text(summary, &fold(&[beginning(), middle(), good_end()])), @"");
+}
+
+#[test]
+fn a_failed_run_repeats_each_failure_once() {
+    let state = fold(&[beginning(), middle(), bad_end()]);
+    insta::assert_snapshot!(text(failures, &state) + &text(summary, &state), @"");
+}
+
+/// A writer that others can look into.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn printed(json: bool, quiet: bool) -> (String, String) {
+    let (out, err) = (Shared::default(), Shared::default());
+    let settings =
+        Settings { stdout_is_terminal: false, stderr_is_terminal: false, colour: true, width: 100, json, quiet };
+    let printer = Printer::onto(settings, Box::new(out.clone()), Box::new(err.clone()));
+    let view = printer.run(&one_more());
+    [beginning(), middle(), good_end()].concat().iter().for_each(|event| view.see(event));
+    view.finish();
+    let text = |shared: Shared| String::from_utf8(shared.0.lock().unwrap().clone()).unwrap();
+    (text(out), text(err))
+}
+
+#[test]
+fn programs_get_every_event_and_nothing_else() {
+    let (out, err) = printed(true, false);
+    let events: Vec<Event> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events, [beginning(), middle(), good_end()].concat());
+    assert_eq!(err, "");
+}
+
+#[test]
+fn a_quiet_run_prints_its_summary_only() {
+    let (out, err) = printed(false, true);
+    assert!(out.contains("Done in 1 min 45 s"), "{out}");
+    assert_eq!(err, "");
+    let (_, err) = printed(false, false);
+    assert!(err.contains("home-work-3  joined"), "{err}");
+}
