@@ -1,0 +1,157 @@
+//! What runs inside the virtual machines: Talos, etcd, and the beginnings of Kubernetes.
+//!
+//! [`Machines`] is plain data with a time. One virtual machine is one entry, known by its vmid, and lives until the
+//! hypervisor forgets it. The hypervisor switches machines on and off; everything else happens over the machines' own
+//! ports ([`serve`]). Whatever takes time is a moment in the data (`clockwork` goes through them), and chance comes from
+//! the uuid and the boot count of a machine, so the same world run twice is the same.
+
+mod admission;
+mod apply;
+mod boot;
+mod clockwork;
+mod etcd;
+mod kubernetes;
+mod listen;
+mod network;
+mod node;
+mod operations;
+mod profile;
+mod settings;
+mod status;
+pub(crate) mod timing;
+mod tls;
+mod versions;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use apply::{Mode, Refusal};
+pub use boot::{Boot, BootDisk, BootImage, BootNic};
+pub(crate) use etcd::Etcd;
+pub use listen::serve;
+pub(crate) use network::TALOS_PORT;
+pub(crate) use node::{EtcdService, Leave, Machine, Node, Phase, Registration, Wipe};
+pub(crate) use profile::Profile;
+pub(crate) use status::Status;
+pub(crate) use tls::is_client_of;
+
+/// All machines of a world, and the etcd clusters they form.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Machines {
+    now: Timestamp,
+    machines: BTreeMap<u32, Machine>,
+    etcds: Vec<Etcd>,
+    power_offs: Vec<u32>,
+}
+
+/// What a connection to a port meets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortState {
+    /// Nobody has the address.
+    NoHost,
+    /// Nobody listens on the port.
+    Refused,
+    /// Packets vanish.
+    BlackHole,
+    /// Somebody listens.
+    Open(Listener),
+}
+
+/// A port that accepts connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listener {
+    /// Whose port it is.
+    pub vmid: u32,
+    /// When the machine's epoch is another one, connections made here are dead.
+    pub epoch: u64,
+    /// What is spoken there.
+    pub kind: Kind,
+}
+
+/// What a port speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The Talos API of a machine without a configuration: any client, few rights.
+    Maintenance,
+    /// The Talos API of a configured machine: client certificates only.
+    Api,
+    /// The Kubernetes API.
+    Kubernetes,
+}
+
+/// A number that follows from what is named and nothing else.
+pub(crate) fn stable_number(parts: &[&str]) -> u64 {
+    node::seeded(parts)
+}
+
+/// A uuid that follows from what is named and nothing else.
+pub(crate) fn stable_uuid(parts: &[&str]) -> String {
+    let text = parts.join("\u{0}");
+    let halves = [node::seeded(&[&text, "first half"]), node::seeded(&[&text, "second half"])];
+    uuid::Builder::from_u128(u128::from(halves[0]) << 64 | u128::from(halves[1]))
+        .with_version(uuid::Version::Random)
+        .with_variant(uuid::Variant::RFC4122)
+        .into_uuid()
+        .to_string()
+}
+
+impl Machines {
+    /// Switches a machine on. One that is on already goes through a cold restart.
+    pub fn power_on(&mut self, vmid: u32, boot: Boot, now: Timestamp) {
+        self.now = self.now.max(now);
+        let machine = self.machines.entry(vmid).or_insert_with(|| Machine::new(boot.clone()));
+        machine.hardware = boot;
+        machine.start(now);
+        self.settle();
+    }
+
+    /// Cuts a machine's power. Its disk stays.
+    pub fn power_off(&mut self, vmid: u32, now: Timestamp) {
+        self.now = self.now.max(now);
+        if let Some(machine) = self.machines.get_mut(&vmid) {
+            machine.stop();
+        }
+        self.settle();
+    }
+
+    /// Presses the power button: the machine shuts itself down in order, if it can.
+    pub fn press_power_button(&mut self, vmid: u32, now: Timestamp) {
+        let configured = self.live(vmid).is_some();
+        if configured {
+            self.leave(vmid, Leave::Shutdown, now);
+        } else if let Some(machine) = self.machines.get_mut(&vmid)
+            && matches!(machine.phase, Phase::Maintenance(_))
+        {
+            machine.stop();
+            self.power_offs.push(vmid);
+        }
+    }
+
+    /// Destroys a machine with its disk. What others know of it stays: it is a dead member there.
+    pub fn forget(&mut self, vmid: u32) {
+        self.machines.remove(&vmid);
+        self.settle();
+    }
+
+    /// Machines that switched themselves off since the last call.
+    pub fn take_power_offs(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.power_offs)
+    }
+
+    pub(crate) fn get(&self, vmid: u32) -> Option<&Machine> {
+        self.machines.get(&vmid)
+    }
+
+    /// What Kubernetes keeps, for a control plane whose etcd takes writes.
+    pub(crate) fn store_mut(&mut self, vmid: u32) -> Option<&mut crate::kube::Store> {
+        let data = self.machines.get(&vmid)?.disk.etcd?;
+        let etcd = self.etcds.iter_mut().find(|etcd| etcd.id == data.cluster)?;
+        etcd.leader.map(|_| &mut etcd.store)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Machine)> {
+        self.machines.iter().map(|(vmid, machine)| (*vmid, machine))
+    }
+}

@@ -1,0 +1,338 @@
+//! Taking a configuration: which mode is really used, what needs a reboot, and the words of the answer.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use tonic::Code;
+
+use super::admission::{self, Document};
+use super::node::{Leave, Leaving, Machine, Phase, after};
+use super::profile::Profile;
+use super::settings::{Settings, text};
+use super::{Machines, timing};
+
+/// How a configuration should be applied; the numbers are those of the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Reboot,
+    Auto,
+    NoReboot,
+    Staged,
+    Try,
+}
+
+impl Mode {
+    /// From the wire; numbers that nobody defined are taken as a reboot, as Talos does.
+    pub fn from_wire(number: i32) -> Self {
+        match number {
+            1 => Self::Auto,
+            2 => Self::NoReboot,
+            3 => Self::Staged,
+            4 => Self::Try,
+            _ => Self::Reboot,
+        }
+    }
+
+    /// To the wire.
+    pub fn wire(self) -> i32 {
+        match self {
+            Self::Reboot => 0,
+            Self::Auto => 1,
+            Self::NoReboot => 2,
+            Self::Staged => 3,
+            Self::Try => 4,
+        }
+    }
+}
+
+/// A refusal in gRPC's terms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub code: Code,
+    pub words: String,
+    /// How long the machine thinks before it says so.
+    pub after: Duration,
+}
+
+impl Refusal {
+    pub fn new(code: Code, words: impl Into<String>) -> Self {
+        Self { code, words: words.into(), after: Duration::ZERO }
+    }
+
+    pub fn late(mut self, after: Duration) -> Self {
+        self.after = after;
+        self
+    }
+}
+
+/// What was done, or would have been done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    pub mode: Mode,
+    pub details: String,
+}
+
+/// Parts of the v1alpha1 document that may change while a machine runs.
+const IMMEDIATE: &[&str] = &[
+    "ca",
+    "acceptedCAs",
+    "time",
+    "certSANs",
+    "install",
+    "network",
+    "sysfs",
+    "sysctls",
+    "logging",
+    "controlPlane",
+    "kubelet",
+    "kernel",
+    "registries",
+    "pods",
+    "seccompProfiles",
+    "nodeAnnotations",
+    "nodeLabels",
+    "nodeTaints",
+];
+const IMMEDIATE_FEATURES: &[&str] =
+    &["kubernetesTalosAPIAccess", "kubePrism", "hostDNS", "imageCache", "nodeAddressSortAlgorithm"];
+
+impl Machines {
+    /// Applies `bytes` to a machine.
+    ///
+    /// # Errors
+    ///
+    /// The machine's refusal.
+    pub(crate) fn apply(
+        &mut self,
+        vmid: u32,
+        bytes: &[u8],
+        mode: Mode,
+        dry_run: bool,
+        trial: Option<Duration>,
+        now: Timestamp,
+    ) -> Result<Applied, Refusal> {
+        self.now = self.now.max(now);
+        let invalid = |words: String| Refusal::new(Code::InvalidArgument, words);
+        let machine = self.machines.get_mut(&vmid).ok_or_else(gone)?;
+        let documents = admission::documents(bytes).map_err(invalid)?;
+        let talos = machine.hardware.image.as_ref().map_or("v0.0.0", |i| i.talos.as_str()).to_owned();
+        admission::check(&documents, Profile::of(&talos), &talos).map_err(invalid)?;
+        let content = String::from_utf8_lossy(bytes).into_owned();
+        let values: Vec<Value> = documents.iter().map(|d| d.value.clone()).collect();
+        let settings = Settings::read(&values, &machine.hardware.nics);
+        let applied = match machine.phase {
+            Phase::Maintenance(_) => first(machine, &documents, content, settings, mode, dry_run, now),
+            Phase::Configured(_) => again(machine, &values, content, settings, mode, dry_run, trial, now),
+            _ => Err(gone()),
+        }?;
+        self.settle();
+        Ok(applied)
+    }
+}
+
+fn gone() -> Refusal {
+    Refusal::new(
+        Code::Unavailable,
+        "connection error: desc = \"transport: Error while dialing: dial unix /system/run/machined/machine.sock: connect: no such file or directory\"",
+    )
+}
+
+/// A machine in maintenance takes a first configuration.
+fn first(
+    machine: &mut Machine,
+    documents: &[Document],
+    content: String,
+    settings: Option<Settings>,
+    mode: Mode,
+    dry_run: bool,
+    now: Timestamp,
+) -> Result<Applied, Refusal> {
+    let mode = match mode {
+        Mode::Staged | Mode::Try => mode,
+        _ => Mode::NoReboot,
+    };
+    if dry_run {
+        return Ok(dry(mode, &unified("", &content)));
+    }
+    let Phase::Maintenance(maintenance) = &mut machine.phase else { return Err(gone()) };
+    if maintenance.accepted.is_some() {
+        return Err(Refusal::new(Code::PermissionDenied, "not authorized"));
+    }
+    if mode == Mode::Staged {
+        // A fresh disk image has no STATE partition yet: the answer is OK and nothing is kept.
+        return Ok(Applied { mode, details: summary(mode).into() });
+    }
+    if settings.is_some() {
+        maintenance.accepted = Some((content, after(now, timing::MAINTENANCE_LINGERS)));
+    } else {
+        let hostname = documents.iter().find(|d| text(&d.value, "kind") == "HostnameConfig");
+        maintenance.hostname = hostname.map(|d| text(&d.value, "hostname")).filter(|name| !name.is_empty());
+        machine.keys += 1;
+    }
+    Ok(Applied { mode, details: summary(mode).into() })
+}
+
+/// A machine that runs takes another configuration.
+#[expect(clippy::too_many_arguments, reason = "one call site; a struct would only rename them")]
+fn again(
+    machine: &mut Machine,
+    values: &[Value],
+    content: String,
+    settings: Option<Settings>,
+    mode: Mode,
+    dry_run: bool,
+    trial: Option<Duration>,
+    now: Timestamp,
+) -> Result<Applied, Refusal> {
+    let Some(settings) = settings else {
+        return Err(Refusal::new(
+            Code::InvalidArgument,
+            "the applied machine configuration doesn't contain v1alpha1 config, did you mean to patch the machine config instead?",
+        ));
+    };
+    let staged = machine.disk.config.clone();
+    let Some(node) = machine.node_mut() else { return Err(gone()) };
+    if node.leaving.is_some_and(|l| l.why == Leave::Reboot) && staged.as_ref() != Some(&node.config) {
+        return Err(Refusal::new(
+            Code::FailedPrecondition,
+            "configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot",
+        ));
+    }
+    let old: Vec<Value> = admission::documents(node.config.as_bytes())
+        .unwrap_or_default()
+        .into_iter()
+        .map(|d| d.value)
+        .collect();
+    let diff = if old == *values { String::new() } else { unified(&node.config, &content) };
+    let why = (!is_immediate(&old, values))
+        .then(|| format!("this config change can't be applied in immediate mode\ndiff:\n{diff}"));
+    let (mode, reason) = match (mode, why) {
+        (Mode::Auto, Some(why)) => (Mode::Reboot, Some(why)),
+        (Mode::Auto, None) => (Mode::NoReboot, None),
+        (Mode::NoReboot | Mode::Try, Some(why)) => return Err(Refusal::new(Code::InvalidArgument, why)),
+        (mode, _) => (mode, None),
+    };
+    if dry_run {
+        let baseline = staged.as_deref().is_some_and(|s| s == content);
+        return Ok(dry(mode, if baseline { "" } else { &diff }));
+    }
+    let mut details = summary(mode).to_owned();
+    match mode {
+        Mode::Staged => machine.disk.config = Some(content),
+        Mode::Reboot => {
+            machine.disk.config = Some(content);
+            details += &reason.map(|why| format!(": {why}")).unwrap_or_default();
+            if let Some(node) = machine.node_mut() {
+                node.leaving = Some(leaving(Leave::Reboot, now));
+            }
+        }
+        Mode::Try => {
+            let limit = trial.filter(|d| !d.is_zero()).unwrap_or(Duration::from_secs(60));
+            let before = std::mem::replace(&mut node.config, content);
+            node.trial = Some((after(now, limit), before));
+            node.settings = settings;
+            details += &format!(
+                "\nThe config is applied in 'try' mode and will be automatically reverted back in {}",
+                go_duration(limit)
+            );
+        }
+        Mode::Auto | Mode::NoReboot => {
+            node.config.clone_from(&content);
+            node.settings = settings;
+            node.trial = None;
+            machine.disk.config = Some(content);
+        }
+    }
+    Ok(Applied { mode, details })
+}
+
+/// The moments of going down that begin now.
+pub(super) fn leaving(why: Leave, now: Timestamp) -> Leaving {
+    Leaving { why, quits: after(now, timing::LEAVING_API), gone: after(now, timing::LEAVING), stopped: false }
+}
+
+fn summary(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Reboot => "Applied configuration with a reboot",
+        Mode::Staged => "Staged configuration to be applied after the next reboot",
+        Mode::Auto | Mode::NoReboot | Mode::Try => "Applied configuration without a reboot",
+    }
+}
+
+fn dry(mode: Mode, diff: &str) -> Applied {
+    let diff = if diff.is_empty() { "No changes." } else { diff };
+    let details =
+        format!("Dry run summary:\n{} (skipped in dry-run).\nConfig diff:\n\n{diff}", summary(mode));
+    Applied { mode, details }
+}
+
+/// Whether the change from `old` to `new` is confined to what may change while a machine runs.
+fn is_immediate(old: &[Value], new: &[Value]) -> bool {
+    let strip = |documents: &[Value]| {
+        let mut main = documents.iter().find(|d| d.get("kind").is_none()).cloned().unwrap_or_default();
+        if let Some(top) = main.as_object_mut() {
+            top.remove("cluster");
+            top.remove("debug");
+        }
+        if let Some(machine) = main.get_mut("machine").and_then(Value::as_object_mut) {
+            machine.retain(|key, _| !IMMEDIATE.contains(&key.as_str()));
+            if let Some(features) = machine.get_mut("features").and_then(Value::as_object_mut) {
+                features.retain(|key, _| !IMMEDIATE_FEATURES.contains(&key.as_str()));
+            }
+        }
+        main
+    };
+    strip(old) == strip(new)
+}
+
+/// A duration as Go prints it, for whole seconds.
+fn go_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
+}
+
+/// A unified diff with three lines around each change.
+fn unified(old: &str, new: &str) -> String {
+    let (a, b): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
+    let head = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
+    let tail = a[head..].iter().rev().zip(b[head..].iter().rev()).take_while(|(x, y)| x == y).count();
+    let start = head.saturating_sub(3);
+    let (a_end, b_end) = ((a.len() - tail + 3).min(a.len()), (b.len() - tail + 3).min(b.len()));
+    let range = |from: usize, to: usize| {
+        let first = if to == from { from } else { from + 1 };
+        if to - from == 1 { first.to_string() } else { format!("{first},{}", to - from) }
+    };
+    let mut text = format!("--- a\n+++ b\n@@ -{} +{} @@\n", range(start, a_end), range(start, b_end));
+    let lines = a[start..head].iter().map(|l| format!(" {l}\n"));
+    let removed = a[head..a.len() - tail].iter().map(|l| format!("-{l}\n"));
+    let added = b[head..b.len() - tail].iter().map(|l| format!("+{l}\n"));
+    let rest = a[a.len() - tail..a_end].iter().map(|l| format!(" {l}\n"));
+    text.extend(lines.chain(removed).chain(added).chain(rest));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_diff_shows_the_change_and_three_lines_around() {
+        assert_eq!(
+            unified("a\nb\nc\nd\ne\nf\ng\n", "a\nb\nc\nd\nx\ne\nf\ng\n"),
+            "--- a\n+++ b\n@@ -2,6 +2,7 @@\n b\n c\n d\n+x\n e\n f\n g\n"
+        );
+        assert_eq!(unified("", "a\nb\n"), "--- a\n+++ b\n@@ -0,0 +1,2 @@\n+a\n+b\n");
+    }
+
+    #[test]
+    fn labels_change_at_once_and_files_need_a_reboot() {
+        let base = serde_json::json!({"version": "v1alpha1", "machine": {"type": "worker"}, "cluster": {}});
+        let mut label = base.clone();
+        label["machine"]["nodeLabels"] = serde_json::json!({"a": "b"});
+        let mut files = base.clone();
+        files["machine"]["files"] = serde_json::json!([]);
+        assert!(is_immediate(std::slice::from_ref(&base), &[label]));
+        assert!(!is_immediate(&[base], &[files]));
+    }
+}

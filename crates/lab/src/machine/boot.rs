@@ -1,0 +1,66 @@
+//! What the hypervisor hands to a machine when it is switched on: hardware, the cloud-init network, the boot image.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+/// The hardware of one virtual machine at the moment of power-on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Boot {
+    /// Name of the virtual machine; cloud-init makes it the platform's host name.
+    pub name: String,
+    /// SMBIOS uuid.
+    pub uuid: String,
+    /// Processor cores.
+    pub cores: u32,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Disks in slot order; the first is the one booted from.
+    pub disks: Vec<BootDisk>,
+    /// Network cards in slot order.
+    pub nics: Vec<BootNic>,
+    /// What the boot disk was imported from. Without it nothing comes up.
+    pub image: Option<BootImage>,
+}
+
+/// One disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootDisk {
+    /// Proxmox slot, such as `scsi0` or `virtio1`.
+    pub slot: String,
+    /// Size.
+    pub bytes: u64,
+    /// Serial number, if one is set on the drive.
+    pub serial: Option<String>,
+    /// World wide name, such as `0x5ee7a105d15c0001`.
+    pub wwn: Option<String>,
+}
+
+/// One network card, with what the cloud-init drive says about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootNic {
+    /// Hardware address, in any case of letters.
+    pub mac: String,
+    /// Bridge of the host that it is plugged into.
+    pub bridge: String,
+    /// Static address; `None` is DHCP or nothing, and the lab has no DHCP server.
+    pub address: Option<IpNet>,
+    /// Default gateway.
+    pub gateway: Option<IpAddr>,
+    /// Name servers.
+    pub dns: Vec<IpAddr>,
+}
+
+/// The Image Factory image that a boot disk was imported from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BootImage {
+    /// Talos version with its `v`, such as `v1.13.9`.
+    pub talos: String,
+    /// Schematic id.
+    pub schematic: String,
+    /// Platform, such as `nocloud`.
+    pub platform: String,
+    /// Architecture, such as `amd64`.
+    pub arch: String,
+}

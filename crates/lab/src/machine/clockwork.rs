@@ -1,0 +1,373 @@
+//! Lets time pass for machines, etcd and Kubernetes.
+//!
+//! [`Machines::advance`] goes from due moment to due moment. At each it *settles*: one pass over everything in a fixed
+//! order, repeated until nothing changes any more, in which each part looks at the others and takes the steps that are
+//! now open to it. Every call that changes a machine settles too.
+
+use jiff::Timestamp;
+
+use super::admission;
+use super::etcd::{Etcd, Known};
+use super::node::{EtcdData, EtcdService, Leave, Machine, Maintenance, Node, Phase, Registration, after};
+use super::settings::Settings;
+use super::{Machines, timing};
+
+impl Machines {
+    /// Lets time pass until `to`.
+    pub fn advance(&mut self, to: Timestamp) {
+        while let Some(due) = self.next_due().filter(|due| *due <= to) {
+            self.now = due;
+            self.settle();
+        }
+        self.now = self.now.max(to);
+    }
+
+    /// The next moment at which something may happen by itself.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        let machines = self.machines.values().flat_map(Machine::moments);
+        let etcds = self.etcds.iter().flat_map(Etcd::moments);
+        machines.chain(etcds).filter(|at| *at > self.now).min()
+    }
+
+    /// Takes every step that is open now.
+    pub(super) fn settle(&mut self) {
+        // Each pass can only open steps that a bounded chain of others waited for; the limit guards against a mistake.
+        for _ in 0..16 {
+            let mut changed = false;
+            for vmid in self.machines.keys().copied().collect::<Vec<_>>() {
+                changed |= self.step_phase(vmid);
+                changed |= self.step_certificate(vmid);
+                changed |= self.step_etcd(vmid);
+            }
+            changed |= self.step_clusters();
+            for vmid in self.machines.keys().copied().collect::<Vec<_>>() {
+                changed |= self.step_join(vmid);
+                changed |= self.step_api_server(vmid);
+                changed |= self.step_kubelet(vmid);
+            }
+            if !changed {
+                break;
+            }
+        }
+        self.step_silence();
+        self.write_kubernetes();
+        self.note_resources();
+    }
+
+    /// Boot ends, a configuration takes over, a machine goes down.
+    fn step_phase(&mut self, vmid: u32) -> bool {
+        let now = self.now;
+        let Some(machine) = self.machines.get_mut(&vmid) else { return false };
+        match &mut machine.phase {
+            Phase::Booting { network, until } if *until <= now => {
+                let (network_from, config) = (*network, machine.disk.config.clone());
+                match config.and_then(|text| read(&text, machine).map(|settings| (text, settings))) {
+                    Some((text, settings)) => machine.configure(text, settings, network_from, now),
+                    None => {
+                        machine.keys += 1;
+                        machine.phase =
+                            Phase::Maintenance(Maintenance { network_from, hostname: None, accepted: None });
+                    }
+                }
+                true
+            }
+            Phase::Maintenance(Maintenance { network_from, accepted: Some((text, at)), .. })
+                if *at <= now =>
+            {
+                let (text, network_from) = (text.clone(), *network_from);
+                let Some(settings) = read(&text, machine) else { return false };
+                machine.disk.config = Some(text.clone());
+                machine.configure(text, settings, network_from, now);
+                true
+            }
+            Phase::Configured(node) => match node.leaving.as_mut() {
+                Some(leaving) if leaving.gone <= now => {
+                    let why = leaving.why;
+                    self.depart(vmid, why);
+                    true
+                }
+                Some(leaving) if leaving.quits <= now && !leaving.stopped => {
+                    leaving.stopped = true;
+                    machine.epoch += 1;
+                    true
+                }
+                _ => end_trial(machine, now),
+            },
+            _ => false,
+        }
+    }
+
+    /// The end of a reboot, shutdown or reset.
+    fn depart(&mut self, vmid: u32, why: Leave) {
+        let now = self.now;
+        let Some(machine) = self.machines.get_mut(&vmid) else { return };
+        let restarts = match why {
+            Leave::Reboot => true,
+            Leave::Shutdown => false,
+            Leave::Reset(wipe) => {
+                if wipe.state {
+                    machine.disk.config = None;
+                }
+                if wipe.ephemeral {
+                    machine.disk.etcd = None;
+                }
+                machine.disk.empty |= wipe.whole_disk;
+                wipe.reboot
+            }
+        };
+        if restarts {
+            machine.start(now);
+        } else {
+            machine.stop();
+            self.power_offs.push(vmid);
+        }
+    }
+
+    /// A worker's certificate comes from the trustd of a control plane that it can find and whose token it shares.
+    fn step_certificate(&mut self, vmid: u32) -> bool {
+        let Some(node) = self.live(vmid).filter(|node| node.issuer.is_none() && node.clock_from <= self.now)
+        else {
+            return false;
+        };
+        let signer = self.machines.iter().find_map(|(other_id, other)| {
+            let other = other.live_node()?;
+            let signs = other.is_control_plane()
+                && other.trustd_from() <= self.now
+                && other.settings.talos_ca.crt == node.settings.talos_ca.crt
+                && other.settings.token == node.settings.token
+                && self.finds(node, *other_id, other);
+            signs.then(|| other.settings.talos_ca.clone())
+        });
+        let (Some(issuer), now) = (signer, self.now) else { return false };
+        self.live_mut(vmid).is_some_and(|node| {
+            node.issuer = Some(issuer);
+            node.api_from = Some(after(now, timing::WORKER_CERTIFICATE));
+            true
+        })
+    }
+
+    /// Whether `node` can find the control plane `other`: through discovery, or because the endpoint leads there.
+    pub(super) fn finds(&self, node: &Node, other_id: u32, other: &Node) -> bool {
+        if node.settings.discovery
+            && other.settings.discovery
+            && node.settings.cluster_id == other.settings.cluster_id
+        {
+            return true;
+        }
+        let Ok(endpoint) = node.settings.endpoint_host().parse() else { return false };
+        self.owner(endpoint).is_some_and(|vmid| vmid == other_id)
+    }
+
+    /// etcd starts on its data, or writes the first.
+    fn step_etcd(&mut self, vmid: u32) -> bool {
+        let now = self.now;
+        let Some(node) = self.live(vmid) else { return false };
+        let running = |healthy| EtcdService::Running { since: now, healthy_from: healthy };
+        let healthy_from = Some(after(now, timing::ETCD_HEALTHY));
+        match node.etcd {
+            EtcdService::Starting { at } if at <= now && node.clock_from <= now => {
+                let learner = self
+                    .etcd_of(vmid)
+                    .and_then(|e| e.member_of(vmid))
+                    .is_some_and(|m| m.1.learner_until.is_some());
+                self.set_etcd(vmid, running(healthy_from.filter(|_| !learner)));
+                true
+            }
+            EtcdService::Bootstrapping { at } if at <= now => {
+                let key = node.settings.cluster_key();
+                let Some(machine) = self.machines.get_mut(&vmid) else { return false };
+                let Some(peer) = machine.address() else { return false };
+                let cluster = Etcd::bootstrap(vmid, machine, key, peer, now);
+                machine.disk.etcd = cluster
+                    .members
+                    .keys()
+                    .next()
+                    .map(|member| EtcdData { cluster: cluster.id, member: *member });
+                self.etcds.push(cluster);
+                self.set_etcd(vmid, running(healthy_from));
+                true
+            }
+            EtcdService::Joining { at } if at <= now => self.join(vmid),
+            _ => false,
+        }
+    }
+
+    fn join(&mut self, vmid: u32) -> bool {
+        let now = self.now;
+        let target = self.joinable(vmid);
+        let Some(machine) = self.machines.get_mut(&vmid) else { return false };
+        let joined = target
+            .zip(machine.address())
+            .map(|(index, peer)| self.etcds[index].join(vmid, machine, peer, now));
+        let state = match joined {
+            Some(data) => {
+                machine.disk.etcd = Some(data);
+                EtcdService::Running { since: now, healthy_from: None }
+            }
+            // Somebody else was faster: wait for the next turn.
+            None => EtcdService::Preparing,
+        };
+        self.set_etcd(vmid, state);
+        true
+    }
+
+    /// A control plane that waits takes the first cluster of its identity that it finds and that takes newcomers.
+    fn step_join(&mut self, vmid: u32) -> bool {
+        let now = self.now;
+        let waits = self.live(vmid).is_some_and(|node| {
+            node.etcd == EtcdService::Preparing && node.cri_from <= now && node.clock_from <= now
+        });
+        if !waits || self.joinable(vmid).is_none() {
+            return false;
+        }
+        self.set_etcd(vmid, EtcdService::Joining { at: after(now, timing::ETCD_JOIN) });
+        true
+    }
+
+    fn joinable(&self, vmid: u32) -> Option<usize> {
+        let node = self.live(vmid)?;
+        let key = node.settings.cluster_key();
+        self.etcds.iter().position(|etcd| {
+            let found = etcd.members.values().any(|member| {
+                self.live(member.vmid).is_some_and(|other| {
+                    matches!(other.etcd, EtcdService::Running { healthy_from: Some(at), .. } if at <= self.now)
+                        && self.finds(node, member.vmid, other)
+                })
+            });
+            etcd.key == key && etcd.accepts() && found
+        })
+    }
+
+    /// Elections, promotions, the shared address.
+    fn step_clusters(&mut self) -> bool {
+        let now = self.now;
+        let mut changed = false;
+        for index in 0..self.etcds.len() {
+            changed |= self.etcds[index].elect(&self.machines);
+            for vmid in self.etcds[index].promote(&self.machines, now) {
+                let healthy_from = Some(after(now, timing::ETCD_PROMOTED_HEALTHY));
+                self.set_etcd(vmid, EtcdService::Running { since: now, healthy_from });
+                changed = true;
+            }
+            changed |= self.etcds[index].elect_vip(&self.machines, now);
+        }
+        changed
+    }
+
+    /// The API server of a control plane follows its healthy etcd member.
+    fn step_api_server(&mut self, vmid: u32) -> bool {
+        let now = self.now;
+        self.live_mut(vmid).is_some_and(|node| {
+            let healthy =
+                matches!(node.etcd, EtcdService::Running { healthy_from: Some(at), .. } if at <= now);
+            let starts = node.api_server_from.is_none() && healthy && node.kubelet_from <= now;
+            if starts {
+                node.api_server_from = Some(after(now, timing::API_SERVER));
+            }
+            starts
+        })
+    }
+
+    /// The kubelet finds an API server, registers its node, and has it ready.
+    fn step_kubelet(&mut self, vmid: u32) -> bool {
+        let now = self.now;
+        let Some(node) = self.live(vmid).filter(|node| node.kubelet_from <= now) else { return false };
+        let cni = node.settings.cni;
+        let next = match node.registration {
+            Registration::None if self.api_server_for(vmid).is_some() => {
+                Registration::Registering { at: after(now, timing::KUBELET_REGISTERS) }
+            }
+            Registration::Registering { at } if at <= now => match self.api_server_for(vmid) {
+                Some(index) => {
+                    let cluster = self.etcds[index].id;
+                    let name = self.machines.get(&vmid).map(|m| m.hostname().to_owned()).unwrap_or_default();
+                    let nodes = &mut self.etcds[index].nodes;
+                    let number = nodes.get(&name).map_or(nodes.len(), |known| known.number);
+                    nodes.insert(name, Known { vmid, number, registers: true, lost_at: None });
+                    Registration::Registered {
+                        cluster,
+                        ready_at: cni.then(|| after(now, timing::NODE_READY)),
+                    }
+                }
+                None => Registration::None,
+            },
+            _ => return false,
+        };
+        self.live_mut(vmid).is_some_and(|node| {
+            node.registration = next;
+            true
+        })
+    }
+
+    /// The etcd cluster behind the first API server that a machine's kubelet can reach.
+    fn api_server_for(&self, vmid: u32) -> Option<usize> {
+        let node = self.live(vmid)?;
+        let key = node.settings.cluster_key();
+        self.etcds.iter().position(|etcd| {
+            let served = etcd.members.values().any(|member| {
+                self.live(member.vmid).is_some_and(|other| {
+                    let up = other.api_server_from.is_some_and(|at| at <= self.now);
+                    up && (member.vmid == vmid || self.finds(node, member.vmid, other))
+                })
+            });
+            etcd.key == key && etcd.leader.is_some() && served
+        })
+    }
+
+    /// Notes which kubelets fell silent, and which came back.
+    fn step_silence(&mut self) {
+        let lost_at = after(self.now, timing::NODE_LOST);
+        let machines = &self.machines;
+        for etcd in &mut self.etcds {
+            for known in etcd.nodes.values_mut() {
+                let registration =
+                    machines.get(&known.vmid).and_then(Machine::live_node).map(|node| node.registration);
+                known.lost_at = match registration {
+                    Some(Registration::Registered { cluster, .. }) if cluster == etcd.id => None,
+                    _ => known.lost_at.or(Some(lost_at)),
+                };
+            }
+        }
+    }
+
+    pub(super) fn live(&self, vmid: u32) -> Option<&Node> {
+        self.machines.get(&vmid)?.live_node()
+    }
+
+    pub(super) fn live_mut(&mut self, vmid: u32) -> Option<&mut Node> {
+        self.machines.get_mut(&vmid)?.node_mut().filter(|node| !node.stopped())
+    }
+
+    pub(super) fn set_etcd(&mut self, vmid: u32, state: EtcdService) {
+        if let Some(node) = self.live_mut(vmid) {
+            node.etcd = state;
+        }
+    }
+
+    /// The etcd cluster whose data a machine has.
+    pub(crate) fn etcd_of(&self, vmid: u32) -> Option<&Etcd> {
+        let data = self.machines.get(&vmid)?.disk.etcd?;
+        self.etcds.iter().find(|etcd| etcd.id == data.cluster)
+    }
+}
+
+/// The settings in a configuration that was accepted before.
+fn read(text: &str, machine: &Machine) -> Option<Settings> {
+    let documents = admission::documents(text.as_bytes()).ok()?;
+    let values: Vec<_> = documents.into_iter().map(|d| d.value).collect();
+    Settings::read(&values, &machine.hardware.nics)
+}
+
+/// Takes back a configuration that was on trial.
+fn end_trial(machine: &mut Machine, now: Timestamp) -> bool {
+    let due = machine.node().and_then(|n| n.trial.clone()).filter(|(at, _)| *at <= now);
+    let Some((_, text)) = due else { return false };
+    let settings = read(&text, machine);
+    machine.node_mut().zip(settings).is_some_and(|(node, settings)| {
+        node.trial = None;
+        node.config = text;
+        node.settings = settings;
+        true
+    })
+}

@@ -1,0 +1,66 @@
+//! The kubelets of a cluster, gathered for Kubernetes' own bookkeeping.
+
+use super::etcd::Known;
+use super::node::Registration;
+use super::{Etcd, Machines};
+use crate::kube::{Kubelet, reconcile};
+
+impl Machines {
+    /// Writes what kubelets and controllers would write, wherever etcd takes writes and an API server is up.
+    pub(super) fn write_kubernetes(&mut self) {
+        let now = self.now;
+        for index in 0..self.etcds.len() {
+            if self.etcds[index].leader.is_none() || !self.has_api_server(&self.etcds[index]) {
+                continue;
+            }
+            let kubelets = self.kubelets(&self.etcds[index]);
+            let etcd = &mut self.etcds[index];
+            let lost = etcd.nodes.iter().filter(|(_, known)| known.lost_at.is_some_and(|at| at <= now));
+            let lost: Vec<_> = lost.map(|(name, _)| name.clone()).collect();
+            reconcile(&mut etcd.store, &kubelets, &lost, now);
+            for known in etcd.nodes.values_mut() {
+                known.registers = false;
+            }
+        }
+    }
+
+    pub(super) fn has_api_server(&self, etcd: &Etcd) -> bool {
+        let up =
+            |vmid| self.live(vmid).and_then(|node| node.api_server_from).is_some_and(|at| at <= self.now);
+        etcd.members.values().any(|member| up(member.vmid))
+    }
+
+    /// The kubelets that are heard of, in the order in which they registered.
+    fn kubelets(&self, etcd: &Etcd) -> Vec<Kubelet> {
+        let mut known: Vec<_> = etcd.nodes.iter().filter(|(_, known)| known.lost_at.is_none()).collect();
+        known.sort_by_key(|(_, known)| known.number);
+        known.into_iter().filter_map(|(name, known)| self.kubelet(name, known)).collect()
+    }
+
+    fn kubelet(&self, name: &str, known: &Known) -> Option<Kubelet> {
+        let machine = self.machines.get(&known.vmid)?;
+        let node = machine.live_node()?;
+        let settings = &node.settings;
+        let ready = matches!(node.registration, Registration::Registered { ready_at: Some(at), .. } if at <= self.now);
+        Some(Kubelet {
+            name: name.to_owned(),
+            number: known.number,
+            registers: known.registers,
+            ready,
+            control_plane: node.is_control_plane(),
+            api_server: node.api_server_from.is_some_and(|at| at <= self.now),
+            addresses: machine.address().into_iter().collect(),
+            labels: settings.node_labels.clone(),
+            tainted: node.is_control_plane() && !settings.schedulable,
+            version: settings.kubernetes.clone(),
+            talos: machine.hardware.image.as_ref().map(|i| i.talos.clone()).unwrap_or_default(),
+            uuid: machine.hardware.uuid.clone(),
+            boot_id: machine.boot_id(),
+            cores: machine.hardware.cores,
+            memory_mib: machine.hardware.memory_mib,
+            cni: settings.cni,
+            proxy: settings.proxy,
+            pod_subnet: settings.pod_subnet,
+        })
+    }
+}

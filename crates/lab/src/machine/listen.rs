@@ -1,0 +1,28 @@
+//! Serves one connection to a machine's port: TLS first, then whatever is spoken there.
+
+use std::sync::Arc;
+
+use ambient::Stream;
+use tokio_rustls::TlsAcceptor;
+
+use super::{Kind, Listener, tls};
+use crate::shared::Shared;
+use crate::{kube, talos_api};
+
+/// Serves `stream` as `listener` until either side ends it.
+pub async fn serve(listener: Listener, shared: Arc<Shared>, stream: Stream) {
+    let clock = shared.clock().clone();
+    let config = shared.read(|world, _| {
+        let machines = &world.machines;
+        let same = machines.epoch(listener.vmid) == listener.epoch;
+        same.then(|| tls::server(machines, listener.vmid, listener.kind, clock)).flatten()
+    });
+    // Without a sound authority a machine can show no certificate: the connection is accepted and dropped.
+    let Some(config) = config else { return };
+    let Ok(stream) = TlsAcceptor::from(config).accept(stream).await else { return };
+    let client = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).cloned();
+    match listener.kind {
+        Kind::Maintenance | Kind::Api => talos_api::serve(listener, shared, stream, client).await,
+        Kind::Kubernetes => kube::serve(listener.vmid, shared, stream, client).await,
+    }
+}

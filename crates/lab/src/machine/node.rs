@@ -1,0 +1,380 @@
+//! One machine: its hardware, its disk, and the phase it is in.
+//!
+//! A phase is data with moments in it. What is true now follows from comparing those moments with the present; nothing
+//! here runs. `clockwork` moves machines from phase to phase.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use super::boot::Boot;
+use super::settings::{Issuer, Role, Settings};
+use super::timing;
+
+/// One virtual machine as seen from inside.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Machine {
+    /// What it was last switched on with.
+    pub hardware: Boot,
+    /// What survives a power-off.
+    pub disk: Disk,
+    /// How often it was started, counting restarts.
+    pub boots: u64,
+    /// Connections made in another epoch are dead.
+    pub epoch: u64,
+    /// How often a certificate with a new key was made, in this boot.
+    pub keys: u64,
+    pub phase: Phase,
+    /// What readers of the resource API saw last, to number versions.
+    pub seen: BTreeMap<String, Seen>,
+}
+
+/// The content of the system disk.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Disk {
+    /// Set when the whole disk was wiped: nothing is left to boot from.
+    pub empty: bool,
+    /// The configuration on the STATE partition.
+    pub config: Option<String>,
+    /// etcd's data directory.
+    pub etcd: Option<EtcdData>,
+}
+
+/// Whose data an etcd directory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcdData {
+    /// Which etcd cluster.
+    pub cluster: u64,
+    /// Which member of it.
+    pub member: u64,
+}
+
+/// A resource as a reader last saw it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Seen {
+    pub version: u64,
+    pub digest: u64,
+    pub created: Timestamp,
+    pub updated: Timestamp,
+}
+
+/// Where a machine is in its life.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "lowercase")]
+pub enum Phase {
+    /// Switched off.
+    Off,
+    /// Switched on, with nothing to boot from.
+    Blank,
+    /// Firmware, kernel, machined.
+    Booting { network: Timestamp, until: Timestamp },
+    /// Waits for a configuration.
+    Maintenance(Maintenance),
+    /// Has a configuration and runs it.
+    Configured(Box<Node>),
+}
+
+/// Waiting for a configuration.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Maintenance {
+    pub network_from: Timestamp,
+    /// A configuration without the v1alpha1 document: its host name counts, the machine stays here.
+    pub hostname: Option<String>,
+    /// The configuration that was accepted, and when the listener goes away for it.
+    pub accepted: Option<(String, Timestamp)>,
+}
+
+/// A machine that runs a configuration.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Node {
+    /// The active configuration, byte for byte.
+    pub config: String,
+    pub settings: Settings,
+    /// Since when its address is in use; the older of two keeps it.
+    pub network_from: Timestamp,
+    /// When the boot sequence began.
+    pub began: Timestamp,
+    /// When the API listens, once it has a certificate.
+    pub api_from: Option<Timestamp>,
+    /// Who signed that certificate.
+    pub issuer: Option<Issuer>,
+    pub clock_from: Timestamp,
+    pub cri_from: Timestamp,
+    pub kubelet_from: Timestamp,
+    pub etcd: EtcdService,
+    pub api_server_from: Option<Timestamp>,
+    pub registration: Registration,
+    pub leaving: Option<Leaving>,
+    /// A configuration on trial: when it is taken back, and what it is replaced with.
+    pub trial: Option<(Timestamp, String)>,
+}
+
+/// The etcd service of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum EtcdService {
+    /// A worker has none.
+    Absent,
+    /// Waits for `Bootstrap` or for a cluster to join.
+    Preparing,
+    /// Found a cluster and is about to add itself.
+    Joining { at: Timestamp },
+    /// `Bootstrap` was called; nothing is on disk yet.
+    Bootstrapping { at: Timestamp },
+    /// Starts on the data it has.
+    Starting { at: Timestamp },
+    /// Runs. A learner has no moment of health yet.
+    Running { since: Timestamp, healthy_from: Option<Timestamp> },
+}
+
+/// What the kubelet has achieved since the machine started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
+pub enum Registration {
+    /// Not yet, for want of an API server.
+    None,
+    /// Found an API server.
+    Registering { at: Timestamp },
+    /// The node object is there, in the etcd cluster named.
+    Registered { cluster: u64, ready_at: Option<Timestamp> },
+}
+
+/// A reboot, shutdown or reset under way.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Leaving {
+    pub why: Leave,
+    /// Then the API closes and services stop.
+    pub quits: Timestamp,
+    /// Then the machine restarts or switches itself off.
+    pub gone: Timestamp,
+    /// Set once services have stopped.
+    pub stopped: bool,
+}
+
+/// Why a machine goes down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "why", rename_all = "lowercase")]
+pub enum Leave {
+    Reboot,
+    Shutdown,
+    Reset(Wipe),
+}
+
+/// What a reset does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wipe {
+    pub state: bool,
+    pub ephemeral: bool,
+    pub whole_disk: bool,
+    pub reboot: bool,
+}
+
+/// `moment` later by `duration`; the end of time is far enough for what does not fit.
+pub(super) fn after(moment: Timestamp, duration: std::time::Duration) -> Timestamp {
+    moment.checked_add(duration).unwrap_or(Timestamp::MAX)
+}
+
+/// A number that follows from what is named and nothing else.
+pub(super) fn seeded(parts: &[&str]) -> u64 {
+    let digest = Sha256::digest(parts.join("\u{0}"));
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&digest[..8]);
+    u64::from_be_bytes(bytes)
+}
+
+impl Machine {
+    pub(super) fn new(hardware: Boot) -> Self {
+        Self {
+            hardware,
+            disk: Disk::default(),
+            boots: 0,
+            epoch: 0,
+            keys: 0,
+            phase: Phase::Off,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// A number of this machine's own, different in each boot.
+    pub(super) fn seed(&self, purpose: &str) -> u64 {
+        seeded(&[&self.hardware.uuid, &self.boots.to_string(), purpose])
+    }
+
+    /// 32 bytes of this machine's own, for the key of its current certificate.
+    pub(super) fn key_seed(&self, purpose: &str) -> [u8; 32] {
+        let text = format!("{}\n{}\n{}\n{purpose}", self.hardware.uuid, self.boots, self.keys);
+        Sha256::digest(text).into()
+    }
+
+    /// Starts the machine: power-on and every restart.
+    pub(super) fn start(&mut self, now: Timestamp) {
+        self.boots += 1;
+        self.epoch += 1;
+        self.keys = 0;
+        self.seen.clear();
+        if self.hardware.image.is_none() || self.disk.empty {
+            self.phase = Phase::Blank;
+            return;
+        }
+        let span = u64::try_from(timing::BOOT_JITTER.as_millis()).unwrap_or(u64::MAX);
+        let jitter = std::time::Duration::from_millis(self.seed("boot") % span);
+        let until = after(now, timing::BOOT + jitter);
+        let network = until.checked_sub(timing::NETWORK_BEFORE_API).unwrap_or(now);
+        self.phase = Phase::Booting { network, until };
+    }
+
+    /// Stops it at once, as pulling the plug does.
+    pub(super) fn stop(&mut self) {
+        self.epoch += 1;
+        self.phase = Phase::Off;
+    }
+
+    /// The configured node inside, if there is one.
+    pub(crate) fn node(&self) -> Option<&Node> {
+        match &self.phase {
+            Phase::Configured(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    pub(super) fn node_mut(&mut self) -> Option<&mut Node> {
+        match &mut self.phase {
+            Phase::Configured(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// The node, as long as its services run.
+    pub(super) fn live_node(&self) -> Option<&Node> {
+        self.node().filter(|node| !node.stopped())
+    }
+
+    /// Boots into `config`: `api_from` is when its listener comes, for a machine that can issue its own certificate.
+    pub(super) fn configure(
+        &mut self,
+        config: String,
+        settings: Settings,
+        network_from: Timestamp,
+        now: Timestamp,
+    ) {
+        let api_from = after(now, timing::SWITCH);
+        let own_issuer = (settings.role == Role::ControlPlane).then(|| settings.talos_ca.clone());
+        let clock_from = after(network_from, timing::CLOCK_SYNC);
+        let cri_from = after(now, timing::CRI);
+        let etcd = match (settings.role, self.disk.etcd) {
+            (Role::Worker, _) => EtcdService::Absent,
+            (Role::ControlPlane, None) => EtcdService::Preparing,
+            (Role::ControlPlane, Some(_)) => {
+                EtcdService::Starting { at: after(cri_from, timing::ETCD_START) }
+            }
+        };
+        self.keys += 1;
+        self.epoch += 1;
+        self.phase = Phase::Configured(Box::new(Node {
+            config,
+            settings,
+            network_from,
+            began: now,
+            api_from: own_issuer.as_ref().map(|_| api_from),
+            issuer: own_issuer,
+            clock_from,
+            cri_from,
+            kubelet_from: after(cri_from.max(clock_from), timing::KUBELET),
+            etcd,
+            api_server_from: None,
+            registration: Registration::None,
+            leaving: None,
+            trial: None,
+        }));
+    }
+
+    /// The machine's host name.
+    pub(crate) fn hostname(&self) -> &str {
+        let configured = match &self.phase {
+            Phase::Maintenance(m) => m.hostname.as_deref(),
+            Phase::Configured(node) => node.settings.hostname.as_deref(),
+            _ => None,
+        };
+        configured.unwrap_or(&self.hardware.name)
+    }
+
+    /// Its own addresses with the number of their card: cloud-init's, and those of the configuration.
+    pub(crate) fn own_addresses(&self) -> Vec<(usize, IpNet)> {
+        let platform = self.hardware.nics.iter().enumerate().filter_map(|(n, nic)| Some((n, nic.address?)));
+        let configured = self.node().map(|node| node.settings.addresses.clone()).unwrap_or_default();
+        let mut all: Vec<_> = platform.chain(configured).collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    /// The address that it uses towards others.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        let configured =
+            self.node().and_then(|node| node.settings.addresses.first().map(|(_, net)| net.addr()));
+        configured.or_else(|| self.own_addresses().first().map(|(_, net)| net.addr()))
+    }
+
+    /// Since when it answers on the network.
+    pub(super) fn network_from(&self) -> Option<Timestamp> {
+        match &self.phase {
+            Phase::Off | Phase::Blank => None,
+            Phase::Booting { network, .. } => Some(*network),
+            Phase::Maintenance(m) => Some(m.network_from),
+            Phase::Configured(node) => Some(node.network_from),
+        }
+    }
+
+    /// Every moment at which something may happen by itself.
+    pub(super) fn moments(&self) -> Vec<Timestamp> {
+        match &self.phase {
+            Phase::Off | Phase::Blank => vec![],
+            Phase::Booting { network, until } => vec![*network, *until],
+            Phase::Maintenance(m) => m.accepted.iter().map(|(_, at)| *at).collect(),
+            Phase::Configured(node) => node.moments(),
+        }
+    }
+}
+
+impl Node {
+    /// Whether a shutdown has got to the point where services are gone.
+    pub(crate) fn stopped(&self) -> bool {
+        self.leaving.is_some_and(|leaving| leaving.stopped)
+    }
+
+    pub(crate) fn is_control_plane(&self) -> bool {
+        self.settings.role == Role::ControlPlane
+    }
+
+    /// When trustd answers.
+    pub(super) fn trustd_from(&self) -> Timestamp {
+        after(self.began, timing::TRUSTD).max(self.clock_from)
+    }
+
+    fn moments(&self) -> Vec<Timestamp> {
+        let mut all = vec![self.clock_from, self.cri_from, self.kubelet_from, self.trustd_from()];
+        all.extend(self.api_from);
+        all.extend(self.api_server_from);
+        all.extend(self.trial.iter().map(|(at, _)| *at));
+        all.extend(self.leaving.iter().flat_map(|l| [l.quits, l.gone]));
+        match self.etcd {
+            EtcdService::Absent | EtcdService::Preparing => {}
+            EtcdService::Joining { at }
+            | EtcdService::Bootstrapping { at }
+            | EtcdService::Starting { at } => {
+                all.push(at);
+            }
+            EtcdService::Running { healthy_from, .. } => all.extend(healthy_from),
+        }
+        match self.registration {
+            Registration::None => {}
+            Registration::Registering { at } => all.push(at),
+            Registration::Registered { ready_at, .. } => all.extend(ready_at),
+        }
+        all
+    }
+}

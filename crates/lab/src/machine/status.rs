@@ -1,0 +1,153 @@
+//! What a machine says of itself: its stage, what it still waits for, its services.
+
+use jiff::Timestamp;
+
+use super::Machines;
+use super::node::{EtcdService, Leave, Machine, Node, Phase, Registration};
+
+/// One service of machined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Service {
+    pub(crate) id: String,
+    /// The state's name, as the API shows it.
+    pub(crate) state: &'static str,
+    /// `None`: not known (yet).
+    pub(crate) healthy: Option<bool>,
+    /// Since when it is in that state.
+    pub(crate) since: Timestamp,
+    pub(crate) message: String,
+}
+
+/// Stage, readiness and unmet conditions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) stage: &'static str,
+    pub(crate) ready: bool,
+    pub(crate) unmet: Vec<(&'static str, String)>,
+}
+
+impl Machines {
+    /// The machine's status, if it runs far enough to have one.
+    pub(crate) fn status(&self, vmid: u32) -> Option<Status> {
+        let machine = self.machines.get(&vmid)?;
+        let plain = |stage| Some(Status { stage, ready: true, unmet: vec![] });
+        let node = match &machine.phase {
+            Phase::Off | Phase::Blank => return None,
+            Phase::Booting { .. } => return plain("booting"),
+            Phase::Maintenance(_) => return plain("maintenance"),
+            Phase::Configured(node) => node,
+        };
+        match node.leaving.map(|l| l.why) {
+            Some(Leave::Reboot) => return plain("rebooting"),
+            Some(Leave::Shutdown) => return plain("shutting down"),
+            Some(Leave::Reset(_)) => return plain("resetting"),
+            None => {}
+        }
+        let waits = self.unmet_services(node);
+        let stage = if waits.is_empty() { "running" } else { "booting" };
+        let mut unmet = vec![];
+        if node.clock_from > self.now {
+            unmet.push(("time", "time is not synced".to_owned()));
+        }
+        if !waits.is_empty() {
+            unmet.push(("services", waits.join(", ")));
+        }
+        let name = machine.hostname();
+        let pods_up = node.api_server_from.is_some_and(|at| at <= self.now);
+        if node.is_control_plane() && waits.is_empty() && !pods_up {
+            unmet.push(("staticPods", format!("kube-system/kube-apiserver-{name} not ready")));
+        }
+        match node.registration {
+            Registration::Registered { ready_at: Some(at), .. } if at <= self.now => {}
+            Registration::Registered { .. } => {
+                unmet.push(("nodeReady", format!("node {name:?} is not ready")))
+            }
+            _ => unmet.push(("nodeReady", format!("node {name:?} status is not available yet"))),
+        }
+        Some(Status { stage, ready: unmet.is_empty(), unmet })
+    }
+
+    /// Why the boot sequence has not ended: one entry for each service that is not healthy.
+    fn unmet_services(&self, node: &Node) -> Vec<String> {
+        let mut waits = vec![];
+        if node.kubelet_from > self.now {
+            waits.push("kubelet not running".to_owned());
+        }
+        match node.etcd {
+            EtcdService::Absent => {}
+            EtcdService::Running { healthy_from: Some(at), .. } if at <= self.now => {}
+            EtcdService::Running { .. } => waits.push("etcd not healthy".to_owned()),
+            _ => waits.push("etcd not running".to_owned()),
+        }
+        if node.is_control_plane() && node.trustd_from() > self.now {
+            waits.push("trustd not running".to_owned());
+        }
+        waits
+    }
+
+    /// The services of a machine in the order of their names.
+    pub(crate) fn services(&self, vmid: u32) -> Vec<Service> {
+        let Some(machine) = self.machines.get(&vmid) else { return vec![] };
+        let network = machine.network_from().unwrap_or(self.now);
+        let mut services: Vec<Service> =
+            ["apid", "auditd", "containerd", "machined", "syslogd", "udevd"].map(|id| up(id, network)).into();
+        match &machine.phase {
+            Phase::Maintenance(_) => {}
+            Phase::Configured(node) => services.extend(self.node_services(node)),
+            _ => return vec![],
+        }
+        services.sort_by(|a, b| a.id.cmp(&b.id));
+        services
+    }
+
+    fn node_services(&self, node: &Node) -> Vec<Service> {
+        let now = self.now;
+        let waiting = |id: &str, what: &str| state(id, "Waiting", node.began, what);
+        let clock = node.clock_from <= now;
+        let mut found = vec![];
+        found.push(if node.cri_from <= now {
+            up("cri", node.cri_from)
+        } else {
+            state("cri", "Preparing", node.began, "Running pre state")
+        });
+        found.push(match (clock, node.kubelet_from <= now) {
+            (false, _) => waiting("kubelet", "Waiting for time sync"),
+            (true, false) => state("kubelet", "Preparing", node.clock_from, "Running pre state"),
+            (true, true) => up("kubelet", node.kubelet_from),
+        });
+        if !node.is_control_plane() {
+            return found;
+        }
+        found.push(match (clock, node.trustd_from() <= now) {
+            (false, _) => waiting("trustd", "Waiting for time sync"),
+            (true, false) => state("trustd", "Preparing", node.began, "Running pre state"),
+            (true, true) => up("trustd", node.trustd_from()),
+        });
+        found.push(match node.etcd {
+            EtcdService::Running { healthy_from: Some(at), .. } if at <= now => up("etcd", at),
+            EtcdService::Running { since, healthy_from } => Service {
+                healthy: healthy_from.is_none().then_some(false),
+                ..state("etcd", "Running", since, "Started task etcd")
+            },
+            _ if !clock => waiting("etcd", "Waiting for time sync"),
+            _ if node.cri_from > now => waiting("etcd", "Waiting for service \"cri\" to be \"up\""),
+            _ => state("etcd", "Preparing", node.cri_from, "Running pre state"),
+        });
+        found
+    }
+}
+
+fn up(id: &str, since: Timestamp) -> Service {
+    Service { healthy: Some(true), ..state(id, "Running", since, "Health check successful") }
+}
+
+fn state(id: &str, state: &'static str, since: Timestamp, message: &str) -> Service {
+    Service { id: id.to_owned(), state, healthy: None, since, message: message.to_owned() }
+}
+
+impl Machine {
+    /// The random id that the kernel makes at each boot.
+    pub(crate) fn boot_id(&self) -> String {
+        super::stable_uuid(&[&self.hardware.uuid, &self.boots.to_string(), "boot id"])
+    }
+}

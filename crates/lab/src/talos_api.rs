@@ -1,0 +1,102 @@
+//! The Talos API of one machine: gRPC over one TLS connection.
+//!
+//! Each request passes the door first (`door`): is the service known, may this caller call the method, which machine is
+//! meant. Then the generated servers take over. In maintenance everybody is a reader; on a configured machine the roles
+//! are the organizations of the client's certificate.
+
+mod cosi;
+mod door;
+mod events;
+mod kubeconfig;
+mod logs;
+mod machine_service;
+mod resources;
+mod small_services;
+mod types;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls_pki_types::CertificateDer;
+use talos::pki::Leaf;
+use talos::wire::{MAX_MESSAGE_SIZE, cluster, cosi as wire_cosi, machine, storage, time};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tonic::Status;
+use tonic::service::Routes;
+
+use crate::machine::{Kind, Listener, Machines, Refusal};
+use crate::shared::Shared;
+pub(crate) use logs::fingerprint;
+pub(crate) use resources::{Resource, resources};
+
+/// Who asks, and which machine is asked.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    shared: Arc<Shared>,
+    vmid: u32,
+    roles: Arc<Vec<String>>,
+    maintenance: bool,
+}
+
+/// Serves one connection.
+pub(crate) async fn serve(
+    listener: Listener,
+    shared: Arc<Shared>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    client: Option<CertificateDer<'static>>,
+) {
+    let maintenance = listener.kind == Kind::Maintenance;
+    let roles = match client.and_then(|certificate| Leaf::read(&certificate)) {
+        _ if maintenance => vec!["os:reader".to_owned()],
+        Some(leaf) => leaf.organizations,
+        None => vec![],
+    };
+    let caller = Caller { shared, vmid: listener.vmid, roles: Arc::new(roles), maintenance };
+    let service = hyper::service::service_fn(move |request| {
+        let caller = caller.clone();
+        async move { Ok::<_, Infallible>(door::enter(caller, request).await) }
+    });
+    let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+    // A connection that breaks is the client's business.
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
+impl Caller {
+    /// The servers of all services, on behalf of this caller.
+    fn routes(&self) -> Routes {
+        let machine = machine::machine_service_server::MachineServiceServer::new(self.clone());
+        let state = wire_cosi::state_server::StateServer::new(self.clone());
+        let storage = storage::storage_service_server::StorageServiceServer::new(self.clone());
+        let time = time::time_service_server::TimeServiceServer::new(self.clone());
+        let cluster = cluster::cluster_service_server::ClusterServiceServer::new(self.clone());
+        Routes::new(machine.max_decoding_message_size(MAX_MESSAGE_SIZE))
+            .add_service(state)
+            .add_service(storage)
+            .add_service(time)
+            .add_service(cluster)
+    }
+
+    fn has(&self, role: &str) -> bool {
+        self.roles.iter().any(|own| own == role)
+    }
+
+    /// Looks at the machines.
+    fn read<T>(&self, look: impl FnOnce(&Machines, jiff::Timestamp) -> T) -> T {
+        self.shared.read(|world, now| look(&world.machines, now))
+    }
+
+    /// Does something to the machines. A refusal comes when the machine has thought about it.
+    async fn act<T>(
+        &self,
+        work: impl FnOnce(&mut Machines, jiff::Timestamp) -> Result<T, Refusal>,
+    ) -> Result<T, Status> {
+        match self.shared.with(|world, now| work(&mut world.machines, now)) {
+            Ok(done) => Ok(done),
+            Err(refusal) => {
+                self.shared.clock().sleep(refusal.after).await;
+                Err(Status::new(refusal.code, refusal.words))
+            }
+        }
+    }
+}
