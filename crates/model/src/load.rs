@@ -16,7 +16,11 @@ use crate::spec::{Reference, Spec};
 const MAX_BYTES: usize = 16 << 20;
 
 /// Keys whose value must never be a secret itself.
-const SECRETS: &[&[&str]] = &[&["proxmox", "token"]];
+const TOKENS: &[&[&str]] = &[&["proxmox", "token"]];
+
+/// Keys whose value could carry a password.
+const URLS: &[&[&str]] =
+    &[&["proxmox", "endpoint"], &["proxmox", "endpoints"], &["endpoint"], &["image", "factory"]];
 
 /// A file that was read, with all that is needed to speak about it.
 #[derive(Debug, Clone)]
@@ -105,25 +109,36 @@ fn locate(sources: &[Source], tree: Option<&Tree>, mut diagnostics: Vec<Diagnost
     diagnostics
 }
 
-/// Replaces secrets that stand in the file by asterisks, before anyone can print the line they stand in.
+/// Replaces secrets that stand in the file by asterisks, before anyone can print the line they stand in. The checks then
+/// refuse the value: a token that is no reference, a URL that carries a password.
 fn mask_secrets(tree: &mut Tree, sources: &mut [Source]) {
-    for keys in SECRETS {
-        let Some(Tree::Scalar { span, raw, value }) = tree.get_mut(keys) else { continue };
-        if raw.parse::<Reference>().is_ok() || matches!(value, Scalar::Null) {
-            continue;
+    let reference = |raw: &str| raw.parse::<Reference>().is_ok();
+    for keys in TOKENS {
+        mask(tree.get_mut(keys), sources, reference);
+    }
+    for keys in URLS {
+        match tree.get_mut(keys) {
+            Some(Tree::List { items, .. }) => {
+                items.iter_mut().for_each(|item| mask(Some(item), sources, |raw| !raw.contains('@')));
+            }
+            one => mask(one, sources, |raw| !raw.contains('@')),
         }
-        "********".clone_into(raw);
-        *value = Scalar::Text;
-        if let Some(source) = sources.get_mut(span.source)
-            && let (Some(before), Some(secret), Some(after)) = (
-                source.text.get(..span.start),
-                source.text.get(span.start..span.end),
-                source.text.get(span.end..),
-            )
-        {
-            let mask: String = secret.bytes().map(|b| if b == b'\n' { '\n' } else { '*' }).collect();
-            source.text = format!("{before}{mask}{after}");
-        }
+    }
+}
+
+fn mask(node: Option<&mut Tree>, sources: &mut [Source], harmless: impl Fn(&str) -> bool) {
+    let Some(Tree::Scalar { span, raw, value }) = node else { return };
+    if matches!(value, Scalar::Null) || harmless(raw) {
+        return;
+    }
+    "********".clone_into(raw);
+    *value = Scalar::Text;
+    let Some(source) = sources.get_mut(span.source) else { return };
+    let text = &source.text;
+    let parts = (text.get(..span.start), text.get(span.start..span.end), text.get(span.end..));
+    if let (Some(before), Some(secret), Some(after)) = parts {
+        let mask: String = secret.bytes().map(|b| if b == b'\n' { '\n' } else { '*' }).collect();
+        source.text = format!("{before}{mask}{after}");
     }
 }
 

@@ -400,3 +400,34 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub fn schema() -> serde_json::Value {
     schemars::schema_for!(Spec).to_value()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn the_schema_describes_every_key_and_refuses_others() {
+        let schema = schema();
+        assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+        let types = schema["$defs"].as_object().unwrap().iter().map(|(name, one)| (name.as_str(), one));
+        let mut seen = 0;
+        for (name, one) in types.chain([("Spec", &schema)]) {
+            let Some(properties) = one.get("properties").and_then(Value::as_object) else { continue };
+            assert_eq!(one["additionalProperties"], false, "{name}");
+            for (key, property) in properties {
+                assert!(property["description"].is_string(), "{name}.{key} has no description");
+                seen += 1;
+            }
+        }
+        assert!(seen > 50, "only {seen} keys were found");
+    }
+
+    #[test]
+    fn defaults_are_in_the_schema() {
+        let schema = schema();
+        assert_eq!(schema.pointer("/$defs/Network/properties/bridge/default").unwrap(), "vmbr0");
+        assert_eq!(schema.pointer("/$defs/Kubernetes/properties/pod_cidr/default").unwrap(), "10.244.0.0/16");
+    }
+}

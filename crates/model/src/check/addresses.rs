@@ -7,7 +7,7 @@ use super::proxmox::bad_vmid;
 use super::{forms, network};
 use crate::blueprint::Role;
 use crate::diagnostic::{Diagnostic, Path, codes};
-use crate::resolve::draft::{Draft, PoolRange, Said};
+use crate::resolve::draft::{Draft, MAX_COUNT, PoolRange, Said};
 use crate::resolve::record_vmid;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
@@ -40,9 +40,8 @@ fn pool_ranges(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         }
         let Some(range) = draft.address_range(name, pool) else { continue };
         let inside = draft.network.is_some_and(|net| net.contains(&Ipv4Addr::from(range.first)));
-        if inside && range.first <= range.last {
-            let room = u64::from(range.last - range.first) + 1;
-            room_for(room, pool.count, name, "addresses", range.path.clone(), found);
+        if inside && range.room() > 0 {
+            room_for(range.room().into(), pool.count, name, "addresses", range.path.clone(), found);
         } else if pool.addresses.is_none() && pool.count > 0 {
             let first = Ipv4Addr::from(range.first);
             let message = format!(
@@ -68,7 +67,7 @@ fn pool_ranges(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
 }
 
 fn room_for(room: u64, count: u32, pool: &str, what: &str, path: Path, found: &mut Vec<Diagnostic>) {
-    if u64::from(count) > room {
+    if u64::from(count) > room && count <= MAX_COUNT {
         let message = format!("the pool `{pool}` has {count} nodes, but room for {room} {what}");
         let problem = Diagnostic::error(codes::RANGE_FULL, message).at(path, "");
         let key = if what == "addresses" { "addresses" } else { "vmids" };
@@ -146,6 +145,13 @@ fn places(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
 }
 
 fn twice(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
+    // Pools whose ranges were refused above collide in every node; that is one mistake and was said.
+    let said: Vec<Vec<Path>> = found
+        .iter()
+        .filter(|d| d.code == codes::RANGES_OVERLAP || d.code == codes::RANGE_MISSING)
+        .map(|d| d.labels.iter().map(|label| label.path.clone()).collect())
+        .collect();
+    let known = |a: &Path, b: &Path| said.iter().any(|paths| paths.contains(a) && paths.contains(b));
     let mut addresses = BTreeMap::new();
     let mut ids: BTreeMap<u32, (String, &Path)> = BTreeMap::new();
     let mut cards = BTreeMap::new();
@@ -158,14 +164,23 @@ fn twice(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         if let Some(Said { value, path }) = &node.address
             && let Some((other, first)) = addresses.insert(*value, (name(), path))
         {
-            let message = format!("{other} and {} both have the address {value}", name());
-            found.push(pair(codes::ADDRESS_TWICE, message, path, first, "give one of them another address"));
+            if !known(path, first) {
+                let message = format!("{other} and {} both have the address {value}", name());
+                found.push(pair(
+                    codes::ADDRESS_TWICE,
+                    message,
+                    path,
+                    first,
+                    "give one of them another address",
+                ));
+            }
             // One cause, one diagnostic: the ids of these two mirror their addresses.
             if node.vmid.as_ref().is_some_and(|vmid| vmid.path == *path) {
                 continue;
             }
         }
-        if let Some(Said { value, path }) = &node.vmid
+        let at_the_vip = draft.vip.is_some() && node.address.as_ref().map(|said| said.value) == draft.vip;
+        if let Some(Said { value, path }) = node.vmid.as_ref().filter(|_| !at_the_vip)
             && let Some((other, first)) = ids.insert(*value, (name(), path))
         {
             let message = format!("{other} and {} both have the VM id {value}", name());

@@ -5,6 +5,9 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
+/// Prefix lengths that the nodes' network may have.
+pub(crate) const NODE_PREFIXES: std::ops::RangeInclusive<u8> = 8..=29;
+
 /// Memory in MiB: `8G`, `8192M`, or plain MiB.
 pub(crate) fn memory_mib(text: &str) -> Option<u64> {
     let (number, unit) = number_and_unit(text)?;

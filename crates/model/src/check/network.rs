@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
+use super::forms;
 use crate::diagnostic::{Diagnostic, Path, codes};
 use crate::resolve::draft::Draft;
 
@@ -11,7 +12,7 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     let network = &draft.spec.network;
     let kubernetes = &draft.spec.kubernetes;
     let path = |key: &str| Path::of(&["network", key]);
-    let nodes = net(&network.cidr, path("cidr"), 8..=29, found);
+    let nodes = net(&network.cidr, path("cidr"), forms::NODE_PREFIXES, found);
     let pods = net(&kubernetes.pod_cidr, Path::of(&["kubernetes", "pod_cidr"]), 8..=24, found);
     let services = net(&kubernetes.service_cidr, Path::of(&["kubernetes", "service_cidr"]), 8..=28, found);
     overlaps(nodes, pods, services, found);
@@ -21,7 +22,7 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     for (index, server) in network.dns.iter().enumerate() {
         address(server, path("dns").index(index), found);
     }
-    for (index, server) in network.ntp.iter().enumerate().filter(|(_, s)| !super::forms::is_dns_name(s)) {
+    for (index, server) in network.ntp.iter().enumerate().filter(|(_, s)| !forms::is_dns_name(s)) {
         let problem =
             Diagnostic::error(codes::BAD_NAME, format!("`{server}` cannot be the name of a time server"));
         found.push(problem.at(path("ntp").index(index), "").help("give a host name or an address"));

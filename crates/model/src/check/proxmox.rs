@@ -67,20 +67,13 @@ fn endpoints(spec: &Spec, found: &mut Vec<Diagnostic>) {
     let several = proxmox.endpoints.iter().enumerate().map(|(i, url)| (path("endpoints").index(i), url));
     let one = proxmox.endpoint.iter().map(|url| (path("endpoint"), url));
     for (path, url) in one.chain(several).filter(|(_, url)| !forms::is_origin(url, &["https"])) {
-        let problem =
-            Diagnostic::error(codes::BAD_URL, format!("`{}` cannot be a Proxmox endpoint", shown(url)));
+        let problem = Diagnostic::error(codes::BAD_URL, format!("`{url}` cannot be a Proxmox endpoint"));
         found.push(problem.at(path, "").help("write `https://HOST:8006`"));
     }
     if let Some(url) = spec.endpoint.as_ref().filter(|url| !forms::is_origin(url, &["https"])) {
-        let problem =
-            Diagnostic::error(codes::BAD_URL, format!("`{}` cannot be a Kubernetes endpoint", shown(url)));
+        let problem = Diagnostic::error(codes::BAD_URL, format!("`{url}` cannot be a Kubernetes endpoint"));
         found.push(problem.at(Path::of(&["endpoint"]), "").help("write `https://HOST:6443`"));
     }
-}
-
-/// A URL without what may be a password in it.
-fn shown(url: &str) -> String {
-    url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, rest)| format!("…@{rest}"))
 }
 
 fn trust(spec: &Spec, found: &mut Vec<Diagnostic>) {

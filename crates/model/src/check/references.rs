@@ -96,8 +96,14 @@ fn roles(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
 }
 
 fn counts(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
-    let of = |role| draft.nodes.iter().filter(move |node| node.role == role);
-    let control_planes = of(Role::ControlPlane).count();
+    // Counted as the file says it, even where a range has no room for all of them.
+    let of = |role: Role| {
+        let pooled =
+            draft.spec.pools.values().filter(|pool| pool.role == role).map(|pool| u64::from(pool.count));
+        let single = draft.nodes.iter().filter(|node| node.role == role && node.ordinal.is_none()).count();
+        pooled.sum::<u64>() + single as u64
+    };
+    let control_planes = of(Role::ControlPlane);
     // With a role or a pool in doubt, the number is in doubt too.
     let doubtful = found.iter().any(|d| d.code == codes::NO_ROLE || d.code == codes::UNKNOWN_REFERENCE);
     let whole = || Path::of(&[if draft.spec.pools.is_empty() { "nodes" } else { "pools" }]);
@@ -114,11 +120,12 @@ fn counts(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     if control_planes % 2 == 0 {
         let message =
             format!("{control_planes} control planes survive no more than {} do", control_planes - 1);
-        let path = of(Role::ControlPlane).next().map_or_else(whole, |node| node.path.clone());
+        let first = draft.nodes.iter().find(|node| node.role == Role::ControlPlane);
+        let path = first.map_or_else(whole, |node| node.path.clone());
         let problem = Diagnostic::warning(codes::EVEN_CONTROL_PLANES, message).at_key(path, "");
         found.push(problem.help(format!("use {} or {}", control_planes - 1, control_planes + 1)));
     }
-    if of(Role::Worker).next().is_none() && !draft.spec.kubernetes.schedule_on_control_planes && !doubtful {
+    if of(Role::Worker) == 0 && !draft.spec.kubernetes.schedule_on_control_planes && !doubtful {
         found.push(
             Diagnostic::error(codes::NO_WORKLOADS, "there is no node that may run workloads")
                 .at_key(whole(), "")

@@ -203,4 +203,4 @@ codes! {
 }
 
 #[cfg(test)]
-mod tests {}
+mod tests;

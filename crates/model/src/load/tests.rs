@@ -1,3 +1,5 @@
+//! Files that load, files that do not, and the places that are named.
+
 use super::*;
 use crate::diagnostic::render;
 
@@ -48,17 +50,11 @@ nodes: [a, b]
 protect: { a: b }
 ";
     insta::assert_snapshot!(problems(text), @r#"
-error[TS0102] `versions` is missing
-  at c.yaml:1:1+0 
-  help: add `versions`: versions of Talos and Kubernetes
 error[TS0101] `versons` is not a key that is known
   at c.yaml:2:1+7 versons
   help: did you mean `versions`?
 error[TS0103] `proxmox.insecure` must be true or false, not "yes"
   at c.yaml:3:51+3 proxmox.insecure
-error[TS0102] `network.gateway` is missing
-  at c.yaml:4:1+7 network
-  help: add `gateway: 10.25.150.1`: default gateway
 error[TS0101] `network.gatway` is not a key that is known
   at c.yaml:4:34+6 network.gatway
   help: did you mean `gateway`?
@@ -172,9 +168,9 @@ error[TS0001] this is not valid YAML: while scanning a plain scalar, found a tab
   help: check the indentation, and quote texts that hold `: `, ` #`, or begin with one of @ ` * & ! % { [
 ");
     insta::assert_snapshot!(problems("a: 1\n---\nb: 2\n"), @"
-error[TS0001] this is not valid YAML: only single YAML document expected but multiple found
-  at c.yaml:3:1+0 
-  help: check the indentation, and quote texts that hold `: `, ` #`, or begin with one of @ ` * & ! % { [
+error[TS0001] the file holds more than one YAML document
+  at c.yaml:3:1+0 : the second begins here
+  help: remove the line `---`, or make the parts files of their own
 ");
     insta::assert_snapshot!(problems("a: *nowhere\n"), @"
 error[TS0001] this is not valid YAML: reference to unknown value
@@ -204,6 +200,8 @@ fn a_secret_is_masked_before_anyone_can_print_it() {
     let loaded = read(&text).unwrap();
     assert!(!format!("{loaded:?}").contains("5ecr3t"));
     assert_eq!(loaded.sources[0].text.len(), text.len());
+    let url = read(&SMALLEST.replace("https://pve1:8006", "'https://me:5ecr3t@pve1:8006'")).unwrap();
+    assert!(!format!("{url:?}").contains("5ecr3t"));
     let failed = read(&text.replace("vip", "vipp")).unwrap_err();
     assert!(!format!("{failed:?}").contains("5ecr3t"));
     let fine = read(&SMALLEST.replace("8006 }", "8006, token: env:TOKEN }")).unwrap();
@@ -235,4 +233,22 @@ fn places_cover_the_value_or_the_key() {
     assert_eq!(text(&["pools", "work"], false), "work");
     assert_eq!(text(&["pools", "work", "addresses"], false), "work");
     assert_eq!(text(&["hosts", "x"], false), "");
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { cases: 256, failure_persistence: None, ..Default::default() })]
+
+    /// Whatever a file holds, it is read or refused; every place lies in the text, on the border of a character.
+    #[test]
+    fn no_text_makes_it_panic(start in 0..300usize, piece in "[-a-z0-9:{}\\[\\],&*!|>'\"#%é \n\t.@]{0,40}") {
+        let at = SMALLEST.len().min(start);
+        let text = format!("{}{piece}{}", &SMALLEST[..at], &SMALLEST[at..]);
+        let (diagnostics, sources) = match read(&text) {
+            Ok(loaded) => (crate::check::check(&loaded), loaded.sources),
+            Err(failed) => (failed.diagnostics, failed.sources),
+        };
+        for place in diagnostics.iter().flat_map(|d| &d.labels).filter_map(|label| label.place.as_ref()) {
+            assert!(sources[0].text.get(place.span.start..place.span.end).is_some(), "{text:?} {place:?}");
+        }
+    }
 }

@@ -165,10 +165,16 @@ fn twice(path: &Path, first: Span, second: Span) -> Diagnostic {
 }
 
 fn parse(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Spanned<Raw>, serde_saphyr::Error> {
+    // What aliases may add grows with the text, so that no small file can become a large one.
+    let by_aliases = 10_000 + 4 * text.len();
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: 8_000_000,
             max_nodes: 4_000_000,
+            max_recorded_anchor_events: by_aliases,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: by_aliases,
         },
         duplicate_keys: duplicate_keys,
         strict_booleans: true,

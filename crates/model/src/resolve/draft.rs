@@ -67,9 +67,21 @@ pub(crate) struct PoolRange {
     pub(crate) path: Path,
 }
 
+impl PoolRange {
+    /// How many nodes fit in it.
+    pub(crate) fn room(&self) -> u32 {
+        self.last.checked_sub(self.first).map_or(0, |more| more.saturating_add(1))
+    }
+}
+
 impl<'s> Draft<'s> {
     pub(crate) fn new(spec: &'s Spec) -> Self {
-        let network = spec.network.cidr.parse::<Ipv4Net>().ok().filter(|net| net.trunc() == *net);
+        let network = spec
+            .network
+            .cidr
+            .parse::<Ipv4Net>()
+            .ok()
+            .filter(|net| net.trunc() == *net && forms::NODE_PREFIXES.contains(&net.prefix_len()));
         let mut draft = Draft {
             spec,
             network,
@@ -81,7 +93,8 @@ impl<'s> Draft<'s> {
         for (pool_name, pool) in &spec.pools {
             let range = draft.address_range(pool_name, pool);
             let vmids = pool.vmids.as_ref().and_then(|text| forms::vmid_range(&text.0));
-            for ordinal in 1..=pool.count.min(MAX_COUNT) {
+            let room = range.as_ref().map_or(MAX_COUNT, PoolRange::room);
+            for ordinal in 1..=pool.count.min(MAX_COUNT).min(room) {
                 let name = identity::node_name(&spec.cluster, pool_name, ordinal);
                 let own = spec.nodes.get_key_value(&name).map(|(key, node)| {
                     refined.insert(key.as_str());
@@ -89,7 +102,7 @@ impl<'s> Draft<'s> {
                 });
                 let inherited = Inherited {
                     address: range.as_ref().and_then(|range| {
-                        let number = range.first.checked_add(ordinal - 1).filter(|n| *n <= range.last)?;
+                        let number = range.first.checked_add(ordinal - 1)?;
                         Some(Said { value: number.into(), path: range.path.clone() })
                     }),
                     vmid: vmids.and_then(|range| {

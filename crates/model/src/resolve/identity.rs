@@ -57,8 +57,8 @@ mod tests {
     #[test]
     fn marks_never_change() {
         // Were one of these to change, a new version would not recognise the machines of an old one.
-        insta::assert_snapshot!(mac("home", "home-control-1"), @"");
-        insta::assert_snapshot!(node_uuid("c1", "home-control-1"), @"");
-        insta::assert_snapshot!(record_uuid("c1"), @"");
+        insta::assert_snapshot!(mac("home", "home-control-1"), @"BC:24:11:A1:B3:F7");
+        insta::assert_snapshot!(node_uuid("c1", "home-control-1"), @"8115cc13-1133-56b0-b6e2-c1e8e0c09cad");
+        insta::assert_snapshot!(record_uuid("c1"), @"668fd94d-c4ab-5d4b-93ca-db332803b6df");
     }
 }
