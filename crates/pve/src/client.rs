@@ -99,14 +99,15 @@ impl Client {
         let mut attempt = 1;
         loop {
             let changing = call.method != Method::GET;
-            match self.exchange(&call).await {
+            let kind = match self.exchange(&call).await {
                 Ok(response) => return decode(&response).map_err(|kind| Error::new(call.attempt, kind)),
-                Err(_) if !changing && attempt < READ_ATTEMPTS => {
-                    self.clock.sleep(backoff(&call.path, attempt)).await;
-                    attempt += 1;
-                }
-                Err(error) => return Err(Error::new(call.attempt, Kind::of_transport(error, changing))),
+                Err(error) => Kind::of_transport(error, changing),
+            };
+            if changing || attempt == READ_ATTEMPTS || !matches!(kind, Kind::Transport(_)) {
+                return Err(Error::new(call.attempt, kind));
             }
+            self.clock.sleep(backoff(&call.path, attempt)).await;
+            attempt += 1;
         }
     }
 

@@ -126,6 +126,32 @@ async fn a_silent_server_does_not_hold_us_for_ever() {
     assert!(client.stop("pve1", 1).await.unwrap_err().effect_unknown());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_node_is_not_asked_for_more_than_three_changes_at_once() {
+    let busy = Arc::new(Mutex::new((0_u32, 0_u32)));
+    let (seen, clock) = (busy.clone(), Clock::real());
+    let service = service_fn(move |_: Request<Full<Bytes>>| {
+        let (busy, clock) = (busy.clone(), clock.clone());
+        async move {
+            {
+                let mut busy = busy.lock().unwrap();
+                busy.0 += 1;
+                busy.1 = busy.1.max(busy.0);
+            }
+            clock.sleep(Duration::from_secs(1)).await;
+            busy.lock().unwrap().0 -= 1;
+            let body =
+                Bytes::from_static(br#"{"data":"UPID:a:0000013C:0005D8F3:6AFA15BC:qmstart:1:r@pam:"}"#);
+            Ok::<_, BoxError>(Response::new(Full::new(body)))
+        }
+    });
+    let client = Client::over(service, &"a@pve!b=c".parse().unwrap(), Clock::real());
+    let started = client.clock().now();
+    futures::future::try_join_all((1..=7).map(|vmid| client.start("a", vmid))).await.unwrap();
+    assert_eq!(seen.lock().unwrap().1, 3);
+    assert_eq!(client.clock().now().duration_since(started).as_secs(), 3);
+}
+
 /// The recorded answers of a real Proxmox VE are read by the typed calls.
 #[tokio::test(start_paused = true)]
 async fn recorded_answers_are_read() {

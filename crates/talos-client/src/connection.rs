@@ -10,13 +10,19 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use ambient::Clock;
 use ambient::tls::{Connector, TlsIo};
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::PORT;
+
+/// How long a channel tries to dial. A caller that gives up does not end a dial, because the channel outlives the call; so a
+/// machine that was down would keep the calls waiting after it came back.
+const DIAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// What broke a connection.
 #[derive(Debug, Clone)]
@@ -59,10 +65,11 @@ impl Faults {
 /// A channel that dials when it must, and again after a connection broke.
 pub(crate) fn renewing(
     connector: Connector,
+    clock: Clock,
     address: IpAddr,
 ) -> Result<(Channel, Faults), tonic::transport::Error> {
     let faults = Faults::default();
-    let dialler = Dialler { connector, address, faults: faults.clone() };
+    let dialler = Dialler { connector, clock, address, faults: faults.clone() };
     Ok((endpoint(address)?.connect_with_connector_lazy(dialler), faults))
 }
 
@@ -88,6 +95,7 @@ type Dialling = Pin<Box<dyn Future<Output = io::Result<Watched>> + Send>>;
 #[derive(Clone)]
 struct Dialler {
     connector: Connector,
+    clock: Clock,
     address: IpAddr,
     faults: Faults,
 }
@@ -102,11 +110,12 @@ impl tower::Service<Uri> for Dialler {
     }
 
     fn call(&mut self, _: Uri) -> Dialling {
-        let Self { connector, address, faults } = self.clone();
+        let Self { connector, clock, address, faults } = self.clone();
         Box::pin(async move {
             faults.begin();
-            let stream =
-                connector.connect(&address.to_string(), PORT).await.inspect_err(|e| faults.note(e))?;
+            let dial = clock.timeout(DIAL_LIMIT, connector.connect(&address.to_string(), PORT)).await;
+            let stream = dial.unwrap_or_else(|late| Err(io::Error::new(io::ErrorKind::TimedOut, late)));
+            let stream = stream.inspect_err(|e| faults.note(e))?;
             Ok(Watched { stream, faults })
         })
     }

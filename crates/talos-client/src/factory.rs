@@ -181,3 +181,71 @@ where
         Either::Right((_, answer)) => answer.await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::sync::Mutex;
+
+    use ambient::{Dial, Stream};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// A web server without TLS that gives one answer and keeps what it was asked.
+    struct Server {
+        answer: &'static str,
+        asked: Arc<Mutex<String>>,
+    }
+
+    impl Dial for Server {
+        fn dial(
+            &self,
+            host: &str,
+            port: u16,
+        ) -> Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + '_>> {
+            assert_eq!((host, port), ("factory", 8080));
+            let (ours, mut theirs) = tokio::io::duplex(64 << 10);
+            let (answer, asked) = (self.answer, self.asked.clone());
+            tokio::spawn(async move {
+                let mut request = vec![0; 4096];
+                let length = theirs.read(&mut request).await.unwrap();
+                *asked.lock().unwrap() = String::from_utf8_lossy(&request[..length]).into_owned();
+                theirs.write_all(answer.as_bytes()).await.unwrap();
+            });
+            Box::pin(async { Ok(Stream::new(ours)) })
+        }
+    }
+
+    fn factory(answer: &'static str) -> (Factory, Arc<Mutex<String>>) {
+        let asked = Arc::<Mutex<String>>::default();
+        let net = Net::of(Server { answer, asked: asked.clone() });
+        (Factory::new(net, &Clock::real(), "http://factory:8080/sub/", &Roots::default()).unwrap(), asked)
+    }
+
+    #[tokio::test]
+    async fn a_schematic_is_posted_and_its_id_read() {
+        let (factory, asked) = factory("HTTP/1.1 201 Created\r\nContent-Length: 12\r\n\r\n{\"id\":\"376\"}");
+        assert_eq!(factory.post_schematic("customization: {}\n").await.unwrap(), "376");
+        let asked = asked.lock().unwrap().clone();
+        assert!(asked.starts_with("POST /sub/schematics HTTP/1.1\r\nhost: factory:8080\r\n"), "{asked}");
+        assert!(asked.ends_with("\r\n\r\ncustomization: {}\n"), "{asked}");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_keeps_its_words() {
+        let (factory, _) =
+            factory("HTTP/1.1 400 Bad Request\r\nContent-Length: 16\r\n\r\nbad extension: x\n");
+        let error = factory.post_schematic("x: 1").await.unwrap_err();
+        assert!(error.to_string().ends_with("refused (400 Bad Request): bad extension: x"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn addresses_need_a_scheme_and_a_host() {
+        for address in ["", "factory", "ftp://factory", "https://"] {
+            let made = Factory::new(Net::tcp(), &Clock::real(), address, &Roots::default());
+            assert!(matches!(made, Err(FactoryError::Address(_))), "{address}");
+        }
+    }
+}

@@ -34,3 +34,6 @@ pub use types::{Applied, Disk, Link, MachineStatus, Service, Stage, UnmetConditi
 
 /// The port of the Talos API, in maintenance and afterwards.
 pub const PORT: u16 = 50000;
+
+#[cfg(test)]
+mod tests;

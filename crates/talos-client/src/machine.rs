@@ -51,7 +51,8 @@ impl Machine {
         let config = tls::mutual(clock, credentials)
             .map_err(|e| unusable(format!("our credentials are unusable: {e}")))?;
         let connector = Connector::new(net.clone(), config, PORT);
-        let channel = connection::renewing(connector, address).map_err(|e| unusable(e.to_string()))?;
+        let channel =
+            connection::renewing(connector, clock.clone(), address).map_err(|e| unusable(e.to_string()))?;
         Ok(Self { api: Api::new(address, channel) })
     }
 
@@ -215,6 +216,28 @@ impl Machine {
     pub async fn list(&self, namespace: &str, kind: &str) -> Result<Vec<Resource>> {
         let found = self.api.list("listing resources", namespace, kind).await?;
         Ok(found.into_iter().map(|(id, version, spec)| Resource { id, version, spec }).collect())
+    }
+
+    /// Whether a path is there.
+    ///
+    /// # Errors
+    ///
+    /// When the machine cannot be asked.
+    pub async fn path_exists(&self, path: &str) -> Result<bool> {
+        let attempt = "looking at a path";
+        let request = wire::ListRequest { root: path.to_owned(), ..wire::ListRequest::default() };
+        let missing = |text: &str| text.contains("no such file or directory");
+        let answer = match self.api.services().list(request).await {
+            Ok(answer) => answer,
+            Err(status) if missing(status.message()) => return Ok(false),
+            Err(status) => return Err(self.api.error(attempt, &status)),
+        };
+        match answer.into_inner().message().await {
+            Ok(Some(entry)) => Ok(!missing(&entry.error)),
+            Ok(None) => Ok(true),
+            Err(status) if missing(status.message()) => Ok(false),
+            Err(status) => Err(self.api.error(attempt, &status)),
+        }
     }
 
     /// Has the machine check a configuration without taking it.

@@ -24,6 +24,13 @@ pub struct Credentials {
     pub key: PrivateKeyDer<'static>,
 }
 
+impl From<&talos::pki::Identity> for Credentials {
+    fn from(identity: &talos::pki::Identity) -> Self {
+        let certificate = identity.certificate_der().clone();
+        Self { ca: identity.ca_der(), certificate, key: identity.key_der() }
+    }
+}
+
 impl Clone for Credentials {
     fn clone(&self) -> Self {
         Self { ca: self.ca.clone(), certificate: self.certificate.clone(), key: self.key.clone_key() }
