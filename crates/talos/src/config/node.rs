@@ -3,6 +3,8 @@
 //! The card is found by its MAC address, never by a name that a kernel gives. From contract 1.12 on these are documents of
 //! their own, before they are fields of `machine.network`.
 
+use std::collections::BTreeMap;
+
 use super::{Contract, Documents, Map, Value, documents::document, map};
 
 /// The alias under which the card is known in the documents.
@@ -27,6 +29,8 @@ pub struct NodeInput {
     pub mtu: Option<u16>,
     /// The address that the control planes share. Only they hold it: on a worker it is not written.
     pub vip: Option<String>,
+    /// Kubernetes labels of the node, added to those that every machine of its role has.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Adds a machine's name and network to its configuration, in the form of the contract that it was generated with.
@@ -38,6 +42,24 @@ pub fn apply_node(documents: &mut Documents, contract: Contract, node: &NodeInpu
         add_documents(documents, node, vip);
     } else if let Some(document) = documents.v1alpha1_mut() {
         set_fields(document.map_mut("machine"), node, vip);
+    }
+    add_labels(documents, contract, node);
+}
+
+fn add_labels(documents: &mut Documents, contract: Contract, node: &NodeInput) {
+    if node.labels.is_empty() {
+        return;
+    }
+    let labels = if contract.kubernetes_documents() {
+        documents.kind_mut("KubeNodeConfig").map_mut("labels")
+    } else {
+        match documents.v1alpha1_mut() {
+            Some(document) => document.map_mut("machine").map_mut("nodeLabels"),
+            None => return,
+        }
+    };
+    for (key, value) in &node.labels {
+        labels.insert(key, value.as_str());
     }
 }
 
@@ -118,6 +140,7 @@ mod tests {
             time_servers: vec!["10.25.150.1".to_owned()],
             mtu: Some(1450),
             vip: Some("10.25.150.10".to_owned()),
+            labels: [("zone".to_owned(), "attic".to_owned())].into(),
         }
     }
 
@@ -133,7 +156,7 @@ mod tests {
         let mut documents = machine("controlplane");
         apply_node(&mut documents, Contract::parse("v1.13").unwrap(), &node());
         let expected = r#"version: v1alpha1
-machine: {type: controlplane}
+machine: {type: controlplane, nodeLabels: {zone: attic}}
 ---
 {apiVersion: v1alpha1, kind: HostnameConfig, auto: "off", hostname: cp-1}
 ---
@@ -178,6 +201,7 @@ machine:
               vip: {ip: 10.25.150.10}
         nameservers: [1.1.1.1]
     time: {servers: [10.25.150.1]}
+    nodeLabels: {zone: attic}
 ";
         assert_eq!(documents.to_yaml(), Documents::parse(expected).unwrap().to_yaml());
     }
@@ -190,5 +214,6 @@ machine:
         assert!(documents.kind("Layer2VIPConfig").is_none());
         assert_eq!(documents.kind("DHCPv4Config").unwrap().text("name"), Some("net0"));
         assert!(documents.kind("LinkConfig").unwrap().get("addresses").is_none());
+        assert_eq!(documents.kind("KubeNodeConfig").unwrap().text("labels.zone"), Some("attic"));
     }
 }

@@ -354,6 +354,7 @@ mod tests {
             time_servers: vec!["10.25.150.1".to_owned()],
             mtu: None,
             vip: Some("10.25.150.10".to_owned()),
+            labels: std::collections::BTreeMap::new(),
         };
         for role in [Role::ControlPlane, Role::Worker] {
             let mut views = Vec::new();

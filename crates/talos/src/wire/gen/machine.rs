@@ -1505,6 +1505,106 @@ impl ::prost::Name for DmesgRequest {
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListRequest {
+    #[prost(string, tag = "1")]
+    pub root: ::prost::alloc::string::String,
+    #[prost(bool, tag = "2")]
+    pub recurse: bool,
+    #[prost(int32, tag = "3")]
+    pub recursion_depth: i32,
+    #[prost(enumeration = "list_request::Type", repeated, tag = "4")]
+    pub types: ::prost::alloc::vec::Vec<i32>,
+    #[prost(bool, tag = "5")]
+    pub report_xattrs: bool,
+}
+/// Nested message and enum types in `ListRequest`.
+pub mod list_request {
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Type {
+        Regular = 0,
+        Directory = 1,
+        Symlink = 2,
+    }
+    impl Type {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Regular => "REGULAR",
+                Self::Directory => "DIRECTORY",
+                Self::Symlink => "SYMLINK",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "REGULAR" => Some(Self::Regular),
+                "DIRECTORY" => Some(Self::Directory),
+                "SYMLINK" => Some(Self::Symlink),
+                _ => None,
+            }
+        }
+    }
+}
+impl ::prost::Name for ListRequest {
+    const NAME: &'static str = "ListRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ListRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ListRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FileInfo {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(int64, tag = "3")]
+    pub size: i64,
+    #[prost(uint32, tag = "4")]
+    pub mode: u32,
+    #[prost(int64, tag = "5")]
+    pub modified: i64,
+    #[prost(bool, tag = "6")]
+    pub is_dir: bool,
+    #[prost(string, tag = "7")]
+    pub error: ::prost::alloc::string::String,
+    #[prost(string, tag = "8")]
+    pub link: ::prost::alloc::string::String,
+    #[prost(string, tag = "9")]
+    pub relative_name: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "10")]
+    pub uid: u32,
+    #[prost(uint32, tag = "11")]
+    pub gid: u32,
+}
+impl ::prost::Name for FileInfo {
+    const NAME: &'static str = "FileInfo";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.FileInfo".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.FileInfo".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReadRequest {
     #[prost(string, tag = "1")]
     pub path: ::prost::alloc::string::String,
@@ -2541,6 +2641,31 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("machine.MachineService", "Kubeconfig"));
             self.inner.server_streaming(req, path, codec).await
         }
+        /// Entries of a folder; a path that is not there is an error of the call.
+        pub async fn list(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::FileInfo>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/List",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "List"));
+            self.inner.server_streaming(req, path, codec).await
+        }
         pub async fn logs(
             &mut self,
             request: impl tonic::IntoRequest<super::LogsRequest>,
@@ -3012,6 +3137,16 @@ pub mod machine_service_server {
             request: tonic::Request<()>,
         ) -> std::result::Result<
             tonic::Response<BoxStream<super::super::common::Data>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        /// Entries of a folder; a path that is not there is an error of the call.
+        async fn list(
+            &self,
+            request: tonic::Request<super::ListRequest>,
+        ) -> std::result::Result<
+            tonic::Response<BoxStream<super::FileInfo>>,
             tonic::Status,
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
@@ -3951,6 +4086,52 @@ pub mod machine_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = KubeconfigSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/List" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::ServerStreamingService<super::ListRequest>
+                    for ListSvc<T> {
+                        type Response = super::FileInfo;
+                        type ResponseStream = BoxStream<super::FileInfo>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::list(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

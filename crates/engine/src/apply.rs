@@ -1,0 +1,339 @@
+//! Carries out a plan.
+//!
+//! One task owns everything: it begins steps whose needs are met, linearises their events, renews the lease and listens
+//! to the wish to stop. Steps are futures that it polls; they own nothing but themselves. On Proxmox' side at most
+//! [`PER_HOST`] steps run on one host at once, because a host serves three requests at a time and storages take locks.
+//!
+//! When a step fails, what needs it is skipped and says so; everything else goes on. Nothing is undone: the next run
+//! looks at the world again and continues from there.
+//!
+//! The first wish to stop begins no new step, lets calls that change something come to their end, and abandons waiting.
+//! The second drops everything at once. Both are safe at any point, as is a crash.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use model::event::{Outcome, What};
+use model::plan::Plan;
+use model::step::{Action, Step, StepId};
+use tokio::sync::watch;
+
+use crate::emit::{Emitter, Progress};
+use crate::error::{Error, Kind, Result};
+use crate::record::{self, Operator, Record};
+use crate::session::Look;
+use crate::steps::{self, Done};
+use crate::world::World;
+
+/// Steps at once on one Proxmox host.
+const PER_HOST: usize = 2;
+
+/// How much an operator wants to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Stop {
+    /// Not at all.
+    #[default]
+    No,
+    /// After what is being changed right now.
+    Gently,
+    /// At once.
+    Now,
+}
+
+/// What a run needs beside the plan.
+pub struct Run<'a> {
+    /// The world.
+    pub world: &'a World,
+    /// What was looked at when the plan was made.
+    pub look: &'a Look,
+    /// Who runs it.
+    pub operator: &'a Operator,
+    /// The wish to stop.
+    pub stop: watch::Receiver<Stop>,
+    /// Where events go.
+    pub emitter: &'a Emitter,
+    /// `apply` or `destroy`, for the journal.
+    pub verb: &'a str,
+}
+
+/// What steps share while they run.
+pub(crate) struct Context {
+    pub world: World,
+    pub look: Look,
+    pub operator: Operator,
+    /// Set once the record exists and the lease is ours.
+    pub record: watch::Sender<Option<Record>>,
+}
+
+impl Context {
+    /// The record. Every step that asks stands behind the one that makes it.
+    pub(crate) fn record(&self) -> Result<Record> {
+        self.record.borrow().clone().ok_or_else(|| Error::new(Kind::Refused, "the cluster's record is not there yet"))
+    }
+}
+
+/// Runs every step of `plan`.
+///
+/// # Errors
+///
+/// When the plan has refusals, there is no bundle, or the lease is somebody else's. Failed steps are not errors here:
+/// they are events, and the outcome says that there were some.
+pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
+    if let Some(refusal) = plan.refusals.first() {
+        return Err(Error::new(Kind::Refused, refusal.why.clone()).remedy(refusal.remedy.clone()));
+    }
+    let began = run.world.clock.now();
+    let context = Arc::new(Context {
+        world: run.world.clone(),
+        look: run.look.clone(),
+        operator: run.operator.clone(),
+        record: watch::Sender::new(None),
+    });
+    if let Some(seen) = &run.look.observed.proxmox.record {
+        let id = run.look.cluster_id()?;
+        let record = Record::existing(run.world, &run.look.blueprint, id, &seen.host, seen.vmid, run.operator);
+        record.take_lease().await?;
+        context.record.send_replace(Some(record));
+    }
+    run.emitter.emit(What::Started { cluster: plan.cluster.clone(), verb: run.verb.to_owned(), steps: plan.steps.len() });
+    let mut dispatcher = Dispatcher::new(&run, context.clone(), plan);
+    let outcome = dispatcher.run().await;
+    let record_is_gone = plan.steps.iter().any(|s| matches!(s.action, Action::DeleteRecord { .. }) && dispatcher.done.contains(&s.id));
+    if !record_is_gone && let Ok(record) = context.record() {
+        // A lease that cannot be given back ends by itself.
+        let _ = record.release().await;
+    }
+    run.emitter.emit(What::Ended { outcome, millis: millis(began, run.world.clock.now()) });
+    Ok(outcome)
+}
+
+struct Dispatcher<'a> {
+    emitter: &'a Emitter,
+    world: &'a World,
+    stop: watch::Receiver<Stop>,
+    context: Arc<Context>,
+    waiting: Vec<Step>,
+    running: BTreeMap<StepId, Running>,
+    done: BTreeSet<StepId>,
+    /// Steps that failed or were skipped, with the one at fault.
+    lost: BTreeMap<StepId, StepId>,
+    failed: bool,
+}
+
+struct Running {
+    host: Option<String>,
+    began: Timestamp,
+    node: Option<String>,
+    /// Dropping it abandons the step.
+    abandon: tokio::sync::oneshot::Sender<()>,
+    only_waits: bool,
+}
+
+/// A step's end: `None` when it was abandoned.
+type Ended = (StepId, Option<Result<Done>>);
+
+impl<'a> Dispatcher<'a> {
+    fn new(run: &Run<'a>, context: Arc<Context>, plan: &Plan) -> Self {
+        Self {
+            emitter: run.emitter,
+            world: run.world,
+            stop: run.stop.clone(),
+            context,
+            waiting: plan.steps.clone(),
+            running: BTreeMap::new(),
+            done: BTreeSet::new(),
+            lost: BTreeMap::new(),
+            failed: false,
+        }
+    }
+
+    async fn run(&mut self) -> Outcome {
+        let mut futures: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
+        let mut stopping = Stop::No;
+        let mut renewal = Box::pin(renewal(self.world.clone(), self.context.clone()));
+        let mut stop = self.stop.clone();
+        loop {
+            if stopping == Stop::No {
+                self.skip_the_lost();
+                for step in self.startable() {
+                    futures.push(self.begin(step));
+                }
+            }
+            if futures.is_empty() {
+                break;
+            }
+            tokio::select! {
+                biased;
+                wish = wish(&mut stop, stopping) => {
+                    if stopping == Stop::No {
+                        self.emitter.emit(What::Interrupted);
+                    }
+                    stopping = wish;
+                    if stopping == Stop::Now {
+                        break;
+                    }
+                    self.abandon_waiting();
+                }
+                Some((id, result)) = futures.next() => self.end(&id, result),
+                lost = &mut renewal => {
+                    self.lease_lost(&lost);
+                    break;
+                }
+            }
+        }
+        match (stopping, self.failed) {
+            (Stop::No, false) => Outcome::Done,
+            (Stop::No, true) => Outcome::Failed,
+            (Stop::Gently | Stop::Now, _) => Outcome::Interrupted,
+        }
+    }
+
+    /// Takes out of the queue what may begin now.
+    fn startable(&mut self) -> Vec<Step> {
+        let mut begin = vec![];
+        let mut busy: BTreeMap<String, usize> = BTreeMap::new();
+        for host in self.running.values().filter_map(|r| r.host.clone()) {
+            *busy.entry(host).or_default() += 1;
+        }
+        let done = &self.done;
+        self.waiting.retain(|step| {
+            if !step.after.iter().all(|id| done.contains(id)) {
+                return true;
+            }
+            if let Some(host) = step.action.host() {
+                let running = busy.entry(host.to_owned()).or_default();
+                if *running >= PER_HOST {
+                    return true;
+                }
+                *running += 1;
+            }
+            begin.push(step.clone());
+            false
+        });
+        begin
+    }
+
+    fn begin(&mut self, step: Step) -> BoxFuture<'static, Ended> {
+        let node = step.action.node().map(str::to_owned);
+        self.emitter.emit(What::StepStarted {
+            step: step.id.clone(),
+            title: step.action.describe(),
+            node: node.clone(),
+        });
+        let (abandon, abandoned) = tokio::sync::oneshot::channel();
+        let running = Running {
+            host: step.action.host().map(str::to_owned),
+            began: self.world.clock.now(),
+            node: node.clone(),
+            abandon,
+            only_waits: steps::only_waits(&step.action),
+        };
+        self.running.insert(step.id.clone(), running);
+        let progress: Progress = self.emitter.step(&step.id, node.as_deref());
+        let context = self.context.clone();
+        Box::pin(async move {
+            let id = step.id.clone();
+            tokio::select! {
+                biased;
+                _ = abandoned => (id, None),
+                result = steps::execute(&context, &step.action, &progress) => (id, Some(result)),
+            }
+        })
+    }
+
+    fn end(&mut self, id: &StepId, result: Option<Result<Done>>) {
+        let Some(running) = self.running.remove(id) else { return };
+        match result {
+            None => {}
+            Some(Ok(done)) => {
+                self.done.insert(id.clone());
+                self.emitter.emit(What::StepDone {
+                    step: id.clone(),
+                    node: running.node,
+                    millis: millis(running.began, self.world.clock.now()),
+                    warnings: done.warnings,
+                });
+            }
+            Some(Err(error)) => {
+                self.failed = true;
+                self.lost.insert(id.clone(), id.clone());
+                let advice = error.advice().unwrap_or("run the command again; it goes on where it stopped").to_owned();
+                self.emitter.emit(What::StepFailed {
+                    step: id.clone(),
+                    node: running.node,
+                    causes: error.causes(),
+                    remedy: advice,
+                });
+            }
+        }
+    }
+
+    /// What needs a lost step is lost too; each names the step that is really at fault, so one cause is told once.
+    fn skip_the_lost(&mut self) {
+        loop {
+            let found = self.waiting.iter().enumerate().find_map(|(at, step)| {
+                let fault = step.after.iter().find_map(|id| self.lost.get(id))?;
+                Some((at, fault.clone()))
+            });
+            let Some((at, because)) = found else { return };
+            let step = self.waiting.remove(at);
+            self.lost.insert(step.id.clone(), because.clone());
+            let node = step.action.node().map(str::to_owned);
+            self.emitter.emit(What::StepSkipped { step: step.id, node, because });
+        }
+    }
+
+    fn abandon_waiting(&mut self) {
+        let waits: Vec<StepId> = self.running.iter().filter(|(_, r)| r.only_waits).map(|(id, _)| id.clone()).collect();
+        for id in waits {
+            if let Some(running) = self.running.remove(&id) {
+                let _ = running.abandon.send(());
+            }
+        }
+    }
+
+    fn lease_lost(&mut self, error: &Error) {
+        self.failed = true;
+        let step = StepId("lease".to_owned());
+        self.emitter.emit(What::StepFailed {
+            step,
+            node: None,
+            causes: error.causes(),
+            remedy: "nothing more is changed by this run; find out who took over before running again".to_owned(),
+        });
+    }
+}
+
+/// Renews the lease for as long as it is polled. Comes back only when the lease is surely not ours any more.
+async fn renewal(world: World, context: Arc<Context>) -> Error {
+    loop {
+        world.clock.sleep(record::RENEW_EVERY).await;
+        if let Ok(record) = context.record()
+            && let Err(error) = record.renew().await
+            && error.kind() == Kind::Busy
+        {
+            return error;
+        }
+    }
+}
+
+/// The next, stronger wish to stop.
+async fn wish(stop: &mut watch::Receiver<Stop>, now: Stop) -> Stop {
+    loop {
+        let wish = *stop.borrow_and_update();
+        if wish > now {
+            return wish;
+        }
+        if stop.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+pub(crate) fn millis(from: Timestamp, to: Timestamp) -> u64 {
+    u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0)
+}

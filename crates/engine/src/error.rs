@@ -1,0 +1,99 @@
+//! What can go wrong, with what to do about it.
+//!
+//! One type serves all of the engine: an attempt (what was tried, on what), its cause, and a remedy. Display shows the
+//! attempt only; causes come through the chain, so nothing is said twice.
+
+use std::error::Error as StdError;
+
+/// The result of anything the engine does.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed attempt.
+#[derive(Debug)]
+pub struct Error {
+    attempt: String,
+    remedy: Option<String>,
+    kind: Kind,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What sort of failure it was, for exit codes and for whoever decides whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The world did not do what was asked, or did not answer.
+    World,
+    /// Something is unsafe, so nothing was done.
+    Refused,
+    /// The secrets bundle could not be read, written or opened.
+    Secrets,
+    /// Somebody else is changing the cluster.
+    Busy,
+    /// The file or something it points to is wrong.
+    Input,
+}
+
+impl Error {
+    /// An attempt that failed by itself.
+    pub fn new(kind: Kind, attempt: impl Into<String>) -> Self {
+        Self { attempt: attempt.into(), remedy: None, kind, source: None }
+    }
+
+    /// The world did not do what was asked.
+    pub fn world(attempt: impl Into<String>) -> Self {
+        Self::new(Kind::World, attempt)
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.source = Some(Box::new(source));
+        self
+    }
+
+    /// Adds what the operator can do.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// What sort of failure it was.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What the operator can do.
+    #[must_use]
+    pub fn advice(&self) -> Option<&str> {
+        self.remedy.as_deref()
+    }
+
+    /// The attempt and its causes, outermost first.
+    #[must_use]
+    pub fn causes(&self) -> Vec<String> {
+        let mut causes = vec![self.to_string()];
+        let mut source = StdError::source(self);
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            // Libraries below sometimes repeat their cause; a person should not read it twice.
+            if causes.last().is_none_or(|last| !last.contains(&text)) {
+                causes.push(text);
+            }
+            source = cause.source();
+        }
+        causes
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.attempt)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|s| &**s as &(dyn StdError + 'static))
+    }
+}

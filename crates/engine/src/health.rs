@@ -1,0 +1,152 @@
+//! What "healthy" means: a list of named conditions, each of which says what is missing.
+//!
+//! `apply` waits for all of them; `status` shows them once. The order is that of causes, so the first one that fails is
+//! usually the one to look at.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::Serialize;
+use talos_client::Machine;
+
+use crate::apply::Context;
+use crate::emit::Progress;
+use crate::error::{Error, Result};
+use crate::kubernetes::Kubernetes;
+use crate::render::Access;
+use crate::session::Look;
+use crate::steps::Done;
+use crate::world::{QUESTION, World};
+
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// One condition and what was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Condition {
+    /// Its name.
+    pub name: &'static str,
+    /// What is missing; `None` when it holds.
+    pub missing: Option<String>,
+}
+
+/// Every condition, asked once.
+pub async fn conditions(world: &World, look: &Look) -> Vec<Condition> {
+    let Ok(access) = look.access() else {
+        return vec![Condition { name: "bundle", missing: Some("there is no secrets bundle".to_owned()) }];
+    };
+    let kubernetes = Kubernetes::new(world, &look.blueprint.endpoint, &access.kubernetes);
+    let etcd = etcd_members(world, look, access).await;
+    let machines = machines_ready(world, look, access).await;
+    let mut conditions = vec![
+        Condition { name: "etcd members are the control planes", missing: etcd.err() },
+        Condition { name: "every machine runs and is ready", missing: machines.err() },
+    ];
+    match kubernetes {
+        Ok(kubernetes) => {
+            let nodes = nodes_ready(look, &kubernetes).await;
+            let pods = control_plane_pods(look, &kubernetes).await;
+            conditions.push(Condition { name: "every node is ready in Kubernetes", missing: nodes.err() });
+            conditions.push(Condition { name: "the control plane's pods are ready", missing: pods.err() });
+        }
+        Err(error) => conditions.push(Condition { name: "Kubernetes answers", missing: Some(error.to_string()) }),
+    }
+    conditions
+}
+
+/// Waits until every condition holds, then seals the bootstrap mark: etcd runs, so it is never begun again.
+pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> {
+    let world = &context.world;
+    let began = world.clock.now();
+    loop {
+        let conditions = conditions(world, &context.look).await;
+        let Some((name, missing)) = conditions.iter().find_map(|c| Some((c.name, c.missing.clone()?))) else { break };
+        progress.note(format!("{name}: {missing}"));
+        if world.clock.now().duration_since(began) > PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX) {
+            return Err(Error::world(format!("not healthy after {} minutes: {name}: {missing}", PATIENCE.as_secs() / 60))
+                .remedy("`talosmith status` shows where each node stands; running the command again goes on waiting"));
+        }
+        world.clock.sleep(PAUSE).await;
+    }
+    if let Some(first) = context.look.blueprint.control_planes().next() {
+        context.record()?.seal_bootstrap(&first.name).await?;
+    }
+    Ok(Done::default())
+}
+
+type Held = std::result::Result<(), String>;
+
+/// Each control plane lists the same members, all voters, one for each control plane.
+async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
+    let mut views: Vec<(String, BTreeSet<String>)> = vec![];
+    for node in look.blueprint.control_planes() {
+        let address = IpAddr::V4(node.address.addr());
+        let machine = Machine::connect(&world.net, &world.clock, address, &access.talos).map_err(|e| e.to_string())?;
+        let members = match world.clock.timeout(QUESTION, machine.etcd_members(false)).await {
+            Ok(members) => members.map_err(|e| format!("{} did not list them: {e}", node.name))?,
+            Err(_) => return Err(format!("{} did not list them in time", node.name)),
+        };
+        if let Some(learner) = members.iter().find(|m| m.learner) {
+            return Err(format!("{} is still a learner", learner.hostname));
+        }
+        views.push((node.name.clone(), members.into_iter().map(|m| m.hostname).collect()));
+    }
+    let wanted: BTreeSet<String> = look.blueprint.control_planes().map(|n| n.name.clone()).collect();
+    for (node, members) in views {
+        if members != wanted {
+            return Err(format!("{node} sees {}", list(&members)));
+        }
+    }
+    Ok(())
+}
+
+async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
+    let asked = look.blueprint.nodes.values().map(|node| async move {
+        let address = IpAddr::V4(node.address.addr());
+        let machine = Machine::connect(&world.net, &world.clock, address, &access.talos).map_err(|e| e.to_string())?;
+        match world.clock.timeout(QUESTION, machine.stage()).await {
+            Ok(Ok(status)) if status.stage.to_string() == "running" && status.ready => Ok(()),
+            Ok(Ok(status)) => Err(format!("{} is {}", node.name, status.stage)),
+            Ok(Err(error)) => Err(format!("{}: {error}", node.name)),
+            Err(_) => Err(format!("{} did not answer in time", node.name)),
+        }
+    });
+    futures::future::join_all(asked).await.into_iter().collect()
+}
+
+async fn nodes_ready(look: &Look, kubernetes: &Kubernetes) -> Held {
+    let nodes = kubernetes.nodes().await.map_err(|e| e.causes().join(": "))?;
+    for node in look.blueprint.nodes.values() {
+        match nodes.get(&node.name) {
+            None => return Err(format!("{} is not registered", node.name)),
+            Some(n) if !n.ready => return Err(format!("{} is not ready", node.name)),
+            Some(n) if n.version != look.blueprint.kubernetes => {
+                return Err(format!("{} runs {}, not {}", node.name, n.version, look.blueprint.kubernetes));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn control_plane_pods(look: &Look, kubernetes: &Kubernetes) -> Held {
+    let pods = kubernetes.control_plane_pods().await.map_err(|e| e.causes().join(": "))?;
+    for component in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        for node in look.blueprint.control_planes() {
+            match pods.iter().find(|p| p.component == component && p.node == node.name) {
+                None => return Err(format!("{component} is missing on {}", node.name)),
+                Some(pod) if !pod.ready => return Err(format!("{} is not ready", pod.name)),
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn list(names: &BTreeSet<String>) -> String {
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.iter().cloned().collect::<Vec<_>>().join(", "),
+    }
+}

@@ -1,0 +1,124 @@
+//! Kubernetes through kube-rs, over our own connections.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ambient::tls::Connector;
+use hyper_util::client::legacy::Client as HyperClient;
+use hyper_util::rt::TokioExecutor;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ListParams};
+use kube::client::Body;
+use kube::client::middleware::BaseUriLayer;
+use model::observed::KubernetesNode;
+use rustls::{ClientConfig, RootCertStore};
+use talos::pki::Identity;
+use tower::ServiceBuilder;
+
+use crate::World;
+use crate::error::{Error, Result};
+use crate::world::QUESTION;
+
+/// Kubernetes of one cluster.
+#[derive(Clone)]
+pub struct Kubernetes {
+    client: kube::Client,
+    world: World,
+    endpoint: String,
+}
+
+/// A pod of the control plane, as far as health needs it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SystemPod {
+    /// Its name.
+    pub name: String,
+    /// The component (`kube-apiserver`, …).
+    pub component: String,
+    /// The node it runs on.
+    pub node: String,
+    /// Its `Ready` condition.
+    pub ready: bool,
+}
+
+impl Kubernetes {
+    /// A client for the API at `endpoint`, as the holder of `identity`. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// When the endpoint or the identity cannot be used.
+    pub fn new(world: &World, endpoint: &str, identity: &Identity) -> Result<Self> {
+        let attempt = || Error::world(format!("could not prepare the connection to Kubernetes at {endpoint}"));
+        let uri: http::Uri = endpoint.parse().map_err(|e| attempt().because(e))?;
+        let mut roots = RootCertStore::empty();
+        roots.add(identity.ca_der()).map_err(|e| attempt().because(e))?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_details(provider, Arc::new(world.clock.clone()))
+            .with_safe_default_protocol_versions()
+            .map_err(|e| attempt().because(e))?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![identity.certificate_der().clone()], identity.key_der())
+            .map_err(|e| attempt().because(e))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let connector = Connector::new(world.net.clone(), Arc::new(config), 443);
+        let http: HyperClient<_, Body> =
+            HyperClient::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(20)).build(connector);
+        let service = ServiceBuilder::new().layer(BaseUriLayer::new(uri)).service(http);
+        Ok(Self { client: kube::Client::new(service, "default"), world: world.clone(), endpoint: endpoint.to_owned() })
+    }
+
+    /// Every node by name.
+    ///
+    /// # Errors
+    ///
+    /// When Kubernetes does not answer in time, or refuses.
+    pub async fn nodes(&self) -> Result<BTreeMap<String, KubernetesNode>> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let list = self.ask("list its nodes", nodes.list(&ListParams::default())).await?;
+        Ok(list.items.into_iter().filter_map(|n| Some((n.metadata.name.clone()?, seen(&n)))).collect())
+    }
+
+    /// Pods of the control plane.
+    ///
+    /// # Errors
+    ///
+    /// When Kubernetes does not answer in time, or refuses.
+    pub async fn control_plane_pods(&self) -> Result<Vec<SystemPod>> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), "kube-system");
+        let selected = ListParams::default().labels("tier=control-plane");
+        let list = self.ask("list its own pods", pods.list(&selected)).await?;
+        Ok(list.items.into_iter().filter_map(system_pod).collect())
+    }
+
+    async fn ask<T>(&self, what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T> {
+        let attempt = || {
+            Error::world(format!("Kubernetes at {} did not {what}", self.endpoint))
+                .remedy("`talosmith status` shows which control planes run their API server")
+        };
+        match self.world.clock.timeout(QUESTION, call).await {
+            Ok(answer) => answer.map_err(|e| attempt().because(e)),
+            Err(timed_out) => Err(attempt().because(timed_out)),
+        }
+    }
+}
+
+fn seen(node: &Node) -> KubernetesNode {
+    let status = node.status.as_ref();
+    let conditions = status.and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+    KubernetesNode {
+        ready: conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"),
+        version: status.and_then(|s| s.node_info.as_ref()).map(|i| i.kubelet_version.clone()).unwrap_or_default(),
+        schedulable: !node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or(false),
+    }
+}
+
+fn system_pod(pod: Pod) -> Option<SystemPod> {
+    let labels = pod.metadata.labels.unwrap_or_default();
+    let conditions = pod.status.and_then(|s| s.conditions).unwrap_or_default();
+    Some(SystemPod {
+        name: pod.metadata.name?,
+        component: labels.get("k8s-app").or_else(|| labels.get("component"))?.clone(),
+        node: pod.spec?.node_name?,
+        ready: conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"),
+    })
+}

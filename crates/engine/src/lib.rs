@@ -1,0 +1,30 @@
+//! Looking at the world, and changing it as a plan says.
+//!
+//! - [`world`]: the clients, the clock and the network in one value. Everything that talks starts from it.
+//! - [`secrets`]: the bundle at rest, encrypted with age.
+//! - [`render`]: blueprint and bundle to machine configurations and schematics.
+//! - [`observe`]: what is there, in parallel, each part allowed to fail with a reason.
+//! - [`record`]: the lease and the bootstrap mark in the cluster's record, changed by compare-and-set.
+//! - [`apply`]: runs the graph of steps. [`steps`] has one file per kind of step: do, then verify.
+//! - [`health`]: what "healthy" means, as named conditions.
+//! - [`journal`]: events on disk. It explains; nothing reads it to decide.
+//!
+//! The engine never prints and never reads the environment: whoever calls it hands everything in.
+
+pub mod apply;
+pub mod emit;
+pub mod error;
+pub mod health;
+pub mod journal;
+pub mod kubernetes;
+pub mod observe;
+pub mod record;
+pub mod render;
+pub mod secrets;
+pub mod session;
+pub mod steps;
+pub mod world;
+
+pub use error::{Error, Result};
+pub use session::{Look, Session};
+pub use world::World;

@@ -1,0 +1,76 @@
+//! What one machine says, asked once, within seconds.
+
+use model::blueprint::{Node, Role};
+use model::observed::{Api, Etcd, Machine};
+use secrecy::ExposeSecret;
+use sha2::{Digest, Sha256};
+use talos_client::Machine as Client;
+
+use crate::World;
+use crate::render::Access;
+use crate::steps::{Identified, identify};
+use crate::world::QUESTION;
+
+/// Looks at one node: is it waiting for a configuration, does it have ours, is it somebody else's?
+pub(crate) async fn look(world: &World, node: &Node, access: &Access) -> Machine {
+    match identify(world, node, access).await {
+        Identified::Maintenance(connection) => {
+            let mut machine = Machine::with(Api::Maintenance);
+            machine.talos = world.clock.timeout(QUESTION, connection.version()).await.ok().and_then(Result::ok).map(|v| v.tag);
+            machine.stage = Some("maintenance".to_owned());
+            // Nothing was ever configured on it, so there cannot be etcd data of ours.
+            machine.etcd = Etcd::Empty;
+            machine
+        }
+        Identified::Configured(client) => configured(world, node, &client).await,
+        Identified::Stranger { why } => Machine::with(Api::Stranger { why }),
+        Identified::Silent { why } => Machine::silent(why),
+    }
+}
+
+async fn configured(world: &World, node: &Node, client: &Client) -> Machine {
+    let clock = &world.clock;
+    let mut machine = Machine::with(Api::Configured);
+    let (version, status, config, etcd) = futures::join!(
+        clock.timeout(QUESTION, client.version()),
+        clock.timeout(QUESTION, client.stage()),
+        clock.timeout(QUESTION, client.machine_config()),
+        etcd(world, node, client),
+    );
+    machine.talos = version.ok().and_then(Result::ok).map(|v| v.tag);
+    if let Ok(Ok(status)) = status {
+        machine.stage = Some(status.stage.to_string());
+        machine.ready = status.ready;
+        machine.unmet = status.unmet.iter().map(|u| format!("{}: {}", u.name, u.reason)).collect();
+    }
+    machine.config_digest = config.ok().and_then(Result::ok).map(|text| digest(text.expose_secret().as_bytes()));
+    machine.etcd = etcd;
+    machine
+}
+
+/// A node's part in etcd. Its own member id is the proof that it has one; a service that still prepares has no data.
+pub(crate) async fn etcd(world: &World, node: &Node, client: &Client) -> Etcd {
+    if node.role == Role::Worker {
+        return Etcd::Empty;
+    }
+    if let Some(id) = member_id(world, client).await {
+        let members = world.clock.timeout(QUESTION, client.etcd_members(false)).await.ok().and_then(Result::ok);
+        let learner = members.and_then(|m| m.into_iter().find(|m| m.id == id)).is_some_and(|m| m.learner);
+        return Etcd::Member { id: format!("{id:016x}"), learner };
+    }
+    match crate::steps::has_no_etcd(world, client).await {
+        Some(true) => Etcd::Empty,
+        _ => Etcd::Unknown,
+    }
+}
+
+/// The machine's own member id, once it has one. A learner has none yet, so the list of members is asked by name.
+async fn member_id(world: &World, client: &Client) -> Option<u64> {
+    let local = client.get("etcd", "EtcdMembers.etcd.talos.dev", "local");
+    let spec = world.clock.timeout(QUESTION, local).await.ok()?.ok()?;
+    u64::from_str_radix(spec.get("memberID")?.as_str()?, 16).ok()
+}
+
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
+}

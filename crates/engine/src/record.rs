@@ -1,0 +1,267 @@
+//! The cluster's record: a stopped VM without disks whose notes carry the lease and the bootstrap mark.
+//!
+//! Every change is a compare-and-set: read the notes and Proxmox' digest of the configuration, write the new notes with
+//! that digest; whoever comes second is refused and reads again. So two operators cannot both hold the lease, and the
+//! bootstrap mark cannot be overwritten by one who had not seen it.
+//!
+//! The lease expires, so that a lost laptop does not lock a cluster for ever. One who holds it renews it; one who finds
+//! it expired, or finds it held from the very same *place* (the same working folder, whose local lock the caller
+//! holds, so the earlier process is gone), takes it over.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use model::blueprint::Blueprint;
+use model::mark::{BootstrapMark, Lease, Mark, RECORD_NODE, RecordState};
+use pve::Params;
+
+use crate::World;
+use crate::error::{Error, Kind, Result};
+
+/// For how long a lease holds without being renewed.
+const LEASE: SignedDuration = SignedDuration::from_mins(10);
+/// How often the holder renews it.
+pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(180);
+/// How often a lost race is run again before giving up.
+const ATTEMPTS: u32 = 5;
+
+/// Who asks for the lease.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    /// For people: user, machine, file.
+    pub name: String,
+    /// Names the working folder. Whoever uses it must hold its local lock.
+    pub place: String,
+    /// Take the lease even from somebody who still holds it.
+    pub take_over: bool,
+}
+
+/// The record of one cluster, once it exists.
+#[derive(Debug, Clone)]
+pub struct Record {
+    world: World,
+    host: String,
+    vmid: u32,
+    mark: Mark,
+    operator: Operator,
+}
+
+impl Record {
+    /// A handle on a record that is known to exist.
+    #[must_use]
+    pub fn existing(world: &World, blueprint: &Blueprint, cluster_id: &str, host: &str, vmid: u32, operator: &Operator) -> Self {
+        Self {
+            world: world.clone(),
+            host: host.to_owned(),
+            vmid,
+            mark: mark(blueprint, cluster_id),
+            operator: operator.clone(),
+        }
+    }
+
+    /// Creates the record with the lease already taken. Creation reserves the id, so of two operators exactly one
+    /// succeeds; the other finds it there and asks for the lease as usual.
+    ///
+    /// # Errors
+    ///
+    /// When the id is taken by something else, or Proxmox refuses.
+    pub async fn create(world: &World, blueprint: &Blueprint, cluster_id: &str, host: &str, operator: &Operator) -> Result<Self> {
+        let vmid = blueprint.record.vmid;
+        let record = Self::existing(world, blueprint, cluster_id, host, vmid, operator);
+        let state = RecordState { lease: Some(record.lease(None)), bootstrap: None };
+        let mut params = Params::from([
+            ("name".to_owned(), blueprint.record.name.clone()),
+            ("memory".to_owned(), "16".to_owned()),
+            ("ostype".to_owned(), "l26".to_owned()),
+            ("onboot".to_owned(), "0".to_owned()),
+            ("protection".to_owned(), "1".to_owned()),
+            ("tags".to_owned(), blueprint.tags.join(";")),
+            ("description".to_owned(), record.mark.describe_record(&state)),
+        ]);
+        if let Some(uuid) = blueprint.record.uuid {
+            params.insert("smbios1".to_owned(), format!("uuid={uuid}"));
+        }
+        if let Some(pool) = &blueprint.resource_pool {
+            params.insert("pool".to_owned(), pool.clone());
+        }
+        let attempt = || Error::world(format!("could not create the cluster's record, VM {vmid} on {host}"));
+        match world.pve.create_vm(host, vmid, &params).await {
+            Ok(upid) => {
+                world.pve.follow(&upid, |_| {}).await.map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
+                Ok(record)
+            }
+            // Ours after all, by another operator or by a call whose answer was lost: its notes say so.
+            Err(error) if error.is_exists() || error.effect_unknown() => {
+                record.read().await.map_err(|_| attempt().remedy(remedy(&error)).because(error))?;
+                record.take_lease().await?;
+                Ok(record)
+            }
+            Err(error) => Err(attempt().remedy(remedy(&error)).because(error)),
+        }
+    }
+
+    /// Takes the lease, or says who has it.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Busy`] when somebody else holds it.
+    pub async fn take_lease(&self) -> Result<()> {
+        self.change(|state| {
+            if let Some(held) = &state.lease
+                && held.nonce != self.operator.place
+                && held.expires > self.world.clock.now()
+                && !self.operator.take_over
+            {
+                return Err(Error::new(
+                    Kind::Busy,
+                    format!("{} is changing the cluster since {}", held.holder, held.since),
+                )
+                .remedy(format!(
+                    "wait; unless renewed, the lease ends at {}. If that run is surely dead, take over with `--take-over`",
+                    held.expires
+                )));
+            }
+            state.lease = Some(self.lease(None));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Renews the lease.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Busy`] when somebody took it over: whoever renews must stop changing things.
+    pub async fn renew(&self) -> Result<()> {
+        self.change(|state| match &state.lease {
+            Some(held) if held.nonce == self.operator.place => {
+                state.lease = Some(self.lease(Some(held.since)));
+                Ok(())
+            }
+            Some(held) => Err(Error::new(Kind::Busy, format!("{} took the cluster over", held.holder))),
+            None => Err(Error::new(Kind::Busy, "the lease was taken away")),
+        })
+        .await
+    }
+
+    /// Gives the lease back. Somebody else's stays.
+    ///
+    /// # Errors
+    ///
+    /// When Proxmox refuses; the lease then ends by itself.
+    pub async fn release(&self) -> Result<()> {
+        self.change(|state| {
+            if state.lease.as_ref().is_some_and(|l| l.nonce == self.operator.place) {
+                state.lease = None;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Writes that etcd is about to be begun on `node`.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Refused`] when the record says that it was, elsewhere or for good.
+    pub async fn mark_bootstrap(&self, node: &str) -> Result<()> {
+        self.change(|state| match &state.bootstrap {
+            None => {
+                state.bootstrap = Some(BootstrapMark { node: node.to_owned(), at: self.world.clock.now(), done: false });
+                Ok(())
+            }
+            Some(mark) if mark.node == node && !mark.done => Ok(()),
+            Some(mark) => Err(Error::new(Kind::Refused, format!("etcd was begun on {} at {}", mark.node, mark.at))
+                .remedy("a second etcd must never be made; look at the cluster with `talosmith status`")),
+        })
+        .await
+    }
+
+    /// Writes that etcd runs, so that it is never begun again.
+    ///
+    /// # Errors
+    ///
+    /// When Proxmox refuses.
+    pub async fn seal_bootstrap(&self, node: &str) -> Result<()> {
+        self.change(|state| {
+            let at = state.bootstrap.as_ref().map_or_else(|| self.world.clock.now(), |b| b.at);
+            let node = state.bootstrap.as_ref().map_or_else(|| node.to_owned(), |b| b.node.clone());
+            state.bootstrap = Some(BootstrapMark { node, at, done: true });
+            Ok(())
+        })
+        .await
+    }
+
+    /// Reads the record.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there, or is not ours.
+    pub async fn read(&self) -> Result<RecordState> {
+        Ok(self.fetch().await?.0)
+    }
+
+    async fn fetch(&self) -> Result<(RecordState, String)> {
+        let config = self.world.pve.vm_config(&self.host, self.vmid).await.map_err(|e| {
+            Error::world(format!("could not read the cluster's record, VM {} on {}", self.vmid, self.host))
+                .remedy(remedy(&e))
+                .because(e)
+        })?;
+        let ours = Mark::find(config.description()).is_some_and(|m| m == self.mark);
+        match RecordState::find(config.description()) {
+            Some(state) if ours => Ok((state, config.digest)),
+            _ => Err(Error::new(Kind::Refused, format!("VM {} on {} is not this cluster's record", self.vmid, self.host))
+                .remedy("somebody changed its notes; restore the lines `talosmith-mark:` and `talosmith-record:`, or delete the VM")),
+        }
+    }
+
+    /// Reads, changes, writes; again when somebody else wrote in between.
+    async fn change(&self, mut change: impl FnMut(&mut RecordState) -> Result<()>) -> Result<()> {
+        let mut attempt = 1;
+        loop {
+            let (mut state, digest) = self.fetch().await?;
+            let before = state.clone();
+            change(&mut state)?;
+            if state == before {
+                return Ok(());
+            }
+            let params = Params::from([("description".to_owned(), self.mark.describe_record(&state))]);
+            match self.world.pve.update_config(&self.host, self.vmid, &params, &[], Some(&digest)).await {
+                Ok(()) => return Ok(()),
+                Err(error) if attempt < ATTEMPTS && worth_another_try(&error) => {
+                    attempt += 1;
+                    self.world.clock.sleep(Duration::from_millis(500)).await;
+                }
+                Err(error) => {
+                    return Err(Error::world(format!("could not write the cluster's record, VM {} on {}", self.vmid, self.host))
+                        .remedy(remedy(&error))
+                        .because(error));
+                }
+            }
+        }
+    }
+
+    fn lease(&self, since: Option<Timestamp>) -> Lease {
+        let now = self.world.clock.now();
+        Lease {
+            holder: self.operator.name.clone(),
+            nonce: self.operator.place.clone(),
+            since: since.unwrap_or(now),
+            expires: now.saturating_add(LEASE).unwrap_or(Timestamp::MAX),
+        }
+    }
+}
+
+/// A lost race, a busy node, or an answer that got lost: the next round reads again and finds out what is so.
+fn worth_another_try(error: &pve::Error) -> bool {
+    matches!(error.kind(), pve::Kind::DigestMismatch) || error.is_transient() || error.effect_unknown()
+}
+
+fn mark(blueprint: &Blueprint, cluster_id: &str) -> Mark {
+    Mark { cluster: blueprint.cluster.clone(), owner: Mark::owner_of(cluster_id), node: RECORD_NODE.to_owned() }
+}
+
+/// What the client advises, or to look again.
+pub(crate) fn remedy(error: &pve::Error) -> String {
+    error.remedy().unwrap_or_else(|| "look at the task in Proxmox, then run the command again".to_owned())
+}

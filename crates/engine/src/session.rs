@@ -1,0 +1,140 @@
+//! One sitting with one cluster: look, plan, carry out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::blueprint::{Blueprint, Node};
+use model::observed::Observed;
+use model::plan::{self, Plan, Rendered};
+use model::spec::Spec;
+use talos::secrets::Bundle;
+
+use crate::error::{Error, Kind, Result};
+use crate::render::{self, Access, Config};
+use crate::{World, observe};
+
+/// A file, a world, and the bundle if there is one.
+#[derive(Clone)]
+pub struct Session {
+    /// The world.
+    pub world: World,
+    spec: Arc<Spec>,
+    bundle: Option<Arc<Bundle>>,
+}
+
+/// What one look brought: what shall be, what is, and what is needed to get from one to the other. Cheap to clone.
+#[derive(Clone)]
+pub struct Look {
+    /// What shall be.
+    pub blueprint: Arc<Blueprint>,
+    /// What is.
+    pub observed: Arc<Observed>,
+    /// Digests of what was rendered.
+    pub rendered: Arc<Rendered>,
+    configs: Arc<BTreeMap<String, Config>>,
+    access: Option<Arc<Access>>,
+}
+
+/// Looking may fail because of the file, in which case there are diagnostics to show.
+#[derive(Debug)]
+pub enum LookError {
+    /// The file asks for something that this Proxmox cannot give.
+    File(Vec<model::diagnostic::Diagnostic>),
+    /// Anything else.
+    Engine(Error),
+}
+
+impl From<Error> for LookError {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl Session {
+    /// A sitting. Without a bundle nothing that needs keys is looked at.
+    #[must_use]
+    pub fn new(world: World, spec: Spec, bundle: Option<Bundle>) -> Self {
+        Self { world, spec: Arc::new(spec), bundle: bundle.map(Arc::new) }
+    }
+
+    /// The same sitting with a bundle.
+    #[must_use]
+    pub fn with_bundle(&self, bundle: Bundle) -> Self {
+        Self { bundle: Some(Arc::new(bundle)), ..self.clone() }
+    }
+
+    /// Looks at the world.
+    ///
+    /// # Errors
+    ///
+    /// When Proxmox cannot be asked, or the file cannot be resolved against what it has.
+    pub async fn look(&self) -> std::result::Result<Look, LookError> {
+        let survey = observe::proxmox::survey(&self.world).await?;
+        let cluster_id = self.bundle.as_ref().map(|b| b.cluster_id());
+        let blueprint =
+            model::resolve::resolve(&self.spec, Some(&survey.inventory), cluster_id).map_err(LookError::File)?;
+        let (access, configs) = match &self.bundle {
+            Some(bundle) => {
+                let access = Access::mint(bundle, self.world.clock.now())?;
+                (Some(Arc::new(access)), render::configs(&blueprint, bundle)?)
+            }
+            None => (None, BTreeMap::new()),
+        };
+        let rendered = Rendered { schematics: render::schematics(&blueprint)?, configs: render::digests(&configs) };
+        let observed = observe::observe(&self.world, survey, &blueprint, access.as_deref()).await?;
+        Ok(Look {
+            blueprint: Arc::new(blueprint),
+            observed: Arc::new(observed),
+            rendered: Arc::new(rendered),
+            configs: Arc::new(configs),
+            access,
+        })
+    }
+}
+
+impl Look {
+    /// What brings the world to the file.
+    #[must_use]
+    pub fn plan(&self) -> Plan {
+        plan::plan(&self.blueprint, &self.rendered, &self.observed)
+    }
+
+    /// What takes the cluster away.
+    #[must_use]
+    pub fn plan_destroy(&self) -> Plan {
+        plan::plan_destroy(&self.blueprint, &self.observed)
+    }
+
+    /// The cluster's id, without which nothing may be changed.
+    ///
+    /// # Errors
+    ///
+    /// When there is no bundle.
+    pub fn cluster_id(&self) -> Result<&str> {
+        self.blueprint.cluster_id.as_deref().ok_or_else(no_bundle)
+    }
+
+    /// The keys to the machines.
+    ///
+    /// # Errors
+    ///
+    /// When there is no bundle.
+    pub fn access(&self) -> Result<&Access> {
+        self.access.as_deref().ok_or_else(no_bundle)
+    }
+
+    pub(crate) fn node(&self, name: &str) -> Result<&Node> {
+        self.blueprint
+            .nodes
+            .get(name)
+            .ok_or_else(|| Error::new(Kind::Refused, format!("the plan names {name}, which the blueprint does not have")))
+    }
+
+    pub(crate) fn config(&self, name: &str) -> Result<&str> {
+        self.configs.get(name).map(Config::as_str).ok_or_else(no_bundle)
+    }
+}
+
+fn no_bundle() -> Error {
+    Error::new(Kind::Secrets, "there is no secrets bundle").remedy("`talosmith apply` makes one for a new cluster")
+}

@@ -1,0 +1,62 @@
+//! One file per kind of step. Each does its work, then verifies the effect in the world, and is safe to repeat.
+
+mod bootstrap;
+mod configure;
+mod image;
+mod join;
+mod vm;
+
+pub(crate) use bootstrap::has_no_etcd;
+pub(crate) use configure::{Identified, identify};
+
+use model::step::Action;
+
+use crate::apply::Context;
+use crate::emit::Progress;
+use crate::error::Result;
+use crate::{health, record};
+
+/// What a step leaves behind.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    /// Warnings that the world gave.
+    pub warnings: Vec<String>,
+}
+
+/// Whether a step mostly waits and may be dropped at any moment without leaving a call half made.
+pub(crate) fn only_waits(action: &Action) -> bool {
+    matches!(action, Action::Configure { .. } | Action::Join { .. } | Action::CheckHealth)
+}
+
+/// Carries out one step.
+pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progress) -> Result<Done> {
+    match action {
+        Action::RegisterSchematic { image, schematic } => image::register(context, image, schematic).await,
+        Action::DownloadImage { host, datastore, file, url } => {
+            image::download(context, host, datastore, file, url, progress).await
+        }
+        Action::CreateRecord { host, .. } => {
+            let id = context.look.cluster_id()?;
+            let made =
+                record::Record::create(&context.world, &context.look.blueprint, id, host, &context.operator).await?;
+            context.record.send_replace(Some(made));
+            Ok(Done::default())
+        }
+        Action::CreateVm { node, host, vmid, datastore, image } => {
+            vm::create(context, context.look.node(node)?, &vm::Place { host, vmid: *vmid }, datastore, image, progress).await
+        }
+        Action::GrowDisk { host, vmid, gib, .. } => vm::grow(context, &vm::Place { host, vmid: *vmid }, *gib).await,
+        Action::StartVm { host, vmid, .. } => vm::start(context, &vm::Place { host, vmid: *vmid }).await,
+        Action::Configure { node } => configure::run(context, context.look.node(node)?, progress).await,
+        Action::Bootstrap { node } => bootstrap::run(context, context.look.node(node)?, progress).await,
+        Action::Join { node } => join::run(context, context.look.node(node)?, progress).await,
+        Action::CheckHealth => health::run(context, progress).await,
+        Action::StopVm { host, vmid, .. } => vm::stop(context, &vm::Place { host, vmid: *vmid }).await,
+        Action::DeleteVm { node, host, vmid } => vm::delete(context, node, &vm::Place { host, vmid: *vmid }).await,
+        Action::DeleteRecord { host, vmid } => {
+            vm::delete_record(context, &vm::Place { host, vmid: *vmid }).await?;
+            context.record.send_replace(None);
+            Ok(Done::default())
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Gives a machine its configuration, after its identity was proved.
+//!
+//! A machine in maintenance mode trusts anybody and proves nothing: its certificate is self-signed and changes at each
+//! boot. What answers at a node's address may be another machine with the same address. So before any secret leaves us,
+//! the SMBIOS UUID is read over *that connection* and must be the one we gave our VM; the connection is never re-dialled
+//! in between.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use model::blueprint::Node;
+use secrecy::ExposeSecret;
+use talos_client::{Kind as Refused, Machine, Maintenance};
+
+use crate::apply::Context;
+use crate::emit::Progress;
+use crate::error::{Error, Kind, Result};
+use crate::observe::machines::digest;
+use crate::render::Access;
+use crate::steps::Done;
+use crate::world::{QUESTION, World};
+
+/// Booting, downloading nothing: a machine that is not there after this long will not come by itself.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Who answers at a node's address.
+pub(crate) enum Identified {
+    /// Our VM, waiting for its configuration, over a connection on which that was proved.
+    Maintenance(Maintenance),
+    /// A machine with a configuration under our authority.
+    Configured(Machine),
+    /// Somebody else.
+    Stranger {
+        /// Whose it seems to be.
+        why: String,
+    },
+    /// Nobody, yet.
+    Silent {
+        /// What was seen instead.
+        why: String,
+    },
+}
+
+/// Asks whoever answers at the node's address who it is. Sends nothing that is secret.
+pub(crate) async fn identify(world: &World, node: &Node, access: &Access) -> Identified {
+    let address = IpAddr::V4(node.address.addr());
+    let configured = Machine::connect(&world.net, &world.clock, address, &access.talos);
+    let answer = match &configured {
+        Ok(machine) => world.clock.timeout(QUESTION, machine.version()).await,
+        Err(_) => Err(ambient::TimedOut),
+    };
+    if let (Ok(machine), Ok(Ok(_))) = (configured, &answer) {
+        return identify_configured(world, node, machine).await;
+    }
+    match world.clock.timeout(QUESTION, identify_waiting(world, node, address)).await {
+        Ok(Ok(found)) => found,
+        // Neither way: what the authenticated way said is the better reason, because a configured node is the usual case.
+        Ok(Err(error)) => Identified::Silent { why: in_words(&error) },
+        Err(_) => Identified::Silent { why: "no answer within five seconds".to_owned() },
+    }
+}
+
+async fn identify_configured(world: &World, node: &Node, machine: Machine) -> Identified {
+    match world.clock.timeout(QUESTION, machine.system_uuid()).await {
+        Ok(Ok(uuid)) if is(node, &uuid) => Identified::Configured(machine),
+        Ok(Ok(uuid)) => Identified::Stranger {
+            why: format!("it is of this cluster, but its UUID is {uuid}, and that of {} is {}", node.name, wanted(node)),
+        },
+        Ok(Err(error)) => Identified::Silent { why: in_words(&error) },
+        Err(_) => Identified::Silent { why: "no answer within five seconds".to_owned() },
+    }
+}
+
+async fn identify_waiting(world: &World, node: &Node, address: IpAddr) -> talos_client::Result<Identified> {
+    let connection = Maintenance::connect(&world.net, &world.clock, address).await?;
+    let uuid = connection.system_uuid().await?;
+    if is(node, &uuid) {
+        return Ok(Identified::Maintenance(connection));
+    }
+    let whose = whose(world, &uuid).await;
+    Ok(Identified::Stranger { why: format!("its UUID is {uuid}, and that of {} is {}; {whose}", node.name, wanted(node)) })
+}
+
+fn is(node: &Node, uuid: &str) -> bool {
+    node.uuid.is_some_and(|wanted| uuid.parse() == Ok(wanted))
+}
+
+fn wanted(node: &Node) -> String {
+    node.uuid.map_or_else(|| "not known".to_owned(), |u| u.to_string())
+}
+
+/// Looks through Proxmox for the VM with a UUID. Only done when something is already wrong.
+async fn whose(world: &World, uuid: &str) -> String {
+    let Ok(resources) = world.pve.cluster_resources().await else { return "whose it is could not be found out".to_owned() };
+    for vm in resources.iter().filter(|r| r.kind == "qemu") {
+        let (Some(host), Some(Ok(vmid))) = (&vm.node, vm.vmid.map(u32::try_from)) else { continue };
+        let Ok(config) = world.pve.vm_config(host, vmid).await else { continue };
+        if config.smbios_uuid().is_some_and(|u| u.eq_ignore_ascii_case(uuid)) {
+            let name = config.get("name").unwrap_or("without a name");
+            return format!("it seems to be VM {vmid} ({name}) on {host}");
+        }
+    }
+    "no VM of this Proxmox has it: it seems to be a machine outside".to_owned()
+}
+
+fn in_words(error: &talos_client::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !words.contains(&text) {
+            words = format!("{words}: {text}");
+        }
+        source = cause.source();
+    }
+    words
+}
+
+/// Configures the machine, and waits until it has left maintenance mode. A machine that already has a configuration under
+/// our authority is left as it is.
+pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> Result<Done> {
+    let access = context.look.access()?;
+    let config = context.look.config(&node.name)?;
+    let world = &context.world;
+    let began = world.clock.now();
+    let mut sent = false;
+    let mut silent = String::new();
+    progress.note("waiting for the machine to boot");
+    while world.clock.now().duration_since(began) < PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX) {
+        match identify(world, node, access).await {
+            Identified::Configured(machine) => {
+                verify(world, node, &machine, config, sent).await?;
+                return Ok(Done::default());
+            }
+            Identified::Maintenance(connection) => {
+                if sent {
+                    progress.note("the machine lost its configuration; sending it again");
+                } else {
+                    progress.note("sending the configuration");
+                }
+                send(world, node, connection, config).await?;
+                sent = true;
+                progress.note("the machine takes its configuration");
+            }
+            Identified::Stranger { why } => {
+                return Err(Error::new(Kind::Refused, format!("what answers at {} is not {}: {why}", node.address.addr(), node.name))
+                    .remedy("free the address, or give the node another one; nothing was sent to that machine"));
+            }
+            // A worker's port stays closed until a control plane signs its certificate. It has what it needs.
+            Identified::Silent { .. } if sent && node.role == model::blueprint::Role::Worker => return Ok(Done::default()),
+            Identified::Silent { why } => {
+                progress.note(format!("waiting for the machine: {why}"));
+                silent = why;
+            }
+        }
+        world.clock.sleep(PAUSE).await;
+    }
+    Err(Error::world(format!(
+        "{} did not answer at {} within {} minutes ({silent})",
+        node.name,
+        node.address.addr(),
+        PATIENCE.as_secs() / 60
+    ))
+    .remedy("look at its console in Proxmox; check bridge, VLAN and address"))
+}
+
+async fn send(world: &World, node: &Node, connection: Maintenance, config: &str) -> Result<()> {
+    match world.clock.timeout(Duration::from_secs(30), connection.apply(config.as_bytes())).await {
+        Ok(Ok(_)) => Ok(()),
+        // It is already on its way out of maintenance: an earlier try got through. The next look tells.
+        Ok(Err(error)) if matches!(error.kind(), Refused::Denied | Refused::Unavailable | Refused::Deadline) => Ok(()),
+        Err(_) => Ok(()),
+        Ok(Err(error)) => Err(Error::world(format!("{} did not accept its configuration", node.name))
+            .remedy("the machine names what it does not like; a patch or a version is the usual reason")
+            .because(error)),
+    }
+}
+
+/// After we sent a configuration, the machine must run exactly that one.
+async fn verify(world: &World, node: &Node, machine: &Machine, config: &str, sent: bool) -> Result<()> {
+    if !sent {
+        return Ok(());
+    }
+    match world.clock.timeout(QUESTION, machine.machine_config()).await {
+        Ok(Ok(runs)) if digest(runs.expose_secret().as_bytes()) == digest(config.as_bytes()) => Ok(()),
+        Ok(Ok(_)) => Err(Error::world(format!("{} runs another configuration than the one it was sent", node.name))
+            .remedy("somebody else configured it at the same time; run the command again to see what it has")),
+        // It answered a moment ago; that it is busy now says nothing against the configuration.
+        Ok(Err(_)) | Err(_) => Ok(()),
+    }
+}

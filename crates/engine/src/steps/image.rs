@@ -1,0 +1,111 @@
+//! Boot images: the factory is told of a schematic, then each host (or shared datastore) fetches the image once.
+
+use talos_client::Factory;
+
+use crate::apply::Context;
+use crate::emit::Progress;
+use crate::error::{Error, Kind, Result};
+use crate::record::remedy;
+use crate::steps::Done;
+
+/// Posts the schematic and checks that the factory computes the id that the plan was made with.
+pub(super) async fn register(context: &Context, image: &str, schematic: &str) -> Result<Done> {
+    let world = &context.world;
+    let wanted = context.look.blueprint.images.get(image).ok_or_else(|| {
+        Error::new(Kind::Refused, format!("the plan names the image {image}, which the blueprint does not have"))
+    })?;
+    let attempt = || {
+        Error::world(format!("could not register the schematic with {}", wanted.factory))
+            .remedy("check that this machine reaches the Image Factory, or name another one with `image.factory`")
+    };
+    let factory = Factory::new(world.net.clone(), &world.clock, &wanted.factory, &world.factory_roots).map_err(|e| attempt().because(e))?;
+    let text = crate::render::schematic(wanted).canonical();
+    let posted = world.clock.timeout(FACTORY, factory.post_schematic(&text)).await;
+    let answered = match posted {
+        Ok(answer) => answer.map_err(|e| attempt().because(e))?,
+        Err(timed_out) => return Err(attempt().because(timed_out)),
+    };
+    if answered != schematic {
+        return Err(Error::world(format!(
+            "the factory {} gave the schematic the id {answered}, we computed {schematic}",
+            wanted.factory
+        ))
+        .remedy("a factory that adds an owner changes ids and is not supported yet; use another factory"));
+    }
+    Ok(Done::default())
+}
+
+/// Lets a host fetch an image. Two operators may fetch the same file: whoever comes second finds it there.
+pub(super) async fn download(
+    context: &Context,
+    host: &str,
+    datastore: &str,
+    file: &str,
+    url: &str,
+    progress: &Progress,
+) -> Result<Done> {
+    let pve = &context.world.pve;
+    if is_there(context, host, datastore, file).await? {
+        return Ok(Done::default());
+    }
+    let request = pve::DownloadUrl {
+        url: url.to_owned(),
+        filename: file.to_owned(),
+        content: "import".to_owned(),
+        checksum: None,
+        verify_certificates: true,
+    };
+    let attempt = || Error::world(format!("could not download {file} to {datastore} on {host}"));
+    progress.percent("downloading", 0);
+    let finished = match pve.download_url(host, datastore, &request).await {
+        Ok(upid) => {
+            pve.follow(&upid, |line| {
+                if let Some(percent) = percent(line) {
+                    progress.percent("downloading", percent);
+                }
+            })
+            .await
+        }
+        Err(error) => Err(error),
+    };
+    match finished {
+        Ok(finished) => {
+            if !is_there(context, host, datastore, file).await? {
+                return Err(attempt().remedy(format!("Proxmox said it was done, but {datastore} does not list the file")));
+            }
+            Ok(Done { warnings: finished.warnings })
+        }
+        Err(_) if is_there(context, host, datastore, file).await? => Ok(Done::default()),
+        Err(error) => Err(attempt().remedy(remedy(&error)).because(error)),
+    }
+}
+
+async fn is_there(context: &Context, host: &str, datastore: &str, file: &str) -> Result<bool> {
+    let content = context.world.pve.storage_content(host, datastore, "import").await.map_err(|e| {
+        Error::world(format!("could not list {datastore} on {host}")).remedy(remedy(&e)).because(e)
+    })?;
+    let volume = format!("{datastore}:import/{file}");
+    Ok(content.iter().any(|c| c.volid == volume))
+}
+
+/// The percentage in a line such as wget writes them: `  1200K ........ 42% 10M 3s`.
+fn percent(line: &str) -> Option<u8> {
+    let digits = line.split_whitespace().find_map(|word| word.strip_suffix('%'))?;
+    digits.parse::<f32>().ok().filter(|p| (0.0..=100.0).contains(p)).map(|p| p as u8)
+}
+
+/// The factory computes nothing at this call, it only keeps the text.
+const FACTORY: std::time::Duration = std::time::Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn percentages_are_found_in_wget_lines() {
+        assert_eq!(percent(" 51200K .......... .......... 42% 10.1M 3s"), Some(42));
+        assert_eq!(percent("100% done"), Some(100));
+        assert_eq!(percent("Saving to: x"), None);
+        assert_eq!(percent("500% of nothing"), None);
+    }
+}

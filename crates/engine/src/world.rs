@@ -1,0 +1,23 @@
+//! Everything outside, in one value: Proxmox, the network that reaches machines, the time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ambient::{Clock, Net};
+use talos_client::Roots;
+
+/// What the engine talks to. Made by whoever calls it, from the real network or from the lab. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct World {
+    /// Proxmox VE.
+    pub pve: pve::Client,
+    /// Reaches machines, Kubernetes and the Image Factory.
+    pub net: Net,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Authorities that the Image Factory's certificate may be signed by.
+    pub factory_roots: Arc<Roots>,
+}
+
+/// How long a single question to a machine may take. etcd's answers hang before it runs, and a black hole never answers.
+pub(crate) const QUESTION: Duration = Duration::from_secs(5);
