@@ -189,7 +189,15 @@ impl Machine {
     /// A machine of which only this is known.
     #[must_use]
     pub fn with(api: Api) -> Self {
-        Self { api, talos: None, stage: None, ready: false, unmet: vec![], config_digest: None, etcd: Etcd::Unknown }
+        Self {
+            api,
+            talos: None,
+            stage: None,
+            ready: false,
+            unmet: vec![],
+            config_digest: None,
+            etcd: Etcd::Unknown,
+        }
     }
 }
 

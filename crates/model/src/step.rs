@@ -192,7 +192,9 @@ impl Action {
     pub fn id(&self) -> StepId {
         StepId(match self {
             Self::RegisterSchematic { image, .. } => format!("register-schematic/{image}"),
-            Self::DownloadImage { host, datastore, file, .. } => format!("download-image/{host}/{datastore}/{file}"),
+            Self::DownloadImage { host, datastore, file, .. } => {
+                format!("download-image/{host}/{datastore}/{file}")
+            }
             Self::CreateRecord { .. } => "create-record".to_owned(),
             Self::CreateVm { node, .. } => format!("create-vm/{node}"),
             Self::GrowDisk { node, .. } => format!("grow-disk/{node}"),
@@ -213,9 +215,14 @@ impl Action {
     pub fn describe(&self) -> String {
         match self {
             Self::RegisterSchematic { schematic, .. } => {
-                format!("register schematic {} with the Image Factory", schematic.get(..12).unwrap_or(schematic))
+                format!(
+                    "register schematic {} with the Image Factory",
+                    schematic.get(..12).unwrap_or(schematic)
+                )
             }
-            Self::DownloadImage { host, datastore, file, .. } => format!("download {file} to {datastore} on {host}"),
+            Self::DownloadImage { host, datastore, file, .. } => {
+                format!("download {file} to {datastore} on {host}")
+            }
             Self::CreateRecord { host, vmid } => format!("create the cluster's record, VM {vmid} on {host}"),
             Self::CreateVm { node, host, vmid, datastore, .. } => {
                 format!("create {node}, VM {vmid} on {host}, disk on {datastore}")
@@ -227,7 +234,9 @@ impl Action {
             Self::Join { node } => format!("wait for {node} to join"),
             Self::CheckHealth => "check that the cluster is healthy".to_owned(),
             Self::StopVm { node, vmid, .. } => format!("stop {node}, VM {vmid}"),
-            Self::DeleteVm { node, host, vmid } => format!("delete {node}, VM {vmid} on {host}, with its disks"),
+            Self::DeleteVm { node, host, vmid } => {
+                format!("delete {node}, VM {vmid} on {host}, with its disks")
+            }
             Self::DeleteRecord { host, vmid } => format!("delete the cluster's record, VM {vmid} on {host}"),
         }
     }

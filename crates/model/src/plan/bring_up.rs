@@ -63,11 +63,23 @@ pub(super) fn steps(
 }
 
 impl Builder<'_> {
-    fn push(&mut self, action: Action, after: Vec<StepId>, reason: impl Into<String>, seconds: u32) -> StepId {
+    fn push(
+        &mut self,
+        action: Action,
+        after: Vec<StepId>,
+        reason: impl Into<String>,
+        seconds: u32,
+    ) -> StepId {
         let id = action.id();
         if !self.steps.iter().any(|s| s.id == id) {
-            let step =
-                Step { id: id.clone(), action, after, reason: reason.into(), disturbs: Disturbs::Nothing, seconds };
+            let step = Step {
+                id: id.clone(),
+                action,
+                after,
+                reason: reason.into(),
+                disturbs: Disturbs::Nothing,
+                seconds,
+            };
             self.steps.push(step);
         }
         id
@@ -93,7 +105,12 @@ impl Builder<'_> {
             return;
         };
         let action = Action::CreateRecord { host, vmid: self.blueprint.record.vmid };
-        self.push(action, vec![], "it guards the cluster against two operators and a second etcd", usual::RECORD);
+        self.push(
+            action,
+            vec![],
+            "it guards the cluster against two operators and a second etcd",
+            usual::RECORD,
+        );
     }
 
     /// The way from nothing to a configured machine.
@@ -122,7 +139,9 @@ impl Builder<'_> {
                 });
                 return;
             }
-            (Some(_), Some(Api::Silent { why })) => format!("it did not answer ({why}); it will be waited for"),
+            (Some(_), Some(Api::Silent { why })) => {
+                format!("it did not answer ({why}); it will be waited for")
+            }
             (Some(_), None) => "it has not been configured yet, as far as can be seen".to_owned(),
         };
         self.push(Action::Configure { node: node.name.clone() }, started, reason, usual::CONFIGURE);
@@ -130,7 +149,8 @@ impl Builder<'_> {
 
     fn create(&mut self, node: &Node) -> Vec<StepId> {
         // Hosts and datastores that could not be decided were refused already.
-        let (Some(host), Some(disk), Some(store)) = (&node.host, &node.disk_datastore, &node.image_datastore) else {
+        let (Some(host), Some(disk), Some(store)) = (&node.host, &node.disk_datastore, &node.image_datastore)
+        else {
             return vec![];
         };
         let (Some(image), Some(schematic)) =
@@ -166,7 +186,13 @@ impl Builder<'_> {
         schematic: &str,
     ) -> Option<StepId> {
         let shared = |h: &str| {
-            self.observed.proxmox.inventory.hosts.get(h).and_then(|h| h.datastores.get(store)).is_some_and(|d| d.shared)
+            self.observed
+                .proxmox
+                .inventory
+                .hosts
+                .get(h)
+                .and_then(|h| h.datastores.get(store))
+                .is_some_and(|d| d.shared)
         };
         let same = |s: &StoredImage| {
             s.datastore == store && s.file == file && (s.host == host || (shared(host) && shared(&s.host)))
@@ -182,8 +208,10 @@ impl Builder<'_> {
                 return Some(step.id.clone());
             }
         }
-        let register = Action::RegisterSchematic { image: node.image.clone(), schematic: schematic.to_owned() };
-        let registered = self.push(register, vec![], "the factory builds only what it was told of", usual::REGISTER);
+        let register =
+            Action::RegisterSchematic { image: node.image.clone(), schematic: schematic.to_owned() };
+        let registered =
+            self.push(register, vec![], "the factory builds only what it was told of", usual::REGISTER);
         let record = Action::CreateRecord { host: host.to_owned(), vmid: 0 }.id();
         let action = Action::DownloadImage {
             host: host.to_owned(),
@@ -198,7 +226,10 @@ impl Builder<'_> {
     fn complete(&mut self, node: &Node, vm: &Vm) -> Vec<StepId> {
         if let Some(lock) = &vm.lock {
             self.refusals.push(Refusal {
-                why: format!("Proxmox holds the lock `{lock}` on {} (VM {} on {})", node.name, vm.vmid, vm.host),
+                why: format!(
+                    "Proxmox holds the lock `{lock}` on {} (VM {} on {})",
+                    node.name, vm.vmid, vm.host
+                ),
                 remedy: format!(
                     "wait for the task that holds it; if it died, run `qm unlock {}` on {} as root",
                     vm.vmid, vm.host
@@ -238,7 +269,10 @@ impl Builder<'_> {
             && runs != shall
         {
             self.notices.push(Notice {
-                text: format!("{} runs another configuration than the file describes; it is left as it is", node.name),
+                text: format!(
+                    "{} runs another configuration than the file describes; it is left as it is",
+                    node.name
+                ),
             });
         }
     }
@@ -273,15 +307,28 @@ impl Builder<'_> {
             }
             None => first,
         };
-        let configured = self.blueprint.control_planes().map(|n| Action::Configure { node: n.name.clone() }.id()).collect();
-        self.push(Action::Bootstrap { node }, configured, "no control plane has etcd data, and the record has no mark", usual::BOOTSTRAP);
+        let configured = self
+            .blueprint
+            .control_planes()
+            .map(|n| Action::Configure { node: n.name.clone() }.id())
+            .collect();
+        self.push(
+            Action::Bootstrap { node },
+            configured,
+            "no control plane has etcd data, and the record has no mark",
+            usual::BOOTSTRAP,
+        );
     }
 
     /// etcd ran once. When every control plane is seen to be empty, its data is lost: only a backup helps.
     fn bootstrapped_but_empty(&mut self, node: &str, at: String) {
         let all_empty = self.blueprint.control_planes().all(|n| {
             self.vm(n).is_none()
-                || self.observed.machines.get(&n.name).is_some_and(|m| m.etcd == Etcd::Empty || m.api == Api::Maintenance)
+                || self
+                    .observed
+                    .machines
+                    .get(&n.name)
+                    .is_some_and(|m| m.etcd == Etcd::Empty || m.api == Api::Maintenance)
         });
         if all_empty {
             self.refusals.push(Refusal {
@@ -303,7 +350,9 @@ impl Builder<'_> {
             }
         };
         let mut after = vec![configure];
-        after.extend(self.steps.iter().filter(|s| matches!(s.action, Action::Bootstrap { .. })).map(|s| s.id.clone()));
+        after.extend(
+            self.steps.iter().filter(|s| matches!(s.action, Action::Bootstrap { .. })).map(|s| s.id.clone()),
+        );
         self.push(Action::Join { node: node.name.clone() }, after, reason, usual::JOIN);
     }
 
@@ -354,7 +403,10 @@ impl Builder<'_> {
             } else if let Some(node) = self.blueprint.nodes.get(&vm.mark.node) {
                 if vm.vmid != node.vmid {
                     self.notices.push(Notice {
-                        text: format!("{} has the VM id {}, not {}; ids are never changed", node.name, vm.vmid, node.vmid),
+                        text: format!(
+                            "{} has the VM id {}, not {}; ids are never changed",
+                            node.name, vm.vmid, node.vmid
+                        ),
                     });
                 }
                 if vm.cores != node.cores || vm.memory_mib != node.memory_mib {

@@ -16,7 +16,12 @@ pub fn always(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
 /// Rules that hold before anything is created.
 #[must_use]
 pub fn creation(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
-    [taken_ids(blueprint, observed), hosts_that_cannot(blueprint, observed), not_enough_memory(blueprint, observed)].concat()
+    [
+        taken_ids(blueprint, observed),
+        hosts_that_cannot(blueprint, observed),
+        not_enough_memory(blueprint, observed),
+    ]
+    .concat()
 }
 
 /// The file forbids taking the cluster away.
@@ -48,7 +53,8 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     if blueprint.cluster_id.is_some() {
         return vec![];
     }
-    let ours: Vec<&Vm> = observed.proxmox.marked.iter().filter(|v| v.mark.cluster == blueprint.cluster).collect();
+    let ours: Vec<&Vm> =
+        observed.proxmox.marked.iter().filter(|v| v.mark.cluster == blueprint.cluster).collect();
     let Some(first) = ours.first() else { return vec![] };
     vec![Refusal {
         why: format!(
@@ -88,7 +94,8 @@ fn doubled_identity(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
 /// An id that we would create is taken by somebody else.
 fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
-    let exists = |node: &str| owner.is_some_and(|owner| observed.proxmox.of(owner).any(|v| v.mark.node == node));
+    let exists =
+        |node: &str| owner.is_some_and(|owner| observed.proxmox.of(owner).any(|v| v.mark.node == node));
     let mut wanted: Vec<(u32, String, &str)> = blueprint
         .nodes
         .values()
@@ -131,7 +138,10 @@ fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
             Some(h) if !h.online => "it is offline",
             Some(h) if !h.bridges.is_empty() && !h.bridges.contains(&node.bridge) => {
                 refusals.push(Refusal {
-                    why: format!("{} needs the bridge {}, which {host} does not have", node.name, node.bridge),
+                    why: format!(
+                        "{} needs the bridge {}, which {host} does not have",
+                        node.name, node.bridge
+                    ),
                     remedy: format!("create it there, or name one of its bridges: {}", h.bridges.join(", ")),
                 });
                 continue;

@@ -68,14 +68,22 @@ fn blueprint() -> Blueprint {
         protect: false,
         tags: vec!["talosmith".to_owned()],
         resource_pool: None,
-        record: Record { name: "home-record".to_owned(), vmid: 150_010, host: Some("pve1".to_owned()), uuid: None },
+        record: Record {
+            name: "home-record".to_owned(),
+            vmid: 150_010,
+            host: Some("pve1".to_owned()),
+            uuid: None,
+        },
         images: [("default".to_owned(), image)].into(),
         nodes: nodes.map(|n| (n.name.clone(), n)).into(),
     }
 }
 
 fn rendered() -> Rendered {
-    Rendered { schematics: [("default".to_owned(), "ce4c980550dd2ab1b17bbf2b".to_owned())].into(), configs: BTreeMap::new() }
+    Rendered {
+        schematics: [("default".to_owned(), "ce4c980550dd2ab1b17bbf2b".to_owned())].into(),
+        configs: BTreeMap::new(),
+    }
 }
 
 fn empty_world() -> Observed {
@@ -87,7 +95,11 @@ fn empty_world() -> Observed {
     };
     let hosts = ["pve1", "pve2", "pve3"].map(|h| (h.to_owned(), host())).into();
     Observed {
-        proxmox: Proxmox { version: "9.1.8".to_owned(), inventory: Inventory { hosts }, ..Proxmox::default() },
+        proxmox: Proxmox {
+            version: "9.1.8".to_owned(),
+            inventory: Inventory { hosts },
+            ..Proxmox::default()
+        },
         ..Observed::default()
     }
 }
@@ -116,7 +128,10 @@ fn healthy_world(blueprint: &Blueprint) -> Observed {
     let mut world = empty_world();
     for n in blueprint.nodes.values() {
         world.proxmox.marked.push(vm(n, true));
-        world.proxmox.taken.insert(n.vmid, Guest { name: Some(n.name.clone()), host: n.host.clone().unwrap() });
+        world
+            .proxmox
+            .taken
+            .insert(n.vmid, Guest { name: Some(n.name.clone()), host: n.host.clone().unwrap() });
         let etcd = match n.role {
             Role::ControlPlane => Etcd::Member { id: format!("{:x}", n.vmid), learner: false },
             Role::Worker => Etcd::Empty,
@@ -126,7 +141,8 @@ fn healthy_world(blueprint: &Blueprint) -> Observed {
         world.kubernetes.nodes.insert(n.name.clone(), k);
     }
     world.kubernetes.answered = true;
-    world.proxmox.record = Some(RecordSeen { vmid: 150_010, host: "pve1".to_owned(), state: bootstrapped("cp-1", true) });
+    world.proxmox.record =
+        Some(RecordSeen { vmid: 150_010, host: "pve1".to_owned(), state: bootstrapped("cp-1", true) });
     world
 }
 
@@ -202,7 +218,11 @@ fn an_image_that_is_there_is_not_fetched_again() {
     let mut world = empty_world();
     let file = "talos-v1.13.9-ce4c980550dd-nocloud-amd64.qcow2".to_owned();
     for host in ["pve1", "pve2", "pve3"] {
-        world.proxmox.images.insert(StoredImage { host: host.to_owned(), datastore: "local".to_owned(), file: file.clone() });
+        world.proxmox.images.insert(StoredImage {
+            host: host.to_owned(),
+            datastore: "local".to_owned(),
+            file: file.clone(),
+        });
     }
     let plan = plan(&blueprint(), &rendered(), &world);
     assert!(!ids(&plan).iter().any(|s| s.starts_with("download-image/") || s.starts_with("register-")));
@@ -242,7 +262,11 @@ fn etcd_that_ran_and_is_gone_is_never_begun_again() {
     }
     let plan = plan(&blueprint, &rendered(), &world);
     assert!(plan.steps.is_empty());
-    assert!(plan.refusals.iter().any(|r| r.why.contains("no control plane has its data")), "{:?}", plan.refusals);
+    assert!(
+        plan.refusals.iter().any(|r| r.why.contains("no control plane has its data")),
+        "{:?}",
+        plan.refusals
+    );
 }
 
 #[test]
@@ -261,7 +285,9 @@ fn a_member_anywhere_means_no_bootstrap() {
 fn a_stranger_at_an_address_stops_everything() {
     let blueprint = blueprint();
     let mut world = healthy_world(&blueprint);
-    world.machines.insert("w-1".to_owned(), Machine::with(Api::Stranger { why: "its UUID is another".to_owned() }));
+    world
+        .machines
+        .insert("w-1".to_owned(), Machine::with(Api::Stranger { why: "its UUID is another".to_owned() }));
     let plan = plan(&blueprint, &rendered(), &world);
     assert!(plan.steps.is_empty());
     assert!(plan.refusals[0].why.contains("its UUID is another"));
