@@ -84,6 +84,18 @@ mod tests {
 
     #[test]
     fn every_number_keeps_its_meaning() {
-        insta::assert_snapshot!(Exit::help(), @"");
+        insta::assert_snapshot!(Exit::help(), @"
+        Exit codes:
+            0  done, or there was nothing to do
+            1  a mistake in Talosmith itself; please report it
+            2  there are changes to make (only `plan --detailed-exitcode`)
+            3  the file, or something it points to, is wrong; nothing was changed
+            4  it would not be safe; nothing was changed
+            5  a step failed or something did not answer; the same command goes on from there
+            6  somebody else is changing the cluster
+            7  the secrets bundle or the identity that opens it is missing, unreadable or does not fit
+           64  the command line is wrong
+          130  stopped from outside; the same command goes on from there
+        ");
     }
 }

@@ -25,7 +25,7 @@ use model::plan::{Notice, Plan};
 use serde::Serialize;
 
 pub use error::Problem;
-pub use ink::{Ink, duration};
+pub use ink::Ink;
 pub use plan::Verb;
 pub use run::RunView;
 
@@ -75,10 +75,12 @@ impl Printer {
         self.settings.json
     }
 
-    /// Problems of a file.
+    /// Problems of a file. That there are none is a result.
     pub fn diagnostics(&self, sources: &[Source], diagnostics: &[Diagnostic]) {
         if self.settings.json {
             self.data(&diagnostics::json(diagnostics));
+        } else if diagnostics.is_empty() {
+            self.to_out(|w, ink| diagnostics::human(w, ink, sources, diagnostics));
         } else {
             self.to_err(|w, ink| diagnostics::human(w, ink, sources, diagnostics));
         }

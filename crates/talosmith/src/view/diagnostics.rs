@@ -24,7 +24,7 @@ pub fn human(w: &mut dyn Write, ink: Ink, sources: &[Source], diagnostics: &[Dia
     let names = sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", ");
     let (errors, warnings): (Vec<_>, Vec<_>) = diagnostics.iter().partition(|d| d.is_error());
     match (errors.len(), warnings.len()) {
-        (0, 0) => writeln!(w, "{} {names}", ink.green("No problems in")),
+        (0, 0) => writeln!(w, "{} in {names}.", ink.green("No problems")),
         (0, warnings) => writeln!(w, "{} in {names}.", ink.yellow(&count(warnings, "warning"))),
         (errors, 0) => {
             writeln!(w, "{} in {names}; nothing was changed.", ink.red(&count(errors, "problem")))
@@ -74,7 +74,8 @@ fn drawable(index: usize, source: &Source, label: &Label) -> Option<Range<usize>
     if span.source != index {
         return None;
     }
-    let inside = |at: usize| (0..=at.min(source.text.len())).rev().find(|at| source.text.is_char_boundary(*at));
+    let inside =
+        |at: usize| (0..=at.min(source.text.len())).rev().find(|at| source.text.is_char_boundary(*at));
     let (start, end) = (inside(span.start)?, inside(span.end)?);
     Some(start..end.max(start))
 }
@@ -155,19 +156,94 @@ mod tests {
     #[test]
     fn all_problems_are_shown_with_their_lines() {
         let (sources, diagnostics) = problems();
-        insta::assert_snapshot!(text(&sources, &diagnostics), @"");
+        insta::assert_snapshot!(text(&sources, &diagnostics), @"
+        error[TS0402]: the address 10.0.0.1 is given twice
+         --> cluster.yaml:4:12
+          |
+        3 |   a: { ip: 10.0.0.1 }
+          |            -------- first time
+        4 |   é: { ip: 10.0.0.1 }
+          |            ^^^^^^^^ second time
+          |
+          = help: give one of them another address
+
+        error[TS0102]: `network` is missing
+         |
+         = note: at `network`
+         = help: add `network: { cidr: …, gateway: … }`
+
+        warning[TS0601]: two control planes survive no failure
+         --> cluster.yaml:1:10
+          |
+        1 | cluster: home
+          |          ^^^^
+
+        2 problems and 1 warning in cluster.yaml; nothing was changed.
+        ");
     }
 
     #[test]
     fn a_sound_file_is_said_to_be_sound() {
         let (sources, _) = problems();
-        insta::assert_snapshot!(text(&sources, &[]), @"");
+        insta::assert_snapshot!(text(&sources, &[]), @"No problems in cluster.yaml.");
     }
 
     #[test]
     fn programs_get_place_and_labels() {
         let (_, diagnostics) = problems();
-        insta::assert_snapshot!(serde_json::to_string_pretty(&json(&diagnostics[..2])).unwrap(), @"");
+        insta::assert_snapshot!(serde_json::to_string_pretty(&json(&diagnostics[..2])).unwrap(), @r#"
+        [
+          {
+            "code": "TS0402",
+            "severity": "error",
+            "message": "the address 10.0.0.1 is given twice",
+            "file": "cluster.yaml",
+            "line": 4,
+            "column": 12,
+            "help": "give one of them another address",
+            "labels": [
+              {
+                "path": "nodes.é.ip",
+                "place": {
+                  "file": "cluster.yaml",
+                  "line": 4,
+                  "column": 12,
+                  "source": 0,
+                  "start": 55,
+                  "end": 63
+                },
+                "note": "second time"
+              },
+              {
+                "path": "nodes.a.ip",
+                "place": {
+                  "file": "cluster.yaml",
+                  "line": 3,
+                  "column": 12,
+                  "source": 0,
+                  "start": 32,
+                  "end": 40
+                },
+                "note": "first time"
+              }
+            ]
+          },
+          {
+            "code": "TS0102",
+            "severity": "error",
+            "message": "`network` is missing",
+            "file": null,
+            "line": null,
+            "column": null,
+            "help": "add `network: { cidr: …, gateway: … }`",
+            "labels": [
+              {
+                "path": "network"
+              }
+            ]
+          }
+        ]
+        "#);
     }
 
     #[test]

@@ -141,12 +141,16 @@ mod tests {
     fn each_cause_is_said_once() {
         let mut text = Vec::new();
         human(&mut text, Ink::PLAIN, &problem()).unwrap();
-        insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"");
+        insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
+        error: could not create home-work-1, VM 150021 on pve1
+          because: the task failed: storage 'nostore' does not exist
+          remedy: name a datastore that pve1 has and that holds disks
+        ");
     }
 
     #[test]
     fn programs_get_the_same() {
-        insta::assert_snapshot!(serde_json::to_string(&json(&problem())).unwrap(), @"");
+        insta::assert_snapshot!(serde_json::to_string(&json(&problem())).unwrap(), @r#"{"error":"could not create home-work-1, VM 150021 on pve1","causes":["the task failed: storage 'nostore' does not exist"],"remedy":"name a datastore that pve1 has\nand that holds disks","exit":5,"meaning":"a step failed or something did not answer; the same command goes on from there"}"#);
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(super) fn clean(text: &str) -> Cow<'_, str> {
 }
 
 /// A duration for people.
-pub fn duration(millis: u64) -> String {
+pub(super) fn duration(millis: u64) -> String {
     let seconds = millis / 1000;
     match seconds {
         0..10 => format!("{}.{} s", seconds, millis % 1000 / 100),
@@ -106,9 +106,22 @@ mod tests {
         let all = [0, 999, 9_990, 10_000, 59_999, 60_000, 151_000, 3_600_000, 3_725_000].map(duration);
         assert_eq!(
             all,
-            ["0.0 s", "0.9 s", "9.9 s", "10 s", "59 s", "1 min 00 s", "2 min 31 s", "1 h 00 min", "1 h 02 min"]
+            [
+                "0.0 s",
+                "0.9 s",
+                "9.9 s",
+                "10 s",
+                "59 s",
+                "1 min 00 s",
+                "2 min 31 s",
+                "1 h 00 min",
+                "1 h 02 min"
+            ]
         );
-        assert_eq!([0, 59, 60, 89, 90].map(about), ["about 1 s", "about 59 s", "about 1 min", "about 1 min", "about 2 min"]);
+        assert_eq!(
+            [0, 59, 60, 89, 90].map(about),
+            ["about 1 s", "about 59 s", "about 1 min", "about 1 min", "about 2 min"]
+        );
     }
 
     #[test]

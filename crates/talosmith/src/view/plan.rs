@@ -130,7 +130,9 @@ pub fn summary(plan: &Plan) -> String {
     let mut said: Vec<String> = parts
         .into_iter()
         // A new VM is started and configured: to say it of each again tells nothing.
-        .filter(|(number, _, what)| *number > 0 && !(*number == created && matches!(*what, "to start" | "to configure")))
+        .filter(|(number, _, what)| {
+            *number > 0 && !(*number == created && matches!(*what, "to start" | "to configure"))
+        })
         .map(|(number, one, what)| format!("{} {what}", count(number, one)))
         .collect();
     if said.is_empty() {
@@ -182,9 +184,18 @@ pub(super) mod tests {
         let file = "talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2".to_owned();
         let vmid = 150_023;
         let actions = vec![
-            Action::RegisterSchematic { image: "default".into(), schematic: "376567988ad370138ad8b269".into() },
+            Action::RegisterSchematic {
+                image: "default".into(),
+                schematic: "376567988ad370138ad8b269".into(),
+            },
             Action::DownloadImage { host: host.clone(), datastore: "local".into(), file, url: String::new() },
-            Action::CreateVm { node: node.clone(), host: host.clone(), vmid, datastore: "local-zfs".into(), image: String::new() },
+            Action::CreateVm {
+                node: node.clone(),
+                host: host.clone(),
+                vmid,
+                datastore: "local-zfs".into(),
+                image: String::new(),
+            },
             Action::StartVm { node: node.clone(), host, vmid },
             Action::Configure { node: node.clone() },
             Action::Join { node },
@@ -214,12 +225,47 @@ pub(super) mod tests {
     fn a_new_worker_is_a_tree_with_reasons() {
         let mut plan = one_more();
         plan.notices.push(Notice { text: "home-work-1 runs another configuration".into() });
-        insta::assert_snapshot!(text(&plan, Verb::Apply), @"");
+        insta::assert_snapshot!(text(&plan, Verb::Apply), @"
+        Images
+        ├─ register schematic 376567988ad3 with the Image Factory
+        │      (the file asks for it and no VM of ours is it)
+        └─ download talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2 to local on pve2
+               (the file asks for it and no VM of ours is it)
+
+        home-work-3
+        ├─ create home-work-3, VM 150023 on pve2, disk on local-zfs
+        │      (the file asks for it and no VM of ours is it)
+        ├─ start home-work-3  (the file asks for it and no VM of ours is it)
+        ├─ configure home-work-3  (the file asks for it and no VM of ours is it)
+        └─ wait for home-work-3 to join  (the file asks for it and no VM of ours is it)
+
+        Cluster
+        └─ check that the cluster is healthy  (the file asks for it and no VM of ours is it)
+
+        notice: home-work-1 runs another configuration
+        home: 1 image to download, 1 VM to create, nothing that runs is disturbed, about 2 min.
+        ");
     }
 
     #[test]
     fn what_is_removed_stands_first() {
-        insta::assert_snapshot!(text(&farewell_of_two(), Verb::Destroy), @"");
+        insta::assert_snapshot!(text(&farewell_of_two(), Verb::Destroy), @"
+        This removes home for good: 2 VMs with all data on their disks, and the cluster's record.
+        Boot images stay, because other clusters may use them; so does the secrets bundle.
+
+        home-work-1
+        ├─ stop home-work-1, VM 150021  (it is part of the cluster)
+        └─ delete home-work-1, VM 150021 on pve1, with its disks, for good  (it is part of the cluster)
+
+        home-work-2
+        ├─ stop home-work-2, VM 150022  (it is part of the cluster)
+        └─ delete home-work-2, VM 150022 on pve1, with its disks, for good  (it is part of the cluster)
+
+        Record
+        └─ delete the cluster's record, VM 150000 on pve1, for good  (it is part of the cluster)
+
+        home: 2 VMs to delete, what is deleted is gone for good, about 2 min.
+        ");
     }
 
     #[test]
@@ -235,7 +281,11 @@ pub(super) mod tests {
             why: "what answers at 10.25.150.21 is not home-work-1: its UUID is another".into(),
             remedy: "free the address 10.25.150.21".into(),
         });
-        insta::assert_snapshot!(text(&plan, Verb::Apply), @"");
+        insta::assert_snapshot!(text(&plan, Verb::Apply), @"
+        Refused: nothing is done to home, because this is in the way:
+        - what answers at 10.25.150.21 is not home-work-1: its UUID is another
+          remedy: free the address 10.25.150.21
+        ");
     }
 
     #[test]

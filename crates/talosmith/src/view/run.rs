@@ -26,9 +26,9 @@ use model::plan::Plan;
 use self::live::Live;
 use self::plain::Plain;
 use self::state::RunState;
+use super::Printer;
 use super::error::causes;
 use super::ink::{Ink, clean, count, duration};
-use super::Printer;
 
 /// Shows one run. Hand it every event, then call [`RunView::finish`].
 pub struct RunView {
@@ -124,8 +124,7 @@ impl RunView {
 /// Each failure once, with what to do about it.
 fn failures(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
     for failure in state.failures() {
-        let title = ink.red(&format!("failed: {}:", failure.title));
-        causes(w, ink, &title, "", &failure.causes, Some(&failure.remedy))?;
+        causes(w, ink, &ink.red("failed:"), "", &failure.causes, Some(&failure.remedy))?;
     }
     Ok(())
 }
@@ -147,7 +146,7 @@ fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
             ink.red("Failed"),
             duration(millis),
             counts.failed,
-            counts.total - counts.done - counts.failed,
+            counts.total.saturating_sub(counts.done + counts.failed),
         )?,
         Some((Outcome::Interrupted, millis)) => writeln!(
             w,

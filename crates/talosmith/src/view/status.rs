@@ -94,7 +94,7 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
         }
         None => "nobody is changing it".to_owned(),
     };
-    writeln!(w, "Record: VM {} on {}; {etcd}; {lease}.", record.vmid, record.host)
+    writeln!(w, "Record: VM {} on {}; {etcd};\n        {lease}.", record.vmid, record.host)
 }
 
 fn vm_of<'a>(blueprint: &Blueprint, observed: &'a Observed, node: &Node) -> Option<&'a Vm> {

@@ -46,8 +46,8 @@ impl Live {
     /// Shows what an event changed.
     pub fn show(&mut self, state: &RunState, event: &Event) {
         match &event.what {
-            What::StepFailed { step, causes: all, remedy, .. } => {
-                let title = self.ink.red(&format!("failed: {}:", state.title(step)));
+            What::StepFailed { causes: all, remedy, .. } => {
+                let title = self.ink.red("failed:");
                 let mut text = Vec::new();
                 // Writing to memory cannot fail; a terminal that went away is no reason to stop.
                 let _ = causes(&mut text, self.ink, &title, "", all, Some(remedy));
@@ -108,7 +108,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// One line: sign, name, what it is at, for how long.
+/// One line: sign, name, for how long, what it is at.
 fn line(ink: Ink, row: &Row, width: usize, frame: &str) -> String {
     let sign = match row.sign {
         Sign::Waiting => ink.dim("·"),
@@ -117,8 +117,9 @@ fn line(ink: Ink, row: &Row, width: usize, frame: &str) -> String {
         Sign::Failed => ink.red("✗"),
     };
     let text = if row.sign == Sign::Waiting { ink.dim(&row.text) } else { row.text.clone() };
-    let time = row.millis.map(|millis| ink.dim(&format!("  {}", duration(millis)))).unwrap_or_default();
-    format!("{sign} {:<width$}  {text}{time}", row.name)
+    // Before the text, so that a narrow terminal cuts words rather than the time.
+    let time = ink.dim(&format!("{:>11}", row.millis.map(duration).unwrap_or_default()));
+    format!("{sign} {:<width$} {time}  {text}", row.name)
 }
 
 #[cfg(test)]
@@ -127,15 +128,26 @@ mod tests {
 
     #[test]
     fn a_line_has_a_sign_a_name_a_stage_and_a_time() {
-        let row = |sign, text: &str, millis| Row { name: "w1".into(), sign, text: text.into(), millis, percent: None };
+        let row = |sign, text: &str, millis| Row {
+            name: "w1".into(),
+            sign,
+            text: text.into(),
+            millis,
+            percent: None,
+        };
         let rows = [
-            row(Sign::Waiting, "waits: begin etcd on c1", None),
+            row(Sign::Waiting, "waits for: begin etcd on c1", None),
             row(Sign::Working, "configuring: no answer yet", Some(12_000)),
             row(Sign::Done, "joined", Some(61_000)),
             row(Sign::Failed, "joining failed: no clock", None),
         ];
         let text: Vec<String> = rows.iter().map(|row| line(Ink::PLAIN, row, 4, "-")).collect();
-        insta::assert_snapshot!(text.join("\n"), @"");
+        insta::assert_snapshot!(text.join("\n"), @"
+        · w1                waits for: begin etcd on c1
+        - w1          12 s  configuring: no answer yet
+        ✓ w1    1 min 01 s  joined
+        ✗ w1                joining failed: no clock
+        ");
     }
 
     #[test]

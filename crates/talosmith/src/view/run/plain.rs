@@ -32,13 +32,13 @@ impl Plain {
             }
             What::StepProgress { step, node, note, percent } => {
                 let doing = state.step(step).map_or("", |s| words::doing(&s.action));
-                let quarter = percent.map(|p| format!(", {} %", p / 25 * 25)).unwrap_or_default();
-                // A note may itself carry the percentage, so numbers do not make it new.
-                let key = format!("{}{quarter}", without_digits(note));
+                let part = percent.map(|percent| format!(", {percent} %")).unwrap_or_default();
+                // A note may itself carry the percentage, so its numbers do not make it new.
+                let key = format!("{} {:?}", without_digits(note), percent.map(|percent| percent / 25));
                 if self.said.insert(step.clone(), key.clone()).as_ref() == Some(&key) {
                     return vec![];
                 }
-                (subject(state, step, node.as_deref()), vec![format!("{doing}: {}{quarter}", clean(note))])
+                (subject(state, step, node.as_deref()), vec![format!("{doing}: {}{part}", clean(note))])
             }
             What::StepDone { step, node, millis, warnings } => {
                 let done = state.step(step).map_or("done", |s| words::done(&s.action));
@@ -56,7 +56,8 @@ impl Plain {
             }
             What::StepSkipped { step, node, because } => {
                 let text = format!("not begun, because this did not succeed: {}", state.title(because));
-                let texts = vec![format!("{}: {text}", state.step(step).map_or("", |s| words::doing(&s.action)))];
+                let texts =
+                    vec![format!("{}: {text}", state.step(step).map_or("", |s| words::doing(&s.action)))];
                 (subject(state, step, node.as_deref()), texts)
             }
             What::Interrupted => (String::new(), vec!["stopping: no new step begins".to_owned()]),
@@ -72,7 +73,9 @@ impl Plain {
 
 /// Whom a line is about: the node, or the host of a download, or the cluster.
 fn subject(state: &RunState, step: &StepId, node: Option<&str>) -> String {
-    node.or_else(|| state.step(step).and_then(|s| s.action.host())).unwrap_or_else(|| state.cluster()).to_owned()
+    node.or_else(|| state.step(step).and_then(|s| s.action.host()))
+        .unwrap_or_else(|| state.cluster())
+        .to_owned()
 }
 
 fn without_digits(note: &str) -> String {

@@ -38,8 +38,6 @@ enum Progress {
 /// A step that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What it should have done.
-    pub title: String,
     /// What went wrong, outermost first.
     pub causes: Vec<String>,
     /// What to do about it.
@@ -123,8 +121,7 @@ impl RunState {
             }
             What::StepFailed { step, causes, remedy, .. } => {
                 let cause = causes.last().map(|cause| clean(cause).into_owned()).unwrap_or_default();
-                let title = self.title(step);
-                self.failures.push(Failure { title, causes: causes.clone(), remedy: remedy.clone() });
+                self.failures.push(Failure { causes: causes.clone(), remedy: remedy.clone() });
                 self.progress.insert(step.clone(), Progress::Failed { cause });
             }
             What::StepSkipped { step, because, .. } => {
@@ -273,7 +270,13 @@ impl RunState {
             .or_else(|| steps.last().copied());
         match telling {
             Some(step) => self.row(node.to_owned(), step),
-            None => Row { name: node.to_owned(), sign: Sign::Waiting, text: String::new(), millis: None, percent: None },
+            None => Row {
+                name: node.to_owned(),
+                sign: Sign::Waiting,
+                text: String::new(),
+                millis: None,
+                percent: None,
+            },
         }
     }
 
@@ -290,9 +293,11 @@ impl RunState {
             Some(Progress::Failed { cause }) => {
                 (Sign::Failed, format!("{} failed: {cause}", words::doing(&step.action)), None)
             }
-            Some(Progress::Skipped { because }) => {
-                (Sign::Failed, format!("not begun, because this did not succeed: {}", self.title(because)), None)
-            }
+            Some(Progress::Skipped { because }) => (
+                Sign::Failed,
+                format!("not begun, because this did not succeed: {}", self.title(because)),
+                None,
+            ),
         };
         Row { name, sign, text, millis, percent: None }
     }
@@ -301,7 +306,7 @@ impl RunState {
     fn waits_for(&self, step: &Step) -> String {
         let open = |id: &&StepId| !matches!(self.progress.get(*id), Some(Progress::Done { .. }));
         match step.after.iter().find(open) {
-            Some(before) => format!("waits: {}", self.title(before)),
+            Some(before) => format!("waits for: {}", self.title(before)),
             None => "waits for its turn".to_owned(),
         }
     }

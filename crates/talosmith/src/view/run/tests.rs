@@ -15,7 +15,8 @@ fn event(at_millis: i64, what: What) -> Event {
 }
 
 fn started(at: i64, step: &str, node: Option<&str>) -> Event {
-    let what = What::StepStarted { step: StepId(step.into()), title: step.into(), node: node.map(Into::into) };
+    let what =
+        What::StepStarted { step: StepId(step.into()), title: step.into(), node: node.map(Into::into) };
     event(at, what)
 }
 
@@ -115,13 +116,33 @@ fn text(view: fn(&mut dyn Write, Ink, &RunState) -> io::Result<()>, state: &RunS
 
 #[test]
 fn rows_tell_where_each_line_stands() {
-    insta::assert_snapshot!(rows(&fold(&[])), @"");
-    insta::assert_snapshot!(rows(&fold(&[beginning()])), @"");
+    insta::assert_snapshot!(rows(&fold(&[])), @"
+    Waiting home | 0 of 7 steps | None | None
+    Waiting pve2:local | waits for: register schematic 376567988ad3 with the Image Factory | None | None
+    Waiting home-work-3 | waits for: download talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2 to local on pve2 | None | None
+    ");
+    insta::assert_snapshot!(rows(&fold(&[beginning()])), @"
+    Working home | 1 of 7 steps | Some(9000) | None
+    Working pve2:local | downloading: 60 of 98 MiB | Some(8600) | Some(61)
+    Waiting home-work-3 | waits for: download talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2 to local on pve2 | None | None
+    ");
     let mut waiting = fold(&[beginning(), middle()]);
     waiting.tick(event(50_000, What::Interrupted).at);
-    insta::assert_snapshot!(rows(&waiting), @"");
-    insta::assert_snapshot!(rows(&fold(&[beginning(), middle(), good_end()])), @"");
-    insta::assert_snapshot!(rows(&fold(&[beginning(), middle(), bad_end()])), @"");
+    insta::assert_snapshot!(rows(&waiting), @"
+    Working home | 4 of 7 steps | Some(50000) | None
+    Done pve2:local | downloaded | Some(14400) | Some(100)
+    Working home-work-3 | configuring: waiting for the machine to answer | Some(22000) | None
+    ");
+    insta::assert_snapshot!(rows(&fold(&[beginning(), middle(), good_end()])), @"
+    Done home | 7 of 7 steps | Some(105000) | None
+    Done pve2:local | downloaded | Some(14400) | Some(100)
+    Done home-work-3 | joined | Some(103000) | None
+    ");
+    insta::assert_snapshot!(rows(&fold(&[beginning(), middle(), bad_end()])), @"
+    Failed home | 4 of 7 steps | Some(40000) | None
+    Done pve2:local | downloaded | Some(14400) | Some(100)
+    Failed home-work-3 | configuring failed: its UUID is another | None | None
+    ");
 }
 
 #[test]
@@ -132,18 +153,49 @@ fn plain_lines_say_nothing_twice() {
         state.see(&event);
         lines.extend(plain.lines(&state, &event));
     }
-    insta::assert_snapshot!(lines.join("\n"), @"");
+    insta::assert_snapshot!(lines.join("\n"), @"
+    0:00.0  home         apply: 7 steps
+    0:00.0  home         registering the schematic
+    0:00.4  home         schematic registered (0.4 s)
+    0:00.4  pve2         downloading
+    0:02.0  pve2         downloading: 12 of 98 MiB, 12 %
+    0:09.0  pve2         downloading: 60 of 98 MiB, 61 %
+    0:14.4  pve2         downloaded (14 s)
+    0:14.4  home-work-3  creating the VM
+    0:26.4  home-work-3  VM created (12 s)
+    0:26.4  home-work-3  starting
+    0:28.0  home-work-3  started (1.6 s)
+    0:28.0  home-work-3  configuring
+    0:29.0  home-work-3  configuring: waiting for the machine to answer
+    0:40.0  home-work-3  failed: could not configure home-work-3
+    0:40.0  home-work-3    because: its UUID is another
+    0:40.0  home-work-3    remedy: free the address 10.25.150.23
+    0:40.0  home-work-3  joining: not begun, because this did not succeed: configure home-work-3
+    0:40.0  home         checking health: not begun, because this did not succeed: configure home-work-3
+    ");
 }
 
 #[test]
 fn the_summary_says_where_the_time_went() {
-    insta::assert_snapshot!(text(summary, &fold(&[beginning(), middle(), good_end()])), @"");
+    insta::assert_snapshot!(text(summary, &fold(&[beginning(), middle(), good_end()])), @"
+    warning: check that the cluster is healthy: clocks differ by 3 s
+    Done in 1 min 45 s, 7 of 7 steps.
+    Most of the time went into:
+              40 s  wait for home-work-3 to join
+              35 s  configure home-work-3
+              14 s  download talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2 to local on pve2
+    ");
 }
 
 #[test]
 fn a_failed_run_repeats_each_failure_once() {
     let state = fold(&[beginning(), middle(), bad_end()]);
-    insta::assert_snapshot!(text(failures, &state) + &text(summary, &state), @"");
+    insta::assert_snapshot!(text(failures, &state) + &text(summary, &state), @"
+    failed: could not configure home-work-3
+      because: its UUID is another
+      remedy: free the address 10.25.150.23
+    Failed after 40 s: 4 of 7 steps done, 1 failed, 2 not begun. Run the same command again to go on.
+    ");
 }
 
 /// A writer that others can look into.
@@ -162,8 +214,14 @@ impl Write for Shared {
 
 fn printed(json: bool, quiet: bool) -> (String, String) {
     let (out, err) = (Shared::default(), Shared::default());
-    let settings =
-        Settings { stdout_is_terminal: false, stderr_is_terminal: false, colour: true, width: 100, json, quiet };
+    let settings = Settings {
+        stdout_is_terminal: false,
+        stderr_is_terminal: false,
+        colour: true,
+        width: 100,
+        json,
+        quiet,
+    };
     let printer = Printer::onto(settings, Box::new(out.clone()), Box::new(err.clone()));
     let view = printer.run(&one_more());
     [beginning(), middle(), good_end()].concat().iter().for_each(|event| view.see(event));
