@@ -162,3 +162,6 @@ async fn run(shared: &Shared, route: &Route, call: &Call) -> Result<Data, Delaye
 fn known(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::POST | Method::PUT | Method::DELETE)
 }
+
+#[cfg(test)]
+mod tests;
