@@ -118,14 +118,13 @@ impl Machines {
 
     /// Presses the power button: the machine shuts itself down in order, if it can.
     pub fn press_power_button(&mut self, vmid: u32, now: Timestamp) {
-        let configured = self.live(vmid).is_some();
-        if configured {
-            self.leave(vmid, Leave::Shutdown, now);
-        } else if let Some(machine) = self.machines.get_mut(&vmid)
-            && matches!(machine.phase, Phase::Maintenance(_))
-        {
-            machine.stop();
-            self.power_offs.push(vmid);
+        self.now = self.now.max(now);
+        let in_order = node::after(now, timing::LEAVING);
+        match self.machines.get_mut(&vmid).map(|machine| &mut machine.phase) {
+            Some(Phase::Maintenance(maintenance)) => maintenance.off_at = Some(in_order),
+            Some(Phase::Configured(_)) => self.leave(vmid, Leave::Shutdown, now),
+            // Nobody listens yet.
+            _ => {}
         }
     }
 
@@ -155,3 +154,6 @@ impl Machines {
         self.machines.iter().map(|(vmid, machine)| (*vmid, machine))
     }
 }
+
+#[cfg(test)]
+mod tests;

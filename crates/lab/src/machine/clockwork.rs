@@ -66,10 +66,19 @@ impl Machines {
                     Some((text, settings)) => machine.configure(text, settings, network_from, now),
                     None => {
                         machine.keys += 1;
-                        machine.phase =
-                            Phase::Maintenance(Maintenance { network_from, hostname: None, accepted: None });
+                        machine.phase = Phase::Maintenance(Maintenance {
+                            network_from,
+                            hostname: None,
+                            accepted: None,
+                            off_at: None,
+                        });
                     }
                 }
+                true
+            }
+            Phase::Maintenance(Maintenance { off_at: Some(at), .. }) if *at <= now => {
+                machine.stop();
+                self.power_offs.push(vmid);
                 true
             }
             Phase::Maintenance(Maintenance { network_from, accepted: Some((text, at)), .. })

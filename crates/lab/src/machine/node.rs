@@ -86,6 +86,8 @@ pub struct Maintenance {
     pub hostname: Option<String>,
     /// The configuration that was accepted, and when the listener goes away for it.
     pub accepted: Option<(String, Timestamp)>,
+    /// When it switches itself off, after somebody pressed the power button.
+    pub off_at: Option<Timestamp>,
 }
 
 /// A machine that runs a configuration.
@@ -334,7 +336,7 @@ impl Machine {
         match &self.phase {
             Phase::Off | Phase::Blank => vec![],
             Phase::Booting { network, until } => vec![*network, *until],
-            Phase::Maintenance(m) => m.accepted.iter().map(|(_, at)| *at).collect(),
+            Phase::Maintenance(m) => m.accepted.iter().map(|(_, at)| *at).chain(m.off_at).collect(),
             Phase::Configured(node) => node.moments(),
         }
     }
