@@ -1,0 +1,171 @@
+//! The command line. Doc comments here are the help texts.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// One file to a running, healthy Talos Linux Kubernetes cluster on Proxmox VE, and kept so.
+#[derive(Debug, Parser)]
+#[command(name = "talosmith", version, after_help = crate::exit::Exit::help(), propagate_version = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options that every command takes.
+#[derive(Debug, Args)]
+pub struct Global {
+    /// The cluster file. Given several times, the files are merged key by key.
+    #[arg(short, long = "file", global = true, value_name = "FILE", default_value = "cluster.yaml")]
+    pub files: Vec<PathBuf>,
+
+    /// Run in the built-in lab instead of on a real Proxmox. It keeps a world of its own in `.talosmith/lab` beside the
+    /// file, and touches neither your secrets nor the network.
+    #[arg(long, global = true)]
+    pub lab: bool,
+
+    /// How fast the lab's time runs: a number of times as fast as real time, or `max`, which does not wait at all.
+    #[arg(long, global = true, value_name = "SPEED", value_parser = parse_speed)]
+    pub lab_speed: Option<LabSpeed>,
+
+    /// Seed of a new lab: equal seeds make equal worlds.
+    #[arg(long, global = true, value_name = "NUMBER", default_value_t = 1)]
+    pub lab_seed: u64,
+
+    /// Print JSON, one document a line, for programs.
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Print results only, no progress.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+
+    /// When to use colours.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
+}
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How fast the lab's time runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LabSpeed {
+    /// Jump from one event to the next.
+    Max,
+    /// So many times as fast as real time.
+    Times(f64),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check the file, without looking at anything else.
+    Validate,
+    /// Show what `apply` would do, and why.
+    Plan(PlanArgs),
+    /// Make the cluster what the file says.
+    Apply(ChangeArgs),
+    /// Show how the cluster is.
+    Status,
+    /// Take the cluster away: its VMs and its record, nothing else.
+    Destroy(ChangeArgs),
+    /// Write a kubeconfig for an administrator.
+    Kubeconfig(OutputArgs),
+    /// Write a talosconfig for an administrator.
+    Talosconfig(OutputArgs),
+    /// Print the JSON Schema of the cluster file, for editors.
+    Schema,
+    /// Explain a problem by its code, with an example.
+    Explain {
+        /// The code, such as TS0101.
+        code: String,
+    },
+    /// The simulated world, for trying things out.
+    #[command(subcommand)]
+    Lab(LabCommand),
+}
+
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// Exit with 2 when there is something to do.
+    #[arg(long)]
+    pub detailed_exitcode: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct ChangeArgs {
+    /// Do not ask.
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Take the lease from somebody who still holds it. Only when that run is surely dead.
+    #[arg(long)]
+    pub take_over: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct OutputArgs {
+    /// Write to this file, readable by you only, instead of to the terminal.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// For how many hours the certificate holds.
+    #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=87_600))]
+    pub hours: u64,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LabCommand {
+    /// Serve the lab on loopback, with TLS and real ports, for any program; write the twin of the file that uses it.
+    Up {
+        /// Where Proxmox listens.
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8006")]
+        proxmox: std::net::SocketAddr,
+        /// Where the Image Factory listens.
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
+        factory: std::net::SocketAddr,
+    },
+    /// Forget the lab's world of this file, its secrets included.
+    Reset {
+        /// Do not ask.
+        #[arg(short, long)]
+        yes: bool,
+    },
+}
+
+fn parse_speed(text: &str) -> Result<LabSpeed, String> {
+    if text == "max" {
+        return Ok(LabSpeed::Max);
+    }
+    match text.trim_end_matches('x').parse::<f64>() {
+        Ok(times) if times.is_finite() && (0.01..=1000.0).contains(&times) => Ok(LabSpeed::Times(times)),
+        _ => Err("it is `max`, or a number from 0.01 to 1000".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn speeds() {
+        assert_eq!(parse_speed("max"), Ok(LabSpeed::Max));
+        assert_eq!(parse_speed("20x"), Ok(LabSpeed::Times(20.0)));
+        for wrong in ["0", "-1", "fast", "inf", "NaN", "1e9"] {
+            assert!(parse_speed(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `lab up` and `lab reset`.
+//!
+//! `lab up` serves a lab on loopback, with real ports. All of 127.0.0.0/8 is loopback on Linux, so the file's network is
+//! moved there (10.25.150.0/24 becomes 127.25.150.0/24), and the *twin* of the file is written with that network, the
+//! served endpoint, its fingerprint and its token. With the twin every command, and every other program, works as it
+//! would on a real Proxmox.
+
+use std::net::SocketAddr;
+
+use ambient::Clock;
+use engine::secrets::write_private;
+use model::spec::Spec;
+
+use super::setup::{Setup, Wrong, confirm, ended};
+use crate::args::{Global, LabSpeed};
+use crate::exit::Exit;
+use crate::outside;
+use crate::place::Place;
+use crate::view::{Printer, Problem};
+
+/// Serves the lab until it is interrupted.
+pub async fn up(global: &Global, proxmox: SocketAddr, factory: SocketAddr, printer: &Printer) -> Result<Exit, Problem> {
+    ended(try_up(global, proxmox, factory, printer).await)
+}
+
+async fn try_up(global: &Global, proxmox: SocketAddr, factory: SocketAddr, printer: &Printer) -> Result<Exit, Wrong> {
+    let setup = Setup::new(global, printer)?;
+    let file = global.files.first().cloned().unwrap_or_else(|| "cluster.yaml".into());
+    let place = Place::served(&file, &setup.loaded.spec.cluster);
+    place.make()?;
+    let _lock = place.lock()?;
+    let moved = moved(&setup.loaded.spec);
+    let speed = match global.lab_speed {
+        None => 1.0,
+        Some(LabSpeed::Times(times)) => times,
+        Some(LabSpeed::Max) => {
+            return Err(Problem::new(Exit::Usage, "a served lab cannot jump in time, because others look at it")
+                .remedy("give `--lab-speed` a number, such as 10")
+                .into());
+        }
+    };
+    let clock = Clock::from(outside::time(None), speed);
+    let lab = outside::open_lab(&moved, place.folder().to_owned(), clock, global.lab_seed)?;
+    let serving = lab.serve(lab::ServeOptions { proxmox, factory }).await.map_err(|e| {
+        let problem = Problem::of(Exit::World, &e).within("could not serve the lab");
+        problem.remedy(e.hint().unwrap_or("choose other ports with `--proxmox` and `--factory`"))
+    })?;
+    let facts = lab.facts();
+    let write = |name: &str, text: &str| {
+        let path = place.folder().join(name);
+        write_private(&path, text.as_bytes(), false)
+            .map_err(|e| Problem::of(Exit::World, &e).within(format!("could not write {}", path.display())))
+            .map(|()| path)
+    };
+    write("token", &format!("{}\n", facts.token))?;
+    write("factory-ca.pem", &facts.factory_ca_pem)?;
+    let twin = write("cluster.yaml", &twin(&moved, serving.proxmox, &facts.fingerprint)?)?;
+    if printer.is_json() {
+        printer.data(&serde_json::json!({
+            "proxmox": format!("https://{}", serving.proxmox),
+            "fingerprint": facts.fingerprint,
+            "token": facts.token,
+            "root_password": facts.root_password,
+            "factory": format!("https://{}", serving.factory),
+            "file": twin,
+        }));
+    } else {
+        printer.say(&format!("The lab is up. It ends with Ctrl-C; its world is kept in {}.\n", place.folder().display()));
+        printer.say(&format!("  Proxmox VE    https://{}", serving.proxmox));
+        printer.say(&format!("  fingerprint   {}", facts.fingerprint));
+        printer.say(&format!("  token         {}", facts.token));
+        printer.say(&format!("  root@pam      {}", facts.root_password));
+        printer.say(&format!("  factory       https://{}", serving.factory));
+        printer.say(&format!("  your file     {}\n", twin.display()));
+        printer.say("In another terminal:\n");
+        printer.say(&format!("  talosmith apply -f {}", twin.display()));
+        printer.say(&format!(
+            "  curl -k -H 'Authorization: PVEAPIToken={}' 'https://{}/api2/json/cluster/resources?type=vm'",
+            facts.token, serving.proxmox
+        ));
+    }
+    let _ = tokio::signal::ctrl_c().await;
+    for (address, why) in serving.trouble() {
+        printer.note(&format!("{address} could not be served: {why}"));
+    }
+    printer.note("The lab is down.");
+    Ok(Exit::Done)
+}
+
+/// The file with its network moved to loopback.
+fn moved(spec: &Spec) -> Spec {
+    let mut spec = spec.clone();
+    let network = &mut spec.network;
+    for text in [&mut network.cidr, &mut network.gateway] {
+        *text = to_loopback(text);
+    }
+    network.vip = network.vip.as_deref().map(to_loopback);
+    for pool in spec.pools.values_mut() {
+        let both = |range: &str| range.split('-').map(|a| to_loopback(a.trim())).collect::<Vec<_>>().join("-");
+        pool.addresses = pool.addresses.as_deref().map(both);
+    }
+    for node in spec.nodes.values_mut() {
+        node.address = node.address.as_deref().map(to_loopback);
+    }
+    // A name would lead to the real cluster.
+    spec.endpoint = None;
+    spec
+}
+
+/// 10.25.150.11 becomes 127.25.150.11; what is no address stays as it is.
+fn to_loopback(text: &str) -> String {
+    match text.split_once('.') {
+        Some((first, rest)) if first.parse::<u8>().is_ok() => format!("127.{rest}"),
+        _ => text.to_owned(),
+    }
+}
+
+fn twin(moved: &Spec, proxmox: SocketAddr, fingerprint: &str) -> Result<String, Problem> {
+    let mut spec = moved.clone();
+    spec.proxmox.endpoint = Some(format!("https://{proxmox}"));
+    spec.proxmox.endpoints.clear();
+    spec.proxmox.fingerprint = Some(fingerprint.to_owned());
+    spec.proxmox.ca = None;
+    spec.proxmox.insecure = false;
+    spec.proxmox.token = Some("file:token".to_owned());
+    spec.image.ca = Some("factory-ca.pem".to_owned());
+    let yaml = serde_saphyr::to_string(&spec)
+        .map_err(|e| Problem::of(Exit::Internal, &e).within("could not write the twin of your file"))?;
+    Ok(format!("# The twin of your file: the same cluster, in the lab that `talosmith lab up` serves on loopback.\n{yaml}"))
+}
+
+/// Forgets the lab's world of this file.
+pub fn reset(global: &Global, yes: bool, printer: &Printer) -> Result<Exit, Problem> {
+    ended(try_reset(global, yes, printer))
+}
+
+fn try_reset(global: &Global, yes: bool, printer: &Printer) -> Result<Exit, Wrong> {
+    let loaded = super::setup::load_file(global, printer)?;
+    let file = global.files.first().cloned().unwrap_or_else(|| "cluster.yaml".into());
+    let place = Place::lab(&file, &loaded.spec.cluster);
+    if !place.folder().exists() {
+        printer.say("There is no lab of this file.");
+        return Ok(Exit::Done);
+    }
+    let _lock = place.lock()?;
+    if !yes && !confirm(printer, &format!("The lab of {} will be forgotten.", loaded.spec.cluster))? {
+        return Ok(Exit::Done);
+    }
+    std::fs::remove_dir_all(place.folder())
+        .map_err(|e| Problem::of(Exit::World, &e).within(format!("could not remove {}", place.folder().display())))?;
+    printer.say("The lab is forgotten.");
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_loopback;
+
+    #[test]
+    fn addresses_move_and_names_stay() {
+        assert_eq!(to_loopback("10.25.150.0/24"), "127.25.150.0/24");
+        assert_eq!(to_loopback("192.168.1.7"), "127.168.1.7");
+        assert_eq!(to_loopback("gateway.example"), "gateway.example");
+    }
+}

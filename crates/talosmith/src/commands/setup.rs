@@ -1,0 +1,130 @@
+//! What commands have in common: the file, the folders, the world.
+
+use std::io::BufRead;
+use std::path::Path;
+
+use engine::session::LookError;
+use engine::{Look, Session};
+use model::diagnostic::Source;
+use model::load::{Loaded, load};
+
+use crate::args::{Global, LabSpeed};
+use crate::exit::Exit;
+use crate::outside::{self, Outside};
+use crate::place::Place;
+use crate::view::{Printer, Problem};
+
+/// Fast enough to watch: a bring-up takes some five seconds.
+const WATCHABLE: LabSpeed = LabSpeed::Times(30.0);
+
+/// How a command ends when the file is wrong: everything was shown already.
+pub enum Wrong {
+    /// Diagnostics were printed.
+    Shown,
+    /// Something else.
+    Problem(Problem),
+}
+
+impl From<Problem> for Wrong {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+/// A file that is right, and where its things are.
+pub struct Setup {
+    pub loaded: Loaded,
+    pub place: Place,
+    pub lab: Option<(LabSpeed, u64)>,
+}
+
+/// Reads and checks the file. Everything that is wrong with it is printed at once; warnings are printed, too.
+pub fn load_file(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
+    let mut sources = vec![];
+    for path in &global.files {
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            Problem::of(Exit::Input, &e).within(format!("could not read the cluster file {}", path.display())).remedy(
+                "name it with `-f FILE`; the README has a small one to begin with",
+            )
+        })?;
+        sources.push(Source::new(path.display().to_string(), text));
+    }
+    let loaded = match load(&sources) {
+        Ok(loaded) => loaded,
+        Err(failed) => {
+            printer.diagnostics(&failed.sources, &failed.diagnostics);
+            return Err(Wrong::Shown);
+        }
+    };
+    let found = model::check::check(&loaded);
+    if found.iter().any(model::diagnostic::Diagnostic::is_error) {
+        printer.diagnostics(&loaded.sources, &found);
+        return Err(Wrong::Shown);
+    }
+    if !found.is_empty() && !printer.is_json() {
+        printer.diagnostics(&loaded.sources, &found);
+    }
+    Ok(loaded)
+}
+
+impl Setup {
+    /// The file of this command line.
+    pub fn new(global: &Global, printer: &Printer) -> Result<Self, Wrong> {
+        let loaded = load_file(global, printer)?;
+        let file = global.files.first().map_or_else(|| Path::new("cluster.yaml"), |f| f.as_path());
+        let cluster = &loaded.spec.cluster;
+        let place = if global.lab { Place::lab(file, cluster) } else { Place::real(file, cluster) };
+        let lab = global.lab.then(|| (global.lab_speed.unwrap_or(WATCHABLE), global.lab_seed));
+        Ok(Self { loaded, place, lab })
+    }
+
+    /// The world that the file is about.
+    pub fn outside(&self, global: &Global) -> Result<Outside, Problem> {
+        match self.lab {
+            Some((speed, seed)) => {
+                self.place.make()?;
+                outside::lab(&self.loaded.spec, self.place.folder(), speed, seed)
+            }
+            None => {
+                let file = global.files.first().map_or_else(|| Path::new("cluster.yaml"), |f| f.as_path());
+                outside::real(&self.loaded.spec, file)
+            }
+        }
+    }
+
+    /// Looks at the world, and shows what the file asks of it in vain.
+    pub async fn look(&self, session: &Session, printer: &Printer) -> Result<Look, Wrong> {
+        session.look().await.map_err(|error| match error {
+            LookError::Engine(error) => Wrong::Problem(Problem::from(&error)),
+            LookError::File(diagnostics) => {
+                printer.diagnostics(&self.loaded.sources, &self.loaded.locate(diagnostics));
+                Wrong::Shown
+            }
+        })
+    }
+}
+
+/// The end of a command: diagnostics that were shown already count as wrong input.
+pub fn ended(result: Result<Exit, Wrong>) -> Result<Exit, Problem> {
+    match result {
+        Ok(exit) => Ok(exit),
+        Err(Wrong::Shown) => Ok(Exit::Input),
+        Err(Wrong::Problem(problem)) => Err(problem),
+    }
+}
+
+/// Asks the operator, who must type `yes`. Without a terminal to ask on, nothing is changed.
+pub fn confirm(printer: &Printer, question: &str) -> Result<bool, Problem> {
+    use std::io::IsTerminal;
+    if !std::io::stdin().is_terminal() || printer.is_json() {
+        return Err(Problem::new(Exit::Usage, "there is nobody to ask, and `--yes` was not given")
+            .remedy("look at the plan, then run the command again with `--yes`"));
+    }
+    printer.ask(&format!("{question} Type yes to go on:"));
+    let mut answer = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut answer)
+        .map_err(|e| Problem::of(Exit::Usage, &e).within("could not read your answer"))?;
+    Ok(answer.trim() == "yes")
+}

@@ -1,0 +1,71 @@
+//! The program: arguments in, views out. All logic is in the crates below.
+
+mod args;
+mod commands;
+mod exit;
+mod outside;
+mod place;
+mod view;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Cli, Color, Command, Global, LabSpeed};
+use crate::exit::Exit;
+use crate::view::{Printer, Problem, Settings};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are errors to clap. What cannot be printed has nobody to read it.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    let printer = Printer::new(settings(&cli.global));
+    let runtime = match runtime(&cli) {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            printer.problem(&Problem::of(Exit::Internal, &error).within("could not start"));
+            return Exit::Internal.into();
+        }
+    };
+    let exit = match runtime.block_on(commands::run(cli, printer.clone())) {
+        Ok(exit) => exit,
+        Err(problem) => {
+            let exit = problem.exit;
+            printer.problem(&problem);
+            exit
+        }
+    };
+    // Whatever still runs (a connection that nobody reads any more) must not keep the program from ending.
+    runtime.shutdown_background();
+    exit.into()
+}
+
+fn settings(global: &Global) -> Settings {
+    let (out, err) = (std::io::stdout().is_terminal(), std::io::stderr().is_terminal());
+    let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+    let always = global.color == Color::Always;
+    Settings {
+        stdout_is_terminal: out || always,
+        stderr_is_terminal: err && !dumb,
+        colour: always || (global.color == Color::Auto && !no_color && !dumb),
+        width: 100,
+        json: global.json,
+        quiet: global.quiet,
+    }
+}
+
+/// In the lab everything happens on one thread, in a fixed order; at full speed time itself jumps.
+fn runtime(cli: &Cli) -> std::io::Result<tokio::runtime::Runtime> {
+    if !cli.global.lab || matches!(cli.command, Command::Lab(_)) {
+        return tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    }
+    let max = cli.global.lab_speed == Some(LabSpeed::Max);
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(max).build()
+}

@@ -1,0 +1,201 @@
+//! The world that a command works on: the real one that the file names, or the lab.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ambient::{Clock, Net};
+use engine::World;
+use lab::{HostConfig, Lab, LabConfig, StorageConfig, StorageKind};
+use model::spec::{DEFAULT_TOKEN, Reference, Spec};
+use pve::{Endpoints, Token, Trust};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use secrecy::{ExposeSecret, SecretString};
+use talos_client::Roots;
+
+use crate::args::LabSpeed;
+use crate::exit::Exit;
+use crate::view::Problem;
+
+/// A world, and the lab behind it if it is one. The lab lives as long as this does.
+pub struct Outside {
+    /// What the engine works on.
+    pub world: World,
+    /// Keeps the lab's time running.
+    _lab: Option<Lab>,
+}
+
+/// The real world that the file names.
+pub fn real(spec: &Spec, file: &Path) -> Result<Outside, Problem> {
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let addresses = spec.proxmox.endpoint.iter().chain(&spec.proxmox.endpoints).map(String::as_str);
+    let endpoints = Endpoints::parse(addresses)
+        .map_err(|e| Problem::of(Exit::Input, &e).within("could not use the Proxmox endpoints"))?;
+    let token: Token = read_reference(spec.proxmox.token.as_deref().unwrap_or(DEFAULT_TOKEN), folder)?
+        .expose_secret()
+        .parse()
+        .map_err(|e: pve::InvalidToken| Problem::of(Exit::Input, &e).within("could not use the Proxmox token"))?;
+    let trust = if spec.proxmox.insecure {
+        Trust::Insecure
+    } else if let Some(text) = &spec.proxmox.fingerprint {
+        let fingerprint = text.parse().map_err(|e: pve::InvalidTrust| Problem::of(Exit::Input, &e))?;
+        Trust::Fingerprints(vec![fingerprint])
+    } else if let Some(path) = &spec.proxmox.ca {
+        Trust::Authority(read(&folder.join(path))?)
+    } else {
+        Trust::System(system_roots())
+    };
+    let (net, clock) = (Net::tcp(), Clock::real());
+    let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone())
+        .map_err(|e| Problem::of(Exit::Input, &e).within("could not use what the file says to trust Proxmox by"))?;
+    let mut roots = system_roots();
+    if let Some(path) = &spec.image.ca {
+        roots.extend(authorities(&read(&folder.join(path))?, path)?);
+    }
+    let world = World { pve, net, clock, factory_roots: Arc::new(Roots(roots)) };
+    Ok(Outside { world, _lab: None })
+}
+
+/// The lab, with hosts, datastores and bridges as the file names them.
+pub fn lab(spec: &Spec, folder: &Path, speed: LabSpeed, seed: u64) -> Result<Outside, Problem> {
+    let clock = lab_clock(folder, speed);
+    let lab = open_lab(spec, folder.to_owned(), clock.clone(), seed)?;
+    let facts = lab.facts();
+    let internal = |e: &(dyn std::error::Error + 'static)| Problem::of(Exit::Internal, e).within("could not use the lab");
+    let address = format!("https://{}", facts.endpoint);
+    let endpoints = Endpoints::parse([address.as_str()]).map_err(|e| internal(&e))?;
+    let token: Token = facts.token.parse().map_err(|e: pve::InvalidToken| internal(&e))?;
+    let trust = Trust::Fingerprints(vec![facts.fingerprint.parse().map_err(|e: pve::InvalidTrust| internal(&e))?]);
+    let net = lab.net();
+    let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone()).map_err(|e| internal(&e))?;
+    let roots = authorities(&facts.factory_ca_pem, "the lab's factory")?;
+    let world = World { pve, net, clock, factory_roots: Arc::new(Roots(roots)) };
+    Ok(Outside { world, _lab: Some(lab) })
+}
+
+/// The time that certificates are made for: the system's, or that at which the lab in `folder` stands still.
+pub fn time(lab: Option<&Path>) -> jiff::Timestamp {
+    match lab {
+        Some(folder) => Lab::saved_time(folder).unwrap_or_else(LabConfig::first_moment),
+        None => Clock::real().now(),
+    }
+}
+
+/// The lab's time: it stands still between runs.
+fn lab_clock(folder: &Path, speed: LabSpeed) -> Clock {
+    Clock::from(
+        time(Some(folder)),
+        match speed {
+            LabSpeed::Max => 1.0,
+            LabSpeed::Times(times) => times,
+        },
+    )
+}
+
+/// Opens the lab of a file.
+pub fn open_lab(spec: &Spec, folder: PathBuf, clock: Clock, seed: u64) -> Result<Lab, Problem> {
+    let config = lab_config(spec, folder, seed);
+    Lab::open(config, clock).map_err(|e| {
+        let problem = Problem::of(Exit::World, &e).within("could not open the lab");
+        match e.hint() {
+            Some(hint) => problem.remedy(hint),
+            None => problem.remedy("`talosmith lab reset` forgets it and begins anew"),
+        }
+    })
+}
+
+fn lab_config(spec: &Spec, folder: PathBuf, seed: u64) -> LabConfig {
+    let mut config = LabConfig { folder: Some(folder), seed, ..LabConfig::default() };
+    let named = named_hosts(spec);
+    if !named.is_empty() {
+        let like = |(at, name): (usize, &String)| {
+            let number = u8::try_from(at + 1).unwrap_or(u8::MAX);
+            HostConfig { name: name.clone(), ..HostConfig::numbered(number) }
+        };
+        config.hosts = named.iter().enumerate().map(like).collect();
+    }
+    // The lab must not be the reason why a file does not fit.
+    let memory = model::resolve::resolve(spec, None, None)
+        .map(|b| b.nodes.values().map(|n| n.memory_mib << 20).sum::<u64>())
+        .unwrap_or(0);
+    for host in &mut config.hosts {
+        host.memory_bytes = host.memory_bytes.max(memory + memory / 4);
+        if !host.bridges.contains(&spec.network.bridge) {
+            host.bridges.push(spec.network.bridge.clone());
+        }
+        let Some(wanted) = spec.hosts.get(&host.name) else { continue };
+        for (id, content) in [(&wanted.datastores.image, "import"), (&wanted.datastores.disks, "images")] {
+            let Some(id) = id else { continue };
+            match host.storages.iter_mut().find(|s| s.id == *id) {
+                Some(storage) if storage.content.iter().any(|c| c == content) => {}
+                Some(storage) => storage.content.push(content.to_owned()),
+                None => host.storages.push(StorageConfig {
+                    id: id.clone(),
+                    kind: StorageKind::Dir,
+                    content: vec![content.to_owned()],
+                    shared: false,
+                    bytes: 800_000_000_000,
+                }),
+            }
+        }
+    }
+    if let Some(host) = spec.image.factory.split("://").nth(1).and_then(|rest| rest.split(['/', ':']).next()) {
+        config.factory_host = host.to_owned();
+    }
+    let talos = format!("v{}", spec.versions.talos.trim_start_matches('v'));
+    if !config.talos_versions.contains(&talos) {
+        config.talos_versions.push(talos);
+    }
+    config
+}
+
+/// Every host that the file names, in order.
+fn named_hosts(spec: &Spec) -> Vec<String> {
+    let mut names: Vec<String> = spec.hosts.keys().cloned().collect();
+    let pools = spec.pools.values().flat_map(|p| p.hosts.iter().cloned());
+    names.extend(pools.chain(spec.nodes.values().filter_map(|n| n.host.clone())));
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Reads a secret from where the file says it is.
+fn read_reference(text: &str, folder: &Path) -> Result<SecretString, Problem> {
+    let reference: Reference = text.parse().map_err(|e| Problem::of(Exit::Input, &e).within("could not read the Proxmox token"))?;
+    let problem = |what: String| Problem::new(Exit::Input, what);
+    match &reference {
+        Reference::Env(name) => std::env::var(name).map(SecretString::from).map_err(|_| {
+            problem(format!("the environment variable {name}, which should hold the Proxmox token, is not set"))
+                .remedy(format!("export {name}='user@realm!name=secret', or say with `proxmox.token` where the token is"))
+        }),
+        Reference::File(path) => read(&folder.join(path)).map(SecretString::from),
+        Reference::Cmd(command) => {
+            let output = std::process::Command::new("sh").arg("-c").arg(command).output().map_err(|e| {
+                Problem::of(Exit::Input, &e).within("could not run the command that should print the Proxmox token")
+            })?;
+            if !output.status.success() {
+                return Err(problem(format!("the command that should print the Proxmox token failed ({})", output.status))
+                    .remedy("run it by hand to see why"));
+            }
+            String::from_utf8(output.stdout)
+                .map(SecretString::from)
+                .map_err(|_| problem("the command that should print the Proxmox token printed something else".to_owned()))
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, Problem> {
+    std::fs::read_to_string(path)
+        .map_err(|e| Problem::of(Exit::Input, &e).within(format!("could not read {}", path.display())))
+}
+
+fn authorities(pem: &str, from: &str) -> Result<Vec<CertificateDer<'static>>, Problem> {
+    CertificateDer::pem_slice_iter(pem.as_bytes())
+        .collect::<Result<_, _>>()
+        .map_err(|e| Problem::of(Exit::Input, &e).within(format!("could not read the authorities in {from}")))
+}
+
+/// The authorities that this machine trusts. One that cannot be read is left out: others may do.
+fn system_roots() -> Vec<CertificateDer<'static>> {
+    rustls_native_certs::load_native_certs().certs
+}
