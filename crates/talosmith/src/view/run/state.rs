@@ -204,7 +204,7 @@ impl RunState {
             let before = step.after.iter().filter_map(|id| Some((done(id)?.0, id))).max();
             last = before.and_then(|(_, id)| self.step(id));
         }
-        chain.sort_by(|a, b| b.1.cmp(&a.1));
+        chain.sort_by_key(|(_, millis)| std::cmp::Reverse(*millis));
         chain.retain(|(_, millis)| *millis > 0);
         chain.truncate(number);
         chain
