@@ -138,9 +138,8 @@ impl HostConfig {
     }
 }
 
-/// The moment at which a world begins when its folder holds none: the caller's clock decides, this is its usual choice.
 impl LabConfig {
-    /// A fixed first moment, so that two labs with one seed are alike.
+    /// A fixed moment for a new world to begin at, so that two labs with one seed are alike. The caller's clock decides.
     #[must_use]
     pub fn first_moment() -> Timestamp {
         Timestamp::from_second(1_794_774_051).unwrap_or(Timestamp::UNIX_EPOCH)

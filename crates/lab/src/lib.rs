@@ -73,7 +73,7 @@ impl Lab {
     pub fn open(config: LabConfig, clock: Clock) -> Result<Self, LabError> {
         let shared = Arc::new(Shared::open(&config, clock)?);
         let stop = CancellationToken::new();
-        let network = Arc::new(Network::new(shared.clone(), config.factory_host, stop.clone())?);
+        let network = Arc::new(Network::new(shared.clone(), config.factory_host, stop.clone()));
         tokio::spawn(stop.clone().run_until_cancelled_owned(shared::drive(shared)));
         Ok(Self { network, _stop: stop.drop_guard() })
     }

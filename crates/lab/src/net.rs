@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::faults::Hooks;
 use crate::machine::{self, PortState};
 use crate::shared::Shared;
-use crate::{LabError, factory, pve};
+use crate::{factory, pve};
 
 /// Proxmox' port.
 pub(crate) const PROXMOX_PORT: u16 = 8006;
@@ -54,8 +54,8 @@ impl Network {
         shared: Arc<Shared>,
         factory_host: String,
         stop: CancellationToken,
-    ) -> Result<Self, LabError> {
-        Ok(Self { shared, hooks: Arc::default(), stop, factory_host })
+    ) -> Self {
+        Self { shared, hooks: Arc::default(), stop, factory_host }
     }
 
     pub(crate) fn factory_host(&self) -> &str {

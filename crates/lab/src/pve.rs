@@ -104,8 +104,7 @@ async fn respond(shared: &Shared, local: &str, plain: Plain) -> Result<Data, Del
     let node = target(shared, local, captured.get("node").map(String::as_str))?;
     let mut params = plain.params;
     for (name, value) in captured {
-        if let Some(given) = params.one(&name).filter(|given| *given != value) {
-            let _ = given;
+        if params.one(&name).is_some_and(|given| given != value) {
             let text = "duplicate parameter (already defined in URI) with conflicting values!";
             return Err(at_once(Failure::parameters(vec![(name, text.to_owned())])));
         }

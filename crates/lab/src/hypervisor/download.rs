@@ -68,7 +68,7 @@ pub(crate) fn download(world: &mut World, node: &str, wish: Wish, caller: &str) 
     }
     let volid = format!("{}:{}/{filename}", wish.storage, wish.content);
     let path = storage.path_of(&volid);
-    let work = Work::Download(Download { volid, content: wish.content.clone(), path, wish, found: None });
+    let work = Work::Download(Box::new(Download { volid, content: wish.content.clone(), path, wish, found: None }));
     Ok(tasks::begin(world, node, "download", &filename, caller, work))
 }
 
@@ -121,7 +121,7 @@ impl Download {
                 let sha256 = hex::encode(Sha256::digest(path));
                 let Asset { bytes, disk_bytes, image, .. } = asset;
                 self.found = Some(Found { bytes, disk_bytes, origin: image, sha256 });
-                task.set_work(Work::Download(self.clone()));
+                task.set_work(Work::Download(Box::new(self.clone())));
                 Next::After(wait + takes)
             }
         }

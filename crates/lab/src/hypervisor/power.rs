@@ -101,7 +101,7 @@ pub(crate) fn agent_answers(world: &World, vm: &Vm) -> bool {
 impl Power {
     pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
         let node = task.node.clone();
-        if !world.hypervisor.vms.get(&self.vmid).is_some_and(|vm| vm.node == node) {
+        if world.hypervisor.vms.get(&self.vmid).is_none_or(|vm| vm.node != node) {
             return Next::fail(match self.kind {
                 Kind::Stop | Kind::Shutdown { .. } => {
                     format!("unable to find configuration file for VM {} on node '{node}'", self.vmid)

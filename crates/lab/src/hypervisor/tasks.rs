@@ -55,7 +55,7 @@ pub(crate) enum Work {
     Power(Power),
     Resize(Resize),
     Destroy(Destroy),
-    Download(Download),
+    Download(Box<Download>),
     Remove(Remove),
 }
 
