@@ -16,3 +16,6 @@ mod watch;
 pub(crate) use controllers::{Kubelet, reconcile};
 pub(crate) use http::serve;
 pub use store::Store;
+
+#[cfg(test)]
+mod tests;

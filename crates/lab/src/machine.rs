@@ -156,4 +156,4 @@ impl Machines {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

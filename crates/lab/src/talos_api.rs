@@ -100,3 +100,6 @@ impl Caller {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -77,7 +77,7 @@ impl Machines {
     #[must_use]
     pub fn addresses(&self, vmid: u32) -> Vec<(String, Vec<ipnet::IpNet>)> {
         let Some(machine) = self.machines.get(&vmid) else { return vec![] };
-        if !machine.network_from().is_some_and(|from| from <= self.now) {
+        if machine.network_from().is_none_or(|from| from > self.now) {
             return vec![];
         }
         let shared = self.etcds.iter().filter_map(|etcd| etcd.vip.as_ref());

@@ -157,7 +157,7 @@ struct Network {
 impl Network {
     fn read(documents: &[Value], machine: &Value, nics: &[BootNic]) -> Self {
         let mut found = Self::default();
-        found.from_v1alpha1(machine, nics);
+        found.read_v1alpha1(machine, nics);
         let aliases = aliases(documents, nics);
         for document in documents {
             match document.get("kind").and_then(Value::as_str) {
@@ -173,11 +173,9 @@ impl Network {
                         }
                     }
                 }
-                Some("Layer2VIPConfig") => {
-                    // Without its link the address is never announced.
-                    if link(&text(document, "link"), &aliases, nics).is_some() {
-                        found.vip = text(document, "name").parse().ok();
-                    }
+                // Without its link the address is never announced.
+                Some("Layer2VIPConfig") if link(&text(document, "link"), &aliases, nics).is_some() => {
+                    found.vip = text(document, "name").parse().ok();
                 }
                 Some("ResolverConfig") => {
                     found.resolvers = list(document.get("nameservers"))
@@ -190,7 +188,7 @@ impl Network {
         found
     }
 
-    fn from_v1alpha1(&mut self, machine: &Value, nics: &[BootNic]) {
+    fn read_v1alpha1(&mut self, machine: &Value, nics: &[BootNic]) {
         let Some(network) = machine.get("network") else { return };
         self.hostname = network.get("hostname").and_then(Value::as_str).map(str::to_owned);
         self.resolvers = strings(network.get("nameservers")).iter().filter_map(|s| s.parse().ok()).collect();

@@ -146,6 +146,11 @@ fn state(id: &str, state: &'static str, since: Timestamp, message: &str) -> Serv
 }
 
 impl Machine {
+    /// Whether etcd's data directory is there.
+    pub(crate) fn has_etcd_data(&self) -> bool {
+        self.disk.etcd.is_some()
+    }
+
     /// The random id that the kernel makes at each boot.
     pub(crate) fn boot_id(&self) -> String {
         super::stable_uuid(&[&self.hardware.uuid, &self.boots.to_string(), "boot id"])

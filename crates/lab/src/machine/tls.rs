@@ -241,11 +241,17 @@ impl ClientCertVerifier for ClientsOnly {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        let verified = self.0.verify_client_cert(end_entity, intermediates, now)?;
-        // The alert for this is "bad certificate", which is what clients of a real machine see.
+        use CertificateError::{BadEncoding, InvalidPurpose, InvalidPurposeContext};
+        // A wrong purpose is told as "bad certificate", which is what clients of a real machine see.
+        let bad = || rustls::Error::from(BadEncoding);
+        let verified =
+            self.0.verify_client_cert(end_entity, intermediates, now).map_err(|error| match error {
+                rustls::Error::InvalidCertificate(InvalidPurpose | InvalidPurposeContext { .. }) => bad(),
+                other => other,
+            })?;
         match Leaf::read(end_entity) {
             Some(leaf) if leaf.only_client => Ok(verified),
-            _ => Err(CertificateError::BadEncoding.into()),
+            _ => Err(bad()),
         }
     }
 

@@ -25,8 +25,11 @@ const AORE: &[&str] = &[ADMIN, OPERATOR, READER, BACKUP];
 /// Any role at all: the service looks closer.
 const ANY: &[&str] = &[ADMIN, OPERATOR, READER];
 
+/// Name, roles that may call it, whether the lab answers.
+type Method = (&'static str, &'static [&'static str], bool);
+
 /// Services, their methods, who may call them, and whether the lab answers.
-const SERVICES: &[(&str, &[(&str, &[&str], bool)])] = &[
+const SERVICES: &[(&str, &[Method])] = &[
     (
         "machine.MachineService",
         &[
@@ -36,6 +39,7 @@ const SERVICES: &[(&str, &[(&str, &[&str], bool)])] = &[
             ("Version", AOR, true),
             ("Hostname", AOR, true),
             ("ServiceList", AOR, true),
+            ("List", AOR, true),
             ("Logs", AOR, true),
             ("Dmesg", AOR, true),
             ("Reboot", AO, true),

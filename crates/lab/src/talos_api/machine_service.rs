@@ -141,6 +141,29 @@ impl MachineService for Caller {
         Ok(data(lines.into_iter().map(|line| format!("{line}\n").into_bytes()).collect()))
     }
 
+    /// Of all folders only etcd's is kept track of: whether it is there is how one learns that there is data.
+    async fn list(&self, request: Request<wire::ListRequest>) -> Answer<BoxStream<wire::FileInfo>> {
+        const MEMBER: &str = "/var/lib/etcd/member";
+        let root = request.into_inner().root;
+        let there = self.read(|machines, _| machines.get(self.vmid).is_some_and(|m| m.has_etcd_data()));
+        if root != MEMBER || !there {
+            return Err(Status::unknown(format!("lstat {root}: no such file or directory")));
+        }
+        let entry = |path: &str, name: &str| wire::FileInfo {
+            name: path.to_owned(),
+            relative_name: name.to_owned(),
+            is_dir: true,
+            mode: 0o20_000_000_700,
+            ..wire::FileInfo::default()
+        };
+        let entries = [
+            entry(MEMBER, "."),
+            entry("/var/lib/etcd/member/snap", "snap"),
+            entry("/var/lib/etcd/member/wal", "wal"),
+        ];
+        Ok(Response::new(stream::iter(entries.map(Ok)).boxed()))
+    }
+
     async fn read(&self, request: Request<wire::ReadRequest>) -> Answer<BoxStream<Data>> {
         let path = request.into_inner().path;
         let content = self.read(|machines, _| {
