@@ -1,65 +1,29 @@
 //! The page on a hand-made cluster of one control plane and two workers, one of which is missing.
 
-use std::collections::BTreeMap;
-
-use model::blueprint::{InventoryDatastore, InventoryHost, Record};
+use model::blueprint::{InventoryDatastore, InventoryHost};
+use model::diagnostic::Source;
 use model::mark::{BootstrapMark, Lease, RecordState};
 use model::observed::{Guest, KubernetesNode, RecordSeen, Unseen};
 
 use super::*;
 
-fn node(name: &str, role: Role, ordinal: u32) -> Node {
-    Node {
-        name: name.into(),
-        role,
-        pool: None,
-        host: Some("pve1".into()),
-        host_pinned: false,
-        vmid: 150_000 + ordinal,
-        uuid: None,
-        mac: "BC:24:11:00:00:01".into(),
-        address: format!("10.25.150.{ordinal}/24").parse().unwrap(),
-        gateway: "10.25.150.1".parse().unwrap(),
-        dns: vec![],
-        ntp: vec![],
-        bridge: "vmbr0".into(),
-        vlan: None,
-        mtu: None,
-        cores: 2,
-        cpu_type: "x86-64-v2-AES".into(),
-        memory_mib: 4096,
-        disk_gib: 20,
-        disk_datastore: Some("local-zfs".into()),
-        image_datastore: Some("local".into()),
-        image: "default".into(),
-        talos: "v1.13.9".into(),
-        labels: BTreeMap::new(),
-    }
-}
+const FILE: &str = "
+cluster: home
+versions: { talos: v1.13.9, kubernetes: v1.35.4 }
+proxmox: { endpoint: 'https://pve1:8006' }
+network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }
+pools:
+  control: { role: controlplane, count: 1 }
+  work: { role: worker, count: 2 }
+";
 
 fn blueprint() -> Blueprint {
-    let nodes = [
-        node("home-work-1", Role::Worker, 21),
-        node("home-control-1", Role::ControlPlane, 11),
-        node("home-work-2", Role::Worker, 22),
-    ];
-    Blueprint {
-        cluster: "home".into(),
-        cluster_id: Some("abc=".into()),
-        endpoint: "https://10.25.150.10:6443".into(),
-        vip: None,
-        kubernetes: "v1.35.4".into(),
-        pod_cidr: "10.244.0.0/16".parse().unwrap(),
-        service_cidr: "10.96.0.0/12".parse().unwrap(),
-        dns_domain: "cluster.local".into(),
-        schedule_on_control_planes: false,
-        protect: false,
-        tags: vec![],
-        resource_pool: None,
-        record: Record { name: "home-record".into(), vmid: 150_000, host: None, uuid: None },
-        images: BTreeMap::new(),
-        nodes: nodes.into_iter().map(|n| (n.name.clone(), n)).collect(),
+    let loaded = model::load::load(&[Source::new("cluster.yaml", FILE)]).unwrap();
+    let mut blueprint = model::resolve::resolve(&loaded.spec, None, Some("abc=")).unwrap();
+    for node in blueprint.nodes.values_mut() {
+        node.host = Some("pve1".into());
     }
+    blueprint
 }
 
 fn vm(name: &str, vmid: u32) -> Vm {
