@@ -4,17 +4,19 @@
 //! error with its causes and exit code 1, so that a pipeline needs nothing but the command itself.
 
 mod check;
+mod conformance;
 mod protos;
 
 use anyhow::bail;
 
-const USAGE: &str = "usage: cargo run -p xtask -- check | protos [--check]";
+const USAGE: &str = "usage: cargo run -p xtask -- check | protos [--check] | conformance [--all | --schema]";
 
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let Some((subcommand, rest)) = words.split_first() else { bail!("{USAGE}") };
     match subcommand.as_str() {
         "check" => check::run(rest),
+        "conformance" => conformance::run(rest),
         "protos" => protos::run(rest),
         other => bail!("there is no subcommand {other:?}\n{USAGE}"),
     }

@@ -134,6 +134,11 @@ pub fn known_since(kind: &str) -> Option<u32> {
     KINDS.iter().find(|(_, kinds)| kinds.contains(&kind)).map(|(minor, _)| *minor)
 }
 
+/// Every kind of document that any release knows.
+pub fn all_kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().flat_map(|(_, kinds)| kinds.iter().copied())
+}
+
 /// The documents that a minor release of Talos 1 would refuse for their kind.
 #[must_use]
 pub fn unknown_kinds(documents: &Documents, minor: u32) -> Vec<UnknownKind> {

@@ -5,7 +5,6 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use zeroize::Zeroize;
 
 /// A YAML value.
@@ -19,6 +18,8 @@ pub enum Value {
     Int(i64),
     /// Another number.
     Float(f64),
+    /// A number in a form that is not the shortest, such as `0644` or `1.10`, as it was written.
+    Number(String),
     /// A text.
     Text(String),
     /// A sequence.
@@ -184,7 +185,7 @@ impl Value {
             Self::Text(text) => text.zeroize(),
             Self::List(list) => list.iter_mut().for_each(Self::wipe),
             Self::Map(map) => map.wipe(),
-            Self::Null | Self::Bool(_) | Self::Int(_) | Self::Float(_) => {}
+            Self::Null | Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Number(_) => {}
         }
     }
 }
@@ -232,6 +233,7 @@ impl fmt::Debug for Value {
             Self::Bool(flag) => flag.fmt(f),
             Self::Int(number) => number.fmt(f),
             Self::Float(number) => number.fmt(f),
+            Self::Number(text) => f.write_str(text),
             Self::Text(text) => write!(f, "<{} bytes>", text.len()),
             Self::List(list) => list.fmt(f),
             Self::Map(map) => map.fmt(f),
@@ -242,74 +244,5 @@ impl fmt::Debug for Value {
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
-    }
-}
-
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyValue)
-    }
-}
-
-struct AnyValue;
-
-impl<'de> Visitor<'de> for AnyValue {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a YAML value with texts as keys")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        Value::deserialize(deserializer)
-    }
-
-    fn visit_bool<E>(self, flag: bool) -> Result<Value, E> {
-        Ok(Value::Bool(flag))
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
-        Ok(Value::Int(number))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
-        #[expect(clippy::cast_precision_loss, reason = "no configuration has numbers of that size")]
-        Ok(i64::try_from(number).map_or(Value::Float(number as f64), Value::Int))
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
-        Ok(Value::Float(number))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::Text(text.to_owned()))
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Value, E> {
-        Ok(Value::Text(text))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(Value::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut pairs: A) -> Result<Value, A::Error> {
-        let mut map = Vec::new();
-        while let Some(pair) = pairs.next_entry::<String, Value>()? {
-            map.push(pair);
-        }
-        Ok(Value::Map(Map(map)))
     }
 }

@@ -1,7 +1,7 @@
-//! Writing and reading YAML text.
+//! Writing YAML text.
 //!
 //! The writer gives the look that `talosctl` gives: four spaces, lists below their key, PEM as a literal block. A text is
-//! written plain only where no reader, old or new, could take it for something else; otherwise it is quoted. Reading is the library's work; its messages are kept free of the source text, which holds keys.
+//! written plain only where no reader, old or new, could take it for something else; otherwise it is quoted.
 
 use super::{Map, Value};
 
@@ -17,20 +17,6 @@ pub struct YamlError {
 
 fn place(line: Option<u64>) -> String {
     line.map(|line| format!(" at line {line}")).unwrap_or_default()
-}
-
-/// All documents of a text; empty ones are left out.
-pub(crate) fn read(text: &str) -> Result<Vec<Value>, YamlError> {
-    let options = serde_saphyr::options! {
-        strict_booleans: true,
-        with_snippet: false,
-    };
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple_with_options(text, options).map_err(|error| YamlError {
-            line: error.location().map(|location| location.line()),
-            reason: error.without_snippet().to_string(),
-        })?;
-    Ok(documents.into_iter().filter(|document| *document != Value::Null).collect())
 }
 
 impl Map {
@@ -102,6 +88,7 @@ fn write_scalar(out: &mut String, value: &Value, indent: usize) {
         Value::Bool(flag) => out.push_str(&flag.to_string()),
         Value::Int(number) => out.push_str(&number.to_string()),
         Value::Float(number) => out.push_str(&format!("{number:?}")),
+        Value::Number(text) => out.push_str(text),
         Value::Text(text) => write_text(out, text, indent, true),
         Value::List(_) => out.push_str("[]"),
         Value::Map(_) => out.push_str("{}"),
@@ -171,7 +158,7 @@ fn spaces(out: &mut String, count: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::map;
+    use crate::config::{map, read_yaml as read};
 
     #[test]
     fn texts_that_look_like_something_else_are_quoted_and_come_back() {

@@ -1,0 +1,126 @@
+//! The table of known keys: which keys each document has in each release, and what kind of value stands under them.
+//!
+//! The oracle lists the types of Talos' own library; here they become one Rust table with the releases in which each key is
+//! known. Only facts are taken over: names of keys, kinds of values, and how they merge.
+
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use super::oracle::{Oracle, RELEASES, repository};
+
+/// A field's place in the table: its struct, its key, what it holds and whether a merge replaces it.
+type Field = (String, String, bool);
+
+/// One kind of document: its root, and whether it is named, for control planes only, or a link; and its conflicts.
+type Kind = (String, bool, bool, bool, Vec<String>);
+
+/// Writes the table, or with `check` compares it.
+pub fn run(check: bool) -> anyhow::Result<()> {
+    let mut structs: BTreeMap<String, Vec<(Field, u32, u32)>> = BTreeMap::new();
+    let mut kinds: BTreeMap<String, Vec<(Kind, u32, u32)>> = BTreeMap::new();
+    for release in RELEASES.iter().rev() {
+        let mut oracle = Oracle::start(release)?;
+        let names: Vec<&str> = std::iter::once("v1alpha1").chain(talos::config::all_kinds()).collect();
+        let answer = oracle.ask(&json!({"op": "schema", "kinds": names}))?;
+        let schema = answer.map_err(anyhow::Error::msg)?;
+        for (name, fields) in schema.pointer("/schema/structs").and_then(Value::as_object).context("structs")? {
+            let known = structs.entry(name.clone()).or_default();
+            for field in fields.as_array().context("fields")? {
+                let text = |key: &str| field.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+                let replace = field.get("replace").and_then(Value::as_bool).unwrap_or_default();
+                extend(known, (text("key"), text("type"), replace), release.minor);
+            }
+        }
+        for (name, kind) in schema.pointer("/schema/kinds").and_then(Value::as_object).context("kinds")? {
+            let flag = |key: &str| kind.get(key).and_then(Value::as_bool).unwrap_or_default();
+            let root = kind.get("root").and_then(Value::as_str).context("root")?.to_owned();
+            let conflicts = kind.get("conflicts").and_then(Value::as_array).into_iter().flatten();
+            let mut conflicts: Vec<String> = conflicts.filter_map(Value::as_str).map(str::to_owned).collect();
+            conflicts.sort();
+            let kind = (root, flag("named"), flag("controlPlane"), flag("link"), conflicts);
+            extend(kinds.entry(name.clone()).or_default(), kind, release.minor);
+        }
+    }
+    let text = table(&structs, &kinds)?;
+    let path = path();
+    if check {
+        if std::fs::read_to_string(&path)? != text {
+            bail!("{} is not what Talos' library says; run conformance --schema", path.display());
+        }
+        return Ok(());
+    }
+    std::fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+}
+
+fn path() -> PathBuf {
+    repository().join("crates/talos/src/schema/table.rs")
+}
+
+/// Adds a release to what is known of an item, as one more release of the same or as a new item.
+fn extend<T: PartialEq>(known: &mut Vec<(T, u32, u32)>, item: T, minor: u32) {
+    match known.iter_mut().find(|(it, _, until)| *it == item && *until + 1 == minor) {
+        Some((_, _, until)) => *until = minor,
+        None => known.push((item, minor, minor)),
+    }
+}
+
+fn table(
+    structs: &BTreeMap<String, Vec<(Field, u32, u32)>>,
+    kinds: &BTreeMap<String, Vec<(Kind, u32, u32)>>,
+) -> anyhow::Result<String> {
+    let mut out = String::from(
+        "//! Which keys each document has in each release. Generated from the types of Talos' own library by\n\
+         //! `cargo run -p xtask -- conformance --schema`; not to be changed by hand.\n\n\
+         use super::{Field, Kind, Struct, Type::*, field, kind, replaced};\n\n\
+         #[rustfmt::skip]\npub(super) static KINDS: &[Kind] = &[\n",
+    );
+    for (name, versions) in kinds {
+        for ((root, named, control_plane, link, conflicts), since, until) in versions {
+            writeln!(
+                out,
+                "    kind({name:?}, {root:?}, {named}, {control_plane}, {link}, &{conflicts:?}, {since}, {until}),"
+            )?;
+        }
+    }
+    out += "];\n\n#[rustfmt::skip]\npub(super) static STRUCTS: &[Struct] = &[\n";
+    for (name, fields) in structs {
+        writeln!(out, "    Struct {{ name: {name:?}, fields: &[")?;
+        for ((key, kind, replace), since, until) in fields {
+            let make = if *replace { "replaced" } else { "field" };
+            writeln!(out, "        {make}({key:?}, &{}, {since}, {until}),", rust_type(kind)?)?;
+        }
+        out += "    ] },\n";
+    }
+    Ok(out + "];\n")
+}
+
+/// The Rust form of the oracle's words for a type.
+fn rust_type(words: &str) -> anyhow::Result<String> {
+    let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
+    Ok(match first {
+        "text" => "Text".to_owned(),
+        "bool" => "Bool".to_owned(),
+        "int" => "Int".to_owned(),
+        "uint" => "Uint".to_owned(),
+        "float" => "Float".to_owned(),
+        "time" => "Duration".to_owned(),
+        "any" => "Any".to_owned(),
+        "url" => "Url".to_owned(),
+        "unstructured" => "Unstructured".to_owned(),
+        "bytes" => format!("Bytes({rest:?})"),
+        "enum" => format!("Enum({rest:?})"),
+        "opaque" => format!("Opaque({rest:?})"),
+        "ptr" => format!("Ptr(&{})", rust_type(rest)?),
+        "list" => format!("List(&{})", rust_type(rest)?),
+        "map" => format!("Map(&{})", rust_type(rest)?),
+        other => match other.split_once(':') {
+            Some((merger, inner)) => {
+                format!("Merged({merger:?}, &{})", rust_type(format!("{inner} {rest}").trim())?)
+            }
+            None if rest.is_empty() => format!("Named({other:?})"),
+            None => bail!("no type is called {words:?}"),
+        },
+    })
+}
