@@ -102,9 +102,18 @@ impl Default for LabConfig {
             seed: 1,
             hosts: (1..=3).map(HostConfig::numbered).collect(),
             factory_host: "factory.talos.dev".to_owned(),
-            talos_versions: ["v1.12.9", "v1.13.8", "v1.13.9", "v1.14.0"].map(str::to_owned).into(),
+            talos_versions: talos_versions(),
         }
     }
+}
+
+/// Every release of the lines that the lab plays.
+fn talos_versions() -> Vec<String> {
+    let lines = [(12, 9), (13, 9), (14, 2)];
+    lines
+        .iter()
+        .flat_map(|(minor, last)| (0..=*last).map(move |patch| format!("v1.{minor}.{patch}")))
+        .collect()
 }
 
 impl HostConfig {

@@ -33,7 +33,8 @@ const IDLE: Duration = Duration::from_secs(120);
 /// The factory's memory.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Factory {
-    host: String,
+    /// The names it answers to. The first that was configured is the one it is served under.
+    hosts: Vec<String>,
     /// Canonical text by id.
     schematics: BTreeMap<String, String>,
     versions: Vec<String>,
@@ -53,10 +54,9 @@ pub(crate) struct Asset {
 impl Factory {
     pub(crate) fn new(config: &LabConfig) -> Result<Self, LabError> {
         let authority = Identity::authority("Lab Image Factory")?;
-        let names = [config.factory_host.clone(), "localhost".to_owned(), "127.0.0.1".to_owned()];
-        let server = authority.issue(&names)?;
+        let server = authority.issue(&names(std::slice::from_ref(&config.factory_host)))?;
         Ok(Self {
-            host: config.factory_host.clone(),
+            hosts: vec![config.factory_host.clone()],
             schematics: BTreeMap::new(),
             versions: config.talos_versions.clone(),
             authority,
@@ -64,15 +64,36 @@ impl Factory {
         })
     }
 
+    /// Takes on a name and versions that are new in the configuration.
+    pub(crate) fn add_missing(&mut self, config: &LabConfig) -> Result<(), LabError> {
+        if !self.hosts.contains(&config.factory_host) {
+            self.hosts.push(config.factory_host.clone());
+            self.server = self.authority.issue(&names(&self.hosts))?;
+        }
+        let new = config.talos_versions.iter().filter(|version| !self.versions.contains(version));
+        let new: Vec<String> = new.cloned().collect();
+        self.versions.extend(new);
+        Ok(())
+    }
+
+    /// The name it is served under.
+    pub(crate) fn host(&self) -> &str {
+        self.hosts.first().map_or("", String::as_str)
+    }
+
     pub(crate) fn authority_pem(&self) -> &str {
         &self.authority.certificate_pem
     }
 
-    /// Whether a host of that name is this factory. On loopback it goes by the address.
+    /// Whether a host of that name is this factory.
     pub(crate) fn is_called(&self, host: &str) -> bool {
-        host == self.host
-            || host == "localhost"
-            || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        self.hosts.iter().any(|name| name == host)
+    }
+
+    /// Whether a hypervisor that asks for this host reaches the factory: on loopback it goes by the address too.
+    pub(crate) fn is_reached_at(&self, host: &str) -> bool {
+        let loopback = || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        self.is_called(host) || host == "localhost" || loopback()
     }
 
     /// Whether the schematic has the extension.
@@ -128,6 +149,11 @@ impl Factory {
         self.schematics.insert(id.clone(), text);
         Ok(id)
     }
+}
+
+/// What its certificate is for.
+fn names(hosts: &[String]) -> Vec<String> {
+    hosts.iter().cloned().chain(["localhost".to_owned(), "127.0.0.1".to_owned()]).collect()
 }
 
 /// Serves one connection.

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use ambient::{Clock, Net};
 use jiff::Timestamp;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 pub use config::{HostConfig, LabConfig, StorageConfig, StorageKind};
 pub use error::LabError;
@@ -43,7 +43,6 @@ use net::Network;
 /// One running world. Dropping it closes every connection and stops its time; a world with a folder can be opened again.
 pub struct Lab {
     network: Arc<Network>,
-    _stop: DropGuard,
 }
 
 /// What somebody needs to know to use the lab's Proxmox and factory.
@@ -73,9 +72,9 @@ impl Lab {
     pub fn open(config: LabConfig, clock: Clock) -> Result<Self, LabError> {
         let shared = Arc::new(Shared::open(&config, clock)?);
         let stop = CancellationToken::new();
-        let network = Arc::new(Network::new(shared.clone(), config.factory_host, stop.clone()));
-        tokio::spawn(stop.clone().run_until_cancelled_owned(shared::drive(shared)));
-        Ok(Self { network, _stop: stop.drop_guard() })
+        let network = Arc::new(Network::new(shared.clone(), stop.clone()));
+        tokio::spawn(stop.run_until_cancelled_owned(shared::drive(shared)));
+        Ok(Self { network })
     }
 
     /// The time at which the world in `folder` stands still, if there is one.
@@ -110,6 +109,14 @@ impl Lab {
     /// Runs `hook` before and after each Proxmox request, with the request's running number, method and path.
     pub fn on_call(&self, hook: impl Fn(u64, CallMoment, &str, &str) + Send + Sync + 'static) {
         self.network.hooks.set(hook);
+    }
+}
+
+impl Drop for Lab {
+    /// Nothing of this world may be written after another lab has opened its folder.
+    fn drop(&mut self) {
+        self.network.stop.cancel();
+        self.network.shared.close();
     }
 }
 

@@ -35,7 +35,6 @@ pub(crate) struct Network {
     pub(crate) shared: Arc<Shared>,
     pub(crate) hooks: Arc<Hooks>,
     pub(crate) stop: CancellationToken,
-    factory_host: String,
 }
 
 /// What answers at a host and port.
@@ -50,24 +49,16 @@ enum Answers {
 }
 
 impl Network {
-    pub(crate) fn new(
-        shared: Arc<Shared>,
-        factory_host: String,
-        stop: CancellationToken,
-    ) -> Self {
-        Self { shared, hooks: Arc::default(), stop, factory_host }
-    }
-
-    pub(crate) fn factory_host(&self) -> &str {
-        &self.factory_host
+    pub(crate) fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
+        Self { shared, hooks: Arc::default(), stop }
     }
 
     fn find(&self, host: &str, port: u16) -> Answers {
         let address: Option<IpAddr> = host.parse().ok();
-        if host == self.factory_host {
-            return if port == FACTORY_PORT { Answers::Factory } else { Answers::Refused };
-        }
         self.shared.read(|world, _| {
+            if world.factory.is_called(host) {
+                return if port == FACTORY_PORT { Answers::Factory } else { Answers::Refused };
+            }
             if let Some(found) = world.hypervisor.host_at(host, address) {
                 return match (found.online, port) {
                     (false, _) => Answers::NoHost,

@@ -61,12 +61,12 @@ impl Lab {
     pub async fn serve(&self, options: ServeOptions) -> Result<Serving, LabError> {
         let network = &self.network;
         let stop = network.stop.child_token();
-        let hosts = network.shared.peek(|world| world.hypervisor.host_addresses());
+        let (hosts, factory_host) =
+            network.shared.peek(|world| (world.hypervisor.host_addresses(), world.factory.host().to_owned()));
         let first = hosts.first().map(|(name, _)| name.clone()).ok_or(LabError::NoHosts)?;
 
         let proxmox = listen(network, &stop, options.proxmox, first, PROXMOX_PORT).await?;
-        let factory =
-            listen(network, &stop, options.factory, network.factory_host().to_owned(), FACTORY_PORT).await?;
+        let factory = listen(network, &stop, options.factory, factory_host, FACTORY_PORT).await?;
         for (name, address) in hosts {
             let own = SocketAddr::new(address, PROXMOX_PORT);
             if address.is_loopback() && own != proxmox {

@@ -33,6 +33,8 @@ struct Saved {
     at: Option<Timestamp>,
     text: Vec<u8>,
     trouble: Option<io::Error>,
+    /// Nothing is written any more.
+    closed: bool,
 }
 
 impl Shared {
@@ -44,6 +46,7 @@ impl Shared {
         }
         .map_or_else(|| World::new(config, now), Ok)?;
         world.hypervisor.add_missing(config, now)?;
+        world.factory.add_missing(config)?;
         let shared = Self {
             world: Mutex::new(world),
             saved: Mutex::default(),
@@ -115,6 +118,14 @@ impl Shared {
         self.saved.lock().unwrap_or_else(PoisonError::into_inner).trouble.as_ref().map(ToString::to_string)
     }
 
+    /// Saves the world for the last time, with its time, so that it does not go back between two runs.
+    pub(crate) fn close(&self) {
+        let world = self.lock();
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner).at = None;
+        self.keep(&world);
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+    }
+
     /// A panic in one request must not end the world for all others.
     fn lock(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
@@ -129,6 +140,9 @@ impl Shared {
         let Some(folder) = &self.folder else { return Ok(()) };
         let text = serde_json::to_vec(world)?;
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        if saved.closed {
+            return Ok(());
+        }
         let recent = saved.at.is_some_and(|at| world.now.duration_since(at) < SignedDuration::from_secs(1));
         if recent && without_time(&saved.text) == without_time(&text) {
             return Ok(());
@@ -137,16 +151,8 @@ impl Shared {
         let temporary = folder.join("world.json.new");
         fs::write(&temporary, &text)?;
         fs::rename(&temporary, folder.join("world.json"))?;
-        *saved = Saved { at: Some(world.now), text, trouble: None };
+        *saved = Saved { at: Some(world.now), text, trouble: None, closed: false };
         Ok(())
-    }
-}
-
-impl Drop for Shared {
-    /// The time of the last look is kept too, so that it does not go back between two runs.
-    fn drop(&mut self) {
-        self.saved.get_mut().unwrap_or_else(PoisonError::into_inner).at = None;
-        self.keep(&self.lock());
     }
 }
 

@@ -29,7 +29,6 @@ pub(crate) struct Change {
 pub(crate) struct Configure {
     pub(crate) vmid: u32,
     change: Change,
-    caller: String,
 }
 
 /// Changes the configuration at once.
@@ -53,7 +52,7 @@ pub(crate) fn later(
     caller: &str,
 ) -> Result<String, Refusal> {
     check(world, node, vmid, &change, caller)?;
-    let work = Work::Configure(Configure { vmid, change, caller: caller.to_owned() });
+    let work = Work::Configure(Configure { vmid, change });
     Ok(tasks::begin(world, node, "qmconfig", &vmid.to_string(), caller, work))
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn make(
             Ok(made(storages, key, &mut parts, &volume, None))
         }
         Source::Import { storage, from } => {
-            let source = storages.volume(node, &from).cloned().ok_or_else(|| {
+            let source = storages.volume_or_path(node, &from).cloned().ok_or_else(|| {
                 let path =
                     storages.storage_of(&from).map_or_else(|| from.clone(), |storage| storage.path_of(&from));
                 format!("failed to stat '{path}'")

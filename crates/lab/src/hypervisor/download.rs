@@ -68,7 +68,8 @@ pub(crate) fn download(world: &mut World, node: &str, wish: Wish, caller: &str) 
     }
     let volid = format!("{}:{}/{filename}", wish.storage, wish.content);
     let path = storage.path_of(&volid);
-    let work = Work::Download(Box::new(Download { volid, content: wish.content.clone(), path, wish, found: None }));
+    let work =
+        Work::Download(Box::new(Download { volid, content: wish.content.clone(), path, wish, found: None }));
     Ok(tasks::begin(world, node, "download", &filename, caller, work))
 }
 
@@ -101,7 +102,7 @@ impl Download {
         task.log(now, format!("downloading {url} to {}", self.path));
         task.log(now, format!("--{}--  {url}", clock_face(now)));
         let Some((host, path)) = split_url(&url) else { return Next::fail("download failed: exit code 1") };
-        if !world.factory.is_called(host) {
+        if !world.factory.is_reached_at(host) {
             let text = format!("wget: unable to resolve host address '{host}'");
             task.log(now, &text);
             return Next::fail(format!("download failed: {text}"));
@@ -218,9 +219,15 @@ pub(crate) struct Remove {
 
 pub(crate) fn remove(world: &mut World, node: &str, volid: &str, caller: &str) -> String {
     let storage = volid.split_once(':').map_or(volid, |(storage, _)| storage);
-    let owner = world.hypervisor.storages.volume(node, volid).and_then(|volume| volume.vmid);
+    let owner = owner_of(volid);
     let id = owner.map_or_else(|| storage.to_owned(), |vmid| format!("{vmid}@{storage}"));
     tasks::begin(world, node, "imgdel", &id, caller, Work::Remove(Remove { volid: volid.to_owned() }))
+}
+
+/// The VM that a volume belongs to, by its name.
+fn owner_of(volid: &str) -> Option<u32> {
+    let name = volid.rsplit([':', '/']).next()?;
+    name.strip_prefix("vm-").or_else(|| name.strip_prefix("base-"))?.split('-').next()?.parse().ok()
 }
 
 impl Remove {

@@ -118,6 +118,17 @@ impl Storages {
         self.volumes.get(place)?.get(volid)
     }
 
+    /// The volume `source`, an id or the path of its file, as seen from `node`.
+    pub(crate) fn volume_or_path(&self, node: &str, source: &str) -> Option<&Volume> {
+        if !source.starts_with('/') {
+            return self.volume(node, source);
+        }
+        let here = self.defined.values().filter(|storage| storage.nodes.contains(node));
+        let mut volumes =
+            here.flat_map(|storage| self.volumes(node, storage).map(move |volume| (storage, volume)));
+        volumes.find(|(storage, volume)| storage.path_of(&volume.volid) == source).map(|(_, volume)| volume)
+    }
+
     pub(crate) fn volume_mut(&mut self, node: &str, volid: &str) -> Option<&mut Volume> {
         let place = self.storage_of(volid)?.place(node).to_owned();
         self.volumes.get_mut(&place)?.get_mut(volid)

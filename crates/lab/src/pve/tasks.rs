@@ -40,6 +40,16 @@ fn list_row(task: &Task) -> Value {
     row
 }
 
+/// A row of a list that holds running tasks too.
+fn active_row(task: &Task, running: Option<&str>) -> Value {
+    let mut row = list_row(task);
+    row["saved"] = json!(u8::from(task.ended.is_some()).to_string());
+    if let (None, Some(running)) = (task.ended, running) {
+        row["status"] = json!(running);
+    }
+    row
+}
+
 fn is_well(exit: &str) -> bool {
     exit == "OK" || exit.starts_with("WARNINGS:")
 }
@@ -62,13 +72,14 @@ pub(super) fn list(world: &World, call: &Call) -> Result<Data, Refusal> {
     tasks.sort_by_key(|task| std::cmp::Reverse((task.ended, task.started, &task.upid)));
     let total = tasks.len();
     let page = tasks.into_iter().skip(number(call, "start", 0)).take(number(call, "limit", PAGE));
-    Ok(Data::of_total(page.map(list_row).collect(), total))
+    let row = |task| if source == "archive" { list_row(task) } else { active_row(task, Some("RUNNING")) };
+    Ok(Data::of_total(page.map(row).collect(), total))
 }
 
 pub(super) fn cluster(world: &World, _: &Call) -> Result<Data, Refusal> {
     let mut tasks: Vec<&Task> = world.hypervisor.tasks.values().collect();
     tasks.sort_by_key(|task| std::cmp::Reverse((task.started, &task.upid)));
-    Ok(tasks.into_iter().take(50).map(list_row).collect::<Value>().into())
+    Ok(tasks.into_iter().take(50).map(|task| active_row(task, None)).collect::<Value>().into())
 }
 
 fn number(call: &Call, name: &str, default: u64) -> usize {

@@ -465,3 +465,30 @@ async fn the_lab_listens_on_loopback() {
     let taken = lab.serve(ServeOptions { proxmox: serving.proxmox, factory: any }).await.unwrap_err();
     assert!(taken.hint().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_folder_can_be_opened_again_at_once_and_takes_on_what_is_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = LabConfig { folder: Some(folder.path().to_owned()), ..LabConfig::default() };
+    let clock = moment();
+    let lab = Lab::open(config.clone(), clock.clone()).unwrap();
+    let client = Client::new(&lab, &clock);
+    assert_eq!(client.done("POST", "/nodes/pve1/qemu", json!({"vmid": 100})).await, "OK");
+    clock.sleep(Duration::from_secs(100)).await;
+    client.get("/version").await;
+    drop(lab);
+
+    let clock = Clock::from(Lab::saved_time(folder.path()).unwrap(), 1.0);
+    assert!(clock.now().duration_since(LabConfig::first_moment()).as_secs() >= 100, "time does not go back");
+    let mut more = config;
+    more.hosts.push(crate::HostConfig::numbered(4));
+    more.factory_host = "images.example".to_owned();
+    let lab = Lab::open(more, clock.clone()).unwrap();
+    let client = Client::new(&lab, &clock);
+    let nodes = client.get("/nodes").await;
+    assert_eq!(nodes.as_array().unwrap().len(), 4);
+    assert_eq!(client.get("/nodes/pve1/qemu/100/status/current").await["status"], "stopped");
+    let request = Request::get("/versions").header("Host", "images.example").body(Full::default()).unwrap();
+    let reply = client.send("images.example", 443, request).await.unwrap();
+    assert!(reply.json().as_array().unwrap().contains(&json!("v1.13.9")), "{reply:?}");
+}
