@@ -150,6 +150,16 @@ impl Machines {
         etcd.leader.map(|_| &mut etcd.store)
     }
 
+    /// The machines that share a configured machine's identity, itself included.
+    pub(crate) fn cluster_of(&self, vmid: u32) -> Vec<u32> {
+        let key = |machine: &Machine| machine.node().map(|node| node.settings.cluster_key());
+        let own = self.machines.get(&vmid).and_then(key);
+        self.iter()
+            .filter(|(_, machine)| own.is_some() && key(machine) == own)
+            .map(|(vmid, _)| vmid)
+            .collect()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Machine)> {
         self.machines.iter().map(|(vmid, machine)| (*vmid, machine))
     }

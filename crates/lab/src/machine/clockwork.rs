@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 
 use super::admission;
-use super::etcd::{Etcd, Known};
+use super::etcd::{Etcd, Known, Member};
 use super::node::{EtcdData, EtcdService, Leave, Machine, Maintenance, Node, Phase, Registration, after};
 use super::settings::Settings;
 use super::{Machines, timing};
@@ -176,10 +176,7 @@ impl Machines {
         let healthy_from = Some(after(now, timing::ETCD_HEALTHY));
         match node.etcd {
             EtcdService::Starting { at } if at <= now && node.clock_from <= now => {
-                let learner = self
-                    .etcd_of(vmid)
-                    .and_then(|e| e.member_of(vmid))
-                    .is_some_and(|m| m.1.learner_until.is_some());
+                let learner = self.member_of(vmid).is_some_and(|(_, member)| member.learner_until.is_some());
                 self.set_etcd(vmid, running(healthy_from.filter(|_| !learner)));
                 true
             }
@@ -352,6 +349,12 @@ impl Machines {
         if let Some(node) = self.live_mut(vmid) {
             node.etcd = state;
         }
+    }
+
+    /// The etcd member whose data a machine has. Members of former lives of the machine are others.
+    pub(crate) fn member_of(&self, vmid: u32) -> Option<(u64, &Member)> {
+        let id = self.machines.get(&vmid)?.disk.etcd?.member;
+        self.etcd_of(vmid)?.members.get(&id).map(|member| (id, member))
     }
 
     /// The etcd cluster whose data a machine has.

@@ -153,11 +153,6 @@ impl Etcd {
         self.leader.is_some() && self.members.values().all(|m| m.learner_until.is_none())
     }
 
-    /// The member that runs on a machine.
-    pub(crate) fn member_of(&self, vmid: u32) -> Option<(u64, &Member)> {
-        self.members.iter().find(|(_, m)| m.vmid == vmid).map(|(id, m)| (*id, m))
-    }
-
     /// How far the log has got. It grows with what Kubernetes writes.
     pub(crate) fn raft_index(&self) -> u64 {
         self.store.revision() + u64::try_from(self.members.len()).unwrap_or(0) * 2 + self.term

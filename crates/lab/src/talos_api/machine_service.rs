@@ -226,7 +226,7 @@ impl MachineService for Caller {
         let local = request.into_inner().query_local;
         let members = self.read(|machines, now| {
             let etcd = machines.etcd_of(self.vmid)?;
-            let learner = etcd.member_of(self.vmid).is_some_and(|(_, m)| m.learner_until.is_some());
+            let learner = machines.member_of(self.vmid).is_some_and(|(_, m)| m.learner_until.is_some());
             if local && learner {
                 return Some(Err("etcdserver: rpc not supported for learner"));
             }
@@ -260,7 +260,7 @@ impl MachineService for Caller {
         self.wait_for_etcd("etcd status").await?;
         let status = self.read(|machines, _| {
             let etcd = machines.etcd_of(self.vmid)?;
-            let (member_id, member) = etcd.member_of(self.vmid)?;
+            let (member_id, member) = machines.member_of(self.vmid)?;
             let profile = Profile::of(&machines.get(self.vmid)?.hardware.image.as_ref()?.talos);
             let index = etcd.raft_index();
             Some(wire::EtcdMemberStatus {

@@ -1,6 +1,9 @@
 //! Disks, the clock, and the health check.
 
-use futures::StreamExt as _;
+use std::time::Duration;
+
+use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
 use talos::wire::cluster::cluster_service_server::ClusterService;
 use talos::wire::cluster::{HealthCheckProgress, HealthCheckRequest};
 use talos::wire::storage::storage_service_server::StorageService;
@@ -13,6 +16,7 @@ use tonic::{Request, Response, Status};
 use super::Caller;
 use super::machine_service::stamp;
 use super::resources::devices;
+use crate::machine::Machines;
 
 #[tonic::async_trait]
 impl StorageService for Caller {
@@ -72,24 +76,71 @@ impl TimeService for Caller {
 
 #[tonic::async_trait]
 impl ClusterService for Caller {
-    /// The checks a machine runs on its own cluster. The lab runs the first: etcd.
+    /// The checks that a control plane runs on its cluster, in order, each until it holds or the time is over.
     async fn health_check(
         &self,
-        _: Request<HealthCheckRequest>,
+        request: Request<HealthCheckRequest>,
     ) -> Result<Response<BoxStream<HealthCheckProgress>>, Status> {
-        let outcome = self.read(|machines, _| {
-            machines.control_plane(self.vmid, "cluster health check").map(|_| {
-                machines.services(self.vmid).iter().any(|s| s.id == "etcd" && s.healthy == Some(true))
-            })
+        let allowed =
+            self.read(|machines, _| machines.control_plane(self.vmid, "cluster health check").map(|_| ()));
+        allowed.map_err(|refusal| Status::new(refusal.code, refusal.words))?;
+        let limit =
+            request.into_inner().wait_timeout.and_then(|d| Duration::try_from(d).ok()).unwrap_or_default();
+        let end = self.shared.clock().now().checked_add(limit).unwrap_or(Timestamp::MAX);
+        let (sender, receiver) = tokio::sync::mpsc::channel(4);
+        let caller = self.clone();
+        tokio::spawn(async move {
+            // Whoever asked may be gone: then nobody waits for the rest.
+            let _ = caller.check_health(end, &sender).await;
         });
-        let healthy = outcome.map_err(|refusal| Status::new(refusal.code, refusal.words))?;
-        let progress = |message: &str| Ok(HealthCheckProgress { metadata: None, message: message.into() });
-        let waiting = progress("waiting for etcd to be healthy: ...");
-        let messages = if healthy {
-            vec![waiting, progress("waiting for etcd to be healthy: OK")]
-        } else {
-            vec![waiting]
-        };
-        Ok(Response::new(futures::stream::iter(messages).boxed()))
+        let messages =
+            stream::unfold(receiver, |mut receiver| async move { Some((receiver.recv().await?, receiver)) });
+        Ok(Response::new(messages.boxed()))
+    }
+}
+
+type Progress = tokio::sync::mpsc::Sender<Result<HealthCheckProgress, Status>>;
+type Check = fn(&Machines, u32) -> bool;
+
+const CHECKS: [(&str, Check); 4] = [
+    ("etcd to be healthy", |machines, vmid| {
+        machines.services(vmid).iter().all(|service| service.id != "etcd" || service.healthy == Some(true))
+    }),
+    ("kubelet to be healthy", |machines, vmid| {
+        machines.services(vmid).iter().any(|service| service.id == "kubelet" && service.healthy == Some(true))
+    }),
+    ("all nodes to finish boot sequence", |machines, vmid| {
+        machines.status(vmid).is_some_and(|status| status.stage == "running")
+    }),
+    ("all k8s nodes to report ready", |machines, vmid| {
+        machines.status(vmid).is_some_and(|status| status.ready)
+    }),
+];
+
+impl Caller {
+    async fn check_health(&self, end: Timestamp, progress: &Progress) -> Option<()> {
+        let mut changes = self.shared.subscribe();
+        for (name, check) in CHECKS {
+            let tell = |state: &str| HealthCheckProgress {
+                metadata: None,
+                message: format!("waiting for {name}: {state}"),
+            };
+            progress.send(Ok(tell("..."))).await.ok()?;
+            while !self.read(|machines, _| {
+                machines.cluster_of(self.vmid).into_iter().all(|vmid| check(machines, vmid))
+            }) {
+                let over = self.shared.clock().sleep_until(end);
+                tokio::select! {
+                    biased;
+                    changed = changes.changed() => changed.ok()?,
+                    () = over => {
+                        let failure = Status::deadline_exceeded("context deadline exceeded");
+                        return progress.send(Err(failure)).await.ok();
+                    }
+                }
+            }
+            progress.send(Ok(tell("OK"))).await.ok()?;
+        }
+        Some(())
     }
 }
