@@ -139,6 +139,18 @@ impl Machines {
         std::mem::take(&mut self.power_offs)
     }
 
+    /// How many etcd clusters there are. More than one under the same keys is the accident that nobody may cause.
+    #[must_use]
+    pub fn etcd_clusters(&self) -> usize {
+        self.etcds.len()
+    }
+
+    /// Whether a machine was ever given a configuration.
+    #[must_use]
+    pub fn is_configured(&self, vmid: u32) -> bool {
+        self.get(vmid).is_some_and(|machine| machine.node().is_some())
+    }
+
     pub(crate) fn get(&self, vmid: u32) -> Option<&Machine> {
         self.machines.get(&vmid)
     }

@@ -149,7 +149,7 @@ impl Shared {
         }
         fs::create_dir_all(folder)?;
         let temporary = folder.join("world.json.new");
-        fs::write(&temporary, &text)?;
+        write_private(&temporary, &text)?;
         fs::rename(&temporary, folder.join("world.json"))?;
         *saved = Saved { at: Some(world.now), text, trouble: None, closed: false };
         Ok(())
@@ -183,6 +183,15 @@ fn without_time(text: &[u8]) -> (&[u8], &[u8]) {
     let (head, rest) = text.split_at(start);
     let end = rest.iter().position(|byte| *byte == b'"').unwrap_or(0);
     (head, rest.get(end..).unwrap_or_default())
+}
+
+/// The world holds the keys of its clusters, so only its owner may read it.
+fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    io::Write::write_all(&mut options.open(path)?, text)
 }
 
 fn load(folder: &Path) -> Result<Option<World>, LabError> {

@@ -14,7 +14,6 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
 };
-use rustls::time_provider::TimeProvider;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, OtherError, RootCertStore, SignatureScheme,
 };
@@ -116,7 +115,7 @@ impl Trust {
             }
             Self::System(roots) => signed_by(roots.clone(), &provider)?,
         };
-        let config = ClientConfig::builder_with_details(provider, Arc::new(HandedInTime(clock.clone())))
+        let config = ClientConfig::builder_with_details(provider, Arc::new(clock.clone()))
             .with_safe_default_protocol_versions()
             .map_err(|e| InvalidTrust::Roots(e.into()))?
             .dangerous()
@@ -135,16 +134,6 @@ fn signed_by(
     roots.add_parsable_certificates(certificates);
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
     verifier.build().map(|v| v as Arc<dyn ServerCertVerifier>).map_err(|e| InvalidTrust::Roots(e.into()))
-}
-
-#[derive(Debug)]
-struct HandedInTime(Clock);
-
-impl TimeProvider for HandedInTime {
-    fn current_time(&self) -> Option<UnixTime> {
-        let seconds = u64::try_from(self.0.now().as_second()).ok()?;
-        Some(UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds)))
-    }
 }
 
 /// Accepts a leaf by its fingerprint, or any leaf; never without the proof of its key.

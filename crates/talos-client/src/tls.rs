@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ambient::Clock;
 use rustls::client::WebPkiServerVerifier;
@@ -10,7 +9,6 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
 };
-use rustls::time_provider::TimeProvider;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 
@@ -51,7 +49,7 @@ fn builder(
     clock: &Clock,
     verifier: Arc<dyn ServerCertVerifier>,
 ) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>, rustls::Error> {
-    let builder = ClientConfig::builder_with_details(provider(), Arc::new(HandedInTime(clock.clone())));
+    let builder = ClientConfig::builder_with_details(provider(), Arc::new(clock.clone()));
     Ok(builder.with_safe_default_protocol_versions()?.dangerous().with_custom_certificate_verifier(verifier))
 }
 
@@ -89,16 +87,6 @@ pub(crate) fn public(
     roots: &[CertificateDer<'static>],
 ) -> Result<Arc<ClientConfig>, rustls::Error> {
     Ok(Arc::new(builder(clock, authority(roots.iter().cloned())?)?.with_no_client_auth()))
-}
-
-#[derive(Debug)]
-struct HandedInTime(Clock);
-
-impl TimeProvider for HandedInTime {
-    fn current_time(&self) -> Option<UnixTime> {
-        let seconds = u64::try_from(self.0.now().as_second()).ok()?;
-        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
-    }
 }
 
 /// Takes any certificate, but whoever shows it must hold its key: the connection cannot be taken over afterwards.

@@ -13,6 +13,7 @@ const ADMIN: &str = "os:admin";
 const OPERATOR: &str = "os:operator";
 const READER: &str = "os:reader";
 const BACKUP: &str = "os:etcd:backup";
+const IMPERSONATOR: &str = "os:impersonator";
 
 /// Administrators only.
 const A: &[&str] = &[ADMIN];
@@ -62,6 +63,9 @@ const SERVICES: &[(&str, &[Method])] = &[
             ("EtcdLeaveCluster", A, false),
             ("EtcdForfeitLeadership", A, false),
             ("EtcdRemoveMemberByID", A, false),
+            ("EtcdDowngradeValidate", A, false),
+            ("EtcdDowngradeEnable", A, false),
+            ("EtcdDowngradeCancel", A, false),
             ("Copy", A, false),
             ("MetaWrite", A, false),
             ("MetaDelete", A, false),
@@ -100,6 +104,7 @@ where
     B: hyper::body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
+    let caller = impersonate(caller, &request);
     match admit(&caller, &request).and_then(|()| redirect(caller, &request)) {
         Ok(caller) => match caller.routes().oneshot(request).await {
             Ok(response) => response,
@@ -107,6 +112,16 @@ where
         },
         Err(status) => status.into_http(),
     }
+}
+
+/// Machines forward requests with a certificate of their own and name the roles of the one who asked.
+fn impersonate<B>(mut caller: Caller, request: &Request<B>) -> Caller {
+    let named = request.headers().get_all("talos-role").iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<String> = named.map(str::to_owned).collect();
+    if !caller.maintenance && caller.has(IMPERSONATOR) && !named.is_empty() {
+        caller.roles = named.into();
+    }
+    caller
 }
 
 fn admit<B>(caller: &Caller, request: &Request<B>) -> Result<(), Status> {

@@ -300,10 +300,9 @@ impl Caller {
     async fn wait_for_etcd(&self, api: &str) -> Result<(), Status> {
         let mut changes = self.shared.subscribe();
         loop {
+            // Its certificates are made as soon as the clock is right.
             let state = self.read(|machines, now| {
-                machines
-                    .control_plane(self.vmid, api)
-                    .map(|node| (node.cri_from <= now && node.clock_from <= now, node.etcd))
+                machines.control_plane(self.vmid, api).map(|node| (node.clock_from <= now, node.etcd))
             });
             match state.map_err(status)? {
                 (_, EtcdService::Running { .. }) => return Ok(()),

@@ -176,14 +176,19 @@ fn next(global: &Global, look: &Look, printer: &Printer) {
     if global.lab {
         flags.push_str(" --lab");
     }
-    let name = &look.blueprint.cluster;
-    printer.say(&format!("\nThe cluster {name} is healthy. Next:\n"));
-    printer.say(&format!("  talosmith status{flags}                    how it is"));
-    printer.say(&format!("  talosmith plan{flags}                      after a change of the file: what would be done"));
+    printer.say(&format!("\nThe cluster {} is healthy. Next:\n", look.blueprint.cluster));
+    let mut lines = vec![
+        (format!("talosmith status{flags}"), "how it is"),
+        (format!("talosmith plan{flags}"), "after a change of the file: what would be done"),
+    ];
     if global.lab {
-        printer.say(&format!("  talosmith destroy{flags}                   take it away again"));
-        printer.say("  talosmith lab up                           serve a lab on loopback, for kubectl, talosctl or curl");
+        lines.push((format!("talosmith destroy{flags}"), "take it away again"));
+        lines.push((format!("talosmith lab up{}", flags.trim_end_matches(" --lab")), "serve a lab for kubectl, talosctl or curl"));
     } else {
-        printer.say(&format!("  talosmith kubeconfig{flags} -o kubeconfig && kubectl --kubeconfig kubeconfig get nodes"));
+        lines.push((format!("talosmith kubeconfig{flags} -o kubeconfig"), "then: kubectl --kubeconfig kubeconfig get nodes"));
+    }
+    let width = lines.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
+    for (command, what) in lines {
+        printer.say(&format!("  {command:width$}   {what}"));
     }
 }

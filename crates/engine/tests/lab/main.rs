@@ -1,0 +1,8 @@
+//! The engine against the lab: whole runs on a clock that jumps, with everything that can go wrong in between.
+//!
+//! All tests are in one binary, because linking costs more than running them.
+
+mod bring_up;
+mod crashes;
+mod refusals;
+mod rig;

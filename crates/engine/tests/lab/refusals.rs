@@ -1,0 +1,147 @@
+//! When nothing may be touched, nothing is.
+
+use std::time::Duration;
+
+use engine::Session;
+use engine::error::Kind;
+use lab::{CallFilter, Disturbance};
+use model::event::{Outcome, What};
+use model::observed::Api;
+use pve::Params;
+
+use crate::rig::{HOME, Rig, spec};
+
+fn params(pairs: &[(&str, &str)]) -> Params {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+/// A machine of somebody else that has the address of `home-control-2`, from the same image as ours.
+async fn stranger(rig: &Rig) {
+    let look = rig.look(HOME).await;
+    let image = look.blueprint.images.values().next().unwrap();
+    let schematic = &look.rendered.schematics["default"];
+    let factory = talos_client::Factory::new(
+        rig.world.net.clone(),
+        &rig.world.clock,
+        &image.factory,
+        &rig.world.factory_roots,
+    )
+    .unwrap();
+    factory.post_schematic(&engine::render::schematic(image).canonical()).await.unwrap();
+    let download = pve::DownloadUrl {
+        url: image.url(schematic),
+        filename: "mine.qcow2".to_owned(),
+        content: "import".to_owned(),
+        checksum: None,
+        verify_certificates: true,
+    };
+    let pve = &rig.world.pve;
+    pve.follow(&pve.download_url("pve2", "local", &download).await.unwrap(), |_| {}).await.unwrap();
+    let vm = params(&[
+        ("name", "someone-elses"),
+        ("memory", "2048"),
+        ("scsihw", "virtio-scsi-single"),
+        ("scsi0", "local-lvm:0,import-from=local:import/mine.qcow2"),
+        ("ide2", "local-lvm:cloudinit"),
+        ("ipconfig0", "ip=10.25.150.12/24,gw=10.25.150.1"),
+        ("net0", "virtio,bridge=vmbr0"),
+        ("smbios1", "uuid=11111111-2222-4333-8444-555555555555"),
+        ("boot", "order=scsi0"),
+    ]);
+    pve.follow(&pve.create_vm("pve2", 4711, &vm).await.unwrap(), |_| {}).await.unwrap();
+    pve.follow(&pve.start("pve2", 4711).await.unwrap(), |_| {}).await.unwrap();
+    rig.world.clock.sleep(Duration::from_secs(60)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_at_a_nodes_address_gets_no_configuration() {
+    let rig = Rig::new();
+    stranger(&rig).await;
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let failures = ran.failures();
+    let told = failures.iter().find(|f| f.starts_with("configure/home-control-2")).unwrap();
+    assert!(told.contains("11111111-2222-4333-8444-555555555555"), "{told}");
+    assert!(told.contains("it seems to be VM 4711 (someone-elses) on pve2"), "{told}");
+    assert!(!rig.lab.shared().read(|world, _| world.machines.is_configured(4711)), "nothing was sent to it");
+    assert_eq!(rig.etcd_clusters(), 0, "not every control plane was seen, so etcd was not begun");
+    let skipped = ran.events.iter().any(
+        |e| matches!(&e.what, What::StepSkipped { step, because, .. } if step.0.starts_with("bootstrap/") && because.0 == "configure/home-control-2"),
+    );
+    assert!(skipped, "the bootstrap says why it was not begun");
+
+    // Looking again says the same, and now refuses before anything is begun.
+    let look = rig.look(HOME).await;
+    assert!(matches!(look.observed.machines["home-control-2"].api, Api::Stranger { .. }));
+    let plan = look.plan();
+    assert!(plan.steps.is_empty() && plan.refusals[0].why.contains("VM 4711"), "{:?}", plan.refusals);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_bundle_is_refused_and_nothing_is_touched() {
+    let rig = Rig::new();
+    rig.apply(HOME).await;
+    let before = rig.vmids().await;
+    let without = Session::new(rig.world.clone(), spec(HOME), None);
+    let Ok(look) = without.look().await else { panic!("looking works without a bundle") };
+    for plan in [look.plan(), look.plan_destroy()] {
+        assert!(plan.steps.is_empty());
+        assert!(plan.refusals[0].why.contains("the secrets bundle is missing"), "{:?}", plan.refusals);
+        let error = rig.carry_out(&look, &plan, "me").await.err().unwrap();
+        assert_eq!(error.kind(), Kind::Refused);
+    }
+    assert_eq!(rig.vmids().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_control_plane_that_cannot_be_seen_means_no_bootstrap() {
+    let rig = Rig::new();
+    let look = rig.look(HOME).await;
+    // One host loses power while its control plane boots.
+    let power_cut = async {
+        rig.world.clock.sleep(Duration::from_secs(40)).await;
+        rig.lab.disturb(Disturbance::HostOffline("pve3".to_owned()));
+    };
+    let plan = look.plan();
+    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), power_cut);
+    let ran = ran.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    assert_eq!(rig.etcd_clusters(), 0, "{:?}", ran.failures());
+    rig.lab.disturb(Disturbance::HostOnline("pve3".to_owned()));
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_operator_is_told_who_is_at_work() {
+    let rig = Rig::new();
+    let look = rig.look(HOME).await;
+    let plan = look.plan();
+    let first = rig.carry_out(&look, &plan, "eva");
+    let second = async {
+        rig.world.clock.sleep(Duration::from_secs(40)).await;
+        let look = rig.look(HOME).await;
+        rig.carry_out(&look, &look.plan(), "kim").await
+    };
+    let (first, second) = futures::join!(first, second);
+    let error = second.err().unwrap();
+    assert_eq!(error.kind(), Kind::Busy);
+    assert!(error.to_string().contains("eva@test is changing the cluster since"), "{error}");
+    assert_eq!(first.unwrap().outcome, Outcome::Done);
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_lost_makes_no_second_vm() {
+    let rig = Rig::new();
+    for path in ["/nodes/pve1/qemu", "/nodes/pve2/qemu", "/nodes/pve3/qemu"] {
+        for skip in [0, 1] {
+            let which = CallFilter { method: "POST".to_owned(), path_contains: path.to_owned(), skip };
+            rig.lab.disturb(Disturbance::CutCall { which, after: skip == 0 });
+        }
+    }
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_whole().await;
+}

@@ -1,0 +1,150 @@
+//! A lab in memory, and what is needed to run the engine in it.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use ambient::Clock;
+use engine::apply::{Run, Stop};
+use engine::emit::Emitter;
+use engine::record::Operator;
+use engine::session::LookError;
+use engine::{Look, Session, World};
+use lab::{Lab, LabConfig};
+use model::diagnostic::Source;
+use model::event::{Event, Outcome, What};
+use model::plan::Plan;
+use model::spec::Spec;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use talos::config::Contract;
+use talos::secrets::Bundle;
+use talos_client::Roots;
+use tokio::sync::watch;
+
+/// The smallest useful file.
+pub const HOME: &str = "\
+cluster: home
+versions: { talos: v1.13.9, kubernetes: v1.35.4 }
+proxmox: { endpoint: 'https://pve1:8006' }
+network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }
+pools:
+  control: { role: controlplane, count: 3 }
+  work:    { role: worker, count: 2 }
+";
+
+pub struct Rig {
+    pub lab: Lab,
+    pub world: World,
+}
+
+/// What came of a run.
+pub struct Ran {
+    pub outcome: Outcome,
+    pub events: Vec<Event>,
+}
+
+impl Ran {
+    /// What failed, in words.
+    pub fn failures(&self) -> Vec<String> {
+        let failed = self.events.iter().filter_map(|e| match &e.what {
+            What::StepFailed { step, causes, .. } => Some(format!("{step}: {}", causes.join(": "))),
+            _ => None,
+        });
+        failed.collect()
+    }
+}
+
+pub fn spec(text: &str) -> Spec {
+    model::load::load(&[Source::new("cluster.yaml", text)]).unwrap_or_else(|f| panic!("{:?}", f.diagnostics)).spec
+}
+
+/// Keys cost seconds, so all tests share one bundle.
+pub fn bundle() -> Bundle {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    let text = TEXT.get_or_init(|| {
+        let contract = Contract::parse("v1.13").unwrap();
+        Bundle::generate(contract, LabConfig::first_moment()).unwrap().to_yaml().to_string()
+    });
+    Bundle::parse(text).unwrap()
+}
+
+pub fn operator(place: &str) -> Operator {
+    Operator { name: format!("{place}@test"), place: place.to_owned(), take_over: false }
+}
+
+impl Rig {
+    pub fn new() -> Self {
+        let clock = Clock::from(LabConfig::first_moment(), 1.0);
+        let lab = Lab::open(LabConfig::default(), clock.clone()).unwrap();
+        let facts = lab.facts();
+        let address = format!("https://{}", facts.endpoint);
+        let trust = pve::Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]);
+        let pve = pve::Client::connect(
+            pve::Endpoints::parse([address.as_str()]).unwrap(),
+            &facts.token.parse().unwrap(),
+            &trust,
+            lab.net(),
+            clock.clone(),
+        )
+        .unwrap();
+        let roots = CertificateDer::pem_slice_iter(facts.factory_ca_pem.as_bytes()).map(Result::unwrap).collect();
+        let world = World { pve, net: lab.net(), clock, factory_roots: Arc::new(Roots(roots)) };
+        Self { lab, world }
+    }
+
+    pub fn session(&self, text: &str) -> Session {
+        Session::new(self.world.clone(), spec(text), Some(bundle()))
+    }
+
+    pub async fn look(&self, text: &str) -> Look {
+        match self.session(text).look().await {
+            Ok(look) => look,
+            Err(LookError::Engine(error)) => panic!("{:?}", error.causes()),
+            Err(LookError::File(found)) => panic!("{found:?}"),
+        }
+    }
+
+    /// Looks, plans and carries out, as one operator.
+    pub async fn apply(&self, text: &str) -> Ran {
+        let look = self.look(text).await;
+        let plan = look.plan();
+        assert_eq!(plan.refusals, []);
+        self.carry_out(&look, &plan, "me").await.unwrap()
+    }
+
+    pub async fn carry_out(&self, look: &Look, plan: &Plan, place: &str) -> engine::Result<Ran> {
+        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let listener = {
+            let events = events.clone();
+            Arc::new(move |event: &Event| events.lock().unwrap().push(event.clone()))
+        };
+        let emitter = Emitter::new(self.world.clock.clone(), None, listener);
+        let (_wish, stop) = watch::channel(Stop::No);
+        let operator = operator(place);
+        let run = Run { world: &self.world, look, operator: &operator, stop, emitter: &emitter, verb: "apply" };
+        let outcome = engine::apply::run(run, plan).await?;
+        let events = events.lock().unwrap().clone();
+        Ok(Ran { outcome, events })
+    }
+
+    /// Ids of all VMs that Proxmox has.
+    pub async fn vmids(&self) -> Vec<u64> {
+        let resources = self.world.pve.cluster_resources().await.unwrap();
+        let mut ids: Vec<u64> = resources.iter().filter(|r| r.kind == "qemu").filter_map(|r| r.vmid).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    pub fn etcd_clusters(&self) -> usize {
+        self.lab.shared().read(|world, _| world.machines.etcd_clusters())
+    }
+
+    /// Everything is as the file says: one etcd, every VM once, nothing left to do.
+    pub async fn assert_whole(&self) {
+        assert_eq!(self.etcd_clusters(), 1, "exactly one etcd");
+        assert_eq!(self.vmids().await, [150_010, 150_011, 150_012, 150_013, 150_021, 150_022]);
+        let look = self.look(HOME).await;
+        let plan = look.plan();
+        assert!(plan.is_empty(), "{:?}", plan.steps.iter().map(|s| (&s.id, &s.reason)).collect::<Vec<_>>());
+        assert_eq!(plan.notices, []);
+    }
+}
