@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 
+use jiff::Timestamp;
 use model::blueprint::{Blueprint, Node, Role};
 use model::mark::Mark;
 use model::observed::{Api, Etcd, Machine, Observed, Vm};
@@ -84,13 +85,18 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
         return writeln!(w, "Record: none; {} was not begun, or is not on this Proxmox.", blueprint.cluster);
     };
     let etcd = match &record.state.bootstrap {
-        Some(mark) if mark.done => format!("etcd began on {} at {}", mark.node, mark.at),
-        Some(mark) => format!("etcd is being begun on {} since {}", mark.node, mark.at),
+        Some(mark) if mark.done => format!("etcd began on {} at {}", mark.node, moment(mark.at)),
+        Some(mark) => format!("etcd is being begun on {} since {}", mark.node, moment(mark.at)),
         None => "etcd was not begun".to_owned(),
     };
     let lease = match &record.state.lease {
         Some(lease) => {
-            format!("{} is changing it since {}, until {}", clean(&lease.holder), lease.since, lease.expires)
+            format!(
+                "{} is changing it since {}, until {}",
+                clean(&lease.holder),
+                moment(lease.since),
+                moment(lease.expires)
+            )
         }
         None => "nobody is changing it".to_owned(),
     };
@@ -142,6 +148,11 @@ fn kubernetes(observed: &Observed, node: &Node) -> String {
 fn is_ready(observed: &Observed, node: &Node) -> bool {
     let talos = observed.machines.get(&node.name).is_some_and(|m| m.ready && m.api == Api::Configured);
     talos && observed.kubernetes.nodes.get(&node.name).is_some_and(|n| n.ready)
+}
+
+/// A time for people, to the second.
+fn moment(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 fn unknown() -> String {

@@ -16,7 +16,8 @@ use super::words;
 /// What was said last, so that it is not said again.
 #[derive(Default)]
 pub struct Plain {
-    said: BTreeMap<StepId, String>,
+    /// The note, without its numbers, and how many quarters were done.
+    said: BTreeMap<StepId, (String, u8)>,
 }
 
 impl Plain {
@@ -27,18 +28,23 @@ impl Plain {
                 (cluster.clone(), vec![format!("{verb}: {}", count(*steps, "step"))])
             }
             What::StepStarted { step, title, node } => {
+                // A note that says no more, with nothing done yet, would be the same line again.
+                self.said.insert(step.clone(), (String::new(), 0));
                 let text = state.step(step).map_or(title.as_str(), |s| words::doing(&s.action));
                 (subject(state, step, node.as_deref()), vec![text.to_owned()])
             }
             What::StepProgress { step, node, note, percent } => {
-                let doing = state.step(step).map_or("", |s| words::doing(&s.action));
-                let part = percent.map(|percent| format!(", {percent} %")).unwrap_or_default();
-                // A note may itself carry the percentage, so its numbers do not make it new.
-                let key = format!("{} {:?}", without_digits(note), percent.map(|percent| percent / 25));
+                let note = clean(note);
+                let action = state.step(step).map(|s| &s.action);
+                let is_new = action.is_none_or(|action| !words::adds_nothing(action, &note));
+                let told = if is_new { without_digits(&note) } else { String::new() };
+                let key = (told, percent.unwrap_or(0) / 25);
                 if self.said.insert(step.clone(), key.clone()).as_ref() == Some(&key) {
                     return vec![];
                 }
-                (subject(state, step, node.as_deref()), vec![format!("{doing}: {}{part}", clean(note))])
+                let text = action.map_or_else(|| note.to_string(), |action| words::doing_with(action, &note));
+                let part = percent.map(|percent| format!(", {percent} %")).unwrap_or_default();
+                (subject(state, step, node.as_deref()), vec![format!("{text}{part}")])
             }
             What::StepDone { step, node, millis, warnings } => {
                 let done = state.step(step).map_or("done", |s| words::done(&s.action));
@@ -78,6 +84,7 @@ fn subject(state: &RunState, step: &StepId, node: Option<&str>) -> String {
         .to_owned()
 }
 
+/// A note may itself carry how much is done, so its numbers do not make it new.
 fn without_digits(note: &str) -> String {
     note.chars().filter(|c| !c.is_ascii_digit()).collect()
 }

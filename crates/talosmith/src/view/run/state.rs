@@ -230,7 +230,7 @@ impl RunState {
         let own = self.steps.iter().filter(|s| s.action.node().is_none() && !is_download(&s.action));
         for step in own {
             if let Some(Progress::Running { note, .. }) = self.progress.get(&step.id) {
-                text = format!("{text}, {}", with_note(words::doing(&step.action), note));
+                text = format!("{text}, {}", words::doing_with(&step.action, note));
             }
         }
         if self.interrupted && self.ended.is_none() {
@@ -284,7 +284,7 @@ impl RunState {
         let (sign, text, millis) = match self.progress.get(&step.id) {
             None => (Sign::Waiting, self.waits_for(step), None),
             Some(Progress::Running { since, note, .. }) => {
-                (Sign::Working, with_note(words::doing(&step.action), note), Some(self.since(*since)))
+                (Sign::Working, words::doing_with(&step.action, note), Some(self.since(*since)))
             }
             Some(Progress::Done { at, .. }) => {
                 let whole = self.began.map(|began| millis_between(began, *at));
@@ -328,10 +328,6 @@ impl RunState {
 
 fn is_download(action: &Action) -> bool {
     matches!(action, Action::DownloadImage { .. })
-}
-
-fn with_note(doing: &str, note: &str) -> String {
-    if note.is_empty() { doing.to_owned() } else { format!("{doing}: {note}") }
 }
 
 fn millis_between(from: Timestamp, to: Timestamp) -> u64 {

@@ -40,6 +40,7 @@ fn beginning() -> Vec<Event> {
         started(0, REGISTER, None),
         done(400, REGISTER, None, 400),
         started(400, DOWNLOAD, None),
+        note(400, DOWNLOAD, None, "downloading", Some(0)),
         note(2_000, DOWNLOAD, None, "12 of 98 MiB", Some(12)),
         note(3_000, DOWNLOAD, None, "20 of 98 MiB", Some(20)),
         note(9_000, DOWNLOAD, None, "60 of 98 MiB", Some(61)),
@@ -50,6 +51,7 @@ fn middle() -> Vec<Event> {
     vec![
         done(14_400, DOWNLOAD, None, 14_000),
         started(14_400, "create-vm/home-work-3", W3),
+        note(15_000, "create-vm/home-work-3", W3, "creating the VM", None),
         done(26_400, "create-vm/home-work-3", W3, 12_000),
         started(26_400, "start-vm/home-work-3", W3),
         done(28_000, "start-vm/home-work-3", W3, 1_600),

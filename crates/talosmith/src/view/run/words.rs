@@ -2,6 +2,17 @@
 
 use model::step::Action;
 
+/// While it is done, with what it says about itself. A note that says no more than the step's name is left out.
+pub fn doing_with(action: &Action, note: &str) -> String {
+    let doing = doing(action);
+    if adds_nothing(action, note) { doing.to_owned() } else { format!("{doing}: {note}") }
+}
+
+/// Whether a note says no more than the step's name.
+pub fn adds_nothing(action: &Action, note: &str) -> bool {
+    note.is_empty() || note.eq_ignore_ascii_case(doing(action))
+}
+
 /// While it is done.
 pub fn doing(action: &Action) -> &'static str {
     match action {

@@ -98,8 +98,8 @@ fn the_page_fits_a_hundred_columns_and_says_what_is_not_known() {
     home-work-1     worker   pve2  150021  10.25.150.21  ?        silent   -       not there
     home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM    -       not there
 
-    Record: VM 150000 on pve1; etcd began on home-control-1 at 2026-01-01T00:00:00Z;
-            eva@laptop?[2J is changing it since 2026-01-01T00:00:00Z, until 2026-01-01T00:05:00Z.
+    Record: VM 150000 on pve1; etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
+            eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
     not seen: home-work-1: connection refused
     notice: home-control-1 is on pve2 now
     ");
