@@ -1,154 +1,19 @@
 //! The API as a client meets it: real TLS and HTTP over the lab's network, on a clock that jumps.
 
+mod client;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ambient::{Clock, Net};
-use bytes::Bytes;
 use http::Request;
-use http_body_util::{BodyExt, Full};
-use hyper::ext::ReasonPhrase;
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
+use http_body_util::Full;
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
 
 use crate::{CallFilter, CallMoment, Disturbance, Lab, LabConfig, ServeOptions};
-
-/// A client that trusts the lab's own authorities.
-struct Client {
-    net: Net,
-    tls: Arc<rustls::ClientConfig>,
-    clock: Clock,
-    authorization: String,
-}
-
-#[derive(Debug)]
-struct Reply {
-    status: u16,
-    reason: String,
-    body: String,
-}
-
-impl Reply {
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or(Value::Null)
-    }
-
-    fn data(&self) -> Value {
-        assert_eq!(self.status, 200, "{self:?}");
-        self.json()["data"].clone()
-    }
-
-    fn text(&self) -> String {
-        self.data().as_str().expect("data is text").to_owned()
-    }
-}
-
-impl Client {
-    fn new(lab: &Lab, clock: &Clock) -> Self {
-        let mut roots = rustls::RootCertStore::empty();
-        let chains = lab.shared().peek(|world| {
-            let hosts = world.hypervisor.hosts.values().map(|host| host.identity.certificate_pem.clone());
-            hosts.chain([world.factory.authority_pem().to_owned()]).collect::<String>()
-        });
-        for certificate in CertificateDer::pem_slice_iter(chains.as_bytes()) {
-            // Leaves are no authorities; the store keeps what it can.
-            let _ = roots.add(certificate.unwrap());
-        }
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let tls = rustls::ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let authorization = format!("PVEAPIToken={}", lab.facts().token);
-        Self { net: lab.net(), tls: Arc::new(tls), clock: clock.clone(), authorization }
-    }
-
-    async fn send(&self, host: &str, port: u16, request: Request<Full<Bytes>>) -> std::io::Result<Reply> {
-        let connector = ambient::tls::Connector::new(self.net.clone(), self.tls.clone(), port);
-        let stream = connector.connect(host, port).await?;
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.unwrap();
-        tokio::spawn(connection);
-        let response = sender.send_request(request).await.map_err(std::io::Error::other)?;
-        let reason = response.extensions().get::<ReasonPhrase>().map(|reason| reason.as_bytes().to_vec());
-        let reason = String::from_utf8(reason.unwrap_or_else(|| b"OK".to_vec())).unwrap();
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.map_err(std::io::Error::other)?.to_bytes();
-        Ok(Reply { status, reason, body: String::from_utf8(body.to_vec()).unwrap() })
-    }
-
-    async fn call_at(&self, host: &str, method: &str, path: &str, body: Value) -> std::io::Result<Reply> {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("/api2/json{path}"))
-            .header("Host", host)
-            .header("Authorization", &self.authorization)
-            .header("Content-Type", "application/json")
-            .body(Full::new(Bytes::from(body)))
-            .unwrap();
-        self.send(host, 8006, request).await
-    }
-
-    async fn call(&self, method: &str, path: &str, body: Value) -> Reply {
-        self.call_at("pve1", method, path, body).await.unwrap()
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        self.call("GET", path, Value::Null).await.data()
-    }
-
-    /// Waits for the end of a task; gives its exit status.
-    async fn task(&self, upid: &str) -> String {
-        let node = upid.split(':').nth(1).unwrap();
-        loop {
-            let status = self.get(&format!("/nodes/{node}/tasks/{upid}/status")).await;
-            if let Some(exit) = status["exitstatus"].as_str() {
-                return exit.to_owned();
-            }
-            self.clock.sleep(Duration::from_secs(1)).await;
-        }
-    }
-
-    /// Makes a call that begins a task, and waits for its end.
-    async fn done(&self, method: &str, path: &str, body: Value) -> String {
-        let upid = self.call(method, path, body).await.text();
-        self.task(&upid).await
-    }
-
-    async fn factory(&self, method: &str, path: &str, body: &str) -> Reply {
-        let request = Request::builder().method(method).uri(path).header("Host", "factory.talos.dev");
-        let request = request.body(Full::new(Bytes::from(body.to_owned()))).unwrap();
-        self.send("factory.talos.dev", 443, request).await.unwrap()
-    }
-
-    /// Brings a Talos image onto pve1; gives its volume.
-    async fn image(&self) -> String {
-        let schematic =
-            "customization: {systemExtensions: {officialExtensions: [siderolabs/qemu-guest-agent]}}";
-        let posted = self.factory("POST", "/schematics", schematic).await;
-        assert_eq!(posted.status, 201, "{posted:?}");
-        let id = posted.json()["id"].as_str().unwrap().to_owned();
-        let url = format!("https://factory.talos.dev/image/{id}/v1.13.9/nocloud-amd64.qcow2");
-        let wish = json!({"url": url, "content": "import", "filename": "talos.qcow2"});
-        assert_eq!(self.done("POST", "/nodes/pve1/storage/local/download-url", wish).await, "OK");
-        "local:import/talos.qcow2".to_owned()
-    }
-
-    async fn talos_vm(&self, vmid: u32) -> String {
-        let image = self.image().await;
-        let wish = json!({
-            "vmid": vmid, "name": "cp-1", "memory": 4096, "cores": 2, "scsihw": "virtio-scsi-single", "agent": "1",
-            "scsi0": format!("local-lvm:0,import-from={image},discard=on,iothread=1,ssd=1"),
-            "ide2": "local-lvm:cloudinit", "ipconfig0": "ip=10.25.150.11/24,gw=10.25.150.1",
-            "net0": "virtio,bridge=vmbr0", "serial0": "socket", "boot": "order=scsi0", "tags": "talos",
-            "smbios1": "uuid=0f8c1b1e-8d3f-5b6a-9b7c-2b1d4c5e6f70",
-        });
-        self.done("POST", "/nodes/pve1/qemu", wish).await
-    }
-}
+use client::Client;
 
 fn moment() -> Clock {
     Clock::from(LabConfig::first_moment(), 1.0)
@@ -491,4 +356,24 @@ async fn a_folder_can_be_opened_again_at_once_and_takes_on_what_is_new() {
     let request = Request::get("/versions").header("Host", "images.example").body(Full::default()).unwrap();
     let reply = client.send("images.example", 443, request).await.unwrap();
     assert!(reply.json().as_array().unwrap().contains(&json!("v1.13.9")), "{reply:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_reached_while_it_runs() {
+    let (lab, client, clock) = lab();
+    let net = lab.net();
+    assert_eq!(client.talos_vm(100).await, "OK");
+    let before = clock.now();
+    let nobody = net.dial("10.25.150.11", 50000).await.unwrap_err();
+    assert_eq!(nobody.kind(), std::io::ErrorKind::HostUnreachable);
+    assert!(clock.now().duration_since(before).as_secs() >= 3);
+    assert!(net.dial("no.such.name", 443).await.is_err());
+    assert_eq!(net.dial("pve1", 22).await.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+
+    assert_eq!(client.done("POST", "/nodes/pve1/qemu/100/status/start", json!({})).await, "OK");
+    clock.sleep(Duration::from_secs(60)).await;
+    let mut stream = net.dial("10.25.150.11", 50000).await.unwrap();
+    assert_eq!(client.done("POST", "/nodes/pve1/qemu/100/status/stop", json!({})).await, "OK");
+    assert_eq!(stream.read(&mut [0; 16]).await.unwrap_or(0), 0, "the connection died with the machine");
+    assert!(net.dial("10.25.150.11", 50000).await.is_err());
 }
