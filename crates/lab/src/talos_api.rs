@@ -35,7 +35,7 @@ pub(crate) use resources::{Resource, resources};
 pub(crate) struct Caller {
     shared: Arc<Shared>,
     vmid: u32,
-    roles: Arc<Vec<String>>,
+    roles: Arc<[String]>,
     maintenance: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) async fn serve(
         Some(leaf) => leaf.organizations,
         None => vec![],
     };
-    let caller = Caller { shared, vmid: listener.vmid, roles: Arc::new(roles), maintenance };
+    let caller = Caller { shared, vmid: listener.vmid, roles: roles.into(), maintenance };
     let service = hyper::service::service_fn(move |request| {
         let caller = caller.clone();
         async move { Ok::<_, Infallible>(door::enter(caller, request).await) }

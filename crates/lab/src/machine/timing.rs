@@ -28,7 +28,7 @@ pub const CLOCK_SYNC: Duration = ms(2_000);
 /// A worker has its API certificate this long after it found a trustd.
 pub const WORKER_CERTIFICATE: Duration = ms(1_000);
 /// From `Bootstrap` to data on disk; a reboot in between forgets the request.
-pub const ETCD_DATA: Duration = ms(2_000);
+pub const ETCD_DATA: Duration = ms(1_500);
 /// An etcd that starts on data it already has.
 pub const ETCD_START: Duration = ms(1_000);
 /// From a running etcd to a healthy service.
