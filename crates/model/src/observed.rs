@@ -54,6 +54,8 @@ pub struct Guest {
     pub name: Option<String>,
     /// The host it is on.
     pub host: String,
+    /// Lock that Proxmox holds on it. With `create` it is being made, and does not show yet whose it is.
+    pub lock: Option<String>,
 }
 
 /// A VM with a mark.

@@ -89,7 +89,7 @@ pub(super) async fn details(
     let mut taken = BTreeMap::new();
     for guest in &guests {
         if let (Some(vmid), Some(host)) = (vmid(guest), &guest.node) {
-            taken.insert(vmid, Guest { name: guest.name.clone(), host: host.clone() });
+            taken.insert(vmid, Guest { name: guest.name.clone(), host: host.clone(), lock: guest.lock.clone() });
         }
     }
     let wanted: BTreeSet<u32> = blueprint.nodes.values().map(|n| n.vmid).chain([blueprint.record.vmid]).collect();

@@ -27,20 +27,26 @@ const TO_BE_SEEN: jiff::SignedDuration = jiff::SignedDuration::from_secs(120);
 pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> Result<Done> {
     let world = &context.world;
     let record = context.record()?;
-    progress.note("looking at every control plane");
-    all_empty(context, progress).await?;
-    record.mark_bootstrap(&node.name).await?;
     let access = context.look.access()?;
     let address = IpAddr::V4(node.address.addr());
     let attempt = || Error::world(format!("could not begin etcd on {}", node.name));
     let machine = Machine::connect(&world.net, &world.clock, address, &access.talos).map_err(|e| attempt().because(e))?;
-    progress.note("beginning etcd");
-    begin(world, &machine, progress).await.map_err(|e| match e {
-        Some(error) => attempt()
-            .remedy("if it waits for the time, check that the machine reaches a time server (`network.ntp`)")
-            .because(error),
-        None => attempt().remedy("look at the machine with `talosmith status`, then run the command again"),
-    })?;
+    let marked = record.read().await?.bootstrap.is_some_and(|mark| mark.node == node.name && !mark.done);
+    if marked && has_no_etcd(world, &machine).await == Some(false) {
+        // An earlier run made the call and died before it saw the effect.
+        progress.note("etcd was begun by an earlier run");
+    } else {
+        progress.note("looking at every control plane");
+        all_empty(context, progress).await?;
+        record.mark_bootstrap(&node.name).await?;
+        progress.note("beginning etcd");
+        begin(world, &machine, progress).await.map_err(|e| match e {
+            Some(error) => attempt()
+                .remedy("if it waits for the time, check that the machine reaches a time server (`network.ntp`)")
+                .because(error),
+            None => attempt().remedy("look at the machine with `talosmith status`, then run the command again"),
+        })?;
+    }
     progress.note("waiting for etcd");
     let limit = world.clock.timeout(PATIENCE, async {
         while !matches!(machines::etcd(world, node, &machine).await, Etcd::Member { .. }) {

@@ -91,7 +91,8 @@ fn doubled_identity(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
         .collect()
 }
 
-/// An id that we would create is taken by somebody else.
+/// An id that we would create is taken by somebody else. A VM that is being made at this moment shows no notes yet and
+/// may well be ours, by a run that died: the step that creates it waits and looks.
 fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     let exists =
@@ -108,7 +109,7 @@ fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     wanted
         .into_iter()
         .filter_map(|(vmid, whose, key)| {
-            let guest = observed.proxmox.taken.get(&vmid)?;
+            let guest = observed.proxmox.taken.get(&vmid).filter(|g| g.lock.as_deref() != Some("create"))?;
             let name = guest.name.as_deref().map_or_else(String::new, |n| format!(" ({n})"));
             Some(Refusal {
                 why: format!("the id {vmid} {whose} is taken by another guest{name} on {}", guest.host),

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::blueprint::{Image, Inventory, InventoryDatastore, InventoryHost, Node, Record, Role};
+use crate::blueprint::{
+    Hardware, Image, Inventory, InventoryDatastore, InventoryHost, Node, NodeSettings, Options, Record, Role,
+};
 use crate::mark::{BootstrapMark, Mark, RECORD_NODE, RecordState};
 use crate::observed::{
     Api, Etcd, Guest, Kubernetes, KubernetesNode, Machine, Proxmox, RecordSeen, StoredImage, Vm,
@@ -37,7 +39,11 @@ fn node(name: &str, role: Role, last: u8, host: &str) -> Node {
         image_datastore: Some("local".to_owned()),
         image: "default".to_owned(),
         talos: "v1.13.9".to_owned(),
+        kubernetes: "v1.35.4".to_owned(),
         labels: BTreeMap::new(),
+        external: false,
+        hardware: Hardware::default(),
+        settings: NodeSettings::default(),
     }
 }
 
@@ -52,8 +58,7 @@ fn blueprint() -> Blueprint {
         factory: "https://factory.example".to_owned(),
         talos: "v1.13.9".to_owned(),
         arch: "amd64".to_owned(),
-        extensions: vec![],
-        kernel_args: vec![],
+        ..Image::default()
     };
     Blueprint {
         cluster: "home".to_owned(),
@@ -76,6 +81,7 @@ fn blueprint() -> Blueprint {
         },
         images: [("default".to_owned(), image)].into(),
         nodes: nodes.map(|n| (n.name.clone(), n)).into(),
+        options: Options::default(),
     }
 }
 
@@ -131,7 +137,7 @@ fn healthy_world(blueprint: &Blueprint) -> Observed {
         world
             .proxmox
             .taken
-            .insert(n.vmid, Guest { name: Some(n.name.clone()), host: n.host.clone().unwrap() });
+            .insert(n.vmid, Guest { name: Some(n.name.clone()), host: n.host.clone().unwrap(), lock: None });
         let etcd = match n.role {
             Role::ControlPlane => Etcd::Member { id: format!("{:x}", n.vmid), learner: false },
             Role::Worker => Etcd::Empty,
@@ -319,9 +325,19 @@ fn the_same_node_twice_stops_everything() {
 #[test]
 fn an_id_taken_by_a_stranger_is_named() {
     let mut world = empty_world();
-    world.proxmox.taken.insert(150_011, Guest { name: Some("nas".to_owned()), host: "pve2".to_owned() });
+    world.proxmox.taken.insert(150_011, Guest { name: Some("nas".to_owned()), host: "pve2".to_owned(), lock: None });
     let plan = plan(&blueprint(), &rendered(), &world);
     assert_eq!(plan.refusals[0].why, "the id 150011 of cp-1 is taken by another guest (nas) on pve2");
+}
+
+#[test]
+fn a_vm_that_is_being_made_may_be_ours() {
+    let mut world = empty_world();
+    let making = Guest { name: None, host: "pve1".to_owned(), lock: Some("create".to_owned()) };
+    world.proxmox.taken.insert(150_011, making);
+    let plan = plan(&blueprint(), &rendered(), &world);
+    assert_eq!(plan.refusals, []);
+    step(&plan, "create-vm/cp-1");
 }
 
 #[test]

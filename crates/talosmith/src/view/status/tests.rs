@@ -51,7 +51,7 @@ fn observed() -> Observed {
         let host = InventoryHost { online, memory_mib: 65_536, datastores, bridges: vec![] };
         seen.proxmox.inventory.hosts.insert(name.into(), host);
     }
-    seen.proxmox.taken.insert(100, Guest { name: None, host: "pve1".into() });
+    seen.proxmox.taken.insert(100, Guest { name: None, host: "pve1".into(), lock: None });
     seen.proxmox.marked = vec![vm("home-control-1", 150_011), vm("home-work-1", 150_021)];
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
     let lease = Lease {
