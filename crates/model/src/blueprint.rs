@@ -4,12 +4,18 @@
 //! inventory a host or a datastore that the file does not name stays `None`: open, never guessed. Without a secrets
 //! bundle the identities stay open as well, because they derive from the cluster's id in it.
 
+mod hardware;
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+pub use hardware::{BootDisk, Disk, DiskOptions, Hardware, Nic, Pci, Route, Taint};
+
+use crate::spec;
 
 /// The cluster as the file wants it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +50,29 @@ pub struct Blueprint {
     pub images: BTreeMap<String, Image>,
     /// Every node by name.
     pub nodes: BTreeMap<String, Node>,
+    /// What else the file says about the cluster.
+    pub options: Options,
+}
+
+/// What the file says about the cluster that leaves nothing to decide.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// Configuration contract, `v1.12`; open means that of each node's Talos.
+    pub contract: Option<String>,
+    /// The network whose addresses kubelets announce, where it is not the first one.
+    pub kubelet_network: Option<Ipv4Net>,
+    /// The network that etcd's members talk over, where it is not the first one.
+    pub etcd_network: Option<Ipv4Net>,
+    /// Kubernetes itself.
+    pub kubernetes: spec::Kubernetes,
+    /// Manifests to apply.
+    pub manifests: spec::Manifests,
+    /// Hand-over to GitOps.
+    pub gitops: Option<spec::GitOps>,
+    /// How nodes are changed.
+    pub upgrade: spec::Upgrade,
+    /// Snapshots of etcd.
+    pub backup: Option<spec::Backup>,
 }
 
 /// The stopped VM without disks that says whose the cluster is and carries lease and bootstrap mark.
@@ -60,7 +89,7 @@ pub struct Record {
 }
 
 /// A boot image, before its schematic was given an id.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Image {
     /// Base URL of the Image Factory, without a trailing slash.
     pub factory: String,
@@ -72,6 +101,16 @@ pub struct Image {
     pub extensions: Vec<String>,
     /// Kernel arguments, in the order given.
     pub kernel_args: Vec<String>,
+    /// File with the schematic, used as it stands instead of extensions and kernel arguments.
+    pub schematic_file: Option<String>,
+    /// Whether only what is signed boots.
+    pub secure_boot: bool,
+    /// How boot disks come to be.
+    pub delivery: spec::Delivery,
+    /// Proxy that hosts download through, without a trailing slash.
+    pub mirror: Option<String>,
+    /// Registry that installers are pulled from instead of the factory.
+    pub installer_mirror: Option<String>,
 }
 
 /// The part a node plays.
@@ -110,7 +149,7 @@ pub struct Node {
     pub vmid: u32,
     /// SMBIOS UUID; open until there is a bundle.
     pub uuid: Option<Uuid>,
-    /// MAC address of the first NIC, upper case.
+    /// MAC address of the first NIC, upper case. Empty for an external machine whose card the file does not name.
     pub mac: String,
     /// Address with its prefix length.
     pub address: Ipv4Net,
@@ -142,8 +181,33 @@ pub struct Node {
     pub image: String,
     /// Talos version, with the leading `v`.
     pub talos: String,
+    /// Kubernetes version, with the leading `v`.
+    pub kubernetes: String,
     /// Kubernetes labels.
     pub labels: BTreeMap<String, String>,
+    /// A machine that is not ours to create. Its VM id, UUID and hardware mean nothing.
+    pub external: bool,
+    /// The rest of its virtual hardware.
+    pub hardware: Hardware,
+    /// The rest of what it is.
+    pub settings: NodeSettings,
+}
+
+/// What a node is beside its hardware.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeSettings {
+    /// Whether a DHCP server gives it its address, by a reservation.
+    pub dhcp: bool,
+    /// Routes of the first network beside the default one.
+    pub routes: Vec<Route>,
+    /// Further network cards, in order: the first of them is `net1`.
+    pub extra_nics: Vec<Nic>,
+    /// Kubernetes annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// Kubernetes taints by key.
+    pub taints: BTreeMap<String, Taint>,
+    /// Patches of the Talos configuration, in the order they are applied: those of all nodes first.
+    pub patches: Vec<spec::Patch>,
 }
 
 /// What Proxmox offers, as far as resolving needs it.
@@ -195,12 +259,47 @@ impl Image {
     #[must_use]
     pub fn file_name(&self, schematic_id: &str) -> String {
         let short = schematic_id.get(..12).unwrap_or(schematic_id);
-        format!("talos-{}-{short}-nocloud-{}.qcow2", self.talos, self.arch)
+        format!("talos-{}-{short}-{}.qcow2", self.talos, self.variant())
     }
 
-    /// Where the factory serves it.
+    /// Where hosts download it.
     #[must_use]
     pub fn url(&self, schematic_id: &str) -> String {
-        format!("{}/image/{schematic_id}/{}/nocloud-{}.qcow2", self.factory, self.talos, self.arch)
+        let factory = match &self.mirror {
+            Some(mirror) => {
+                let host = self.factory.split_once("://").map_or(self.factory.as_str(), |(_, host)| host);
+                format!("{mirror}/{host}")
+            }
+            None => self.factory.clone(),
+        };
+        format!("{factory}/image/{schematic_id}/{}/{}.qcow2", self.talos, self.variant())
+    }
+
+    fn variant(&self) -> String {
+        let secure = if self.secure_boot { "-secureboot" } else { "" };
+        format!("nocloud-{}{secure}", self.arch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_asked_for_where_the_file_says() {
+        let plain = Image {
+            factory: "https://factory.talos.dev".into(),
+            talos: "v1.13.9".into(),
+            arch: "amd64".into(),
+            ..Image::default()
+        };
+        assert_eq!(plain.url("ab"), "https://factory.talos.dev/image/ab/v1.13.9/nocloud-amd64.qcow2");
+        let mirrored =
+            Image { mirror: Some("https://proxy.example".into()), secure_boot: true, ..plain.clone() };
+        assert_eq!(
+            mirrored.url("ab"),
+            "https://proxy.example/factory.talos.dev/image/ab/v1.13.9/nocloud-amd64-secureboot.qcow2"
+        );
+        assert_ne!(plain.file_name("ab"), mirrored.file_name("ab"));
     }
 }

@@ -5,10 +5,15 @@
 //! said once, however many nodes it touches.
 
 mod addresses;
+mod cards;
+mod deploy;
 pub(crate) mod forms;
 mod hardware;
+mod image;
+mod kubernetes;
 mod names;
 mod network;
+mod patches;
 mod proxmox;
 mod references;
 mod versions;
@@ -35,12 +40,17 @@ pub(crate) fn problems(spec: &Spec) -> Vec<Diagnostic> {
 pub(crate) fn examine(draft: &Draft<'_>) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     names::check(draft, &mut found);
-    versions::check(draft.spec, &mut found);
-    proxmox::check(draft.spec, &mut found);
+    versions::check(draft, &mut found);
+    proxmox::check(draft, &mut found);
+    image::check(draft, &mut found);
     network::check(draft, &mut found);
     addresses::check(draft, &mut found);
+    cards::check(draft, &mut found);
     hardware::check(draft, &mut found);
     references::check(draft, &mut found);
+    kubernetes::check(draft.spec, &mut found);
+    deploy::check(draft.spec, &mut found);
+    patches::check(draft.spec, &mut found);
     let mut said = BTreeSet::new();
     found.retain(|d| {
         said.insert((d.code, d.labels.iter().map(|label| label.path.clone()).collect::<Vec<_>>()))

@@ -7,21 +7,21 @@
 mod datastores;
 pub(crate) mod draft;
 pub(crate) mod identity;
+pub(crate) mod images;
+mod node;
 pub(crate) mod placement;
 
 use std::collections::BTreeMap;
 
-use datastores::{Purpose, Stores};
+use datastores::Stores;
 use draft::{Draft, DraftNode, Said};
+use images::Images;
 
-use crate::blueprint::{Blueprint, Image, Inventory, Node, Record, Role};
+use crate::blueprint::{Blueprint, Image, Inventory, Node, Options, Record, Role};
 use crate::check;
-use crate::check::forms::Version;
+use crate::check::forms::{self, Version};
 use crate::diagnostic::{Diagnostic, Path, codes, nearest};
-use crate::spec::{Arch, Spec};
-
-/// The key of the image that all nodes share.
-const IMAGE: &str = "default";
+use crate::spec::Spec;
 
 /// The tag that every VM of ours carries.
 const TAG: &str = "talosmith";
@@ -47,12 +47,16 @@ pub fn resolve(
     let placed = placement::place(&draft, inventory);
     let mut stores = Stores::new(spec, inventory);
     let mut nodes = BTreeMap::new();
+    let mut images = Images::new(spec);
     for node in &draft.nodes {
         let host = placed.get(&node.name);
-        if host.is_none() && inventory.is_some() {
+        if host.is_none() && inventory.is_some() && !node.external {
             problems.push(no_host(node));
         }
-        let Some(decided) = decide(&draft, node, host, &mut stores, cluster_id) else {
+        let image = images.of(node);
+        let decided =
+            image.and_then(|image| node::decide(&draft, node, image, host, &mut stores, cluster_id));
+        let Some(decided) = decided else {
             // The checks leave nothing open that a node needs; should one slip through, it is said rather than lost.
             problems.push(undecided(node));
             continue;
@@ -60,7 +64,7 @@ pub fn resolve(
         nodes.insert(decided.name.clone(), decided);
     }
     problems.append(&mut stores.into_problems());
-    let blueprint = finish(&draft, inventory, cluster_id, nodes);
+    let blueprint = finish(&draft, inventory, cluster_id, nodes, images.into_used());
     match blueprint {
         Some(blueprint) if problems.is_empty() => Ok(blueprint),
         _ => Err(problems),
@@ -76,10 +80,11 @@ pub(crate) fn record_vmid(draft: &Draft<'_>) -> Option<Said<u32>> {
         let value = identity::mirrored_vmid(draft.vip?);
         return Some(Said { value, path: Path::of(&["network", "vip"]) });
     }
+    let external = draft.all_external();
     let ids = draft
         .nodes
         .iter()
-        .filter(|node| node.role == Role::ControlPlane)
+        .filter(|node| node.role == Role::ControlPlane && (!node.external || external))
         .filter_map(|node| node.vmid.as_ref());
     let lowest = ids.min_by_key(|said| said.value)?;
     Some(Said { value: lowest.value.checked_add(1_000_000)?, path: lowest.path.clone() })
@@ -90,6 +95,7 @@ fn finish(
     inventory: Option<&Inventory>,
     cluster_id: Option<&str>,
     nodes: BTreeMap<String, Node>,
+    images: BTreeMap<String, Image>,
 ) -> Option<Blueprint> {
     let spec = draft.spec;
     let first_control_plane =
@@ -98,20 +104,6 @@ fn finish(
         Some(endpoint) => endpoint.trim_end_matches('/').to_owned(),
         None => format!("https://{}:6443", draft.vip.or(first_control_plane)?),
     };
-    let mut tags = spec.proxmox.tags.clone();
-    tags.push(TAG.to_owned());
-    tags.sort();
-    tags.dedup();
-    let mut extensions = spec.image.extensions.clone();
-    extensions.sort();
-    extensions.dedup();
-    let image = Image {
-        factory: spec.image.factory.trim_end_matches('/').to_owned(),
-        talos: Version::read(&spec.versions.talos)?.to_string(),
-        arch: spec.image.arch.to_string(),
-        extensions,
-        kernel_args: spec.image.kernel_args.clone(),
-    };
     let online = || inventory?.hosts.iter().find(|(_, host)| host.online).map(|(name, _)| name);
     let record = Record {
         name: identity::record_name(&spec.cluster),
@@ -119,6 +111,10 @@ fn finish(
         // Any host will do: the record never runs. Where the first node goes is where people look first.
         host: nodes.values().find_map(|node| node.host.as_ref()).or_else(online).cloned(),
         uuid: cluster_id.map(identity::record_uuid),
+    };
+    let carrying = |name: &Option<String>| {
+        let network = spec.network.extra.get(name.as_ref()?)?;
+        draft::node_network(network.cidr.as_ref()?)
     };
     Some(Blueprint {
         cluster: spec.cluster.clone(),
@@ -131,58 +127,30 @@ fn finish(
         dns_domain: spec.kubernetes.dns_domain.clone(),
         schedule_on_control_planes: spec.kubernetes.schedule_on_control_planes,
         protect: spec.protect,
-        tags,
+        tags: tags([&spec.proxmox.tags]),
         resource_pool: spec.proxmox.pool.clone(),
         record,
-        images: BTreeMap::from([(IMAGE.to_owned(), image)]),
+        images,
         nodes,
+        options: Options {
+            contract: spec.versions.contract.as_deref().and_then(forms::contract),
+            kubelet_network: carrying(&spec.network.kubelet),
+            etcd_network: carrying(&spec.network.etcd),
+            kubernetes: spec.kubernetes.clone(),
+            manifests: spec.manifests.clone(),
+            gitops: spec.gitops.clone(),
+            upgrade: spec.upgrade.clone(),
+            backup: spec.backup.clone(),
+        },
     })
 }
 
-fn decide(
-    draft: &Draft<'_>,
-    node: &DraftNode<'_>,
-    host: Option<&String>,
-    stores: &mut Stores<'_>,
-    cluster_id: Option<&str>,
-) -> Option<Node> {
-    let spec = draft.spec;
-    let network = &spec.network;
-    let prefix = draft.network?.prefix_len();
-    let mut labels = node.labels.clone();
-    if let Some(zone) = host.and_then(|host| spec.hosts.get(host)).and_then(|host| host.zone.clone()) {
-        labels.entry("topology.kubernetes.io/zone".to_owned()).or_insert(zone);
-    }
-    Some(Node {
-        name: node.name.clone(),
-        role: node.role,
-        pool: node.pool.map(str::to_owned),
-        host: host.cloned(),
-        host_pinned: node.pinned.is_some(),
-        vmid: node.vmid.as_ref()?.value,
-        uuid: cluster_id.map(|id| identity::node_uuid(id, &node.name)),
-        mac: node.mac.as_ref()?.value.clone(),
-        address: ipnet::Ipv4Net::new(node.address.as_ref()?.value, prefix).ok()?,
-        gateway: draft.gateway?,
-        dns: network.dns.iter().filter_map(|server| server.parse().ok()).collect(),
-        ntp: network.ntp.clone(),
-        bridge: network.bridge.clone(),
-        vlan: network.vlan.and_then(|vlan| u16::try_from(vlan).ok()),
-        mtu: network.mtu.and_then(|mtu| u16::try_from(mtu).ok()),
-        cores: node.cores.value,
-        cpu_type: match spec.image.arch {
-            // Proxmox's own default is too old for Talos.
-            Arch::Amd64 => "x86-64-v2-AES".to_owned(),
-            Arch::Arm64 => "host".to_owned(),
-        },
-        memory_mib: node.memory_mib.as_ref()?.value,
-        disk_gib: node.disk_gib.as_ref()?.value,
-        disk_datastore: host.and_then(|host| stores.choose(host, Purpose::Disks)),
-        image_datastore: host.and_then(|host| stores.choose(host, Purpose::Image)),
-        image: IMAGE.to_owned(),
-        talos: Version::read(&spec.versions.talos)?.to_string(),
-        labels,
-    })
+/// Tags with ours among them, sorted, each once.
+fn tags<'t>(lists: impl IntoIterator<Item = &'t Vec<String>>) -> Vec<String> {
+    let mut tags: Vec<String> = lists.into_iter().flatten().cloned().chain([TAG.to_owned()]).collect();
+    tags.sort();
+    tags.dedup();
+    tags
 }
 
 fn undecided(node: &DraftNode<'_>) -> Diagnostic {

@@ -4,6 +4,12 @@
 //! with a grammar of their own (addresses, sizes, versions) are plain strings: they are read in [`crate::check`], where
 //! all that is wrong can be said at once. Maps are sorted by name, so the order in a file never matters.
 
+mod deploy;
+mod hardware;
+mod image;
+mod kubernetes;
+mod network;
+mod nodes;
 mod reference;
 
 use std::collections::BTreeMap;
@@ -11,6 +17,15 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+pub use deploy::{Backup, Chart, GitOps, GitOpsEngine, Integration, Manifests, Patch, Upgrade};
+pub use hardware::{
+    Bios, BootDisk, BootDiskDetails, Bus, Cache, Cpu, CpuDetails, DataDisk, Hardware, Memory, MemoryDetails,
+    Pci, PciDetails, Startup,
+};
+pub use image::{Arch, Delivery, Image, ImageOverride};
+pub use kubernetes::{Cni, CniDetails, CniName, Kubernetes, Mount, Oidc, RegistryMirror};
+pub use network::{ExtraNetwork, ExtraNic, ExtraRange, Network, NicModel, NicOverride, Route};
+pub use nodes::{Defaults, Node, NodeVersions, Placement, Pool, RoleDefaults, Traits};
 pub use reference::{DEFAULT_TOKEN, Reference, ReferenceError};
 
 use crate::blueprint::Role;
@@ -24,7 +39,8 @@ pub struct Spec {
     pub cluster: String,
     /// Versions of Talos and Kubernetes. They are never chosen for you: the same file makes the same cluster.
     pub versions: Versions,
-    /// How to reach Proxmox VE, and how our VMs stand there.
+    /// How to reach Proxmox VE, and how our VMs stand there. Only a cluster of `external` machines needs none.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub proxmox: Proxmox,
     /// The network that the nodes live in.
     pub network: Network,
@@ -37,7 +53,7 @@ pub struct Spec {
     /// Hardware by name, for pools and nodes to refer to.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sizes: BTreeMap<String, Hardware>,
-    /// Hardware of nodes that say nothing else, by role.
+    /// What holds for nodes that say nothing else, by role.
     #[serde(default, skip_serializing_if = "is_default")]
     pub defaults: Defaults,
     /// Groups of like nodes, by name. Their nodes are called `CLUSTER-POOL-1`, `-2` and so on.
@@ -49,6 +65,22 @@ pub struct Spec {
     /// Kubernetes itself.
     #[serde(default, skip_serializing_if = "is_default")]
     pub kubernetes: Kubernetes,
+    /// Manifests that are applied once Kubernetes answers.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub manifests: Manifests,
+    /// Hand-over to Flux or Argo CD.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gitops: Option<GitOps>,
+    /// Changes of the Talos configuration of all nodes. Those of a role stand under `defaults`, those of a pool or node
+    /// there; they are applied in that order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub patches: Vec<Patch>,
+    /// How nodes are changed one after the other.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub upgrade: Upgrade,
+    /// Snapshots of etcd.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<Backup>,
     /// Where the Kubernetes API is reached, when neither the VIP nor the first control plane shall be: `https://HOST:6443`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["https://k8s.example.net:6443"]))]
@@ -68,10 +100,15 @@ pub struct Versions {
     /// Kubernetes version, one that this Talos supports.
     #[schemars(extend("examples" = ["v1.35.4"]))]
     pub kubernetes: String,
+    /// Configuration contract, 1.9 to 1.14: the Talos release whose defaults new configurations follow. Left out: that
+    /// of `talos`. Keep it when only Talos is upgraded, so that nothing else changes with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["v1.12"]))]
+    pub contract: Option<String>,
 }
 
 /// How to reach Proxmox VE, and how our VMs stand there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Proxmox {
     /// The API: `https://HOST:8006`. Give this or `endpoints`.
@@ -106,37 +143,6 @@ pub struct Proxmox {
     pub record: Option<u32>,
 }
 
-/// The network that the nodes live in. Addresses are static.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Network {
-    /// The network, for example `10.25.150.0/24`.
-    #[schemars(extend("examples" = ["10.25.150.0/24"]))]
-    pub cidr: String,
-    /// Default gateway.
-    #[schemars(extend("examples" = ["10.25.150.1"]))]
-    pub gateway: String,
-    /// An address of this network that moves between the control planes, so that the Kubernetes API outlives any one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("examples" = ["10.25.150.10"]))]
-    pub vip: Option<String>,
-    /// Bridge on the Proxmox hosts.
-    #[serde(default = "default_bridge")]
-    pub bridge: String,
-    /// VLAN tag on that bridge, 1 to 4094.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vlan: Option<u32>,
-    /// MTU of the nodes' network cards, 1280 to 65520. Left out: that of the bridge.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mtu: Option<u32>,
-    /// Name servers. Left out: those of the Proxmox host.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub dns: Vec<String>,
-    /// Time servers. Left out: Talos' own default.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ntp: Vec<String>,
-}
-
 /// One Proxmox host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -169,185 +175,9 @@ pub struct Datastores {
     /// Where the nodes' disks lie; takes content `images`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disks: Option<String>,
-}
-
-/// The Talos image that the nodes boot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Image {
-    /// Base URL of the Image Factory.
-    pub factory: String,
-    /// Official system extensions. The guest agent is among them unless you say otherwise.
-    pub extensions: Vec<String>,
-    /// Kernel arguments.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub kernel_args: Vec<String>,
-    /// Processor architecture.
-    pub arch: Arch,
-    /// File with the authority of a private Image Factory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ca: Option<String>,
-}
-
-impl Default for Image {
-    fn default() -> Self {
-        Self {
-            factory: "https://factory.talos.dev".to_owned(),
-            extensions: vec!["siderolabs/qemu-guest-agent".to_owned()],
-            kernel_args: Vec::new(),
-            arch: Arch::Amd64,
-            ca: None,
-        }
-    }
-}
-
-/// Processor architecture.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Arch {
-    /// 64-bit x86.
-    #[default]
-    Amd64,
-    /// 64-bit Arm.
-    Arm64,
-}
-
-impl std::fmt::Display for Arch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Amd64 => "amd64",
-            Self::Arm64 => "arm64",
-        })
-    }
-}
-
-/// Virtual hardware. What is left out comes from further out: a node's own keys, its size, its pool, the pool's size,
-/// the defaults of its role, and last 2 cores, 4G and 20G for a control plane, 4 cores, 8G and 40G for a worker.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Hardware {
-    /// CPU cores.
+    /// Where the small drives with the nodes' addresses lie; takes content `images`. Left out: that of the disks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<u32>,
-    /// Memory: `8G`, `8192M`, or a plain number of MiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Written>,
-    /// Boot disk: `32G`, or a plain number of GiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk: Option<Written>,
-}
-
-/// Hardware of nodes that say nothing else.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Defaults {
-    /// For control planes.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub controlplane: Hardware,
-    /// For workers.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub worker: Hardware,
-}
-
-/// A group of like nodes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Pool {
-    /// What its nodes are.
-    pub role: Role,
-    /// How many.
-    pub count: u32,
-    /// Hardware by name, from `sizes`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size: Option<String>,
-    /// The hosts that its nodes are spread over. Left out: all of `hosts`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hosts: Vec<String>,
-    /// CPU cores.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<u32>,
-    /// Memory: `8G`, `8192M`, or a plain number of MiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Written>,
-    /// Boot disk: `32G`, or a plain number of GiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk: Option<Written>,
-    /// Addresses in order of the nodes: the first one, or first and last as `A-B`. One control-plane pool may leave it
-    /// out and begins at .11, one worker pool begins at .21; every other pool names its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("examples" = ["10.25.150.31", "10.25.150.31-10.25.150.39"]))]
-    pub addresses: Option<String>,
-    /// VM ids in order of the nodes: the first one, or first and last as `A-B`. Left out: they mirror the addresses, so
-    /// 10.25.150.11 has VM id 150011.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vmids: Option<Written>,
-    /// Kubernetes labels of its nodes.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-}
-
-/// One node.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Node {
-    /// What it is, when it belongs to no pool.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub role: Option<Role>,
-    /// The pool it belongs to, beyond that pool's `count`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pool: Option<String>,
-    /// The Proxmox host it is created on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    /// Its address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<String>,
-    /// Its VM id. Left out: it mirrors the address.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vmid: Option<u32>,
-    /// MAC address of its network card. Left out: derived from the names of cluster and node.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mac: Option<String>,
-    /// Hardware by name, from `sizes`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub size: Option<String>,
-    /// CPU cores.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<u32>,
-    /// Memory: `8G`, `8192M`, or a plain number of MiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Written>,
-    /// Boot disk: `32G`, or a plain number of GiB.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk: Option<Written>,
-    /// Kubernetes labels, added to those of its pool.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-}
-
-/// Kubernetes itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Kubernetes {
-    /// Network of the pods.
-    pub pod_cidr: String,
-    /// Network of the services.
-    pub service_cidr: String,
-    /// DNS domain inside the cluster.
-    pub dns_domain: String,
-    /// Let workloads run on control planes.
-    pub schedule_on_control_planes: bool,
-}
-
-impl Default for Kubernetes {
-    fn default() -> Self {
-        Self {
-            pod_cidr: "10.244.0.0/16".to_owned(),
-            service_cidr: "10.96.0.0/12".to_owned(),
-            dns_domain: "cluster.local".to_owned(),
-            schedule_on_control_planes: false,
-        }
-    }
+    pub cloudinit: Option<String>,
 }
 
 /// A text or a number, as it was written.
@@ -383,10 +213,6 @@ impl JsonSchema for Role {
     }
 }
 
-fn default_bridge() -> String {
-    "vmbr0".to_owned()
-}
-
 fn default_weight() -> u32 {
     1
 }
@@ -398,7 +224,16 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 /// The JSON Schema (2020-12) of the file.
 #[must_use]
 pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(Spec).to_value()
+    let mut schema = schemars::schema_for!(Spec).to_value();
+    // Types that share keys with others cannot say by themselves that they take no more.
+    let types = schema.get_mut("$defs").and_then(serde_json::Value::as_object_mut);
+    for one in types.into_iter().flatten().filter_map(|(_, one)| one.as_object_mut()) {
+        if one.contains_key("properties") {
+            one.remove("unevaluatedProperties");
+            one.insert("additionalProperties".to_owned(), false.into());
+        }
+    }
+    schema
 }
 
 #[cfg(test)]

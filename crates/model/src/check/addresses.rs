@@ -108,10 +108,7 @@ fn forms_of_nodes(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
             found.push(bad_vmid(id, path("vmid")));
         }
         if let Some(text) = node.mac.as_ref().filter(|text| forms::mac(text).is_none()) {
-            let problem = Diagnostic::error(codes::BAD_MAC, format!("`{text}` cannot be a MAC address"));
-            found.push(
-                problem.at(path("mac"), "").help("write it as `BC:24:11:00:00:01`, the first pair even"),
-            );
+            found.push(bad_mac(text, path("mac")));
         }
     }
     for node in draft.nodes.iter().filter(|node| node.ordinal.is_none()) {
@@ -180,15 +177,15 @@ fn twice(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
             }
         }
         let at_the_vip = draft.vip.is_some() && node.address.as_ref().map(|said| said.value) == draft.vip;
-        if let Some(Said { value, path }) = node.vmid.as_ref().filter(|_| !at_the_vip)
+        if let Some(Said { value, path }) = node.vmid.as_ref().filter(|_| !at_the_vip && !node.external)
             && let Some((other, first)) = ids.insert(*value, (name(), path))
         {
             let message = format!("{other} and {} both have the VM id {value}", name());
             found.push(pair(codes::VMID_TWICE, message, path, first, "give one of them another VM id"));
         }
-        if let Some(Said { value, path }) = &node.mac
-            && let Some((other, first)) = cards.insert(value.clone(), (name(), path))
-        {
+        let extra = node.extra.iter().filter_map(|card| card.mac.as_ref());
+        for Said { value, path } in node.mac.iter().chain(extra) {
+            let Some((other, first)) = cards.insert(value.clone(), (name(), path)) else { continue };
             let message = format!("{other} and {} both have the MAC address {value}", name());
             found.push(pair(
                 codes::MAC_TWICE,
@@ -199,6 +196,12 @@ fn twice(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
             ));
         }
     }
+}
+
+pub(super) fn bad_mac(text: &str, path: Path) -> Diagnostic {
+    Diagnostic::error(codes::BAD_MAC, format!("`{text}` cannot be a MAC address"))
+        .at(path, "")
+        .help("write it as `BC:24:11:00:00:01`, the first pair even")
 }
 
 fn pair(code: &'static str, message: String, second: &Path, first: &Path, help: &str) -> Diagnostic {

@@ -5,6 +5,8 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
+use crate::blueprint::Taint;
+
 /// Prefix lengths that the nodes' network may have.
 pub(crate) const NODE_PREFIXES: std::ops::RangeInclusive<u8> = 8..=29;
 
@@ -80,6 +82,33 @@ impl fmt::Display for Version {
     }
 }
 
+/// A configuration contract: `v1.12`, without a patch number.
+pub(crate) fn contract(text: &str) -> Option<String> {
+    let minor = text.strip_prefix('v').unwrap_or(text).strip_prefix("1.")?;
+    let known = matches!(minor, "9" | "10" | "11" | "12" | "13" | "14");
+    known.then(|| format!("v1.{minor}"))
+}
+
+/// A taint: `VALUE:EFFECT`, the value perhaps empty.
+pub(crate) fn taint(text: &str) -> Option<Taint> {
+    let (value, effect) = text.split_once(':')?;
+    let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect);
+    (known && is_label_value(value)).then(|| Taint { value: value.to_owned(), effect: effect.to_owned() })
+}
+
+/// A length of time: `90s`, `5m`, `2h`, in seconds.
+pub(crate) fn duration(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "s" => Some(number),
+        "m" => number.checked_mul(60),
+        "h" => number.checked_mul(3600),
+        _ => None,
+    }
+}
+
 /// The first value of a range and, where it was given, the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
@@ -150,6 +179,61 @@ pub(crate) fn is_origin(text: &str, schemes: &[&str]) -> bool {
     };
     let port_fine = port.is_none_or(|port| port.parse::<u16>().is_ok_and(|port| port > 0));
     schemes.contains(&scheme) && port_fine && is_dns_name(host)
+}
+
+/// A URL with a host and perhaps a path, but without a user in it.
+pub(crate) fn is_url(text: &str, schemes: &[&str]) -> bool {
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let clean = |c: char| !c.is_ascii_control() && !c.is_whitespace() && c != '@';
+    is_origin(&format!("{scheme}://{host}"), schemes) && path.chars().all(clean)
+}
+
+/// A registry, perhaps with a port and a path: no scheme.
+pub(crate) fn is_registry(text: &str) -> bool {
+    !text.contains("://") && is_url(&format!("https://{text}"), &["https"])
+}
+
+/// A datastore, a mapping: what Proxmox takes for the name of a thing.
+pub(crate) fn is_datastore(text: &str) -> bool {
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    (2..=100).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.ends_with(edge)
+        && text.chars().all(|c| edge(c) || "-_.".contains(c))
+}
+
+/// The address of a PCI device: `0000:01:00.0`, `01:00.0` or `01:00`.
+pub(crate) fn is_pci_address(text: &str) -> bool {
+    let (slot, function) = text.split_once('.').map_or((text, None), |(slot, f)| (slot, Some(f)));
+    let parts: Vec<&str> = slot.split(':').collect();
+    let hexadecimal =
+        |text: &&str| !text.is_empty() && text.len() <= 4 && text.chars().all(|c| c.is_ascii_hexdigit());
+    (2..=3).contains(&parts.len())
+        && parts.iter().all(|part| hexadecimal(part))
+        && function.is_none_or(|f| f.len() == 1 && hexadecimal(&f))
+}
+
+/// A machine type: `q35`, `pc`, or one with its version.
+pub(crate) fn is_machine(text: &str) -> bool {
+    ["q35", "pc", "virt"].contains(&text)
+        || ["pc-q35-", "pc-i440fx-", "virt-"].iter().any(|p| text.strip_prefix(p).is_some_and(is_word))
+}
+
+/// A word as Proxmox takes it for a type.
+pub(crate) fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.+".contains(c))
+}
+
+/// A folder that a disk may be mounted at: below /var, in plain steps.
+pub(crate) fn is_mount(text: &str) -> bool {
+    let step = |step: &str| {
+        !step.is_empty()
+            && step != "."
+            && step != ".."
+            && step.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    text.strip_prefix("/var/").is_some_and(|rest| rest.trim_end_matches('/').split('/').all(step))
 }
 
 /// A Proxmox tag.

@@ -31,13 +31,7 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     }
     lengths_and_twins(draft, found);
     labels(draft, found);
-    for (index, tag) in spec.proxmox.tags.iter().enumerate().filter(|(_, tag)| !forms::is_tag(tag)) {
-        found.push(
-            Diagnostic::error(codes::BAD_TAG, format!("`{tag}` cannot be a Proxmox tag"))
-                .at(Path::of(&["proxmox", "tags"]).index(index), "")
-                .help("use lower case letters, digits and `_`, and after the first character also `-`, `+` and `.`"),
-        );
-    }
+    tags(&spec.proxmox.tags, &Path::of(&["proxmox", "tags"]), found);
 }
 
 fn bad(name: &str, what: &str) -> Diagnostic {
@@ -83,31 +77,61 @@ fn lengths_and_twins(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
 }
 
 fn labels(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
-    let pools =
-        draft.spec.pools.iter().map(|(name, pool)| (Path::of(&["pools", name, "labels"]), &pool.labels));
-    let nodes =
-        draft.spec.nodes.iter().map(|(name, node)| (Path::of(&["nodes", name, "labels"]), &node.labels));
+    let spec = draft.spec;
     let rule = "use at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends";
-    for (path, labels) in pools.chain(nodes) {
-        for (name, value) in labels {
+    let pools = spec.pools.iter().map(|(name, pool)| (Path::of(&["pools", name]), &pool.traits));
+    let nodes = spec.nodes.iter().map(|(name, node)| (Path::of(&["nodes", name]), &node.traits));
+    let defaults = [
+        (Path::of(&["defaults", "controlplane"]), &spec.defaults.controlplane.traits),
+        (Path::of(&["defaults", "worker"]), &spec.defaults.worker.traits),
+    ];
+    for (path, traits) in defaults.into_iter().chain(pools).chain(nodes) {
+        let bad =
+            |what: String, path: Path| Diagnostic::error(codes::BAD_LABEL, what).at(path, "").help(rule);
+        let bad_key =
+            |what: String, path: Path| Diagnostic::error(codes::BAD_LABEL, what).at_key(path, "").help(rule);
+        for (name, value) in &traits.labels {
+            let path = path.key("labels").key(name);
             if !forms::is_label_name(name) {
-                let problem =
-                    Diagnostic::error(codes::BAD_LABEL, format!("`{name}` cannot be the name of a label"));
-                found.push(problem.at_key(path.key(name), "").help(rule));
+                found.push(bad_key(format!("`{name}` cannot be the name of a label"), path.clone()));
             }
             if !forms::is_label_value(value) {
-                let problem =
-                    Diagnostic::error(codes::BAD_LABEL, format!("`{value}` cannot be the value of a label"));
-                found.push(problem.at(path.key(name), "").help(rule));
+                found.push(bad(format!("`{value}` cannot be the value of a label"), path));
             }
         }
+        for name in traits.annotations.keys().filter(|name| !forms::is_label_name(name)) {
+            let what = format!("`{name}` cannot be the name of an annotation");
+            found.push(bad_key(what, path.key("annotations").key(name)));
+        }
+        for (name, text) in &traits.taints {
+            let path = path.key("taints").key(name);
+            if !forms::is_label_name(name) {
+                found.push(bad_key(format!("`{name}` cannot be the key of a taint"), path.clone()));
+            }
+            if forms::taint(text).is_none() {
+                let problem = Diagnostic::error(codes::BAD_TAINT, format!("`{text}` is not a taint"));
+                let help = "write `VALUE:NoSchedule`, `VALUE:PreferNoSchedule` or `VALUE:NoExecute`";
+                found.push(problem.at(path, "").help(help));
+            }
+        }
+        tags(&traits.tags, &path.key("tags"), found);
     }
-    for (name, host) in &draft.spec.hosts {
+    for (name, host) in &spec.hosts {
         if let Some(zone) = host.zone.as_ref().filter(|zone| zone.is_empty() || !forms::is_label_value(zone))
         {
             let problem =
                 Diagnostic::error(codes::BAD_LABEL, format!("`{zone}` cannot be the name of a zone"));
             found.push(problem.at(Path::of(&["hosts", name, "zone"]), "").help(rule));
         }
+    }
+}
+
+fn tags(tags: &[String], path: &Path, found: &mut Vec<Diagnostic>) {
+    for (index, tag) in tags.iter().enumerate().filter(|(_, tag)| !forms::is_tag(tag)) {
+        found.push(
+            Diagnostic::error(codes::BAD_TAG, format!("`{tag}` cannot be a Proxmox tag"))
+                .at(path.index(index), "")
+                .help("use lower case letters, digits and `_`, and after the first character also `-`, `+` and `.`"),
+        );
     }
 }

@@ -7,6 +7,7 @@ use ipnet::Ipv4Net;
 use super::forms;
 use crate::diagnostic::{Diagnostic, Path, codes};
 use crate::resolve::draft::Draft;
+use crate::spec::Route;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     let network = &draft.spec.network;
@@ -44,21 +45,55 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
                 .help("give the VIP an address that nothing else has"),
         );
     }
-    if let Some(vlan) = network.vlan.filter(|vlan| !(1..=4094).contains(vlan)) {
+    wire(Some(&network.bridge), network.vlan, network.mtu, &Path::of(&["network"]), found);
+    if let Some(nodes) = nodes {
+        routes(&network.routes, nodes, &path("routes"), found);
+    }
+}
+
+/// The forms of bridge, VLAN tag and MTU.
+pub(super) fn wire(
+    bridge: Option<&String>,
+    vlan: Option<u32>,
+    mtu: Option<u32>,
+    path: &Path,
+    found: &mut Vec<Diagnostic>,
+) {
+    if let Some(vlan) = vlan.filter(|vlan| !(1..=4094).contains(vlan)) {
         let problem = Diagnostic::error(codes::BAD_VLAN, format!("{vlan} cannot be a VLAN tag"));
-        found
-            .push(problem.at(path("vlan"), "").help("use a number from 1 to 4094, or leave it out for none"));
+        let help = "use a number from 1 to 4094, or leave it out for none";
+        found.push(problem.at(path.key("vlan"), "").help(help));
     }
-    if let Some(mtu) = network.mtu.filter(|mtu| !(1280..=65_520).contains(mtu)) {
+    if let Some(mtu) = mtu.filter(|mtu| !(1280..=65_520).contains(mtu)) {
         let problem = Diagnostic::error(codes::BAD_MTU, format!("{mtu} cannot be the MTU"));
-        found.push(problem.at(path("mtu"), "").help("use a number from 1280 to 65520, or leave it out"));
+        found.push(problem.at(path.key("mtu"), "").help("use a number from 1280 to 65520, or leave it out"));
     }
-    if network.bridge.is_empty() || network.bridge.contains(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-    {
-        let problem = Diagnostic::error(codes::BAD_NAME, format!("`{}` cannot be a bridge", network.bridge));
-        found.push(
-            problem.at(path("bridge"), "").help("give the name that Proxmox shows, for example `vmbr0`"),
-        );
+    let fine = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if let Some(bridge) = bridge.filter(|bridge| !fine(bridge)) {
+        let problem = Diagnostic::error(codes::BAD_NAME, format!("`{bridge}` cannot be a bridge"));
+        let help = "give the name that Proxmox shows, for example `vmbr0`";
+        found.push(problem.at(path.key("bridge"), "").help(help));
+    }
+}
+
+/// Routes lead to a network, through a router that can be reached.
+pub(super) fn routes(routes: &[Route], net: Ipv4Net, path: &Path, found: &mut Vec<Diagnostic>) {
+    for (index, route) in routes.iter().enumerate() {
+        let path = path.index(index);
+        if !route.to.parse::<Ipv4Net>().is_ok_and(|to| to.trunc() == to) {
+            let problem = Diagnostic::error(codes::BAD_ROUTE, format!("`{}` is not a network", route.to));
+            found.push(
+                problem
+                    .at(path.key("to"), "")
+                    .help("write its first address and a prefix length: `10.40.0.0/16`"),
+            );
+        }
+        let Some(via) = address(&route.via, path.key("via"), found) else { continue };
+        if !net.contains(&via) {
+            let message = format!("the router {via} cannot be reached, because it is not in {net}");
+            let problem = Diagnostic::error(codes::BAD_ROUTE, message).at(path.key("via"), "");
+            found.push(problem.help("a route belongs to the network that its router is in"));
+        }
     }
 }
 
@@ -102,7 +137,7 @@ pub(super) fn address(text: &str, path: Path, found: &mut Vec<Diagnostic>) -> Op
     address
 }
 
-fn net(
+pub(super) fn net(
     text: &str,
     path: Path,
     lengths: std::ops::RangeInclusive<u8>,

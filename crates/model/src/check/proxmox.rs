@@ -2,11 +2,13 @@
 
 use super::forms;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::resolve::draft::Draft;
 use crate::spec::{Reference, Spec};
 
-pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {
+pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
+    let spec = draft.spec;
     let at = |key: &str| Path::of(&["proxmox", key]);
-    endpoints(spec, found);
+    endpoints(spec, draft.all_external(), found);
     if spec.proxmox.token.as_ref().is_some_and(|token| token.parse::<Reference>().is_err()) {
         // The value is never repeated here: it is most likely the secret.
         found.push(
@@ -19,32 +21,9 @@ pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {
     if let Some(id) = spec.proxmox.record.filter(|id| !forms::is_vmid(*id)) {
         found.push(bad_vmid(id, at("record")));
     }
-    let factory = &spec.image.factory;
-    if !forms::is_origin(factory, &["https", "http"]) {
-        let problem =
-            Diagnostic::error(codes::BAD_URL, format!("`{factory}` cannot be the URL of an Image Factory"));
-        found.push(problem.at(Path::of(&["image", "factory"]), "").help("write `https://HOST`"));
-    }
-    for (index, extension) in spec.image.extensions.iter().enumerate() {
-        let owner_and_name = extension.split_once('/').filter(|(owner, name)| {
-            let fine = |part: &str| {
-                !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
-            };
-            fine(owner) && fine(name)
-        });
-        if owner_and_name.is_none() {
-            let problem = Diagnostic::error(
-                codes::BAD_EXTENSION,
-                format!("`{extension}` cannot be a system extension"),
-            );
-            let help =
-                format!("write `OWNER/NAME`, for example `siderolabs/{}`", extension.trim_matches('/'));
-            found.push(problem.at(Path::of(&["image", "extensions"]).index(index), "").help(help));
-        }
-    }
 }
 
-fn endpoints(spec: &Spec, found: &mut Vec<Diagnostic>) {
+fn endpoints(spec: &Spec, external: bool, found: &mut Vec<Diagnostic>) {
     let proxmox = &spec.proxmox;
     let path = |key: &str| Path::of(&["proxmox", key]);
     match (&proxmox.endpoint, proxmox.endpoints.is_empty()) {
@@ -57,7 +36,7 @@ fn endpoints(spec: &Spec, found: &mut Vec<Diagnostic>) {
             .at_key(path("endpoints"), "")
             .help("put all of them in `endpoints`"),
         ),
-        (None, true) => found.push(
+        (None, true) if !external => found.push(
             Diagnostic::error(codes::ENDPOINT_CHOICE, "there is no Proxmox endpoint")
                 .at_key(Path::of(&["proxmox"]), "")
                 .help("add `endpoint: https://HOST:8006`"),

@@ -29,7 +29,25 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     }
     roles(draft, found);
     counts(draft, found);
-    let homeless = draft.nodes.iter().find(|node| {
+    for (name, node) in spec.nodes.iter().filter(|(_, node)| node.external) {
+        let path = Path::of(&["nodes", name]);
+        let of_a_vm = [
+            ("host", node.host.is_some()),
+            ("vmid", node.vmid.is_some()),
+            ("size", node.size.is_some()),
+            ("cpu", node.hardware.cpu.is_some()),
+            ("memory", node.hardware.memory.is_some()),
+            ("disk", node.hardware.disk.is_some()),
+            ("disks", !node.hardware.disks.is_empty()),
+            ("pci", node.hardware.pci.is_some()),
+        ];
+        for (key, _) in of_a_vm.into_iter().filter(|(_, given)| *given) {
+            let message = format!("`{name}` is external, so its `{key}` would have no effect");
+            let problem = Diagnostic::error(codes::EXTERNAL_VM, message).at_key(path.key(key), "");
+            found.push(problem.at(path.key("external"), "").help(format!("leave out `{key}`")));
+        }
+    }
+    let homeless = draft.nodes.iter().filter(|node| !node.external).find(|node| {
         let choice = placement::candidates(spec, None, node);
         node.pinned.is_none() && choice.is_some_and(|hosts| hosts.is_empty())
     });
@@ -40,7 +58,7 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn known<T>(name: &str, all: &BTreeMap<String, T>, what: &str, path: Path) -> Option<Diagnostic> {
+pub(super) fn known<T>(name: &str, all: &BTreeMap<String, T>, what: &str, path: Path) -> Option<Diagnostic> {
     if all.contains_key(name) {
         return None;
     }
@@ -124,6 +142,11 @@ fn counts(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         let path = first.map_or_else(whole, |node| node.path.clone());
         let problem = Diagnostic::warning(codes::EVEN_CONTROL_PLANES, message).at_key(path, "");
         found.push(problem.help(format!("use {} or {}", control_planes - 1, control_planes + 1)));
+    }
+    if control_planes > 1 && draft.spec.endpoint.is_none() && draft.spec.network.vip.is_none() {
+        let message = format!("{control_planes} control planes are reached at the address of one of them");
+        let problem = Diagnostic::warning(codes::SINGLE_ENDPOINT, message).at_key(Path::of(&["network"]), "");
+        found.push(problem.help("add `vip`, or give the address of a load balancer as `endpoint`"));
     }
     if of(Role::Worker) == 0 && !draft.spec.kubernetes.schedule_on_control_planes && !doubtful {
         found.push(

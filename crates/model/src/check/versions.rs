@@ -1,43 +1,97 @@
-//! Versions of Talos and Kubernetes, and whether they go together.
+//! Versions of Talos and Kubernetes, of the cluster and of single nodes, and whether they go together.
 
 use std::ops::RangeInclusive;
 
-use super::forms::Version;
+use super::forms::{self, Version};
+use crate::blueprint::Role;
 use crate::diagnostic::{Diagnostic, Path, codes};
-use crate::spec::Spec;
+use crate::resolve::draft::{Draft, Said};
 
 /// Talos 1.x, and the Kubernetes 1.y that it supports.
 const SUPPORTED: &[(u64, RangeInclusive<u64>)] = &[(12, 30..=35), (13, 31..=36), (14, 32..=37)];
 
-pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {
-    let talos = read(&spec.versions.talos, "talos", found);
-    let kubernetes = read(&spec.versions.kubernetes, "kubernetes", found);
-    let Some(talos) = talos else { return };
+pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
+    let versions = &draft.spec.versions;
     let path = |key| Path::of(&["versions", key]);
-    let Some((_, range)) = SUPPORTED.iter().find(|(minor, _)| (talos.major, talos.minor) == (1, *minor))
+    let talos = Said { value: versions.talos.as_str(), path: path("talos") };
+    let kubernetes = Said { value: versions.kubernetes.as_str(), path: path("kubernetes") };
+    pair(&talos, &kubernetes, found);
+    for node in &draft.nodes {
+        if node.talos.path != talos.path || node.kubernetes.path != kubernetes.path {
+            pair(&node.talos, &node.kubernetes, found);
+        }
+    }
+    skew(draft, found);
+    let Some(text) = &versions.contract else { return };
+    let minor = |text: &str| text.trim_start_matches("v1.").parse::<u64>().ok();
+    match (forms::contract(text).and_then(|contract| minor(&contract)), Version::read(&versions.talos)) {
+        (None, _) => {
+            let problem = Diagnostic::error(codes::BAD_CONTRACT, format!("`{text}` is not a contract"));
+            found
+                .push(problem.at(path("contract"), "").help("use v1.9, v1.10, v1.11, v1.12, v1.13 or v1.14"));
+        }
+        (Some(contract), Some(talos)) if contract > talos.minor => {
+            let message = format!("the contract `{text}` is newer than Talos {talos}");
+            let problem = Diagnostic::error(codes::BAD_CONTRACT, message).at(path("contract"), "");
+            found.push(problem.at(path("talos"), "").help("leave `contract` out, or use an older one"));
+        }
+        _ => {}
+    }
+}
+
+fn pair(talos: &Said<&str>, kubernetes: &Said<&str>, found: &mut Vec<Diagnostic>) {
+    let (talos_version, kubernetes_version) = (read(talos, found), read(kubernetes, found));
+    let Some(version) = talos_version else { return };
+    let Some((_, range)) = SUPPORTED.iter().find(|(minor, _)| (version.major, version.minor) == (1, *minor))
     else {
-        let problem = Diagnostic::error(codes::TALOS_UNSUPPORTED, format!("Talos {talos} is not supported"));
-        found.push(problem.at(path("talos"), "").help("use Talos 1.12, 1.13 or 1.14"));
+        let problem =
+            Diagnostic::error(codes::TALOS_UNSUPPORTED, format!("Talos {version} is not supported"));
+        found.push(problem.at(talos.path.clone(), "").help("use Talos 1.12, 1.13 or 1.14"));
         return;
     };
-    let Some(kubernetes) = kubernetes else { return };
-    if kubernetes.major != 1 || !range.contains(&kubernetes.minor) {
-        let message = format!("Talos {talos} does not support Kubernetes {kubernetes}");
+    let Some(kube) = kubernetes_version else { return };
+    if kube.major != 1 || !range.contains(&kube.minor) {
+        let message = format!("Talos {version} does not support Kubernetes {kube}");
         found.push(
             Diagnostic::error(codes::PAIR_UNSUPPORTED, message)
-                .at(path("kubernetes"), "")
-                .at(path("talos"), "")
+                .at(kubernetes.path.clone(), "")
+                .at(talos.path.clone(), "")
                 .help(format!("with this Talos, use Kubernetes 1.{} to 1.{}", range.start(), range.end())),
         );
     }
 }
 
-fn read(text: &str, key: &str, found: &mut Vec<Diagnostic>) -> Option<Version> {
-    let version = Version::read(text);
+/// No kubelet may be newer than the oldest API server, nor three releases older.
+fn skew(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
+    let minor = |said: &Said<&str>| Version::read(said.value).map(|version| version.minor);
+    let servers = draft.nodes.iter().filter(|node| node.role == Role::ControlPlane);
+    let oldest =
+        servers.filter_map(|node| Some((minor(&node.kubernetes)?, node))).min_by_key(|(minor, _)| *minor);
+    let Some((oldest, server)) = oldest else { return };
+    for node in &draft.nodes {
+        let Some(kubelet) = minor(&node.kubernetes) else { continue };
+        if kubelet > oldest || kubelet + 3 < oldest {
+            let message = format!(
+                "the kubelet of `{}` would be 1.{kubelet} beside an API server of 1.{oldest}",
+                node.name
+            );
+            let problem =
+                Diagnostic::error(codes::VERSION_SKEW, message).at(node.kubernetes.path.clone(), "");
+            let problem = problem.at(server.kubernetes.path.clone(), "the API server");
+            found.push(
+                problem
+                    .help("a kubelet is never newer than the API servers, and at most three releases older"),
+            );
+        }
+    }
+}
+
+fn read(said: &Said<&str>, found: &mut Vec<Diagnostic>) -> Option<Version> {
+    let version = Version::read(said.value);
     if version.is_none() {
-        let problem = Diagnostic::error(codes::BAD_VERSION, format!("`{text}` is not a version"));
+        let problem = Diagnostic::error(codes::BAD_VERSION, format!("`{}` is not a version", said.value));
         let help = "write all three numbers, for example `v1.35.4`";
-        found.push(problem.at(Path::of(&["versions", key]), "").help(help));
+        found.push(problem.at(said.path.clone(), "").help(help));
     }
     version
 }

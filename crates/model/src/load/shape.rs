@@ -37,14 +37,26 @@ struct Walker<'s, 'p> {
 
 impl<'s> Walker<'s, '_> {
     fn walk(&mut self, tree: &Tree, schema: &'s Value, path: &Path) -> Option<Value> {
-        let nullable = schema
-            .get("anyOf")
-            .and_then(Value::as_array)
-            .is_some_and(|s| s.iter().any(|s| allows(s, "null")));
+        if schema.as_bool() == Some(true) {
+            return Some(as_it_stands(tree));
+        }
+        let alternatives = self.alternatives(schema);
+        let nullable = alternatives.iter().any(|one| allows(one, "null"));
         if nullable && matches!(tree, Tree::Scalar { value: Scalar::Null, .. }) {
             return Some(Value::Null);
         }
-        let schema = self.follow(schema);
+        let kinds: &[&str] = match tree {
+            Tree::Map { .. } => &["object"],
+            Tree::List { .. } => &["array"],
+            Tree::Scalar { .. } => &["string", "integer", "boolean"],
+        };
+        let fitting = alternatives.iter().find(|one| {
+            kinds.iter().any(|kind| allows(one, kind)) || kinds.len() > 1 && choices(one).is_some()
+        });
+        let Some(schema) = fitting.or_else(|| alternatives.iter().find(|one| !allows(one, "null"))).copied()
+        else {
+            return self.wrong_type(&alternatives, "this", path);
+        };
         match tree {
             Tree::Map { entries, .. } if allows(schema, "object") => Some(self.map(entries, schema, path)),
             Tree::List { items, .. } if allows(schema, "array") => {
@@ -54,22 +66,22 @@ impl<'s> Walker<'s, '_> {
                     walked.filter_map(|(i, item)| self.walk(item, item_schema, &path.index(i))).collect();
                 Some(Value::Array(walked))
             }
-            Tree::Scalar { raw, value, .. } => self.scalar(raw, *value, schema, path),
-            Tree::Map { .. } => self.wrong_type(schema, "a mapping", path),
-            Tree::List { .. } => self.wrong_type(schema, "a list", path),
+            Tree::Scalar { raw, value, .. } => self.scalar(raw, *value, schema, &alternatives, path),
+            Tree::Map { .. } => self.wrong_type(&alternatives, "a mapping", path),
+            Tree::List { .. } => self.wrong_type(&alternatives, "a list", path),
         }
     }
 
-    /// Resolves a reference, and the "this or nothing" by which the schema writes an optional value.
-    fn follow(&self, schema: &'s Value) -> &'s Value {
-        let by_reference = |schema: &'s Value| {
-            let pointer = schema.get("$ref")?.as_str()?.strip_prefix('#')?;
-            self.root.pointer(pointer)
-        };
-        let either = schema.get("anyOf").and_then(Value::as_array);
-        let present = either.and_then(|all| all.iter().find(|one| !allows(one, "null")));
-        let schema = present.unwrap_or(schema);
-        by_reference(schema).unwrap_or(schema)
+    /// The schemas that a value may fit: what a reference points at, and each of those that it may be.
+    fn alternatives(&self, schema: &'s Value) -> Vec<&'s Value> {
+        if let Some(either) = schema.get("anyOf").and_then(Value::as_array) {
+            return either.iter().flat_map(|one| self.alternatives(one)).collect();
+        }
+        let pointer = schema.get("$ref").and_then(Value::as_str).and_then(|at| at.strip_prefix('#'));
+        match pointer.and_then(|pointer| self.root.pointer(pointer)) {
+            Some(found) => self.alternatives(found),
+            None => vec![schema],
+        }
     }
 
     fn map(
@@ -79,7 +91,8 @@ impl<'s> Walker<'s, '_> {
         path: &Path,
     ) -> Value {
         let properties = schema.get("properties").and_then(Value::as_object);
-        let others = schema.get("additionalProperties").filter(|s| s.is_object());
+        let others =
+            schema.get("additionalProperties").filter(|s| s.is_object() || s.as_bool() == Some(true));
         let mut walked = Map::new();
         let mut meant = Vec::new();
         for (key, _, value) in entries {
@@ -109,7 +122,14 @@ impl<'s> Walker<'s, '_> {
         Value::Object(walked)
     }
 
-    fn scalar(&mut self, raw: &str, value: Scalar, schema: &'s Value, path: &Path) -> Option<Value> {
+    fn scalar(
+        &mut self,
+        raw: &str,
+        value: Scalar,
+        schema: &'s Value,
+        alternatives: &[&Value],
+        path: &Path,
+    ) -> Option<Value> {
         if let Some(choices) = choices(schema) {
             if matches!(value, Scalar::Text) && choices.contains(&raw) {
                 return Some(Value::from(raw));
@@ -135,7 +155,7 @@ impl<'s> Walker<'s, '_> {
                 Some(Value::from(raw))
             }
             Scalar::Integer(number) if allows(schema, "integer") => self.integer(number, schema, path),
-            _ => self.wrong_type(schema, &written(raw, value), path),
+            _ => self.wrong_type(alternatives, &written(raw, value), path),
         }
     }
 
@@ -153,18 +173,42 @@ impl<'s> Walker<'s, '_> {
         None
     }
 
-    fn wrong_type(&mut self, schema: &Value, found: &str, path: &Path) -> Option<Value> {
-        let wanted = wanted(schema);
+    fn wrong_type(&mut self, alternatives: &[&Value], found: &str, path: &Path) -> Option<Value> {
+        let wanted = wanted(alternatives);
+        let allows = |kind: &str| alternatives.iter().any(|one| allows(one, kind));
         let mut problem =
             Diagnostic::error(codes::WRONG_TYPE, format!("`{path}` must be {wanted}, not {found}"))
                 .at(path.clone(), "");
-        if allows(schema, "string") && (found == "true" || found == "false") {
+        if allows("string") && (found == "true" || found == "false") {
             problem = problem.help(format!("write \"{found}\" with quotes to mean the text"));
-        } else if allows(schema, "array") && !found.starts_with("a ") {
+        } else if allows("array") && !found.starts_with("a ") {
             problem = problem.help(format!("write it as a list: [{found}]"));
         }
         self.problems.push(problem);
         None
+    }
+}
+
+/// A value that the file only hands on, as YAML takes it.
+fn as_it_stands(tree: &Tree) -> Value {
+    match tree {
+        Tree::Map { entries, .. } => {
+            entries.iter().map(|(key, _, value)| (key.clone(), as_it_stands(value))).collect()
+        }
+        Tree::List { items, .. } => items.iter().map(as_it_stands).collect(),
+        Tree::Scalar { raw, value, .. } => match *value {
+            Scalar::Null => Value::Null,
+            Scalar::Bool(value) => Value::Bool(value),
+            Scalar::Integer(number) => match (i64::try_from(number), u64::try_from(number)) {
+                (Ok(number), _) => Value::from(number),
+                (_, Ok(number)) => Value::from(number),
+                _ => Value::from(raw.as_str()),
+            },
+            Scalar::Number(number) => {
+                serde_json::Number::from_f64(number).map_or_else(|| Value::from(raw.as_str()), Value::Number)
+            }
+            Scalar::Text => Value::from(raw.as_str()),
+        },
     }
 }
 
@@ -217,16 +261,19 @@ fn choices(schema: &Value) -> Option<Vec<&str>> {
     one_of.iter().map(|one| one.get("const")?.as_str()).collect()
 }
 
-fn wanted(schema: &Value) -> String {
+fn wanted(alternatives: &[&Value]) -> String {
     let names = [
-        ("object", "a mapping"),
-        ("array", "a list"),
         ("boolean", "true or false"),
         ("string", "a text"),
         ("integer", "a whole number"),
+        ("array", "a list"),
+        ("object", "a mapping"),
     ];
+    let of_kind = |kind: &str| {
+        alternatives.iter().any(|one| allows(one, kind) || kind == "string" && choices(one).is_some())
+    };
     let fitting: Vec<&str> =
-        names.into_iter().filter(|(kind, _)| allows(schema, kind)).map(|(_, name)| name).collect();
+        names.into_iter().filter(|(kind, _)| of_kind(kind)).map(|(_, name)| name).collect();
     fitting.join(" or ")
 }
 

@@ -70,7 +70,7 @@ error[TS0103] `pools.work.count` is a number out of range: -2
   help: give a number from 0 to 4294967295
 error[TS0101] `pools.work.colour` is not a key that is known
   at c.yaml:7:39+6 pools.work.colour
-  help: known here are `addresses`, `count`, `cpu`, `disk`, `hosts`, `labels`, `memory`, `role`, `size`, `vmids`
+  help: known here are `addresses`, `annotations`, `bios`, `count`, `cpu`, `datastore`, `description`, `disk`, `disks`, `display`, `hosts`, `image`, `labels`, `machine`, `memory`, `network`, `networks`, `patches`, `pci`, `placement`, `role`, `size`, `start_on_boot`, `startup`, `tags`, `taints`, `tpm`, `versions`, `vmids`
 error[TS0103] `pools.work.labels.gpu` must be a text, not true
   at c.yaml:7:67+4 pools.work.labels.gpu
   help: write "true" with quotes to mean the text
@@ -86,8 +86,8 @@ fn a_number_keeps_its_digits_where_a_text_belongs() {
     let text = SMALLEST
         .replace("count: 2 }", "count: 2, memory: 8192, disk: 1_0, labels: { rev: 1.10 }, vmids: 0300 }");
     let pool = &read(&text).unwrap().spec.pools["work"];
-    assert_eq!(pool.labels["rev"], "1.10");
-    assert_eq!(pool.memory.as_ref().unwrap().0, "8192");
+    assert_eq!(pool.traits.labels["rev"], "1.10");
+    assert_eq!(pool.hardware.memory.as_ref().unwrap().details().size.unwrap().0, "8192");
     assert_eq!(pool.vmids.as_ref().unwrap().0, "0300");
 }
 
@@ -127,7 +127,7 @@ fn anchors_and_merge_keys_work_and_point_at_the_original() {
         "{SMALLEST}nodes:\n  a: &a {{ role: worker, address: 10.25.150.40, cpu: many }}\n  b:\n    <<: *a\n    address: 10.25.150.41\n    cpu: 2\n"
     );
     insta::assert_snapshot!(problems(&text), @r#"
-error[TS0103] `nodes.a.cpu` must be a whole number, not "many"
+error[TS0103] `nodes.a.cpu` must be a mapping or a whole number, not "many"
   at c.yaml:9:53+4 nodes.a.cpu
 "#);
 }

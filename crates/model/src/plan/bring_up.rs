@@ -170,7 +170,8 @@ impl Builder<'_> {
             datastore: disk.clone(),
             image: format!("{store}:import/{file}"),
         };
-        let created = self.push(create, after, "the file asks for it, and it does not exist yet", usual::CREATE);
+        let created =
+            self.push(create, after, "the file asks for it, and it does not exist yet", usual::CREATE);
         let start = Action::StartVm { node: node.name.clone(), host: host.clone(), vmid: node.vmid };
         vec![self.push(start, vec![created], "it is new", usual::START)]
     }

@@ -325,7 +325,10 @@ fn the_same_node_twice_stops_everything() {
 #[test]
 fn an_id_taken_by_a_stranger_is_named() {
     let mut world = empty_world();
-    world.proxmox.taken.insert(150_011, Guest { name: Some("nas".to_owned()), host: "pve2".to_owned(), lock: None });
+    world
+        .proxmox
+        .taken
+        .insert(150_011, Guest { name: Some("nas".to_owned()), host: "pve2".to_owned(), lock: None });
     let plan = plan(&blueprint(), &rendered(), &world);
     assert_eq!(plan.refusals[0].why, "the id 150011 of cp-1 is taken by another guest (nas) on pve2");
 }

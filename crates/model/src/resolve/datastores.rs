@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::draft::Said;
 use crate::blueprint::{Inventory, InventoryHost};
 use crate::diagnostic::{Diagnostic, Path, codes};
 use crate::spec::Spec;
@@ -11,6 +12,7 @@ use crate::spec::Spec;
 pub(super) enum Purpose {
     Disks,
     Image,
+    CloudInit,
 }
 
 impl Purpose {
@@ -18,13 +20,14 @@ impl Purpose {
         match self {
             Self::Disks => "disks",
             Self::Image => "image",
+            Self::CloudInit => "cloudinit",
         }
     }
 
     /// The content type that Proxmox must allow on it.
     fn content(self) -> &'static str {
         match self {
-            Self::Disks => "images",
+            Self::Disks | Self::CloudInit => "images",
             Self::Image => "import",
         }
     }
@@ -55,7 +58,11 @@ impl<'a> Stores<'a> {
         let named = self.spec.hosts.get(host).and_then(|host| match purpose {
             Purpose::Disks => host.datastores.disks.clone(),
             Purpose::Image => host.datastores.image.clone(),
+            Purpose::CloudInit => host.datastores.cloudinit.clone(),
         });
+        if named.is_none() && purpose == Purpose::CloudInit {
+            return self.choose(host, Purpose::Disks);
+        }
         let chosen = match self.inventory {
             None => named,
             Some(inventory) => inventory.hosts.get(host).and_then(|found| {
@@ -68,6 +75,24 @@ impl<'a> Stores<'a> {
         };
         self.said.insert((host.to_owned(), purpose), chosen.clone());
         chosen
+    }
+}
+
+impl Stores<'_> {
+    /// A datastore that a node names for a disk; whether it is there and fits is asked where Proxmox is known.
+    pub(super) fn named(&mut self, host: Option<&String>, said: &Said<&str>) -> String {
+        let found = host.and_then(|host| Some((host, self.inventory?.hosts.get(host)?)));
+        if let Some((host, found)) = found
+            && pick(found, Some(said.value), Purpose::Disks).is_none()
+        {
+            let mut problem = no_datastore(host, found, Some(said.value), Purpose::Disks);
+            problem.labels.clear();
+            let problem = problem.at(said.path.clone(), "");
+            if !self.problems.contains(&problem) {
+                self.problems.push(problem);
+            }
+        }
+        said.value.to_owned()
     }
 }
 

@@ -4,16 +4,24 @@
 //! no usable form is left open, and the checks say so. Pools are spread out into nodes, and what a node does not say is
 //! taken from its size, its pool, the pool's size, its role's defaults, and last from what is sensible for the role.
 
+mod cards;
+mod hardware;
+mod layers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
+pub(crate) use cards::{DraftCard, DraftExtra};
+pub(crate) use hardware::{DraftDisk, DraftHardware, Options};
+pub(crate) use layers::Layers;
+
 use super::identity;
 use crate::blueprint::Role;
 use crate::check::forms;
 use crate::diagnostic::Path;
-use crate::spec::{self, Hardware, Spec, Written};
+use crate::spec::{self, Placement, Spec, Traits};
 
 /// No pool is spread out further than this; more is a slip, and a check says so.
 pub(crate) const MAX_COUNT: u32 = 10_000;
@@ -45,16 +53,22 @@ pub(crate) struct DraftNode<'s> {
     pub(crate) pool: Option<&'s str>,
     /// Its number in the pool; `None` when it has an entry of its own and no pool counts it.
     pub(crate) ordinal: Option<u32>,
+    pub(crate) external: bool,
     pub(crate) pinned: Option<Said<&'s str>>,
     /// Hosts that its pool names.
     pub(crate) hosts: &'s [String],
+    pub(crate) placement: Placement,
     pub(crate) address: Option<Said<Ipv4Addr>>,
     pub(crate) vmid: Option<Said<u32>>,
+    /// `None` for a text that is no MAC address, and for an external machine that names none.
     pub(crate) mac: Option<Said<String>>,
-    pub(crate) cores: Said<u32>,
-    pub(crate) memory_mib: Option<Said<u64>>,
-    pub(crate) disk_gib: Option<Said<u64>>,
-    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) card: DraftCard<'s>,
+    pub(crate) extra: Vec<DraftExtra<'s>>,
+    pub(crate) talos: Said<&'s str>,
+    pub(crate) kubernetes: Said<&'s str>,
+    pub(crate) hardware: DraftHardware<'s>,
+    /// What else is said of it, the farthest first: role's defaults, pool, node.
+    pub(crate) traits: Vec<(&'s Traits, Path)>,
 }
 
 /// Where a pool's nodes get their addresses, as numbers.
@@ -74,17 +88,27 @@ impl PoolRange {
     }
 }
 
+impl<'s> DraftNode<'s> {
+    /// What is added up from all that is said of it, the nearest winning.
+    pub(crate) fn merged(
+        &self,
+        of: impl Fn(&'s Traits) -> &'s BTreeMap<String, String>,
+    ) -> BTreeMap<String, String> {
+        let all = self.traits.iter().flat_map(|(traits, _)| of(traits));
+        all.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// The nearest that is said of it.
+    pub(crate) fn nearest<V>(&self, of: impl Fn(&'s Traits) -> Option<V>) -> Option<V> {
+        self.traits.iter().rev().find_map(|(traits, _)| of(traits))
+    }
+}
+
 impl<'s> Draft<'s> {
     pub(crate) fn new(spec: &'s Spec) -> Self {
-        let network = spec
-            .network
-            .cidr
-            .parse::<Ipv4Net>()
-            .ok()
-            .filter(|net| net.trunc() == *net && forms::NODE_PREFIXES.contains(&net.prefix_len()));
         let mut draft = Draft {
             spec,
-            network,
+            network: node_network(&spec.network.cidr),
             gateway: spec.network.gateway.parse().ok(),
             vip: spec.network.vip.as_ref().and_then(|vip| vip.parse().ok()),
             nodes: Vec::new(),
@@ -126,6 +150,11 @@ impl<'s> Draft<'s> {
         draft
     }
 
+    /// Whether no node needs Proxmox.
+    pub(crate) fn all_external(&self) -> bool {
+        !self.nodes.is_empty() && self.nodes.iter().all(|node| node.external)
+    }
+
     /// The addresses of a pool; `None` when they cannot be told.
     pub(crate) fn address_range(&self, name: &str, pool: &spec::Pool) -> Option<PoolRange> {
         let network = self.network?;
@@ -156,7 +185,7 @@ impl<'s> Draft<'s> {
         inherited: Inherited,
     ) -> DraftNode<'s> {
         let own_path = Path::of(&["nodes", &name]);
-        let pool_path = pool.map(|(pool, _)| Path::of(&["pools", pool]));
+        let external = own.is_some_and(|node| node.external);
         let address = match own.and_then(|node| node.address.as_ref()) {
             Some(text) => text.parse().ok().map(|value| Said { value, path: own_path.key("address") }),
             None => inherited.address,
@@ -174,70 +203,65 @@ impl<'s> Draft<'s> {
                 address.as_ref().filter(|_| derived).map(mirrored)
             }),
         };
-        let path = match (&pool_path, inherited.ordinal) {
-            (Some(pool), Some(_)) if own.is_none() => pool.clone(),
+        let path = match (pool, inherited.ordinal) {
+            (Some((pool, _)), Some(_)) if own.is_none() => Path::of(&["pools", pool]),
             _ => own_path.clone(),
         };
         let mac = match own.and_then(|node| node.mac.as_ref()) {
             Some(text) => forms::mac(text).map(|value| Said { value, path: own_path.key("mac") }),
+            None if external => None,
             None => Some(Said { value: identity::mac(&self.spec.cluster, &name), path: path.clone() }),
         };
-        let layers = self.layers(role, pool, own, &own_path, &path);
-        let mut labels = pool.map(|(_, pool)| pool.labels.clone()).unwrap_or_default();
-        labels.extend(own.map(|node| node.labels.clone()).unwrap_or_default());
+        let layers = Layers::new(self.spec, role, pool, own.map(|node| (node, &own_path)), &path);
+        let traits = self.traits(role, pool, own.map(|node| (node, &own_path)));
+        let version = |key: &str, of: fn(&spec::NodeVersions) -> Option<&String>, all: &'s str| {
+            let nearest = traits.iter().rev().find_map(|(traits, path)| {
+                let value = of(traits.versions.as_ref()?)?.as_str();
+                Some(Said { value, path: path.key("versions").key(key) })
+            });
+            nearest.unwrap_or_else(|| Said { value: all, path: Path::of(&["versions", key]) })
+        };
         DraftNode {
             role,
             pool: pool.map(|(name, _)| name),
             ordinal: inherited.ordinal,
+            external,
             pinned: own
                 .and_then(|node| node.host.as_deref())
                 .map(|value| Said { value, path: own_path.key("host") }),
             hosts: pool.map_or(&[], |(_, pool)| pool.hosts.as_slice()),
+            placement: pool.map(|(_, pool)| pool.placement).unwrap_or_default(),
+            card: DraftCard::new(&self.spec.network, &traits),
+            extra: self.extra(&name, &path, pool, own, inherited.ordinal, address.as_ref()),
+            talos: version("talos", |v| v.talos.as_ref(), &self.spec.versions.talos),
+            kubernetes: version("kubernetes", |v| v.kubernetes.as_ref(), &self.spec.versions.kubernetes),
+            hardware: DraftHardware::new(&layers, &path),
             address,
             vmid,
             mac,
-            cores: first(&layers, "cpu", |h| h.cpu).unwrap_or(Said { value: 0, path: path.clone() }),
-            memory_mib: first(&layers, "memory", |h| h.memory.clone())
-                .and_then(|said| read(said, forms::memory_mib)),
-            disk_gib: first(&layers, "disk", |h| h.disk.clone()).and_then(|said| read(said, forms::disk_gib)),
-            labels,
+            traits,
             name,
             path,
         }
     }
 
-    /// Everything that may say something about a node's hardware, the nearest first.
-    fn layers(
+    fn traits(
         &self,
         role: Role,
-        pool: Option<(&str, &spec::Pool)>,
-        own: Option<&spec::Node>,
-        own_path: &Path,
-        path: &Path,
-    ) -> Vec<(Hardware, Path)> {
-        let mut layers = Vec::with_capacity(6);
-        let size = |name: &Option<String>| {
-            let name = name.as_ref()?;
-            Some((self.spec.sizes.get(name)?.clone(), Path::of(&["sizes", name])))
-        };
-        if let Some(node) = own {
-            let hardware = Hardware { cpu: node.cpu, memory: node.memory.clone(), disk: node.disk.clone() };
-            layers.push((hardware, own_path.clone()));
-            layers.extend(size(&node.size));
-        }
-        if let Some((name, pool)) = pool {
-            let hardware = Hardware { cpu: pool.cpu, memory: pool.memory.clone(), disk: pool.disk.clone() };
-            layers.push((hardware, Path::of(&["pools", name])));
-            layers.extend(size(&pool.size));
-        }
-        let (defaults, key) = match role {
-            Role::ControlPlane => (&self.spec.defaults.controlplane, "controlplane"),
-            Role::Worker => (&self.spec.defaults.worker, "worker"),
-        };
-        layers.push((defaults.clone(), Path::of(&["defaults", key])));
-        layers.push((sensible(role), path.clone()));
-        layers
+        pool: Option<(&str, &'s spec::Pool)>,
+        own: Option<(&'s spec::Node, &Path)>,
+    ) -> Vec<(&'s Traits, Path)> {
+        let defaults = (&self.spec.defaults.of(role).traits, Path::of(&["defaults", &role.to_string()]));
+        let pool = pool.map(|(name, pool)| (&pool.traits, Path::of(&["pools", name])));
+        let own = own.map(|(node, path)| (&node.traits, path.clone()));
+        [Some(defaults), pool, own].into_iter().flatten().collect()
     }
+}
+
+/// The network of the nodes, if the text is one.
+pub(crate) fn node_network(text: &str) -> Option<Ipv4Net> {
+    let net = text.parse::<Ipv4Net>().ok()?;
+    (net.trunc() == net && forms::NODE_PREFIXES.contains(&net.prefix_len())).then_some(net)
 }
 
 /// What a pool gives to one of its nodes.
@@ -246,22 +270,4 @@ struct Inherited {
     address: Option<Said<Ipv4Addr>>,
     vmid: Option<Said<u32>>,
     ordinal: Option<u32>,
-}
-
-/// Hardware when nobody says anything: enough for a small cluster to be comfortable.
-fn sensible(role: Role) -> Hardware {
-    let (cpu, memory, disk) = match role {
-        Role::ControlPlane => (2, "4G", "20G"),
-        Role::Worker => (4, "8G", "40G"),
-    };
-    let written = |text: &str| Some(Written(text.to_owned()));
-    Hardware { cpu: Some(cpu), memory: written(memory), disk: written(disk) }
-}
-
-fn first<T>(layers: &[(Hardware, Path)], key: &str, get: impl Fn(&Hardware) -> Option<T>) -> Option<Said<T>> {
-    layers.iter().find_map(|(hardware, path)| Some(Said { value: get(hardware)?, path: path.key(key) }))
-}
-
-fn read(said: Said<Written>, form: impl Fn(&str) -> Option<u64>) -> Option<Said<u64>> {
-    Some(Said { value: form(&said.value.0)?, path: said.path })
 }

@@ -35,6 +35,31 @@ pub(crate) fn mac(cluster: &str, node: &str) -> String {
     format!("BC:24:11:{:02X}:{:02X}:{:02X}", hash[0], hash[1], hash[2])
 }
 
+/// MAC address of a card in an extra network. No node's first card can have it by name, because names hold no slash.
+pub(crate) fn extra_mac(cluster: &str, node: &str, network: &str) -> String {
+    mac(cluster, &format!("{node}/{network}"))
+}
+
+/// World wide name of a data disk, by which Talos finds it: `0x5`, the kind that names itself, and 15 digits.
+pub(crate) fn wwn(cluster: &str, node: &str, disk: &str) -> String {
+    format!("0x5{}", &disk_hash(cluster, node, disk)[..15])
+}
+
+/// Serial number of a data disk: 20 characters, which is all that virtio has room for.
+pub(crate) fn serial(cluster: &str, node: &str, disk: &str) -> String {
+    disk_hash(cluster, node, disk)[..20].to_owned()
+}
+
+/// A number that only the name decides.
+pub(crate) fn number_of(name: &str) -> usize {
+    let hash = Sha256::digest(name.as_bytes());
+    usize::from(hash[0]) << 8 | usize::from(hash[1])
+}
+
+fn disk_hash(cluster: &str, node: &str, disk: &str) -> String {
+    hex::encode(Sha256::digest(format!("{cluster}/{node}/disk/{disk}").as_bytes()))
+}
+
 /// VM id that mirrors an address: 10.25.150.11 has 150011. A third octet of 0 counts as 256, because ids below 100 are
 /// Proxmox's own.
 pub(crate) fn mirrored_vmid(address: Ipv4Addr) -> u32 {
@@ -60,5 +85,8 @@ mod tests {
         insta::assert_snapshot!(mac("home", "home-control-1"), @"BC:24:11:A1:B3:F7");
         insta::assert_snapshot!(node_uuid("c1", "home-control-1"), @"8115cc13-1133-56b0-b6e2-c1e8e0c09cad");
         insta::assert_snapshot!(record_uuid("c1"), @"668fd94d-c4ab-5d4b-93ca-db332803b6df");
+        insta::assert_snapshot!(wwn("home", "home-work-1", "longhorn"), @"0x59387dea28bb01e3");
+        insta::assert_snapshot!(serial("home", "home-work-1", "longhorn"), @"9387dea28bb01e3ac8f6");
+        insta::assert_snapshot!(extra_mac("home", "home-work-1", "storage"), @"BC:24:11:CB:78:6E");
     }
 }

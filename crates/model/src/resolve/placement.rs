@@ -1,14 +1,16 @@
 //! Which host carries which node.
 //!
 //! A host that the file names wins. Control planes go where the fewest control planes are, so no host has two before
-//! every host has one. A worker's host follows from its number alone: the pool walks round its hosts by weight, so
-//! adding or removing a worker moves no other. Where existing VMs really are is not asked here.
+//! every host has one. A worker's host follows from its number alone, or from its name where no pool counts it: the pool
+//! walks round its hosts by weight, so adding or removing a worker moves no other. Round-robin takes the hosts in the
+//! order written. Where existing VMs really are is not asked here.
 
 use std::collections::BTreeMap;
 
 use super::draft::{Draft, DraftNode};
+use super::identity;
 use crate::blueprint::{Inventory, Role};
-use crate::spec::Spec;
+use crate::spec::{Placement, Spec};
 
 /// A host that may be chosen, and its share of the workers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,8 +70,16 @@ pub(crate) fn place(draft: &Draft<'_>, inventory: Option<&Inventory>) -> BTreeMa
     }
     let worker_pools: Vec<&String> =
         draft.spec.pools.iter().filter(|(_, pool)| pool.role == Role::Worker).map(|(name, _)| name).collect();
-    let mut unpooled = 0;
-    for node in draft.nodes.iter().filter(|node| node.pinned.is_none()) {
+    for node in draft.nodes.iter().filter(|node| node.pinned.is_none() && !node.external) {
+        if let (Placement::RoundRobin, Some(ordinal)) = (node.placement, node.ordinal) {
+            if let Some(host) = in_order(draft.spec, inventory, node, ordinal) {
+                if node.role == Role::ControlPlane {
+                    *control_planes.entry(host.clone()).or_default() += 1;
+                }
+                placed.insert(node.name.clone(), host);
+            }
+            continue;
+        }
         let Some(hosts) = candidates(draft.spec, inventory, node) else { continue };
         let chosen = match (node.role, node.ordinal) {
             (Role::ControlPlane, _) => {
@@ -84,16 +94,30 @@ pub(crate) fn place(draft: &Draft<'_>, inventory: Option<&Inventory>) -> BTreeMa
                 let pool = worker_pools.iter().position(|name| Some(name.as_str()) == node.pool).unwrap_or(0);
                 turn(&hosts, pool + ordinal as usize - 1)
             }
-            (Role::Worker, None) => {
-                unpooled += 1;
-                turn(&hosts, worker_pools.len() + unpooled - 1)
-            }
+            (Role::Worker, None) => turn(&hosts, identity::number_of(&node.name)),
         };
         if let Some(host) = chosen {
             placed.insert(node.name.clone(), host);
         }
     }
     placed
+}
+
+/// Host by number: those that the pool names in their order, else all by name.
+fn in_order(
+    spec: &Spec,
+    inventory: Option<&Inventory>,
+    node: &DraftNode<'_>,
+    ordinal: u32,
+) -> Option<String> {
+    let hosts: Vec<&String> = match inventory {
+        _ if !node.hosts.is_empty() => node.hosts.iter().collect(),
+        _ if !spec.hosts.is_empty() => spec.hosts.keys().collect(),
+        Some(inventory) => inventory.hosts.keys().collect(),
+        None => return None,
+    };
+    let turn = (ordinal as usize - 1).checked_rem(hosts.len())?;
+    hosts.get(turn).map(|host| (*host).clone())
 }
 
 /// Whose turn it is after so many turns, each host having as many turns in a round as its weight, spread evenly.

@@ -124,7 +124,7 @@ lab-work-2 worker 192.168.0.22/16 256022 BC:24:11:BA:23:97 16c 16384M 100G pve1 
 lab-work-3 worker 192.168.0.23/16 256023 BC:24:11:B6:92:07 8c 16384M 100G pve1 fast nas
 lab-work-4 worker 192.168.0.24/16 256024 BC:24:11:86:34:54 8c 16384M 100G pve2 ? ?
 lone worker 192.168.9.9/16 9009 AA:00:00:00:00:01 4c 8192M 1024G pve2 ? ?
-more worker 192.168.9.10/16 9010 BC:24:11:4F:5E:EB 8c 32768M 100G pve1 fast nas
+more worker 192.168.9.10/16 9010 BC:24:11:4F:5E:EB 8c 32768M 100G pve2 ? ?
 ");
     assert_eq!(blueprint.tags, ["alpha", "talosmith", "zoo"]);
     assert_eq!(blueprint.images["default"].talos, "v1.14.0");

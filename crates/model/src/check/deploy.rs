@@ -1,0 +1,112 @@
+//! Manifests, GitOps, upgrades and backups.
+
+use super::forms;
+use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::spec::{Reference, Spec};
+
+pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {
+    manifests(spec, found);
+    if let Some(gitops) = &spec.gitops {
+        let path = |key: &str| Path::of(&["gitops", key]);
+        let ssh = gitops.repository.strip_prefix("ssh://git@").or(gitops.repository.strip_prefix("git@"));
+        let plain = forms::is_url(&gitops.repository, &["https", "http"]);
+        if !plain && !ssh.is_some_and(|rest| rest.contains(['/', ':']) && !rest.contains('@')) {
+            let message = format!("`{}` cannot be a Git repository", gitops.repository);
+            let problem = Diagnostic::error(codes::BAD_URL, message).at(path("repository"), "");
+            found.push(problem.help("write `https://HOST/PATH.git` or `ssh://git@HOST/PATH.git`"));
+        }
+        secret(gitops.credentials.as_ref(), path("credentials"), found);
+        let namespaces =
+            [("namespace", &gitops.namespace), ("destination_namespace", &gitops.destination_namespace)];
+        for (key, name) in namespaces {
+            if let Some(name) = name.as_ref().filter(|name| !forms::is_dns_label(name)) {
+                found.push(bad_namespace(name, path(key)));
+            }
+        }
+    }
+    let upgrade = &spec.upgrade;
+    let path = |key: &str| Path::of(&["upgrade", key]);
+    let budget = match upgrade.workers.0.strip_suffix('%') {
+        Some(percent) => percent.parse().is_ok_and(|n: u32| (1..=100).contains(&n)),
+        None => upgrade.workers.0.parse().is_ok_and(|n: u32| n > 0),
+    };
+    if !budget {
+        let message = format!("`{}` cannot be a number of workers", upgrade.workers.0);
+        let problem = Diagnostic::error(codes::BAD_BUDGET, message).at(path("workers"), "");
+        found.push(problem.help("write a number from 1 on, or a share from `1%` to `100%`"));
+    }
+    let times = [
+        ("drain_timeout", &upgrade.drain_timeout),
+        ("return_timeout", &upgrade.return_timeout),
+        ("pause", &upgrade.pause),
+    ];
+    for (key, text) in times.into_iter().filter(|(_, text)| forms::duration(&text.0).is_none()) {
+        let problem = Diagnostic::error(codes::BAD_DURATION, format!("`{}` is not a length of time", text.0));
+        found.push(problem.at(path(key), "").help("write `90s`, `5m` or `1h`"));
+    }
+    for (index, name) in upgrade.gates.iter().enumerate().filter(|(_, name)| !forms::is_dns_label(name)) {
+        found.push(bad_namespace(name, path("gates").index(index)));
+    }
+}
+
+fn manifests(spec: &Spec, found: &mut Vec<Diagnostic>) {
+    let manifests = &spec.manifests;
+    let path = |key: &str| Path::of(&["manifests", key]);
+    for (index, url) in
+        manifests.urls.iter().enumerate().filter(|(_, url)| !forms::is_url(url, &["https", "http"]))
+    {
+        let problem = Diagnostic::error(codes::BAD_URL, format!("`{url}` cannot be the URL of a manifest"));
+        found.push(problem.at(path("urls").index(index), "").help("write `https://HOST/PATH`"));
+    }
+    for (name, chart) in &manifests.helm {
+        let path = path("helm").key(name);
+        if !forms::is_dns_label(name) {
+            let problem =
+                Diagnostic::error(codes::BAD_NAME, format!("`{name}` cannot be the name of a release"));
+            found.push(problem.at_key(path.clone(), "").help("use lower case letters, digits and `-`"));
+        }
+        if !forms::is_url(&chart.repository, &["https", "http", "oci"]) {
+            let problem = Diagnostic::error(
+                codes::BAD_URL,
+                format!("`{}` cannot be a repository of charts", chart.repository),
+            );
+            found.push(
+                problem.at(path.key("repository"), "").help("write `https://HOST/PATH` or `oci://HOST/PATH`"),
+            );
+        }
+        if let Some(name) = chart.namespace.as_ref().filter(|name| !forms::is_dns_label(name)) {
+            found.push(bad_namespace(name, path.key("namespace")));
+        }
+    }
+    for (key, one) in [("proxmox_ccm", &manifests.proxmox_ccm), ("proxmox_csi", &manifests.proxmox_csi)] {
+        let Some(one) = one else { continue };
+        secret(one.token.as_ref(), path(key).key("token"), found);
+        if let Some(user) = one
+            .user
+            .as_ref()
+            .filter(|user| user.split_once('@').is_none_or(|(n, r)| n.is_empty() || r.is_empty()))
+        {
+            let problem = Diagnostic::error(codes::BAD_NAME, format!("`{user}` cannot be a Proxmox user"));
+            found.push(
+                problem.at(path(key).key("user"), "").help("write `NAME@REALM`, for example `csi@pve`"),
+            );
+        }
+    }
+}
+
+/// A secret is named by where it is; the value is never repeated, because it is most likely the secret.
+fn secret(text: Option<&String>, path: Path, found: &mut Vec<Diagnostic>) {
+    if text.is_some_and(|text| text.parse::<Reference>().is_err()) {
+        let message = format!("`{path}` must say where the secret is, not what it is");
+        let problem = Diagnostic::error(codes::SECRET_IN_FILE, message).at(path, "");
+        found.push(problem.help(
+            "write `env:NAME`, `file:PATH` or `cmd:COMMAND`; a secret that was committed should be renewed",
+        ));
+    }
+}
+
+fn bad_namespace(name: &str, path: Path) -> Diagnostic {
+    Diagnostic::error(codes::BAD_NAME, format!("`{name}` cannot be a namespace"))
+        .at(path, "")
+        .help("use lower case letters, digits and `-`, 63 characters at most")
+}

@@ -1,0 +1,110 @@
+//! Patches of the Talos configuration: strategic merge only, and nothing secret in them.
+
+use serde_json::{Map, Value};
+
+use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::spec::{Patch, Spec};
+
+/// Keys of a Talos configuration whose value is a secret, from the top.
+const SECRETS: &[&[&str]] = &[
+    &["machine", "token"],
+    &["machine", "ca", "key"],
+    &["cluster", "token"],
+    &["cluster", "secret"],
+    &["cluster", "aescbcEncryptionSecret"],
+    &["cluster", "secretboxEncryptionSecret"],
+    &["cluster", "ca", "key"],
+    &["cluster", "aggregatorCA", "key"],
+    &["cluster", "serviceAccount", "key"],
+    &["cluster", "etcd", "ca", "key"],
+];
+
+pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {
+    let defaults = [
+        (Path::of(&["defaults", "controlplane"]), &spec.defaults.controlplane.traits.patches),
+        (Path::of(&["defaults", "worker"]), &spec.defaults.worker.traits.patches),
+    ];
+    let pools = spec.pools.iter().map(|(name, pool)| (Path::of(&["pools", name]), &pool.traits.patches));
+    let nodes = spec.nodes.iter().map(|(name, node)| (Path::of(&["nodes", name]), &node.traits.patches));
+    let all = [(Path::root(), &spec.patches)].into_iter().chain(defaults).chain(pools).chain(nodes);
+    for (path, patches) in all {
+        for (index, patch) in patches.iter().enumerate() {
+            let path = path.key("patches").index(index);
+            match patch {
+                Patch::Inline(inline) => mapping(inline, &path, found),
+                Patch::Text(text) if text.contains('\n') => text_patch(text, &path, found),
+                Patch::Text(file) if file.trim().is_empty() => {
+                    let problem = Diagnostic::error(codes::BAD_PATCH, "a patch is empty");
+                    found.push(problem.at(path, "").help("give a file, or the patch itself"));
+                }
+                Patch::Text(_) => {}
+            }
+        }
+    }
+}
+
+/// A patch as text may hold several documents.
+fn text_patch(text: &str, path: &Path, found: &mut Vec<Diagnostic>) {
+    let documents: Result<Vec<Value>, _> = serde_saphyr::from_multiple(text);
+    let documents = match documents {
+        Ok(documents) => documents,
+        Err(error) => {
+            let message = format!("a patch is not valid YAML: {}", error.without_snippet());
+            let problem = Diagnostic::error(codes::BAD_PATCH, message).at(path.clone(), "");
+            found.push(problem.help("check its indentation"));
+            return;
+        }
+    };
+    for document in documents {
+        match document {
+            Value::Object(inline) => mapping(&inline, path, found),
+            Value::Array(items) if items.iter().any(is_json_patch) => found.push(json_patch(path)),
+            Value::Null => {}
+            _ => {
+                let problem =
+                    Diagnostic::error(codes::BAD_PATCH, "a patch must be a mapping").at(path.clone(), "");
+                found.push(
+                    problem.help("write it as the piece of configuration that it changes: `machine: { … }`"),
+                );
+            }
+        }
+    }
+}
+
+fn mapping(patch: &Map<String, Value>, path: &Path, found: &mut Vec<Diagnostic>) {
+    if is_operation(patch) {
+        found.push(json_patch(path));
+        return;
+    }
+    for keys in SECRETS {
+        let [first, rest @ ..] = keys else { continue };
+        let value = rest.iter().try_fold(patch.get(*first), |value, key| Some(value?.get(key)));
+        if let Some(Some(Value::String(text))) = value
+            && !text.is_empty()
+        {
+            let message = format!("a patch sets `{}`, which is a secret", keys.join("."));
+            let problem = Diagnostic::error(codes::SECRET_IN_FILE, message);
+            let at = keys.iter().fold(path.clone(), |path, key| path.key(key));
+            found.push(problem.at(at, "").help("secrets come from the secrets bundle; import it instead"));
+        }
+    }
+    if patch.keys().all(|key| key != "machine" && key != "cluster" && key != "kind") {
+        let problem = Diagnostic::error(codes::BAD_PATCH, "a patch changes neither `machine` nor `cluster`");
+        let help = "begin with `machine:` or `cluster:`, or name the `apiVersion` and `kind` of a document";
+        found.push(problem.at(path.clone(), "").help(help));
+    }
+}
+
+fn is_json_patch(item: &Value) -> bool {
+    item.as_object().is_some_and(is_operation)
+}
+
+fn is_operation(patch: &Map<String, Value>) -> bool {
+    patch.contains_key("op") && patch.contains_key("path")
+}
+
+fn json_patch(path: &Path) -> Diagnostic {
+    Diagnostic::error(codes::JSON_PATCH, "this is a JSON patch, which newer Talos refuses")
+        .at(path.clone(), "")
+        .help("write what shall be there as a mapping: `{op: add, path: /machine/x, value: y}` becomes `machine: { x: y }`")
+}

@@ -1,0 +1,183 @@
+//! What comes after Kubernetes answers: manifests, GitOps; and how the cluster is changed and saved.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Written, is_default};
+
+/// A change of the Talos configuration, by strategic merge: a file, a text, or the mapping itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Patch {
+    /// Path of a file; or, with more than one line, the patch itself.
+    Text(String),
+    /// The patch itself.
+    Inline(Map<String, Value>),
+}
+
+/// Manifests that are applied once Kubernetes answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Manifests {
+    /// Files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// URLs. Name a version in them: what a branch holds changes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub urls: Vec<String>,
+    /// Manifests by name, as text.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub inline: BTreeMap<String, String>,
+    /// Helm charts by release name, installed by a job in the cluster.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub helm: BTreeMap<String, Chart>,
+    /// The cloud controller manager for Proxmox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxmox_ccm: Option<Integration>,
+    /// The storage driver for Proxmox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxmox_csi: Option<Integration>,
+}
+
+/// A Helm chart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Chart {
+    /// URL of the repository: `https://…` or `oci://…`.
+    pub repository: String,
+    /// Name of the chart. Left out: the release's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart: Option<String>,
+    /// Version of the chart.
+    pub version: String,
+    /// Namespace. Left out: the release's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Values.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub values: Map<String, Value>,
+}
+
+/// Something in the cluster that talks to Proxmox, with a user and token of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Integration {
+    /// Version to install. Left out: you install it, only role, user and token are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The role's name in Proxmox. Left out: derived from the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// The user in Proxmox, `NAME@REALM`. Left out: derived from the cluster's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Where an existing token is found: `env:NAME`, `file:PATH` or `cmd:COMMAND`. Left out: one is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+/// Hand-over to GitOps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GitOps {
+    /// Which one.
+    pub engine: GitOpsEngine,
+    /// URL of the repository.
+    #[schemars(extend("examples" = ["https://git.example.net/me/cluster.git"]))]
+    pub repository: String,
+    /// Branch, tag or commit.
+    #[serde(default = "default_revision")]
+    pub revision: String,
+    /// Folder in the repository.
+    #[serde(default = "default_path")]
+    pub path: String,
+    /// Namespace of the engine itself. Left out: `flux-system` or `argocd`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Version of the engine's chart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart_version: Option<String>,
+    /// Namespace that what is found there goes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination_namespace: Option<String>,
+    /// Where the repository's credentials are found: `env:NAME`, `file:PATH` or `cmd:COMMAND`. Reading is enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<String>,
+}
+
+/// A GitOps engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum GitOpsEngine {
+    /// Flux.
+    Flux,
+    /// Argo CD.
+    Argocd,
+}
+
+fn default_revision() -> String {
+    "main".to_owned()
+}
+
+fn default_path() -> String {
+    ".".to_owned()
+}
+
+/// How nodes are changed one after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Upgrade {
+    /// How many workers may be away at once: a number, or a share as `20%`. Control planes go one by one, always.
+    pub workers: Written,
+    /// How long a node may take to be drained: `5m`.
+    pub drain_timeout: Written,
+    /// How long a node may take to come back: `15m`.
+    pub return_timeout: Written,
+    /// How long to watch a node that came back before the next one: `0s`.
+    pub pause: Written,
+    /// Go on when pods cannot be evicted in time, and delete them.
+    pub force_drain: bool,
+    /// Namespaces whose pods must all be ready before and after each node.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<String>,
+}
+
+impl Default for Upgrade {
+    fn default() -> Self {
+        let written = |text: &str| Written(text.to_owned());
+        Self {
+            workers: written("1"),
+            drain_timeout: written("5m"),
+            return_timeout: written("15m"),
+            pause: written("0s"),
+            force_drain: false,
+            gates: Vec::new(),
+        }
+    }
+}
+
+/// Snapshots of etcd.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Backup {
+    /// Folder that snapshots are written to.
+    #[serde(default = "default_folder")]
+    pub folder: String,
+    /// How many to keep; 0 keeps all.
+    #[serde(default = "default_keep")]
+    pub keep: u32,
+    /// Write them as they are. Left out: encrypted like the secrets bundle, because a snapshot holds every secret.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub plain: bool,
+}
+
+fn default_folder() -> String {
+    "backups".to_owned()
+}
+
+fn default_keep() -> u32 {
+    7
+}

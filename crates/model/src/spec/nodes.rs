@@ -1,0 +1,175 @@
+//! Pools, nodes, and what can be said of both alike.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{ExtraNic, ExtraRange, Hardware, ImageOverride, NicOverride, Patch, Written, is_default};
+use crate::blueprint::Role;
+
+/// What a node is beside its hardware. Labels, annotations, taints, tags and patches of a node are added to those of its
+/// pool and of its role's defaults; anything else nearer to the node wins.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Traits {
+    /// Other versions than the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub versions: Option<NodeVersions>,
+    /// Another image than the cluster's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageOverride>,
+    /// What differs on the first network card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NicOverride>,
+    /// Kubernetes labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Kubernetes annotations.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Kubernetes taints: `VALUE:EFFECT` or `:EFFECT` by key, the effect being `NoSchedule`, `PreferNoSchedule` or
+    /// `NoExecute`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("examples" = [{ "gpu": "true:NoSchedule" }]))]
+    pub taints: BTreeMap<String, String>,
+    /// Tags of the VM in Proxmox.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// A note for people, shown in Proxmox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Changes of the Talos configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub patches: Vec<Patch>,
+}
+
+/// Versions of some nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeVersions {
+    /// Talos version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub talos: Option<String>,
+    /// Kubernetes version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<String>,
+}
+
+/// Nodes that say nothing else.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Defaults {
+    /// For control planes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub controlplane: RoleDefaults,
+    /// For workers.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub worker: RoleDefaults,
+}
+
+impl Defaults {
+    /// Those of one role.
+    #[must_use]
+    pub fn of(&self, role: Role) -> &RoleDefaults {
+        match role {
+            Role::ControlPlane => &self.controlplane,
+            Role::Worker => &self.worker,
+        }
+    }
+}
+
+/// Nodes of one role that say nothing else.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RoleDefaults {
+    /// Its hardware.
+    #[serde(flatten)]
+    pub hardware: Hardware,
+    /// What else it is.
+    #[serde(flatten)]
+    pub traits: Traits,
+}
+
+/// A group of like nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pool {
+    /// What its nodes are.
+    pub role: Role,
+    /// How many.
+    pub count: u32,
+    /// Hardware by name, from `sizes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<String>,
+    /// The hosts that its nodes are put on. Left out: all of `hosts`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// How its nodes are shared between the hosts.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub placement: Placement,
+    /// Addresses in order of the nodes: the first one, or first and last as `A-B`. One control-plane pool may leave it
+    /// out and begins at .11, one worker pool begins at .21; every other pool names its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["10.25.150.31", "10.25.150.31-10.25.150.39"]))]
+    pub addresses: Option<String>,
+    /// VM ids in order of the nodes: the first one, or first and last as `A-B`. Left out: they mirror the addresses, so
+    /// 10.25.150.11 has VM id 150011.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vmids: Option<Written>,
+    /// Addresses in extra networks, by the network's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub networks: BTreeMap<String, ExtraRange>,
+    /// Its hardware.
+    #[serde(flatten)]
+    pub hardware: Hardware,
+    /// What else it is.
+    #[serde(flatten)]
+    pub traits: Traits,
+}
+
+/// How a pool's nodes are shared between hosts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Placement {
+    /// Control planes go where the fewest are; workers go round by the hosts' weights, the roomiest first.
+    #[default]
+    Spread,
+    /// Node 1 on the first of `hosts`, node 2 on the second, and round again, in the order written.
+    RoundRobin,
+}
+
+/// One node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Node {
+    /// What it is, when it belongs to no pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// The pool it belongs to, beyond that pool's `count`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// The Proxmox host it is created on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Its address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Its VM id. Left out: it mirrors the address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vmid: Option<u32>,
+    /// MAC address of its network card. Left out: derived from the names of cluster and node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// Its cards in extra networks, by the network's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub networks: BTreeMap<String, ExtraNic>,
+    /// A machine that is not ours to create: it is configured, but no VM is made for it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub external: bool,
+    /// Hardware by name, from `sizes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<String>,
+    /// Its hardware.
+    #[serde(flatten)]
+    pub hardware: Hardware,
+    /// What else it is.
+    #[serde(flatten)]
+    pub traits: Traits,
+}
