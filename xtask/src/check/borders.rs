@@ -93,10 +93,10 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         name: "xtask",
-        ours: &[],
+        ours: &["talos"],
         not: &[],
         not_directly: &[],
-        why: "generators and checks must work while the crates do not compile",
+        why: "generators and checks need at most Talos' own types, and must build while the rest does not",
     },
 ];
 
