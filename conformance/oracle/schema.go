@@ -46,6 +46,11 @@ func schema(kinds []string) shapes {
 
 		cfg, err := configloader.NewFromBytes([]byte(text))
 		if err != nil {
+			// Some kinds cannot be read without a name.
+			cfg, err = configloader.NewFromBytes([]byte(text + "name: a\n"))
+		}
+
+		if err != nil {
 			continue
 		}
 

@@ -6,10 +6,11 @@
 mod check;
 mod conformance;
 mod protos;
+mod pve_schema;
 
 use anyhow::bail;
 
-const USAGE: &str = "usage: cargo run -p xtask -- check | protos [--check] | conformance [--all | --schema]";
+const USAGE: &str = "usage: cargo run -p xtask -- check | protos [--check] | pve-schema [--check] | conformance [--all | --schema]";
 
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -18,6 +19,7 @@ fn main() -> anyhow::Result<()> {
         "check" => check::run(rest),
         "conformance" => conformance::run(rest),
         "protos" => protos::run(rest),
+        "pve-schema" => pve_schema::run(rest),
         other => bail!("there is no subcommand {other:?}\n{USAGE}"),
     }
 }

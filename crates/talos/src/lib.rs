@@ -5,11 +5,14 @@
 
 pub mod config;
 mod keys;
+pub mod patch;
 mod pem;
 pub mod pki;
+mod schema;
 pub mod schematic;
 mod secret;
 pub mod secrets;
+pub mod validate;
 pub mod wire;
 
 pub use keys::KeyGenerationError;

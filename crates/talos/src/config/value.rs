@@ -115,6 +115,24 @@ impl Map {
         }
     }
 
+    /// The value under a key, to be changed.
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.0.iter_mut().find(|(known, _)| known == key).map(|(_, value)| value)
+    }
+
+    /// All values in order, to be changed.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Value> {
+        self.0.iter_mut().map(|(_, value)| value)
+    }
+
+    /// Gives every key another name.
+    pub(crate) fn rename_keys<E>(&mut self, rename: impl Fn(&str) -> Result<String, E>) -> Result<(), E> {
+        for (key, _) in &mut self.0 {
+            *key = rename(key)?;
+        }
+        Ok(())
+    }
+
     /// All pairs in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value))

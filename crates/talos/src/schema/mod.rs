@@ -3,6 +3,7 @@
 //! The table is generated; here is how it is read. Merging and validation both walk a configuration beside its types, so
 //! that neither has a list of its own of what Talos knows.
 
+pub(crate) mod check;
 mod table;
 
 /// The oldest release in the table. Older ones are looked up as this one.
