@@ -64,7 +64,9 @@ impl Check {
             }
             Some(_) => format!("is not known to Talos v1.{minor} any more"),
             None => match nearest(key, fields_of(name, minor).map(|field| field.key)) {
-                Some(near) => format!("is not a key that Talos v1.{minor} knows here; did you mean {near:?}?"),
+                Some(near) => {
+                    format!("is not a key that Talos v1.{minor} knows here; did you mean {near:?}?")
+                }
                 None => format!("is not a key that Talos v1.{minor} knows here"),
             },
         };
@@ -251,7 +253,8 @@ pub(crate) fn is_prefix(text: &str) -> bool {
 
 /// An IP address; one of version 6 may name a zone.
 pub(crate) fn is_address(text: &str) -> bool {
-    let address = text.split_once('%').map_or(text, |(address, zone)| if zone.is_empty() { "" } else { address });
+    let address =
+        text.split_once('%').map_or(text, |(address, zone)| if zone.is_empty() { "" } else { address });
     address.parse::<IpAddr>().is_ok_and(|parsed| parsed.is_ipv6() || address == text)
 }
 
@@ -331,9 +334,17 @@ mod tests {
     fn values_of_another_kind_are_found() {
         let text = "machine: {certSANs: a, sysctls: [], install: {wipe: 5}, kubelet: 1, ca: {crt: '*'}}\ncluster: {network: {podSubnets: {a: b}}}";
         assert_eq!(said(text, 14).len(), 6, "{:?}", said(text, 14));
-        assert!(said("machine: {sysctls: {a: 1, b: true, c: 1.10}, install: {disk: 5}, network: null}", 14).is_empty());
+        assert!(
+            said("machine: {sysctls: {a: 1, b: true, c: 1.10}, install: {disk: 5}, network: null}", 14)
+                .is_empty()
+        );
         let link = |address: &str| {
-            said(&format!("{{apiVersion: v1alpha1, kind: LinkConfig, name: a, addresses: [{{address: {address}}}]}}"), 14)
+            said(
+                &format!(
+                    "{{apiVersion: v1alpha1, kind: LinkConfig, name: a, addresses: [{{address: {address}}}]}}"
+                ),
+                14,
+            )
         };
         assert!(link("10.0.0.1/24").is_empty());
         for wrong in ["10.0.0.1", "10.0.0.1/33", "10.0.0/8", "a", "10.0.0.1/08"] {

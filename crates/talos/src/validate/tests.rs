@@ -1,0 +1,76 @@
+//! A valid configuration of each contract, and what happens when something in it is broken.
+
+use super::*;
+use crate::{
+    config::{Input, NodeInput, Role, apply_node, generate},
+    secrets::Bundle,
+};
+
+fn configuration(minor: u32, role: Role) -> Option<Documents> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/talos-golden/secrets.yaml");
+    let Ok(secrets) = std::fs::read_to_string(path) else {
+        println!("skipped: no golden files");
+        return None;
+    };
+    let contract = Contract::parse(&format!("v1.{minor}")).unwrap();
+    let kubernetes = format!("v1.{}.1", minor + 22);
+    let mut input = Input::new(contract, role, "home", "https://10.25.150.10:6443", &kubernetes);
+    input.install_disk = Some("/dev/sda".to_owned());
+    let mut documents = generate(&Bundle::parse(&secrets).unwrap(), &input).unwrap();
+    let node = NodeInput {
+        hostname: "cp-1".to_owned(),
+        mac: "bc:24:11:00:00:01".to_owned(),
+        address: Some("10.25.150.11/24".to_owned()),
+        gateway: Some("10.25.150.1".to_owned()),
+        nameservers: vec!["1.1.1.1".to_owned()],
+        time_servers: vec!["10.25.150.1".to_owned()],
+        mtu: None,
+        vip: Some("10.25.150.10".to_owned()),
+        labels: [("zone".to_owned(), "attic".to_owned())].into(),
+    };
+    apply_node(&mut documents, contract, &node);
+    Some(documents)
+}
+
+#[test]
+fn what_we_generate_is_accepted() {
+    for minor in 10..=14 {
+        for role in [Role::ControlPlane, Role::Worker] {
+            let Some(documents) = configuration(minor, role) else { return };
+            let contract = Contract::parse(&format!("v1.{minor}")).unwrap();
+            for mode in [Mode::Metal, Mode::Cloud, Mode::Container] {
+                assert_eq!(validate(&documents, contract, mode), [], "v1.{minor} {role:?} {mode:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_newer_contract_is_refused_by_an_older_release() {
+    let Some(documents) = configuration(14, Role::Worker) else { return };
+    let problems = validate(&documents, Contract::parse("v1.13").unwrap(), Mode::Cloud);
+    assert!(problems.iter().any(|it| {
+        it.to_string().contains("KubeletConfig: kind is not known to Talos v1.13; it came with v1.14")
+    }));
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_and_nothing_secret() {
+    let Some(mut documents) = configuration(13, Role::Worker) else { return };
+    let legacy = documents.v1alpha1_mut().unwrap();
+    legacy.map_mut("machine").map_mut("ca").insert("key", "aHVudGVyMg==");
+    legacy.map_mut("machine").map_mut("nodeLabels").insert("a b", "c");
+    legacy.map_mut("machine").map_mut("kubelet").insert("image", "kubelet:v1.20.0");
+    legacy.map_mut("cluster").map_mut("controlPlane").insert("endpoint", "https://:6443");
+    let problems = validate(&documents, Contract::parse("v1.13").unwrap(), Mode::Cloud);
+    let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "machine.ca.key must not be on a worker",
+            "cluster.controlPlane.endpoint must be a URL with a host",
+            "machine.nodeLabels.a b is not a name that Kubernetes takes",
+            "machine.kubelet.image has Kubernetes v1.20, but Talos v1.13 runs v1.31 to v1.36",
+        ]
+    );
+}
