@@ -9,6 +9,7 @@
 //!
 //! - [`load`] reads text into a [`spec::Spec`] and remembers where every value stood; [`check`] finds everything that is
 //!   wrong with it, at once, as [`diagnostic::Diagnostic`]s that point at those places.
+//! - [`import`] reads the inputs of other tools and writes such a file.
 //! - [`resolve`] decides every name, address, VM id, MAC address and host: a [`blueprint::Blueprint`].
 //! - [`observed`] is what was found out there, incomplete by design: it says what could not be seen.
 //! - [`plan`] compares the two. All rules of order and safety live there.
@@ -18,6 +19,7 @@ pub mod blueprint;
 pub mod check;
 pub mod diagnostic;
 pub mod event;
+pub mod import;
 pub mod load;
 pub mod mark;
 pub mod observed;

@@ -7,9 +7,10 @@
 mod shape;
 mod tree;
 
+pub(crate) use shape::as_it_stands;
 pub use tree::{Scalar, Tree};
 
-use crate::diagnostic::{Anchor, Diagnostic, Path, Source, codes};
+use crate::diagnostic::{Anchor, Diagnostic, Path, Source, Span, codes};
 use crate::spec::{Reference, Spec};
 
 /// The largest text that is read. Ten thousand nodes fit in it ten times over.
@@ -82,6 +83,20 @@ pub fn load(sources: &[Source]) -> Result<Loaded, Failed> {
     }
 }
 
+/// Reads one text as YAML, if it is that.
+pub(crate) fn read_tree(index: usize, text: &str) -> Option<Tree> {
+    let mut problems = Vec::new();
+    let tree = (text.len() <= MAX_BYTES).then(|| tree::read(index, text, &mut problems)).flatten();
+    tree.filter(|_| problems.is_empty())
+}
+
+/// Says why a text is no YAML.
+pub(crate) fn explain_tree(index: usize, text: &str, problems: &mut Vec<Diagnostic>) {
+    if text.len() <= MAX_BYTES {
+        tree::read(index, text, problems);
+    }
+}
+
 impl Loaded {
     /// Adds file, line and column to diagnostics that know only paths, and puts them in file order.
     #[must_use]
@@ -95,7 +110,11 @@ fn failed(sources: Vec<Source>, tree: Option<&Tree>, problems: Vec<Diagnostic>) 
     Failed { sources, diagnostics }
 }
 
-fn locate(sources: &[Source], tree: Option<&Tree>, mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+pub(crate) fn locate(
+    sources: &[Source],
+    tree: Option<&Tree>,
+    mut diagnostics: Vec<Diagnostic>,
+) -> Vec<Diagnostic> {
     for label in diagnostics.iter_mut().flat_map(|d| &mut d.labels) {
         let span = match label.anchor {
             Anchor::Exactly(span) => Some(span),
@@ -133,6 +152,11 @@ fn mask(node: Option<&mut Tree>, sources: &mut [Source], harmless: impl Fn(&str)
     }
     "********".clone_into(raw);
     *value = Scalar::Text;
+    mask_span(sources, *span);
+}
+
+/// Replaces what stands at a place by asterisks.
+pub(crate) fn mask_span(sources: &mut [Source], span: Span) {
     let Some(source) = sources.get_mut(span.source) else { return };
     let text = &source.text;
     let parts = (text.get(..span.start), text.get(span.start..span.end), text.get(span.end..));

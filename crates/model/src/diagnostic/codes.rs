@@ -3,7 +3,7 @@
 //! Code and explanation are made by one macro, so that none can be without the other. The examples are pieces of a file; a
 //! test lays each over a sound file and sees that the bad one has the problem and the good one does not.
 //!
-//! TS00 reading · TS01 shape · TS02 names and forms · TS03 versions · TS04 network · TS05 Proxmox · TS06 nodes · TS07 Kubernetes
+//! TS00 reading · TS01 shape · TS02 names and forms · TS03 versions · TS04 network · TS05 Proxmox · TS06 nodes · TS07 Kubernetes · TS08 import
 
 /// What `explain` says about one code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -273,6 +273,28 @@ codes! {
     NO_PROXY "TS0702" "No kube-proxy, and nothing in its place"
         "Something must carry connections to services: kube-proxy, or a network plug-in that replaces it, such as Cilium."
         bad "kubernetes: { kube_proxy: false }\n" good "kubernetes: { kube_proxy: false, cni: cilium }\n"
+
+    IMPORT_UNKNOWN "TS0801" "Nothing that can be imported"
+        "None of the files holds an input of a format that is known. Formats are told by their keys, not by file names."
+        bad "" good ""
+    NOT_HCL "TS0802" "The file is not valid HCL"
+        "The text cannot be read as the language of OpenTofu and Terraform, so nothing in it could be translated."
+        bad "" good ""
+    IMPORT_EXPRESSION "TS0803" "An expression that was not evaluated"
+        "Values, `var` and `local` of the same folder, templates, arithmetic, conditions, `for` and some functions are evaluated. This expression needs more than the files say, so its value is missing in the result."
+        bad "" good ""
+    IMPORT_LOST "TS0804" "Something that could not be carried over"
+        "The input says something that has no counterpart in a cluster file. The note says why, where there is a reason."
+        bad "" good ""
+    IMPORT_CHANGED "TS0805" "Something that is different now"
+        "The translation keeps the meaning as far as it can. Here it is expressed in another way, or a person must do something."
+        bad "" good ""
+    IMPORT_SECRET "TS0806" "A secret in the input"
+        "A secret stood in the input. The cluster file refers to it instead, so it must be put where the reference says."
+        bad "" good ""
+    IMPORT_ASSUMED "TS0807" "A value that the input does not say"
+        "The value came from the module itself, or must be chosen. What was taken is said here, so that it can be changed."
+        bad "" good ""
 }
 
 #[cfg(test)]

@@ -127,7 +127,7 @@ fn anchors_and_merge_keys_work_and_point_at_the_original() {
         "{SMALLEST}nodes:\n  a: &a {{ role: worker, address: 10.25.150.40, cpu: many }}\n  b:\n    <<: *a\n    address: 10.25.150.41\n    cpu: 2\n"
     );
     insta::assert_snapshot!(problems(&text), @r#"
-error[TS0103] `nodes.a.cpu` must be a mapping or a whole number, not "many"
+error[TS0103] `nodes.a.cpu` must be a whole number or a mapping, not "many"
   at c.yaml:9:53+4 nodes.a.cpu
 "#);
 }

@@ -1,0 +1,428 @@
+//! Evaluates HCL expressions to trees that know their places.
+//!
+//! What a module's own folder can say is understood: literals, `var` and `local`, templates, arithmetic, conditionals,
+//! `for`, and a handful of functions. Anything else is trouble with a place, and only the value it stands in is lost.
+
+use std::cell::{Cell, RefCell};
+
+use hcl_edit::Span as _;
+use hcl_edit::expr::{
+    BinaryOperator, Expression, ForExpr, ObjectKey, Traversal, TraversalOperator, UnaryOperator,
+};
+use hcl_edit::template::{Element, Template};
+
+use super::folder::Folder;
+use super::functions;
+use crate::diagnostic::Span;
+use crate::load::{Scalar, Tree};
+
+/// No input is worth more steps than this; more is a trap.
+const MAX_STEPS: u32 = 300_000;
+
+/// An expression that could not be evaluated.
+#[derive(Debug, Clone)]
+pub(super) struct Trouble {
+    pub(super) span: Span,
+    pub(super) why: String,
+}
+
+pub(super) type Outcome = Result<Tree, Trouble>;
+
+/// Evaluates expressions of a folder.
+pub(super) struct Evaluator<'f> {
+    pub(super) folder: &'f Folder,
+    /// Troubles inside lists and mappings, which go on without the value.
+    pub(super) troubles: RefCell<Vec<Trouble>>,
+    visiting: RefCell<Vec<String>>,
+    steps: Cell<u32>,
+}
+
+/// Names that a `for` gives, the innermost first.
+#[derive(Clone, Copy)]
+pub(super) enum Scope<'a> {
+    Empty,
+    With { name: &'a str, value: &'a Tree, rest: &'a Scope<'a> },
+}
+
+impl Scope<'_> {
+    fn get(&self, wanted: &str) -> Option<&Tree> {
+        match self {
+            Self::Empty => None,
+            Self::With { name, value, .. } if *name == wanted => Some(value),
+            Self::With { rest, .. } => rest.get(wanted),
+        }
+    }
+}
+
+impl<'f> Evaluator<'f> {
+    pub(super) fn new(folder: &'f Folder) -> Self {
+        Self { folder, troubles: RefCell::default(), visiting: RefCell::default(), steps: Cell::new(0) }
+    }
+
+    /// The value of an expression; trouble is kept, and the value is then missing.
+    pub(super) fn value(&self, source: usize, expr: &Expression) -> Option<Tree> {
+        match self.eval(source, expr, &Scope::Empty) {
+            Ok(tree) => Some(tree),
+            Err(trouble) => {
+                self.troubles.borrow_mut().push(trouble);
+                None
+            }
+        }
+    }
+
+    pub(super) fn eval(&self, source: usize, expr: &Expression, scope: &Scope<'_>) -> Outcome {
+        let range = expr.span().unwrap_or(0..0);
+        let span = Span { source, start: range.start, end: range.end };
+        let trouble = |why: &str| Err(Trouble { span, why: why.to_owned() });
+        self.steps.set(self.steps.get() + 1);
+        if self.steps.get() > MAX_STEPS {
+            return trouble("there is too much to evaluate");
+        }
+        match expr {
+            Expression::Null(_) => Ok(scalar(span, Scalar::Null, "null")),
+            Expression::Bool(value) => Ok(boolean(span, *value.value())),
+            Expression::Number(value) => Ok(number(span, &value.value().to_string())),
+            Expression::String(value) => Ok(text(span, value.value())),
+            Expression::Array(items) => {
+                let items = items.iter().filter_map(|item| self.inside(source, item, scope));
+                Ok(Tree::List { span, items: items.collect() })
+            }
+            Expression::Object(object) => {
+                let mut entries: Vec<(String, Span, Tree)> = Vec::new();
+                for (key, value) in object.iter() {
+                    let (key, key_span) = self.key(source, key, scope)?;
+                    if let Some(value) = self.inside(source, value.expr(), scope) {
+                        put(&mut entries, key, key_span, value);
+                    }
+                }
+                Ok(Tree::Map { span, entries })
+            }
+            Expression::StringTemplate(template) => {
+                let elements = template.iter();
+                self.template(source, span, elements, scope)
+            }
+            Expression::HeredocTemplate(heredoc) => {
+                let mut heredoc = heredoc.clone();
+                if heredoc.indent().is_some() {
+                    heredoc.dedent();
+                }
+                let template: &Template = &heredoc.template;
+                self.template(source, span, template.iter(), scope)
+            }
+            Expression::Parenthesis(inner) => self.eval(source, inner.inner(), scope),
+            Expression::Variable(name) => match scope.get(name.as_str()) {
+                Some(value) => Ok(value.clone()),
+                None => trouble(&format!("`{}` is not known here", name.as_str())),
+            },
+            Expression::Conditional(conditional) => {
+                match truth(&self.eval(source, &conditional.cond_expr, scope)?) {
+                    Some(true) => self.eval(source, &conditional.true_expr, scope),
+                    Some(false) => self.eval(source, &conditional.false_expr, scope),
+                    None => trouble("the condition is neither true nor false"),
+                }
+            }
+            Expression::FuncCall(call) => functions::call(self, source, span, call, scope),
+            Expression::Traversal(traversal) => self.traversal(source, span, traversal, scope),
+            Expression::UnaryOp(operation) => {
+                let value = self.eval(source, &operation.expr, scope)?;
+                match (operation.operator.value(), truth(&value), numeric(&value)) {
+                    (UnaryOperator::Not, Some(value), _) => Ok(boolean(span, !value)),
+                    (UnaryOperator::Neg, _, Some(value)) => Ok(float(span, -value)),
+                    _ => trouble("this operator does not fit its value"),
+                }
+            }
+            Expression::BinaryOp(operation) => {
+                let left = self.eval(source, &operation.lhs_expr, scope)?;
+                let right = self.eval(source, &operation.rhs_expr, scope)?;
+                binary(span, *operation.operator.value(), &left, &right)
+                    .map_or_else(|| trouble("this operator does not fit its values"), Ok)
+            }
+            Expression::ForExpr(each) => self.each(source, span, each, scope),
+        }
+    }
+
+    /// A value inside a list or a mapping: trouble is kept, and the rest goes on.
+    fn inside(&self, source: usize, expr: &Expression, scope: &Scope<'_>) -> Option<Tree> {
+        match self.eval(source, expr, scope) {
+            Ok(tree) => Some(tree),
+            Err(trouble) => {
+                self.troubles.borrow_mut().push(trouble);
+                None
+            }
+        }
+    }
+
+    fn key(&self, source: usize, key: &ObjectKey, scope: &Scope<'_>) -> Result<(String, Span), Trouble> {
+        match key {
+            ObjectKey::Ident(name) => {
+                let range = name.span().unwrap_or(0..0);
+                Ok((name.as_str().to_owned(), Span { source, start: range.start, end: range.end }))
+            }
+            ObjectKey::Expression(expr) => {
+                let value = self.eval(source, expr, scope)?;
+                let span = value.span();
+                let key = plain(&value).ok_or(Trouble { span, why: "a key must be a text".to_owned() })?;
+                Ok((key, span))
+            }
+        }
+    }
+
+    fn template<'e>(
+        &self,
+        source: usize,
+        span: Span,
+        elements: impl Iterator<Item = &'e Element>,
+        scope: &Scope<'_>,
+    ) -> Outcome {
+        let mut whole = String::new();
+        let elements: Vec<&Element> = elements.collect();
+        for element in &elements {
+            match element {
+                Element::Literal(literal) => whole.push_str(literal.as_str()),
+                Element::Interpolation(inner) => {
+                    let value = self.eval(source, &inner.expr, scope)?;
+                    // A template that is only one interpolation has its value, whatever that is.
+                    if elements.len() == 1 {
+                        return Ok(value);
+                    }
+                    let Some(part) = plain(&value) else {
+                        return Err(Trouble {
+                            span,
+                            why: "a list or mapping cannot stand in a text".to_owned(),
+                        });
+                    };
+                    whole.push_str(&part);
+                }
+                Element::Directive(_) => {
+                    return Err(Trouble { span, why: "template directives are not evaluated".to_owned() });
+                }
+            }
+        }
+        Ok(text(span, &whole))
+    }
+
+    fn traversal(&self, source: usize, span: Span, traversal: &Traversal, scope: &Scope<'_>) -> Outcome {
+        let mut operators: Vec<&TraversalOperator> =
+            traversal.operators.iter().map(|op| op.value()).collect();
+        let root = match &traversal.expr {
+            Expression::Variable(name) => Some(name.as_str()),
+            _ => None,
+        };
+        let first = match operators.first() {
+            Some(TraversalOperator::GetAttr(name)) => Some(name.as_str()),
+            _ => None,
+        };
+        let start = match (root, first) {
+            (Some("path"), Some("module" | "root" | "cwd")) => text(span, "."),
+            (Some(kind @ ("var" | "local")), Some(name)) => self.named(span, kind, name)?,
+            _ => {
+                return self.walk(source, span, self.eval(source, &traversal.expr, scope)?, &operators, scope);
+            }
+        };
+        operators.remove(0);
+        self.walk(source, span, start, &operators, scope)
+    }
+
+    /// `var.x` or `local.x`.
+    fn named(&self, span: Span, kind: &str, name: &str) -> Outcome {
+        let whole = format!("{kind}.{name}");
+        let found = if kind == "var" { self.folder.variable(name) } else { self.folder.local(name) };
+        let Some((source, expr)) = found else {
+            return Err(Trouble { span, why: format!("`{whole}` has no value in these files") });
+        };
+        if self.visiting.borrow().contains(&whole) {
+            return Err(Trouble { span, why: format!("`{whole}` refers to itself") });
+        }
+        self.visiting.borrow_mut().push(whole);
+        let value = self.eval(source, expr, &Scope::Empty);
+        self.visiting.borrow_mut().pop();
+        value
+    }
+
+    fn walk(
+        &self,
+        source: usize,
+        span: Span,
+        mut value: Tree,
+        operators: &[&TraversalOperator],
+        scope: &Scope<'_>,
+    ) -> Outcome {
+        for (done, operator) in operators.iter().enumerate() {
+            let key = match operator {
+                TraversalOperator::GetAttr(name) => name.as_str().to_owned(),
+                TraversalOperator::LegacyIndex(index) => index.value().to_string(),
+                TraversalOperator::Index(expr) => {
+                    let index = self.eval(source, expr, scope)?;
+                    plain(&index)
+                        .ok_or(Trouble { span, why: "this index is not a text or number".to_owned() })?
+                }
+                TraversalOperator::AttrSplat(_) | TraversalOperator::FullSplat(_) => {
+                    let Tree::List { span, items } = value else {
+                        return Err(Trouble { span, why: "a splat needs a list".to_owned() });
+                    };
+                    let rest = operators.get(done + 1..).unwrap_or_default();
+                    let items: Result<Vec<Tree>, Trouble> =
+                        items.into_iter().map(|item| self.walk(source, span, item, rest, scope)).collect();
+                    return Ok(Tree::List { span, items: items? });
+                }
+            };
+            value = index(value, &key)
+                .ok_or_else(|| Trouble { span, why: format!("there is no `{key}` in it") })?;
+        }
+        Ok(value)
+    }
+
+    fn each(&self, source: usize, span: Span, each: &ForExpr, scope: &Scope<'_>) -> Outcome {
+        let trouble = |why: &str| Trouble { span, why: why.to_owned() };
+        if each.grouping {
+            return Err(trouble("`for` with `...` is not evaluated"));
+        }
+        let pairs = pairs(self.eval(source, &each.intro.collection_expr, scope)?)
+            .ok_or_else(|| trouble("`for` needs a list or a mapping"))?;
+        let key_name = each.intro.key_var.as_ref().map_or("", |name| name.as_str());
+        let (mut entries, mut items) = (Vec::new(), Vec::new());
+        for (key, value) in pairs {
+            let outer = Scope::With { name: each.intro.value_var.as_str(), value: &value, rest: scope };
+            let scope = Scope::With { name: key_name, value: &key, rest: &outer };
+            if let Some(cond) = &each.cond {
+                let kept = truth(&self.eval(source, &cond.expr, &scope)?);
+                match kept {
+                    Some(true) => {}
+                    Some(false) => continue,
+                    None => return Err(trouble("the condition of `for` is neither true nor false")),
+                }
+            }
+            let made = self.eval(source, &each.value_expr, &scope)?;
+            match &each.key_expr {
+                None => items.push(made),
+                Some(key) => {
+                    let key = self.eval(source, key, &scope)?;
+                    let name = plain(&key).ok_or_else(|| trouble("a key must be a text"))?;
+                    put(&mut entries, name, key.span(), made);
+                }
+            }
+        }
+        Ok(match each.key_expr {
+            None => Tree::List { span, items },
+            Some(_) => Tree::Map { span, entries },
+        })
+    }
+}
+
+pub(super) fn put(entries: &mut Vec<(String, Span, Tree)>, key: String, span: Span, value: Tree) {
+    match entries.iter_mut().find(|(known, ..)| *known == key) {
+        Some(entry) => *entry = (key, span, value),
+        None => entries.push((key, span, value)),
+    }
+}
+
+fn index(value: Tree, key: &str) -> Option<Tree> {
+    match value {
+        Tree::Map { entries, .. } => {
+            entries.into_iter().find(|(name, ..)| name == key).map(|(.., value)| value)
+        }
+        Tree::List { items, .. } => items.into_iter().nth(key.parse().ok()?),
+        Tree::Scalar { .. } => None,
+    }
+}
+
+/// Keys and values, as `for` sees them.
+pub(super) fn pairs(value: Tree) -> Option<Vec<(Tree, Tree)>> {
+    match value {
+        Tree::Map { entries, .. } => {
+            Some(entries.into_iter().map(|(key, span, value)| (text(span, &key), value)).collect())
+        }
+        Tree::List { items, .. } => {
+            let number = |(index, item): (usize, Tree)| (number(item.span(), &index.to_string()), item);
+            Some(items.into_iter().enumerate().map(number).collect())
+        }
+        Tree::Scalar { .. } => None,
+    }
+}
+
+fn binary(span: Span, operator: BinaryOperator, left: &Tree, right: &Tree) -> Option<Tree> {
+    use BinaryOperator as Op;
+    let numbers = || Some((numeric(left)?, numeric(right)?));
+    let truths = || Some((truth(left)?, truth(right)?));
+    Some(match operator {
+        Op::Eq => boolean(span, same(left, right)),
+        Op::NotEq => boolean(span, !same(left, right)),
+        Op::And => truths().map(|(a, b)| boolean(span, a && b))?,
+        Op::Or => truths().map(|(a, b)| boolean(span, a || b))?,
+        Op::Less => numbers().map(|(a, b)| boolean(span, a < b))?,
+        Op::LessEq => numbers().map(|(a, b)| boolean(span, a <= b))?,
+        Op::Greater => numbers().map(|(a, b)| boolean(span, a > b))?,
+        Op::GreaterEq => numbers().map(|(a, b)| boolean(span, a >= b))?,
+        Op::Plus => numbers().map(|(a, b)| float(span, a + b))?,
+        Op::Minus => numbers().map(|(a, b)| float(span, a - b))?,
+        Op::Mul => numbers().map(|(a, b)| float(span, a * b))?,
+        Op::Div => numbers().filter(|(_, b)| *b != 0.0).map(|(a, b)| float(span, a / b))?,
+        Op::Mod => numbers().filter(|(_, b)| *b != 0.0).map(|(a, b)| float(span, a % b))?,
+    })
+}
+
+fn same(left: &Tree, right: &Tree) -> bool {
+    match (left, right) {
+        (Tree::Scalar { value: Scalar::Null, .. }, other)
+        | (other, Tree::Scalar { value: Scalar::Null, .. }) => {
+            matches!(other, Tree::Scalar { value: Scalar::Null, .. })
+        }
+        (Tree::Scalar { raw: a, .. }, Tree::Scalar { raw: b, .. }) => a == b,
+        (Tree::List { items: a, .. }, Tree::List { items: b, .. }) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (Tree::Map { entries: a, .. }, Tree::Map { entries: b, .. }) => {
+            a.len() == b.len()
+                && a.iter().all(|(key, _, value)| b.iter().any(|(k, _, v)| k == key && same(value, v)))
+        }
+        _ => false,
+    }
+}
+
+pub(super) fn truth(value: &Tree) -> Option<bool> {
+    match value {
+        Tree::Scalar { raw, .. } if raw == "true" => Some(true),
+        Tree::Scalar { raw, .. } if raw == "false" => Some(false),
+        _ => None,
+    }
+}
+
+pub(super) fn numeric(value: &Tree) -> Option<f64> {
+    match value {
+        Tree::Scalar { raw, .. } => raw.parse().ok().filter(|number: &f64| number.is_finite()),
+        _ => None,
+    }
+}
+
+/// A scalar as a text; null and collections have none.
+pub(super) fn plain(value: &Tree) -> Option<String> {
+    match value {
+        Tree::Scalar { value: Scalar::Null, .. } | Tree::Map { .. } | Tree::List { .. } => None,
+        Tree::Scalar { raw, .. } => Some(raw.clone()),
+    }
+}
+
+fn scalar(span: Span, value: Scalar, raw: &str) -> Tree {
+    Tree::Scalar { span, raw: raw.to_owned(), value }
+}
+
+pub(super) fn text(span: Span, raw: &str) -> Tree {
+    scalar(span, Scalar::Text, raw)
+}
+
+pub(super) fn boolean(span: Span, value: bool) -> Tree {
+    scalar(span, Scalar::Bool(value), if value { "true" } else { "false" })
+}
+
+pub(super) fn number(span: Span, raw: &str) -> Tree {
+    let value = match (raw.parse::<i128>(), raw.parse::<f64>()) {
+        (Ok(whole), _) => Scalar::Integer(whole),
+        (_, Ok(number)) => Scalar::Number(number),
+        _ => Scalar::Text,
+    };
+    scalar(span, value, raw)
+}
+
+fn float(span: Span, value: f64) -> Tree {
+    number(span, &value.to_string())
+}

@@ -1,0 +1,301 @@
+//! One node of the map formats.
+
+use serde_json::json;
+
+use super::Ground;
+use crate::blueprint::Role;
+use crate::check::forms;
+use crate::import::Format;
+use crate::import::bag::Bag;
+use crate::import::common::{patch, written};
+use crate::import::notes::Notes;
+use crate::load::Tree;
+use crate::spec::{
+    Bios, BootDisk, BootDiskDetails, Bus, Cache, Cpu, CpuDetails, DataDisk, Hardware, Host, ImageOverride,
+    Memory, NicOverride, Node, NodeVersions, Pci, PciDetails, Spec, Startup,
+};
+
+/// Extensions of nodes with an NVIDIA card.
+const NVIDIA: &[&str] = &[
+    "siderolabs/nvidia-open-gpu-kernel-modules-production",
+    "siderolabs/nvidia-container-toolkit-production",
+];
+
+pub(super) fn translate(spec: &mut Spec, ground: &Ground, nodes: &Bag<'_>, notes: &mut Notes) {
+    let image_store = spec.hosts.remove("").and_then(|host| host.datastores.image);
+    let mut bridges: Vec<Option<String>> = Vec::new();
+    let mut made: Vec<(String, Node)> = Vec::new();
+    for (name, bag) in nodes.bags() {
+        let node = one(spec, ground, name, &bag, notes);
+        let host = node.host.clone().or_else(|| ground.host.clone()).filter(|_| !node.external);
+        if let Some(host) = host {
+            let entry = spec.hosts.entry(host.clone()).or_insert_with(Host::default);
+            // These modules label each node with its host as zone.
+            entry.zone = Some(host);
+        }
+        bridges.push(node.traits.network.as_ref().and_then(|network| network.bridge.clone()));
+        bag.finish(notes);
+        made.push((name.to_owned(), node));
+    }
+    // A bridge that all nodes name is the network's.
+    if let Some(Some(first)) = bridges.first().cloned()
+        && bridges.iter().all(|bridge| bridge.as_ref() == Some(&first))
+    {
+        spec.network.bridge = first;
+        for (_, node) in &mut made {
+            if let Some(network) = &mut node.traits.network {
+                network.bridge = None;
+            }
+            node.traits.network =
+                node.traits.network.take().filter(|network| *network != NicOverride::default());
+        }
+    }
+    for host in spec.hosts.values_mut() {
+        host.datastores.image = Some(image_store.clone().unwrap_or_else(|| "local".to_owned()));
+    }
+    spec.nodes.extend(made);
+}
+
+fn one(spec: &Spec, ground: &Ground, name: &str, bag: &Bag<'_>, notes: &mut Notes) -> Node {
+    let text = |key: &str| bag.text(key).map(|text| text.value);
+    let number = |key: &str| bag.number(key).map(|number| number.value);
+    let mut node = Node { address: text("ip"), ..Node::default() };
+    node.role = match bag.text("machine_type") {
+        Some(kind) if kind.value == "controlplane" => Some(Role::ControlPlane),
+        Some(kind) if kind.value == "worker" => Some(Role::Worker),
+        Some(kind) => {
+            notes.changed(kind.span, &format!("`{}` is not a role", kind.value), "set `role` in the result");
+            None
+        }
+        None => None,
+    };
+    node.external = bag.flag("is_external").unwrap_or(false);
+    let host = text("host_node");
+    if !node.external {
+        node.host = host.or_else(|| ground.host.clone());
+        node.vmid = number("vm_id");
+    }
+    if let Some(mac) = bag.text("mac_address") {
+        match forms::mac(&mac.value) {
+            Some(fine) => node.mac = Some(fine),
+            None => {
+                let message = format!(
+                    "`{}`, the MAC address of `{name}`, is a placeholder or a slip, and was left out",
+                    mac.value
+                );
+                notes.changed(
+                    mac.span,
+                    &message,
+                    "a MAC address is derived; set `mac` to keep one that exists",
+                );
+            }
+        }
+    }
+    hardware(&mut node.hardware, bag, notes);
+    let dns = bag.values("dns_servers").into_iter().chain(bag.values("dns")).collect();
+    let card = NicOverride {
+        bridge: text("network_bridge"),
+        vlan: number("network_vlan_id"),
+        dns,
+        ..NicOverride::default()
+    };
+    node.traits.network = Some(card).filter(|card| *card != NicOverride::default());
+    node.traits.description = text("description");
+    node.traits.tags = bag.values("tags");
+    let update = ["update", "upgrade"].iter().filter_map(|key| bag.flag(key)).any(|flag| flag);
+    if update {
+        let talos = ground.update_talos.clone().filter(|version| *version != spec.versions.talos);
+        let kubernetes =
+            ground.update_kubernetes.clone().filter(|version| *version != spec.versions.kubernetes);
+        if talos.is_some() || kubernetes.is_some() {
+            node.traits.versions = Some(NodeVersions { talos, kubernetes });
+        }
+    }
+    gpu(spec, ground, &mut node, name, bag, notes);
+    data_disks(&mut node.hardware, bag, notes);
+    node
+}
+
+fn hardware(hardware: &mut Hardware, bag: &Bag<'_>, notes: &mut Notes) {
+    let text = |key: &str| bag.text(key).map(|text| text.value);
+    let number = |key: &str| bag.number(key).map(|number| number.value);
+    let cpu = CpuDetails { cores: number("cpu"), kind: text("cpu_type"), units: number("cpu_units") };
+    hardware.cpu = match cpu {
+        CpuDetails { cores: Some(cores), kind: None, units: None } => Some(Cpu::Cores(cores)),
+        other => Some(Cpu::Details(other)).filter(|cpu| cpu.details() != CpuDetails::default()),
+    };
+    hardware.memory = number("ram_dedicated").map(|mib| Memory::Size(written(format!("{mib}M"))));
+    hardware.datastore = text("datastore_id");
+    hardware.machine = text("machine");
+    hardware.start_on_boot = bag.flag("on_boot");
+    hardware.bios = match text("bios").as_deref() {
+        Some("ovmf") => Some(Bios::Ovmf),
+        Some("seabios") => Some(Bios::Seabios),
+        _ => None,
+    };
+    if let Some(order) = number("startup_order") {
+        hardware.startup = Some(Startup { order: Some(order), up: Some(10), down: None });
+    }
+    let size = number("root_disk_size").or_else(|| number("disk_size"));
+    let boot = BootDiskDetails {
+        size: size.map(|gib| written(format!("{gib}G"))),
+        datastore: None,
+        bus: text("root_disk_interface").and_then(|interface| bus(&interface)),
+        cache: text("root_disk_cache").and_then(|text| cache(&text)),
+        discard: text("root_disk_discard").map(|text| text == "on" || text == "true"),
+        iothread: bag.flag("root_disk_iothread"),
+        ssd: bag.flag("root_disk_ssd"),
+        backup: None,
+    };
+    hardware.disk = match boot {
+        BootDiskDetails {
+            size: Some(size),
+            bus: None,
+            cache: None,
+            discard: None,
+            iothread: None,
+            ssd: None,
+            ..
+        } => Some(BootDisk::Size(size)),
+        other => Some(BootDisk::Details(other)).filter(|disk| disk.details() != BootDiskDetails::default()),
+    };
+    for (key, usual) in
+        [("scsi_hardware", "virtio-scsi-single"), ("os_type", "l26"), ("agent_enabled", "true")]
+    {
+        if let Some(other) = bag.text(key).filter(|text| text.value != usual) {
+            notes.lost(other.span, &format!("`{}.{key}` is always `{usual}` here", bag.name));
+        }
+    }
+    if let Some(Tree::List { span, items }) = bag.take("boot_order")
+        && items.len() > 1
+    {
+        notes.lost(*span, "nodes boot from their first disk only");
+    }
+    bag.ignore(&["root_disk_file_format", "additional_disk_file_format"]);
+}
+
+/// Data disks of a node, or of the defaults. Options that stand beside them hold for all of them.
+pub(super) fn data_disks(hardware: &mut Hardware, bag: &Bag<'_>, notes: &mut Notes) {
+    let shared = DataDisk {
+        cache: bag.text("additional_disk_cache").and_then(|text| cache(&text.value)),
+        discard: bag.text("additional_disk_discard").map(|text| text.value == "on" || text.value == "true"),
+        iothread: bag.flag("additional_disk_iothread"),
+        ssd: bag.flag("additional_disk_ssd"),
+        ..DataDisk::default()
+    };
+    let Some(disks) = bag.bag("disks") else { return };
+    for (index, (name, disk)) in (1u32..).zip(disks.bags()) {
+        let name = name.to_ascii_lowercase().replace('_', "-");
+        let mut one = shared.clone();
+        one.size = disk.text("size").map(|text| written(text.value));
+        one.mount = disk.text("mountpoint").map(|text| text.value);
+        one.bus = disk.text("type").and_then(|text| bus(&text.value));
+        one.slot = disk.number("unit_number").map(|number| number.value);
+        // Without a number, the module counts: longhorn is the first, others follow their place.
+        if one.slot.is_none() && one.size.is_some() && name != "longhorn" && index > 1 {
+            one.slot = Some(index);
+        }
+        if let Some(device) = disk.text("device").filter(|_| one.size.is_none() && disk.has("mountpoint")) {
+            let message =
+                format!("the disk `{name}` has no size, so it is one that exists, found as {}", device.value);
+            notes.changed(
+                device.span,
+                &message,
+                "give it a `size`, or mount it by a patch with a `UserVolumeConfig`",
+            );
+        }
+        // Talos finds a disk by what is written on it, never by a device's name.
+        disk.ignore(&["device"]);
+        disk.finish(notes);
+        hardware.disks.insert(name, one);
+    }
+}
+
+/// The disk that workers of the first version of the module have.
+pub(super) fn default_longhorn(hardware: &mut Hardware, notes: &mut Notes) {
+    let disk = DataDisk {
+        size: Some(written("220G")),
+        slot: Some(1),
+        cache: Some(Cache::Writethrough),
+        mount: Some("/var/lib/longhorn".to_owned()),
+        ..DataDisk::default()
+    };
+    hardware.disks.insert("longhorn".to_owned(), disk);
+    notes.assumed("workers have the module's own disk `longhorn` of 220G");
+}
+
+fn gpu(spec: &Spec, ground: &Ground, node: &mut Node, name: &str, bag: &Bag<'_>, notes: &mut Notes) {
+    let wanted = bag.flag("igpu").unwrap_or(false);
+    let devices = bag.texts("gpu_devices");
+    let meta = bag.bag("gpu_device_meta");
+    let exclusive = bag.flag("gpu_node_exclusive").unwrap_or(true);
+    if !wanted {
+        if let Some(first) = devices.first() {
+            notes.lost(
+                first.span,
+                &format!("`{name}` names devices, but `igpu` is not true, so the module ignores them"),
+            );
+        }
+        return;
+    }
+    if ground.format != Format::NodesConfig {
+        node.hardware.pci = Some(vec![Pci::Mapping("iGPU".to_owned())]);
+        return;
+    }
+    let mut pci = Vec::new();
+    for (index, device) in devices.iter().enumerate() {
+        let mapping = format!("gpu-{name}-{index}");
+        let known = meta.as_ref().is_some_and(|meta| meta.take(&device.value).is_some());
+        let message = match known {
+            true => format!("the device {} is handed through by the mapping `{mapping}`", device.value),
+            false => format!("{} is not in `gpu_device_meta`, so the module itself refuses it", device.value),
+        };
+        notes.changed(
+            device.span,
+            &message,
+            &format!("make the mapping `{mapping}` for it in Proxmox, Resource Mappings"),
+        );
+        let details = PciDetails { mapping, pcie: None, rombar: None, primary: (index == 0).then_some(true) };
+        pci.push(Pci::Details(details));
+    }
+    if devices.is_empty() {
+        notes.changed(
+            bag.span,
+            &format!("`{name}` has `igpu`, but no `gpu_devices`"),
+            "list mappings under `pci`",
+        );
+    }
+    node.hardware.pci = Some(pci).filter(|pci| !pci.is_empty());
+    node.hardware.display = Some("virtio".to_owned());
+    node.traits.labels.insert("gpu".to_owned(), "true".to_owned());
+    if exclusive {
+        node.traits.taints.insert("gpu".to_owned(), "true:NoSchedule".to_owned());
+    }
+    let mut extensions = spec.image.extensions.clone();
+    extensions.extend(NVIDIA.iter().map(|name| (*name).to_owned()));
+    node.traits.image = Some(ImageOverride { extensions: Some(extensions), ..ImageOverride::default() });
+    let modules =
+        ["nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset"].map(|name| json!({ "name": name }));
+    node.traits.patches.extend(patch(json!({ "machine": { "kernel": { "modules": modules } } })));
+    notes.assumed(&format!("`{name}` gets the NVIDIA extensions and modules that the module adds; its container runtime comes with them"));
+}
+
+fn bus(text: &str) -> Option<Bus> {
+    match text.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        "scsi" => Some(Bus::Scsi),
+        "virtio" => Some(Bus::Virtio),
+        "sata" => Some(Bus::Sata),
+        _ => None,
+    }
+}
+
+fn cache(text: &str) -> Option<Cache> {
+    match text {
+        "none" => Some(Cache::None),
+        "writethrough" => Some(Cache::Writethrough),
+        "writeback" => Some(Cache::Writeback),
+        "directsync" => Some(Cache::Directsync),
+        "unsafe" => Some(Cache::Unsafe),
+        _ => None,
+    }
+}

@@ -1,0 +1,50 @@
+//! What there is to say about a translation, each with its place in the input.
+
+use crate::diagnostic::{Anchor, Diagnostic, Path, Span, codes};
+
+/// Notes in the making.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pub(super) list: Vec<Diagnostic>,
+    /// Where secrets stood, to be masked.
+    pub(super) secrets: Vec<Span>,
+}
+
+impl Notes {
+    fn say(&mut self, code: &'static str, span: Span, message: &str, help: &str) {
+        let mut note =
+            Diagnostic::warning(code, message).anchored(Path::root(), Anchor::Exactly(span), String::new());
+        if !help.is_empty() {
+            note = note.help(help);
+        }
+        self.list.push(note);
+    }
+
+    /// Something that could not be carried over.
+    pub(super) fn lost(&mut self, span: Span, message: &str) {
+        self.say(codes::IMPORT_LOST, span, message, "");
+    }
+
+    /// Something that is different now, or that a person must do.
+    pub(super) fn changed(&mut self, span: Span, message: &str, help: &str) {
+        self.say(codes::IMPORT_CHANGED, span, message, help);
+    }
+
+    /// A value that the input does not say, and the module or we chose.
+    pub(super) fn assumed(&mut self, message: &str) {
+        self.list.push(Diagnostic::warning(codes::IMPORT_ASSUMED, message));
+    }
+
+    /// A secret that became a reference.
+    pub(super) fn secret(&mut self, span: Span, name: &str, reference: &str) {
+        self.secrets.push(span);
+        let message = format!("`{name}` is a secret; the file refers to it as `{reference}`");
+        self.say(codes::IMPORT_SECRET, span, &message, "put it there, and renew it if it was ever committed");
+    }
+
+    /// A secret that has no counterpart here.
+    pub(super) fn lost_secret(&mut self, span: Span, name: &str) {
+        self.secrets.push(span);
+        self.lost(span, &format!("`{name}` is a secret that has no counterpart here"));
+    }
+}

@@ -1,0 +1,127 @@
+//! Inputs of every format, and all that becomes of them.
+//!
+//! Each folder under `tests/import` is an input; `result.txt` in it holds what is expected: the file, what is said about
+//! the translation, and what the checks say about the result. `UPDATE_FIXTURES=1` writes them anew.
+
+use std::fs;
+use std::path::{Path as FilePath, PathBuf};
+
+use super::*;
+use crate::diagnostic::render;
+use crate::resolve::resolve;
+
+fn folder() -> PathBuf {
+    FilePath::new(env!("CARGO_MANIFEST_DIR")).join("tests/import")
+}
+
+fn files(folder: &FilePath, prefix: &str, sources: &mut Vec<Source>) {
+    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = format!("{prefix}{}", path.file_name().unwrap().to_string_lossy());
+        if path.is_dir() {
+            files(&path, &format!("{name}/"), sources);
+        } else if name != "result.txt" {
+            sources.push(Source::new(name, fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+fn imported(name: &str) -> Imported {
+    let mut sources = Vec::new();
+    files(&folder().join(name), "", &mut sources);
+    import(&sources).unwrap_or_else(|failed| panic!("{}", render(&failed.diagnostics)))
+}
+
+fn blueprint(name: &str) -> crate::blueprint::Blueprint {
+    let yaml = imported(name).yaml;
+    let loaded = load::load(&[Source::new("cluster.yaml", yaml)]).unwrap();
+    resolve(&loaded.spec, None, None).unwrap_or_else(|problems| panic!("{}", render(&problems)))
+}
+
+fn address_and_host(name: &str, prefix: &str) -> Vec<String> {
+    let blueprint = blueprint(name);
+    let nodes = blueprint.nodes.values().filter(|node| node.name.starts_with(prefix));
+    nodes.map(|node| format!("{} {}", node.address.addr(), node.host.clone().unwrap_or_default())).collect()
+}
+
+#[test]
+fn every_format_becomes_what_is_expected() {
+    let mut names: Vec<_> = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert!(names.len() > 10);
+    let mut wrong = Vec::new();
+    for name in names {
+        let name = name.to_string_lossy();
+        let made = imported(&name);
+        let secrets = format!("{}{:?}{:?}", made.yaml, made.sources, made.notes);
+        assert!(!secrets.contains("11111111-2222") && !secrets.contains("hunter22"), "{name} shows a secret");
+        let result =
+            format!("{}\n--- notes\n{}--- checks\n{}", made.yaml, render(&made.notes), render(&made.checks));
+        let path = folder().join(&*name).join("result.txt");
+        if std::env::var_os("UPDATE_FIXTURES").is_some() {
+            fs::write(&path, &result).unwrap();
+        }
+        let expected = fs::read_to_string(&path).unwrap_or_default();
+        if expected != result {
+            wrong.push(format!("{name}:\n{result}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn counted_nodes_keep_their_addresses() {
+    let workers = address_and_host("grouped", "meadow-node");
+    assert_eq!(workers, ["192.168.40.20 pve", "192.168.40.21 pve", "192.168.40.22 pve"]);
+    let control = address_and_host("grouped", "meadow-ctrl");
+    assert_eq!(control, ["192.168.40.10 pve", "192.168.40.11 pve", "192.168.40.12 pve"]);
+    let flat = address_and_host("flat", "meadow-node");
+    assert_eq!(flat[..3], ["192.168.40.70 pve1", "192.168.40.71 pve1", "192.168.40.72 pve2"]);
+}
+
+#[test]
+fn listed_nodes_take_turns_on_their_hosts() {
+    let hosts: Vec<String> = address_and_host("lists-yaml", "heath-worker")
+        .iter()
+        .map(|line| line.split(' ').next_back().unwrap().to_owned())
+        .collect();
+    assert_eq!(hosts, ["alpha", "charlie", "foxtrot", "alpha", "charlie", "foxtrot"]);
+}
+
+#[test]
+fn a_disk_keeps_what_a_node_does_not_say() {
+    let blueprint = blueprint("nodes-config-drafted");
+    let disk = &blueprint.nodes["work-02"].hardware.disks[0];
+    assert_eq!((disk.size_gib, disk.slot, disk.mount.as_str()), (500, 1, "/var/lib/longhorn"));
+    let other = &blueprint.nodes["work-03"].hardware.disks[0];
+    assert_eq!(other.size_gib, 220);
+}
+
+#[test]
+fn what_is_not_known_says_what_is() {
+    let failed = import(&[Source::new("main.tf", "resource \"x\" \"y\" {}\n")]).unwrap_err();
+    insta::assert_snapshot!(render(&failed.diagnostics), @"
+error[TS0801] nothing in main.tf is of a known format
+  help: known are `nodes_config` with defaults by role; `talos_nodes` with `talos_cluster_config`; a module call with `cluster`, `image` and `nodes`; a module call with `nodes` and `flux_bootstrap_repo`; `node_distribution` with nodes counted by host; `control_plane_nodes` and `worker_nodes` as lists. Looked for were values in .tfvars, `variable` defaults, `module` calls and `inputs` in .tf and .hcl, and YAML files
+");
+    let failed = import(&[Source::new("a.tfvars", "nodes_config = {\n  a = [1, }\n")]).unwrap_err();
+    insta::assert_snapshot!(render(&failed.diagnostics), @r#"
+error[TS0802] this is not valid HCL: invalid expression; expected `"`, `[`, `{`, `-`, `!`, `(`, `_`, `<`, letter or digit
+  at a.tfvars:2:11+0 
+  help: check it with `tofu fmt`
+"#);
+    assert!(import(&[]).is_err());
+}
+
+#[test]
+fn traps_end_quickly() {
+    let deep = format!("nodes_config = {}", "[".repeat(100_000));
+    assert!(import(&[Source::new("a.tfvars", deep)]).is_err());
+    let mut bomb = "locals {\n  a0 = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n".to_owned();
+    for i in 1..12 {
+        bomb.push_str(&format!("  a{i} = [{}]\n", vec![format!("local.a{}", i - 1); 10].join(", ")));
+    }
+    bomb.push_str("}\nmodule \"m\" {\n  nodes = local.a11\n  cluster = {}\n}\n");
+    let _ = import(&[Source::new("main.tf", bomb)]);
+}

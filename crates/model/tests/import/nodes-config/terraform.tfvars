@@ -1,0 +1,1 @@
+proxmox = { name = "barn", cluster_name = "barn", endpoint = "https://barn.orchard.example:8006", insecure = false, username = "root", api_token = "root@pam!tofu=11111111-2222-3333-4444-555555555555" }
