@@ -171,7 +171,7 @@ func (s shapes) plain(t reflect.Type) string {
 		return "time"
 	}
 
-	if strings.HasSuffix(t.String(), ".Unstructured") {
+	if t.Name() == "Unstructured" {
 		return "unstructured"
 	}
 

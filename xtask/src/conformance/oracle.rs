@@ -52,7 +52,8 @@ pub struct Oracle {
 impl Oracle {
     /// Builds the oracle of a release where it is not built yet, and starts it.
     pub fn start(release: &Release) -> anyhow::Result<Self> {
-        let binary = build(release).with_context(|| format!("build the oracle for Talos {}", release.version))?;
+        let binary =
+            build(release).with_context(|| format!("build the oracle for Talos {}", release.version))?;
         let mut child = Command::new(&binary).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let questions = child.stdin.take();
         let answers = child.stdout.take().context("the oracle has no output")?;

@@ -25,7 +25,9 @@ pub fn run(check: bool) -> anyhow::Result<()> {
         let names: Vec<&str> = std::iter::once("v1alpha1").chain(talos::config::all_kinds()).collect();
         let answer = oracle.ask(&json!({"op": "schema", "kinds": names}))?;
         let schema = answer.map_err(anyhow::Error::msg)?;
-        for (name, fields) in schema.pointer("/schema/structs").and_then(Value::as_object).context("structs")? {
+        for (name, fields) in
+            schema.pointer("/schema/structs").and_then(Value::as_object).context("structs")?
+        {
             let known = structs.entry(name.clone()).or_default();
             for field in fields.as_array().context("fields")? {
                 let text = |key: &str| field.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -73,7 +75,7 @@ fn table(
     let mut out = String::from(
         "//! Which keys each document has in each release. Generated from the types of Talos' own library by\n\
          //! `cargo run -p xtask -- conformance --schema`; not to be changed by hand.\n\n\
-         use super::{Field, Kind, Struct, Type::*, field, kind, replaced};\n\n\
+         use super::{Kind, Struct, Type::*, field, kind, replaced};\n\n\
          #[rustfmt::skip]\npub(super) static KINDS: &[Kind] = &[\n",
     );
     for (name, versions) in kinds {

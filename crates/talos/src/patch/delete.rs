@@ -180,9 +180,6 @@ fn delete_in(value: &mut Value, path: &[String], element: Element, kind: &'stati
         (Type::Any | Type::Unstructured, Value::Map(map)) => delete_entry(map, path, element, None, minor),
         (Type::List(inner), Value::List(list)) => delete_element(list, path, element, inner, minor),
         (Type::Any, Value::List(_)) => Done::Missing,
-        (Type::Opaque(_), Value::Map(map)) if path.len() == 1 => {
-            map.remove(&path[0]).map_or(Done::Missing, |_| Done::Deleted)
-        }
         _ => Done::Missing,
     }
 }

@@ -300,18 +300,21 @@ fn opaque(left: &mut Option<Value>, right: Option<Value>, name: &str) -> Result<
             }
             Ok(())
         }
-        // Certificate and key are bytes, each replaced where it is given.
+        // Their reader gives both parts a value, so a part that the patch leaves out is emptied.
         name if name.starts_with("x509.") => {
-            match (left.as_mut(), right) {
-                (Some(Value::Map(left)), Some(Value::Map(right))) => {
-                    for (key, value) in right.iter().filter(|(_, value)| **value != Value::Null) {
-                        left.insert(key, value.clone());
-                    }
+            let Some(Value::Map(mut new)) = right else { return Ok(()) };
+            for part in ["crt", "key"] {
+                let was_there =
+                    left.as_ref().and_then(Value::as_map).is_some_and(|old| old.get(part).is_some());
+                if was_there && new.get(part).is_none() {
+                    new.insert(part, "");
                 }
-                (_, Some(right)) => *left = Some(right),
-                (_, None) => {}
             }
+            *left = Some(new.into());
             Ok(())
+        }
+        "v1alpha1.InstallDiskSizeMatcher" if left.is_some() && right.is_some() => {
+            refused("is a size to match, which Talos cannot merge; delete it in a patch before")
         }
         // Up to 1.13 addresses had no rule, and merging even with nothing failed.
         "network.Prefix" | "network.Addr" | "network.AddrPort" | "netip.Prefix" | "netip.Addr"

@@ -44,6 +44,9 @@ pub enum PatchError {
         /// What has no such form, and what to write instead.
         notes: Vec<String>,
     },
+    /// There is nothing in it.
+    #[error("the patch holds nothing")]
+    Empty,
     /// A document has keys or values that the release does not take.
     #[error("the patch has parts that Talos would not read: {}", list(.0))]
     Unfit(Vec<Problem>),
@@ -149,6 +152,9 @@ impl Patch {
                 return Err(PatchError::Unfit(problems));
             }
             rest.push(document);
+        }
+        if deletes.is_empty() && rest.is_empty() {
+            return Err(PatchError::Empty);
         }
         Ok(Self { minor, deletes, documents: rest })
     }

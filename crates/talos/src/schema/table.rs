@@ -1,7 +1,7 @@
 //! Which keys each document has in each release. Generated from the types of Talos' own library by
 //! `cargo run -p xtask -- conformance --schema`; not to be changed by hand.
 
-use super::{Field, Kind, Struct, Type::*, field, kind, replaced};
+use super::{Kind, Struct, Type::*, field, kind, replaced};
 
 #[rustfmt::skip]
 pub(super) static KINDS: &[Kind] = &[
@@ -1499,7 +1499,7 @@ pub(super) static STRUCTS: &[Struct] = &[
         field("certSANs", &List(&Text), 10, 14),
         field("controlPlane", &Ptr(&Named("v1alpha1.MachineControlPlaneConfig")), 10, 14),
         field("kubelet", &Ptr(&Named("v1alpha1.KubeletConfig")), 10, 14),
-        field("pods", &Unstructured, 10, 14),
+        field("pods", &List(&Unstructured), 10, 14),
         field("network", &Ptr(&Named("v1alpha1.NetworkConfig")), 10, 14),
         field("disks", &List(&Ptr(&Named("v1alpha1.MachineDisk"))), 10, 14),
         field("install", &Ptr(&Named("v1alpha1.InstallConfig")), 10, 14),

@@ -39,6 +39,7 @@ const REPLACED: &[(&str, &[&str])] = &[
     ),
     ("KubeProxyConfig", &["cluster.proxy"]),
     ("DiscoveryIdentityConfig", &["cluster.id", "cluster.secret"]),
+    ("DiscoveryServiceConfig", &["cluster.discovery"]),
     ("KubeSpanConfig", &["machine.network.kubespan"]),
 ];
 

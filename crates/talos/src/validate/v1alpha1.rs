@@ -426,7 +426,8 @@ impl Rules<'_> {
 
     fn features(&mut self, document: &Map) {
         let is = |path: &str, flag: bool| set(document, path) == Some(&Value::Bool(flag));
-        if is("machine.features.hostDNS.forwardKubeDNSToHost", true)
+        if self.minor >= 13
+            && is("machine.features.hostDNS.forwardKubeDNSToHost", true)
             && !is("machine.features.hostDNS.enabled", true)
         {
             self.problem("machine.features.hostDNS.forwardKubeDNSToHost", "needs hostDNS.enabled");
