@@ -72,7 +72,10 @@ pub(crate) struct Context {
 impl Context {
     /// The record. Every step that asks stands behind the one that makes it.
     pub(crate) fn record(&self) -> Result<Record> {
-        self.record.borrow().clone().ok_or_else(|| Error::new(Kind::Refused, "the cluster's record is not there yet"))
+        self.record
+            .borrow()
+            .clone()
+            .ok_or_else(|| Error::new(Kind::Refused, "the cluster's record is not there yet"))
     }
 }
 
@@ -95,14 +98,22 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
     });
     if let Some(seen) = &run.look.observed.proxmox.record {
         let id = run.look.cluster_id()?;
-        let record = Record::existing(run.world, &run.look.blueprint, id, &seen.host, seen.vmid, run.operator);
+        let record =
+            Record::existing(run.world, &run.look.blueprint, id, &seen.host, seen.vmid, run.operator);
         record.take_lease().await?;
         context.record.send_replace(Some(record));
     }
-    run.emitter.emit(What::Started { cluster: plan.cluster.clone(), verb: run.verb.to_owned(), steps: plan.steps.len() });
+    run.emitter.emit(What::Started {
+        cluster: plan.cluster.clone(),
+        verb: run.verb.to_owned(),
+        steps: plan.steps.len(),
+    });
     let mut dispatcher = Dispatcher::new(&run, context.clone(), plan);
     let outcome = dispatcher.run().await;
-    let record_is_gone = plan.steps.iter().any(|s| matches!(s.action, Action::DeleteRecord { .. }) && dispatcher.done.contains(&s.id));
+    let record_is_gone = plan
+        .steps
+        .iter()
+        .any(|s| matches!(s.action, Action::DeleteRecord { .. }) && dispatcher.done.contains(&s.id));
     if !record_is_gone && let Ok(record) = context.record() {
         // A lease that cannot be given back ends by itself.
         let _ = record.release().await;
@@ -261,7 +272,8 @@ impl<'a> Dispatcher<'a> {
             Some(Err(error)) => {
                 self.failed = true;
                 self.lost.insert(id.clone(), id.clone());
-                let advice = error.advice().unwrap_or("run the command again; it goes on where it stopped").to_owned();
+                let advice =
+                    error.advice().unwrap_or("run the command again; it goes on where it stopped").to_owned();
                 self.emitter.emit(What::StepFailed {
                     step: id.clone(),
                     node: running.node,
@@ -288,7 +300,8 @@ impl<'a> Dispatcher<'a> {
     }
 
     fn abandon_waiting(&mut self) {
-        let waits: Vec<StepId> = self.running.iter().filter(|(_, r)| r.only_waits).map(|(id, _)| id.clone()).collect();
+        let waits: Vec<StepId> =
+            self.running.iter().filter(|(_, r)| r.only_waits).map(|(id, _)| id.clone()).collect();
         for id in waits {
             if let Some(running) = self.running.remove(&id) {
                 let _ = running.abandon.send(());
@@ -303,7 +316,8 @@ impl<'a> Dispatcher<'a> {
             step,
             node: None,
             causes: error.causes(),
-            remedy: "nothing more is changed by this run; find out who took over before running again".to_owned(),
+            remedy: "nothing more is changed by this run; find out who took over before running again"
+                .to_owned(),
         });
     }
 }

@@ -38,7 +38,12 @@ impl Emitter {
 
     /// What a step is at.
     pub fn step(&self, step: &StepId, node: Option<&str>) -> Progress {
-        Progress { emitter: self.clone(), step: step.clone(), node: node.map(str::to_owned), last: Arc::default() }
+        Progress {
+            emitter: self.clone(),
+            step: step.clone(),
+            node: node.map(str::to_owned),
+            last: Arc::default(),
+        }
     }
 }
 

@@ -50,7 +50,9 @@ pub async fn conditions(world: &World, look: &Look) -> Vec<Condition> {
             conditions.push(Condition { name: "every node is ready in Kubernetes", missing: nodes.err() });
             conditions.push(Condition { name: "the control plane's pods are ready", missing: pods.err() });
         }
-        Err(error) => conditions.push(Condition { name: "Kubernetes answers", missing: Some(error.to_string()) }),
+        Err(error) => {
+            conditions.push(Condition { name: "Kubernetes answers", missing: Some(error.to_string()) })
+        }
     }
     conditions
 }
@@ -61,11 +63,19 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
     let began = world.clock.now();
     loop {
         let conditions = conditions(world, &context.look).await;
-        let Some((name, missing)) = conditions.iter().find_map(|c| Some((c.name, c.missing.clone()?))) else { break };
+        let Some((name, missing)) = conditions.iter().find_map(|c| Some((c.name, c.missing.clone()?))) else {
+            break;
+        };
         progress.note(format!("{name}: {missing}"));
-        if world.clock.now().duration_since(began) > PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX) {
-            return Err(Error::world(format!("not healthy after {} minutes: {name}: {missing}", PATIENCE.as_secs() / 60))
-                .remedy("`talosmith status` shows where each node stands; running the command again goes on waiting"));
+        if world.clock.now().duration_since(began) > PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX)
+        {
+            return Err(Error::world(format!(
+                "not healthy after {} minutes: {name}: {missing}",
+                PATIENCE.as_secs() / 60
+            ))
+            .remedy(
+                "`talosmith status` shows where each node stands; running the command again goes on waiting",
+            ));
         }
         world.clock.sleep(PAUSE).await;
     }
@@ -82,7 +92,8 @@ async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
     let mut views: Vec<(String, BTreeSet<String>)> = vec![];
     for node in look.blueprint.control_planes() {
         let address = IpAddr::V4(node.address.addr());
-        let machine = Machine::connect(&world.net, &world.clock, address, &access.talos).map_err(|e| e.to_string())?;
+        let machine =
+            Machine::connect(&world.net, &world.clock, address, &access.talos).map_err(|e| e.to_string())?;
         let members = match world.clock.timeout(QUESTION, machine.etcd_members(false)).await {
             Ok(members) => members.map_err(|e| format!("{} did not list them: {e}", node.name))?,
             Err(_) => return Err(format!("{} did not list them in time", node.name)),
@@ -104,7 +115,8 @@ async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
 async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
     let asked = look.blueprint.nodes.values().map(|node| async move {
         let address = IpAddr::V4(node.address.addr());
-        let machine = Machine::connect(&world.net, &world.clock, address, &access.talos).map_err(|e| e.to_string())?;
+        let machine =
+            Machine::connect(&world.net, &world.clock, address, &access.talos).map_err(|e| e.to_string())?;
         match world.clock.timeout(QUESTION, machine.stage()).await {
             Ok(Ok(status)) if status.stage.to_string() == "running" && status.ready => Ok(()),
             Ok(Ok(status)) => Err(format!("{} is {}", node.name, status.stage)),

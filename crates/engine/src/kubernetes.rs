@@ -48,7 +48,8 @@ impl Kubernetes {
     ///
     /// When the endpoint or the identity cannot be used.
     pub fn new(world: &World, endpoint: &str, identity: &Identity) -> Result<Self> {
-        let attempt = || Error::world(format!("could not prepare the connection to Kubernetes at {endpoint}"));
+        let attempt =
+            || Error::world(format!("could not prepare the connection to Kubernetes at {endpoint}"));
         let uri: http::Uri = endpoint.parse().map_err(|e| attempt().because(e))?;
         let mut roots = RootCertStore::empty();
         roots.add(identity.ca_der()).map_err(|e| attempt().because(e))?;
@@ -61,10 +62,15 @@ impl Kubernetes {
             .map_err(|e| attempt().because(e))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let connector = Connector::new(world.net.clone(), Arc::new(config), 443);
-        let http: HyperClient<_, Body> =
-            HyperClient::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(20)).build(connector);
+        let http: HyperClient<_, Body> = HyperClient::builder(TokioExecutor::new())
+            .pool_idle_timeout(Duration::from_secs(20))
+            .build(connector);
         let service = ServiceBuilder::new().layer(BaseUriLayer::new(uri)).service(http);
-        Ok(Self { client: kube::Client::new(service, "default"), world: world.clone(), endpoint: endpoint.to_owned() })
+        Ok(Self {
+            client: kube::Client::new(service, "default"),
+            world: world.clone(),
+            endpoint: endpoint.to_owned(),
+        })
     }
 
     /// Every node by name.
@@ -107,7 +113,10 @@ fn seen(node: &Node) -> KubernetesNode {
     let conditions = status.and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     KubernetesNode {
         ready: conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"),
-        version: status.and_then(|s| s.node_info.as_ref()).map(|i| i.kubelet_version.clone()).unwrap_or_default(),
+        version: status
+            .and_then(|s| s.node_info.as_ref())
+            .map(|i| i.kubelet_version.clone())
+            .unwrap_or_default(),
         schedulable: !node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or(false),
     }
 }

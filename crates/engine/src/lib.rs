@@ -22,6 +22,7 @@ pub mod record;
 pub mod render;
 pub mod secrets;
 pub mod session;
+mod settled;
 pub mod steps;
 pub mod world;
 

@@ -28,7 +28,9 @@ pub async fn observe(
     let mut unseen = vec![];
     let proxmox = proxmox::details(world, survey, blueprint, &mut unseen).await?;
     let mut observed = Observed { proxmox, unseen, ..Observed::default() };
-    let (Some(access), Some(cluster_id)) = (access, blueprint.cluster_id.as_deref()) else { return Ok(observed) };
+    let (Some(access), Some(cluster_id)) = (access, blueprint.cluster_id.as_deref()) else {
+        return Ok(observed);
+    };
     let owner = Mark::owner_of(cluster_id);
     let running: Vec<_> = blueprint
         .nodes
@@ -42,7 +44,9 @@ pub async fn observe(
     let (machines, kubernetes) = futures::join!(machines, kubernetes(world, blueprint, access));
     for (node, machine) in running.iter().zip(machines) {
         if let model::observed::Api::Silent { why } = &machine.api {
-            observed.unseen.push(Unseen { what: format!("the Talos API of {}", node.name), why: why.clone() });
+            observed
+                .unseen
+                .push(Unseen { what: format!("the Talos API of {}", node.name), why: why.clone() });
         }
         observed.machines.insert(node.name.clone(), machine);
     }

@@ -17,6 +17,7 @@ use pve::Params;
 
 use crate::World;
 use crate::error::{Error, Kind, Result};
+use crate::settled::settled;
 
 /// For how long a lease holds without being renewed.
 const LEASE: SignedDuration = SignedDuration::from_mins(10);
@@ -49,7 +50,14 @@ pub struct Record {
 impl Record {
     /// A handle on a record that is known to exist.
     #[must_use]
-    pub fn existing(world: &World, blueprint: &Blueprint, cluster_id: &str, host: &str, vmid: u32, operator: &Operator) -> Self {
+    pub fn existing(
+        world: &World,
+        blueprint: &Blueprint,
+        cluster_id: &str,
+        host: &str,
+        vmid: u32,
+        operator: &Operator,
+    ) -> Self {
         Self {
             world: world.clone(),
             host: host.to_owned(),
@@ -65,7 +73,13 @@ impl Record {
     /// # Errors
     ///
     /// When the id is taken by something else, or Proxmox refuses.
-    pub async fn create(world: &World, blueprint: &Blueprint, cluster_id: &str, host: &str, operator: &Operator) -> Result<Self> {
+    pub async fn create(
+        world: &World,
+        blueprint: &Blueprint,
+        cluster_id: &str,
+        host: &str,
+        operator: &Operator,
+    ) -> Result<Self> {
         let vmid = blueprint.record.vmid;
         let record = Self::existing(world, blueprint, cluster_id, host, vmid, operator);
         let state = RecordState { lease: Some(record.lease(None)), bootstrap: None };
@@ -85,18 +99,29 @@ impl Record {
             params.insert("pool".to_owned(), pool.clone());
         }
         let attempt = || Error::world(format!("could not create the cluster's record, VM {vmid} on {host}"));
-        match world.pve.create_vm(host, vmid, &params).await {
-            Ok(upid) => {
-                world.pve.follow(&upid, |_| {}).await.map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
-                Ok(record)
+        let mut tries = 1;
+        loop {
+            let made =
+                async { world.pve.follow(&world.pve.create_vm(host, vmid, &params).await?, |_| {}).await };
+            let error = match made.await {
+                Ok(_) => return Ok(record),
+                Err(error) => error,
+            };
+            if error.is_exists() || error.effect_unknown() {
+                // Ours after all, by another operator or by a call whose answer was lost: its notes say so.
+                match settled(world, host, vmid).await? {
+                    Some(config) if Mark::find(config.description()).as_ref() == Some(&record.mark) => {
+                        record.take_lease().await?;
+                        return Ok(record);
+                    }
+                    None if tries < ATTEMPTS => {}
+                    _ => return Err(attempt().remedy(remedy(&error)).because(error)),
+                }
+            } else if !error.is_transient() || tries >= ATTEMPTS {
+                return Err(attempt().remedy(remedy(&error)).because(error));
             }
-            // Ours after all, by another operator or by a call whose answer was lost: its notes say so.
-            Err(error) if error.is_exists() || error.effect_unknown() => {
-                record.read().await.map_err(|_| attempt().remedy(remedy(&error)).because(error))?;
-                record.take_lease().await?;
-                Ok(record)
-            }
-            Err(error) => Err(attempt().remedy(remedy(&error)).because(error)),
+            world.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
+            tries += 1;
         }
     }
 
@@ -167,12 +192,15 @@ impl Record {
     pub async fn mark_bootstrap(&self, node: &str) -> Result<()> {
         self.change(|state| match &state.bootstrap {
             None => {
-                state.bootstrap = Some(BootstrapMark { node: node.to_owned(), at: self.world.clock.now(), done: false });
+                state.bootstrap =
+                    Some(BootstrapMark { node: node.to_owned(), at: self.world.clock.now(), done: false });
                 Ok(())
             }
             Some(mark) if mark.node == node && !mark.done => Ok(()),
-            Some(mark) => Err(Error::new(Kind::Refused, format!("etcd was begun on {} at {}", mark.node, mark.at))
-                .remedy("a second etcd must never be made; look at the cluster with `talosmith status`")),
+            Some(mark) => {
+                Err(Error::new(Kind::Refused, format!("etcd was begun on {} at {}", mark.node, mark.at))
+                    .remedy("a second etcd must never be made; look at the cluster with `talosmith status`"))
+            }
         })
         .await
     }
@@ -233,9 +261,12 @@ impl Record {
                     self.world.clock.sleep(Duration::from_millis(500)).await;
                 }
                 Err(error) => {
-                    return Err(Error::world(format!("could not write the cluster's record, VM {} on {}", self.vmid, self.host))
-                        .remedy(remedy(&error))
-                        .because(error));
+                    return Err(Error::world(format!(
+                        "could not write the cluster's record, VM {} on {}",
+                        self.vmid, self.host
+                    ))
+                    .remedy(remedy(&error))
+                    .because(error));
                 }
             }
         }
@@ -258,7 +289,11 @@ fn worth_another_try(error: &pve::Error) -> bool {
 }
 
 fn mark(blueprint: &Blueprint, cluster_id: &str) -> Mark {
-    Mark { cluster: blueprint.cluster.clone(), owner: Mark::owner_of(cluster_id), node: RECORD_NODE.to_owned() }
+    Mark {
+        cluster: blueprint.cluster.clone(),
+        owner: Mark::owner_of(cluster_id),
+        node: RECORD_NODE.to_owned(),
+    }
 }
 
 /// What the client advises, or to look again.

@@ -70,8 +70,11 @@ pub fn schematics(blueprint: &Blueprint) -> Result<BTreeMap<String, String>> {
 
 fn schematic_id(image: &Image) -> Result<String> {
     schematic(image).id().ok_or_else(|| {
-        Error::new(Kind::Input, format!("the id of the image with the kernel arguments {:?} is not known", image.kernel_args))
-            .remedy("use extensions and kernel arguments of letters, digits and /_.=,+- only")
+        Error::new(
+            Kind::Input,
+            format!("the id of the image with the kernel arguments {:?} is not known", image.kernel_args),
+        )
+        .remedy("use extensions and kernel arguments of letters, digits and /_.=,+- only")
     })
 }
 
@@ -89,9 +92,11 @@ pub(crate) fn digests(configs: &BTreeMap<String, Config>) -> BTreeMap<String, St
 }
 
 fn one(blueprint: &Blueprint, node: &Node, bundle: &Bundle) -> Result<Config> {
-    let attempt = || Error::new(Kind::Input, format!("could not make the machine configuration of {}", node.name));
+    let attempt =
+        || Error::new(Kind::Input, format!("could not make the machine configuration of {}", node.name));
     let contract = Contract::parse(&node.talos).map_err(|e| attempt().because(e))?;
-    let mut documents = config::generate(bundle, &input(blueprint, node, contract)).map_err(|e| attempt().because(e))?;
+    let mut documents =
+        config::generate(bundle, &input(blueprint, node, contract)).map_err(|e| attempt().because(e))?;
     config::apply_node(&mut documents, contract, &node_input(blueprint, node));
     Ok(Config(Zeroizing::new(documents.to_yaml())))
 }

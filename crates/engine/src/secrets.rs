@@ -85,7 +85,9 @@ impl Store {
     ///
     /// When the file cannot be read, opened with this identity, or understood.
     pub fn load(&self) -> Result<Option<Bundle>> {
-        let attempt = |what: &str| Error::new(Kind::Secrets, format!("could not {what} the bundle {}", self.path.display()));
+        let attempt = |what: &str| {
+            Error::new(Kind::Secrets, format!("could not {what} the bundle {}", self.path.display()))
+        };
         let bytes = match std::fs::read(&self.path) {
             Ok(bytes) => Zeroizing::new(bytes),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -106,7 +108,9 @@ impl Store {
         };
         let text = std::str::from_utf8(&plain).map_err(|e| attempt("read").because(e))?;
         let bundle = Bundle::parse(text).map_err(|e| {
-            attempt("understand").remedy("restore it from your backup, or import a secrets.yaml of talosctl").because(e)
+            attempt("understand")
+                .remedy("restore it from your backup, or import a secrets.yaml of talosctl")
+                .because(e)
         })?;
         Ok(Some(bundle))
     }
@@ -117,9 +121,11 @@ impl Store {
     ///
     /// When there is one already, or it cannot be written.
     pub fn create(&self, bundle: &Bundle) -> Result<()> {
-        let attempt = || Error::new(Kind::Secrets, format!("could not write the bundle {}", self.path.display()));
+        let attempt =
+            || Error::new(Kind::Secrets, format!("could not write the bundle {}", self.path.display()));
         let plain = bundle.to_yaml();
-        let armored = age::encrypt_and_armor(&self.identity.0.to_public(), plain.as_bytes()).map_err(|e| attempt().because(e))?;
+        let armored = age::encrypt_and_armor(&self.identity.0.to_public(), plain.as_bytes())
+            .map_err(|e| attempt().because(e))?;
         write_private(&self.path, armored.as_bytes(), true).map_err(|e| attempt().because(e))
     }
 }
@@ -190,8 +196,8 @@ mod tests {
         let path = folder.path().join("home.secrets.age");
         let store = Store::new(path.clone(), Identity::generate());
         assert!(store.load().unwrap().is_none());
-        let contract = "v1.13.9".parse().unwrap();
-        let bundle = Bundle::generate(&contract, "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
+        let contract = talos::config::Contract::parse("v1.13.9").unwrap();
+        let bundle = Bundle::generate(contract, "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
         store.create(&bundle).unwrap();
         assert_eq!(store.load().unwrap().unwrap().cluster_id(), bundle.cluster_id());
         let on_disk = std::fs::read_to_string(&path).unwrap();

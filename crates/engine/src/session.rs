@@ -71,8 +71,8 @@ impl Session {
     pub async fn look(&self) -> std::result::Result<Look, LookError> {
         let survey = observe::proxmox::survey(&self.world).await?;
         let cluster_id = self.bundle.as_ref().map(|b| b.cluster_id());
-        let blueprint =
-            model::resolve::resolve(&self.spec, Some(&survey.inventory), cluster_id).map_err(LookError::File)?;
+        let blueprint = model::resolve::resolve(&self.spec, Some(&survey.inventory), cluster_id)
+            .map_err(LookError::File)?;
         let (access, configs) = match &self.bundle {
             Some(bundle) => {
                 let access = Access::mint(bundle, self.world.clock.now())?;
@@ -80,7 +80,8 @@ impl Session {
             }
             None => (None, BTreeMap::new()),
         };
-        let rendered = Rendered { schematics: render::schematics(&blueprint)?, configs: render::digests(&configs) };
+        let rendered =
+            Rendered { schematics: render::schematics(&blueprint)?, configs: render::digests(&configs) };
         let observed = observe::observe(&self.world, survey, &blueprint, access.as_deref()).await?;
         Ok(Look {
             blueprint: Arc::new(blueprint),
@@ -124,10 +125,9 @@ impl Look {
     }
 
     pub(crate) fn node(&self, name: &str) -> Result<&Node> {
-        self.blueprint
-            .nodes
-            .get(name)
-            .ok_or_else(|| Error::new(Kind::Refused, format!("the plan names {name}, which the blueprint does not have")))
+        self.blueprint.nodes.get(name).ok_or_else(|| {
+            Error::new(Kind::Refused, format!("the plan names {name}, which the blueprint does not have"))
+        })
     }
 
     pub(crate) fn config(&self, name: &str) -> Result<&str> {
@@ -136,5 +136,6 @@ impl Look {
 }
 
 fn no_bundle() -> Error {
-    Error::new(Kind::Secrets, "there is no secrets bundle").remedy("`talosmith apply` makes one for a new cluster")
+    Error::new(Kind::Secrets, "there is no secrets bundle")
+        .remedy("`talosmith apply` makes one for a new cluster")
 }

@@ -38,21 +38,34 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
         Action::CreateRecord { host, .. } => {
             let id = context.look.cluster_id()?;
             let made =
-                record::Record::create(&context.world, &context.look.blueprint, id, host, &context.operator).await?;
+                record::Record::create(&context.world, &context.look.blueprint, id, host, &context.operator)
+                    .await?;
             context.record.send_replace(Some(made));
             Ok(Done::default())
         }
         Action::CreateVm { node, host, vmid, datastore, image } => {
-            vm::create(context, context.look.node(node)?, &vm::Place { host, vmid: *vmid }, datastore, image, progress).await
+            vm::create(
+                context,
+                context.look.node(node)?,
+                &vm::Place { host, vmid: *vmid },
+                datastore,
+                image,
+                progress,
+            )
+            .await
         }
-        Action::GrowDisk { host, vmid, gib, .. } => vm::grow(context, &vm::Place { host, vmid: *vmid }, *gib).await,
+        Action::GrowDisk { host, vmid, gib, .. } => {
+            vm::grow(context, &vm::Place { host, vmid: *vmid }, *gib).await
+        }
         Action::StartVm { host, vmid, .. } => vm::start(context, &vm::Place { host, vmid: *vmid }).await,
         Action::Configure { node } => configure::run(context, context.look.node(node)?, progress).await,
         Action::Bootstrap { node } => bootstrap::run(context, context.look.node(node)?, progress).await,
         Action::Join { node } => join::run(context, context.look.node(node)?, progress).await,
         Action::CheckHealth => health::run(context, progress).await,
         Action::StopVm { host, vmid, .. } => vm::stop(context, &vm::Place { host, vmid: *vmid }).await,
-        Action::DeleteVm { node, host, vmid } => vm::delete(context, node, &vm::Place { host, vmid: *vmid }).await,
+        Action::DeleteVm { node, host, vmid } => {
+            vm::delete(context, node, &vm::Place { host, vmid: *vmid }).await
+        }
         Action::DeleteRecord { host, vmid } => {
             vm::delete_record(context, &vm::Place { host, vmid: *vmid }).await?;
             context.record.send_replace(None);

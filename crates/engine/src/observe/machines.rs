@@ -16,7 +16,13 @@ pub(crate) async fn look(world: &World, node: &Node, access: &Access) -> Machine
     match identify(world, node, access).await {
         Identified::Maintenance(connection) => {
             let mut machine = Machine::with(Api::Maintenance);
-            machine.talos = world.clock.timeout(QUESTION, connection.version()).await.ok().and_then(Result::ok).map(|v| v.tag);
+            machine.talos = world
+                .clock
+                .timeout(QUESTION, connection.version())
+                .await
+                .ok()
+                .and_then(Result::ok)
+                .map(|v| v.tag);
             machine.stage = Some("maintenance".to_owned());
             // Nothing was ever configured on it, so there cannot be etcd data of ours.
             machine.etcd = Etcd::Empty;
@@ -43,7 +49,8 @@ async fn configured(world: &World, node: &Node, client: &Client) -> Machine {
         machine.ready = status.ready;
         machine.unmet = status.unmet.iter().map(|u| format!("{}: {}", u.name, u.reason)).collect();
     }
-    machine.config_digest = config.ok().and_then(Result::ok).map(|text| digest(text.expose_secret().as_bytes()));
+    machine.config_digest =
+        config.ok().and_then(Result::ok).map(|text| digest(text.expose_secret().as_bytes()));
     machine.etcd = etcd;
     machine
 }
@@ -54,7 +61,8 @@ pub(crate) async fn etcd(world: &World, node: &Node, client: &Client) -> Etcd {
         return Etcd::Empty;
     }
     if let Some(id) = member_id(world, client).await {
-        let members = world.clock.timeout(QUESTION, client.etcd_members(false)).await.ok().and_then(Result::ok);
+        let members =
+            world.clock.timeout(QUESTION, client.etcd_members(false)).await.ok().and_then(Result::ok);
         let learner = members.and_then(|m| m.into_iter().find(|m| m.id == id)).is_some_and(|m| m.learner);
         return Etcd::Member { id: format!("{id:016x}"), learner };
     }

@@ -36,17 +36,23 @@ pub async fn survey(world: &World) -> Result<Survey> {
     let (version, resources) = (version.map_err(attempt)?, resources.map_err(attempt)?);
     let mut inventory = Inventory { hosts: hosts(&resources) };
     let mut unseen = vec![];
-    let online: Vec<String> = inventory.hosts.iter().filter(|(_, h)| h.online).map(|(n, _)| n.clone()).collect();
+    let online: Vec<String> =
+        inventory.hosts.iter().filter(|(_, h)| h.online).map(|(n, _)| n.clone()).collect();
     let networks = join_all(online.iter().map(|host| world.pve.node_networks(host))).await;
     for (host, networks) in online.into_iter().zip(networks) {
         match networks {
             Ok(networks) => {
-                let bridges = networks.into_iter().filter(|n| n.kind.as_deref().is_some_and(is_bridge)).map(|n| n.iface);
+                let bridges = networks
+                    .into_iter()
+                    .filter(|n| n.kind.as_deref().is_some_and(is_bridge))
+                    .map(|n| n.iface);
                 if let Some(entry) = inventory.hosts.get_mut(&host) {
                     entry.bridges = bridges.collect();
                 }
             }
-            Err(error) => unseen.push(Unseen { what: format!("the bridges of {host}"), why: last_cause(&error) }),
+            Err(error) => {
+                unseen.push(Unseen { what: format!("the bridges of {host}"), why: last_cause(&error) })
+            }
         }
     }
     Ok(Survey { version: version.text, resources, inventory, unseen })
@@ -85,14 +91,19 @@ pub(super) async fn details(
     unseen: &mut Vec<Unseen>,
 ) -> Result<Proxmox> {
     unseen.extend(survey.unseen);
-    let guests: Vec<&Resource> = survey.resources.iter().filter(|r| r.kind == "qemu" || r.kind == "lxc").collect();
+    let guests: Vec<&Resource> =
+        survey.resources.iter().filter(|r| r.kind == "qemu" || r.kind == "lxc").collect();
     let mut taken = BTreeMap::new();
     for guest in &guests {
         if let (Some(vmid), Some(host)) = (vmid(guest), &guest.node) {
-            taken.insert(vmid, Guest { name: guest.name.clone(), host: host.clone(), lock: guest.lock.clone() });
+            taken.insert(
+                vmid,
+                Guest { name: guest.name.clone(), host: host.clone(), lock: guest.lock.clone() },
+            );
         }
     }
-    let wanted: BTreeSet<u32> = blueprint.nodes.values().map(|n| n.vmid).chain([blueprint.record.vmid]).collect();
+    let wanted: BTreeSet<u32> =
+        blueprint.nodes.values().map(|n| n.vmid).chain([blueprint.record.vmid]).collect();
     let candidates: Vec<(u32, &str, &Resource)> = guests
         .iter()
         .filter(|g| g.kind == "qemu")
@@ -107,7 +118,11 @@ pub(super) async fn details(
         match look {
             Ok(Some((seen, state))) => {
                 if seen.mark.node == RECORD_NODE && Some(seen.mark.owner) == owner {
-                    record = Some(RecordSeen { vmid: *id, host: (*host).to_owned(), state: state.unwrap_or_default() });
+                    record = Some(RecordSeen {
+                        vmid: *id,
+                        host: (*host).to_owned(),
+                        state: state.unwrap_or_default(),
+                    });
                 }
                 marked.push(seen);
             }
@@ -124,7 +139,12 @@ fn vmid(resource: &Resource) -> Option<u32> {
 }
 
 /// One VM, if it carries a mark.
-async fn vm(world: &World, vmid: u32, host: &str, resource: &Resource) -> pve::Result<Option<(Vm, Option<RecordState>)>> {
+async fn vm(
+    world: &World,
+    vmid: u32,
+    host: &str,
+    resource: &Resource,
+) -> pve::Result<Option<(Vm, Option<RecordState>)>> {
     let config = match world.pve.vm_config(host, vmid).await {
         Ok(config) => config,
         // It went away between the list and now.
@@ -148,7 +168,8 @@ async fn vm(world: &World, vmid: u32, host: &str, resource: &Resource) -> pve::R
         uuid: config.smbios_uuid().and_then(|u| u.parse().ok()),
         mark,
         disk_gib: config.drive("scsi0").map(|d| d.size.unwrap_or(0) >> 30),
-        cores: u32::try_from(number("cores").unwrap_or(1) * number("sockets").unwrap_or(1)).unwrap_or(u32::MAX),
+        cores: u32::try_from(number("cores").unwrap_or(1) * number("sockets").unwrap_or(1))
+            .unwrap_or(u32::MAX),
         memory_mib: number("memory").unwrap_or(512),
     };
     Ok(Some((seen, state)))
@@ -165,24 +186,27 @@ async fn images(
     let mut shared: BTreeSet<String> = BTreeSet::new();
     for node in blueprint.nodes.values() {
         let (Some(host), Some(store)) = (&node.host, &node.image_datastore) else { continue };
-        let Some(seen) = inventory.hosts.get(host).filter(|h| h.online).and_then(|h| h.datastores.get(store)) else { continue };
+        let Some(seen) = inventory.hosts.get(host).filter(|h| h.online).and_then(|h| h.datastores.get(store))
+        else {
+            continue;
+        };
         if !seen.shared || shared.insert(store.clone()) {
             places.insert((host.clone(), store.clone()));
         }
     }
-    let lists = join_all(places.iter().map(|(host, store)| world.pve.storage_content(host, store, "import"))).await;
+    let lists =
+        join_all(places.iter().map(|(host, store)| world.pve.storage_content(host, store, "import"))).await;
     let mut images = BTreeSet::new();
     for ((host, store), list) in places.iter().zip(lists) {
         match list {
             Ok(list) => {
                 let prefix = format!("{store}:import/");
-                images.extend(list.iter().filter_map(|c| c.volid.strip_prefix(&prefix)).map(|file| StoredImage {
-                    host: host.clone(),
-                    datastore: store.clone(),
-                    file: file.to_owned(),
+                images.extend(list.iter().filter_map(|c| c.volid.strip_prefix(&prefix)).map(|file| {
+                    StoredImage { host: host.clone(), datastore: store.clone(), file: file.to_owned() }
                 }));
             }
-            Err(error) => unseen.push(Unseen { what: format!("the images in {store} on {host}"), why: last_cause(&error) }),
+            Err(error) => unseen
+                .push(Unseen { what: format!("the images in {store} on {host}"), why: last_cause(&error) }),
         }
     }
     images

@@ -30,7 +30,8 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let access = context.look.access()?;
     let address = IpAddr::V4(node.address.addr());
     let attempt = || Error::world(format!("could not begin etcd on {}", node.name));
-    let machine = Machine::connect(&world.net, &world.clock, address, &access.talos).map_err(|e| attempt().because(e))?;
+    let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
+        .map_err(|e| attempt().because(e))?;
     let marked = record.read().await?.bootstrap.is_some_and(|mark| mark.node == node.name && !mark.done);
     if marked && has_no_etcd(world, &machine).await == Some(false) {
         // An earlier run made the call and died before it saw the effect.
@@ -42,9 +43,13 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         progress.note("beginning etcd");
         begin(world, &machine, progress).await.map_err(|e| match e {
             Some(error) => attempt()
-                .remedy("if it waits for the time, check that the machine reaches a time server (`network.ntp`)")
+                .remedy(
+                    "if it waits for the time, check that the machine reaches a time server (`network.ntp`)",
+                )
                 .because(error),
-            None => attempt().remedy("look at the machine with `talosmith status`, then run the command again"),
+            None => {
+                attempt().remedy("look at the machine with `talosmith status`, then run the command again")
+            }
         })?;
     }
     progress.note("waiting for etcd");
@@ -62,20 +67,29 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
 }
 
 /// Asks for the bootstrap until Talos is ready for it. Data that is already there is success: an earlier call got through.
-async fn begin(world: &World, machine: &Machine, progress: &Progress) -> std::result::Result<(), Option<talos_client::Error>> {
+async fn begin(
+    world: &World,
+    machine: &Machine,
+    progress: &Progress,
+) -> std::result::Result<(), Option<talos_client::Error>> {
     let began = world.clock.now();
     loop {
         let error = match world.clock.timeout(Duration::from_secs(15), machine.bootstrap()).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) if error.kind() == Refused::AlreadyExists => return Ok(()),
-            Ok(Err(error)) if matches!(error.kind(), Refused::NotReady | Refused::Unavailable | Refused::Deadline) => Some(error),
+            Ok(Err(error))
+                if matches!(error.kind(), Refused::NotReady | Refused::Unavailable | Refused::Deadline) =>
+            {
+                Some(error)
+            }
             Ok(Err(error)) => return Err(Some(error)),
             Err(_) => None,
         };
         if let Some(error) = &error {
             progress.note(format!("etcd cannot begin yet: {error}"));
         }
-        if world.clock.now().duration_since(began) > PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX) {
+        if world.clock.now().duration_since(began) > PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX)
+        {
             return Err(error);
         }
         world.clock.sleep(PAUSE).await;
@@ -102,8 +116,12 @@ async fn all_empty(context: &Context, progress: &Progress) -> Result<()> {
         }
         let waited = world.clock.now().duration_since(began);
         let hopeless = doubts.iter().any(|d| matches!(d, Doubt::Certain(_)));
-        let words: Vec<String> =
-            doubts.into_iter().map(|d| match d { Doubt::Certain(w) | Doubt::Unclear(w) => w }).collect();
+        let words: Vec<String> = doubts
+            .into_iter()
+            .map(|d| match d {
+                Doubt::Certain(w) | Doubt::Unclear(w) => w,
+            })
+            .collect();
         if hopeless || waited > TO_BE_SEEN {
             return Err(Error::new(Kind::Refused, format!("etcd was not begun, because it may exist already: {}", words.join("; ")))
                 .remedy("bring every control plane back, then run the command again; a second etcd would split the cluster"));
@@ -125,7 +143,9 @@ async fn doubt(context: &Context, node: &Node) -> Option<Doubt> {
             None => Some(Doubt::Unclear(format!("{} does not say yet whether it has etcd data", node.name))),
         },
         Identified::Maintenance(_) => None,
-        Identified::Stranger { why } => Some(Doubt::Certain(format!("{} is somebody else: {why}", node.name))),
+        Identified::Stranger { why } => {
+            Some(Doubt::Certain(format!("{} is somebody else: {why}", node.name)))
+        }
         Identified::Silent { why } => Some(Doubt::Unclear(format!("{} cannot be seen: {why}", node.name))),
     }
 }
@@ -141,6 +161,7 @@ pub(crate) async fn has_no_etcd(world: &World, machine: &Machine) -> Option<bool
         "Running" | "Stopping" => return Some(false),
         _ => return None,
     }
-    let exists = world.clock.timeout(QUESTION, machine.path_exists("/var/lib/etcd/member")).await.ok()?.ok()?;
+    let exists =
+        world.clock.timeout(QUESTION, machine.path_exists("/var/lib/etcd/member")).await.ok()?.ok()?;
     Some(!exists)
 }

@@ -66,7 +66,11 @@ async fn identify_configured(world: &World, node: &Node, machine: Machine) -> Id
     match world.clock.timeout(QUESTION, machine.system_uuid()).await {
         Ok(Ok(uuid)) if is(node, &uuid) => Identified::Configured(machine),
         Ok(Ok(uuid)) => Identified::Stranger {
-            why: format!("it is of this cluster, but its UUID is {uuid}, and that of {} is {}", node.name, wanted(node)),
+            why: format!(
+                "it is of this cluster, but its UUID is {uuid}, and that of {} is {}",
+                node.name,
+                wanted(node)
+            ),
         },
         Ok(Err(error)) => Identified::Silent { why: in_words(&error) },
         Err(_) => Identified::Silent { why: "no answer within five seconds".to_owned() },
@@ -80,7 +84,9 @@ async fn identify_waiting(world: &World, node: &Node, address: IpAddr) -> talos_
         return Ok(Identified::Maintenance(connection));
     }
     let whose = whose(world, &uuid).await;
-    Ok(Identified::Stranger { why: format!("its UUID is {uuid}, and that of {} is {}; {whose}", node.name, wanted(node)) })
+    Ok(Identified::Stranger {
+        why: format!("its UUID is {uuid}, and that of {} is {}; {whose}", node.name, wanted(node)),
+    })
 }
 
 fn is(node: &Node, uuid: &str) -> bool {
@@ -93,7 +99,9 @@ fn wanted(node: &Node) -> String {
 
 /// Looks through Proxmox for the VM with a UUID. Only done when something is already wrong.
 async fn whose(world: &World, uuid: &str) -> String {
-    let Ok(resources) = world.pve.cluster_resources().await else { return "whose it is could not be found out".to_owned() };
+    let Ok(resources) = world.pve.cluster_resources().await else {
+        return "whose it is could not be found out".to_owned();
+    };
     for vm in resources.iter().filter(|r| r.kind == "qemu") {
         let (Some(host), Some(Ok(vmid))) = (&vm.node, vm.vmid.map(u32::try_from)) else { continue };
         let Ok(config) = world.pve.vm_config(host, vmid).await else { continue };
@@ -145,11 +153,16 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 progress.note("the machine takes its configuration");
             }
             Identified::Stranger { why } => {
-                return Err(Error::new(Kind::Refused, format!("what answers at {} is not {}: {why}", node.address.addr(), node.name))
-                    .remedy("free the address, or give the node another one; nothing was sent to that machine"));
+                return Err(Error::new(
+                    Kind::Refused,
+                    format!("what answers at {} is not {}: {why}", node.address.addr(), node.name),
+                )
+                .remedy("free the address, or give the node another one; nothing was sent to that machine"));
             }
             // A worker's port stays closed until a control plane signs its certificate. It has what it needs.
-            Identified::Silent { .. } if sent && node.role == model::blueprint::Role::Worker => return Ok(Done::default()),
+            Identified::Silent { .. } if sent && node.role == model::blueprint::Role::Worker => {
+                return Ok(Done::default());
+            }
             Identified::Silent { why } => {
                 progress.note(format!("waiting for the machine: {why}"));
                 silent = why;
@@ -170,7 +183,11 @@ async fn send(world: &World, node: &Node, connection: Maintenance, config: &str)
     match world.clock.timeout(Duration::from_secs(30), connection.apply(config.as_bytes())).await {
         Ok(Ok(_)) => Ok(()),
         // It is already on its way out of maintenance: an earlier try got through. The next look tells.
-        Ok(Err(error)) if matches!(error.kind(), Refused::Denied | Refused::Unavailable | Refused::Deadline) => Ok(()),
+        Ok(Err(error))
+            if matches!(error.kind(), Refused::Denied | Refused::Unavailable | Refused::Deadline) =>
+        {
+            Ok(())
+        }
         Err(_) => Ok(()),
         Ok(Err(error)) => Err(Error::world(format!("{} did not accept its configuration", node.name))
             .remedy("the machine names what it does not like; a patch or a version is the usual reason")
@@ -185,8 +202,12 @@ async fn verify(world: &World, node: &Node, machine: &Machine, config: &str, sen
     }
     match world.clock.timeout(QUESTION, machine.machine_config()).await {
         Ok(Ok(runs)) if digest(runs.expose_secret().as_bytes()) == digest(config.as_bytes()) => Ok(()),
-        Ok(Ok(_)) => Err(Error::world(format!("{} runs another configuration than the one it was sent", node.name))
-            .remedy("somebody else configured it at the same time; run the command again to see what it has")),
+        Ok(Ok(_)) => {
+            Err(Error::world(format!("{} runs another configuration than the one it was sent", node.name))
+                .remedy(
+                    "somebody else configured it at the same time; run the command again to see what it has",
+                ))
+        }
         // It answered a moment ago; that it is busy now says nothing against the configuration.
         Ok(Err(_)) | Err(_) => Ok(()),
     }

@@ -12,13 +12,18 @@ use crate::steps::Done;
 pub(super) async fn register(context: &Context, image: &str, schematic: &str) -> Result<Done> {
     let world = &context.world;
     let wanted = context.look.blueprint.images.get(image).ok_or_else(|| {
-        Error::new(Kind::Refused, format!("the plan names the image {image}, which the blueprint does not have"))
+        Error::new(
+            Kind::Refused,
+            format!("the plan names the image {image}, which the blueprint does not have"),
+        )
     })?;
     let attempt = || {
-        Error::world(format!("could not register the schematic with {}", wanted.factory))
-            .remedy("check that this machine reaches the Image Factory, or name another one with `image.factory`")
+        Error::world(format!("could not register the schematic with {}", wanted.factory)).remedy(
+            "check that this machine reaches the Image Factory, or name another one with `image.factory`",
+        )
     };
-    let factory = Factory::new(world.net.clone(), &world.clock, &wanted.factory, &world.factory_roots).map_err(|e| attempt().because(e))?;
+    let factory = Factory::new(world.net.clone(), &world.clock, &wanted.factory, &world.factory_roots)
+        .map_err(|e| attempt().because(e))?;
     let text = crate::render::schematic(wanted).canonical();
     let posted = world.clock.timeout(FACTORY, factory.post_schematic(&text)).await;
     let answered = match posted {
@@ -71,7 +76,8 @@ pub(super) async fn download(
     match finished {
         Ok(finished) => {
             if !is_there(context, host, datastore, file).await? {
-                return Err(attempt().remedy(format!("Proxmox said it was done, but {datastore} does not list the file")));
+                return Err(attempt()
+                    .remedy(format!("Proxmox said it was done, but {datastore} does not list the file")));
             }
             Ok(Done { warnings: finished.warnings })
         }

@@ -34,8 +34,12 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     };
     if world.clock.timeout(PATIENCE, waiting).await.is_err() {
         let last = last.into_inner().unwrap_or_default();
-        return Err(Error::world(format!("{} did not join within {} minutes: {last}", node.name, PATIENCE.as_secs() / 60))
-            .remedy("`talosmith status` shows where it stands; running the command again goes on waiting"));
+        return Err(Error::world(format!(
+            "{} did not join within {} minutes: {last}",
+            node.name,
+            PATIENCE.as_secs() / 60
+        ))
+        .remedy("`talosmith status` shows where it stands; running the command again goes on waiting"));
     }
     Ok(Done::default())
 }

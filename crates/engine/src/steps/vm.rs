@@ -11,6 +11,7 @@ use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::record::remedy;
+use crate::settled::settled;
 use crate::steps::Done;
 
 /// A VM's id and the host it is on.
@@ -60,7 +61,9 @@ pub(super) async fn create(
         };
         match created {
             Ok(finished) => break finished.warnings,
-            Err(error) if error.is_exists() || error.effect_unknown() => match is_ours(context, node, place).await? {
+            Err(error) if error.is_exists() || error.effect_unknown() => match is_ours(context, node, place)
+                .await?
+            {
                 true => break vec![],
                 false if error.is_exists() => return Err(attempt().remedy(remedy(&error)).because(error)),
                 false if tries < ATTEMPTS => {}
@@ -81,29 +84,22 @@ pub(super) async fn create(
 /// Waits for a creation that somebody else may have begun, then tells whether the VM is this node of ours.
 async fn is_ours(context: &Context, node: &Node, place: &Place<'_>) -> Result<bool> {
     let owner = Mark::owner_of(context.look.cluster_id()?);
-    for _ in 0..60 {
-        match context.world.pve.vm_config(place.host, place.vmid).await {
-            Ok(config) if config.lock() == Some("create") => {}
-            Ok(config) => {
-                return Ok(Mark::find(config.description()).is_some_and(|m| m.owner == owner && m.node == node.name));
-            }
-            Err(error) if error.is_missing() => return Ok(false),
-            Err(error) => {
-                return Err(Error::world(format!("could not look at {place}")).remedy(remedy(&error)).because(error));
-            }
-        }
-        context.world.clock.sleep(Duration::from_secs(2)).await;
-    }
-    Ok(false)
+    let found = settled(&context.world, place.host, place.vmid).await?;
+    Ok(found
+        .and_then(|c| Mark::find(c.description()))
+        .is_some_and(|m| m.owner == owner && m.node == node.name))
 }
 
 /// Hardware that nobody asked for is right by default; the reasons stand beside the values.
 fn params(context: &Context, node: &Node, datastore: &str, image: &str) -> Result<Params> {
     let id = context.look.cluster_id()?;
-    let uuid = node
-        .uuid
-        .ok_or_else(|| Error::new(Kind::Refused, format!("{} has no identity yet", node.name)))?;
-    let mark = Mark { cluster: context.look.blueprint.cluster.clone(), owner: Mark::owner_of(id), node: node.name.clone() };
+    let uuid =
+        node.uuid.ok_or_else(|| Error::new(Kind::Refused, format!("{} has no identity yet", node.name)))?;
+    let mark = Mark {
+        cluster: context.look.blueprint.cluster.clone(),
+        owner: Mark::owner_of(id),
+        node: node.name.clone(),
+    };
     let mut net = format!("virtio={},bridge={}", node.mac, node.bridge);
     if let Some(vlan) = node.vlan {
         net.push_str(&format!(",tag={vlan}"));
@@ -158,17 +154,24 @@ pub(super) async fn grow(context: &Context, place: &Place<'_>, gib: u64) -> Resu
     let attempt = || Error::world(format!("could not grow the boot disk of {place} to {gib} GiB"));
     let pve = &context.world.pve;
     let has = || async {
-        let config = pve.vm_config(place.host, place.vmid).await.map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
+        let config = pve
+            .vm_config(place.host, place.vmid)
+            .await
+            .map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
         Ok::<_, Error>(config.drive("scsi0").and_then(|d| d.size).unwrap_or(0))
     };
     let wanted = gib << 30;
     if has().await? >= wanted {
         return Ok(Done::default());
     }
-    let task = async { pve.follow(&pve.resize(place.host, place.vmid, "scsi0", &format!("{gib}G")).await?, |_| {}).await };
+    let task = async {
+        pve.follow(&pve.resize(place.host, place.vmid, "scsi0", &format!("{gib}G")).await?, |_| {}).await
+    };
     let finished = task.await.map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
     if has().await? < wanted {
-        return Err(attempt().remedy("Proxmox said it was done, but the disk is still smaller; look at its storage"));
+        return Err(
+            attempt().remedy("Proxmox said it was done, but the disk is still smaller; look at its storage")
+        );
     }
     Ok(Done { warnings: finished.warnings })
 }
@@ -206,7 +209,9 @@ async fn power(context: &Context, place: &Place<'_>, wanted: PowerState, verb: &
                     return Ok(Done { warnings: finished.warnings });
                 }
                 if tries >= ATTEMPTS {
-                    return Err(attempt().remedy("Proxmox said it was done, but the VM is not in that state; look at its task log"));
+                    return Err(attempt().remedy(
+                        "Proxmox said it was done, but the VM is not in that state; look at its task log",
+                    ));
                 }
             }
             Err(error) if tries < ATTEMPTS && (error.is_transient() || error.effect_unknown()) => {}

@@ -31,7 +31,13 @@ async fn one_worker_more_is_the_only_thing_that_happens() {
     let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
     assert_eq!(
         ids,
-        ["create-vm/home-work-3", "start-vm/home-work-3", "configure/home-work-3", "join/home-work-3", "check-health"]
+        [
+            "create-vm/home-work-3",
+            "start-vm/home-work-3",
+            "configure/home-work-3",
+            "join/home-work-3",
+            "check-health"
+        ]
     );
     let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
@@ -42,7 +48,8 @@ async fn one_worker_more_is_the_only_thing_that_happens() {
 #[tokio::test(start_paused = true)]
 async fn destroy_leaves_nothing_of_ours_and_everything_else() {
     let rig = Rig::new();
-    let mine = pve::Params::from([("name".to_owned(), "nas".to_owned()), ("memory".to_owned(), "512".to_owned())]);
+    let mine =
+        pve::Params::from([("name".to_owned(), "nas".to_owned()), ("memory".to_owned(), "512".to_owned())]);
     let upid = rig.world.pve.create_vm("pve2", 4711, &mine).await.unwrap();
     rig.world.pve.follow(&upid, |_| {}).await.unwrap();
     rig.apply(HOME).await;

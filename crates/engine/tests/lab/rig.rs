@@ -54,7 +54,9 @@ impl Ran {
 }
 
 pub fn spec(text: &str) -> Spec {
-    model::load::load(&[Source::new("cluster.yaml", text)]).unwrap_or_else(|f| panic!("{:?}", f.diagnostics)).spec
+    model::load::load(&[Source::new("cluster.yaml", text)])
+        .unwrap_or_else(|f| panic!("{:?}", f.diagnostics))
+        .spec
 }
 
 /// Keys cost seconds, so all tests share one bundle.
@@ -86,7 +88,8 @@ impl Rig {
             clock.clone(),
         )
         .unwrap();
-        let roots = CertificateDer::pem_slice_iter(facts.factory_ca_pem.as_bytes()).map(Result::unwrap).collect();
+        let roots =
+            CertificateDer::pem_slice_iter(facts.factory_ca_pem.as_bytes()).map(Result::unwrap).collect();
         let world = World { pve, net: lab.net(), clock, factory_roots: Arc::new(Roots(roots)) };
         Self { lab, world }
     }
@@ -120,7 +123,8 @@ impl Rig {
         let emitter = Emitter::new(self.world.clock.clone(), None, listener);
         let (_wish, stop) = watch::channel(Stop::No);
         let operator = operator(place);
-        let run = Run { world: &self.world, look, operator: &operator, stop, emitter: &emitter, verb: "apply" };
+        let run =
+            Run { world: &self.world, look, operator: &operator, stop, emitter: &emitter, verb: "apply" };
         let outcome = engine::apply::run(run, plan).await?;
         let events = events.lock().unwrap().clone();
         Ok(Ran { outcome, events })
@@ -129,7 +133,8 @@ impl Rig {
     /// Ids of all VMs that Proxmox has.
     pub async fn vmids(&self) -> Vec<u64> {
         let resources = self.world.pve.cluster_resources().await.unwrap();
-        let mut ids: Vec<u64> = resources.iter().filter(|r| r.kind == "qemu").filter_map(|r| r.vmid).collect();
+        let mut ids: Vec<u64> =
+            resources.iter().filter(|r| r.kind == "qemu").filter_map(|r| r.vmid).collect();
         ids.sort_unstable();
         ids
     }
