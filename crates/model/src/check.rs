@@ -20,7 +20,7 @@ mod versions;
 
 use std::collections::BTreeSet;
 
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, codes};
 use crate::load::Loaded;
 use crate::resolve::draft::Draft;
 use crate::spec::Spec;
@@ -28,7 +28,13 @@ use crate::spec::Spec;
 /// Every problem of a file that could be loaded, located and in file order.
 #[must_use]
 pub fn check(loaded: &Loaded) -> Vec<Diagnostic> {
-    loaded.locate(problems(&loaded.spec))
+    let mut found = problems(&loaded.spec);
+    for path in &loaded.secrets {
+        let message = format!("`{path}` holds a secret");
+        let problem = Diagnostic::error(codes::SECRET_IN_FILE, message).at(path.clone(), "");
+        found.push(problem.help("take it out of the file, and renew it if it was ever committed"));
+    }
+    loaded.locate(found)
 }
 
 /// Every problem of a file, by path.
@@ -58,5 +64,7 @@ pub(crate) fn examine(draft: &Draft<'_>) -> Vec<Diagnostic> {
     found
 }
 
+#[cfg(test)]
+mod fixtures;
 #[cfg(test)]
 mod tests;

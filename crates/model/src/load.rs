@@ -4,6 +4,7 @@
 //! against the JSON Schema of [`Spec`]: everything that does not fit is collected at once, and only a tree that fits becomes
 //! a `Spec`. What comes after that names values by path, and [`Loaded::locate`] finds the place again.
 
+pub(crate) mod secrets;
 mod shape;
 mod tree;
 
@@ -11,17 +12,10 @@ pub(crate) use shape::as_it_stands;
 pub use tree::{Scalar, Tree};
 
 use crate::diagnostic::{Anchor, Diagnostic, Path, Source, Span, codes};
-use crate::spec::{Reference, Spec};
+use crate::spec::Spec;
 
 /// The largest text that is read. Ten thousand nodes fit in it ten times over.
 const MAX_BYTES: usize = 16 << 20;
-
-/// Keys whose value must never be a secret itself.
-const TOKENS: &[&[&str]] = &[&["proxmox", "token"]];
-
-/// Keys whose value could carry a password.
-const URLS: &[&[&str]] =
-    &[&["proxmox", "endpoint"], &["proxmox", "endpoints"], &["endpoint"], &["image", "factory"]];
 
 /// A file that was read, with all that is needed to speak about it.
 #[derive(Debug, Clone)]
@@ -32,6 +26,8 @@ pub struct Loaded {
     pub sources: Vec<Source>,
     /// Where everything stands.
     pub tree: Tree,
+    /// Values that looked like secrets where none belongs. They are masked in `spec` too.
+    pub secrets: Vec<Path>,
 }
 
 /// A file that could not be read as a cluster.
@@ -74,11 +70,11 @@ pub fn load(sources: &[Source]) -> Result<Loaded, Failed> {
         }
         return Err(failed(sources, None, problems));
     };
-    mask_secrets(&mut tree, &mut sources);
+    let secrets = secrets::mask(&mut tree, &mut sources);
     // With a source missing, every key that stood in it would be reported as missing too.
     let spec = if broken { None } else { shape::spec(&tree, &mut problems) };
     match spec {
-        Some(spec) if problems.is_empty() => Ok(Loaded { spec, sources, tree }),
+        Some(spec) if problems.is_empty() => Ok(Loaded { spec, sources, tree, secrets }),
         _ => Err(failed(sources, Some(&tree), problems)),
     }
 }
@@ -126,33 +122,6 @@ pub(crate) fn locate(
     // A stable sort: problems at one place keep the order in which they were found.
     diagnostics.sort_by_key(|d| d.labels.first().and_then(|l| l.place.as_ref()).map(|p| p.span));
     diagnostics
-}
-
-/// Replaces secrets that stand in the file by asterisks, before anyone can print the line they stand in. The checks then
-/// refuse the value: a token that is no reference, a URL that carries a password.
-fn mask_secrets(tree: &mut Tree, sources: &mut [Source]) {
-    let reference = |raw: &str| raw.parse::<Reference>().is_ok();
-    for keys in TOKENS {
-        mask(tree.get_mut(keys), sources, reference);
-    }
-    for keys in URLS {
-        match tree.get_mut(keys) {
-            Some(Tree::List { items, .. }) => {
-                items.iter_mut().for_each(|item| mask(Some(item), sources, |raw| !raw.contains('@')));
-            }
-            one => mask(one, sources, |raw| !raw.contains('@')),
-        }
-    }
-}
-
-fn mask(node: Option<&mut Tree>, sources: &mut [Source], harmless: impl Fn(&str) -> bool) {
-    let Some(Tree::Scalar { span, raw, value }) = node else { return };
-    if matches!(value, Scalar::Null) || harmless(raw) {
-        return;
-    }
-    "********".clone_into(raw);
-    *value = Scalar::Text;
-    mask_span(sources, *span);
 }
 
 /// Replaces what stands at a place by asterisks.

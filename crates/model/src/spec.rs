@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use deploy::PATCH_SECRETS;
 pub use deploy::{Backup, Chart, GitOps, GitOpsEngine, Integration, Manifests, Patch, Upgrade};
 pub use hardware::{
     Bios, BootDisk, BootDiskDetails, Bus, Cache, Cpu, CpuDetails, DataDisk, Hardware, Memory, MemoryDetails,

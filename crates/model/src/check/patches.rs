@@ -3,21 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::diagnostic::{Diagnostic, Path, codes};
-use crate::spec::{Patch, Spec};
-
-/// Keys of a Talos configuration whose value is a secret, from the top.
-const SECRETS: &[&[&str]] = &[
-    &["machine", "token"],
-    &["machine", "ca", "key"],
-    &["cluster", "token"],
-    &["cluster", "secret"],
-    &["cluster", "aescbcEncryptionSecret"],
-    &["cluster", "secretboxEncryptionSecret"],
-    &["cluster", "ca", "key"],
-    &["cluster", "aggregatorCA", "key"],
-    &["cluster", "serviceAccount", "key"],
-    &["cluster", "etcd", "ca", "key"],
-];
+use crate::spec::{PATCH_SECRETS, Patch, Spec};
 
 pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {
     let defaults = [
@@ -76,7 +62,7 @@ fn mapping(patch: &Map<String, Value>, path: &Path, found: &mut Vec<Diagnostic>)
         found.push(json_patch(path));
         return;
     }
-    for keys in SECRETS {
+    for keys in PATCH_SECRETS {
         let [first, rest @ ..] = keys else { continue };
         let value = rest.iter().try_fold(patch.get(*first), |value, key| Some(value?.get(key)));
         if let Some(Some(Value::String(text))) = value

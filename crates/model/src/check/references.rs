@@ -64,12 +64,13 @@ pub(super) fn known<T>(name: &str, all: &BTreeMap<String, T>, what: &str, path: 
     }
     let problem = Diagnostic::error(codes::UNKNOWN_REFERENCE, format!("there is no {what} called `{name}`"))
         .at(path, "");
+    let section = if what == "network" { "network.extra".to_owned() } else { format!("{what}s") };
     Some(match nearest(name, all.keys().map(String::as_str)) {
         Some(near) => problem.help(format!("did you mean `{near}`?")),
-        None if all.is_empty() => problem.help(format!("add it under `{what}s`")),
+        None if all.is_empty() => problem.help(format!("add it under `{section}`")),
         None => {
             let listed: Vec<&str> = all.keys().map(String::as_str).take(12).collect();
-            problem.help(format!("add it under `{what}s`, or use `{}`", listed.join("`, `")))
+            problem.help(format!("add it under `{section}`, or use `{}`", listed.join("`, `")))
         }
     })
 }

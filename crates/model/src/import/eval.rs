@@ -215,8 +215,17 @@ impl<'f> Evaluator<'f> {
         let start = match (root, first) {
             (Some("path"), Some("module" | "root" | "cwd")) => text(span, "."),
             (Some(kind @ ("var" | "local")), Some(name)) => self.named(span, kind, name)?,
+            (Some(name), _) if scope.get(name).is_none() => {
+                return Err(Trouble { span, why: "these files do not say what it is".to_owned() });
+            }
             _ => {
-                return self.walk(source, span, self.eval(source, &traversal.expr, scope)?, &operators, scope);
+                return self.walk(
+                    source,
+                    span,
+                    self.eval(source, &traversal.expr, scope)?,
+                    &operators,
+                    scope,
+                );
             }
         };
         operators.remove(0);

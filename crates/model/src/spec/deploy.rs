@@ -8,6 +8,20 @@ use serde_json::{Map, Value};
 
 use super::{Written, is_default};
 
+/// Keys of a Talos configuration whose value is a secret, from the top.
+pub(crate) const PATCH_SECRETS: &[&[&str]] = &[
+    &["machine", "token"],
+    &["machine", "ca", "key"],
+    &["cluster", "token"],
+    &["cluster", "secret"],
+    &["cluster", "aescbcEncryptionSecret"],
+    &["cluster", "secretboxEncryptionSecret"],
+    &["cluster", "ca", "key"],
+    &["cluster", "aggregatorCA", "key"],
+    &["cluster", "serviceAccount", "key"],
+    &["cluster", "etcd", "ca", "key"],
+];
+
 /// A change of the Talos configuration, by strategic merge: a file, a text, or the mapping itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
