@@ -195,4 +195,6 @@ fn unknown_hosts(spec: &Spec, inventory: &Inventory) -> Vec<Diagnostic> {
 }
 
 #[cfg(test)]
+mod hardware_tests;
+#[cfg(test)]
 mod tests;
