@@ -29,7 +29,8 @@ async fn try_up(global: &Global, proxmox: SocketAddr, factory: SocketAddr, print
     let place = Place::served(&file, &setup.loaded.spec.cluster);
     place.make()?;
     let _lock = place.lock()?;
-    let moved = moved(&setup.loaded.spec);
+    let mut moved = moved(&setup.loaded.spec);
+    moved.image.factory = format!("https://{factory}");
     let speed = match global.lab_speed {
         None => 1.0,
         Some(LabSpeed::Times(times)) => times,
