@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::Description;
+
 const GIB: u64 = 1 << 30;
 const GB: u64 = 1_000_000_000;
 
@@ -22,6 +24,8 @@ pub struct LabConfig {
     pub factory_host: String,
     /// Talos versions that the factory offers.
     pub talos_versions: Vec<String>,
+    /// What a new world has beside its hosts: files, VMs, a web server.
+    pub described: Option<Description>,
 }
 
 /// One Proxmox host.
@@ -103,6 +107,7 @@ impl Default for LabConfig {
             hosts: (1..=3).map(HostConfig::numbered).collect(),
             factory_host: "factory.talos.dev".to_owned(),
             talos_versions: talos_versions(),
+            described: None,
         }
     }
 }

@@ -5,15 +5,24 @@
 //! still there.
 
 pub(crate) mod access;
+pub(crate) mod clone;
 pub(crate) mod cloudinit;
 pub(crate) mod configure;
 pub(crate) mod create;
+pub(crate) mod described;
 pub(crate) mod disks;
 pub(crate) mod download;
 pub(crate) mod drive;
+pub(crate) mod guest;
+pub(crate) mod import;
+pub(crate) mod migrate;
+pub(crate) mod movement;
 pub(crate) mod options;
 pub(crate) mod power;
 pub(crate) mod refusal;
+pub(crate) mod rights;
+pub(crate) mod roles;
+pub(crate) mod snapshot;
 pub(crate) mod storage;
 pub(crate) mod tasks;
 pub(crate) mod vm;
@@ -54,9 +63,50 @@ pub struct Hypervisor {
     pub(crate) vms: BTreeMap<u32, Vm>,
     pub(crate) tasks: BTreeMap<String, Task>,
     pub(crate) access: Access,
+    #[serde(default)]
+    pub(crate) mappings: BTreeMap<String, Mapping>,
+    /// Resources of high availability by id, with their options.
+    #[serde(default)]
+    pub(crate) ha: BTreeMap<String, BTreeMap<String, String>>,
+    /// A web server that the hosts reach, beside the Image Factory.
+    #[serde(default)]
+    pub(crate) web: Option<Web>,
     /// Hosts in the order of the configuration: the first is the one that people are told.
     order: Vec<String>,
     authority: Identity,
+}
+
+/// One name for a PCI device on each host.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Mapping {
+    /// `node=…,path=…,id=…`, one for each device.
+    pub(crate) map: Vec<String>,
+    pub(crate) about: BTreeMap<String, String>,
+}
+
+/// A web server with files to download.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Web {
+    /// Its address, without a slash at the end.
+    pub(crate) base: String,
+    pub(crate) files: BTreeMap<String, WebFile>,
+    /// What it answers for anything else, such as `404 Not Found`.
+    pub(crate) otherwise: String,
+}
+
+/// One file of a web server.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct WebFile {
+    pub(crate) bytes: u64,
+    pub(crate) disk_bytes: u64,
+    pub(crate) sha256: String,
+    pub(crate) mimetype: String,
+}
+
+impl Web {
+    pub(crate) fn authority(&self) -> &str {
+        self.base.split("://").nth(1).unwrap_or(&self.base)
+    }
 }
 
 /// One Proxmox host.
@@ -119,10 +169,16 @@ impl Hypervisor {
             vms: BTreeMap::new(),
             tasks: BTreeMap::new(),
             access: Access::new(rng),
+            mappings: BTreeMap::new(),
+            ha: BTreeMap::new(),
+            web: None,
             order: Vec::new(),
             authority: Identity::authority("Proxmox Virtual Environment")?,
         };
         new.add_missing(config, now)?;
+        if let Some(described) = &config.described {
+            described.fill(&mut new, now);
+        }
         Ok(new)
     }
 

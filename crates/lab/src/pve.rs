@@ -9,11 +9,19 @@ mod agent;
 mod answer;
 mod caller;
 mod cluster;
+mod firewall;
+mod ha;
+mod mapping;
 mod nodes;
+mod permission;
+mod pools;
 mod request;
 mod routes;
+mod snapshots;
 mod storage;
 mod tasks;
+mod tokens;
+mod upload;
 mod vms;
 
 use std::sync::Arc;
@@ -27,6 +35,7 @@ use crate::faults::{CallFault, CallMoment, Hooks};
 use crate::https::{Answer, Cut};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::{configure, tasks as work};
+use crate::schema;
 use crate::shared::Shared;
 use answer::{Data, Failure};
 use request::{Call, Plain};
@@ -101,7 +110,7 @@ async fn respond(shared: &Shared, local: &str, plain: Plain) -> Result<Data, Del
     let Some((route, captured)) = found else {
         return Err(at_once(Failure::not_implemented(&plain.method, &path)));
     };
-    let node = target(shared, local, captured.get("node").map(String::as_str))?;
+    let named = captured.get("node").cloned();
     let mut params = plain.params;
     for (name, value) in captured {
         if params.one(&name).is_some_and(|given| given != value) {
@@ -110,10 +119,25 @@ async fn respond(shared: &Shared, local: &str, plain: Plain) -> Result<Data, Del
         }
         params.put(name, value);
     }
-    if let Err(errors) = params.check(route) {
+    let rules = schema::method(plain.method.as_str(), route.path);
+    if caller.contains('!') && rules.is_some_and(|rules| !rules.token) {
+        let text = format!("URI '{path}' not available with API token, need proper ticket.\n");
+        return Err(at_once(Failure::of(403, format!("Permission check failed ({text})"))));
+    }
+    let allowed = |rules: &schema::Method| {
+        shared.read(|world, _| permission::check(&world.hypervisor.access, rules, &caller, &params))
+    };
+    if let Some(Err(detail)) = rules.map(allowed) {
+        let text = permission::words(&detail);
+        // Of an upload nothing but the head was read when its caller is turned away.
+        let failure = if plain.upload.is_some() { Failure::empty(403, text) } else { Failure::of(403, text) };
+        return Err(at_once(failure));
+    }
+    let node = target(shared, local, named.as_deref())?;
+    if let Some(Err(errors)) = rules.map(|rules| params.check(rules)) {
         return Err(at_once(Failure::parameters(errors)));
     }
-    let call = Call { node, local: local.to_owned(), caller, params };
+    let call = Call { node, local: local.to_owned(), caller, params, upload: plain.upload };
     run(shared, route, &call).await
 }
 

@@ -1,117 +1,172 @@
-//! Checks of values and of property strings (`virtio,bridge=vmbr0`), with the words that Proxmox has for what is wrong.
+//! Checks of parameters and of property strings (`virtio,bridge=vmbr0`), with the words that Proxmox has for what is wrong.
 //!
-//! A [`Kind`] says what a value must be. A property string is itself described by [`Field`]s, so the same checks serve the
-//! parameters of a call and the parts of one parameter.
+//! What each call takes is not written here: it is read from `schema/gen/methods.json`, which is made from the API schema
+//! of a real server. A [`Rule`] is one parameter, or one key of a property string, so the same checks serve both. The
+//! order of the checks is the server's: type, format, pattern, length, range, enumeration; the first that fails is told.
+
+pub(crate) mod formats;
+mod load;
+mod pattern;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-/// What a value must be.
-pub(crate) enum Kind {
-    Bool,
-    Int(Option<i64>, Option<i64>),
-    Number(Option<f64>, Option<f64>),
-    /// A whole number that must satisfy the check.
-    IntFormat(fn(&str) -> Result<(), String>),
-    /// Any text up to so many characters.
-    Text(usize),
-    Enum(&'static [&'static str]),
-    /// The text must satisfy the predicate.
-    Pattern(fn(&str) -> bool),
-    /// The text must satisfy the check, which says what is wrong.
-    Format(fn(&str) -> Result<(), String>),
-    Props(&'static Props),
-}
-
-/// Any text.
-pub(crate) const TEXT: Kind = Kind::Text(usize::MAX);
-/// A whole number of at least 0.
-pub(crate) const COUNT: Kind = Kind::Int(Some(0), None);
-
-/// One parameter of a call, or one key of a property string.
-pub(crate) struct Field {
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) required: bool,
-    /// Another field that must be there if this one is.
-    pub(crate) needs: Option<&'static str>,
-}
-
-/// An optional field.
-pub(crate) const fn field(name: &'static str, kind: Kind) -> Field {
-    Field { name, kind, required: false, needs: None }
-}
-
-/// A required field.
-pub(crate) const fn required(name: &'static str, kind: Kind) -> Field {
-    Field { name, kind, required: true, needs: None }
-}
-
-/// An optional field that makes sense only beside another.
-pub(crate) const fn with(name: &'static str, kind: Kind, needs: &'static str) -> Field {
-    Field { name, kind, required: false, needs: Some(needs) }
-}
-
-/// A comma-separated list of `key=value`.
-pub(crate) struct Props {
-    /// The key of a value that stands alone.
-    pub(crate) default_key: Option<&'static str>,
-    pub(crate) fields: &'static [&'static [Field]],
-    /// Other names for keys.
-    pub(crate) aliases: &'static [(&'static str, &'static str)],
-    /// Keys that name the value of the first key here and give the value of the second: `virtio=MAC`.
-    pub(crate) key_alias: Option<(&'static str, &'static str, &'static [&'static str])>,
-}
-
-/// The parts of a property string.
-pub(crate) type Parts = BTreeMap<String, String>;
+use pattern::Pattern;
+use serde_json::Value;
 
 pub(crate) const UNKNOWN: &str =
     "property is not defined in schema and the schema does not allow additional properties";
 pub(crate) const MISSING: &str = "property is missing and it is not optional";
 
-impl Kind {
+/// Everything that is known of the calls.
+#[derive(Debug, Default)]
+pub(crate) struct Schema {
+    methods: BTreeMap<String, Method>,
+    formats: BTreeMap<String, Props>,
+}
+
+/// One call.
+#[derive(Debug)]
+pub(crate) struct Method {
+    pub(crate) params: BTreeMap<String, Rule>,
+    /// Parameters whose name ends in a number: prefix, lowest, highest.
+    numbered: Vec<(String, u32, u32, Rule)>,
+    /// Whether anything else is taken as well.
+    pub(crate) open: bool,
+    /// Who may call, as the server writes it.
+    pub(crate) permissions: Value,
+    /// Whether an API token may call.
+    pub(crate) token: bool,
+}
+
+/// What a value must be.
+#[derive(Debug, Default)]
+pub(crate) struct Rule {
+    pub(crate) kind: Kind,
+    pub(crate) format: Option<String>,
+    pattern: Option<Pattern>,
+    max_length: Option<usize>,
+    min_length: Option<usize>,
+    min: Option<f64>,
+    max: Option<f64>,
+    one_of: Option<Vec<String>>,
+    pub(crate) optional: bool,
+    /// Another parameter that must be there if this one is.
+    pub(crate) requires: Option<String>,
+    /// In a property string: this key may be left out and its value stands alone.
+    default_key: bool,
+    /// In a property string: another name for this key.
+    alias: Option<String>,
+    /// In a property string: the key's own name is the value of that other key, as in `virtio=MAC`.
+    key_alias: Option<String>,
+    items: Option<Box<Rule>>,
+}
+
+/// The type of a value.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bool,
+    Int,
+    Number,
+    #[default]
+    Text,
+    List,
+}
+
+/// A comma-separated list of `key=value`.
+#[derive(Debug, Default)]
+pub(crate) struct Props {
+    keys: BTreeMap<String, Rule>,
+    default_key: Option<String>,
+}
+
+/// The parts of a property string.
+pub(crate) type Parts = BTreeMap<String, String>;
+
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| load::schema(include_str!("schema/gen/methods.json")));
+
+/// The call `method path`, the path with its names in braces.
+pub(crate) fn method(method: &str, path: &str) -> Option<&'static Method> {
+    SCHEMA.methods.get(&format!("{method} {path}"))
+}
+
+/// The property-string format of that name.
+pub(crate) fn props(format: &str) -> Option<&'static Props> {
+    SCHEMA.formats.get(format)
+}
+
+impl Method {
+    /// The rule for the parameter `name`.
+    pub(crate) fn rule(&self, name: &str) -> Option<&Rule> {
+        self.params.get(name).or_else(|| {
+            let (prefix, number) = name.split_at(name.find(|c: char| c.is_ascii_digit())?);
+            let number = number.parse().ok().filter(|parsed: &u32| parsed.to_string() == number)?;
+            let fits = |row: &&(String, u32, u32, Rule)| row.0 == prefix && (row.1..=row.2).contains(&number);
+            self.numbered.iter().find(fits).map(|row| &row.3)
+        })
+    }
+}
+
+impl Rule {
     /// Says what is wrong with `value`, the value of `name`, in Proxmox' words.
     pub(crate) fn check(&self, name: &str, value: &str) -> Result<(), String> {
-        match self {
-            Self::Bool if matches!(value, "0" | "1") => Ok(()),
-            Self::Bool => Err(wrong_type("boolean", value)),
-            Self::Int(min, max) => {
-                let number: i64 = value.parse().map_err(|_| wrong_type("integer", value))?;
-                within(&number, min.as_ref(), max.as_ref())
+        if self.kind == Kind::List {
+            return self.items.as_ref().map_or(Ok(()), |items| items.check(name, value));
+        }
+        let digits = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+        let typed = match self.kind {
+            Kind::Bool => matches!(value, "0" | "1"),
+            Kind::Int => digits(value.strip_prefix(['+', '-']).unwrap_or(value)),
+            Kind::Number => value.parse::<f64>().is_ok(),
+            Kind::Text | Kind::List => true,
+        };
+        if !typed {
+            return Err(format!("type check ('{}') failed - got '{value}'", self.kind.name()));
+        }
+        if let Some(format) = &self.format {
+            formats::check(format, name, value).map_err(|detail| format!("invalid format - {detail}\n"))?;
+        }
+        if self.pattern.as_ref().is_some_and(|pattern| !pattern.fits(value)) {
+            return Err("value does not match the regex pattern".to_owned());
+        }
+        let length = value.chars().count();
+        if let Some(max) = self.max_length.filter(|max| length > *max) {
+            return Err(format!("value may only be {max} characters long"));
+        }
+        if let Some(min) = self.min_length.filter(|min| length < *min) {
+            return Err(format!("value must be at least {min} characters long"));
+        }
+        if let (Kind::Int | Kind::Number, Ok(number)) = (self.kind, value.parse::<f64>()) {
+            if let Some(min) = self.min.filter(|min| number < *min) {
+                return Err(format!("value must have a minimum value of {min}"));
             }
-            Self::Number(min, max) => {
-                let number: f64 = value.parse().map_err(|_| wrong_type("number", value))?;
-                within(&number, min.as_ref(), max.as_ref())
+            if let Some(max) = self.max.filter(|max| number > *max) {
+                return Err(format!("value must have a maximum value of {max}"));
             }
-            Self::IntFormat(check) => {
-                value.parse::<i64>().map_err(|_| wrong_type("integer", value))?;
-                check(value).map_err(|detail| format!("invalid format - {detail}\n"))
+        }
+        match &self.one_of {
+            Some(values) if !values.iter().any(|known| known == value) => {
+                let list = values.join(", ");
+                Err(format!("value '{value}' does not have a value in the enumeration '{list}'"))
             }
-            Self::Text(max) if value.chars().count() > *max => {
-                Err(format!("value may only be {max} characters long"))
-            }
-            Self::Text(_) => Ok(()),
-            Self::Enum(values) if values.contains(&value) => Ok(()),
-            Self::Enum(values) => Err(format!(
-                "value '{value}' does not have a value in the enumeration '{}'",
-                values.join(", ")
-            )),
-            Self::Pattern(fits) if fits(value) => Ok(()),
-            Self::Pattern(_) => Err("value does not match the regex pattern".to_owned()),
-            Self::Format(check) => check(value).map_err(|detail| format!("invalid format - {detail}\n")),
-            Self::Props(props) => {
-                props.parse(name, value).map(drop).map_err(|detail| format!("invalid format - {detail}\n"))
-            }
+            _ => Ok(()),
         }
     }
 
-    /// Proxmox' name of the type, for values that are not even text.
-    pub(crate) fn type_name(&self) -> &'static str {
+    /// Whether a list is taken as one text with commas.
+    pub(crate) fn joins_lists(&self) -> bool {
+        self.kind == Kind::Text && self.format.as_ref().is_some_and(|format| format.ends_with("-list"))
+    }
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Bool => "boolean",
-            Self::Int(..) | Self::IntFormat(_) => "integer",
-            Self::Number(..) => "number",
-            _ => "string",
+            Self::Int => "integer",
+            Self::Number => "number",
+            Self::Text => "string",
+            Self::List => "array",
         }
     }
 }
@@ -126,14 +181,14 @@ impl Props {
         };
         for part in text.split(',').filter(|part| !part.is_empty()) {
             match part.split_once('=') {
-                Some((key, value)) => match self.key_alias {
-                    Some((first, second, keys)) if keys.contains(&key) => {
-                        put(first, key)?;
-                        put(second, value)?;
+                Some((key, value)) => {
+                    let rule = self.keys.get(key);
+                    if let Some(other) = rule.and_then(|rule| rule.key_alias.as_ref()) {
+                        put(other, key)?;
                     }
-                    _ => put(self.canonical(key), value)?,
-                },
-                None => match self.default_key {
+                    put(rule.and_then(|rule| rule.alias.as_deref()).unwrap_or(key), value)?;
+                }
+                None => match &self.default_key {
                     Some(key) => put(key, part)?,
                     None => {
                         return Err("value without key, but schema does not define a default key".to_owned());
@@ -145,32 +200,24 @@ impl Props {
         if problems.is_empty() { Ok(parts) } else { Err(format!("format error\n{}", problems.join("\n"))) }
     }
 
-    fn canonical<'a>(&self, key: &'a str) -> &'a str {
-        self.aliases.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, canonical)| canonical)
-    }
-
-    fn field(&self, name: &str) -> Option<&'static Field> {
-        self.fields.iter().flat_map(|group| group.iter()).find(|field| field.name == name)
-    }
-
     fn problems(&self, name: &str, parts: &Parts) -> Vec<String> {
         let mut problems = Vec::new();
         for (key, value) in parts {
-            let Some(field) = self.field(key) else {
+            let Some(rule) = self.keys.get(key).filter(|rule| rule.alias.is_none()) else {
                 problems.push(format!("{name}.{key}: {UNKNOWN}"));
                 continue;
             };
-            let value = if matches!(field.kind, Kind::Bool) { word_to_bool(value) } else { value.as_str() };
-            if let Err(problem) = field.kind.check(key, value) {
+            let value = if rule.kind == Kind::Bool { word_to_bool(value) } else { value.as_str() };
+            if let Err(problem) = rule.check(key, value) {
                 problems.push(format!("{name}.{key}: {problem}"));
             }
-            if let Some(needs) = field.needs.filter(|needs| !parts.contains_key(*needs)) {
+            if let Some(needs) = rule.requires.as_ref().filter(|needs| !parts.contains_key(*needs)) {
                 problems.push(format!("{name}.{needs}: missing property required by '{name}.{key}'"));
             }
         }
-        let missing = self.fields.iter().flat_map(|group| group.iter()).filter(|f| f.required);
-        for field in missing.filter(|field| !parts.contains_key(field.name)) {
-            problems.push(format!("{name}.{}: {MISSING}", field.name));
+        let required = self.keys.iter().filter(|(_, rule)| !rule.optional && rule.alias.is_none());
+        for (key, _) in required.filter(|(key, _)| !parts.contains_key(*key)) {
+            problems.push(format!("{name}.{key}: {MISSING}"));
         }
         problems
     }
@@ -178,39 +225,23 @@ impl Props {
     /// Puts the parts together as Proxmox writes them: the default key first and bare, the rest by name.
     pub(crate) fn print(&self, parts: &Parts) -> String {
         let mut text: Vec<String> = Vec::new();
-        let mut done = Vec::new();
-        if let Some((first, second, _)) = self.key_alias
-            && let (Some(kind), Some(value)) = (parts.get(first), parts.get(second))
-        {
-            text.push(format!("{kind}={value}"));
+        let mut done: Vec<&str> = Vec::new();
+        let named = self.keys.iter().find_map(|(key, rule)| {
+            let (first, second) = (rule.key_alias.as_deref()?, rule.alias.as_deref()?);
+            Some((first, second, parts.get(second)?)).filter(|_| parts.get(first) == Some(key))
+        });
+        if let Some((first, second, value)) = named {
+            text.push(format!("{}={value}", parts.get(first).map_or("", String::as_str)));
             done.extend([first, second]);
-        } else if let Some((key, value)) = self.default_key.and_then(|key| Some((key, parts.get(key)?))) {
+        } else if let Some((key, value)) = self.default_key.as_ref().and_then(|key| parts.get_key_value(key))
+        {
             text.push(value.clone());
             done.push(key);
         }
-        text.extend(
-            parts.iter().filter(|(key, _)| !done.contains(&key.as_str())).map(|(k, v)| format!("{k}={v}")),
-        );
+        let rest = parts.iter().filter(|(key, _)| !done.contains(&key.as_str()));
+        text.extend(rest.map(|(key, value)| format!("{key}={value}")));
         text.join(",")
     }
-}
-
-fn wrong_type(wanted: &str, value: &str) -> String {
-    format!("type check ('{wanted}') failed - got '{value}'")
-}
-
-fn within<T: PartialOrd + std::fmt::Display>(
-    value: &T,
-    min: Option<&T>,
-    max: Option<&T>,
-) -> Result<(), String> {
-    if let Some(min) = min.filter(|min| value < *min) {
-        return Err(format!("value must have a minimum value of {min}"));
-    }
-    if let Some(max) = max.filter(|max| value > *max) {
-        return Err(format!("value must have a maximum value of {max}"));
-    }
-    Ok(())
 }
 
 /// Inside property strings, booleans may be words.

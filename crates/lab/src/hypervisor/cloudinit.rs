@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use ipnet::{Ipv4Net, Ipv6Net};
 use sha1::{Digest, Sha1};
 
-use crate::hypervisor::options::IPCONFIG;
+use crate::hypervisor::options::ipconfig;
 use crate::hypervisor::vm::Vm;
 
 /// What a host would find in its own resolver configuration.
@@ -40,7 +40,7 @@ pub(crate) fn network_config(vm: &Vm) -> String {
     nics.sort_by_key(|(key, _)| *key);
     for (key, parts) in nics {
         let Some(config) = vm.get(&key.replace("net", "ipconfig")) else { continue };
-        let config = IPCONFIG.parse(key, config).unwrap_or_default();
+        let config = ipconfig().parse(key, config).unwrap_or_default();
         let mac = parts.get("macaddr").map(|mac| mac.to_lowercase()).unwrap_or_default();
         let name = key.replace("net", "eth");
         let _ = write!(

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::rights::Asked;
 use crate::hypervisor::storage::Storages;
 use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::Vm;
@@ -22,6 +23,9 @@ pub(crate) struct Change {
     pub(crate) digest: Option<String>,
     /// Detached disks are destroyed.
     pub(crate) force: bool,
+    /// A lock of the VM is passed over.
+    #[serde(default)]
+    pub(crate) skiplock: bool,
 }
 
 /// A change under way as a task.
@@ -99,6 +103,13 @@ fn check(world: &World, node: &str, vmid: u32, change: &Change, caller: &str) ->
         return Err(Refusal::failed("no options specified"));
     }
     create::check_options(&world.hypervisor, node, &change.set, caller)?;
+    let access = &world.hypervisor.access;
+    Asked { access, caller, vmid, pool: None, creation: false }.check(&change.set, &change.delete)?;
+    if let Some(script) = change.set.get("hookscript")
+        && world.hypervisor.storages.volume(node, script).is_none()
+    {
+        return Err(Refusal::parameter("hookscript", format!("script '{script}' does not exist\n")));
+    }
     let vm = world
         .hypervisor
         .vms
@@ -113,13 +124,13 @@ fn check(world: &World, node: &str, vmid: u32, change: &Change, caller: &str) ->
             return Err(Refusal::failed(format!("only root can set '{key}' config")));
         }
     }
-    if vm.holder.is_some() && vm.lock().is_none() {
+    if vm.holder.is_some() && (vm.lock().is_none() || change.skiplock) {
         return Err(Refusal::Busy(vmid));
     }
     if change.digest.as_ref().is_some_and(|digest| *digest != vm.digest()) {
         return Err(Refusal::failed("checksum mismatch (file change by other user?)"));
     }
-    if let Some(lock) = vm.lock() {
+    if let Some(lock) = vm.lock().filter(|_| !change.skiplock) {
         return Err(Refusal::failed(format!("VM is locked ({lock})")));
     }
     if let Some(balloon) = change.set.get("balloon").and_then(|text| text.parse::<u64>().ok()) {
@@ -172,6 +183,9 @@ fn apply(
         write(vm, key, Some(value));
     }
     for key in &change.delete {
+        if vm.flag("protection") && options::drive_props(key).is_some() && vm.config.contains_key(key) {
+            return Err(Refusal::failed(format!("can't remove drive '{key}' - protection mode enabled")));
+        }
         if drive::parts(key, vm.get(key).unwrap_or_default()).is_some() && applies(vm, key) {
             detach(vm, &mut hypervisor.storages, key, change.force);
         } else if key.starts_with("unused") {

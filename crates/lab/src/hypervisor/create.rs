@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::rights::Asked;
 use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::{Vm, is_numbered};
 use crate::hypervisor::{Hypervisor, QEMU, disks, drive, options, power};
@@ -21,6 +22,8 @@ pub(crate) struct Create {
     /// The configuration as asked for, network cards complete.
     config: BTreeMap<String, String>,
     start: bool,
+    #[serde(default)]
+    pool: Option<String>,
     /// What the configuration becomes, once the disks are made.
     made: BTreeMap<String, String>,
 }
@@ -32,8 +35,19 @@ pub(crate) fn create(
     vmid: u32,
     mut config: BTreeMap<String, String>,
     start: bool,
+    pool: Option<&str>,
     caller: &str,
 ) -> Result<String, Refusal> {
+    let access = &world.hypervisor.access;
+    if let Some(pool) = pool.filter(|pool| !access.pools.contains_key(*pool)) {
+        return Err(Refusal::Forbidden(format!("Permission check failed (pool '{pool}' does not exist)")));
+    }
+    let in_pool = pool.is_some_and(|pool| access.may(caller, &format!("/pool/{pool}"), "VM.Allocate"));
+    if !in_pool && !access.may(caller, &format!("/vms/{vmid}"), "VM.Allocate") {
+        return Err(Refusal::Forbidden("Permission check failed".to_owned()));
+    }
+    root_checked(&config, caller)?;
+    Asked { access, caller, vmid, pool, creation: true }.check(&config, &[])?;
     check_options(&world.hypervisor, node, &config, caller)?;
     complete_nics(&mut config, &mut world.rng);
     if let Some(other) = world.hypervisor.vms.get(&vmid) {
@@ -43,7 +57,8 @@ pub(crate) fn create(
     let mut vm = Vm::new(vmid, node);
     vm.config.insert("lock".to_owned(), "create".to_owned());
     world.hypervisor.vms.insert(vmid, vm);
-    let work = Work::Create(Create { vmid, config, start, made: BTreeMap::new() });
+    let pool = pool.map(str::to_owned);
+    let work = Work::Create(Create { vmid, config, start, pool, made: BTreeMap::new() });
     Ok(tasks::begin(world, node, "qmcreate", &vmid.to_string(), caller, work))
 }
 
@@ -54,18 +69,7 @@ pub(crate) fn check_options(
     config: &BTreeMap<String, String>,
     caller: &str,
 ) -> Result<(), Refusal> {
-    let root = caller == "root@pam";
-    for (key, value) in config {
-        if !root && options::root_only(key) {
-            return Err(Refusal::failed(format!("only root can set '{key}' config")));
-        }
-        if !root && is_numbered(key, "hostpci") && !value.contains("mapping=") {
-            return Err(Refusal::failed(format!("only root can set '{key}' config for non-mapped devices")));
-        }
-        if !root && is_numbered(key, "serial") && value != "socket" {
-            return Err(Refusal::failed(format!("only root can set '{key}' config for real devices")));
-        }
-    }
+    root_checked(config, caller)?;
     let mut cloudinit: Option<&str> = None;
     for (key, value) in config {
         let Some(parts) = drive::parts(key, value) else { continue };
@@ -82,13 +86,30 @@ pub(crate) fn check_options(
     Ok(())
 }
 
+/// Refuses options that only root may set.
+fn root_checked(config: &BTreeMap<String, String>, caller: &str) -> Result<(), Refusal> {
+    let root = caller == "root@pam";
+    for (key, value) in config {
+        if !root && options::root_only(key) {
+            return Err(Refusal::failed(format!("only root can set '{key}' config")));
+        }
+        if !root && is_numbered(key, "hostpci") && !value.contains("mapping=") {
+            return Err(Refusal::failed(format!("only root can set '{key}' config for non-mapped devices")));
+        }
+        if !root && is_numbered(key, "serial") && value != "socket" {
+            return Err(Refusal::failed(format!("only root can set '{key}' config for real devices")));
+        }
+    }
+    Ok(())
+}
+
 /// Gives every network card that has none a MAC address, and writes all in Proxmox' own form.
 pub(crate) fn complete_nics(config: &mut BTreeMap<String, String>, rng: &mut Rng) {
     for (key, value) in config.iter_mut().filter(|(key, _)| is_numbered(key, "net")) {
-        let Ok(mut parts) = options::NET.parse(key, value) else { continue };
+        let Ok(mut parts) = options::net().parse(key, value) else { continue };
         let mac = parts.get("macaddr").cloned().unwrap_or_else(|| new_mac(rng));
         parts.insert("macaddr".to_owned(), mac.to_uppercase());
-        *value = options::NET.print(&parts);
+        *value = options::net().print(&parts);
     }
 }
 
@@ -115,6 +136,9 @@ impl Create {
         let Some(vm) = world.hypervisor.vms.get_mut(&self.vmid) else { return Next::fail("the VM is gone") };
         vm.config = self.made;
         vm.holder = None;
+        if let Some(pool) = self.pool.and_then(|pool| world.hypervisor.access.pools.get_mut(&pool)) {
+            pool.vms.insert(self.vmid);
+        }
         if self.start {
             task.log(now, "Execute autostart");
             power::start(world, &task.node, self.vmid, &task.user);
@@ -160,11 +184,11 @@ fn complete(config: &mut BTreeMap<String, String>, rng: &mut Rng, second: i64) {
     }
     let mut smbios = config
         .get("smbios1")
-        .and_then(|text| options::SMBIOS.parse("smbios1", text).ok())
+        .and_then(|text| options::smbios().parse("smbios1", text).ok())
         .unwrap_or_default();
     if !smbios.contains_key("uuid") {
         smbios.insert("uuid".to_owned(), rng.uuid());
-        config.insert("smbios1".to_owned(), options::SMBIOS.print(&smbios));
+        config.insert("smbios1".to_owned(), options::smbios().print(&smbios));
     }
     config.entry("vmgenid".to_owned()).or_insert_with(|| rng.uuid());
     config.insert("meta".to_owned(), format!("creation-qemu={QEMU},ctime={second}"));

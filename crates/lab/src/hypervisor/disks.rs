@@ -146,22 +146,32 @@ fn made(storages: &Storages, key: &str, parts: &mut Parts, volume: &Volume, sour
     }
     lines.push((begun, created(storages, volume)));
     if let Some(source) = source {
-        let copy = Duration::from_millis(1200 + source.size.saturating_mul(1000) / COPY_RATE);
-        let whole = readable(source.size);
         lines.push((begun, format!("allocated target volume '{}'", volume.volid)));
-        for percent in (0..=100_u64).step_by(10) {
-            let done = readable(source.size.saturating_mul(percent) / 100);
-            let at = begun + copy.mul_f64(f64::from(u32::try_from(percent).unwrap_or(100)) / 100.0);
-            lines.push((at, format!("transferred {done} of {whole} ({percent}.00%)")));
-        }
-        takes += copy;
+        takes += copying(source.size, begun, &mut lines);
     }
     lines.push((takes, format!("{key}: successfully created disk '{value}'")));
     Made { value, volid: Some(volume.volid.clone()), lines, takes }
 }
 
+/// How long it takes to copy so many bytes.
+pub(crate) fn copy_time(bytes: u64) -> Duration {
+    Duration::from_millis(1200 + bytes.saturating_mul(1000) / COPY_RATE)
+}
+
+/// Writes the progress of a copy that begins at `begun`; gives how long it takes.
+pub(crate) fn copying(bytes: u64, begun: Duration, lines: &mut Vec<(Duration, String)>) -> Duration {
+    let copy = copy_time(bytes);
+    let whole = readable(bytes);
+    for percent in (0..=100_u64).step_by(10) {
+        let done = readable(bytes.saturating_mul(percent) / 100);
+        let at = begun + copy.mul_f64(f64::from(u32::try_from(percent).unwrap_or(100)) / 100.0);
+        lines.push((at, format!("transferred {done} of {whole} ({percent}.00%)")));
+    }
+    copy
+}
+
 /// What the tool that makes a volume prints.
-fn created(storages: &Storages, volume: &Volume) -> String {
+pub(crate) fn created(storages: &Storages, volume: &Volume) -> String {
     let Some(storage) = storages.storage_of(&volume.volid) else { return String::new() };
     let size = volume.size;
     if !storage.kind.keeps_files() {

@@ -58,12 +58,7 @@ pub(crate) fn download(world: &mut World, node: &str, wish: Wish, caller: &str) 
         return Err(Refusal::failed(text));
     }
     let filename = normal_name(&wish.filename);
-    let endings: &[&str] = match wish.content.as_str() {
-        "iso" => &[".iso", ".img"],
-        "import" => &[".qcow2", ".raw", ".vmdk", ".ova"],
-        _ => &[".tar.gz", ".tar.xz", ".tar.zst", ".tar.bz2", ".tar"],
-    };
-    if !endings.iter().any(|ending| filename.ends_with(ending)) {
+    if !endings(&wish.content).iter().any(|ending| filename.ends_with(ending)) {
         return Err(Refusal::parameter("filename", "invalid filename or wrong extension"));
     }
     let volid = format!("{}:{}/{filename}", wish.storage, wish.content);
@@ -73,7 +68,16 @@ pub(crate) fn download(world: &mut World, node: &str, wish: Wish, caller: &str) 
     Ok(tasks::begin(world, node, "download", &filename, caller, work))
 }
 
-fn normal_name(name: &str) -> String {
+/// How the name of a file must end for its content type.
+pub(crate) fn endings(content: &str) -> &'static [&'static str] {
+    match content {
+        "iso" => &[".iso", ".img"],
+        "import" => &[".qcow2", ".raw", ".vmdk", ".ova"],
+        _ => &[".tar.gz", ".tar.xz", ".tar.zst", ".tar.bz2", ".tar"],
+    }
+}
+
+pub(crate) fn normal_name(name: &str) -> String {
     let name = name.rsplit(['/', '\\']).next().unwrap_or(name);
     name.chars()
         .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '_' })
@@ -102,6 +106,21 @@ impl Download {
         task.log(now, format!("downloading {url} to {}", self.path));
         task.log(now, format!("--{}--  {url}", clock_face(now)));
         let Some((host, path)) = split_url(&url) else { return Next::fail("download failed: exit code 1") };
+        if let Some(web) = world.hypervisor.web.as_ref().filter(|web| url.starts_with(&web.base)) {
+            task.log(now, format!("Connecting to {}... connected.", web.authority()));
+            let Some(file) = web.files.get(path) else {
+                task.log(now, format!("HTTP request sent, awaiting response... {}", web.otherwise));
+                let (code, words) = web.otherwise.split_once(' ').unwrap_or((&web.otherwise, ""));
+                task.log(now, format!("{} ERROR {code}: {words}.", clock_face(now)));
+                return Next::fail("download failed: exit code 8");
+            };
+            let (bytes, disk_bytes, sha256) = (file.bytes, file.disk_bytes, file.sha256.clone());
+            let takes = Duration::from_millis(300);
+            self.log_progress(task, now, Duration::ZERO, takes, bytes);
+            self.found = Some(Found { bytes, disk_bytes, origin: None, sha256 });
+            task.set_work(Work::Download(Box::new(self.clone())));
+            return Next::After(takes);
+        }
         if !world.factory.is_reached_at(host) {
             let text = format!("wget: unable to resolve host address '{host}'");
             task.log(now, &text);
@@ -134,8 +153,12 @@ impl Download {
         let Some(expected) = &self.wish.checksum else {
             return Some(Next::fail(format!("refusing to override existing file '{}'", self.path)));
         };
-        let got =
-            split_url(&self.wish.url).map(|(_, path)| hex::encode(Sha256::digest(path))).unwrap_or_default();
+        let path = split_url(&self.wish.url).map(|(_, path)| path).unwrap_or_default();
+        let web = world.hypervisor.web.as_ref().filter(|web| self.wish.url.starts_with(&web.base));
+        let got = match web.and_then(|web| web.files.get(path)) {
+            Some(file) => file.sha256.clone(),
+            None => hex::encode(Sha256::digest(path)),
+        };
         task.log(world.now, format!("calculating checksum of existing file {} ...", there.volid));
         if got == *expected {
             task.log(world.now, "OK, got correct file already, no need to download");
@@ -173,6 +196,10 @@ impl Download {
             }
             task.log(now, "calculating checksum...OK, checksum verified");
         }
+        if self.wish.compression.is_some() {
+            let unpacked = format!("{}.tmp_dcom.{}", self.path, task.pid);
+            task.log(now, format!("decompressing {temporary} to {unpacked}"));
+        }
         let storages = &mut world.hypervisor.storages;
         let free = storages
             .usable(&task.node, &self.wish.storage)
@@ -192,6 +219,7 @@ impl Download {
                 vmid: None,
                 ctime: now,
                 origin: found.origin.clone(),
+                parent: None,
             },
         );
         task.log(now, format!("download of '{}' to '{}' finished", self.wish.url, self.path));
@@ -200,7 +228,7 @@ impl Download {
 }
 
 /// Host (without port) and path of a web address.
-fn split_url(url: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_url(url: &str) -> Option<(&str, &str)> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
     let at = rest.find('/')?;
     let (authority, path) = rest.split_at(at);
@@ -225,7 +253,7 @@ pub(crate) fn remove(world: &mut World, node: &str, volid: &str, caller: &str) -
 }
 
 /// The VM that a volume belongs to, by its name.
-fn owner_of(volid: &str) -> Option<u32> {
+pub(crate) fn owner_of(volid: &str) -> Option<u32> {
     let name = volid.rsplit([':', '/']).next()?;
     name.strip_prefix("vm-").or_else(|| name.strip_prefix("base-"))?.split('-').next()?.parse().ok()
 }

@@ -20,6 +20,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// From the command to the running process.
 const START: Duration = Duration::from_millis(2400);
 const STOP: Duration = Duration::from_millis(900);
+/// How long an ordinary guest takes to switch itself off.
+const GUEST_SHUTDOWN: SignedDuration = SignedDuration::from_secs(2);
 /// How long the hypervisor waits for an agent that does not answer.
 pub(crate) const AGENT_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -28,6 +30,8 @@ pub(crate) const AGENT_PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) struct Power {
     pub(crate) vmid: u32,
     kind: Kind,
+    /// Whether a lock of the VM is passed over.
+    skiplock: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,14 +41,38 @@ enum Kind {
     Shutdown { patience: u64, force: bool },
     Reboot { patience: u64 },
     Reset,
+    Pause,
+    Resume,
 }
 
 pub(crate) fn start(world: &mut World, node: &str, vmid: u32, caller: &str) -> String {
-    begin(world, node, vmid, caller, "qmstart", Kind::Start)
+    start_with(world, node, vmid, caller, false)
 }
 
-pub(crate) fn stop(world: &mut World, node: &str, vmid: u32, caller: &str) -> String {
-    begin(world, node, vmid, caller, "qmstop", Kind::Stop)
+/// Starts a VM, locked or not; one that is highly available is started by its manager.
+pub(crate) fn start_with(world: &mut World, node: &str, vmid: u32, caller: &str, skiplock: bool) -> String {
+    if let Some(options) = world.hypervisor.ha.get_mut(&format!("vm:{vmid}")) {
+        options.insert("state".to_owned(), "started".to_owned());
+        return tasks::begin(world, node, "hastart", &vmid.to_string(), caller, Work::Ha(Ha { vmid }));
+    }
+    begin(world, node, vmid, caller, "qmstart", Kind::Start, skiplock)
+}
+
+pub(crate) fn stop(world: &mut World, node: &str, vmid: u32, caller: &str, skiplock: bool) -> String {
+    begin(world, node, vmid, caller, "qmstop", Kind::Stop, skiplock)
+}
+
+/// Lets the process stand still, or go on.
+pub(crate) fn pause(
+    world: &mut World,
+    node: &str,
+    vmid: u32,
+    caller: &str,
+    on: bool,
+) -> Result<String, Refusal> {
+    must_run(world, node, vmid)?;
+    let (name, kind) = if on { ("qmpause", Kind::Pause) } else { ("qmresume", Kind::Resume) };
+    Ok(begin(world, node, vmid, caller, name, kind, false))
 }
 
 pub(crate) fn shutdown(
@@ -56,7 +84,7 @@ pub(crate) fn shutdown(
     caller: &str,
 ) -> String {
     let patience = patience.unwrap_or(SHUTDOWN_PATIENCE);
-    begin(world, node, vmid, caller, "qmshutdown", Kind::Shutdown { patience, force })
+    begin(world, node, vmid, caller, "qmshutdown", Kind::Shutdown { patience, force }, false)
 }
 
 pub(crate) fn reboot(
@@ -68,16 +96,43 @@ pub(crate) fn reboot(
 ) -> Result<String, Refusal> {
     must_run(world, node, vmid)?;
     let patience = patience.unwrap_or(SHUTDOWN_PATIENCE);
-    Ok(begin(world, node, vmid, caller, "qmreboot", Kind::Reboot { patience }))
+    Ok(begin(world, node, vmid, caller, "qmreboot", Kind::Reboot { patience }, false))
 }
 
 pub(crate) fn reset(world: &mut World, node: &str, vmid: u32, caller: &str) -> Result<String, Refusal> {
     must_run(world, node, vmid)?;
-    Ok(begin(world, node, vmid, caller, "qmreset", Kind::Reset))
+    Ok(begin(world, node, vmid, caller, "qmreset", Kind::Reset, false))
 }
 
-fn begin(world: &mut World, node: &str, vmid: u32, caller: &str, task: &str, kind: Kind) -> String {
-    tasks::begin(world, node, task, &vmid.to_string(), caller, Work::Power(Power { vmid, kind }))
+fn begin(
+    world: &mut World,
+    node: &str,
+    vmid: u32,
+    caller: &str,
+    task: &str,
+    kind: Kind,
+    skiplock: bool,
+) -> String {
+    let work = Work::Power(Power { vmid, kind, skiplock });
+    tasks::begin(world, node, task, &vmid.to_string(), caller, work)
+}
+
+/// A wish that the manager of high availability carries out later.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Ha {
+    vmid: u32,
+}
+
+impl Ha {
+    pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
+        let now = world.now;
+        task.log(now, format!("Requesting HA start for VM {}", self.vmid));
+        let running = world.hypervisor.vms.get(&self.vmid).is_none_or(|vm| vm.running.is_some());
+        if !running {
+            begin(world, &task.node, self.vmid, "root@pam", "qmstart", Kind::Start, false);
+        }
+        Next::End(Ok(()))
+    }
 }
 
 fn must_run(world: &World, node: &str, vmid: u32) -> Result<(), Refusal> {
@@ -90,6 +145,9 @@ fn must_run(world: &World, node: &str, vmid: u32) -> Result<(), Refusal> {
 
 /// Whether the guest agent answers: enabled in the configuration, part of the image, and the guest is up.
 pub(crate) fn agent_answers(world: &World, vm: &Vm) -> bool {
+    if let (Some(guest), Some(running)) = (&vm.guest, &vm.running) {
+        return vm.agent_enabled() && guest.is_up(running.since, world.now);
+    }
     let image = vm.boot(&world.hypervisor.storages).image;
     vm.running.is_some()
         && vm.agent_enabled()
@@ -114,6 +172,12 @@ impl Power {
             Kind::Stop => self.stop(world, task),
             Kind::Shutdown { patience, force } => self.shutdown(world, task, patience, force),
             Kind::Reboot { patience } => self.reboot(world, task, patience),
+            Kind::Pause | Kind::Resume => {
+                if let Some(vm) = world.hypervisor.vms.get_mut(&self.vmid) {
+                    vm.paused = self.kind == Kind::Pause;
+                }
+                Next::End(Ok(()))
+            }
             Kind::Reset => {
                 let now = world.now;
                 world.machines.power_off(self.vmid, now);
@@ -125,9 +189,15 @@ impl Power {
         }
     }
 
+    /// Whether a shutdown that began at `started` still waits for an agent that does not answer.
+    pub(crate) fn waits_for_agent(&self, started: jiff::Timestamp, now: jiff::Timestamp) -> bool {
+        matches!(self.kind, Kind::Shutdown { .. })
+            && now.duration_since(started).unsigned_abs() < AGENT_PATIENCE
+    }
+
     fn start(self, world: &mut World, task: &mut Task) -> Next {
         if task.stage == 0 {
-            return match begin_start(world, task, self.vmid) {
+            return match begin_start(world, task, self.vmid, self.skiplock) {
                 Ok(()) => Next::After(world.rng.around(START)),
                 Err(text) => Next::fail(text),
             };
@@ -141,7 +211,7 @@ impl Power {
         if vm.running.is_none() {
             return Next::End(Ok(()));
         }
-        if let Some(lock) = vm.lock() {
+        if let Some(lock) = vm.lock().filter(|_| !self.skiplock) {
             return Next::fail(format!("VM is locked ({lock})"));
         }
         if task.stage == 0 {
@@ -172,6 +242,10 @@ impl Power {
             return Next::After(LOOK);
         }
         let waited = now.duration_since(task.started);
+        if vm.guest.is_some() && waited >= GUEST_SHUTDOWN {
+            switch_off(world, self.vmid);
+            return Next::End(Ok(()));
+        }
         if waited < SignedDuration::from_secs(i64::try_from(patience).unwrap_or(i64::MAX)) {
             return Next::After(LOOK);
         }
@@ -186,9 +260,13 @@ impl Power {
     fn reboot(self, world: &mut World, task: &mut Task, patience: u64) -> Next {
         let running = world.hypervisor.vms.get(&self.vmid).is_some_and(|vm| vm.running.is_some());
         if running {
-            return self.shutdown(world, task, patience, false);
+            return match self.shutdown(world, task, patience, false) {
+                // The guest went at once: it starts again in the next stage.
+                Next::End(Ok(())) => Next::After(LOOK),
+                next => next,
+            };
         }
-        match begin_start(world, task, self.vmid) {
+        match begin_start(world, task, self.vmid, false) {
             Ok(()) => switch_on(world, &task.node, self.vmid),
             Err(text) => return Next::fail(text),
         }
@@ -197,11 +275,11 @@ impl Power {
 }
 
 /// What is checked and done before QEMU runs.
-fn begin_start(world: &mut World, task: &mut Task, vmid: u32) -> Result<(), String> {
+fn begin_start(world: &mut World, task: &mut Task, vmid: u32, skiplock: bool) -> Result<(), String> {
     let now = world.now;
     let hypervisor = &mut world.hypervisor;
     let Some(vm) = hypervisor.vms.get_mut(&vmid) else { return Err(no_vm(&task.node, vmid)) };
-    if let Some(lock) = vm.lock() {
+    if let Some(lock) = vm.lock().filter(|_| !skiplock) {
         return Err(format!("VM is locked ({lock})"));
     }
     if vm.running.is_some() {
@@ -346,6 +424,10 @@ pub(crate) fn destroy(
     if vm.flag("protection") {
         return Err(Refusal::failed(format!("can't remove VM {vmid} - protection mode enabled")));
     }
+    if !purge && world.hypervisor.ha.contains_key(&format!("vm:{vmid}")) {
+        let text = format!("unable to remove VM {vmid} - used in HA resources and purge parameter not set.");
+        return Err(Refusal::failed(text));
+    }
     if vm.running.is_some() {
         return Err(Refusal::failed(format!("VM {vmid} is running - destroy failed")));
     }
@@ -366,6 +448,11 @@ impl Destroy {
             if vm.running.is_some() {
                 return Next::fail(format!("VM {} is running - destroy failed", self.vmid));
             }
+            let files = vm.drives().filter_map(|(_, parts)| parts.get("file").cloned());
+            let base = files.into_iter().find(|volid| world.hypervisor.storages.is_base(volid));
+            if let Some(base) = base {
+                return Next::fail(format!("base volume '{base}' is still in use by linked cloned"));
+            }
             vm.config.insert("lock".to_owned(), "destroyed".to_owned());
             return Next::After(world.rng.around(Duration::from_millis(1100)));
         }
@@ -385,8 +472,10 @@ impl Destroy {
             }
         }
         if self.purge {
+            world.hypervisor.ha.remove(&format!("vm:{}", self.vmid));
             task.log(now, format!("purging VM {} from related configurations..", self.vmid));
         }
+        world.hypervisor.access.forget_vm(self.vmid);
         world.hypervisor.vms.remove(&self.vmid);
         world.machines.forget(self.vmid);
         Next::End(Ok(()))

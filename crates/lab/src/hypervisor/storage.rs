@@ -17,6 +17,8 @@ pub(crate) struct Storages {
     pub(crate) defined: BTreeMap<String, Storage>,
     /// Place (host, or everywhere), then volume id.
     volumes: BTreeMap<String, BTreeMap<String, Volume>>,
+    #[serde(default)]
+    pub(crate) leftovers: Vec<Leftover>,
 }
 
 /// One storage definition.
@@ -28,6 +30,14 @@ pub(crate) struct Storage {
     pub(crate) shared: bool,
     pub(crate) nodes: BTreeSet<String>,
     pub(crate) bytes: u64,
+    /// Whether the definition itself names the hosts.
+    #[serde(default)]
+    pub(crate) restricted: bool,
+    #[serde(default)]
+    pub(crate) disabled: bool,
+    /// Everything else in the definition, the path of a directory for one.
+    #[serde(default)]
+    pub(crate) options: BTreeMap<String, String>,
 }
 
 /// One volume.
@@ -45,11 +55,26 @@ pub(crate) struct Volume {
     pub(crate) ctime: Timestamp,
     /// The Talos image that its content came from.
     pub(crate) origin: Option<BootImage>,
+    /// The volume of a template that it only holds the differences from.
+    #[serde(default)]
+    pub(crate) parent: Option<String>,
+}
+
+/// What lies in a directory that is no storage yet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Leftover {
+    pub(crate) folder: String,
+    /// Below the folder, such as `images/120/base-120-disk-0.qcow2`.
+    pub(crate) file: String,
+    pub(crate) size: u64,
 }
 
 impl Storage {
     /// The directory of a storage that keeps files.
-    fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
+        if let Some(path) = self.options.get("path") {
+            return path.clone();
+        }
         match self.kind {
             StorageKind::Nfs => format!("/mnt/pve/{}", self.id),
             _ if self.id == "local" => "/var/lib/vz".to_owned(),
@@ -64,7 +89,14 @@ impl Storage {
             return format!("/dev/{}/{name}", self.group());
         }
         let folder = self.path();
+        // A linked clone is named after its base as well.
+        let name = match name.split('/').collect::<Vec<_>>().as_slice() {
+            [_, base, owner, own] if base.starts_with("base-") => format!("{owner}/{own}"),
+            _ => name.to_owned(),
+        };
+        let name = name.as_str();
         match name.split_once('/') {
+            Some(("snippets", _)) => format!("{folder}/{name}"),
             Some(("import", _)) => format!("{folder}/{name}"),
             Some(("iso" | "vztmpl", file)) => {
                 let kind = if name.starts_with("iso") { "iso" } else { "cache" };
@@ -98,6 +130,9 @@ impl Storages {
             shared: config.shared || matches!(config.kind, StorageKind::Nfs | StorageKind::Rbd),
             nodes: BTreeSet::new(),
             bytes: config.bytes,
+            restricted: false,
+            disabled: false,
+            options: BTreeMap::new(),
         });
         storage.nodes.insert(node.to_owned());
     }
@@ -105,10 +140,55 @@ impl Storages {
     /// The storage, if it can be used on `node`; else Proxmox' words.
     pub(crate) fn usable(&self, node: &str, id: &str) -> Result<&Storage, String> {
         let storage = self.defined.get(id).ok_or_else(|| format!("storage '{id}' does not exist"))?;
-        if storage.nodes.contains(node) {
+        if storage.disabled {
+            Err(format!("storage '{id}' is disabled"))
+        } else if storage.nodes.contains(node) {
             Ok(storage)
         } else {
             Err(format!("storage '{id}' is not available on node '{node}'"))
+        }
+    }
+
+    /// Defines a storage; what lies in its directory already is there at once.
+    pub(crate) fn define(&mut self, storage: Storage, now: Timestamp) {
+        let path = storage.path();
+        let (id, nodes) = (storage.id.clone(), storage.nodes.clone());
+        let files = storage.kind.keeps_files();
+        self.defined.insert(id.clone(), storage);
+        for left in self.leftovers.clone().into_iter().filter(|left| files && left.folder == path) {
+            let Some(name) = left.file.strip_prefix("images/") else { continue };
+            let volid = format!("{id}:{name}");
+            for node in
+                nodes.iter().filter(|node| self.volume(node, &volid).is_none()).cloned().collect::<Vec<_>>()
+            {
+                let vmid = name.split('/').next().and_then(|id| id.parse().ok());
+                let volume = Volume {
+                    volid: volid.clone(),
+                    content: "images".to_owned(),
+                    format: name.rsplit('.').next().unwrap_or("raw").to_owned(),
+                    size: left.size,
+                    used: 0,
+                    vmid,
+                    ctime: now,
+                    origin: None,
+                    parent: None,
+                };
+                self.insert(&node, volume);
+            }
+        }
+    }
+
+    /// Whether a linked clone needs this volume.
+    pub(crate) fn is_base(&self, volid: &str) -> bool {
+        self.volumes.values().flat_map(BTreeMap::values).any(|volume| volume.parent.as_deref() == Some(volid))
+    }
+
+    /// Moves a volume of a local storage from one host to another.
+    pub(crate) fn carry(&mut self, volid: &str, from: &str, to: &str) {
+        if self.storage_of(volid).is_some_and(|storage| !storage.shared)
+            && let Some(volume) = self.volumes.get_mut(from).and_then(|volumes| volumes.remove(volid))
+        {
+            self.volumes.entry(to.to_owned()).or_default().insert(volid.to_owned(), volume);
         }
     }
 
@@ -207,6 +287,7 @@ impl Storages {
             vmid: Some(vmid),
             ctime: now,
             origin: wish.origin,
+            parent: None,
         };
         self.insert(node, volume.clone());
         Ok(volume)

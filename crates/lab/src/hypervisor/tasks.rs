@@ -10,10 +10,15 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::hypervisor::clone::{Clone, Template};
 use crate::hypervisor::configure::Configure;
 use crate::hypervisor::create::Create;
 use crate::hypervisor::download::{Download, Remove};
-use crate::hypervisor::power::{Destroy, Power, Resize};
+use crate::hypervisor::import::Import;
+use crate::hypervisor::migrate::Migrate;
+use crate::hypervisor::movement::Move;
+use crate::hypervisor::power::{Destroy, Ha, Power, Resize};
+use crate::hypervisor::snapshot::Snapshot;
 use crate::world::World;
 
 /// How long a task waits for another one's lock, and how often it looks.
@@ -57,6 +62,13 @@ pub(crate) enum Work {
     Destroy(Destroy),
     Download(Box<Download>),
     Remove(Remove),
+    Import(Import),
+    Clone(Box<Clone>),
+    Template(Template),
+    Snapshot(Snapshot),
+    Move(Move),
+    Migrate(Migrate),
+    Ha(Ha),
 }
 
 /// What comes after a stage.
@@ -105,6 +117,22 @@ impl Task {
             self.ended = Some(now);
             self.exit = Some("unexpected status".to_owned());
             self.due = None;
+        }
+    }
+
+    /// Somebody stops the task. A shutdown that waits for the agent notices it there and ends without a last line.
+    pub(crate) fn interrupt(&mut self, now: Timestamp) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.log.retain(|line| line.at <= now);
+        if matches!(&self.work, Work::Power(power) if power.waits_for_agent(self.started, now)) {
+            self.log(now, "QEMU Guest Agent is not running - received interrupt");
+            self.ended = Some(now);
+            self.exit = Some("unexpected status".to_owned());
+            self.due = None;
+        } else {
+            self.end(now, Err("received interrupt".to_owned()));
         }
     }
 
@@ -185,6 +213,13 @@ fn step(world: &mut World, upid: &str) {
                 Work::Destroy(destroy) => destroy.step(world, &mut task),
                 Work::Download(download) => download.step(world, &mut task),
                 Work::Remove(remove) => remove.step(world, &mut task),
+                Work::Import(import) => import.step(world, &mut task),
+                Work::Clone(clone) => clone.step(world, &mut task),
+                Work::Template(template) => template.step(world, &mut task),
+                Work::Snapshot(snapshot) => snapshot.step(world, &mut task),
+                Work::Move(movement) => movement.step(world, &mut task),
+                Work::Migrate(migrate) => migrate.step(world, &mut task),
+                Work::Ha(ha) => ha.step(world, &mut task),
             };
             task.stage = task.stage.saturating_add(1);
             next
@@ -207,7 +242,18 @@ fn step(world: &mut World, upid: &str) {
 /// Takes the lock of the VM that the task works on. `false`: somebody else has it, try again.
 fn take_lock(world: &mut World, task: &Task) -> Result<bool, String> {
     let vmid = match &task.work {
-        Work::Create(_) | Work::Download(_) | Work::Remove(_) => return Ok(true),
+        Work::Create(_)
+        | Work::Download(_)
+        | Work::Remove(_)
+        | Work::Import(_)
+        | Work::Clone(_)
+        | Work::Ha(_) => {
+            return Ok(true);
+        }
+        Work::Template(work) => work.vmid,
+        Work::Snapshot(work) => work.vmid,
+        Work::Move(work) => work.vmid,
+        Work::Migrate(work) => work.vmid,
         Work::Configure(work) => work.vmid,
         Work::Power(work) => work.vmid,
         Work::Resize(work) => work.vmid,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha1::{Digest, Sha1};
 
+use crate::hypervisor::guest::Guest;
 use crate::hypervisor::storage::Storages;
 use crate::hypervisor::{drive, options};
 use crate::machine::{Boot, BootDisk, BootNic};
@@ -28,6 +29,35 @@ pub(crate) struct Vm {
     pub(crate) running: Option<Running>,
     /// The task that holds the lock on the file.
     pub(crate) holder: Option<String>,
+    /// The process stands still.
+    #[serde(default)]
+    pub(crate) paused: bool,
+    #[serde(default)]
+    pub(crate) snapshots: BTreeMap<String, Snapshot>,
+    /// The snapshot that the present state comes from.
+    #[serde(default)]
+    pub(crate) parent: Option<String>,
+    #[serde(default)]
+    pub(crate) firewall: Firewall,
+    /// What runs inside, where it is not Talos.
+    #[serde(default)]
+    pub(crate) guest: Option<Guest>,
+}
+
+/// The configuration at a moment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Snapshot {
+    pub(crate) config: BTreeMap<String, String>,
+    pub(crate) at: Timestamp,
+    pub(crate) description: Option<String>,
+    pub(crate) parent: Option<String>,
+}
+
+/// What was set of a VM's firewall.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Firewall {
+    pub(crate) options: BTreeMap<String, String>,
+    pub(crate) rules: Vec<BTreeMap<String, String>>,
 }
 
 /// The process of a running VM.
@@ -46,12 +76,18 @@ impl Vm {
             pending: BTreeMap::new(),
             running: None,
             holder: None,
+            paused: false,
+            snapshots: BTreeMap::new(),
+            parent: None,
+            firewall: Firewall::default(),
+            guest: None,
         }
     }
 
     /// The process has ended.
     pub(crate) fn stopped(&mut self) {
         self.running = None;
+        self.paused = false;
     }
 
     /// What waited for the next start is now so.
@@ -115,7 +151,8 @@ impl Vm {
     pub(crate) fn nics(&self) -> impl Iterator<Item = (&str, Parts)> {
         let mut nics: Vec<_> = self.config.iter().filter(|(key, _)| is_numbered(key, "net")).collect();
         nics.sort_by_key(|(key, _)| slot_order(key));
-        nics.into_iter().filter_map(|(key, value)| Some((key.as_str(), options::NET.parse(key, value).ok()?)))
+        nics.into_iter()
+            .filter_map(|(key, value)| Some((key.as_str(), options::net().parse(key, value).ok()?)))
     }
 
     /// The disk that a guest would boot from, first in the boot order.
@@ -167,6 +204,9 @@ impl Vm {
                 }
             }
         }
+        if let Some(parent) = &self.parent {
+            merged.insert("parent".to_owned(), parent.clone());
+        }
         let mut answer: Map<String, Value> =
             merged.iter().map(|(key, value)| (key.clone(), shown(key, value))).collect();
         answer.insert("digest".to_owned(), json!(self.digest()));
@@ -203,7 +243,7 @@ impl Vm {
         disks.sort_by_key(|(key, _)| (Some(*key) != boot_disk.as_deref(), slot_order(key)));
         let first = disks.first().filter(|(key, _)| Some(*key) == boot_disk.as_deref());
         let image = first.and_then(|(_, parts)| volume(parts)).and_then(|volume| volume.origin.clone());
-        let uuid = self.get("smbios1").and_then(|text| options::SMBIOS.parse("smbios1", text).ok());
+        let uuid = self.get("smbios1").and_then(|text| options::smbios().parse("smbios1", text).ok());
         Boot {
             name: self.name(),
             uuid: uuid.and_then(|parts| parts.get("uuid").cloned()).unwrap_or_default(),
@@ -225,7 +265,7 @@ impl Vm {
 
     fn boot_nic(&self, key: &str, parts: &Parts) -> BootNic {
         let config = self.get(&key.replace("net", "ipconfig")).filter(|_| self.has_cloudinit());
-        let config = config.and_then(|text| options::IPCONFIG.parse(key, text).ok()).unwrap_or_default();
+        let config = config.and_then(|text| options::ipconfig().parse(key, text).ok()).unwrap_or_default();
         let (address, gateway) = match config.get("ip").and_then(|ip| ip.parse().ok()) {
             Some(address) => (Some(address), config.get("gw")),
             None => (config.get("ip6").and_then(|ip| ip.parse().ok()), config.get("gw6")),
@@ -242,7 +282,7 @@ impl Vm {
 }
 
 /// A value as it is answered: numbers as numbers, passwords not at all.
-fn shown(key: &str, value: &str) -> Value {
+pub(crate) fn shown(key: &str, value: &str) -> Value {
     match value.parse::<i64>() {
         _ if key == "cipassword" => json!("**********"),
         Ok(number) if options::is_number(key) => json!(number),

@@ -1,80 +1,77 @@
-//! Logging in, and what the caller may do: everything, since every caller of this lab is an administrator.
+//! Logging in, users, groups, roles, lists, and what a caller may do.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use super::answer::Data;
 use super::request::Call;
+use crate::hypervisor::access::{Access, Principal, ROOT, User};
 use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::roles;
 use crate::world::World;
 
-const PRIVILEGES: &[&str] = &[
-    "Datastore.Allocate",
-    "Datastore.AllocateSpace",
-    "Datastore.AllocateTemplate",
-    "Datastore.Audit",
-    "Group.Allocate",
-    "Mapping.Audit",
-    "Mapping.Modify",
-    "Mapping.Use",
-    "Permissions.Modify",
-    "Pool.Allocate",
-    "Pool.Audit",
-    "Realm.Allocate",
-    "Realm.AllocateUser",
-    "SDN.Allocate",
-    "SDN.Audit",
-    "SDN.Use",
-    "Sys.AccessNetwork",
-    "Sys.Audit",
-    "Sys.Console",
-    "Sys.Incoming",
-    "Sys.Modify",
-    "Sys.PowerMgmt",
-    "Sys.Syslog",
-    "User.Modify",
-    "VM.Allocate",
-    "VM.Audit",
-    "VM.Backup",
-    "VM.Clone",
-    "VM.Config.CDROM",
-    "VM.Config.CPU",
-    "VM.Config.Cloudinit",
-    "VM.Config.Disk",
-    "VM.Config.HWType",
-    "VM.Config.Memory",
-    "VM.Config.Network",
-    "VM.Config.Options",
-    "VM.Console",
-    "VM.GuestAgent.Audit",
-    "VM.GuestAgent.FileRead",
-    "VM.GuestAgent.FileSystemMgmt",
-    "VM.GuestAgent.FileWrite",
-    "VM.GuestAgent.Unrestricted",
-    "VM.Migrate",
-    "VM.PowerMgmt",
-    "VM.Replicate",
-    "VM.Snapshot",
-    "VM.Snapshot.Rollback",
+/// Paths that are shown even where no list names them.
+const PATHS: &[&str] = &[
+    "/",
+    "/access",
+    "/access/groups",
+    "/access/realm",
+    "/mapping",
+    "/nodes",
+    "/pool",
+    "/sdn",
+    "/storage",
+    "/vms",
 ];
-const PATHS: &[&str] =
-    &["/", "/access", "/access/groups", "/mapping", "/nodes", "/pool", "/sdn", "/storage", "/vms"];
+const REALMS: &[(&str, &str)] =
+    &[("pam", "Linux PAM standard authentication"), ("pve", "Proxmox VE authentication server")];
 
-fn privileges(wanted: impl Fn(&str) -> bool) -> Value {
-    let all = PRIVILEGES.iter().filter(|name| wanted(name)).map(|name| ((*name).to_owned(), json!(1)));
-    Value::Object(all.collect::<Map<_, _>>())
+pub(super) fn index(_: &World, _: &Call) -> Result<Data, Refusal> {
+    let names = ["users", "groups", "roles", "acl", "domains", "openid", "tfa", "ticket", "password"];
+    Ok(json!(names.map(|name| json!({ "subdir": name }))).into())
 }
 
-pub(super) fn permissions(_: &World, call: &Call) -> Result<Data, Refusal> {
-    let paths = call.get("path").map_or_else(|| PATHS.to_vec(), |path| vec![path]);
-    let rows = paths.into_iter().map(|path| (path.to_owned(), privileges(|_| true)));
-    Ok(Value::Object(rows.collect::<Map<_, _>>()).into())
+pub(super) fn permissions(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let access = &world.hypervisor.access;
+    let who = call.get("userid").unwrap_or(&call.caller);
+    if who != call.caller && !access.may(&call.caller, "/access", "Sys.Audit") {
+        return Err(Refusal::Forbidden("Permission check failed (/access, Sys.Audit)".to_owned()));
+    }
+    let paths: BTreeSet<&str> = match call.get("path") {
+        Some(path) => BTreeSet::from([path]),
+        None => PATHS.iter().copied().chain(access.acl.keys().map(String::as_str)).collect(),
+    };
+    let mut rows = Map::new();
+    for path in paths {
+        let all = if who == ROOT { roles::everything() } else { access.privileges(who, path) };
+        if !all.is_empty() || call.get("path").is_some() {
+            let all = all.into_iter().map(|(privilege, down)| (privilege, json!(u8::from(down))));
+            rows.insert(path.to_owned(), Value::Object(all.collect()));
+        }
+    }
+    Ok(Value::Object(rows).into())
+}
+
+/// What the interface shows to a caller, area by area.
+fn capabilities(access: &Access, user: &str) -> Value {
+    let area = |path: &str, prefixes: &[&str]| {
+        let all = if user == ROOT { roles::everything() } else { access.privileges(user, path) };
+        let all = all.into_keys().filter(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)));
+        Value::Object(all.map(|name| (name, json!(1))).collect::<Map<_, _>>())
+    };
+    json!({
+        "vms": area("/vms", &["VM.", "Permissions."]),
+        "storage": area("/storage", &["Datastore.", "Permissions."]),
+        "nodes": area("/nodes", &["Sys.", "Permissions."]),
+        "access": area("/access", &["User.", "Group.", "Permissions."]),
+        "mapping": area("/mapping", &["Mapping.", "Permissions."]),
+        "sdn": area("/sdn", &["SDN.", "Permissions."]),
+        "dc": area("/", &["Sys.Audit", "Sys.Modify", "SDN."]),
+    })
 }
 
 pub(super) fn ticket(world: &mut World, call: &Call) -> Result<Data, Refusal> {
-    if call.caller.contains('!') {
-        let text = "Permission check failed (URI '/access/ticket' not available with API token, need proper ticket.\n)";
-        return Err(Refusal::Forbidden(text.to_owned()));
-    }
     let name = call.text("username");
     let user = match call.get("realm") {
         Some(realm) if !name.contains('@') => format!("{name}@{realm}"),
@@ -84,22 +81,358 @@ pub(super) fn ticket(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     if !access.password(&user, call.text("password"), world.now) {
         return Err(Refusal::Unauthorized("authentication failure".to_owned()));
     }
-    let of = |prefixes: &'static [&'static str]| {
-        privileges(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
-    };
     Ok(json!({
         "username": user,
         "ticket": access.new_ticket(&user, world.now),
         "CSRFPreventionToken": access.csrf(&user, world.now),
-        "cap": {
-            "vms": of(&["VM.", "Permissions."]),
-            "storage": of(&["Datastore.", "Permissions."]),
-            "nodes": of(&["Sys.", "Permissions."]),
-            "access": of(&["User.", "Group.", "Permissions."]),
-            "mapping": of(&["Mapping.", "Permissions."]),
-            "sdn": of(&["SDN.", "Permissions."]),
-            "dc": of(&["Sys.Audit", "Sys.Modify", "SDN."]),
-        },
+        "cap": capabilities(access, &user),
     })
     .into())
+}
+
+pub(super) fn ticket_form(_: &World, _: &Call) -> Result<Data, Refusal> {
+    Ok(Value::Null.into())
+}
+
+pub(super) fn password(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let user = user_mut(world, call.text("userid"), "")?;
+    user.password = call.get("password").map(str::to_owned);
+    Ok(Value::Null.into())
+}
+
+pub(super) fn domains(_: &World, _: &Call) -> Result<Data, Refusal> {
+    let row = |(realm, comment): &(&str, &str)| json!({"realm": realm, "type": realm, "comment": comment});
+    Ok(REALMS.iter().map(row).collect::<Value>().into())
+}
+
+fn user_mut<'a>(world: &'a mut World, id: &str, what: &str) -> Result<&'a mut User, Refusal> {
+    let user = world.hypervisor.access.users.get_mut(id);
+    user.ok_or_else(|| Refusal::failed(format!("{what}no such user ('{id}')")))
+}
+
+fn user_row(id: &str, user: &User) -> Value {
+    let mut row = json!({
+        "userid": id, "enable": u8::from(!user.disabled), "expire": user.expire,
+        "realm-type": id.rsplit_once('@').map_or("", |(_, realm)| realm),
+    });
+    for (key, value) in &user.about {
+        row[key] = json!(value);
+    }
+    row
+}
+
+pub(super) fn users(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let access = &world.hypervisor.access;
+    let own = call.caller.split('!').next().unwrap_or_default();
+    let audits = |privilege: &str| access.may(&call.caller, "/access/groups", privilege);
+    let all = audits("User.Modify") || audits("Sys.Audit");
+    let wanted = |user: &User| call.get("enabled").is_none_or(|flag| (flag == "1") != user.disabled);
+    let rows =
+        access.users.iter().filter(|(id, user)| (all || *id == own) && wanted(user)).map(|(id, user)| {
+            let mut row = user_row(id, user);
+            if call.flag("full") {
+                row["groups"] = json!(user.groups.iter().cloned().collect::<Vec<_>>().join(","));
+                let tokens = user.tokens.iter().map(|(id, token)| super::tokens::row(Some(id), token));
+                row["tokens"] = tokens.collect();
+            }
+            row
+        });
+    Ok(rows.collect::<Value>().into())
+}
+
+pub(super) fn user(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let id = call.text("userid");
+    let user = world.hypervisor.access.users.get(id);
+    let user = user.ok_or_else(|| Refusal::failed(format!("no such user ('{id}')")))?;
+    let mut row = user_row(id, user);
+    row["groups"] = json!(user.groups);
+    let tokens = user.tokens.iter().map(|(id, token)| (id.clone(), super::tokens::row(None, token)));
+    row["tokens"] = Value::Object(tokens.collect());
+    if let Some(fields) = row.as_object_mut() {
+        fields.remove("userid");
+        fields.remove("realm-type");
+    }
+    Ok(row.into())
+}
+
+/// Takes what a request says about a user.
+fn fill(user: &mut User, call: &Call) {
+    for key in ["comment", "firstname", "lastname", "email", "keys"] {
+        if let Some(value) = call.get(key) {
+            user.about.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    if let Some(enable) = call.get("enable") {
+        user.disabled = enable != "1";
+    }
+    if let Some(expire) = call.get("expire").and_then(|text| text.parse().ok()) {
+        user.expire = expire;
+    }
+}
+
+pub(super) fn create_user(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let id = call.text("userid");
+    let realm = id.rsplit_once('@').map_or("", |(_, realm)| realm);
+    let failed = |text: String| Err(Refusal::failed(format!("create user failed: {text}")));
+    let access = &mut world.hypervisor.access;
+    if access.users.contains_key(id) {
+        return failed(format!("user '{id}' already exists"));
+    }
+    if !REALMS.iter().any(|(known, _)| *known == realm) {
+        return failed(format!("domain '{realm}' does not exist"));
+    }
+    let groups: BTreeSet<String> = call.list("groups").into_iter().collect();
+    if let Some(group) = groups.iter().find(|group| !access.groups.contains_key(*group)) {
+        return failed(format!("no such group '{group}'"));
+    }
+    let mut user = User { password: call.get("password").map(str::to_owned), groups, ..User::default() };
+    fill(&mut user, call);
+    access.users.insert(id.to_owned(), user);
+    Ok(Value::Null.into())
+}
+
+pub(super) fn update_user(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let groups = call.get("groups").map(|_| call.list("groups").into_iter().collect::<BTreeSet<_>>());
+    let user = user_mut(world, call.text("userid"), "update user failed: ")?;
+    fill(user, call);
+    if let Some(groups) = groups {
+        if call.flag("append") {
+            user.groups.extend(groups);
+        } else {
+            user.groups = groups;
+        }
+    }
+    Ok(Value::Null.into())
+}
+
+pub(super) fn delete_user(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let id = call.text("userid");
+    let access = &mut world.hypervisor.access;
+    if id == ROOT {
+        return Err(Refusal::failed("delete user failed: cannot delete 'root@pam'"));
+    }
+    // A user who is not there is gone already.
+    access.users.remove(id);
+    let token = format!("{id}!");
+    forget(access, |who| match who {
+        Principal::User(user) => user == id,
+        Principal::Token(name) => name.starts_with(&token),
+        Principal::Group(_) => false,
+    });
+    Ok(Value::Null.into())
+}
+
+/// Takes principals off every list.
+pub(super) fn forget(access: &mut Access, gone: impl Fn(&Principal) -> bool) {
+    for entries in access.acl.values_mut() {
+        entries.retain(|who, _| !gone(who));
+    }
+    access.acl.retain(|_, entries| !entries.is_empty());
+}
+
+fn members(access: &Access, group: &str) -> Vec<String> {
+    let users = access.users.iter().filter(|(_, user)| user.groups.contains(group));
+    users.map(|(id, _)| id.clone()).collect()
+}
+
+pub(super) fn groups(world: &World, _: &Call) -> Result<Data, Refusal> {
+    let access = &world.hypervisor.access;
+    let row = |(name, comment): (&String, &String)| json!({"groupid": name, "comment": comment, "users": members(access, name).join(",")});
+    Ok(access.groups.iter().map(row).collect::<Value>().into())
+}
+
+pub(super) fn group(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let (access, name) = (&world.hypervisor.access, call.text("groupid"));
+    match access.groups.get(name) {
+        Some(comment) => Ok(json!({"comment": comment, "members": members(access, name)}).into()),
+        None => Err(Refusal::failed(format!("group '{name}' does not exist"))),
+    }
+}
+
+pub(super) fn create_group(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let (groups, name) = (&mut world.hypervisor.access.groups, call.text("groupid"));
+    if groups.contains_key(name) {
+        return Err(Refusal::failed(format!("create group failed: group '{name}' already exists")));
+    }
+    groups.insert(name.to_owned(), call.text("comment").to_owned());
+    Ok(Value::Null.into())
+}
+
+pub(super) fn update_group(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let name = call.text("groupid");
+    match world.hypervisor.access.groups.get_mut(name) {
+        Some(comment) => call.text("comment").clone_into(comment),
+        None => return Err(Refusal::failed(format!("update group failed: group '{name}' does not exist"))),
+    }
+    Ok(Value::Null.into())
+}
+
+pub(super) fn delete_group(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let (access, name) = (&mut world.hypervisor.access, call.text("groupid"));
+    if access.groups.remove(name).is_none() {
+        return Err(Refusal::failed(format!("delete group failed: group '{name}' does not exist")));
+    }
+    for user in access.users.values_mut() {
+        user.groups.remove(name);
+    }
+    forget(access, |who| matches!(who, Principal::Group(group) if group == name));
+    Ok(Value::Null.into())
+}
+
+pub(super) fn roles(world: &World, _: &Call) -> Result<Data, Refusal> {
+    let access = &world.hypervisor.access;
+    let names = roles::BUILT_IN.iter().map(|name| ((*name).to_owned(), 1));
+    let names: BTreeMap<String, u8> =
+        names.chain(access.roles.keys().map(|name| (name.clone(), 0))).collect();
+    let row = |(name, special): (String, u8)| {
+        let privileges = access.role(&name).unwrap_or_default().join(",");
+        json!({"roleid": name, "special": special, "privs": privileges})
+    };
+    Ok(names.into_iter().map(row).collect::<Value>().into())
+}
+
+pub(super) fn role(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let name = call.text("roleid");
+    let Some(privileges) = world.hypervisor.access.role(name) else {
+        return Err(Refusal::failed(format!("role '{name}' does not exist")));
+    };
+    Ok(Value::Object(privileges.into_iter().map(|privilege| (privilege, json!(1))).collect()).into())
+}
+
+pub(super) fn create_role(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let (access, name) = (&mut world.hypervisor.access, call.text("roleid"));
+    if access.role(name).is_some() {
+        return Err(Refusal::failed(format!("create role failed: role '{name}' already exists")));
+    }
+    access.roles.insert(name.to_owned(), call.list("privs").into_iter().collect());
+    Ok(Value::Null.into())
+}
+
+/// Roles that Proxmox comes with stay as they are.
+fn own_role<'a>(
+    access: &'a mut Access,
+    name: &str,
+    what: &str,
+    done: &str,
+) -> Result<&'a mut BTreeSet<String>, Refusal> {
+    if roles::BUILT_IN.contains(&name) {
+        return Err(Refusal::failed(format!("auto-generated role '{name}' cannot be {done}")));
+    }
+    let role = access.roles.get_mut(name);
+    role.ok_or_else(|| Refusal::failed(format!("{what} role failed: role '{name}' does not exist")))
+}
+
+pub(super) fn update_role(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let role = own_role(&mut world.hypervisor.access, call.text("roleid"), "update", "modified")?;
+    if !call.flag("append") {
+        role.clear();
+    }
+    role.extend(call.list("privs"));
+    Ok(Value::Null.into())
+}
+
+pub(super) fn delete_role(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let (access, name) = (&mut world.hypervisor.access, call.text("roleid"));
+    own_role(access, name, "delete", "deleted")?;
+    access.roles.remove(name);
+    for entries in access.acl.values_mut().flat_map(BTreeMap::values_mut) {
+        entries.remove(name);
+    }
+    Ok(Value::Null.into())
+}
+
+pub(super) fn acl(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let access = &world.hypervisor.access;
+    let shown = |path: &str| {
+        access.may(&call.caller, path, "Permissions.Modify")
+            || access.may(&call.caller, "/access", "Sys.Audit")
+    };
+    let mut rows = Vec::new();
+    for (path, entries) in access.acl.iter().filter(|(path, _)| shown(path)) {
+        for (who, roles) in entries {
+            let (kind, name) = who.parts();
+            for (role, down) in roles {
+                rows.push(json!({
+                    "path": path, "type": kind, "ugid": name, "roleid": role, "propagate": u8::from(*down),
+                }));
+            }
+        }
+    }
+    Ok(Value::Array(rows).into())
+}
+
+/// Whether a list can be at that path.
+fn is_acl_path(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').skip(1).collect();
+    if path == "/" {
+        return true;
+    }
+    !parts.iter().any(|part| part.is_empty())
+        && match parts.as_slice() {
+            ["access"] | ["access", "groups" | "realm"] | ["access", "groups" | "realm", _] => true,
+            ["nodes" | "storage" | "vms"] | ["nodes" | "storage", _] => true,
+            ["vms", id] => id.parse::<u32>().is_ok_and(|id| id >= 100),
+            ["pool", rest @ ..] => rest.len() <= 3,
+            ["mapping"] | ["mapping", "dir" | "pci" | "usb" | "hwrng"] => true,
+            ["mapping", "dir" | "pci" | "usb" | "hwrng", _] => true,
+            ["sdn"] | ["sdn", "zones" | "fabrics" | "controllers" | "dns" | "ipams"] => true,
+            ["sdn", "zones", rest @ ..] => rest.len() <= 3,
+            ["sdn", "fabrics" | "controllers" | "dns" | "ipams", _] => true,
+            _ => false,
+        }
+}
+
+pub(super) fn set_acl(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let path = match call.text("path").trim_end_matches('/') {
+        "" => "/",
+        path => path,
+    };
+    if !is_acl_path(path) {
+        return Err(Refusal::parameter("path", format!("invalid ACL path '{path}'")));
+    }
+    let (users, groups, tokens) = (call.list("users"), call.list("groups"), call.list("tokens"));
+    if users.is_empty() && groups.is_empty() && tokens.is_empty() {
+        let text = "either 'users', 'groups' or 'tokens' is required.";
+        let errors = ["users", "groups", "tokens"].map(|name| (name.to_owned(), text.to_owned()));
+        return Err(Refusal::Parameters(errors.into()));
+    }
+    let access = &mut world.hypervisor.access;
+    let delete = call.flag("delete");
+    let failed = |text: String| Err(Refusal::failed(format!("ACL update failed: {text}")));
+    let roles = call.list("roles");
+    if let Some(role) = roles.iter().find(|role| !delete && access.role(role).is_none()) {
+        return failed(format!("role '{role}' does not exist"));
+    }
+    let known_token = |id: &String| {
+        let parts = id.split_once('!');
+        parts.is_some_and(|(user, name)| access.users.get(user).is_some_and(|u| u.tokens.contains_key(name)))
+    };
+    if !delete {
+        if let Some(group) = groups.iter().find(|group| !access.groups.contains_key(*group)) {
+            return failed(format!("group '{group}' does not exist"));
+        }
+        if let Some(user) = users.iter().find(|user| !access.users.contains_key(*user)) {
+            return failed(format!("user '{user}' does not exist"));
+        }
+        if let Some(token) = tokens.iter().find(|token| !known_token(token)) {
+            return failed(format!("no such token '{token}'"));
+        }
+    }
+    let whom = users.into_iter().map(Principal::User).chain(groups.into_iter().map(Principal::Group));
+    let down = call.get("propagate") != Some("0");
+    for who in whom.chain(tokens.into_iter().map(Principal::Token)) {
+        let entry = access.acl.entry(path.to_owned()).or_default().entry(who).or_default();
+        for role in &roles {
+            if delete {
+                entry.remove(role);
+            } else {
+                entry.insert(role.clone(), down);
+            }
+        }
+    }
+    for entries in access.acl.values_mut() {
+        entries.retain(|_, roles| !roles.is_empty());
+    }
+    access.acl.retain(|_, entries| !entries.is_empty());
+    Ok(Value::Null.into())
 }

@@ -15,7 +15,7 @@ pub(super) fn identify(access: &Access, request: &Plain, now: Timestamp) -> Resu
     if let Some(token) =
         authorization.strip_prefix("PVEAPIToken").and_then(|rest| rest.strip_prefix(['=', ' ']))
     {
-        return access.token(&decode(token, false)).ok_or(FAILED);
+        return access.token(&decode(token, false), now).ok_or(FAILED);
     }
     let cookies = header(header::COOKIE.as_str()).unwrap_or_default();
     let ticket = cookies.split(';').find_map(|cookie| cookie.trim().strip_prefix("PVEAuthCookie="));

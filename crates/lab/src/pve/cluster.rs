@@ -7,6 +7,8 @@ use super::nodes::host_row;
 use super::request::Call;
 use super::vms::row;
 use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::storage::Storage;
+use crate::hypervisor::vm::Vm;
 use crate::hypervisor::{RELEASE, REPOID, VERSION};
 use crate::world::World;
 
@@ -48,27 +50,18 @@ pub(super) fn resources(world: &World, call: &Call) -> Result<Data, Refusal> {
     let hypervisor = &world.hypervisor;
     let mut rows: Vec<Value> = Vec::new();
     if wanted("vm") {
-        for vm in hypervisor.vms.values() {
-            let mut row = row(vm, world, false);
-            row["id"] = json!(format!("qemu/{}", vm.vmid));
-            row["type"] = json!("qemu");
-            row["node"] = json!(vm.node);
-            row["maxcpu"] = row["cpus"].take();
-            row["template"] = json!(u8::from(vm.flag("template")));
-            row["diskread"] = json!(0);
-            row["diskwrite"] = json!(0);
-            if let Some(row) = row.as_object_mut() {
-                for key in ["cpus", "pid", "serial"] {
-                    row.remove(key);
-                }
-                row.retain(|key, _| !key.starts_with("pressure"));
-            }
-            rows.push(row);
-        }
+        let shown = |vm: &&Vm| hypervisor.access.may(&call.caller, &format!("/vms/{}", vm.vmid), "VM.Audit");
+        rows.extend(hypervisor.vms.values().filter(shown).map(|vm| vm_row(vm, world)));
+    }
+    if call.get("type").is_none() {
+        let pools = hypervisor.access.pools.keys();
+        let shown =
+            pools.filter(|name| hypervisor.access.may(&call.caller, &format!("/pool/{name}"), "Pool.Audit"));
+        rows.extend(shown.map(|name| json!({"type": "pool", "id": format!("/pool/{name}"), "pool": name})));
     }
     if wanted("node") {
         rows.extend(hypervisor.hosts.values().map(|host| {
-            let mut row = host_row(host, world);
+            let mut row = host_row(host, world, &call.caller);
             if let Some(row) = row.as_object_mut() {
                 row.remove("ssl_fingerprint");
                 row.insert("cgroup-mode".to_owned(), json!(2));
@@ -77,16 +70,10 @@ pub(super) fn resources(world: &World, call: &Call) -> Result<Data, Refusal> {
         }));
     }
     if wanted("storage") {
-        for storage in hypervisor.storages.defined.values() {
-            for node in &storage.nodes {
-                let online = hypervisor.hosts.get(node).is_some_and(|host| host.online);
-                rows.push(json!({
-                    "type": "storage", "id": format!("storage/{node}/{}", storage.id), "storage": storage.id,
-                    "node": node, "plugintype": storage.kind.as_str(), "content": storage.content_list(),
-                    "shared": u8::from(storage.shared), "status": if online { "available" } else { "unknown" },
-                    "maxdisk": storage.bytes, "disk": hypervisor.storages.used(node, storage),
-                }));
-            }
+        for storage in
+            hypervisor.storages.defined.values().filter(|storage| may_see(world, &call.caller, &storage.id))
+        {
+            rows.extend(storage.nodes.iter().map(|node| storage_row(storage, node, world)));
         }
     }
     if call.get("type").is_none_or(|asked| asked == "sdn") {
@@ -98,6 +85,46 @@ pub(super) fn resources(world: &World, call: &Call) -> Result<Data, Refusal> {
         }));
     }
     Ok(Value::Array(rows).into())
+}
+
+/// The row of a VM among all resources.
+pub(super) fn vm_row(vm: &Vm, world: &World) -> Value {
+    let mut row = row(vm, world, false);
+    row["id"] = json!(format!("qemu/{}", vm.vmid));
+    row["type"] = json!("qemu");
+    row["node"] = json!(vm.node);
+    row["maxcpu"] = row["cpus"].take();
+    row["template"] = json!(u8::from(vm.flag("template")));
+    row["diskread"] = json!(0);
+    row["diskwrite"] = json!(0);
+    if let Some(pool) = world.hypervisor.access.pool_of(vm.vmid) {
+        row["pool"] = json!(pool);
+    }
+    if let Some(row) = row.as_object_mut() {
+        for key in ["cpus", "pid", "serial"] {
+            row.remove(key);
+        }
+        row.retain(|key, _| !key.starts_with("pressure"));
+    }
+    row
+}
+
+/// The row of a storage on one host among all resources.
+pub(super) fn storage_row(storage: &Storage, node: &str, world: &World) -> Value {
+    let online = world.hypervisor.hosts.get(node).is_some_and(|host| host.online);
+    json!({
+        "type": "storage", "id": format!("storage/{node}/{}", storage.id), "storage": storage.id,
+        "node": node, "plugintype": storage.kind.as_str(), "content": storage.content_list(),
+        "shared": u8::from(storage.shared), "status": if online { "available" } else { "unknown" },
+        "maxdisk": storage.bytes, "disk": world.hypervisor.storages.used(node, storage),
+    })
+}
+
+/// Whether a caller is shown a storage.
+pub(super) fn may_see(world: &World, caller: &str, storage: &str) -> bool {
+    let path = format!("/storage/{storage}");
+    let access = &world.hypervisor.access;
+    access.may(caller, &path, "Datastore.Audit") || access.may(caller, &path, "Datastore.AllocateSpace")
 }
 
 pub(super) fn next_id(world: &World, call: &Call) -> Result<Data, Refusal> {
@@ -118,4 +145,10 @@ pub(super) fn options(world: &World, _: &Call) -> Result<Data, Refusal> {
     let tags = world.hypervisor.vms.values().filter_map(|vm| vm.get("tags"));
     let tags: std::collections::BTreeSet<&str> = tags.flat_map(|tags| tags.split(';')).collect();
     Ok(json!({"mac_prefix": "BC:24:11", "description": "", "allowed-tags": tags}).into())
+}
+
+/// The parts of the cluster.
+pub(super) fn parts(_: &World, _: &Call) -> Result<Data, Refusal> {
+    let names = ["ha", "mapping", "nextid", "options", "resources", "sdn", "status", "tasks"];
+    Ok(json!(names.map(|name| json!({ "name": name }))).into())
 }

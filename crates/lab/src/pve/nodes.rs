@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::answer::Data;
 use super::request::Call;
+use crate::hypervisor::download::split_url;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::{Host, REPOID, VERSION};
 use crate::world::World;
@@ -17,12 +18,12 @@ const ROOT_USED: u64 = 6 << 30;
 const OWN_MEMORY: u64 = 2 << 30;
 
 /// The row of a host in lists.
-pub(super) fn host_row(host: &Host, world: &World) -> Value {
+pub(super) fn host_row(host: &Host, world: &World, caller: &str) -> Value {
     let mut row = json!({
         "id": format!("node/{}", host.name), "node": host.name, "type": "node", "level": "",
         "status": if host.online { "online" } else { "offline" }, "ssl_fingerprint": host.fingerprint,
     });
-    if host.online {
+    if host.online && world.hypervisor.access.may(caller, &format!("/nodes/{}", host.name), "Sys.Audit") {
         row["cpu"] = json!(0.02);
         row["maxcpu"] = json!(host.cpus);
         row["mem"] = json!(OWN_MEMORY + world.hypervisor.memory_in_use(&host.name));
@@ -34,8 +35,14 @@ pub(super) fn host_row(host: &Host, world: &World) -> Value {
     row
 }
 
-pub(super) fn list(world: &World, _: &Call) -> Result<Data, Refusal> {
-    Ok(world.hypervisor.hosts.values().map(|host| host_row(host, world)).collect::<Value>().into())
+pub(super) fn list(world: &World, call: &Call) -> Result<Data, Refusal> {
+    Ok(world
+        .hypervisor
+        .hosts
+        .values()
+        .map(|host| host_row(host, world, &call.caller))
+        .collect::<Value>()
+        .into())
 }
 
 pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
@@ -97,4 +104,64 @@ pub(super) fn network(world: &World, call: &Call) -> Result<Data, Refusal> {
         }));
     }
     Ok(Value::Array(rows).into())
+}
+
+/// The parts of a host.
+pub(super) fn index(_: &World, _: &Call) -> Result<Data, Refusal> {
+    let names = ["qemu", "storage", "tasks", "network", "status", "version", "capabilities", "hardware"];
+    Ok(json!(names.map(|name| json!({ "name": name }))).into())
+}
+
+/// Some CPU models of each vendor.
+pub(super) fn cpus(_: &World, _: &Call) -> Result<Data, Refusal> {
+    let models = [
+        ("host", "default"),
+        ("kvm64", "default"),
+        ("max", "default"),
+        ("qemu64", "default"),
+        ("x86-64-v2", "default"),
+        ("x86-64-v2-AES", "default"),
+        ("x86-64-v3", "default"),
+        ("x86-64-v4", "default"),
+        ("EPYC", "AuthenticAMD"),
+        ("EPYC-Milan", "AuthenticAMD"),
+        ("Haswell", "GenuineIntel"),
+        ("Icelake-Server", "GenuineIntel"),
+    ];
+    Ok(json!(models.map(|(name, vendor)| json!({"name": name, "vendor": vendor, "custom": 0}))).into())
+}
+
+/// The machine types that a guest can have.
+pub(super) fn machines(_: &World, _: &Call) -> Result<Data, Refusal> {
+    let row = |kind: &str, id: &str| json!({"id": id, "type": kind, "version": "10.0"});
+    Ok(json!([row("i440fx", "pc-i440fx-10.0"), row("q35", "pc-q35-10.0")]).into())
+}
+
+/// The hosts of this lab have no PCI devices to hand through.
+pub(super) fn pci(_: &World, _: &Call) -> Result<Data, Refusal> {
+    Ok(json!([]).into())
+}
+
+/// What a web server says about a file before it is fetched.
+pub(super) fn query_url(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let url = call.text("url");
+    let (host, path) = split_url(url).ok_or_else(|| Refusal::failed("invalid URL"))?;
+    let name = path.rsplit('/').next().unwrap_or_default();
+    if let Some(web) = world.hypervisor.web.as_ref().filter(|web| url.starts_with(&web.base)) {
+        return match web.files.get(path) {
+            Some(file) => Ok(json!({"filename": name, "size": file.bytes, "mimetype": file.mimetype}).into()),
+            None => Err(Refusal::failed(format!("invalid server response: '{}'", web.otherwise))),
+        };
+    }
+    if !world.factory.is_reached_at(host) {
+        return Err(Refusal::failed(format!(
+            "invalid server response: '500 Can't connect to {host}:443 (Name or service not known)'"
+        )));
+    }
+    match world.factory.asset(path) {
+        Ok(asset) => {
+            Ok(json!({"filename": name, "size": asset.bytes, "mimetype": "application/octet-stream"}).into())
+        }
+        Err(status) => Err(Refusal::failed(format!("invalid server response: '{status}'"))),
+    }
 }

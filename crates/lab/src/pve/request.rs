@@ -7,13 +7,15 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 
 use super::answer::Failure;
-use super::routes::Route;
+use super::upload::{self, Upload};
 use crate::https::Cut;
 use crate::hypervisor::options;
-use crate::schema::{Kind, MISSING, UNKNOWN};
+use crate::schema::{Kind, MISSING, Method as Rules, UNKNOWN};
 
 /// No request but an upload may be larger.
 const MAX_BODY: usize = 512 * 1024;
+/// The largest file that the lab takes. It is looked at, not kept.
+const MAX_UPLOAD: usize = 4 << 30;
 
 /// A request whose parts were read.
 pub(super) struct Plain {
@@ -24,6 +26,8 @@ pub(super) struct Plain {
     pub(super) params: Params,
     /// The caller asked for the other envelope, in which every answer is a success.
     pub(super) extjs: bool,
+    /// The file that came with it.
+    pub(super) upload: Option<Upload>,
 }
 
 /// A checked request for an endpoint.
@@ -34,6 +38,7 @@ pub(super) struct Call {
     pub(super) local: String,
     pub(super) caller: String,
     pub(super) params: Params,
+    pub(super) upload: Option<Upload>,
 }
 
 impl Call {
@@ -63,6 +68,12 @@ impl Call {
         all.filter_map(|(name, value)| Some((name.clone(), value.one()?.to_owned()))).collect()
     }
 
+    /// Parameters as they were given, those named here left out.
+    pub(super) fn others(&self, without: &[&str]) -> BTreeMap<String, String> {
+        let all = self.params.pairs().filter(|(name, _)| !without.contains(name));
+        all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
     /// The items of a list parameter.
     pub(super) fn list(&self, name: &str) -> Vec<String> {
         let text = self.text(name);
@@ -74,17 +85,28 @@ impl Call {
 #[derive(Debug, Clone)]
 enum Param {
     One(String),
-    /// Given more than once.
-    Many,
+    /// Given more than once, or as a list.
+    Many(Vec<String>),
     /// Named without a value.
     Absent,
 }
 
 impl Param {
+    /// Given once more.
+    fn and(&mut self, more: Option<&str>) {
+        let mut all: Vec<String> = match self {
+            Self::One(text) => vec![text.clone()],
+            Self::Many(all) => std::mem::take(all),
+            Self::Absent => Vec::new(),
+        };
+        all.extend(more.map(str::to_owned));
+        *self = Self::Many(all);
+    }
+
     fn one(&self) -> Option<&str> {
         match self {
             Self::One(text) => Some(text),
-            Self::Many | Self::Absent => None,
+            Self::Many(_) | Self::Absent => None,
         }
     }
 }
@@ -109,25 +131,18 @@ impl Params {
             let mut halves = pair.split('=');
             let name = decode(halves.next().unwrap_or_default(), true);
             let value = halves.next().map_or(Param::Absent, |value| Param::One(decode(value, true)));
-            seen.entry(name).and_modify(|old| *old = Param::Many).or_insert(value);
+            seen.entry(name).and_modify(|old| old.and(value.one())).or_insert(value);
         }
         seen.remove("_dc");
         self.0.extend(seen);
     }
 
     fn add_json(&mut self, text: &str) -> Result<(), String> {
-        let value: serde_json::Value = serde_json::from_str(text).map_err(|error| {
-            format!(
-                "malformed JSON string, at character offset {} at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 934.",
-                error.column()
-            )
-        })?;
+        let value: serde_json::Value = serde_json::from_str(text).map_err(|_| json_problem(text))?;
         for (name, value) in value.as_object().into_iter().flatten() {
             let param = match value {
                 serde_json::Value::Null => Param::Absent,
-                serde_json::Value::Array(items) => {
-                    Param::One(items.iter().map(scalar).collect::<Vec<_>>().join(","))
-                }
+                serde_json::Value::Array(items) => Param::Many(items.iter().map(scalar).collect()),
                 other => Param::One(scalar(other)),
             };
             self.0.insert(name.clone(), param);
@@ -135,52 +150,78 @@ impl Params {
         Ok(())
     }
 
-    /// Checks every parameter against the route.
-    pub(super) fn check(&self, route: &Route) -> Result<(), Vec<(String, String)>> {
+    /// Checks every parameter against what the call takes; lists become what the call wants of them.
+    pub(super) fn check(&mut self, rules: &Rules) -> Result<(), Vec<(String, String)>> {
         let mut errors = Vec::new();
-        for (name, value) in &self.0 {
-            let known = route.fields.iter().find(|field| field.name == name);
-            let kind: Option<&Kind> = known.map(|field| &field.kind);
-            let kind = kind.or_else(|| options::option(name).filter(|_| route.vm_options));
-            let Some(kind) =
-                kind.or_else(|| path_kind(name).filter(|_| route.path.contains(&format!("{{{name}}}"))))
-            else {
-                errors.push((name.clone(), UNKNOWN.to_owned()));
+        for (name, value) in &mut self.0 {
+            let Some(rule) = rules.rule(name) else {
+                if !rules.open {
+                    errors.push((name.clone(), UNKNOWN.to_owned()));
+                }
                 continue;
             };
-            match value {
-                Param::One(text) => {
-                    if let Err(problem) = kind.check(name, text) {
-                        errors.push((name.clone(), problem));
-                    }
-                }
-                Param::Many => {
-                    errors.push((
-                        name.clone(),
-                        format!("type check ('{}') failed - got ARRAY", kind.type_name()),
-                    ));
-                }
-                Param::Absent => {}
-            }
-            if let Some(needs) = known.and_then(|field| field.needs).filter(|needs| self.one(needs).is_none())
+            if let Param::Many(items) = value
+                && rule.joins_lists()
             {
-                errors.push((needs.to_owned(), format!("missing property required by '{name}'")));
+                *value = Param::One(items.join(","));
+            }
+            let result = match value {
+                Param::One(text) => rule.check(name, text),
+                Param::Many(items) if rule.kind == Kind::List => {
+                    items.iter().try_for_each(|item| rule.check(name, item))
+                }
+                Param::Many(_) => Err(format!("type check ('{}') failed - got ARRAY", rule.kind.name())),
+                Param::Absent => Ok(()),
+            };
+            if let Err(problem) = result {
+                errors.push((name.clone(), problem));
             }
         }
-        for field in route.fields.iter().filter(|field| field.required && !self.0.contains_key(field.name)) {
-            errors.push((field.name.to_owned(), MISSING.to_owned()));
+        for name in self.0.keys() {
+            let needs = rules.rule(name).and_then(|rule| rule.requires.as_ref());
+            if let Some(needs) = needs.filter(|needs| !self.0.contains_key(*needs)) {
+                errors.push((needs.clone(), format!("missing property required by '{name}'")));
+            }
         }
+        let required =
+            rules.params.iter().filter(|(name, rule)| !rule.optional && !self.0.contains_key(*name));
+        errors.extend(required.map(|(name, _)| (name.clone(), MISSING.to_owned())));
         if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// The values of a parameter that may be given more than once.
+    pub(super) fn all(&self, name: &str) -> Vec<String> {
+        match self.0.get(name) {
+            Some(Param::One(text)) => vec![text.clone()],
+            Some(Param::Many(all)) => all.clone(),
+            Some(Param::Absent) | None => Vec::new(),
+        }
+    }
+
+    /// All parameters that have one value.
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().filter_map(|(name, value)| Some((name.as_str(), value.one()?)))
     }
 }
 
-/// What the parts of a path must be.
-fn path_kind(name: &str) -> Option<&'static Kind> {
-    match name {
-        "vmid" => Some(&options::VM_ID),
-        "node" | "storage" | "volume" | "upid" => Some(&crate::schema::TEXT),
-        _ => None,
-    }
+/// What is wrong with a text that is no JSON, in the words of the server's reader.
+fn json_problem(text: &str) -> String {
+    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<serde_json::Value>();
+    let column = match stream.next() {
+        Some(Err(error)) => error.column(),
+        _ => text.len(),
+    };
+    let at = if text.get(column..).is_none_or(str::is_empty) { text.len() } else { column.saturating_sub(1) };
+    let before = text.get(..at).unwrap_or(text).trim_end();
+    let rest = text.get(at..).filter(|rest| !rest.is_empty()).unwrap_or("(end of string)");
+    let what = if before.ends_with(['{', ',']) {
+        "'\"' expected"
+    } else {
+        "malformed JSON string, neither tag, array, object, number, string or atom"
+    };
+    format!(
+        "{what}, at character offset {at} (before \"{rest}\") at /usr/share/perl5/PVE/APIServer/AnyEvent.pm line 934."
+    )
 }
 
 fn scalar(value: &serde_json::Value) -> String {
@@ -231,11 +272,15 @@ pub(super) async fn read(request: Request<Incoming>) -> Result<Result<Plain, Fai
     if announced.unwrap_or(0) > 0 && matches!(parts.method, Method::GET | Method::DELETE) {
         return Ok(Err(Failure::plain(501, format!("Unexpected content for method '{}'", parts.method))));
     }
-    if announced.unwrap_or(0) > MAX_BODY {
+    let kind =
+        parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let boundary = upload::boundary(kind).filter(|_| parts.uri.path().ends_with("/upload"));
+    let most = if boundary.is_some() { MAX_UPLOAD } else { MAX_BODY };
+    if announced.unwrap_or(0) > most {
         return Ok(Err(Failure::plain(501, "for data too large")));
     }
-    let body = Limited::new(body, MAX_BODY).collect().await.map_err(|_| Cut)?.to_bytes();
-    let body = String::from_utf8_lossy(&body);
+    let bytes = Limited::new(body, most).collect().await.map_err(|_| Cut)?.to_bytes();
+    let body = if boundary.is_some() { "".into() } else { String::from_utf8_lossy(&bytes) };
 
     let segments: Vec<&str> = parts.uri.path().split('/').filter(|segment| !segment.is_empty()).collect();
     let (extjs, rest) = match segments.as_slice() {
@@ -247,8 +292,16 @@ pub(super) async fn read(request: Request<Incoming>) -> Result<Result<Plain, Fai
         }
     };
     let mut params = Params::default();
-    let kind =
-        parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let mut file = None;
+    if let Some(boundary) = boundary {
+        let Some((fields, upload)) = upload::read(&bytes, boundary) else {
+            return Ok(Err(Failure::empty(400, "Bad Request")));
+        };
+        for (name, value) in fields {
+            params.put(name, value);
+        }
+        file = Some(upload);
+    }
     match kind.split(';').next().unwrap_or_default().trim() {
         _ if body.is_empty() => {}
         "application/json" => {
@@ -263,7 +316,7 @@ pub(super) async fn read(request: Request<Incoming>) -> Result<Result<Plain, Fai
     }
     params.add_form(parts.uri.query().unwrap_or_default());
     let path = format!("/{}", rest.join("/"));
-    Ok(Ok(Plain { method: parts.method, path, headers: parts.headers, params, extjs }))
+    Ok(Ok(Plain { method: parts.method, path, headers: parts.headers, params, extjs, upload: file }))
 }
 
 #[cfg(test)]
@@ -278,7 +331,7 @@ mod tests {
         assert_eq!(params.one("boot"), Some("order=scsi0"));
         assert_eq!(params.one("description"), Some("a b+c"));
         assert!(matches!(params.0.get("ide2"), Some(Param::Absent)));
-        assert!(matches!(params.0.get("x"), Some(Param::Many)));
+        assert_eq!(params.all("x"), ["1", "2"]);
     }
 
     #[test]
@@ -287,6 +340,6 @@ mod tests {
         params.add_json(r#"{"onboot": true, "cores": 4, "tags": ["a", "b"], "name": "n"}"#).unwrap();
         assert_eq!(params.one("onboot"), Some("1"));
         assert_eq!(params.one("cores"), Some("4"));
-        assert_eq!(params.one("tags"), Some("a,b"));
+        assert_eq!(params.all("tags"), ["a", "b"]);
     }
 }

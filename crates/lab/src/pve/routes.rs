@@ -1,4 +1,5 @@
-//! The endpoints that this lab serves: path, parameters, and the function that answers.
+//! The endpoints that this lab serves: path, and the function that answers. What each takes and who may call it is in the
+//! table made from the server's schema, which is made for the rows here.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +7,16 @@ use http::Method;
 
 use super::answer::Data;
 use super::request::{Call, decode};
-use super::{access, agent, cluster, nodes, storage, tasks, vms};
-use crate::hypervisor::options::VM_ID;
+use super::{
+    access, agent, cluster, firewall, ha, mapping, nodes, pools, snapshots, storage, tasks, tokens, vms,
+};
 use crate::hypervisor::refusal::Refusal;
-use crate::schema::{COUNT, Field, Kind, TEXT, field, required, with};
 use crate::world::World;
 
 /// One endpoint.
 pub(super) struct Route {
     method: &'static str,
     pub(super) path: &'static str,
-    pub(super) fields: &'static [Field],
-    /// Whether the options of a VM's configuration are parameters too.
-    pub(super) vm_options: bool,
     /// Whether it can be called by anybody.
     pub(super) open: bool,
     pub(super) handler: Handler,
@@ -30,208 +28,174 @@ pub(super) enum Handler {
     Write(fn(&mut World, &Call) -> Result<Data, Refusal>),
 }
 
-const fn get(
-    path: &'static str,
-    fields: &'static [Field],
-    handler: fn(&World, &Call) -> Result<Data, Refusal>,
-) -> Route {
-    Route { method: "GET", path, fields, vm_options: false, open: false, handler: Handler::Read(handler) }
+type Writer = fn(&mut World, &Call) -> Result<Data, Refusal>;
+
+const fn get(path: &'static str, handler: fn(&World, &Call) -> Result<Data, Refusal>) -> Route {
+    Route { method: "GET", path, open: false, handler: Handler::Read(handler) }
 }
 
-const fn write(
-    method: &'static str,
-    path: &'static str,
-    fields: &'static [Field],
-    handler: fn(&mut World, &Call) -> Result<Data, Refusal>,
-) -> Route {
-    Route { method, path, fields, vm_options: false, open: false, handler: Handler::Write(handler) }
+const fn post(path: &'static str, handler: Writer) -> Route {
+    Route { method: "POST", path, open: false, handler: Handler::Write(handler) }
 }
 
-const NONE: &[Field] = &[];
-const PATIENCE: Field = field("timeout", COUNT);
-const SKIPLOCK: Field = field("skiplock", Kind::Bool);
-const NETWORKS: &[&str] = &[
-    "bridge",
-    "bond",
-    "eth",
-    "alias",
-    "vlan",
-    "fabric",
-    "OVSBridge",
-    "OVSBond",
-    "OVSPort",
-    "OVSIntPort",
-    "vnet",
-    "any_bridge",
-    "any_local_bridge",
-    "include_sdn",
-];
-const CREATE: &[Field] = &[
-    required("vmid", VM_ID),
-    field("archive", Kind::Text(255)),
-    field("bwlimit", COUNT),
-    with("force", Kind::Bool, "archive"),
-    field("ha-managed", Kind::Bool),
-    field("import-working-storage", TEXT),
-    field("live-restore", Kind::Bool),
-    field("pool", TEXT),
-    field("start", Kind::Bool),
-    field("storage", TEXT),
-    with("unique", Kind::Bool, "archive"),
-];
-const CHANGE: &[Field] = &[
-    field("background_delay", Kind::Int(Some(1), Some(30))),
-    field("delete", TEXT),
-    field("digest", Kind::Text(40)),
-    with("force", Kind::Bool, "delete"),
-    field("import-working-storage", TEXT),
-    field("revert", TEXT),
-    SKIPLOCK,
-];
-const DOWNLOAD: &[Field] = &[
-    with("checksum", TEXT, "checksum-algorithm"),
-    with(
-        "checksum-algorithm",
-        Kind::Enum(&["md5", "sha1", "sha224", "sha256", "sha384", "sha512"]),
-        "checksum",
-    ),
-    field("compression", TEXT),
-    required("content", Kind::Enum(&["iso", "vztmpl", "import"])),
-    required("filename", Kind::Text(255)),
-    required("url", Kind::Pattern(|url| url.starts_with("http://") || url.starts_with("https://"))),
-    field("verify-certificates", Kind::Bool),
-];
-const TICKET: &[Field] = &[
-    required("username", Kind::Text(64)),
-    required("password", TEXT),
-    field("new-format", Kind::Bool),
-    field("otp", TEXT),
-    with("path", Kind::Text(64), "privs"),
-    with("privs", Kind::Text(64), "path"),
-    field("realm", Kind::Text(32)),
-    field("tfa-challenge", TEXT),
-];
-const TASKS: &[Field] = &[
-    field("errors", Kind::Bool),
-    field("limit", COUNT),
-    field("since", Kind::Int(None, None)),
-    field("source", Kind::Enum(&["archive", "active", "all"])),
-    field("start", COUNT),
-    field("statusfilter", TEXT),
-    field("typefilter", TEXT),
-    field("until", Kind::Int(None, None)),
-    field("userfilter", TEXT),
-    field("vmid", VM_ID),
-];
-const STORAGES: &[Field] = &[
-    field("content", Kind::Format(storage::content_type)),
-    field("enabled", Kind::Bool),
-    field("format", Kind::Bool),
-    field("storage", TEXT),
-    field("target", TEXT),
-];
+const fn put(path: &'static str, handler: Writer) -> Route {
+    Route { method: "PUT", path, open: false, handler: Handler::Write(handler) }
+}
+
+const fn delete(path: &'static str, handler: Writer) -> Route {
+    Route { method: "DELETE", path, open: false, handler: Handler::Write(handler) }
+}
+
+const fn open(route: Route) -> Route {
+    Route { open: true, ..route }
+}
 
 const ROUTES: &[Route] = &[
-    get("/", NONE, cluster::index),
-    get("/version", NONE, cluster::version),
-    get(
-        "/cluster/resources",
-        &[field("type", Kind::Enum(&["vm", "storage", "node", "sdn"]))],
-        cluster::resources,
-    ),
-    get("/cluster/status", NONE, cluster::status),
-    get("/cluster/nextid", &[field("vmid", VM_ID)], cluster::next_id),
-    get("/cluster/options", NONE, cluster::options),
-    get("/cluster/tasks", NONE, tasks::cluster),
-    get("/nodes", NONE, nodes::list),
-    get("/nodes/{node}/status", NONE, nodes::status),
-    get("/nodes/{node}/version", NONE, cluster::version),
-    get("/nodes/{node}/network", &[field("type", Kind::Enum(NETWORKS))], nodes::network),
-    get("/nodes/{node}/storage", STORAGES, storage::list),
-    get("/nodes/{node}/storage/{storage}/status", NONE, storage::status),
-    get(
-        "/nodes/{node}/storage/{storage}/content",
-        &[field("content", Kind::Format(storage::content_type)), field("vmid", VM_ID)],
-        storage::content,
-    ),
-    get("/nodes/{node}/storage/{storage}/content/{volume}", NONE, storage::volume),
-    write(
-        "DELETE",
-        "/nodes/{node}/storage/{storage}/content/{volume}",
-        &[field("delay", Kind::Int(Some(1), Some(30)))],
-        storage::remove,
-    ),
-    write("POST", "/nodes/{node}/storage/{storage}/download-url", DOWNLOAD, storage::download),
-    get("/nodes/{node}/tasks", TASKS, tasks::list),
-    get("/nodes/{node}/tasks/{upid}/status", NONE, tasks::status),
-    get(
-        "/nodes/{node}/tasks/{upid}/log",
-        &[field("download", Kind::Bool), field("limit", COUNT), field("start", COUNT)],
-        tasks::log,
-    ),
-    get("/nodes/{node}/qemu", &[field("full", Kind::Bool)], vms::list),
-    Route { vm_options: true, ..write("POST", "/nodes/{node}/qemu", CREATE, vms::create) },
-    write(
-        "DELETE",
-        "/nodes/{node}/qemu/{vmid}",
-        &[field("destroy-unreferenced-disks", Kind::Bool), field("purge", Kind::Bool), SKIPLOCK],
-        vms::destroy,
-    ),
-    get(
-        "/nodes/{node}/qemu/{vmid}/config",
-        &[field("current", Kind::Bool), field("snapshot", Kind::Text(40))],
-        vms::config,
-    ),
-    Route {
-        vm_options: true,
-        ..write("PUT", "/nodes/{node}/qemu/{vmid}/config", CHANGE, vms::configure_now)
-    },
-    Route {
-        vm_options: true,
-        ..write("POST", "/nodes/{node}/qemu/{vmid}/config", CHANGE, vms::configure_later)
-    },
-    get("/nodes/{node}/qemu/{vmid}/pending", NONE, vms::pending),
-    get(
-        "/nodes/{node}/qemu/{vmid}/cloudinit/dump",
-        &[required("type", Kind::Enum(&["user", "network", "meta"]))],
-        vms::cloudinit_dump,
-    ),
-    write(
-        "PUT",
-        "/nodes/{node}/qemu/{vmid}/resize",
-        &[
-            required("disk", Kind::Pattern(|disk| crate::hypervisor::options::drive_props(disk).is_some())),
-            required("size", Kind::Pattern(vms::is_new_size)),
-            field("digest", Kind::Text(40)),
-            SKIPLOCK,
-        ],
-        vms::resize,
-    ),
-    get("/nodes/{node}/qemu/{vmid}/status/current", NONE, vms::status),
-    write(
-        "POST",
-        "/nodes/{node}/qemu/{vmid}/status/start",
-        &[field("force-cpu", TEXT), field("machine", TEXT), PATIENCE, SKIPLOCK],
-        vms::start,
-    ),
-    write(
-        "POST",
-        "/nodes/{node}/qemu/{vmid}/status/stop",
-        &[field("keepActive", Kind::Bool), field("overrule-shutdown", Kind::Bool), PATIENCE, SKIPLOCK],
-        vms::stop,
-    ),
-    write(
-        "POST",
-        "/nodes/{node}/qemu/{vmid}/status/shutdown",
-        &[field("forceStop", Kind::Bool), field("keepActive", Kind::Bool), PATIENCE, SKIPLOCK],
-        vms::shutdown,
-    ),
-    write("POST", "/nodes/{node}/qemu/{vmid}/status/reboot", &[PATIENCE], vms::reboot),
-    write("POST", "/nodes/{node}/qemu/{vmid}/status/reset", &[SKIPLOCK], vms::reset),
-    write("POST", "/nodes/{node}/qemu/{vmid}/agent/ping", NONE, agent::ping),
-    get("/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces", NONE, agent::interfaces),
-    get("/access/permissions", &[field("path", TEXT), field("userid", TEXT)], access::permissions),
-    Route { open: true, ..write("POST", "/access/ticket", TICKET, access::ticket) },
+    get("/", cluster::index),
+    get("/version", cluster::version),
+    // The cluster
+    get("/cluster", cluster::parts),
+    get("/cluster/resources", cluster::resources),
+    get("/cluster/status", cluster::status),
+    get("/cluster/nextid", cluster::next_id),
+    get("/cluster/options", cluster::options),
+    get("/cluster/tasks", tasks::cluster),
+    get("/cluster/mapping/pci", mapping::list),
+    post("/cluster/mapping/pci", mapping::create),
+    get("/cluster/mapping/pci/{id}", mapping::read),
+    put("/cluster/mapping/pci/{id}", mapping::update),
+    delete("/cluster/mapping/pci/{id}", mapping::delete),
+    get("/cluster/ha/resources", ha::resources),
+    post("/cluster/ha/resources", ha::add),
+    get("/cluster/ha/resources/{sid}", ha::resource),
+    put("/cluster/ha/resources/{sid}", ha::update),
+    delete("/cluster/ha/resources/{sid}", ha::remove),
+    get("/cluster/ha/groups", ha::groups),
+    get("/cluster/ha/rules", ha::none),
+    get("/cluster/ha/status/current", ha::status),
+    get("/cluster/sdn/zones", ha::none),
+    get("/cluster/sdn/vnets", ha::none),
+    // Access
+    get("/access", access::index),
+    get("/access/permissions", access::permissions),
+    open(post("/access/ticket", access::ticket)),
+    open(get("/access/ticket", access::ticket_form)),
+    open(get("/access/domains", access::domains)),
+    put("/access/password", access::password),
+    get("/access/users", access::users),
+    post("/access/users", access::create_user),
+    get("/access/users/{userid}", access::user),
+    put("/access/users/{userid}", access::update_user),
+    delete("/access/users/{userid}", access::delete_user),
+    get("/access/users/{userid}/token", tokens::list),
+    get("/access/users/{userid}/token/{tokenid}", tokens::read),
+    post("/access/users/{userid}/token/{tokenid}", tokens::create),
+    put("/access/users/{userid}/token/{tokenid}", tokens::update),
+    delete("/access/users/{userid}/token/{tokenid}", tokens::delete),
+    get("/access/groups", access::groups),
+    post("/access/groups", access::create_group),
+    get("/access/groups/{groupid}", access::group),
+    put("/access/groups/{groupid}", access::update_group),
+    delete("/access/groups/{groupid}", access::delete_group),
+    get("/access/roles", access::roles),
+    post("/access/roles", access::create_role),
+    get("/access/roles/{roleid}", access::role),
+    put("/access/roles/{roleid}", access::update_role),
+    delete("/access/roles/{roleid}", access::delete_role),
+    get("/access/acl", access::acl),
+    put("/access/acl", access::set_acl),
+    // Pools
+    get("/pools", pools::list),
+    post("/pools", pools::create),
+    put("/pools", pools::update),
+    delete("/pools", pools::delete),
+    get("/pools/{poolid}", pools::read),
+    put("/pools/{poolid}", pools::update),
+    delete("/pools/{poolid}", pools::delete),
+    // Storage
+    get("/storage", storage::definitions),
+    post("/storage", storage::define),
+    get("/storage/{storage}", storage::one_definition),
+    put("/storage/{storage}", storage::redefine),
+    delete("/storage/{storage}", storage::undefine),
+    get("/nodes/{node}/storage", storage::list),
+    get("/nodes/{node}/storage/{storage}", storage::index),
+    get("/nodes/{node}/storage/{storage}/status", storage::status),
+    get("/nodes/{node}/storage/{storage}/content", storage::content),
+    post("/nodes/{node}/storage/{storage}/content", storage::allocate),
+    get("/nodes/{node}/storage/{storage}/content/{volume}", storage::volume),
+    delete("/nodes/{node}/storage/{storage}/content/{volume}", storage::remove),
+    post("/nodes/{node}/storage/{storage}/download-url", storage::download),
+    post("/nodes/{node}/storage/{storage}/upload", storage::upload),
+    // Hosts
+    get("/nodes", nodes::list),
+    get("/nodes/{node}", nodes::index),
+    get("/nodes/{node}/status", nodes::status),
+    get("/nodes/{node}/version", cluster::version),
+    get("/nodes/{node}/network", nodes::network),
+    get("/nodes/{node}/capabilities/qemu/cpu", nodes::cpus),
+    get("/nodes/{node}/capabilities/qemu/machines", nodes::machines),
+    get("/nodes/{node}/hardware/pci", nodes::pci),
+    get("/nodes/{node}/query-url-metadata", nodes::query_url),
+    get("/nodes/{node}/tasks", tasks::list),
+    get("/nodes/{node}/tasks/{upid}", tasks::index),
+    delete("/nodes/{node}/tasks/{upid}", tasks::stop),
+    get("/nodes/{node}/tasks/{upid}/status", tasks::status),
+    get("/nodes/{node}/tasks/{upid}/log", tasks::log),
+    // VMs
+    get("/nodes/{node}/qemu", vms::list),
+    post("/nodes/{node}/qemu", vms::create),
+    get("/nodes/{node}/qemu/{vmid}", vms::index),
+    delete("/nodes/{node}/qemu/{vmid}", vms::destroy),
+    get("/nodes/{node}/qemu/{vmid}/config", vms::config),
+    put("/nodes/{node}/qemu/{vmid}/config", vms::configure_now),
+    post("/nodes/{node}/qemu/{vmid}/config", vms::configure_later),
+    get("/nodes/{node}/qemu/{vmid}/pending", vms::pending),
+    get("/nodes/{node}/qemu/{vmid}/cloudinit", vms::cloudinit_values),
+    put("/nodes/{node}/qemu/{vmid}/cloudinit", vms::cloudinit_again),
+    get("/nodes/{node}/qemu/{vmid}/cloudinit/dump", vms::cloudinit_dump),
+    put("/nodes/{node}/qemu/{vmid}/resize", vms::resize),
+    put("/nodes/{node}/qemu/{vmid}/unlink", vms::unlink),
+    post("/nodes/{node}/qemu/{vmid}/move_disk", snapshots::move_disk),
+    post("/nodes/{node}/qemu/{vmid}/clone", snapshots::clone),
+    post("/nodes/{node}/qemu/{vmid}/template", snapshots::template),
+    get("/nodes/{node}/qemu/{vmid}/feature", snapshots::feature),
+    get("/nodes/{node}/qemu/{vmid}/migrate", snapshots::can_migrate),
+    post("/nodes/{node}/qemu/{vmid}/migrate", snapshots::migrate),
+    get("/nodes/{node}/qemu/{vmid}/snapshot", snapshots::list),
+    post("/nodes/{node}/qemu/{vmid}/snapshot", snapshots::take),
+    get("/nodes/{node}/qemu/{vmid}/snapshot/{snapname}", snapshots::index),
+    delete("/nodes/{node}/qemu/{vmid}/snapshot/{snapname}", snapshots::remove),
+    get("/nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config", snapshots::config),
+    put("/nodes/{node}/qemu/{vmid}/snapshot/{snapname}/config", snapshots::describe),
+    post("/nodes/{node}/qemu/{vmid}/snapshot/{snapname}/rollback", snapshots::roll_back),
+    get("/nodes/{node}/qemu/{vmid}/status/current", vms::status),
+    post("/nodes/{node}/qemu/{vmid}/status/start", vms::start),
+    post("/nodes/{node}/qemu/{vmid}/status/stop", vms::stop),
+    post("/nodes/{node}/qemu/{vmid}/status/shutdown", vms::shutdown),
+    post("/nodes/{node}/qemu/{vmid}/status/reboot", vms::reboot),
+    post("/nodes/{node}/qemu/{vmid}/status/reset", vms::reset),
+    post("/nodes/{node}/qemu/{vmid}/status/suspend", vms::suspend),
+    post("/nodes/{node}/qemu/{vmid}/status/resume", vms::resume),
+    post("/nodes/{node}/qemu/{vmid}/monitor", vms::monitor),
+    put("/nodes/{node}/qemu/{vmid}/sendkey", vms::send_key),
+    get("/nodes/{node}/qemu/{vmid}/rrddata", vms::figures),
+    post("/nodes/{node}/qemu/{vmid}/agent/ping", agent::ping),
+    get("/nodes/{node}/qemu/{vmid}/agent/network-get-interfaces", agent::interfaces),
+    get("/nodes/{node}/qemu/{vmid}/agent/get-osinfo", agent::os),
+    get("/nodes/{node}/qemu/{vmid}/agent/get-host-name", agent::host_name),
+    get("/nodes/{node}/qemu/{vmid}/agent/get-users", agent::users),
+    get("/nodes/{node}/qemu/{vmid}/agent/info", agent::info),
+    post("/nodes/{node}/qemu/{vmid}/agent/exec", agent::exec),
+    get("/nodes/{node}/qemu/{vmid}/agent/exec-status", agent::exec_status),
+    get("/nodes/{node}/qemu/{vmid}/agent/file-read", agent::file),
+    get("/nodes/{node}/qemu/{vmid}/firewall/options", firewall::options),
+    put("/nodes/{node}/qemu/{vmid}/firewall/options", firewall::set_options),
+    get("/nodes/{node}/qemu/{vmid}/firewall/rules", firewall::rules),
+    post("/nodes/{node}/qemu/{vmid}/firewall/rules", firewall::add_rule),
+    get("/nodes/{node}/qemu/{vmid}/firewall/rules/{pos}", firewall::rule),
+    put("/nodes/{node}/qemu/{vmid}/firewall/rules/{pos}", firewall::change_rule),
+    delete("/nodes/{node}/qemu/{vmid}/firewall/rules/{pos}", firewall::remove_rule),
 ];
 
 /// The endpoint for a request, with the parts of the path that have names, decoded.
@@ -259,4 +223,17 @@ fn fit(pattern: &str, path: &str) -> Option<BTreeMap<String, String>> {
         }
     }
     given.next().is_none().then_some(captured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema;
+
+    #[test]
+    fn the_table_of_parameters_knows_every_route() {
+        for route in ROUTES.iter().filter(|route| route.path != "/") {
+            assert!(schema::method(route.method, route.path).is_some(), "{} {}", route.method, route.path);
+        }
+    }
 }

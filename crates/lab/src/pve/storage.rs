@@ -1,29 +1,25 @@
 //! Storages and volumes of a node.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
+use sha1::{Digest, Sha1};
 
 use super::answer::Data;
 use super::request::Call;
-use crate::hypervisor::download;
+use crate::StorageKind;
+use crate::hypervisor::import::{Import, import};
 use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::rights::need;
 use crate::hypervisor::storage::{Storage, Storages, Volume};
+use crate::hypervisor::{download, drive};
 use crate::world::World;
-
-const CONTENTS: &[&str] = &["backup", "images", "import", "iso", "none", "rootdir", "snippets", "vztmpl"];
-
-/// Whether all names in a list are content types.
-pub(super) fn content_type(value: &str) -> Result<(), String> {
-    match value.split([',', ';', ' ']).find(|kind| !kind.is_empty() && !CONTENTS.contains(kind)) {
-        Some(kind) => Err(format!("invalid content type '{kind}'")),
-        None => Ok(()),
-    }
-}
 
 fn figures(storages: &Storages, node: &str, storage: &Storage) -> Value {
     let used = storages.used(node, storage).min(storage.bytes);
     json!({
         "type": storage.kind.as_str(), "content": storage.content_list(), "shared": u8::from(storage.shared),
-        "active": 1, "enabled": 1, "total": storage.bytes, "used": used, "avail": storage.bytes - used,
+        "active": u8::from(!storage.disabled), "enabled": u8::from(!storage.disabled), "total": storage.bytes, "used": used, "avail": storage.bytes - used,
     })
 }
 
@@ -31,6 +27,8 @@ pub(super) fn list(world: &World, call: &Call) -> Result<Data, Refusal> {
     let storages = &world.hypervisor.storages;
     let wanted = call.list("content");
     let here = storages.defined.values().filter(|storage| storage.nodes.contains(&call.node));
+    let here = here.filter(|storage| super::cluster::may_see(world, &call.caller, &storage.id));
+    let here = here.filter(|storage| !(call.flag("enabled") && storage.disabled));
     let here = here.filter(|storage| call.get("storage").is_none_or(|id| id == storage.id));
     let here =
         here.filter(|storage| wanted.is_empty() || wanted.iter().any(|kind| storage.content.contains(kind)));
@@ -87,6 +85,10 @@ pub(super) fn volume(world: &World, call: &Call) -> Result<Data, Refusal> {
     let volid = volid(call);
     let storage =
         world.hypervisor.storages.usable(&call.node, call.text("storage")).map_err(Refusal::Failed)?;
+    if !super::cluster::may_see(world, &call.caller, call.text("storage")) {
+        let text = format!("Permission check failed (/storage/{}, Datastore.Audit)", call.text("storage"));
+        return Err(Refusal::Forbidden(text));
+    }
     match world.hypervisor.storages.volume(&call.node, &volid) {
         Some(volume) => Ok(json!({
             "path": storage.path_of(&volid), "format": volume.format, "size": volume.size, "used": volume.used,
@@ -97,6 +99,12 @@ pub(super) fn volume(world: &World, call: &Call) -> Result<Data, Refusal> {
 }
 
 pub(super) fn remove(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    need(
+        &world.hypervisor.access,
+        &call.caller,
+        &format!("/storage/{}", call.text("storage")),
+        "Datastore.Allocate",
+    )?;
     world.hypervisor.storages.usable(&call.node, call.text("storage")).map_err(Refusal::Failed)?;
     Ok(json!(download::remove(world, &call.node, &volid(call), &call.caller)).into())
 }
@@ -111,4 +119,205 @@ pub(super) fn download(world: &mut World, call: &Call) -> Result<Data, Refusal> 
         compression: call.get("compression").map(str::to_owned),
     };
     Ok(json!(download::download(world, &call.node, wish, &call.caller)?).into())
+}
+
+/// Makes an empty volume for a VM under a name that the caller chose.
+pub(super) fn allocate(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let now = world.now;
+    let storages = &mut world.hypervisor.storages;
+    let storage = storages.usable(&call.node, call.text("storage")).map_err(Refusal::Failed)?;
+    let (name, vmid) = (call.text("filename"), call.vmid());
+    let prefix = format!("vm-{vmid}-");
+    if !name.starts_with(&prefix) {
+        let text = format!("illegal name '{name}' - should be '{prefix}*'");
+        return Err(Refusal::parameter("filename", text));
+    }
+    let files = storage.kind.keeps_files();
+    let id = &storage.id;
+    let volid = if files { format!("{id}:{vmid}/{name}") } else { format!("{id}:{name}") };
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    let format = call.get("format").or(ending).filter(|_| files).unwrap_or("raw").to_owned();
+    let path = storage.path_of(&volid);
+    if storages.volume(&call.node, &volid).is_some() {
+        return Err(Refusal::failed(format!("disk image '{path}' already exists")));
+    }
+    // A size without a unit is in kibibytes.
+    let size = call.text("size");
+    let size =
+        if size.ends_with(|c: char| c.is_ascii_digit()) { format!("{size}K") } else { size.to_owned() };
+    let size = drive::parse_size(&size).ok_or_else(|| Refusal::parameter("size", "unable to parse size"))?;
+    let content = "images".to_owned();
+    let volume = Volume {
+        volid: volid.clone(),
+        content,
+        format,
+        size,
+        used: 0,
+        vmid: Some(vmid),
+        ctime: now,
+        origin: None,
+        parent: None,
+    };
+    storages.insert(&call.node, volume);
+    Ok(json!(volid).into())
+}
+
+pub(super) fn upload(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let Some(file) = &call.upload else { return Err(Refusal::failed("upload failed")) };
+    let checksum = call.get("checksum").map(|expected| {
+        let got = file.checksum.clone().unwrap_or_default();
+        (expected.to_owned(), got)
+    });
+    let wish = Import {
+        storage: call.text("storage").to_owned(),
+        content: call.text("content").to_owned(),
+        filename: download::normal_name(call.text("filename")),
+        bytes: file.bytes,
+        disk_bytes: file.disk_bytes,
+        checksum,
+    };
+    Ok(json!(import(world, &call.node, wish, &call.caller)?).into())
+}
+
+fn digest(world: &World) -> String {
+    let text = serde_json::to_vec(&world.hypervisor.storages.defined).unwrap_or_default();
+    hex::encode(Sha1::digest(text))
+}
+
+/// A definition as it is answered.
+fn definition(world: &World, storage: &Storage) -> Value {
+    let mut row = json!({
+        "storage": storage.id, "type": storage.kind.as_str(), "content": storage.content_list(), "digest": digest(world),
+    });
+    if storage.kind == StorageKind::Dir {
+        row["path"] = json!(storage.path());
+    }
+    for (key, value) in &storage.options {
+        row[key] = json!(value);
+    }
+    if storage.restricted {
+        row["nodes"] = json!(storage.nodes.iter().cloned().collect::<Vec<_>>().join(","));
+    }
+    if storage.shared {
+        row["shared"] = json!(1);
+    }
+    if storage.disabled {
+        row["disable"] = json!(1);
+    }
+    row
+}
+
+pub(super) fn definitions(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let all = world.hypervisor.storages.defined.values();
+    let shown = all.filter(|storage| super::cluster::may_see(world, &call.caller, &storage.id));
+    let wanted = shown.filter(|storage| call.get("type").is_none_or(|kind| kind == storage.kind.as_str()));
+    Ok(wanted.map(|storage| definition(world, storage)).collect::<Value>().into())
+}
+
+pub(super) fn one_definition(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let id = call.text("storage");
+    let storage = world.hypervisor.storages.defined.get(id);
+    let storage = storage.ok_or_else(|| Refusal::failed(format!("storage '{id}' does not exist")))?;
+    Ok(definition(world, storage).into())
+}
+
+const DEFINING: &[&str] = &["storage", "type", "content", "nodes", "shared", "disable", "digest", "delete"];
+
+/// Takes what a request says about a storage.
+fn fill(storage: &mut Storage, call: &Call, hosts: &[String]) {
+    if call.get("content").is_some() {
+        storage.content = call.list("content").into_iter().collect();
+    }
+    if call.get("nodes").is_some() {
+        storage.nodes = call.list("nodes").into_iter().collect();
+        storage.restricted = true;
+    }
+    if let Some(shared) = call.get("shared") {
+        storage.shared = shared == "1";
+    }
+    if let Some(disable) = call.get("disable") {
+        storage.disabled = disable == "1";
+    }
+    storage.options.extend(call.others(DEFINING));
+    for key in call.list("delete") {
+        match key.as_str() {
+            "nodes" => {
+                storage.nodes = hosts.iter().cloned().collect();
+                storage.restricted = false;
+            }
+            "shared" => storage.shared = false,
+            "disable" => storage.disabled = false,
+            key => drop(storage.options.remove(key)),
+        }
+    }
+}
+
+pub(super) fn define(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let (id, kind) = (call.text("storage"), call.text("type"));
+    let hosts: Vec<String> = world.hypervisor.hosts.keys().cloned().collect();
+    let storages = &mut world.hypervisor.storages;
+    if storages.defined.contains_key(id) {
+        return Err(Refusal::failed(format!("create storage failed: storage ID '{id}' already defined")));
+    }
+    let (kind, required): (StorageKind, &[&str]) = match kind {
+        "dir" => (StorageKind::Dir, &["path"]),
+        "lvmthin" => (StorageKind::LvmThin, &["thinpool", "vgname"]),
+        "lvm" => (StorageKind::Lvm, &["vgname"]),
+        "zfspool" => (StorageKind::ZfsPool, &["pool"]),
+        "nfs" => (StorageKind::Nfs, &["export", "server"]),
+        "rbd" => (StorageKind::Rbd, &[]),
+        other => return Err(Refusal::failed(format!("this lab has no storage of type '{other}'"))),
+    };
+    if let Some(missing) = required.iter().find(|key| call.get(key).is_none()) {
+        return Err(Refusal::failed(format!("missing value for required option '{missing}'")));
+    }
+    let files = kind.keeps_files();
+    let content = if files { "images" } else { "images,rootdir" };
+    let like = storages.defined.values().find(|other| other.kind.keeps_files() == files);
+    let mut storage = Storage {
+        id: id.to_owned(),
+        kind,
+        content: content.split(',').map(str::to_owned).collect(),
+        shared: matches!(kind, StorageKind::Nfs | StorageKind::Rbd),
+        nodes: hosts.iter().cloned().collect(),
+        // It is on the disk that another storage of its kind is on.
+        bytes: like.map_or(100 << 30, |other| other.bytes),
+        restricted: false,
+        disabled: false,
+        options: BTreeMap::new(),
+    };
+    fill(&mut storage, call, &hosts);
+    let now = world.now;
+    storages.define(storage, now);
+    Ok(json!({"storage": id, "type": kind.as_str()}).into())
+}
+
+pub(super) fn redefine(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let id = call.text("storage");
+    if call.get("digest").is_some_and(|given| given != digest(world)) {
+        let text = "detected modified configuration - file changed by other user? Try again.";
+        return Err(Refusal::failed(format!("update storage failed: {text}")));
+    }
+    let hosts: Vec<String> = world.hypervisor.hosts.keys().cloned().collect();
+    let Some(storage) = world.hypervisor.storages.defined.get_mut(id) else {
+        return Err(Refusal::failed(format!("update storage failed: storage '{id}' does not exist")));
+    };
+    fill(storage, call, &hosts);
+    Ok(json!({"storage": id, "type": storage.kind.as_str()}).into())
+}
+
+/// The definition goes; what lies there stays, and is back when it is defined again.
+pub(super) fn undefine(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let id = call.text("storage");
+    if world.hypervisor.storages.defined.remove(id).is_none() {
+        return Err(Refusal::failed(format!("delete storage failed: storage '{id}' does not exist")));
+    }
+    Ok(Value::Null.into())
+}
+
+/// The parts of a storage.
+pub(super) fn index(world: &World, call: &Call) -> Result<Data, Refusal> {
+    named(world, call)?;
+    let names = ["content", "download-url", "status", "upload"];
+    Ok(json!(names.map(|name| json!({ "subdir": name }))).into())
 }

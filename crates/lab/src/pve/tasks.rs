@@ -60,6 +60,7 @@ pub(super) fn list(world: &World, call: &Call) -> Result<Data, Refusal> {
     let wanted = |task: &&Task| {
         let finished = task.ended.is_some();
         task.node == call.node
+            && may_see(world, &call.caller, task)
             && (source == "all" || finished == (source == "archive"))
             && call.get("vmid").is_none_or(|vmid| vmid == task.id)
             && call.get("typefilter").is_none_or(|kind| kind == task.kind)
@@ -76,8 +77,9 @@ pub(super) fn list(world: &World, call: &Call) -> Result<Data, Refusal> {
     Ok(Data::of_total(page.map(row).collect(), total))
 }
 
-pub(super) fn cluster(world: &World, _: &Call) -> Result<Data, Refusal> {
-    let mut tasks: Vec<&Task> = world.hypervisor.tasks.values().collect();
+pub(super) fn cluster(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let all = world.hypervisor.tasks.values();
+    let mut tasks: Vec<&Task> = all.filter(|task| may_see(world, &call.caller, task)).collect();
     tasks.sort_by_key(|task| std::cmp::Reverse((task.started, &task.upid)));
     Ok(tasks.into_iter().take(50).map(|task| active_row(task, None)).collect::<Value>().into())
 }
@@ -110,7 +112,38 @@ fn find<'a>(world: &'a World, call: &Call) -> Result<Option<&'a Task>, Refusal> 
     if !is_upid(upid) {
         return Err(Refusal::parameter("upid", "unable to parse worker upid"));
     }
-    Ok(world.hypervisor.tasks.get(upid).filter(|task| task.node == call.node))
+    let task = world.hypervisor.tasks.get(upid).filter(|task| task.node == call.node);
+    match task {
+        Some(task) if !may_see(world, &call.caller, task) => {
+            let text = format!("Permission check failed (/nodes/{}, Sys.Audit)", call.node);
+            Err(Refusal::Forbidden(text))
+        }
+        other => Ok(other),
+    }
+}
+
+/// A token sees its own tasks, a user those of its tokens too, an auditor all.
+fn may_see(world: &World, caller: &str, task: &Task) -> bool {
+    task.user == caller
+        || task.user.split('!').next() == Some(caller)
+        || world.hypervisor.access.may(caller, &format!("/nodes/{}", task.node), "Sys.Audit")
+}
+
+pub(super) fn index(world: &World, call: &Call) -> Result<Data, Refusal> {
+    find(world, call)?;
+    Ok(json!([{"name": "log"}, {"name": "status"}]).into())
+}
+
+pub(super) fn stop(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    find(world, call)?;
+    let now = world.now;
+    if let Some(task) = world.hypervisor.tasks.get_mut(call.text("upid")) {
+        task.interrupt(now);
+    }
+    for vm in world.hypervisor.vms.values_mut().filter(|vm| vm.holder.as_deref() == Some(call.text("upid"))) {
+        vm.holder = None;
+    }
+    Ok(Value::Null.into())
 }
 
 pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {

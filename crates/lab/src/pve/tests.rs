@@ -62,7 +62,7 @@ async fn a_task_shows_its_progress() {
     client.image().await;
     let wish = json!({"vmid": 100, "scsi0": "local-lvm:0,import-from=local:import/talos.qcow2"});
     let upid = client.call("POST", "/nodes/pve1/qemu", wish).await.text();
-    assert!(upid.starts_with("UPID:pve1:") && upid.ends_with(":qmcreate:100:root@pam!lab:"), "{upid}");
+    assert!(upid.starts_with("UPID:pve1:") && upid.ends_with(":qmcreate:100:root@pam!talosmith:"), "{upid}");
     let locked = client.call("PUT", "/nodes/pve1/qemu/100/config", json!({"cores": 2})).await;
     assert_eq!(locked.reason, "VM is locked (create)");
     client.clock.sleep(Duration::from_secs(4)).await;
@@ -71,14 +71,14 @@ async fn a_task_shows_its_progress() {
     assert!(last.starts_with("transferred ") && !last.contains("(100"), "{last}");
     assert_eq!(client.task(&upid).await, "OK");
     let status = client.get(&format!("/nodes/pve1/tasks/{upid}/status")).await;
-    assert_eq!((&status["user"], &status["tokenid"]), (&json!("root@pam"), &json!("lab")));
+    assert_eq!((&status["user"], &status["tokenid"]), (&json!("root@pam"), &json!("talosmith")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unwelcome_caller_waits_three_seconds_for_nothing() {
     let (_lab, mut client, clock) = lab();
     for (authorization, words) in
-        [("PVEAPIToken=root@pam!lab=wrong", "Authentication failed!"), ("Bearer x", "No ticket")]
+        [("PVEAPIToken=root@pam!talosmith=wrong", "Authentication failed!"), ("Bearer x", "No ticket")]
     {
         client.authorization = authorization.to_owned();
         let before = clock.now();

@@ -1,16 +1,19 @@
 //! VMs: creation, configuration, power, state.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use super::answer::Data;
 use super::request::Call;
 use crate::hypervisor::configure::{self, Change};
 use crate::hypervisor::refusal::Refusal;
-use crate::hypervisor::vm::{Vm, is_numbered};
+use crate::hypervisor::rights::need;
+use crate::hypervisor::vm::{Vm, is_numbered, shown};
 use crate::hypervisor::{cloudinit, create as creation, drive, power};
 use crate::world::World;
 
-fn find<'a>(world: &'a World, call: &Call) -> Result<&'a Vm, Refusal> {
+pub(super) fn find<'a>(world: &'a World, call: &Call) -> Result<&'a Vm, Refusal> {
     let vm = world.hypervisor.vms.get(&call.vmid()).filter(|vm| vm.node == call.node);
     vm.ok_or_else(|| Refusal::no_vm(&call.node, call.vmid()))
 }
@@ -36,7 +39,7 @@ pub(super) fn row(vm: &Vm, world: &World, full: bool) -> Value {
         row["serial"] = json!(1);
     }
     if full {
-        row["qmpstatus"] = json!(status);
+        row["qmpstatus"] = json!(if vm.paused { "paused" } else { status });
     }
     if let Some(running) = running {
         row["pid"] = json!(running.pid);
@@ -58,14 +61,21 @@ pub(super) fn row(vm: &Vm, world: &World, full: bool) -> Value {
 }
 
 pub(super) fn list(world: &World, call: &Call) -> Result<Data, Refusal> {
-    let here = world.hypervisor.vms.values().filter(|vm| vm.node == call.node);
+    let shown =
+        |vm: &&Vm| world.hypervisor.access.may(&call.caller, &format!("/vms/{}", vm.vmid), "VM.Audit");
+    let here = world.hypervisor.vms.values().filter(|vm| vm.node == call.node).filter(shown);
     Ok(here.map(|vm| row(vm, world, call.flag("full"))).collect::<Value>().into())
 }
 
 pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
     let vm = find(world, call)?;
     let mut row = row(vm, world, true);
-    row["ha"] = json!({"managed": 0});
+    row["ha"] = match world.hypervisor.ha.get(&format!("vm:{}", vm.vmid)) {
+        Some(options) => {
+            json!({"managed": 1, "state": options.get("state").map_or("started", String::as_str)})
+        }
+        None => json!({"managed": 0}),
+    };
     if vm.agent_enabled() {
         row["agent"] = json!(1);
     }
@@ -73,16 +83,22 @@ pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
 }
 
 pub(super) fn create(world: &mut World, call: &Call) -> Result<Data, Refusal> {
-    if let Some(pool) = call.get("pool") {
-        return Err(Refusal::Forbidden(format!("Permission check failed (pool '{pool}' does not exist)")));
+    let (config, start, pool) = (call.options(), call.flag("start"), call.get("pool"));
+    let upid = creation::create(world, &call.node, call.vmid(), config, start, pool, &call.caller)?;
+    if call.flag("ha-managed") {
+        let state = if start { "started" } else { "stopped" };
+        let options = BTreeMap::from([("state".to_owned(), state.to_owned())]);
+        world.hypervisor.ha.insert(format!("vm:{}", call.vmid()), options);
     }
-    let config = call.options();
-    let upid = creation::create(world, &call.node, call.vmid(), config, call.flag("start"), &call.caller)?;
     Ok(json!(upid).into())
 }
 
 pub(super) fn config(world: &World, call: &Call) -> Result<Data, Refusal> {
-    Ok(find(world, call)?.answer(call.flag("current")).into())
+    let vm = find(world, call)?;
+    match call.get("snapshot") {
+        Some(name) => super::snapshots::config_of(vm, name, false),
+        None => Ok(vm.answer(call.flag("current")).into()),
+    }
 }
 
 pub(super) fn pending(world: &World, call: &Call) -> Result<Data, Refusal> {
@@ -97,10 +113,11 @@ fn change(call: &Call) -> Result<Change, Refusal> {
         revert: call.list("revert"),
         digest: call.get("digest").map(str::to_owned),
         force: call.flag("force"),
+        skiplock: call.flag("skiplock"),
     })
 }
 
-fn only_root(call: &Call, name: &str) -> Result<(), Refusal> {
+pub(super) fn only_root(call: &Call, name: &str) -> Result<(), Refusal> {
     if call.get(name).is_some() && call.caller != "root@pam" {
         return Err(Refusal::parameter(name, "Only root may use this option."));
     }
@@ -126,15 +143,20 @@ pub(super) fn cloudinit_dump(world: &World, call: &Call) -> Result<Data, Refusal
     .into())
 }
 
-/// Whether it is a size, or an increase of one.
-pub(super) fn is_new_size(text: &str) -> bool {
-    drive::parse_size(text.strip_prefix('+').unwrap_or(text)).is_some()
-}
-
 pub(super) fn resize(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     only_root(call, "skiplock")?;
     let digest = call.get("digest").map(str::to_owned);
     let (disk, size) = (call.text("disk"), call.text("size"));
+    let vm = world.hypervisor.vms.get(&call.vmid());
+    let file = vm.and_then(|vm| drive::parts(disk, vm.get(disk)?)?.get("file").cloned());
+    if let Some((storage, _)) = file.as_deref().and_then(|file| file.split_once(':')) {
+        need(
+            &world.hypervisor.access,
+            &call.caller,
+            &format!("/storage/{storage}"),
+            "Datastore.AllocateSpace",
+        )?;
+    }
     Ok(json!(power::resize(world, &call.node, call.vmid(), disk, size, digest, &call.caller)).into())
 }
 
@@ -146,13 +168,15 @@ pub(super) fn destroy(world: &mut World, call: &Call) -> Result<Data, Refusal> {
 pub(super) fn start(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     only_root(call, "skiplock")?;
     only_root(call, "force-cpu")?;
-    Ok(json!(power::start(world, &call.node, call.vmid(), &call.caller)).into())
+    let skiplock = call.flag("skiplock");
+    Ok(json!(power::start_with(world, &call.node, call.vmid(), &call.caller, skiplock)).into())
 }
 
 pub(super) fn stop(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     only_root(call, "skiplock")?;
     only_root(call, "keepActive")?;
-    Ok(json!(power::stop(world, &call.node, call.vmid(), &call.caller)).into())
+    let skiplock = call.flag("skiplock");
+    Ok(json!(power::stop(world, &call.node, call.vmid(), &call.caller, skiplock)).into())
 }
 
 pub(super) fn shutdown(world: &mut World, call: &Call) -> Result<Data, Refusal> {
@@ -169,4 +193,111 @@ pub(super) fn reboot(world: &mut World, call: &Call) -> Result<Data, Refusal> {
 pub(super) fn reset(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     only_root(call, "skiplock")?;
     Ok(json!(power::reset(world, &call.node, call.vmid(), &call.caller)?).into())
+}
+
+pub(super) fn suspend(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    only_root(call, "skiplock")?;
+    Ok(json!(power::pause(world, &call.node, call.vmid(), &call.caller, true)?).into())
+}
+
+pub(super) fn resume(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    only_root(call, "skiplock")?;
+    Ok(json!(power::pause(world, &call.node, call.vmid(), &call.caller, false)?).into())
+}
+
+/// The parts of a VM.
+pub(super) fn index(world: &World, call: &Call) -> Result<Data, Refusal> {
+    find(world, call)?;
+    let names = [
+        "config",
+        "cloudinit",
+        "pending",
+        "status",
+        "unlink",
+        "vncproxy",
+        "termproxy",
+        "migrate",
+        "resize",
+        "move",
+        "rrd",
+        "rrddata",
+        "monitor",
+        "agent",
+        "snapshot",
+        "spiceproxy",
+        "sendkey",
+        "firewall",
+        "mtunnel",
+        "remote_migrate",
+    ];
+    Ok(json!(names.map(|name| json!({ "subdir": name }))).into())
+}
+
+/// The values of cloud-init, in force and waiting for the drive to be made anew.
+pub(super) fn cloudinit_values(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let vm = find(world, call)?;
+    let known =
+        ["ciuser", "cipassword", "nameserver", "searchdomain", "sshkeys", "citype", "ciupgrade", "cicustom"];
+    let wanted = |key: &str| {
+        known.contains(&key) || is_numbered(key, "ipconfig") || is_numbered(key, "net") || key == "name"
+    };
+    let rows = vm.config.iter().filter(|(key, _)| wanted(key));
+    Ok(rows.map(|(key, value)| json!({"key": key, "value": shown(key, value)})).collect::<Value>().into())
+}
+
+pub(super) fn cloudinit_again(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    find(world, call)?;
+    Ok(Value::Null.into())
+}
+
+pub(super) fn unlink(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let (delete, force) = (call.list("idlist"), call.flag("force"));
+    let change = Change { delete, force, ..Change::default() };
+    configure::now(world, &call.node, call.vmid(), change, &call.caller)?;
+    Ok(Value::Null.into())
+}
+
+/// What the process answers to a person's command; it knows one.
+pub(super) fn monitor(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let vm = find(world, call)?;
+    if vm.running.is_none() {
+        return Err(Refusal::failed(format!("VM {} not running", vm.vmid)));
+    }
+    let state = if vm.paused { "paused" } else { "running" };
+    Ok(json!(match call.text("command") {
+        "info status" => format!("VM status: {state}\r\n"),
+        other => format!("unknown command: '{other}'\r\n"),
+    })
+    .into())
+}
+
+pub(super) fn send_key(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    if find(world, call)?.running.is_none() {
+        return Err(Refusal::failed(format!("VM {} not running", call.vmid())));
+    }
+    Ok(Value::Null.into())
+}
+
+/// Figures of the last hour, one row a minute.
+pub(super) fn figures(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let vm = find(world, call)?;
+    let last = world.now.as_second() / 60 * 60;
+    let rows = (0..70).map(|step| last - 60 * (69 - step)).map(|second| {
+        let since = vm.running.as_ref().map(|running| running.since.as_second());
+        if since.is_none_or(|since| second < since) {
+            return json!({ "time": second });
+        }
+        let mut row = json!({
+            "time": second, "cpu": 0.01, "maxcpu": vm.cores(), "mem": vm.memory_bytes() / 4, "maxmem": vm.memory_bytes(),
+            "memhost": vm.memory_bytes() / 3, "disk": 0, "maxdisk": vm.max_disk(), "netin": 0, "netout": 0,
+            "diskread": 0, "diskwrite": 0,
+        });
+        for kind in ["cpu", "io", "memory"] {
+            for how in ["some", "full"] {
+                row[format!("pressure{kind}{how}")] = json!(0);
+            }
+        }
+        row
+    });
+    Ok(rows.collect::<Value>().into())
 }

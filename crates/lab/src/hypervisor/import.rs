@@ -1,0 +1,87 @@
+//! A file that was uploaded: it is checked and put in its place by a task.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::storage::Volume;
+use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::world::World;
+
+/// An upload under way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Import {
+    pub(crate) storage: String,
+    pub(crate) content: String,
+    pub(crate) filename: String,
+    pub(crate) bytes: u64,
+    pub(crate) disk_bytes: u64,
+    /// What the checksum must be, and what it is.
+    pub(crate) checksum: Option<(String, String)>,
+}
+
+/// Checks where the file shall go and begins the task.
+pub(crate) fn import(world: &mut World, node: &str, wish: Import, caller: &str) -> Result<String, Refusal> {
+    let storage = world.hypervisor.storages.usable(node, &wish.storage).map_err(Refusal::Failed)?;
+    if !storage.kind.keeps_files() {
+        return Err(Refusal::failed(format!("can't upload to storage type '{}'", storage.kind.as_str())));
+    }
+    let endings = super::download::endings(&wish.content);
+    if !endings.iter().any(|ending| wish.filename.ends_with(ending)) {
+        return Err(Refusal::parameter("filename", "wrong file extension"));
+    }
+    if !storage.content.contains(&wish.content) {
+        let text = format!("storage '{}' does not support '{}' content", wish.storage, wish.content);
+        return Err(Refusal::failed(text));
+    }
+    Ok(tasks::begin(world, node, "imgcopy", "", caller, Work::Import(wish)))
+}
+
+impl Import {
+    pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
+        let now = world.now;
+        if task.stage == 0 {
+            task.log(
+                now,
+                format!("starting file import from: /var/tmp/pveupload-{:032x}", world.rng.next_u64()),
+            );
+            match &self.checksum {
+                Some((expected, got)) if expected != got => {
+                    task.log(now, "calculating checksum...");
+                    return Next::fail(format!("checksum mismatch: got '{got}' != expect '{expected}'"));
+                }
+                Some(_) => task.log(now, "calculating checksum...OK, checksum verified"),
+                None => {}
+            }
+            return Next::After(world.rng.around(Duration::from_millis(300)));
+        }
+        let volid = format!("{}:{}/{}", self.storage, self.content, self.filename);
+        let storages = &mut world.hypervisor.storages;
+        let Ok(storage) = storages.usable(&task.node, &self.storage) else {
+            return Next::fail(format!("storage '{}' does not exist", self.storage));
+        };
+        let path = storage.path_of(&volid);
+        if self.bytes > storage.bytes.saturating_sub(storages.used(&task.node, storage)) {
+            return Next::fail("import failed: No space left on device");
+        }
+        let format = if self.content == "iso" { "iso" } else { volid.rsplit('.').next().unwrap_or("raw") };
+        let volume = Volume {
+            volid: volid.clone(),
+            content: self.content,
+            format: format.to_owned(),
+            size: self.disk_bytes,
+            used: self.bytes,
+            vmid: None,
+            ctime: now,
+            origin: None,
+            parent: None,
+        };
+        storages.insert(&task.node, volume);
+        task.log(now, format!("target node: {}", task.node));
+        task.log(now, format!("target file: {path}"));
+        task.log(now, format!("file size is: {}", self.bytes));
+        task.log(now, "finished file import successfully");
+        Next::End(Ok(()))
+    }
+}

@@ -1,0 +1,95 @@
+//! A VM that moves to another host, its local disks with it. What runs inside does not notice.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::hypervisor::vm::{Vm, is_numbered};
+use crate::world::World;
+
+/// A migration under way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Migrate {
+    pub(crate) vmid: u32,
+    pub(crate) target: String,
+    pub(crate) online: bool,
+    pub(crate) with_local_disks: bool,
+}
+
+/// The volumes that a VM names, with the option and whether it is attached.
+pub(crate) fn volumes(vm: &Vm) -> Vec<(String, String, bool)> {
+    let attached =
+        vm.drives().filter_map(|(key, parts)| Some((key.to_owned(), parts.get("file")?.clone(), true)));
+    let unused = vm.config.iter().filter(|(key, _)| is_numbered(key, "unused"));
+    let all = attached.chain(unused.map(|(key, volid)| (key.clone(), volid.clone(), false)));
+    all.filter(|(_, volid, _)| volid.contains(':')).collect()
+}
+
+pub(crate) fn begin(world: &mut World, node: &str, wish: Migrate, caller: &str) -> Result<String, Refusal> {
+    if wish.target == node {
+        return Err(Refusal::parameter("target", "target is local node."));
+    }
+    let hypervisor = &world.hypervisor;
+    match hypervisor.hosts.get(&wish.target) {
+        None => return Err(Refusal::parameter("target", format!("no such cluster node '{}'", wish.target))),
+        Some(host) if !host.online => {
+            return Err(Refusal::failed(format!("node '{}' is not online", wish.target)));
+        }
+        Some(_) => {}
+    }
+    let vm = hypervisor.vms.get(&wish.vmid).filter(|vm| vm.node == node);
+    let vm = vm.ok_or_else(|| Refusal::no_vm(node, wish.vmid))?;
+    if let Some(lock) = vm.lock() {
+        return Err(Refusal::failed(format!("VM is locked ({lock})")));
+    }
+    if vm.running.is_some() && !wish.online {
+        return Err(Refusal::failed("can't migrate running VM without --online"));
+    }
+    if let Some(key) = vm.config.keys().find(|key| is_numbered(key, "hostpci")) {
+        return Err(Refusal::failed(format!("can't migrate VM which uses local devices: {key}")));
+    }
+    let id = wish.vmid.to_string();
+    Ok(tasks::begin(world, node, "qmigrate", &id, caller, Work::Migrate(wish)))
+}
+
+impl Migrate {
+    pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
+        let now = world.now;
+        let hypervisor = &mut world.hypervisor;
+        let Some(vm) = hypervisor.vms.get_mut(&self.vmid) else { return Next::fail("the VM is gone") };
+        let volumes = volumes(vm);
+        if task.stage == 0 {
+            task.log(now, format!("starting migration of VM {} to node '{}'", self.vmid, self.target));
+            let mut takes = Duration::from_secs(2);
+            for (_, volid, _) in &volumes {
+                let Some(storage) = hypervisor.storages.storage_of(volid).filter(|storage| !storage.shared)
+                else {
+                    continue;
+                };
+                if !storage.nodes.contains(&self.target) {
+                    let text = format!("storage '{}' is not available on node '{}'", storage.id, self.target);
+                    return Next::fail(format!("Problem found while scanning volumes - {text}"));
+                }
+                if vm.running.is_some() && !self.with_local_disks && !volid.contains("cloudinit") {
+                    return Next::fail(
+                        "can't live migrate attached local disks without with-local-disks option",
+                    );
+                }
+                let size = hypervisor.storages.volume(&task.node, volid).map_or(0, |volume| volume.used);
+                takes += super::disks::copy_time(size);
+            }
+            vm.config.insert("lock".to_owned(), "migrate".to_owned());
+            return Next::After(world.rng.around(takes));
+        }
+        vm.config.remove("lock");
+        vm.node.clone_from(&self.target);
+        vm.holder = None;
+        for (_, volid, _) in volumes {
+            hypervisor.storages.carry(&volid, &task.node, &self.target);
+        }
+        task.log(now, "migration finished successfully (duration 00:00:02)");
+        Next::End(Ok(()))
+    }
+}

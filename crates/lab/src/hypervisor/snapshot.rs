@@ -1,0 +1,118 @@
+//! Snapshots: the configuration at a moment, kept under a name. What is on the disks is not followed.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::hypervisor::refusal::{Refusal, no_vm};
+use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::hypervisor::vm::{self, Vm};
+use crate::world::World;
+
+/// Something that happens to a snapshot.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Snapshot {
+    pub(crate) vmid: u32,
+    pub(crate) name: String,
+    pub(crate) act: Act,
+}
+
+/// What happens to it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Act {
+    Take { description: Option<String> },
+    Roll { start: bool },
+    Drop,
+}
+
+pub(crate) fn begin(world: &mut World, node: &str, wish: Snapshot, caller: &str) -> Result<String, Refusal> {
+    let vm = world.hypervisor.vms.get(&wish.vmid).filter(|vm| vm.node == node);
+    if vm.is_none() {
+        return Err(Refusal::no_vm(node, wish.vmid));
+    }
+    let kind = match wish.act {
+        Act::Take { .. } if wish.name == "current" => {
+            return Err(Refusal::failed("unable to use snapshot name 'current' (reserved name)"));
+        }
+        Act::Take { .. } => "qmsnapshot",
+        Act::Roll { .. } => "qmrollback",
+        Act::Drop => "qmdelsnapshot",
+    };
+    let id = wish.vmid.to_string();
+    Ok(tasks::begin(world, node, kind, &id, caller, Work::Snapshot(wish)))
+}
+
+impl Snapshot {
+    pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
+        let now = world.now;
+        let Some(vm) = world.hypervisor.vms.get_mut(&self.vmid).filter(|vm| vm.node == task.node) else {
+            return Next::fail(no_vm(&task.node, self.vmid));
+        };
+        if task.stage == 0 {
+            if let Some(lock) = vm.lock() {
+                return Next::fail(format!("VM is locked ({lock})"));
+            }
+            let there = vm.snapshots.contains_key(&self.name);
+            return match self.act {
+                Act::Take { .. } if there => {
+                    Next::fail(format!("snapshot name '{}' already used", self.name))
+                }
+                Act::Roll { .. } | Act::Drop if !there => {
+                    Next::fail(format!("snapshot '{}' does not exist", self.name))
+                }
+                _ => Next::After(world.rng.around(Duration::from_millis(400))),
+            };
+        }
+        match self.act {
+            Act::Take { description } => {
+                for (key, parts) in vm.drives().filter(|(_, parts)| !super::drive::is_cdrom(parts)) {
+                    let volid = parts.get("file").map_or("", String::as_str);
+                    task.log(now, format!("snapshotting 'drive-{key}' ({volid})"));
+                }
+                let parent = vm.parent.replace(self.name.clone());
+                let config = vm.config.clone();
+                vm.snapshots.insert(self.name, vm::Snapshot { config, at: now, description, parent });
+            }
+            Act::Roll { start } => {
+                let Some(kept) = vm.snapshots.get(&self.name) else {
+                    return Next::fail("the snapshot is gone");
+                };
+                vm.config = sized(vm, &kept.config);
+                vm.pending.clear();
+                vm.parent = Some(self.name);
+                if vm.running.is_some() {
+                    vm.stopped();
+                    world.machines.power_off(self.vmid, now);
+                }
+                if start {
+                    super::power::start(world, &task.node, self.vmid, &task.user);
+                }
+            }
+            Act::Drop => {
+                let gone = vm.snapshots.remove(&self.name).and_then(|gone| gone.parent);
+                let renamed = |parent: &mut Option<String>| {
+                    if parent.as_deref() == Some(self.name.as_str()) {
+                        parent.clone_from(&gone);
+                    }
+                };
+                vm.snapshots.values_mut().for_each(|other| renamed(&mut other.parent));
+                renamed(&mut vm.parent);
+            }
+        }
+        Next::End(Ok(()))
+    }
+}
+
+/// The kept configuration; options that say who the VM is stay.
+fn sized(
+    vm: &Vm,
+    kept: &std::collections::BTreeMap<String, String>,
+) -> std::collections::BTreeMap<String, String> {
+    let mut config = kept.clone();
+    for key in ["vmgenid", "meta"] {
+        if let Some(value) = vm.get(key) {
+            config.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    config
+}

@@ -1,0 +1,150 @@
+//! Pools and their members.
+
+use serde_json::{Value, json};
+
+use super::answer::Data;
+use super::cluster;
+use super::request::Call;
+use crate::hypervisor::access::Pool;
+use crate::hypervisor::refusal::Refusal;
+use crate::world::World;
+
+fn find<'a>(world: &'a World, name: &str) -> Result<&'a Pool, Refusal> {
+    let pool = world.hypervisor.access.pools.get(name);
+    pool.ok_or_else(|| Refusal::failed(format!("pool '{name}' does not exist")))
+}
+
+fn row(name: &str, pool: &Pool) -> Value {
+    let mut row = json!({ "poolid": name });
+    if let Some(comment) = &pool.comment {
+        row["comment"] = json!(comment);
+    }
+    row
+}
+
+fn members(world: &World, pool: &Pool, call: &Call) -> Vec<Value> {
+    let wanted = |kind: &str| call.get("type").is_none_or(|asked| asked == kind);
+    let hypervisor = &world.hypervisor;
+    let vms = pool.vms.iter().filter_map(|vmid| hypervisor.vms.get(vmid)).filter(|_| wanted("qemu"));
+    let mut rows: Vec<Value> = vms.map(|vm| cluster::vm_row(vm, world)).collect();
+    let storages = pool.storages.iter().filter_map(|id| hypervisor.storages.defined.get(id));
+    for storage in storages.filter(|_| wanted("storage")) {
+        rows.extend(storage.nodes.iter().map(|node| cluster::storage_row(storage, node, world)));
+    }
+    rows
+}
+
+pub(super) fn list(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let access = &world.hypervisor.access;
+    if let Some(name) = call.get("poolid") {
+        let pool = find(world, name)?;
+        if !access.may(&call.caller, &format!("/pool/{name}"), "Pool.Audit") {
+            return Err(Refusal::Forbidden(format!("Permission check failed (/pool/{name}, Pool.Audit)")));
+        }
+        let mut row = row(name, pool);
+        row["members"] = members(world, pool, call).into();
+        return Ok(json!([row]).into());
+    }
+    let shown = |name: &String| access.may(&call.caller, &format!("/pool/{name}"), "Pool.Audit");
+    let rows = access.pools.iter().filter(|(name, _)| shown(name)).map(|(name, pool)| row(name, pool));
+    Ok(rows.collect::<Value>().into())
+}
+
+pub(super) fn read(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let name = call.text("poolid");
+    let pool = find(world, name)?;
+    let mut row = row(name, pool);
+    row["members"] = members(world, pool, call).into();
+    Ok(row.into())
+}
+
+pub(super) fn create(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let (pools, name) = (&mut world.hypervisor.access.pools, call.text("poolid"));
+    if pools.contains_key(name) {
+        return Err(Refusal::failed(format!("create pool failed: pool '{name}' already exists")));
+    }
+    if let Some((parent, _)) = name.rsplit_once('/').filter(|(parent, _)| !pools.contains_key(*parent)) {
+        return Err(Refusal::failed(format!(
+            "create pool failed: parent '{parent}' of pool '{name}' does not exist"
+        )));
+    }
+    pools
+        .insert(name.to_owned(), Pool { comment: call.get("comment").map(str::to_owned), ..Pool::default() });
+    Ok(Value::Null.into())
+}
+
+pub(super) fn update(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let failed = |text: String| Err(Refusal::failed(format!("update pools failed: {text}")));
+    let name = call.text("poolid");
+    let vms: Vec<u32> = call.list("vms").iter().filter_map(|id| id.parse().ok()).collect();
+    let storages = call.list("storage");
+    let remove = call.flag("delete");
+    let hypervisor = &world.hypervisor;
+    let Some(pool) = hypervisor.access.pools.get(name) else {
+        return failed(format!("pool '{name}' does not exist"));
+    };
+    for vmid in &vms {
+        let right = |privilege: &str| hypervisor.access.may(&call.caller, &format!("/vms/{vmid}"), privilege);
+        if !right("VM.Allocate") && !right("Permissions.Modify") {
+            let text = format!("Permission check failed (/vms/{vmid}, VM.Allocate|Permissions.Modify)");
+            return Err(Refusal::Forbidden(text));
+        }
+        match hypervisor.access.pool_of(*vmid) {
+            _ if remove && !pool.vms.contains(vmid) => {
+                return failed(format!("VM {vmid} is not a pool member"));
+            }
+            Some(other) if !remove && (other == name || !call.flag("allow-move")) => {
+                let whose =
+                    if other == name { "a pool member" } else { &format!("a member of pool '{other}'") };
+                return failed(format!("VM {vmid} is already {whose}"));
+            }
+            _ if !remove && !hypervisor.vms.contains_key(vmid) => {
+                return failed(format!("VM {vmid} does not exist"));
+            }
+            _ => {}
+        }
+    }
+    for storage in &storages {
+        if remove && !pool.storages.contains(storage) {
+            return failed(format!("Storage '{storage}' is not a pool member"));
+        }
+        if !remove && pool.storages.contains(storage) {
+            return failed(format!("Storage '{storage}' is already a pool member"));
+        }
+    }
+    let pools = &mut world.hypervisor.access.pools;
+    if !remove {
+        for pool in pools.values_mut() {
+            pool.vms.retain(|vmid| !vms.contains(vmid));
+        }
+    }
+    if let Some(pool) = pools.get_mut(name) {
+        if let Some(comment) = call.get("comment") {
+            pool.comment = Some(comment.to_owned());
+        }
+        if remove {
+            pool.vms.retain(|vmid| !vms.contains(vmid));
+            pool.storages.retain(|id| !storages.contains(id));
+        } else {
+            pool.vms.extend(vms);
+            pool.storages.extend(storages);
+        }
+    }
+    Ok(Value::Null.into())
+}
+
+/// A pool goes whether or not it has members, as the recorded server let it.
+pub(super) fn delete(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let (pools, name) = (&mut world.hypervisor.access.pools, call.text("poolid"));
+    if !pools.contains_key(name) {
+        return Err(Refusal::failed(format!("delete pool failed: pool '{name}' does not exist")));
+    }
+    let below = format!("{name}/");
+    if pools.keys().any(|other| other.starts_with(&below)) {
+        return Err(Refusal::failed(format!(
+            "delete pool failed: pool '{name}' is not empty (contains subpools)"
+        )));
+    }
+    pools.remove(name);
+    Ok(Value::Null.into())
+}
