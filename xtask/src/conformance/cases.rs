@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 
 use anyhow::Context;
-use talos::config::{Cni, Contract, Documents, Input, Map, NodeInput, Role, Value, apply_node, generate};
+use talos::config::{
+    ClusterSettings, Cni, Contract, DiskId, Documents, Input, KernelModule, MachineSettings, Map, Mirror,
+    NVIDIA_MODULES, Nic, NodeInput, Oidc, Role, Route, UserVolume, Value, ZONE_LABEL, apply_cluster,
+    apply_machine, apply_node, generate,
+};
 use talos::secrets::Bundle;
 
 use super::oracle::repository;
@@ -113,9 +117,88 @@ pub fn random_machine(dice: &mut Dice, bundle: &Bundle, minor: u32) -> anyhow::R
     input.cni = dice.pick(&[Cni::Flannel, Cni::None, Cni::Custom("https://cni.example/x.yaml".to_owned())]);
     input.kube_proxy = dice.coin();
     input.core_dns = dice.coin();
+    let settings = settings(dice, &input);
     let mut documents = generate(bundle, &input)?;
-    apply_node(&mut documents, input.contract, &node(dice));
+    if dice.coin() {
+        apply_node(&mut documents, input.contract, &node(dice));
+    } else {
+        apply_machine(&mut documents, input.contract, &settings)?;
+        apply_cluster(&mut documents, input.contract, &cluster(dice));
+    }
     Ok(documents)
+}
+
+/// Everything that can be asked for a machine, by chance.
+fn settings(dice: &mut Dice, input: &Input) -> MachineSettings {
+    let number = 11 + dice.below(200);
+    let one = |dice: &mut Dice, key: &str, value: &str| -> BTreeMap<String, String> {
+        dice.some(&[(key.to_owned(), value.to_owned())]).into_iter().collect()
+    };
+    let nic = |dice: &mut Dice, net: u64| Nic {
+        mac: format!("BC:24:11:00:{net:02x}:{number:02x}"),
+        addresses: dice.some(&[format!("10.25.{net}.{number}/24"), format!("fd00:{net}::{number}/64")]),
+        gateway: dice.coin().then(|| format!("10.25.{net}.1")),
+        routes: vec![Route {
+            network: format!("10.{}.0.0/16", 100 + net),
+            gateway: Some(format!("10.25.{net}.254")),
+            metric: dice.coin().then_some(50),
+        }],
+        mtu: dice.coin().then_some(9000),
+        vip: (net == 0 && dice.coin()).then(|| "10.25.0.10".to_owned()),
+    };
+    let volume = |name: &str, disk, mount: Option<&str>| UserVolume {
+        name: name.to_owned(),
+        disk,
+        filesystem: (name == "fast").then(|| "ext4".to_owned()),
+        mount: mount.map(str::to_owned),
+    };
+    let volumes = [
+        volume("data", DiskId::Wwid("naa.5000c500abcd0001".to_owned()), None),
+        volume("fast", DiskId::Serial("a b".to_owned()), Some("/var/lib/fast")),
+    ];
+    let volumes = if input.contract.minor() >= 10 { dice.some(&volumes) } else { Vec::new() };
+    let mirror = Mirror {
+        endpoints: vec!["https://m.example/v2/proxy".to_owned()],
+        override_path: dice.coin(),
+        skip_fallback: dice.coin(),
+    };
+    let modules = NVIDIA_MODULES
+        .map(|name| KernelModule { name: name.to_owned(), parameters: dice.some(&["a=b".to_owned()]) });
+    MachineSettings {
+        hostname: format!("node-{number}"),
+        nics: (0..=dice.below(3)).map(|net| nic(dice, net)).collect(),
+        nameservers: dice.some(&["1.1.1.1".to_owned(), "fd00::53".to_owned()]),
+        time_servers: dice.some(&["ntp.example.org".to_owned()]),
+        labels: one(dice, ZONE_LABEL, "attic"),
+        annotations: one(dice, "a.example/b", "any text at all"),
+        taints: one(dice, "gpu", "yes:NoSchedule"),
+        kubelet_args: one(dice, "v", "4"),
+        kubelet_subnets: dice.some(&["10.25.0.0/24".to_owned(), "!10.25.0.10/32".to_owned()]),
+        etcd_subnets: dice.some(&["10.25.0.0/24".to_owned()]),
+        volumes,
+        kernel_modules: dice.some(&modules),
+        mirrors: dice.some(&[("quay.io".to_owned(), mirror)]).into_iter().collect(),
+    }
+}
+
+fn cluster(dice: &mut Dice) -> ClusterSettings {
+    let oidc = Oidc {
+        issuer: "https://id.example".to_owned(),
+        client_id: "kubernetes".to_owned(),
+        username_claim: dice.coin().then(|| "email".to_owned()),
+        username_prefix: dice.coin().then(|| "-".to_owned()),
+        groups_claim: dice.coin().then(|| "groups".to_owned()),
+        groups_prefix: None,
+    };
+    ClusterSettings {
+        oidc: dice.coin().then_some(oidc),
+        external_cloud_provider: dice.coin(),
+        inline_manifests: dice
+            .some(&[("a".to_owned(), "apiVersion: v1\nkind: Namespace\n".to_owned())])
+            .into_iter()
+            .collect(),
+        extra_manifests: dice.some(&["https://m.example/a.yaml".to_owned()]),
+    }
 }
 
 fn node(dice: &mut Dice) -> NodeInput {

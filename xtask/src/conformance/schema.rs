@@ -106,7 +106,6 @@ fn rust_type(words: &str) -> anyhow::Result<String> {
         "bool" => "Bool".to_owned(),
         "int" => "Int".to_owned(),
         "uint" => "Uint".to_owned(),
-        "float" => "Float".to_owned(),
         "time" => "Duration".to_owned(),
         "any" => "Any".to_owned(),
         "url" => "Url".to_owned(),

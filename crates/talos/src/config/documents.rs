@@ -87,6 +87,19 @@ impl Documents {
         &mut self.0[index]
     }
 
+    /// Takes the documents of a kind and name out.
+    pub(crate) fn remove(&mut self, kind: &str, name: &str) {
+        let is_it =
+            |document: &Map| document.text("kind") == Some(kind) && document.text("name") == Some(name);
+        self.0.retain(|document| !is_it(document));
+    }
+
+    /// Takes the first document of a kind out.
+    pub(crate) fn take_kind(&mut self, kind: &str) -> Option<Map> {
+        let index = self.0.iter().position(|document| document.text("kind") == Some(kind))?;
+        Some(self.0.remove(index))
+    }
+
     /// Adds a document at the end.
     pub fn push(&mut self, document: Map) {
         self.0.push(document);

@@ -20,6 +20,18 @@ pub enum GenerateError {
         /// Which contract.
         contract: super::Contract,
     },
+    /// A setting came with a later contract.
+    #[error(
+        "{setting} cannot be written with the configuration contract {contract}; choose v1.{since} or a newer one"
+    )]
+    TooOld {
+        /// Which setting.
+        setting: &'static str,
+        /// Which contract.
+        contract: super::Contract,
+        /// The first minor that has it.
+        since: u32,
+    },
 }
 
 /// Writes the configuration of one machine, without anything that is special to it.

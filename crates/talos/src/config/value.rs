@@ -198,7 +198,7 @@ impl Value {
         if let Self::Bool(flag) = self { Some(*flag) } else { None }
     }
 
-    fn wipe(&mut self) {
+    pub(crate) fn wipe(&mut self) {
         match self {
             Self::Text(text) => text.zeroize(),
             Self::List(list) => list.iter_mut().for_each(Self::wipe),

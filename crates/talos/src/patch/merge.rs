@@ -152,7 +152,7 @@ fn value(
             Ok(())
         }
         Type::Opaque(name) => opaque(left, right, name),
-        Type::Text | Type::Int | Type::Uint | Type::Float | Type::Duration | Type::Enum(_) => {
+        Type::Text | Type::Int | Type::Uint | Type::Duration | Type::Enum(_) => {
             if let Some(right) = right
                 && (how.optional || !is_zero(&right, kind))
             {

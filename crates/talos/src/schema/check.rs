@@ -139,7 +139,7 @@ impl Check {
                 if !known.contains(&key) {
                     check.misfit(format!("is not a key that Talos v1.{} knows here", check.minor));
                 } else if *value != Value::Null
-                    && !value.as_text().is_some_and(|text| STANDARD.decode(text).is_ok())
+                    && value.as_text().is_none_or(|text| STANDARD.decode(text).is_err())
                 {
                     check.misfit("must be base64");
                 }
@@ -188,10 +188,6 @@ fn scalar_fits(value: &Value, text: &str, kind: &Type) -> Result<(), &'static st
             Value::Number(text) if !text.contains(['.', 'e', 'E']) || text.contains('x') => Ok(()),
             Value::Float(number) if number.fract() == 0.0 => Ok(()),
             _ => Err("must be a whole number"),
-        },
-        Type::Float => match value {
-            Value::Int(_) | Value::Float(_) | Value::Number(_) => Ok(()),
-            _ => Err("must be a number"),
         },
         Type::Duration if matches!(value, Value::Int(_)) => Ok(()),
         Type::Duration => fits(is_duration(text), "must be a duration such as 5m or 1h30m"),

@@ -20,8 +20,6 @@ pub(crate) enum Type {
     Int,
     /// A whole number that is not negative.
     Uint,
-    /// A number.
-    Float,
     /// A duration such as `5m`.
     Duration,
     /// Bytes in a text form.

@@ -5,6 +5,7 @@
 
 mod file;
 mod generate;
+mod tofu;
 
 use std::fmt;
 
@@ -100,6 +101,17 @@ pub enum BundleError {
     /// The file is not one mapping.
     #[error("a secrets bundle is one YAML document with the keys cluster, secrets, trustdinfo and certs")]
     NotABundle,
+    /// A state has no secrets of Talos in it.
+    #[error("the state holds no resource of the type talos_machine_secrets")]
+    NotInState,
+    /// A state has the secrets of several clusters.
+    #[error(
+        "the state holds {count} resources of the type talos_machine_secrets; hand in the attributes of one"
+    )]
+    SeveralInState {
+        /// How many.
+        count: usize,
+    },
     /// Parts of it are missing or not sound; all of them are listed.
     #[error("the secrets bundle is not complete: {}", list(.0))]
     Unsound(Vec<BundleProblem>),

@@ -91,21 +91,18 @@ impl Rules<'_> {
                     self.in_document(document, "hostnames", "is missing");
                 }
             }
-            "TimeSyncConfig" => {
-                if set(document, "ntp").is_some() && set(document, "ptp").is_some() {
-                    self.in_document(document, "ptp", "cannot stand beside ntp");
-                }
+            "TimeSyncConfig" if set(document, "ntp").is_some() && set(document, "ptp").is_some() => {
+                self.in_document(document, "ptp", "cannot stand beside ntp");
             }
             "BlackholeRouteConfig" => {
                 self.name_is(document, is_prefix, "must be an address with a prefix length")
             }
-            "NetworkRuleConfig" => {
+            "NetworkRuleConfig"
                 if set(document, "portSelector.ports")
                     .and_then(Value::as_list)
-                    .is_none_or(<[Value]>::is_empty)
-                {
-                    self.in_document(document, "portSelector.ports", "is missing");
-                }
+                    .is_none_or(<[Value]>::is_empty) =>
+            {
+                self.in_document(document, "portSelector.ports", "is missing");
             }
             "ResolverConfig" => {
                 let is = |key: &str, flag: bool| set(document, key) == Some(&Value::Bool(flag));
@@ -256,10 +253,10 @@ impl Rules<'_> {
             "KubeAPIServerConfig"
             | "KubeControllerManagerConfig"
             | "KubeSchedulerConfig"
-            | "KubeProxyConfig" => {
-                if set(document, "enabled") != Some(&Value::Bool(false)) {
-                    self.image(document);
-                }
+            | "KubeProxyConfig"
+                if set(document, "enabled") != Some(&Value::Bool(false)) =>
+            {
+                self.image(document);
             }
             "KubeNetworkConfig" => {
                 for key in ["podSubnets", "serviceSubnets"] {
