@@ -15,6 +15,8 @@ mod lists;
 mod machines;
 mod notes;
 
+pub use folder::is_wanted;
+
 use bag::Bag;
 use eval::{Evaluator, Trouble};
 use folder::Folder;
@@ -104,7 +106,10 @@ pub fn import(sources: &[Source]) -> Result<Imported, Failed> {
         Format::Lists => lists::translate(&bag, &mut notes),
         _ => machines::translate(format, &bag, &folder, &evaluator, &mut notes),
     };
+    // A default that the translation has no use for is the module's business, not a part of the input.
+    bag.ignore(&folder.defaults());
     bag.finish(&mut notes);
+    notes.hide_secrets(&tree);
     for trouble in troubles.into_iter().chain(evaluator.troubles.take()) {
         let written =
             sources.get(trouble.span.source).and_then(|s| s.text.get(trouble.span.start..trouble.span.end));
@@ -160,8 +165,8 @@ fn candidates(folder: &Folder, evaluator: &Evaluator<'_>) -> Vec<(Tree, Vec<Trou
     }
     for (source, block) in folder.blocks("variable") {
         let name = block.labels.first().map_or("", |label| label.as_str());
-        let default = block.body.get_attribute("default");
-        if let Some(default) = default.filter(|d| !d.value.is_null() && known_variable(name)) {
+        if let Some(default) = block.body.get_attribute("default").filter(|default| !default.value.is_null())
+        {
             add(&mut top, source, name, &default.value);
         }
     }
@@ -198,11 +203,6 @@ fn candidates(folder: &Folder, evaluator: &Evaluator<'_>) -> Vec<(Tree, Vec<Trou
         .collect();
     all.extend(inner);
     all
-}
-
-/// Variables whose defaults are a part of the input.
-fn known_variable(name: &str) -> bool {
-    machines::VARIABLES.contains(&name) || distribution::VARIABLES.contains(&name)
 }
 
 fn detect(bag: &Bag<'_>) -> Option<Format> {

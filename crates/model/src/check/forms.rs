@@ -210,7 +210,7 @@ pub(crate) fn is_pci_address(text: &str) -> bool {
     let hexadecimal =
         |text: &&str| !text.is_empty() && text.len() <= 4 && text.chars().all(|c| c.is_ascii_hexdigit());
     (2..=3).contains(&parts.len())
-        && parts.iter().all(|part| hexadecimal(part))
+        && parts.iter().all(hexadecimal)
         && function.is_none_or(|f| f.len() == 1 && hexadecimal(&f))
 }
 

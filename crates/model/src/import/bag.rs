@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::notes::Notes;
+use super::notes::{Notes, names_secret};
 use crate::diagnostic::Span;
 use crate::load::{Scalar, Tree};
 
@@ -44,10 +44,10 @@ impl<'t> Bag<'t> {
         self.entries.iter().any(|(name, ..)| *name == key)
     }
 
-    /// A text; a number or a boolean reads as the text it was written with.
+    /// A text that is not empty; a number or a boolean reads as the text it was written with.
     pub(super) fn text(&self, key: &str) -> Option<At<String>> {
         match self.take(key)? {
-            Tree::Scalar { raw, span, .. } => Some(At { value: raw.clone(), span: *span }),
+            Tree::Scalar { raw, span, .. } if !raw.is_empty() => Some(At { value: raw.clone(), span: *span }),
             _ => None,
         }
     }
@@ -97,7 +97,12 @@ impl<'t> Bag<'t> {
             if !taken.get() && !null {
                 let name =
                     if self.name.is_empty() { (*key).to_owned() } else { format!("{}.{key}", self.name) };
-                notes.lost(*span, &format!("`{name}` has no counterpart here"));
+                match value {
+                    Tree::Scalar { span, raw, .. } if names_secret(key) && !raw.is_empty() => {
+                        notes.lost_secret(*span, &name);
+                    }
+                    _ => notes.lost(*span, &format!("`{name}` has no counterpart here")),
+                }
             }
         }
     }

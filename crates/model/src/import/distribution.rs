@@ -15,19 +15,6 @@ use crate::spec::{
     MemoryDetails, Node, Placement, Pool, RoleDefaults, Spec, Traits,
 };
 
-/// Variables whose defaults count.
-pub(super) const VARIABLES: &[&str] = &[
-    "proxmox_config",
-    "network_config",
-    "cluster_config",
-    "node_config",
-    "node_distribution",
-    "template_config",
-    "resource_config",
-    "vm_id_ranges",
-    "tagging_config",
-];
-
 pub(super) fn translate(bag: &Bag<'_>, notes: &mut Notes) -> Spec {
     let grouped = ["cluster_config", "network_config", "proxmox_config"].iter().any(|key| bag.has(key));
     // The grouped form is read through its groups, the flat one through prefixes of the same names.

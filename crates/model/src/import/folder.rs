@@ -23,13 +23,23 @@ pub(super) struct Folder {
     order: Vec<usize>,
 }
 
-/// What kind of file it is, by its name.
+/// Whether a file may be a part of an input: values, module calls, YAML, and templates of schematics. A front end that is
+/// given a folder hands in all of these, with names relative to it.
+#[must_use]
+pub fn is_wanted(name: &str) -> bool {
+    is_yaml(name) || is_hcl(name) || name.ends_with(".tftpl")
+}
+
 fn is_yaml(name: &str) -> bool {
     name.ends_with(".yaml") || name.ends_with(".yml")
 }
 
 fn is_hcl(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
+    // Where the state is kept is no part of a cluster.
+    if name.rsplit('/').next().is_some_and(|base| base.starts_with("backend")) {
+        return false;
+    }
     [".tf", ".tfvars", ".hcl", ".tfvars.example", ".tf.example"].iter().any(|end| name.ends_with(end))
 }
 
@@ -53,6 +63,10 @@ impl Folder {
             yaml: BTreeMap::new(),
             order: Vec::new(),
         };
+        // What lies deeper is a module or a template of the input: it is only looked at where it is named.
+        let depth = |name: &str| name.matches('/').count();
+        let top =
+            sources.iter().filter(|source| is_hcl(&source.name)).map(|source| depth(&source.name)).min();
         for (index, source) in sources.iter().enumerate() {
             if is_yaml(&source.name) {
                 // A file that is no YAML may lie beside the others for another reason.
@@ -61,7 +75,7 @@ impl Folder {
                 } else if sources.len() == 1 {
                     load::explain_tree(index, &source.text, problems);
                 }
-            } else if is_hcl(&source.name) || sources.len() == 1 {
+            } else if is_hcl(&source.name) && Some(depth(&source.name)) == top || sources.len() == 1 {
                 if source.text.len() > MAX_BYTES {
                     problems.push(Diagnostic::error(
                         codes::TOO_LARGE,
@@ -93,6 +107,13 @@ impl Folder {
                 Some((source, &default.value))
             })
         })
+    }
+
+    /// Variables that only their default sets.
+    pub(super) fn defaults(&self) -> Vec<&str> {
+        let set: Vec<&str> = self.values().map(|(_, key, _)| key).collect();
+        let names = self.blocks("variable").filter_map(|(_, block)| Some(block.labels.first()?.as_str()));
+        names.filter(|name| !set.contains(name)).collect()
     }
 
     pub(super) fn local(&self, name: &str) -> Option<(usize, &Expression)> {

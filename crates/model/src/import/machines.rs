@@ -21,25 +21,6 @@ use crate::spec::{
     Hardware, Memory, Oidc, RoleDefaults, Spec, Traits,
 };
 
-/// Variables whose defaults count.
-pub(super) const VARIABLES: &[&str] = &[
-    "nodes_config",
-    "defaults_worker",
-    "defaults_controlplane",
-    "proxmox",
-    "proxmox_datastore",
-    "proxmox_cluster",
-    "cluster_name",
-    "cluster_domain",
-    "network",
-    "versions",
-    "oidc",
-    "talos_image",
-    "talos_nodes",
-    "talos_cluster_config",
-    "external_api_endpoint",
-];
-
 /// What the modules take for granted, and what a node falls back to.
 pub(super) struct Ground {
     format: Format,
@@ -182,6 +163,13 @@ fn about_cluster(spec: &mut Spec, ground: &Ground, group: &Bag<'_>, notes: &mut 
         spec.kubernetes.cni = cilium_cni(cilium.text("values_file_path"));
         cilium.lose(&["bootstrap_manifest_path"], "Cilium is installed by its chart", notes);
         cilium.finish(notes);
+    }
+    for manifest in group.texts("extra_manifests") {
+        let list = match manifest.value.contains("://") {
+            true => &mut spec.manifests.urls,
+            false => &mut spec.manifests.files,
+        };
+        list.push(manifest.value);
     }
     for (key, part) in [("kubelet", "machine"), ("api_server", "cluster")] {
         let Some(text) = group.text(key) else { continue };
@@ -523,11 +511,6 @@ fn flux(spec: &mut Spec, bag: &Bag<'_>, notes: &mut Notes) {
 
 /// What these modules do beside the cluster.
 fn leftovers(bag: &Bag<'_>, notes: &mut Notes) {
-    for secret in ["auth_pass", "bitwarden_token", "encryption_passphrase", "gitea_password"] {
-        if let Some(text) = bag.text(secret).filter(|text| !text.value.is_empty()) {
-            notes.lost_secret(text.span, secret);
-        }
-    }
     let whole = |keys: &[&str], why: &str, notes: &mut Notes| {
         for key in keys {
             if let Some(tree) = bag.take(key)

@@ -1,6 +1,8 @@
 //! What there is to say about a translation, each with its place in the input.
 
 use crate::diagnostic::{Anchor, Diagnostic, Path, Span, codes};
+use crate::load::secrets::is_secret;
+use crate::load::{Scalar, Tree};
 
 /// Notes in the making.
 #[derive(Debug, Default)]
@@ -47,4 +49,35 @@ impl Notes {
         self.secrets.push(span);
         self.lost(span, &format!("`{name}` is a secret that has no counterpart here"));
     }
+
+    /// Marks everything in the input that is a secret by its name or form, so that no line shows it.
+    pub(super) fn hide_secrets(&mut self, tree: &Tree) {
+        match tree {
+            Tree::Map { entries, .. } => {
+                for (key, _, value) in entries {
+                    match value {
+                        Tree::Scalar { span, raw, value: Scalar::Text }
+                            if names_secret(key) && !raw.is_empty() =>
+                        {
+                            self.secrets.push(*span);
+                        }
+                        other => self.hide_secrets(other),
+                    }
+                }
+            }
+            Tree::List { items, .. } => items.iter().for_each(|item| self.hide_secrets(item)),
+            Tree::Scalar { span, raw, .. } if is_secret(raw) => self.secrets.push(*span),
+            Tree::Scalar { .. } => {}
+        }
+    }
+}
+
+/// Whether what stands under a key is most likely a secret.
+pub(super) fn names_secret(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    let plain = ["path", "file", "id", "enabled", "name"].iter().any(|end| key.ends_with(end));
+    !plain
+        && ["token", "secret", "password", "passphrase", "auth_pass", "private_key", "access_key"]
+            .iter()
+            .any(|w| key.contains(w))
 }

@@ -125,3 +125,23 @@ fn traps_end_quickly() {
     bomb.push_str("}\nmodule \"m\" {\n  nodes = local.a11\n  cluster = {}\n}\n");
     let _ = import(&[Source::new("main.tf", bomb)]);
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { cases: 256, failure_persistence: None, ..Default::default() })]
+
+    /// Whatever stands in an input, it is translated or refused, and no secret is shown.
+    #[test]
+    fn no_input_makes_it_panic(start in 0..900usize, piece in "[-a-z0-9=:{}\\[\\],&*!|><?'\"#%$é \n\t.@()]{0,30}") {
+        let text = fs::read_to_string(folder().join("talos-nodes/talos.auto.tfvars")).unwrap();
+        let at = (0..=start.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap();
+        let changed = format!("{}{piece}{}", &text[..at], &text[at..]);
+        let sources = [Source::new("a.tfvars", changed)];
+        let (diagnostics, sources) = match import(&sources) {
+            Ok(made) => (made.notes, made.sources),
+            Err(failed) => (failed.diagnostics, failed.sources),
+        };
+        for place in diagnostics.iter().flat_map(|d| &d.labels).filter_map(|label| label.place.as_ref()) {
+            assert!(sources[0].text.get(place.span.start..place.span.end).is_some(), "{place:?}");
+        }
+    }
+}

@@ -161,7 +161,7 @@ fn ids(plan: &Plan) -> Vec<&str> {
     plan.steps.iter().map(|s| s.id.0.as_str()).collect()
 }
 
-fn step<'a>(plan: &'a Plan, id: &str) -> &'a crate::step::Step {
+fn step<'a>(plan: &'a Plan, id: &str) -> &'a Step {
     plan.steps.iter().find(|s| s.id.0 == id).unwrap_or_else(|| panic!("no step {id} in {:?}", ids(plan)))
 }
 

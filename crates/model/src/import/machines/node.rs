@@ -11,8 +11,8 @@ use crate::import::common::{patch, written};
 use crate::import::notes::Notes;
 use crate::load::Tree;
 use crate::spec::{
-    Bios, BootDisk, BootDiskDetails, Bus, Cache, Cpu, CpuDetails, DataDisk, Hardware, Host, ImageOverride,
-    Memory, NicOverride, Node, NodeVersions, Pci, PciDetails, Spec, Startup,
+    Bios, BootDisk, BootDiskDetails, Bus, Cache, Cpu, CpuDetails, DataDisk, Hardware, ImageOverride, Memory,
+    NicOverride, Node, NodeVersions, Pci, PciDetails, Spec, Startup,
 };
 
 /// Extensions of nodes with an NVIDIA card.
@@ -29,7 +29,7 @@ pub(super) fn translate(spec: &mut Spec, ground: &Ground, nodes: &Bag<'_>, notes
         let node = one(spec, ground, name, &bag, notes);
         let host = node.host.clone().or_else(|| ground.host.clone()).filter(|_| !node.external);
         if let Some(host) = host {
-            let entry = spec.hosts.entry(host.clone()).or_insert_with(Host::default);
+            let entry = spec.hosts.entry(host.clone()).or_default();
             // These modules label each node with its host as zone.
             entry.zone = Some(host);
         }
