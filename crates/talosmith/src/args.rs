@@ -132,6 +132,10 @@ pub enum LabCommand {
         /// Where the Image Factory listens.
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
         factory: std::net::SocketAddr,
+        /// Serve the world that this JSON file describes (host, storages, files, VMs), instead of one for a cluster file.
+        /// It lives as long as the command.
+        #[arg(long, value_name = "FILE")]
+        world: Option<PathBuf>,
     },
     /// Forget the lab's world of this file, its secrets included.
     Reset {

@@ -24,7 +24,10 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
         Command::Destroy(args) => change::destroy(&global, &args, &printer).await,
         Command::Kubeconfig(args) => credentials::kubeconfig(&global, &args, &printer),
         Command::Talosconfig(args) => credentials::talosconfig(&global, &args, &printer),
-        Command::Lab(LabCommand::Up { proxmox, factory }) => lab::up(&global, proxmox, factory, &printer).await,
+        Command::Lab(LabCommand::Up { proxmox, factory, world }) => match world {
+            Some(world) => lab::up_world(&global, &world, proxmox, factory, &printer).await,
+            None => lab::up(&global, proxmox, factory, &printer).await,
+        },
         Command::Lab(LabCommand::Reset { yes }) => lab::reset(&global, yes, &printer),
     }
 }

@@ -142,10 +142,10 @@ pub(super) fn can_migrate(world: &World, call: &Call) -> Result<Data, Refusal> {
         });
         if attached {
             row["drivename"] = json!(key);
-            if let Some(size) = vm.get(&key).and_then(|text| drive::parts(&key, text)) {
-                if let Some(bytes) = size.get("size").and_then(|size| drive::parse_size(size)) {
-                    row["size"] = json!(bytes);
-                }
+            let parts = vm.get(&key).and_then(|text| drive::parts(&key, text));
+            let size = parts.and_then(|parts| drive::parse_size(parts.get("size")?));
+            if let Some(bytes) = size {
+                row["size"] = json!(bytes);
             }
         }
         Some(row)

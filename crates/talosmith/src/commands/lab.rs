@@ -6,6 +6,7 @@
 //! would on a real Proxmox.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use ambient::Clock;
 use engine::secrets::write_private;
@@ -31,21 +32,9 @@ async fn try_up(global: &Global, proxmox: SocketAddr, factory: SocketAddr, print
     let _lock = place.lock()?;
     let mut moved = moved(&setup.loaded.spec);
     moved.image.factory = format!("https://{factory}");
-    let speed = match global.lab_speed {
-        None => 1.0,
-        Some(LabSpeed::Times(times)) => times,
-        Some(LabSpeed::Max) => {
-            return Err(Problem::new(Exit::Usage, "a served lab cannot jump in time, because others look at it")
-                .remedy("give `--lab-speed` a number, such as 10")
-                .into());
-        }
-    };
-    let clock = Clock::from(outside::time(None), speed);
+    let clock = Clock::from(outside::time(None), served_speed(global)?);
     let lab = outside::open_lab(&moved, place.folder().to_owned(), clock, global.lab_seed)?;
-    let serving = lab.serve(lab::ServeOptions { proxmox, factory }).await.map_err(|e| {
-        let problem = Problem::of(Exit::World, &e).within("could not serve the lab");
-        problem.remedy(e.hint().unwrap_or("choose other ports with `--proxmox` and `--factory`"))
-    })?;
+    let serving = serve(&lab, proxmox, factory).await?;
     let facts = lab.facts();
     let write = |name: &str, text: &str| {
         let path = place.folder().join(name);
@@ -86,6 +75,62 @@ async fn try_up(global: &Global, proxmox: SocketAddr, factory: SocketAddr, print
     }
     printer.note("The lab is down.");
     Ok(Exit::Done)
+}
+
+/// Serves the world that a file describes until it is interrupted.
+pub async fn up_world(
+    global: &Global,
+    file: &Path,
+    proxmox: SocketAddr,
+    factory: SocketAddr,
+    printer: &Printer,
+) -> Result<Exit, Problem> {
+    let within = |problem: Problem| problem.within(format!("could not use the world in {}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|e| within(Problem::of(Exit::Input, &e)))?;
+    let description: lab::Description =
+        serde_json::from_str(&text).map_err(|e| within(Problem::of(Exit::Input, &e)))?;
+    let config = lab::LabConfig { seed: global.lab_seed, ..description.config() };
+    let clock = Clock::from(outside::time(None), served_speed(global)?);
+    let lab = lab::Lab::open(config, clock).map_err(|e| within(Problem::of(Exit::World, &e)))?;
+    let serving = serve(&lab, proxmox, factory).await?;
+    let facts = lab.facts();
+    if printer.is_json() {
+        printer.data(&serde_json::json!({
+            "proxmox": format!("https://{}", serving.proxmox),
+            "fingerprint": facts.fingerprint,
+            "token": facts.token,
+            "root_password": facts.root_password,
+            "factory": format!("https://{}", serving.factory),
+        }));
+    } else {
+        printer.say("The lab is up. It ends with Ctrl-C, and its world with it.\n");
+        printer.say(&format!("  Proxmox VE    https://{}", serving.proxmox));
+        printer.say(&format!("  fingerprint   {}", facts.fingerprint));
+        printer.say(&format!("  token         {}", facts.token));
+        printer.say(&format!("  root@pam      {}", facts.root_password));
+    }
+    let _ = tokio::signal::ctrl_c().await;
+    printer.note("The lab is down.");
+    Ok(Exit::Done)
+}
+
+/// How fast a served lab's time runs. It cannot jump, because others look at it.
+fn served_speed(global: &Global) -> Result<f64, Problem> {
+    match global.lab_speed {
+        None => Ok(1.0),
+        Some(LabSpeed::Times(times)) => Ok(times),
+        Some(LabSpeed::Max) => {
+            Err(Problem::new(Exit::Usage, "a served lab cannot jump in time, because others look at it")
+                .remedy("give `--lab-speed` a number, such as 10"))
+        }
+    }
+}
+
+async fn serve(lab: &lab::Lab, proxmox: SocketAddr, factory: SocketAddr) -> Result<lab::Serving, Problem> {
+    lab.serve(lab::ServeOptions { proxmox, factory }).await.map_err(|e| {
+        let problem = Problem::of(Exit::World, &e).within("could not serve the lab");
+        problem.remedy(e.hint().unwrap_or("choose other ports with `--proxmox` and `--factory`"))
+    })
 }
 
 /// The file with its network moved to loopback.
