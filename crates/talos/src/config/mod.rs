@@ -8,6 +8,7 @@
 
 mod cluster;
 mod contract;
+mod difference;
 mod documents;
 mod generate;
 mod input;
@@ -24,6 +25,7 @@ mod yaml;
 
 pub use cluster::apply_cluster;
 pub use contract::{Contract, ContractError, NEWEST, OLDEST};
+pub use difference::{Change, ChangeClass, difference};
 pub use documents::{Documents, DocumentsError};
 pub use generate::{GenerateError, generate};
 pub use input::{Cni, ExtraMount, Input, Role};

@@ -1,0 +1,272 @@
+//! The difference of two configurations, with what each change costs a running machine.
+//!
+//! Up to 1.13 a machine compares the document without a kind and reboots by itself unless all changes are in places that it
+//! can follow; other documents it always follows. From 1.14 on it never reboots by itself, and some changes wait for the
+//! next boot. A change never carries a value, because values are keys and tokens as often as not.
+
+use super::{Contract, Documents, Map, Value};
+use crate::schema::{self, check::text_of};
+
+/// What a change costs a running machine, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ChangeClass {
+    /// Followed at once.
+    Hot,
+    /// A service of the node restarts: the kubelet, etcd, containerd, or a part of the control plane.
+    ServiceRestart,
+    /// It needs a reboot.
+    Reboot,
+}
+
+/// One place in which two configurations differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Where: the keys joined by dots, in a document with a kind after `Kind/name: `.
+    pub path: String,
+    /// What it costs.
+    pub class: ChangeClass,
+}
+
+/// Places in the document without a kind that a machine up to 1.13 follows without a reboot.
+const FOLLOWED: &[&str] = &[
+    "debug",
+    "cluster",
+    "machine.ca",
+    "machine.acceptedCAs",
+    "machine.time",
+    "machine.certSANs",
+    "machine.install",
+    "machine.network",
+    "machine.sysfs",
+    "machine.sysctls",
+    "machine.logging",
+    "machine.controlPlane",
+    "machine.kubelet",
+    "machine.kernel",
+    "machine.registries",
+    "machine.pods",
+    "machine.seccompProfiles",
+    "machine.nodeAnnotations",
+    "machine.nodeLabels",
+    "machine.nodeTaints",
+    "machine.features.kubernetesTalosAPIAccess",
+    "machine.features.kubePrism",
+    "machine.features.hostDNS",
+    "machine.features.imageCache",
+    "machine.features.nodeAddressSortAlgorithm",
+];
+
+/// Places whose change restarts a service.
+const RESTARTS: &[&str] = &[
+    "machine.kubelet",
+    "machine.controlPlane",
+    "machine.registries",
+    "machine.seccompProfiles",
+    "cluster.apiServer",
+    "cluster.controllerManager",
+    "cluster.scheduler",
+    "cluster.etcd",
+    "cluster.externalCloudProvider",
+    "cluster.network",
+    "cluster.controlPlane",
+    "cluster.ca",
+    "cluster.acceptedCAs",
+    "cluster.aggregatorCA",
+    "cluster.serviceAccount",
+    "cluster.secretboxEncryptionSecret",
+    "cluster.aescbcEncryptionSecret",
+];
+
+/// Places that 1.14 follows only at the next boot.
+const NEXT_BOOT: &[&str] = &[
+    "machine.type",
+    "machine.token",
+    "machine.disks",
+    "machine.systemDiskEncryption",
+    "machine.baseRuntimeSpecOverrides",
+    "machine.kernel",
+    "machine.env",
+    "machine.udev",
+    "machine.files",
+];
+
+/// Documents whose change restarts a service.
+const RESTARTING_KINDS: &[&str] = &[
+    "KubeletConfig",
+    "KubeNodeConfig",
+    "KubeClusterConfig",
+    "KubeNetworkConfig",
+    "KubeCredentialProviderConfig",
+    "KubeAPIServerConfig",
+    "KubeAPIServerCAConfig",
+    "KubeAggregatorCAConfig",
+    "KubeAdmissionControlConfig",
+    "KubeAuditPolicyConfig",
+    "KubeAuthenticationConfig",
+    "KubeAuthorizerConfig",
+    "KubeEtcdEncryptionConfig",
+    "KubeServiceAccountConfig",
+    "KubeControllerManagerConfig",
+    "KubeSchedulerConfig",
+    "CRIBaseRuntimeSpecConfig",
+    "CRICustomizationConfig",
+    "RegistryMirrorConfig",
+    "RegistryAuthConfig",
+    "RegistryTLSConfig",
+    "ContainerConfig",
+    "ExtensionServiceConfig",
+];
+
+/// Documents whose change waits for the next boot.
+const NEXT_BOOT_KINDS: &[&str] =
+    &["KernelModuleConfig", "EnvironmentConfig", "UdevRulesConfig", "PCIDriverRebindConfig"];
+
+/// Where two configurations differ, and what that costs a machine of a release. Document by document, in a stable order.
+#[must_use]
+pub fn difference(old: &Documents, new: &Documents, release: Contract) -> Vec<Change> {
+    let minor = release.minor();
+    let mut changes = Vec::new();
+    let empty = Map::new();
+    let in_new = |document: &Map| new.iter().find(|other| id(other, minor) == id(document, minor));
+    for document in old.iter() {
+        let (kind, name) = id(document, minor);
+        compare(document, in_new(document).unwrap_or(&empty), &mut Vec::new(), &mut |path| {
+            changes.push(change(&kind, name.as_deref(), path, minor));
+        });
+    }
+    for document in new.iter() {
+        if !old.iter().any(|other| id(other, minor) == id(document, minor)) {
+            let (kind, name) = id(document, minor);
+            changes.push(change(&kind, name.as_deref(), &[], minor));
+        }
+    }
+    changes
+}
+
+/// What tells a document from others.
+fn id(document: &Map, minor: u32) -> (String, Option<String>) {
+    let Some(kind) = document.text("kind") else { return ("v1alpha1".to_owned(), None) };
+    let named = schema::kind_of(kind, minor).is_none_or(|kind| kind.named);
+    (kind.to_owned(), document.text("name").filter(|_| named).map(str::to_owned))
+}
+
+/// Calls back with every place that differs. A document that is gone is one place.
+fn compare<'a>(old: &'a Map, new: &'a Map, path: &mut Vec<&'a str>, differs: &mut dyn FnMut(&[&str])) {
+    if path.is_empty() && new.is_empty() && !old.is_empty() {
+        return differs(&[]);
+    }
+    let keys = old
+        .iter()
+        .map(|(key, _)| key)
+        .chain(new.iter().map(|(key, _)| key).filter(|key| old.get(key).is_none()));
+    for key in keys {
+        path.push(key);
+        match (present(old, key), present(new, key)) {
+            (Some(Value::Map(old)), Some(Value::Map(new))) => compare(old, new, path, differs),
+            (old, new) if same(old, new) => {}
+            _ => differs(path),
+        }
+        path.pop();
+    }
+}
+
+fn present<'a>(map: &'a Map, key: &str) -> Option<&'a Value> {
+    map.get(key).filter(|value| **value != Value::Null)
+}
+
+/// The same value, however a scalar is written; an empty mapping is nothing.
+fn same(old: Option<&Value>, new: Option<&Value>) -> bool {
+    let empty = |value: &Value| value.as_map().is_some_and(Map::is_empty);
+    match (old, new) {
+        (None, None) => true,
+        (Some(old), Some(new)) => {
+            old == new || matches!((text_of(old), text_of(new)), (Some(old), Some(new)) if old == new)
+        }
+        (Some(value), None) | (None, Some(value)) => empty(value),
+    }
+}
+
+fn change(kind: &str, name: Option<&str>, path: &[&str], minor: u32) -> Change {
+    let joined = path.join(".");
+    if kind == "v1alpha1" {
+        return Change { class: class_of_field(path, minor), path: joined };
+    }
+    let document = name.map_or_else(|| kind.to_owned(), |name| format!("{kind}/{name}"));
+    let path = if joined.is_empty() { document } else { format!("{document}: {joined}") };
+    let class = if NEXT_BOOT_KINDS.contains(&kind) {
+        ChangeClass::Reboot
+    } else if RESTARTING_KINDS.contains(&kind) {
+        ChangeClass::ServiceRestart
+    } else {
+        ChangeClass::Hot
+    };
+    Change { path, class }
+}
+
+fn class_of_field(path: &[&str], minor: u32) -> ChangeClass {
+    let under = |places: &[&str]| {
+        places.iter().any(|place| {
+            let parts: Vec<&str> = place.split('.').collect();
+            path.len() >= parts.len() && path[..parts.len()] == parts[..]
+        })
+    };
+    let is_auth = matches!(
+        path,
+        ["machine", "registries", "config", _, "auth", ..] | ["machine", "registries", "config"]
+    );
+    let reboots = if minor >= 14 { under(NEXT_BOOT) || path.is_empty() } else { !under(FOLLOWED) || is_auth };
+    match (reboots, under(RESTARTS)) {
+        (true, _) => ChangeClass::Reboot,
+        (false, true) => ChangeClass::ServiceRestart,
+        (false, false) => ChangeClass::Hot,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(old: &str, new: &str, minor: u32) -> Vec<(String, ChangeClass)> {
+        let (old, new) = (Documents::parse(old).unwrap(), Documents::parse(new).unwrap());
+        let changes = difference(&old, &new, Contract::parse(&format!("v1.{minor}")).unwrap());
+        changes.into_iter().map(|change| (change.path, change.class)).collect()
+    }
+
+    #[test]
+    fn each_change_has_its_class() {
+        use ChangeClass::{Hot, Reboot, ServiceRestart};
+        let old = "machine: {type: worker, sysctls: {a: '1'}, kubelet: {image: a}, env: {A: b}, registries: {config: {h: {auth: {username: a}, tls: {}}}}}\ncluster: {clusterName: a}\n---\n{apiVersion: v1alpha1, kind: LinkConfig, name: a, mtu: 1}\n---\n{apiVersion: v1alpha1, kind: HostnameConfig, auto: stable}\n";
+        let new = "machine: {type: worker, sysctls: {a: 2, b: '3'}, kubelet: {image: b}, env: {A: c}, registries: {config: {h: {auth: {username: b}, tls: {ca: x}}}}, network: {}}\ncluster: {clusterName: b}\n---\n{apiVersion: v1alpha1, kind: LinkConfig, name: b}\n---\n{apiVersion: v1alpha1, kind: HostnameConfig, auto: 'off', hostname: x}\n";
+        let path = |(path, class): (&str, ChangeClass)| (path.to_owned(), class);
+        assert_eq!(
+            changes(old, new, 13),
+            [
+                ("machine.sysctls.a", Hot),
+                ("machine.sysctls.b", Hot),
+                ("machine.kubelet.image", ServiceRestart),
+                ("machine.env.A", Reboot),
+                ("machine.registries.config.h.auth.username", Reboot),
+                ("machine.registries.config.h.tls.ca", ServiceRestart),
+                ("cluster.clusterName", Hot),
+                ("LinkConfig/a", Hot),
+                ("HostnameConfig: auto", Hot),
+                ("HostnameConfig: hostname", Hot),
+                ("LinkConfig/b", Hot),
+            ]
+            .map(path)
+        );
+        let fourteen = changes(old, new, 14);
+        assert!(fourteen.contains(&("machine.registries.config.h.auth.username".to_owned(), ServiceRestart)));
+        assert!(fourteen.contains(&("machine.env.A".to_owned(), Reboot)));
+    }
+
+    #[test]
+    fn the_same_in_another_form_is_no_change_and_values_are_never_shown() {
+        assert_eq!(
+            changes("machine: {sysctls: {a: 1}, network: {}, ca: null}", "machine: {sysctls: {a: '1'}}", 13),
+            []
+        );
+        let said = format!("{:?}", changes("machine: {token: hunter1}", "machine: {token: hunter2}", 13));
+        assert_eq!(said, "[(\"machine.token\", Reboot)]");
+    }
+}
