@@ -69,6 +69,11 @@ pub(super) fn translate(bag: &Bag<'_>, notes: &mut Notes) -> Spec {
         template.lose(&["controlplane_id", "worker_id", "node"], "templates get ids of their own", notes);
         template.finish(notes);
     }
+    for key in ["controlplane_template_id", "worker_template_id"] {
+        if let Some(id) = bag.number(key) {
+            notes.lost(id.span, &format!("`{key}` is not carried over: templates get ids of their own"));
+        }
+    }
     integrations(&mut spec, bag, proxmox.as_ref(), notes);
     common::assume_endpoint(&mut spec, notes);
     [proxmox, network, cluster, node_config].into_iter().flatten().for_each(|group| group.finish(notes));
@@ -276,6 +281,13 @@ fn counts(bag: &Bag<'_>, node_config: Option<&Bag<'_>>, notes: &mut Notes) -> BT
                 group.finish(notes);
             }
         }
+        None if bag.has("controlplane_count") || bag.has("worker_count") => {
+            // Earlier versions count for one host.
+            let number = |key: &str| bag.number(key).map_or(3, |number| number.value);
+            let host = bag.text("proxmox_node").or_else(|| bag.text("template_node"));
+            let host = host.map_or_else(|| "pve".to_owned(), |text| text.value);
+            counts.insert(host, [number("controlplane_count"), number("worker_count")]);
+        }
         None => {
             counts.insert("pve".to_owned(), [3, 3]);
             notes.assumed("no `node_distribution` is given; the module's own, 3 control planes and 3 workers on `pve`, was taken");
@@ -353,7 +365,12 @@ fn integrations(spec: &mut Spec, bag: &Bag<'_>, proxmox: Option<&Bag<'_>>, notes
     let group = proxmox.and_then(|group| group.bag("ccm_config"));
     let enabled = group.as_ref().and_then(|group| group.flag("enabled")).or_else(|| bag.flag("ccm_enabled"));
     if enabled != Some(false) {
-        spec.manifests.proxmox_ccm = Some(Integration { version: None, role: None, user: None, token: None });
+        let text = |key: &str, flat: &str| {
+            let grouped = group.as_ref().and_then(|group| group.text(key));
+            grouped.or_else(|| bag.text(flat)).map(|text| text.value)
+        };
+        let (role, user) = (text("role", "proxmox_ccm_role"), text("user", "proxmox_ccm_user"));
+        spec.manifests.proxmox_ccm = Some(Integration { version: None, role, user, token: None });
     }
     for key in ["token_secret", "api_token", "token"] {
         if let Some(secret) = group.as_ref().and_then(|group| group.text(key)) {

@@ -146,6 +146,16 @@ impl Folder {
         self.index(path).and_then(|index| Some(self.sources.get(index)?.text.as_str()))
     }
 
+    /// The number that a module of this folder gives to a key as a literal, where its files are among the sources.
+    pub(super) fn literal_in_modules(&self, key: &str) -> Option<u32> {
+        let modules = (0..self.sources.len()).filter(|index| !self.bodies.contains_key(index));
+        let texts = modules.filter_map(|index| self.sources.get(index)).filter(|source| is_hcl(&source.name));
+        texts.flat_map(|source| source.text.lines()).find_map(|line| {
+            let (name, value) = line.split_once('=')?;
+            if name.trim() == key { value.trim().parse().ok() } else { None }
+        })
+    }
+
     /// A YAML file by its path.
     pub(super) fn yaml(&self, path: &str) -> Option<Tree> {
         self.index(path).and_then(|index| self.yaml.get(&index)).cloned()

@@ -24,6 +24,8 @@ use crate::spec::{
 /// What the modules take for granted, and what a node falls back to.
 pub(super) struct Ground {
     format: Format,
+    /// Whether the module is the one that brings CoreDNS, on VLAN 150; otherwise it is the ancestor's.
+    tuned: bool,
     /// Host of nodes that name none.
     host: Option<String>,
     /// Version that nodes marked for an update have.
@@ -48,20 +50,23 @@ pub(super) fn translate(
     };
     let named = bag.text("cluster_name").or_else(|| cluster.as_ref()?.text("name"));
     let mut spec = blank(&named.map_or_else(|| "talos".to_owned(), |text| common::name(&text, notes)));
+    let tuned = format == Format::NodesConfig || format == Format::ModuleCall && bag.has("coredns");
     let mut ground = Ground {
         format,
+        tuned,
         host: None,
         update_talos: None,
         update_kubernetes: None,
         datastore: match format {
-            Format::NodesConfig | Format::ModuleCall => Some("velocity"),
+            _ if tuned => Some("velocity"),
             Format::FluxModuleCall => Some("samsung-500gb"),
             _ => Some("local-zfs"),
         },
         root: match format {
             Format::FluxModuleCall => [10, 50],
+            _ if tuned => [40, 40],
             Format::TalosNodes => [128, 128],
-            _ => [40, 40],
+            _ => [20, 20],
         },
     };
     proxmox(&mut spec, &mut ground, bag, folder, evaluator, notes);
@@ -72,6 +77,13 @@ pub(super) fn translate(
     }
     versions(&mut spec, &mut ground, bag, folder, notes);
     network(&mut spec, bag, cluster.as_ref(), format, notes);
+    if format == Format::ModuleCall {
+        spec.network.vlan = folder.literal_in_modules("vlan_id");
+        if spec.network.vlan.is_none() && tuned {
+            spec.network.vlan = Some(150);
+            notes.assumed("the module puts its cards on VLAN 150; `network.vlan` says so");
+        }
+    }
     granted(&mut spec, &ground, bag, region, notes);
     let key = match format {
         Format::NodesConfig => "nodes_config",
@@ -354,6 +366,9 @@ fn network(spec: &mut Spec, bag: &Bag<'_>, cluster: Option<&Bag<'_>>, format: Fo
     let prefix = prefix.and_then(|text| text.value.parse().ok()).unwrap_or(default);
     spec.network.cidr = common::network_of(&spec.network.gateway, prefix).unwrap_or_default();
     spec.network.vip = pick("vip").map(|text| text.value);
+    if let Some(cluster) = cluster {
+        spec.network.dns = cluster.values("dns");
+    }
     if let Some(group) = &group {
         spec.network.dns = group.values("dns_servers");
         if let Some(bridge) = group.text("bridge") {
@@ -364,10 +379,6 @@ fn network(spec: &mut Spec, bag: &Bag<'_>, cluster: Option<&Bag<'_>>, format: Fo
             spec.kubernetes.cert_sans.push(vip.value);
             notes.changed(vip.span, "the load balancer's address is only put into the certificates", "");
         }
-    }
-    if format == Format::ModuleCall {
-        spec.network.vlan = Some(150);
-        notes.assumed("the module puts its cards on VLAN 150; `network.vlan` says so");
     }
     group.into_iter().for_each(|group| group.finish(notes));
 }
@@ -441,6 +452,12 @@ fn granted(spec: &mut Spec, ground: &Ground, bag: &Bag<'_>, region: Option<Strin
             _ => spec.defaults.worker = defaults,
         }
     }
+    if let (Some(store), false) = (ground.datastore, bag.has("proxmox_datastore")) {
+        let [control, work] = ground.root;
+        notes.assumed(&format!(
+            "where nodes say nothing, disks lie on `{store}`, boot disks have {control}G and {work}G, and the CPU is the host's: the module takes it for granted"
+        ));
+    }
     if matches!(ground.format, Format::NodesConfig | Format::ModuleCall | Format::TalosNodes) {
         if matches!(spec.kubernetes.cni, Cni::Name(CniName::Flannel)) {
             spec.kubernetes.cni = Cni::Name(CniName::Cilium);
@@ -448,7 +465,7 @@ fn granted(spec: &mut Spec, ground: &Ground, bag: &Bag<'_>, region: Option<Strin
         spec.kubernetes.kube_proxy = false;
     }
     match ground.format {
-        Format::NodesConfig | Format::ModuleCall => {
+        _ if ground.tuned => {
             let tuned = json!({ "machine": {
                 "sysctls": { "vm.nr_hugepages": "1024" },
                 "kernel": { "modules": [{ "name": "nvme_tcp" }, { "name": "vfio_pci" }] },
@@ -460,7 +477,7 @@ fn granted(spec: &mut Spec, ground: &Ground, bag: &Bag<'_>, region: Option<Strin
                     .assumed("the module turns CoreDNS off and brings its own; here Talos' CoreDNS stays on");
             }
         }
-        Format::TalosNodes => {
+        Format::TalosNodes | Format::ModuleCall => {
             spec.kubernetes.schedule_on_control_planes = true;
             notes.assumed("the module lets workloads run on control planes; its kernel settings and metrics addresses are not kept");
         }

@@ -7,7 +7,7 @@ use crate::blueprint::Role;
 use crate::check::forms;
 use crate::import::Format;
 use crate::import::bag::Bag;
-use crate::import::common::{patch, written};
+use crate::import::common::{network_of, patch, written};
 use crate::import::notes::Notes;
 use crate::load::Tree;
 use crate::spec::{
@@ -56,7 +56,54 @@ pub(super) fn translate(spec: &mut Spec, ground: &Ground, nodes: &Bag<'_>, notes
     spec.nodes.extend(made);
 }
 
-fn one(spec: &Spec, ground: &Ground, name: &str, bag: &Bag<'_>, notes: &mut Notes) -> Node {
+/// A node whose card stands in a mapping of its own; the first one says what the network is where the cluster does not.
+fn own_card(spec: &mut Spec, node: &mut Node, bag: &Bag<'_>, name: &str, notes: &mut Notes) {
+    let Some(card) = bag.bag("network") else { return };
+    let text = |key: &str| card.text(key).map(|text| text.value);
+    node.address = node.address.take().or_else(|| text("ip"));
+    mac(node, &card, name, notes);
+    let gateway = text("gateway");
+    let prefix = text("subnet_mask").and_then(|text| text.parse().ok()).unwrap_or(24);
+    if spec.network.gateway.is_empty()
+        && let Some(gateway) = gateway
+    {
+        spec.network.cidr = network_of(&gateway, prefix).unwrap_or_default();
+        spec.network.gateway = gateway;
+    }
+    if card.flag("dhcp") == Some(true) {
+        notes.changed(
+            card.span,
+            &format!("`{name}` took its address from DHCP"),
+            "reserve it there, and set `network.dhcp`",
+        );
+    }
+    let own = NicOverride {
+        bridge: text("device").or_else(|| text("bridge")),
+        vlan: card.number("vlan_id").map(|number| number.value),
+        dns: card.values("dns"),
+        ..NicOverride::default()
+    };
+    node.traits.network =
+        node.traits.network.take().or_else(|| Some(own).filter(|own| *own != NicOverride::default()));
+    card.finish(notes);
+}
+
+/// A MAC address, unless it is a placeholder.
+fn mac(node: &mut Node, bag: &Bag<'_>, name: &str, notes: &mut Notes) {
+    let Some(mac) = bag.text("mac_address") else { return };
+    match forms::mac(&mac.value) {
+        Some(fine) => node.mac = Some(fine),
+        None => {
+            let message = format!(
+                "`{}`, the MAC address of `{name}`, is a placeholder or a slip, and was left out",
+                mac.value
+            );
+            notes.changed(mac.span, &message, "a MAC address is derived; set `mac` to keep one that exists");
+        }
+    }
+}
+
+fn one(spec: &mut Spec, ground: &Ground, name: &str, bag: &Bag<'_>, notes: &mut Notes) -> Node {
     let text = |key: &str| bag.text(key).map(|text| text.value);
     let number = |key: &str| bag.number(key).map(|number| number.value);
     let mut node = Node { address: text("ip"), ..Node::default() };
@@ -75,22 +122,7 @@ fn one(spec: &Spec, ground: &Ground, name: &str, bag: &Bag<'_>, notes: &mut Note
         node.host = host.or_else(|| ground.host.clone());
         node.vmid = number("vm_id");
     }
-    if let Some(mac) = bag.text("mac_address") {
-        match forms::mac(&mac.value) {
-            Some(fine) => node.mac = Some(fine),
-            None => {
-                let message = format!(
-                    "`{}`, the MAC address of `{name}`, is a placeholder or a slip, and was left out",
-                    mac.value
-                );
-                notes.changed(
-                    mac.span,
-                    &message,
-                    "a MAC address is derived; set `mac` to keep one that exists",
-                );
-            }
-        }
-    }
+    mac(&mut node, bag, name, notes);
     hardware(&mut node.hardware, bag, notes);
     let dns = bag.values("dns_servers").into_iter().chain(bag.values("dns")).collect();
     let card = NicOverride {
@@ -100,6 +132,7 @@ fn one(spec: &Spec, ground: &Ground, name: &str, bag: &Bag<'_>, notes: &mut Note
         ..NicOverride::default()
     };
     node.traits.network = Some(card).filter(|card| *card != NicOverride::default());
+    own_card(spec, &mut node, bag, name, notes);
     node.traits.description = text("description");
     node.traits.tags = bag.values("tags");
     let update = ["update", "upgrade"].iter().filter_map(|key| bag.flag(key)).any(|flag| flag);
