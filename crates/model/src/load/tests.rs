@@ -219,6 +219,18 @@ fn hostile_files_are_refused_quickly() {
     }
     assert!(problems(&bomb).contains("TS0001"));
     assert!(problems(&"#".repeat(17 << 20)).contains("TS0004"));
+    // Where a value is only handed on, nesting is the parser's to limit.
+    for depth in [30, 36, 60, 100, 1_000, 10_000] {
+        let (open, close) = ("{a: ".repeat(depth), "}".repeat(depth));
+        for patch in [format!("{open}x{close}"), format!("|\n    a:\n     {open}x{close}")] {
+            let nested = format!("{SMALLEST}patches:\n  - {patch}\n");
+            let found = match read(&nested) {
+                Ok(loaded) => crate::check::check(&loaded).len(),
+                Err(failed) => failed.diagnostics.len(),
+            };
+            assert!(found > 0);
+        }
+    }
 }
 
 #[test]

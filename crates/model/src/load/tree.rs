@@ -169,6 +169,8 @@ fn parse(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Spanned<Raw>,
     let by_aliases = 10_000 + 4 * text.len();
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
+            // Deeper than any cluster file or chart value is, and shallow enough for the stack of a test's thread.
+            max_depth: 40,
             max_events: 8_000_000,
             max_nodes: 4_000_000,
             max_recorded_anchor_events: by_aliases,
