@@ -25,6 +25,7 @@ type request struct {
 	Patch  string   `json:"patch"`
 	Mode   string   `json:"mode"`
 	Kinds  []string `json:"kinds"`
+	Texts  []string `json:"texts"`
 	Input  input    `json:"input"`
 }
 
@@ -111,6 +112,8 @@ func handle(req request) (result answer) {
 		text, err = bundle(req.Config)
 	case "new-bundle":
 		text, err = newBundle(req.Input.Contract)
+	case "texts":
+		text, err = written(req.Texts)
 	case "schema":
 		return answer{Schema: schema(req.Kinds)}
 	default:
@@ -205,6 +208,13 @@ func bundle(text string) (string, error) {
 	}
 
 	out, err := encoder.NewEncoder(loaded, encoder.WithComments(encoder.CommentsDisabled)).Encode()
+
+	return string(out), err
+}
+
+// written shows how Go's YAML writer writes texts, which decides the ids of schematics.
+func written(texts []string) (string, error) {
+	out, err := encoder.NewEncoder(texts, encoder.WithComments(encoder.CommentsDisabled)).Encode()
 
 	return string(out), err
 }

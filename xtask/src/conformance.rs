@@ -13,6 +13,7 @@ use serde_json::json;
 use talos::{
     config::{Contract, Documents, Role},
     patch::{Patch, Values},
+    schematic::Schematic,
     secrets::Bundle,
     validate::{Mode, validate},
 };
@@ -38,6 +39,7 @@ pub fn run(words: &[String]) -> anyhow::Result<()> {
     for release in releases {
         let mut run = Run::new(release)?;
         run.bundles()?;
+        run.schematics()?;
         run.generator()?;
         run.machines()?;
         run.patches()?;
@@ -106,6 +108,26 @@ impl<'a> Run<'a> {
             }
         }
         self.report(&format!("bundles: {} both ways", texts.len()));
+        Ok(())
+    }
+
+    /// Where we say that we know a schematic's id, Go's writer writes the texts as we do.
+    fn schematics(&mut self) -> anyhow::Result<()> {
+        let mut known = 0;
+        for text in cases::kernel_arguments(&mut Dice::new(4)) {
+            let schematic = Schematic { extra_kernel_args: vec![text.clone()], ..Schematic::default() };
+            if schematic.id().is_none() {
+                continue;
+            }
+            known += 1;
+            let theirs =
+                self.oracle.text(&json!({"op": "texts", "texts": [text]}))?.map_err(anyhow::Error::msg)?;
+            let ours = format!("- {text}\n");
+            if theirs.trim_start() != ours {
+                self.differs("schematic", &theirs, &ours);
+            }
+        }
+        self.report(&format!("schematics: {known} texts that stand bare"));
         Ok(())
     }
 

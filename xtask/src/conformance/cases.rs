@@ -111,6 +111,31 @@ pub fn generator_question(input: &Input, secrets: &str) -> serde_json::Value {
     }})
 }
 
+/// Texts as they stand in schematics: kernel arguments of all sorts, and random ones of the same letters.
+pub fn kernel_arguments(dice: &mut Dice) -> Vec<String> {
+    let known = [
+        "console=ttyS0,115200n8",
+        "-net.ifnames",
+        "-console",
+        "ip=10.0.0.1::10.0.0.2:255.255.255.0::eth0:off",
+        "talos.config=https://a.example/x",
+        "a:b",
+        "siderolabs/qemu-guest-agent",
+        "no",
+        "-no",
+        "y",
+        "null",
+        "e5",
+        "E5",
+        "inf",
+        "-inf",
+        "x1e5",
+    ];
+    let letters: Vec<char> = "abenotyx0159-+.:=/_,E".chars().collect();
+    let random = (0..1000).map(|_| (0..=dice.below(6)).map(|_| dice.pick(&letters)).collect());
+    known.into_iter().map(str::to_owned).chain(random.collect::<Vec<String>>()).collect()
+}
+
 /// The configuration of a random machine.
 pub fn random_machine(dice: &mut Dice, bundle: &Bundle, minor: u32) -> anyhow::Result<Documents> {
     let mut input = random_input(dice, minor)?;
