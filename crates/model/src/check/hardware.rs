@@ -23,6 +23,15 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         disks(hardware, &path, found);
         devices(hardware, &path, found);
     }
+    for (name, host) in &draft.spec.hosts {
+        let path = Path::of(&["hosts", name, "datastores"]);
+        let stores = &host.datastores;
+        for (key, store) in
+            [("image", &stores.image), ("disks", &stores.disks), ("cloudinit", &stores.cloudinit)]
+        {
+            datastore(store.as_ref(), path.key(key), found);
+        }
+    }
     for node in draft.nodes.iter().filter(|node| !node.external) {
         floors(node, found);
         slots(node, found);

@@ -3,6 +3,7 @@
 //! These formats share their ancestor, so one reading of a node serves all of them. What differs is where the cluster's
 //! values stand, and what the modules take for granted.
 
+mod image;
 mod node;
 
 use hcl_edit::expr::Expression;
@@ -31,6 +32,8 @@ pub(super) struct Ground {
     /// Version that nodes marked for an update have.
     update_talos: Option<String>,
     update_kubernetes: Option<String>,
+    /// Datastore that images are downloaded to.
+    image_store: Option<String>,
     /// Datastore that the module takes when a node names none.
     datastore: Option<&'static str>,
     /// Size of root disks in GiB: control planes, workers.
@@ -57,6 +60,7 @@ pub(super) fn translate(
         host: None,
         update_talos: None,
         update_kubernetes: None,
+        image_store: None,
         datastore: match format {
             _ if tuned => Some("velocity"),
             Format::FluxModuleCall => Some("samsung-500gb"),
@@ -75,7 +79,7 @@ pub(super) fn translate(
     if format == Format::NodesConfig {
         about_nodes_config(&mut spec, bag, notes);
     }
-    versions(&mut spec, &mut ground, bag, folder, notes);
+    image::versions(&mut spec, &mut ground, bag, folder, notes);
     network(&mut spec, bag, cluster.as_ref(), format, notes);
     if format == Format::ModuleCall {
         spec.network.vlan = folder.literal_in_modules("vlan_id");
@@ -242,116 +246,6 @@ fn about_nodes_config(spec: &mut Spec, bag: &Bag<'_>, notes: &mut Notes) {
             });
         }
         oidc.finish(notes);
-    }
-}
-
-fn versions(spec: &mut Spec, ground: &mut Ground, bag: &Bag<'_>, folder: &Folder, notes: &mut Notes) {
-    if let Some(group) = bag.bag("versions") {
-        for (key, target) in
-            [("talos", &mut spec.versions.talos), ("kubernetes", &mut spec.versions.kubernetes)]
-        {
-            if let Some(text) = group.text(key) {
-                *target = common::version(&text.value);
-            }
-        }
-        group.finish(notes);
-    }
-    let key = if bag.has("talos_image") { "talos_image" } else { "image" };
-    if let Some(image) = bag.bag(key) {
-        let text = |key: &str| image.text(key);
-        if let Some(version) = text("version") {
-            let version_here = common::version(&version.value);
-            if !spec.versions.talos.is_empty()
-                && spec.versions.talos != version_here
-                && spec.versions.contract.is_none()
-            {
-                // The image is what runs; the other number only shaped the configuration.
-                let contract: Vec<&str> = spec.versions.talos.splitn(3, '.').take(2).collect();
-                spec.versions.contract = Some(contract.join("."));
-            }
-            spec.versions.talos = version_here;
-        }
-        ground.update_talos = text("update_version").map(|text| common::version(&text.value));
-        if let Some(url) = text("factory_url") {
-            spec.image.factory = url.value.trim_end_matches('/').to_owned();
-        }
-        schematic(spec, &image, folder, notes);
-        if text("arch").is_some_and(|arch| arch.value == "arm64") {
-            spec.image.arch = crate::spec::Arch::Arm64;
-        }
-        if let Some(platform) = text("platform").filter(|platform| platform.value != "nocloud") {
-            notes.lost(platform.span, "the platform is always `nocloud` here");
-        }
-        if let Some(store) = text("proxmox_datastore") {
-            ground_image_store(spec, &store.value);
-        }
-        // Images are shared between clusters, under names that tell them apart.
-        image.ignore(&["file_prefix", "platform"]);
-        image.finish(notes);
-    }
-    if let Some(image) = bag.bag("kubernetes_image") {
-        ground.update_kubernetes = image.text("update_version").map(|text| common::version(&text.value));
-        image.finish(notes);
-    }
-    if spec.versions.kubernetes.is_empty() {
-        common::kubernetes_of(&spec.versions.talos).clone_into(&mut spec.versions.kubernetes);
-        notes.assumed(&format!(
-            "no Kubernetes version is given; {}, which this Talos brings, was taken",
-            spec.versions.kubernetes
-        ));
-    }
-}
-
-/// Remembered under a name that no host has, until the hosts are known.
-fn ground_image_store(spec: &mut Spec, store: &str) {
-    let host = spec.hosts.entry(String::new()).or_default();
-    host.datastores.image = Some(store.to_owned());
-}
-
-/// A schematic becomes its extensions where its text is at hand, else the file as it stands.
-fn schematic(spec: &mut Spec, image: &Bag<'_>, folder: &Folder, notes: &mut Notes) {
-    let Some(named) = image.text("schematic").or_else(|| image.text("schematic_path")) else { return };
-    image.lose(
-        &["update_schematic", "update_schematic_path"],
-        "give the nodes an `image` of their own",
-        notes,
-    );
-    let path = named.value.strip_prefix(FILE).unwrap_or(&named.value);
-    let text = folder
-        .text(path)
-        .map(str::to_owned)
-        .or_else(|| named.value.contains('\n').then(|| named.value.clone()));
-    let template = path.ends_with(".tftpl") || text.as_ref().is_some_and(|text| text.contains("%{"));
-    match text {
-        Some(text) => {
-            let listed = text.lines().filter_map(|line| {
-                let item = line.trim().strip_prefix("- ")?.trim().trim_matches(['"', '\'']);
-                (item.starts_with("siderolabs/") && !item.contains(' ')).then(|| item.to_owned())
-            });
-            let gpu = |name: &String| name.contains("nvidia");
-            let extensions: Vec<String> = listed.filter(|name| !template || !gpu(name)).collect();
-            if !extensions.is_empty() {
-                spec.image.extensions = extensions;
-            }
-            if text.contains("extraKernelArgs") || text.contains("overlay") {
-                notes.changed(
-                    named.span,
-                    "the schematic holds more than extensions",
-                    "use the file itself: `image.schematic`",
-                );
-            }
-        }
-        None if template => {
-            let message = format!("`{path}` is a template, which is not evaluated");
-            notes.changed(
-                named.span,
-                &message,
-                "the module's own extensions were taken; compare them with it",
-            );
-            let names = ["qemu-guest-agent", "iscsi-tools", "util-linux-tools"];
-            spec.image.extensions = names.iter().map(|name| format!("siderolabs/{name}")).collect();
-        }
-        None => spec.image.schematic = Some(path.to_owned()),
     }
 }
 

@@ -22,7 +22,6 @@ const NVIDIA: &[&str] = &[
 ];
 
 pub(super) fn translate(spec: &mut Spec, ground: &Ground, nodes: &Bag<'_>, notes: &mut Notes) {
-    let image_store = spec.hosts.remove("").and_then(|host| host.datastores.image);
     let mut bridges: Vec<Option<String>> = Vec::new();
     let mut made: Vec<(String, Node)> = Vec::new();
     for (name, bag) in nodes.bags() {
@@ -51,7 +50,7 @@ pub(super) fn translate(spec: &mut Spec, ground: &Ground, nodes: &Bag<'_>, notes
         }
     }
     for host in spec.hosts.values_mut() {
-        host.datastores.image = Some(image_store.clone().unwrap_or_else(|| "local".to_owned()));
+        host.datastores.image = Some(ground.image_store.clone().unwrap_or_else(|| "local".to_owned()));
     }
     spec.nodes.extend(made);
 }
