@@ -7,7 +7,7 @@ use ipnet::Ipv4Net;
 
 use super::bag::{At, Bag};
 use super::notes::Notes;
-use crate::check::forms::Version;
+use crate::check::forms::{self, Version};
 use crate::spec::{
     Defaults, Image, Kubernetes, Manifests, Network, NicModel, Patch, Proxmox, Spec, Upgrade, Versions,
     Written,
@@ -73,6 +73,12 @@ pub(super) fn name(text: &At<String>, notes: &mut Notes) -> String {
 /// A version with its leading `v`.
 pub(super) fn version(text: &str) -> String {
     Version::read(text).map_or_else(|| text.to_owned(), |version| version.to_string())
+}
+
+/// The contract of a Talos version: configurations older than all that are known follow the version itself.
+pub(super) fn contract(talos: &str) -> Option<String> {
+    let short: Vec<&str> = talos.splitn(3, '.').take(2).collect();
+    forms::contract(&short.join("."))
 }
 
 /// The Kubernetes version that a Talos release brings when nobody asks for another.

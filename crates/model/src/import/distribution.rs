@@ -358,7 +358,7 @@ fn pools(
         );
     }
     ranges.into_iter().for_each(|group| group.finish(notes));
-    notes.assumed("VM ids were drawn at random from their ranges, and names ended in them; here both are counted from the first");
+    notes.assumed("VM ids were drawn at random from their ranges, and names ended in them; here both are counted from the first, and MAC addresses, which Proxmox drew, are derived");
 }
 
 fn integrations(spec: &mut Spec, bag: &Bag<'_>, proxmox: Option<&Bag<'_>>, notes: &mut Notes) {

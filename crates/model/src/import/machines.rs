@@ -159,8 +159,7 @@ fn about_cluster(spec: &mut Spec, ground: &Ground, group: &Bag<'_>, notes: &mut 
         spec.versions.talos = common::version(&text.value);
     }
     if let Some(text) = group.text("talos_machine_config_version") {
-        let contract: Vec<&str> = text.value.splitn(3, '.').take(2).collect();
-        spec.versions.contract = Some(contract.join("."));
+        spec.versions.contract = common::contract(&text.value);
     }
     for (key, target) in
         [("pod_subnet", &mut spec.kubernetes.pod_cidr), ("service_subnet", &mut spec.kubernetes.service_cidr)]

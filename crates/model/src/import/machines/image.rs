@@ -35,8 +35,7 @@ pub(super) fn versions(
                 && spec.versions.contract.is_none()
             {
                 // The image is what runs; the other number only shaped the configuration.
-                let contract: Vec<&str> = spec.versions.talos.splitn(3, '.').take(2).collect();
-                spec.versions.contract = Some(contract.join("."));
+                spec.versions.contract = common::contract(&spec.versions.talos);
             }
             spec.versions.talos = version_here;
         }

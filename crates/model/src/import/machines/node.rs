@@ -6,8 +6,8 @@ use super::Ground;
 use crate::blueprint::Role;
 use crate::check::forms;
 use crate::import::Format;
-use crate::import::bag::Bag;
-use crate::import::common::{network_of, patch, written};
+use crate::import::bag::{At, Bag};
+use crate::import::common::{name as folded, network_of, patch, written};
 use crate::import::notes::Notes;
 use crate::load::Tree;
 use crate::spec::{
@@ -22,9 +22,10 @@ const NVIDIA: &[&str] = &[
 ];
 
 pub(super) fn translate(spec: &mut Spec, ground: &Ground, nodes: &Bag<'_>, notes: &mut Notes) {
-    let mut bridges: Vec<Option<String>> = Vec::new();
     let mut made: Vec<(String, Node)> = Vec::new();
+    let names: Vec<&str> = nodes.keys().collect();
     for (name, bag) in nodes.bags() {
+        let name = &short(name, &names, &bag, notes);
         let node = one(spec, ground, name, &bag, notes);
         let host = node.host.clone().or_else(|| ground.host.clone()).filter(|_| !node.external);
         if let Some(host) = host {
@@ -32,27 +33,53 @@ pub(super) fn translate(spec: &mut Spec, ground: &Ground, nodes: &Bag<'_>, notes
             // These modules label each node with its host as zone.
             entry.zone = Some(host);
         }
-        bridges.push(node.traits.network.as_ref().and_then(|network| network.bridge.clone()));
         bag.finish(notes);
         made.push((name.to_owned(), node));
     }
-    // A bridge that all nodes name is the network's.
-    if let Some(Some(first)) = bridges.first().cloned()
-        && bridges.iter().all(|bridge| bridge.as_ref() == Some(&first))
-    {
-        spec.network.bridge = first;
-        for (_, node) in &mut made {
-            if let Some(network) = &mut node.traits.network {
-                network.bridge = None;
-            }
-            node.traits.network =
-                node.traits.network.take().filter(|network| *network != NicOverride::default());
-        }
+    hoist(spec, &mut made);
+    if made.iter().any(|(_, node)| node.mac.is_none() && !node.external) {
+        notes.assumed("where no MAC address is given, Proxmox drew one; here it is derived, so set `mac` to keep one that exists");
     }
     for host in spec.hosts.values_mut() {
         host.datastores.image = Some(ground.image_store.clone().unwrap_or_else(|| "local".to_owned()));
     }
     spec.nodes.extend(made);
+}
+
+/// A node's name as ours are: one label, which names with a domain have in front.
+fn short(name: &str, all: &[&str], bag: &Bag<'_>, notes: &mut Notes) -> String {
+    if forms::is_dns_label(name) {
+        return name.to_owned();
+    }
+    let first = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let label = first(name);
+    let alone = all.iter().filter(|other| first(other) == label).count() == 1;
+    let at = At { value: name.to_owned(), span: bag.span };
+    if alone && forms::is_dns_label(&label) {
+        notes.changed(bag.span, &format!("`{name}` is called `{label}` here"), "");
+        return label;
+    }
+    folded(&at, notes)
+}
+
+/// What all nodes say about their card is the network's.
+fn hoist(spec: &mut Spec, made: &mut [(String, Node)]) {
+    let card = |node: &Node| node.traits.network.clone().unwrap_or_default();
+    let Some(first) = made.first().map(|(_, node)| card(node)) else { return };
+    let bridge = first.bridge.is_some() && made.iter().all(|(_, node)| card(node).bridge == first.bridge);
+    let vlan = first.vlan.is_some() && made.iter().all(|(_, node)| card(node).vlan == first.vlan);
+    for (_, node) in made {
+        let Some(network) = &mut node.traits.network else { continue };
+        network.bridge = network.bridge.take().filter(|_| !bridge);
+        network.vlan = network.vlan.filter(|_| !vlan);
+        node.traits.network = node.traits.network.take().filter(|network| *network != NicOverride::default());
+    }
+    if let Some(name) = first.bridge.filter(|_| bridge) {
+        spec.network.bridge = name;
+    }
+    if vlan {
+        spec.network.vlan = first.vlan;
+    }
 }
 
 /// A node whose card stands in a mapping of its own; the first one says what the network is where the cluster does not.
@@ -116,7 +143,7 @@ fn one(spec: &mut Spec, ground: &Ground, name: &str, bag: &Bag<'_>, notes: &mut 
         None => None,
     };
     node.external = bag.flag("is_external").unwrap_or(false);
-    let host = text("host_node");
+    let host = text("host_node").or_else(|| text("proxmox_node"));
     if !node.external {
         node.host = host.or_else(|| ground.host.clone());
         node.vmid = number("vm_id");
@@ -126,7 +153,7 @@ fn one(spec: &mut Spec, ground: &Ground, name: &str, bag: &Bag<'_>, notes: &mut 
     let dns = bag.values("dns_servers").into_iter().chain(bag.values("dns")).collect();
     let card = NicOverride {
         bridge: text("network_bridge"),
-        vlan: number("network_vlan_id"),
+        vlan: number("network_vlan_id").or_else(|| number("vlan_id")),
         dns,
         ..NicOverride::default()
     };
@@ -168,7 +195,7 @@ fn hardware(hardware: &mut Hardware, bag: &Bag<'_>, notes: &mut Notes) {
     if let Some(order) = number("startup_order") {
         hardware.startup = Some(Startup { order: Some(order), up: Some(10), down: None });
     }
-    let size = number("root_disk_size").or_else(|| number("disk_size"));
+    let size = number("root_disk_size").or_else(|| number("disk_size")).or_else(|| number("disk"));
     let boot = BootDiskDetails {
         size: size.map(|gib| written(format!("{gib}G"))),
         datastore: None,
