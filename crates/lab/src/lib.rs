@@ -33,7 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use config::{HostConfig, LabConfig, StorageConfig, StorageKind};
 pub use error::LabError;
-pub use faults::{CallFilter, CallMoment, Disturbance};
+pub use faults::{CallFilter, CallMoment, Disturbance, When, known_faults};
 pub use hypervisor::described::Description;
 pub use serve::{ServeOptions, Serving};
 pub use shared::Shared;

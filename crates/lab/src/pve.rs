@@ -31,12 +31,13 @@ use ambient::Stream;
 use http::{Method, Request};
 use hyper::body::Incoming;
 
-use crate::faults::{CallFault, CallMoment, Hooks};
+use crate::faults::{self, CallFault, CallMoment, Hooks, Shows};
 use crate::https::{Answer, Cut};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::{configure, tasks as work};
 use crate::schema;
 use crate::shared::Shared;
+use crate::world::World;
 use answer::{Data, Failure};
 use request::{Call, Plain};
 use routes::{Handler, Route};
@@ -71,22 +72,58 @@ async fn answer(
         Some(CallFault::Fail { status, text }) => Ok(answer::failed(status, &text)),
         Some(CallFault::Cut { after: false }) => return Err(Cut),
         Some(CallFault::Cut { after: true }) => {
-            carry_out(shared, node, request).await?;
+            carry_out(shared, node, request, None).await?;
             Err(Cut)
         }
-        None => carry_out(shared, node, request).await,
+        Some(CallFault::Known(number)) => known_failure(shared, node, request, number).await,
+        None => carry_out(shared, node, request, None).await,
     };
     hooks.run(number, CallMoment::After, &method, &path);
     result
 }
 
-async fn carry_out(shared: &Shared, node: &str, request: Request<Incoming>) -> Result<Answer, Cut> {
+/// Answers with a failure that Proxmox is known for.
+async fn known_failure(
+    shared: &Shared,
+    node: &str,
+    request: Request<Incoming>,
+    number: u8,
+) -> Result<Answer, Cut> {
+    let path = request.uri().path().to_owned();
+    let fail = async |status: u16, text: &str, seconds: u64| {
+        shared.clock().sleep(Duration::from_secs(seconds)).await;
+        answer::failed(status, &faults::fill(text, &path, None))
+    };
+    match faults::known(number) {
+        Some(Shows::Answer(status, text, seconds)) => Ok(fail(status, text, seconds).await),
+        Some(Shows::AnswerAfter(status, text, seconds)) => {
+            carry_out(shared, node, request, None).await?;
+            Ok(fail(status, text, seconds).await)
+        }
+        Some(Shows::Task(text)) => carry_out(shared, node, request, Some(text)).await,
+        Some(Shows::Cut(after)) => {
+            if after {
+                carry_out(shared, node, request, None).await?;
+            }
+            Err(Cut)
+        }
+        None => carry_out(shared, node, request, None).await,
+    }
+}
+
+/// Carries a request out. With `doom`, the task that it would begin fails with that text and does nothing.
+async fn carry_out(
+    shared: &Shared,
+    node: &str,
+    request: Request<Incoming>,
+    doom: Option<&str>,
+) -> Result<Answer, Cut> {
     let plain = match request::read(request).await? {
         Ok(plain) => plain,
         Err(failure) => return Ok(answer::failure(&failure, false)),
     };
     let extjs = plain.extjs;
-    match respond(shared, node, plain).await {
+    match respond(shared, node, plain, doom).await {
         Ok(data) => Ok(answer::data(&data, extjs)),
         Err((delay, failure)) => {
             shared.clock().sleep(delay).await;
@@ -97,7 +134,7 @@ async fn carry_out(shared: &Shared, node: &str, request: Request<Incoming>) -> R
 
 type Delayed = (Duration, Failure);
 
-async fn respond(shared: &Shared, local: &str, plain: Plain) -> Result<Data, Delayed> {
+async fn respond(shared: &Shared, local: &str, plain: Plain, doom: Option<&str>) -> Result<Data, Delayed> {
     let at_once = |failure: Failure| (Duration::ZERO, failure);
     let path = plain.path.clone();
     let found = routes::find(&plain.method, &path);
@@ -138,6 +175,20 @@ async fn respond(shared: &Shared, local: &str, plain: Plain) -> Result<Data, Del
         return Err(at_once(Failure::parameters(errors)));
     }
     let call = Call { node, local: local.to_owned(), caller, params, upload: plain.upload };
+    if let Some(text) = doom {
+        let text = faults::fill(text, &path, call.get("vmid"));
+        return match tasks::kind(plain.method.as_str(), route.path) {
+            Some((kind, names)) => {
+                let id = call.text(names);
+                let begin = |world: &mut World| {
+                    let work = work::Work::Doomed(text);
+                    work::begin(world, &call.node, kind, id, &call.caller, work)
+                };
+                Ok(serde_json::json!(shared.with(|world, _| begin(world))).into())
+            }
+            None => Err(at_once(Failure::of(500, text))),
+        };
+    }
     run(shared, route, &call).await
 }
 

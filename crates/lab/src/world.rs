@@ -87,6 +87,7 @@ impl World {
                 self.faults.add(which, CallFault::Fail { status, text })
             }
             Disturbance::CutCall { which, after } => self.faults.add(which, CallFault::Cut { after }),
+            Disturbance::Known { number, when } => self.faults.order(number, when),
         }
     }
 }

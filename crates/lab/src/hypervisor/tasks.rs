@@ -69,6 +69,8 @@ pub(crate) enum Work {
     Move(Move),
     Migrate(Migrate),
     Ha(Ha),
+    /// Nothing but to fail with this text, after a moment.
+    Doomed(String),
 }
 
 /// What comes after a stage.
@@ -220,6 +222,8 @@ fn step(world: &mut World, upid: &str) {
                 Work::Move(movement) => movement.step(world, &mut task),
                 Work::Migrate(migrate) => migrate.step(world, &mut task),
                 Work::Ha(ha) => ha.step(world, &mut task),
+                Work::Doomed(_) if task.stage == 0 => Next::After(Duration::from_millis(800)),
+                Work::Doomed(text) => Next::fail(text),
             };
             task.stage = task.stage.saturating_add(1);
             next
@@ -247,7 +251,8 @@ fn take_lock(world: &mut World, task: &Task) -> Result<bool, String> {
         | Work::Remove(_)
         | Work::Import(_)
         | Work::Clone(_)
-        | Work::Ha(_) => {
+        | Work::Ha(_)
+        | Work::Doomed(_) => {
             return Ok(true);
         }
         Work::Template(work) => work.vmid,

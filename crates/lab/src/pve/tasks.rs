@@ -170,3 +170,24 @@ pub(super) fn log(world: &World, call: &Call) -> Result<Data, Refusal> {
     let page: Vec<Value> = page.map(|(index, text)| json!({"n": index + 1, "t": text})).collect();
     Ok(Data::of_total(Value::Array(page), lines.len()))
 }
+
+/// The type of the task that a call begins, and the parameter that its id comes from.
+pub(super) fn kind(method: &str, path: &str) -> Option<(&'static str, &'static str)> {
+    let vm = |kind| Some((kind, "vmid"));
+    match (method, path.rsplit('/').next().unwrap_or_default()) {
+        ("POST", "qemu") => vm("qmcreate"),
+        ("POST", "config") => vm("qmconfig"),
+        ("PUT", "resize") => vm("resize"),
+        ("POST", "start") => vm("qmstart"),
+        ("POST", "stop") => vm("qmstop"),
+        ("POST", "shutdown") => vm("qmshutdown"),
+        ("POST", "reboot") => vm("qmreboot"),
+        ("POST", "clone") => vm("qmclone"),
+        ("POST", "template") => vm("qmtemplate"),
+        ("POST", "migrate") => vm("qmigrate"),
+        ("DELETE", "{vmid}") => vm("qmdestroy"),
+        ("POST", "download-url") => Some(("download", "filename")),
+        ("DELETE", "{volume}") => Some(("imgdel", "storage")),
+        _ => None,
+    }
+}

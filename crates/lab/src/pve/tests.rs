@@ -12,7 +12,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
-use crate::{CallFilter, CallMoment, Disturbance, Lab, LabConfig, ServeOptions};
+use crate::{CallFilter, CallMoment, Disturbance, Lab, LabConfig, ServeOptions, When};
 use client::Client;
 
 fn moment() -> Clock {
@@ -376,4 +376,70 @@ async fn a_machine_is_reached_while_it_runs() {
     assert_eq!(client.done("POST", "/nodes/pve1/qemu/100/status/stop", json!({})).await, "OK");
     assert_eq!(stream.read(&mut [0; 16]).await.unwrap_or(0), 0, "the connection died with the machine");
     assert!(net.dial("10.25.150.11", 50000).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn known_failures_meet_their_calls() {
+    let (lab, client, _) = lab();
+    lab.disturb(Disturbance::Known { number: 31, when: When::After(0) });
+    let reply = client.call("POST", "/nodes/pve1/qemu", json!({"vmid": 100})).await;
+    assert_eq!((reply.status, reply.reason.as_str()), (500, "cluster not ready - no quorum?"));
+    let which = CallFilter { method: "POST".to_owned(), path_contains: "/qemu".to_owned(), skip: 0 };
+    lab.disturb(Disturbance::Known { number: 35, when: When::Call(which) });
+    let exit = client.done("POST", "/nodes/pve1/qemu", json!({"vmid": 100})).await;
+    assert_eq!(exit, "unable to create VM 100 - cfs-lock 'storage-local' error: got lock request timeout");
+    assert_eq!(client.done("POST", "/nodes/pve1/qemu", json!({"vmid": 100})).await, "OK");
+    lab.disturb(Disturbance::Known { number: 37, when: When::Chance { permille: 500, seed: 7 } });
+    let mut failed = 0;
+    for vmid in 200..240 {
+        let reply = client.call("POST", "/nodes/pve1/qemu", json!({ "vmid": vmid })).await;
+        failed += u32::from(reply.reason == "got no worker upid - start worker failed");
+    }
+    assert!((10..30).contains(&failed), "{failed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_may_do_what_it_was_given_and_no_more() {
+    let (lab, root, clock) = lab();
+    root.call("POST", "/access/users", json!({"userid": "a@pve"})).await;
+    let token = root.call("POST", "/access/users/a@pve/token/t1", json!({"privsep": 0})).await.data();
+    let mut client = Client::new(&lab, &clock);
+    client.authorization = format!("PVEAPIToken=a@pve!t1={}", token["value"].as_str().unwrap());
+    let refused = client.call("POST", "/nodes/pve1/qemu", json!({"vmid": 100})).await;
+    assert_eq!((refused.status, refused.reason.as_str()), (403, "Permission check failed"));
+    root.call("POST", "/pools", json!({"poolid": "k8s"})).await;
+    let acl = json!({"path": "/pool/k8s", "users": "a@pve", "roles": "PVEVMAdmin"});
+    root.call("PUT", "/access/acl", acl).await;
+    let wish = json!({"vmid": 100, "pool": "k8s", "cores": 2});
+    assert_eq!(client.call("POST", "/nodes/pve1/qemu", wish).await.status, 200);
+    clock.sleep(Duration::from_secs(5)).await;
+    assert_eq!(client.get("/nodes/pve1/qemu/100/config").await["cores"], 2);
+    root.call("PUT", "/pools", json!({"poolid": "k8s", "vms": "100", "delete": 1})).await;
+    let refused = client.call("GET", "/nodes/pve1/qemu/100/config", Value::Null).await;
+    assert_eq!(refused.reason, "Permission check failed (/vms/100, VM.Audit)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_is_copied_and_a_vm_moves() {
+    let (_lab, client, _) = lab();
+    assert_eq!(client.talos_vm(100).await, "OK");
+    assert_eq!(client.done("POST", "/nodes/pve1/qemu/100/template", json!({})).await, "OK");
+    let wish = json!({"newid": 101, "name": "copy", "full": 1});
+    assert_eq!(client.done("POST", "/nodes/pve1/qemu/100/clone", wish).await, "OK");
+    let (base, copy) =
+        (client.get("/nodes/pve1/qemu/100/config").await, client.get("/nodes/pve1/qemu/101/config").await);
+    assert!(base["scsi0"].as_str().unwrap().starts_with("local-lvm:base-100-disk-0,"));
+    assert!(copy["scsi0"].as_str().unwrap().starts_with("local-lvm:vm-101-disk-0,"));
+    assert_ne!((&base["net0"], &base["smbios1"]), (&copy["net0"], &copy["smbios1"]));
+    assert!(copy.get("template").is_none());
+    let there = client.call("POST", "/nodes/pve1/qemu/101/migrate", json!({"target": "pve1"})).await;
+    assert_eq!(there.json()["errors"]["target"], "target is local node.");
+    assert_eq!(client.done("POST", "/nodes/pve1/qemu/101/migrate", json!({"target": "pve2"})).await, "OK");
+    assert_eq!(client.get("/nodes/pve2/qemu/101/config").await["scsi0"], copy["scsi0"]);
+    let gone = client.call("GET", "/nodes/pve1/qemu/101/config", Value::Null).await;
+    assert_eq!(gone.reason, "Configuration file 'nodes/pve1/qemu-server/101.conf' does not exist");
+    let linked = json!({"newid": 102, "name": "linked"});
+    assert_eq!(client.done("POST", "/nodes/pve1/qemu/100/clone", linked).await, "OK");
+    let exit = client.done("DELETE", "/nodes/pve1/qemu/100", Value::Null).await;
+    assert_eq!(exit, "base volume 'local-lvm:base-100-disk-0' is still in use by linked cloned");
 }

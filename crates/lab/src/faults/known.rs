@@ -1,0 +1,116 @@
+//! The failures that Proxmox is known for, by the number that they have in the list of facts about it: what each answers,
+//! or what its task ends with. Failures that follow from the state of the world (a taken number, a wrong parameter) need no
+//! ordering and are not here.
+
+/// How a known failure shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shows {
+    /// The call is answered with this status and text after so many seconds; nothing happens.
+    Answer(u16, &'static str, u64),
+    /// The same, but what was asked for happens.
+    AnswerAfter(u16, &'static str, u64),
+    /// The call is answered with a task, which ends with this text; nothing else happens. A call that begins no task is
+    /// answered with 500 and the text.
+    Task(&'static str),
+    /// The connection ends without an answer; the flag says whether what was asked for happens.
+    Cut(bool),
+}
+
+/// Number and failure. `{vmid}`, `{node}` and `{storage}` are filled in from the call.
+const KNOWN: &[(u8, Shows)] = &[
+    (1, Shows::Answer(401, "No ticket", 3)),
+    (2, Shows::Answer(401, "Authentication failed!", 3)),
+    (3, Shows::Answer(401, "invalid token value!", 3)),
+    (4, Shows::Answer(401, "Permission denied - invalid csrf token", 3)),
+    (6, Shows::Answer(403, "Permission check failed (/vms/{vmid}, VM.Audit)", 0)),
+    (7, Shows::Answer(403, "Permission check failed", 0)),
+    (9, Shows::Answer(403, "Permission check failed (/sdn/zones/localnetwork/vmbr0, SDN.Use)", 0)),
+    (
+        18,
+        Shows::Answer(
+            500,
+            "unable to create VM {vmid} - close (rename) atomic file '/etc/pve/nodes/{node}/qemu-server/{vmid}.conf' failed: File exists",
+            0,
+        ),
+    ),
+    (19, Shows::Task("unable to create VM {vmid}: config file already exists")),
+    (20, Shows::Answer(500, "unable to get any free VMID in range [100, 1000000]", 0)),
+    (21, Shows::Answer(500, "VM is locked (backup)", 0)),
+    (22, Shows::Answer(500, "can't lock file '/var/lock/qemu-server/lock-{vmid}.conf' - got timeout", 10)),
+    (23, Shows::Answer(500, "checksum mismatch (file change by other user?)", 0)),
+    (24, Shows::Answer(500, "detected modified configuration - file changed by other user? Try again.", 0)),
+    (25, Shows::Answer(500, "Configuration file 'nodes/{node}/qemu-server/{vmid}.conf' does not exist", 0)),
+    (26, Shows::Answer(595, "No route to host", 3)),
+    (27, Shows::Answer(595, "Connection refused", 0)),
+    (28, Shows::AnswerAfter(596, "Connection timed out", 30)),
+    (
+        29,
+        Shows::Answer(
+            500,
+            "hostname lookup '{node}' failed - failed to get address info for: {node}: Name or service not known",
+            0,
+        ),
+    ),
+    (30, Shows::Cut(true)),
+    (31, Shows::Answer(500, "cluster not ready - no quorum?", 0)),
+    (
+        32,
+        Shows::Answer(
+            500,
+            "unable to open file '/etc/pve/nodes/{node}/qemu-server/{vmid}.conf.tmp.4242' - Permission denied",
+            0,
+        ),
+    ),
+    (33, Shows::Answer(500, "create pool failed: cfs-lock 'file-user_cfg' error: no quorum!", 0)),
+    (
+        34,
+        Shows::Answer(
+            500,
+            "create pool failed: cfs-lock 'file-user_cfg' error: got lock request timeout",
+            10,
+        ),
+    ),
+    (
+        35,
+        Shows::Task(
+            "unable to create VM {vmid} - cfs-lock 'storage-{storage}' error: got lock request timeout",
+        ),
+    ),
+    (36, Shows::Task("unable to create VM {vmid} - 'storage-{storage}'-locked command timed out - aborting")),
+    (37, Shows::Answer(500, "got no worker upid - start worker failed", 0)),
+    (38, Shows::Answer(500, "storage '{storage}' is not online", 0)),
+    (39, Shows::Answer(500, "storage '{storage}' is not configured for content-type 'import'", 0)),
+    (41, Shows::Task("download failed: exit code 8")),
+    (42, Shows::Task("checksum mismatch: got 'aa' != expect 'bb'")),
+    (
+        47,
+        Shows::Task(
+            "unable to create VM {vmid} - lvcreate 'pve/vm-{vmid}-disk-0' error:   Insufficient free space",
+        ),
+    ),
+    (48, Shows::Task("start failed: QEMU exited with code 1")),
+    (50, Shows::Task("VM quit/powerdown failed - got timeout")),
+    (51, Shows::Answer(500, "QEMU guest agent is not running", 3)),
+    (53, Shows::Task("WARNINGS: 1")),
+    (58, Shows::Task("unexpected status")),
+    (59, Shows::Task("received interrupt")),
+];
+
+/// The failure of that number, if it can be ordered.
+pub(crate) fn known(number: u8) -> Option<Shows> {
+    KNOWN.iter().find(|(known, _)| *known == number).map(|(_, shows)| *shows)
+}
+
+/// All numbers that can be ordered.
+#[must_use]
+pub fn known_faults() -> Vec<u8> {
+    KNOWN.iter().map(|(number, _)| *number).collect()
+}
+
+/// A text with what the path of the call names.
+pub(crate) fn fill(text: &str, path: &str, vmid: Option<&str>) -> String {
+    let after = |name: &str| path.split('/').skip_while(|part| *part != name).nth(1);
+    let vmid = after("qemu").or(vmid).unwrap_or("100");
+    let text = text.replace("{vmid}", vmid).replace("{node}", after("nodes").unwrap_or("pve1"));
+    text.replace("{storage}", after("storage").unwrap_or("local"))
+}
