@@ -6,32 +6,32 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::{Clock, Net};
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Body;
 use hyper::ext::ReasonPhrase;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt as _};
 
 use crate::error::{Error, Kind, Result};
-use crate::token::Token;
+use crate::limits::{Limits, Place, Turn, crowded_storage};
+use crate::token::{Credentials, Token};
 use crate::transport::{BoxError, Endpoints, Transport, read};
 use crate::trust::{InvalidTrust, Trust};
 
 /// Longer than the 30 s after which a node gives up on another, so that its answer is heard.
 const ANSWER_LIMIT: Duration = Duration::from_secs(65);
 const READ_ATTEMPTS: u32 = 3;
-const CHANGES_PER_NODE: usize = 3;
 
 type Boxed = BoxCloneSyncService<Request<Full<Bytes>>, Response<Bytes>, BoxError>;
 
@@ -39,9 +39,9 @@ type Boxed = BoxCloneSyncService<Request<Full<Bytes>>, Response<Bytes>, BoxError
 #[derive(Clone)]
 pub struct Client {
     service: Boxed,
-    authorization: Option<HeaderValue>,
+    credentials: Credentials,
     clock: Clock,
-    limits: Arc<Mutex<BTreeMap<String, Arc<Semaphore>>>>,
+    limits: Arc<Limits>,
 }
 
 impl std::fmt::Debug for Client {
@@ -81,7 +81,46 @@ impl Client {
     }
 
     fn new(service: Boxed, token: &Token, clock: Clock) -> Self {
-        Self { service, authorization: token.header(), clock, limits: Arc::default() }
+        Self { service, credentials: Credentials::token(token), clock, limits: Arc::default() }
+    }
+
+    /// A client that logged in with a password, which is used once and not kept. Its right ends after two hours.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Unauthenticated`] when user or password is wrong; otherwise as any call.
+    pub async fn login(
+        endpoints: Endpoints,
+        user: &str,
+        password: &SecretString,
+        trust: &Trust,
+        net: Net,
+        clock: Clock,
+    ) -> std::result::Result<Self, LoginError> {
+        let transport = Transport::new(endpoints, trust, net, clock.clone())?;
+        let service = BoxCloneSyncService::new(transport);
+        let mut client = Self { service, credentials: Credentials::default(), clock, limits: Arc::default() };
+        let call = Call::secret(format!("logging in as {user}"), "/access/ticket");
+        let call = call.with("username", user).with("password", password.expose_secret());
+        let ticket: Ticket = client.call(call).await?;
+        client.credentials = Credentials::ticket(&ticket.ticket, &ticket.csrf);
+        Ok(client)
+    }
+
+    /// Waits for a turn to work on a storage. Hold it while something is made there: a few at a time are let through, fewer
+    /// after Proxmox reported that a lock was waited for in vain.
+    pub async fn storage_turn(&self, storage: &str) -> Turn {
+        self.limits.turn(Place::Storage(storage.to_owned())).await
+    }
+
+    /// Takes note of the words of a failure: where a lock was waited for in vain, less is done at a time from now on.
+    pub(crate) fn notice(&self, node: Option<&str>, kind: &Kind) {
+        let Kind::LockTimeout { text } = kind else { return };
+        match (crowded_storage(text), node) {
+            (Some(storage), _) => self.limits.lower(Place::Storage(storage.to_owned())),
+            (None, Some(node)) => self.limits.lower(Place::Node(node.to_owned())),
+            (None, None) => {}
+        }
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -90,17 +129,20 @@ impl Client {
 
     /// Makes a call and reads its `data`.
     pub(crate) async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
-        let limit = call.changes.as_deref().map(|node| self.limit(node));
-        let _turn = match &limit {
-            // The semaphore is never closed, so an error here cannot happen and would only mean less restraint.
-            Some(limit) => limit.acquire().await.ok(),
+        let _turn = match &call.changes {
+            Some(node) => Some(self.limits.turn(Place::Node(node.clone())).await),
             None => None,
         };
         let mut attempt = 1;
         loop {
             let changing = call.method != Method::GET;
             let kind = match self.exchange(&call).await {
-                Ok(response) => return decode(&response).map_err(|kind| Error::new(call.attempt, kind)),
+                Ok(response) => {
+                    return decode(&response).map_err(|kind| {
+                        self.notice(call.changes.as_deref(), &kind);
+                        Error::new(call.attempt, kind)
+                    });
+                }
                 Err(error) => Kind::of_transport(error, changing),
             };
             if changing || attempt == READ_ATTEMPTS || !matches!(kind, Kind::Transport(_)) {
@@ -112,15 +154,28 @@ impl Client {
     }
 
     async fn exchange(&self, call: &Call) -> std::result::Result<Response<Bytes>, BoxError> {
-        let request = call.request(self.authorization.as_ref())?;
+        let request = call.request(&self.credentials)?;
         let answer = self.service.clone().oneshot(request);
         self.clock.timeout(ANSWER_LIMIT, answer).await?
     }
+}
 
-    fn limit(&self, node: &str) -> Arc<Semaphore> {
-        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        limits.entry(node.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(CHANGES_PER_NODE))).clone()
-    }
+/// Why nobody logged in.
+#[derive(Debug, thiserror::Error)]
+pub enum LoginError {
+    /// What is given as trust cannot be used.
+    #[error(transparent)]
+    Trust(#[from] InvalidTrust),
+    /// The call failed.
+    #[error(transparent)]
+    Call(#[from] Error),
+}
+
+#[derive(Deserialize)]
+struct Ticket {
+    ticket: String,
+    #[serde(rename = "CSRFPreventionToken")]
+    csrf: String,
 }
 
 /// What to ask, and how to name it when it fails.
@@ -131,12 +186,14 @@ pub(crate) struct Call {
     params: BTreeMap<String, String>,
     /// The node that a changing call keeps busy.
     changes: Option<String>,
+    /// A body of its own kind, instead of the parameters.
+    body: Option<(String, Bytes)>,
 }
 
 impl Call {
     pub(crate) fn get(attempt: impl Into<String>, path: impl Into<String>) -> Self {
         let (attempt, path) = (attempt.into(), path.into());
-        Self { attempt, method: Method::GET, path, params: BTreeMap::new(), changes: None }
+        Self { attempt, method: Method::GET, path, params: BTreeMap::new(), changes: None, body: None }
     }
 
     pub(crate) fn change(
@@ -146,6 +203,21 @@ impl Call {
         path: impl Into<String>,
     ) -> Self {
         Self { method, changes: Some(node.to_owned()), ..Self::get(attempt, path) }
+    }
+
+    /// A call that changes something of the whole cluster.
+    pub(crate) fn change_all(method: Method, attempt: impl Into<String>, path: impl Into<String>) -> Self {
+        Self { method, ..Self::get(attempt, path) }
+    }
+
+    /// The call that logs in.
+    fn secret(attempt: impl Into<String>, path: impl Into<String>) -> Self {
+        Self::change_all(Method::POST, attempt, path)
+    }
+
+    pub(crate) fn body(mut self, content_type: String, body: Bytes) -> Self {
+        self.body = Some((content_type, body));
+        self
     }
 
     pub(crate) fn attempt(&self) -> &str {
@@ -162,31 +234,29 @@ impl Call {
         self
     }
 
-    fn request(
-        &self,
-        authorization: Option<&HeaderValue>,
-    ) -> std::result::Result<Request<Full<Bytes>>, BoxError> {
+    fn request(&self, credentials: &Credentials) -> std::result::Result<Request<Full<Bytes>>, BoxError> {
         let mut target = format!("/api2/json{}", self.path);
         let mut body = Bytes::new();
-        let mut json = false;
-        if self.method == Method::GET || self.method == Method::DELETE {
+        let mut content_type: Option<HeaderValue> = None;
+        if let Some((kind, own)) = &self.body {
+            body = own.clone();
+            content_type = Some(HeaderValue::from_str(kind)?);
+        } else if self.method == Method::GET || self.method == Method::DELETE {
             for (index, (key, value)) in self.params.iter().enumerate() {
                 let separator = if index == 0 { '?' } else { '&' };
                 write!(target, "{separator}{}={}", encode(key), encode(value))?;
             }
         } else if !self.params.is_empty() {
             body = serde_json::to_vec(&self.params)?.into();
-            json = true;
+            content_type = Some(HeaderValue::from_static("application/json"));
         }
         let mut request = Request::builder().method(self.method.clone()).uri(target).body(Full::new(body))?;
         let headers = request.headers_mut();
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-        if json {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(content_type) = content_type {
+            headers.insert(CONTENT_TYPE, content_type);
         }
-        if let Some(value) = authorization {
-            headers.insert(AUTHORIZATION, value.clone());
-        }
+        credentials.put(headers, self.method != Method::GET);
         Ok(request)
     }
 }

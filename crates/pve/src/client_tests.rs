@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Mutex;
 
+use http::header::AUTHORIZATION;
 use tower::service_fn;
 
 use super::*;
@@ -194,4 +196,27 @@ async fn recorded_answers_are_read() {
     assert!(permissions.has("/vms/100", "VM.Allocate") && !permissions.has("/vms/101", "VM.Allocate"));
     let vm = answering("/qemu/100/status/current").vm_status("pve1", 100).await.unwrap();
     assert_ne!(vm.power, crate::vm::PowerState::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn copies_pools_and_tokens_are_asked_for_as_proxmox_wants_them() {
+    let task = r#"{"data":"UPID:pve1:0000013C:0005D8F3:6AFA15BC:x:200:root@pam!lab:"}"#;
+    let token = r#"{"data":{"full-tokenid":"a@pve!t1","value":"v","info":{"privsep":"0"}}}"#;
+    let (client, log) = scripted(&[(200, task), (200, task), (200, r#"{"data":null}"#), (200, token)]);
+    let wish = crate::Clone { newid: 101, name: Some("n".to_owned()), full: true, ..crate::Clone::default() };
+    client.clone_vm("pve1", 100, &wish).await.unwrap();
+    let wish = crate::Migrate { target: "pve2".to_owned(), online: true, with_local_disks: false };
+    client.migrate("pve1", 100, &wish).await.unwrap();
+    client.delete_pool("k8s").await.unwrap();
+    let wish = crate::NewToken { user: "a@pve".to_owned(), name: "t1".to_owned(), separated: false };
+    assert_eq!(client.create_token(&wish).await.unwrap().id(), "a@pve!t1");
+    assert_eq!(
+        seen(&log),
+        [
+            r#"POST /nodes/pve1/qemu/100/clone {"full":"1","name":"n","newid":"101"}"#,
+            r#"POST /nodes/pve1/qemu/100/migrate {"online":"1","target":"pve2","with-local-disks":"0"}"#,
+            "DELETE /pools?poolid=k8s",
+            r#"POST /access/users/a%40pve/token/t1 {"privsep":"0"}"#,
+        ]
+    );
 }

@@ -9,7 +9,10 @@
 
 mod client;
 mod cluster;
+mod copies;
 mod error;
+mod limits;
+mod pools;
 mod property;
 pub mod scalar;
 mod storage;
@@ -19,11 +22,14 @@ mod transport;
 mod trust;
 mod vm;
 
-pub use client::Client;
+pub use client::{Client, LoginError};
 pub use cluster::{ClusterNode, ClusterStatus, Network, Node, Permissions, Resource, Version};
+pub use copies::{Clone, Migrate};
 pub use error::{Error, Kind, Result};
+pub use limits::Turn;
+pub use pools::{Mapping, NewToken, Pool};
 pub use property::PropertyString;
-pub use storage::{Checksum, Content, DownloadUrl, Storage};
+pub use storage::{Checksum, Content, DownloadUrl, Storage, Upload};
 pub use task::{Finished, LogLine, TaskStatus, Upid};
 pub use token::{InvalidToken, Token};
 pub use transport::{Endpoint, Endpoints, InvalidEndpoint, NotConnected};

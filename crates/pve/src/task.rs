@@ -144,6 +144,7 @@ impl Client {
                     return Ok(Finished { warnings: seen.warnings });
                 }
                 let meaning = Box::new(Kind::of_words(0, &exit));
+                self.notice(Some(&upid.node), &meaning);
                 let kind = Kind::TaskFailed { upid: Box::new(upid.clone()), exit, tail: seen.tail, meaning };
                 return Err(Error::new(about(upid), kind));
             }

@@ -2,7 +2,8 @@
 
 use std::str::FromStr;
 
-use http::HeaderValue;
+use http::header::{AUTHORIZATION, COOKIE, HeaderName};
+use http::{HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 
 /// An API token in Proxmox's own notation, `user@realm!name=secret`. The secret is never shown.
@@ -29,6 +30,37 @@ impl Token {
         let mut value = HeaderValue::from_str(&text).ok()?;
         value.set_sensitive(true);
         Some(value)
+    }
+}
+
+/// What a request is signed with: a token, or a ticket and its companion for changes.
+#[derive(Clone, Default)]
+pub(crate) struct Credentials {
+    always: Option<(HeaderName, HeaderValue)>,
+    for_changes: Option<(HeaderName, HeaderValue)>,
+}
+
+impl Credentials {
+    pub(crate) fn token(token: &Token) -> Self {
+        Self { always: token.header().map(|value| (AUTHORIZATION, value)), for_changes: None }
+    }
+
+    pub(crate) fn ticket(ticket: &str, csrf: &str) -> Self {
+        let secret = |text: &str| {
+            let mut value = HeaderValue::from_str(text).ok()?;
+            value.set_sensitive(true);
+            Some(value)
+        };
+        let cookie = secret(&format!("PVEAuthCookie={}", crate::client::encode(ticket)));
+        let csrf = secret(csrf).map(|value| (HeaderName::from_static("csrfpreventiontoken"), value));
+        Self { always: cookie.map(|value| (COOKIE, value)), for_changes: csrf }
+    }
+
+    pub(crate) fn put(&self, headers: &mut HeaderMap, changing: bool) {
+        let for_changes = self.for_changes.iter().filter(|_| changing);
+        for (name, value) in self.always.iter().chain(for_changes) {
+            headers.insert(name.clone(), value.clone());
+        }
     }
 }
 
@@ -77,5 +109,16 @@ mod tests {
         {
             assert_eq!(text.parse::<Token>().unwrap_err(), InvalidToken, "{text}");
         }
+    }
+
+    #[test]
+    fn a_ticket_goes_into_a_cookie_and_its_companion_into_changes_only() {
+        let credentials = Credentials::ticket("PVE:root@pam:6AFA1423::a+b/c==", "6AFA1423:x");
+        let mut headers = HeaderMap::new();
+        credentials.put(&mut headers, false);
+        assert_eq!(headers[COOKIE], "PVEAuthCookie=PVE%3Aroot%40pam%3A6AFA1423%3A%3Aa%2Bb%2Fc%3D%3D");
+        assert!(headers[COOKIE].is_sensitive() && headers.len() == 1);
+        credentials.put(&mut headers, true);
+        assert_eq!(headers["csrfpreventiontoken"], "6AFA1423:x");
     }
 }

@@ -204,7 +204,7 @@ struct WireAddress {
 }
 
 /// The calls on one machine share a way of naming themselves.
-fn machine(node: &str, vmid: u32, below: &str) -> String {
+pub(crate) fn machine(node: &str, vmid: u32, below: &str) -> String {
     format!("/nodes/{}/qemu/{vmid}{below}", encode(node))
 }
 

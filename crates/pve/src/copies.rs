@@ -1,0 +1,83 @@
+//! Templates, copies of VMs, and VMs that move to another node.
+
+use http::Method;
+
+use crate::client::{Call, Client};
+use crate::error::Result;
+use crate::task::Upid;
+use crate::vm::machine;
+
+/// How a copy shall be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Clone {
+    /// Its number.
+    pub newid: u32,
+    /// Its name.
+    pub name: Option<String>,
+    /// A full copy, where a copy of a template would only hold the differences.
+    pub full: bool,
+    /// The storage for the disks of a full copy.
+    pub storage: Option<String>,
+    /// The pool it is put into.
+    pub pool: Option<String>,
+    /// The node it shall be on, where all its disks are shared.
+    pub target: Option<String>,
+}
+
+/// How a VM shall move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Migrate {
+    /// Where to.
+    pub target: String,
+    /// While it runs.
+    pub online: bool,
+    /// Its local disks move too.
+    pub with_local_disks: bool,
+}
+
+impl Client {
+    /// Copies a VM or template.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Kind::Exists`] when the number is taken. [`crate::Kind::Lost`]: look whether it is there before trying again.
+    pub async fn clone_vm(&self, node: &str, vmid: u32, wish: &Clone) -> Result<Upid> {
+        let attempt = format!("copying VM {vmid} on {node} to VM {}", wish.newid);
+        let mut call = Call::change(Method::POST, node, attempt, machine(node, vmid, "/clone"));
+        call = call.with("newid", wish.newid).with("full", u8::from(wish.full));
+        let optional = [
+            ("name", &wish.name),
+            ("storage", &wish.storage),
+            ("pool", &wish.pool),
+            ("target", &wish.target),
+        ];
+        for (key, value) in optional {
+            if let Some(value) = value {
+                call = call.with(key, value);
+            }
+        }
+        self.task(call).await
+    }
+
+    /// Makes a template of a VM. There is no way back.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn make_template(&self, node: &str, vmid: u32) -> Result<Upid> {
+        let attempt = format!("making a template of VM {vmid} on {node}");
+        self.task(Call::change(Method::POST, node, attempt, machine(node, vmid, "/template"))).await
+    }
+
+    /// Moves a VM to another node.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn migrate(&self, node: &str, vmid: u32, wish: &Migrate) -> Result<Upid> {
+        let attempt = format!("moving VM {vmid} from {node} to {}", wish.target);
+        let call = Call::change(Method::POST, node, attempt, machine(node, vmid, "/migrate"));
+        let call = call.with("target", &wish.target).with("online", u8::from(wish.online));
+        self.task(call.with("with-local-disks", u8::from(wish.with_local_disks))).await
+    }
+}
