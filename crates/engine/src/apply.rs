@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -31,6 +32,9 @@ use crate::world::World;
 
 /// Steps at once on one Proxmox host.
 const PER_HOST: usize = 2;
+
+/// For how long the end of a step waits for others that end at the same moment.
+const MOMENT: Duration = Duration::from_millis(1);
 
 /// How much an operator wants to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -109,7 +113,11 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         steps: plan.steps.len(),
     });
     let mut dispatcher = Dispatcher::new(&run, context.clone(), plan);
-    let outcome = dispatcher.run().await;
+    let outcome = tokio::select! {
+        biased;
+        outcome = dispatcher.run() => outcome,
+        never = run.emitter.handing_on() => match never {},
+    };
     let record_is_gone = plan
         .steps
         .iter()
@@ -119,6 +127,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         let _ = record.release().await;
     }
     run.emitter.emit(What::Ended { outcome, millis: millis(began, run.world.clock.now()) });
+    run.emitter.hand_on();
     Ok(outcome)
 }
 
@@ -167,16 +176,24 @@ impl<'a> Dispatcher<'a> {
         let mut stopping = Stop::No;
         let mut renewal = Box::pin(renewal(self.world.clone(), self.context.clone()));
         let mut stop = self.stop.clone();
+        // Steps that end at one moment are all counted before others begin, so that chance does not choose who is next.
+        let mut settling: Option<BoxFuture<'static, ()>> = None;
         loop {
-            if stopping == Stop::No {
+            if stopping == Stop::No && settling.is_none() {
                 self.skip_the_lost();
                 for step in self.startable() {
                     futures.push(self.begin(step));
                 }
             }
-            if futures.is_empty() {
+            if futures.is_empty() && settling.is_none() {
                 break;
             }
+            let settled = async {
+                match &mut settling {
+                    Some(moment) => moment.await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 biased;
                 wish = wish(&mut stop, stopping) => {
@@ -189,7 +206,14 @@ impl<'a> Dispatcher<'a> {
                     }
                     self.abandon_waiting();
                 }
-                Some((id, result)) = futures.next() => self.end(&id, result),
+                Some((id, result)) = futures.next() => {
+                    self.end(&id, result);
+                    if settling.is_none() {
+                        let clock = self.world.clock.clone();
+                        settling = Some(Box::pin(async move { clock.sleep(MOMENT).await }));
+                    }
+                }
+                () = settled => settling = None,
                 lost = &mut renewal => {
                     self.lease_lost(&lost);
                     break;

@@ -1,39 +1,88 @@
 //! Where events go: first to the journal, then to whoever listens.
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ambient::Clock;
 use model::event::{Event, What};
+use model::plan::Plan;
 use model::step::StepId;
+use tokio::sync::Notify;
 
 use crate::journal::Journal;
 
 /// A listener. It is called in the order in which things happen, and must not block.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// Stamps events with the time and hands them on.
+/// For how long events are held back, so that those of one moment can be put in order.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// Stamps events with the time and hands them on, in an order that does not depend on chance.
+///
+/// Steps run side by side, and which of two that do something at the same moment is polled first depends on the length of
+/// a signature. So events are held back for a moment and handed on sorted: by time, then by the place of their step in the
+/// plan, then as they came. A step stands behind all that it needs, so causes stay before effects.
 #[derive(Clone)]
 pub struct Emitter {
     clock: Clock,
-    journal: Option<Arc<Mutex<Journal>>>,
+    places: Arc<BTreeMap<StepId, usize>>,
+    held: Arc<Mutex<Held>>,
+    came: Arc<Notify>,
+}
+
+struct Held {
+    journal: Option<Journal>,
     listener: Listener,
+    events: Vec<(usize, Event)>,
 }
 
 impl Emitter {
-    /// An emitter that writes to `journal`, if there is one, before `listener` hears of an event.
-    pub fn new(clock: Clock, journal: Option<Journal>, listener: Listener) -> Self {
-        Self { clock, journal: journal.map(|j| Arc::new(Mutex::new(j))), listener }
+    /// An emitter for a run of `plan` that writes to `journal`, if there is one, before `listener` hears of an event.
+    pub fn new(clock: Clock, plan: &Plan, journal: Option<Journal>, listener: Listener) -> Self {
+        let places = plan.steps.iter().enumerate().map(|(at, step)| (step.id.clone(), at + 1)).collect();
+        let held = Held { journal, listener, events: vec![] };
+        Self { clock, places: Arc::new(places), held: Arc::new(Mutex::new(held)), came: Arc::default() }
     }
 
     /// Something happened now.
     pub fn emit(&self, what: What) {
+        let place = match &what {
+            What::Started { .. } => 0,
+            What::StepStarted { step, .. }
+            | What::StepProgress { step, .. }
+            | What::StepDone { step, .. }
+            | What::StepFailed { step, .. }
+            | What::StepSkipped { step, .. } => self.places.get(step).copied().unwrap_or(usize::MAX),
+            What::Interrupted | What::Ended { .. } => usize::MAX,
+        };
         let event = Event { at: self.clock.now(), what };
-        if let Some(journal) = &self.journal
-            && let Ok(mut journal) = journal.lock()
-        {
-            journal.append(&event);
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).events.push((place, event));
+        self.came.notify_one();
+    }
+
+    /// Hands on what is held, for as long as it is polled.
+    pub(crate) async fn handing_on(&self) -> Infallible {
+        loop {
+            self.came.notified().await;
+            self.clock.sleep(MOMENT).await;
+            self.hand_on();
         }
-        (self.listener)(&event);
+    }
+
+    /// Hands on everything that is held, now.
+    pub(crate) fn hand_on(&self) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = std::mem::take(&mut held.events);
+        // Stable: what one step says stays in its order.
+        events.sort_by_key(|(place, event)| (event.at, *place));
+        for (_, event) in events {
+            if let Some(journal) = &mut held.journal {
+                journal.append(&event);
+            }
+            (held.listener)(&event);
+        }
     }
 
     /// What a step is at.

@@ -34,7 +34,9 @@ pub fn real(spec: &Spec, file: &Path) -> Result<Outside, Problem> {
     let token: Token = read_reference(spec.proxmox.token.as_deref().unwrap_or(DEFAULT_TOKEN), folder)?
         .expose_secret()
         .parse()
-        .map_err(|e: pve::InvalidToken| Problem::of(Exit::Input, &e).within("could not use the Proxmox token"))?;
+        .map_err(|e: pve::InvalidToken| {
+            Problem::of(Exit::Input, &e).within("could not use the Proxmox token")
+        })?;
     let trust = if spec.proxmox.insecure {
         Trust::Insecure
     } else if let Some(text) = &spec.proxmox.fingerprint {
@@ -46,8 +48,9 @@ pub fn real(spec: &Spec, file: &Path) -> Result<Outside, Problem> {
         Trust::System(system_roots())
     };
     let (net, clock) = (Net::tcp(), Clock::real());
-    let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone())
-        .map_err(|e| Problem::of(Exit::Input, &e).within("could not use what the file says to trust Proxmox by"))?;
+    let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone()).map_err(|e| {
+        Problem::of(Exit::Input, &e).within("could not use what the file says to trust Proxmox by")
+    })?;
     let mut roots = system_roots();
     if let Some(path) = &spec.image.ca {
         roots.extend(authorities(&read(&folder.join(path))?, path)?);
@@ -61,13 +64,17 @@ pub fn lab(spec: &Spec, folder: &Path, speed: LabSpeed, seed: u64) -> Result<Out
     let clock = lab_clock(folder, speed);
     let lab = open_lab(spec, folder.to_owned(), clock.clone(), seed)?;
     let facts = lab.facts();
-    let internal = |e: &(dyn std::error::Error + 'static)| Problem::of(Exit::Internal, e).within("could not use the lab");
+    let internal = |e: &(dyn std::error::Error + 'static)| {
+        Problem::of(Exit::Internal, e).within("could not use the lab")
+    };
     let address = format!("https://{}", facts.endpoint);
     let endpoints = Endpoints::parse([address.as_str()]).map_err(|e| internal(&e))?;
     let token: Token = facts.token.parse().map_err(|e: pve::InvalidToken| internal(&e))?;
-    let trust = Trust::Fingerprints(vec![facts.fingerprint.parse().map_err(|e: pve::InvalidTrust| internal(&e))?]);
+    let trust =
+        Trust::Fingerprints(vec![facts.fingerprint.parse().map_err(|e: pve::InvalidTrust| internal(&e))?]);
     let net = lab.net();
-    let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone()).map_err(|e| internal(&e))?;
+    let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone())
+        .map_err(|e| internal(&e))?;
     let roots = authorities(&facts.factory_ca_pem, "the lab's factory")?;
     let world = World { pve, net, clock, factory_roots: Arc::new(Roots(roots)) };
     Ok(Outside { world, _lab: Some(lab) })
@@ -139,7 +146,8 @@ fn lab_config(spec: &Spec, folder: PathBuf, seed: u64) -> LabConfig {
             }
         }
     }
-    if let Some(host) = spec.image.factory.split("://").nth(1).and_then(|rest| rest.split(['/', ':']).next()) {
+    if let Some(host) = spec.image.factory.split("://").nth(1).and_then(|rest| rest.split(['/', ':']).next())
+    {
         config.factory_host = host.to_owned();
     }
     let talos = format!("v{}", spec.versions.talos.trim_start_matches('v'));
@@ -161,25 +169,34 @@ fn named_hosts(spec: &Spec) -> Vec<String> {
 
 /// Reads a secret from where the file says it is.
 fn read_reference(text: &str, folder: &Path) -> Result<SecretString, Problem> {
-    let reference: Reference = text.parse().map_err(|e| Problem::of(Exit::Input, &e).within("could not read the Proxmox token"))?;
+    let reference: Reference =
+        text.parse().map_err(|e| Problem::of(Exit::Input, &e).within("could not read the Proxmox token"))?;
     let problem = |what: String| Problem::new(Exit::Input, what);
     match &reference {
         Reference::Env(name) => std::env::var(name).map(SecretString::from).map_err(|_| {
-            problem(format!("the environment variable {name}, which should hold the Proxmox token, is not set"))
-                .remedy(format!("export {name}='user@realm!name=secret', or say with `proxmox.token` where the token is"))
+            problem(format!(
+                "the environment variable {name}, which should hold the Proxmox token, is not set"
+            ))
+            .remedy(format!(
+                "export {name}='user@realm!name=secret', or say with `proxmox.token` where the token is"
+            ))
         }),
         Reference::File(path) => read(&folder.join(path)).map(SecretString::from),
         Reference::Cmd(command) => {
             let output = std::process::Command::new("sh").arg("-c").arg(command).output().map_err(|e| {
-                Problem::of(Exit::Input, &e).within("could not run the command that should print the Proxmox token")
+                Problem::of(Exit::Input, &e)
+                    .within("could not run the command that should print the Proxmox token")
             })?;
             if !output.status.success() {
-                return Err(problem(format!("the command that should print the Proxmox token failed ({})", output.status))
-                    .remedy("run it by hand to see why"));
+                return Err(problem(format!(
+                    "the command that should print the Proxmox token failed ({})",
+                    output.status
+                ))
+                .remedy("run it by hand to see why"));
             }
-            String::from_utf8(output.stdout)
-                .map(SecretString::from)
-                .map_err(|_| problem("the command that should print the Proxmox token printed something else".to_owned()))
+            String::from_utf8(output.stdout).map(SecretString::from).map_err(|_| {
+                problem("the command that should print the Proxmox token printed something else".to_owned())
+            })
         }
     }
 }

@@ -52,7 +52,8 @@ impl Place {
         let beside = parent(file);
         let identity = match std::env::var_os("TALOSMITH_IDENTITY").filter(|v| !v.is_empty()) {
             Some(path) => IdentityPlace::Named(PathBuf::from(path)),
-            None => config_folder().map_or(IdentityPlace::Nowhere, |f| IdentityPlace::Ours(f.join("identity.txt"))),
+            None => config_folder()
+                .map_or(IdentityPlace::Nowhere, |f| IdentityPlace::Ours(f.join("identity.txt"))),
         };
         Self {
             folder: beside.join(".talosmith").join(cluster),
@@ -76,7 +77,12 @@ impl Place {
     /// The folder of a lab that is served on loopback. Its twin file has secrets of its own beside it.
     pub fn served(file: &Path, cluster: &str) -> Self {
         let folder = parent(file).join(".talosmith").join("served").join(cluster);
-        Self { bundle: folder.join("unused"), identity: IdentityPlace::Nowhere, folder, file: file.to_owned() }
+        Self {
+            bundle: folder.join("unused"),
+            identity: IdentityPlace::Nowhere,
+            folder,
+            file: file.to_owned(),
+        }
     }
 
     /// The folder of ours.
@@ -87,7 +93,8 @@ impl Place {
     /// Makes the folder. What is in it is nobody else's business, version control's least of all.
     pub fn make(&self) -> Result<(), Problem> {
         let problem = |e: io::Error| {
-            Problem::of(Exit::World, &e).within(format!("could not make the folder {}", self.folder.display()))
+            Problem::of(Exit::World, &e)
+                .within(format!("could not make the folder {}", self.folder.display()))
         };
         std::fs::create_dir_all(&self.folder).map_err(problem)?;
         let root = self.folder.ancestors().find(|p| p.ends_with(".talosmith")).unwrap_or(&self.folder);
@@ -109,14 +116,19 @@ impl Place {
             return Ok(None);
         }
         let identity = self.read_identity()?.ok_or_else(|| {
-            Problem::new(Exit::Secrets, format!("there is no identity to open the bundle {}", self.bundle.display())).remedy(
-                match &self.identity {
-                    IdentityPlace::Ours(path) => {
-                        format!("restore {} from your backup, or name another file with TALOSMITH_IDENTITY", path.display())
-                    }
-                    _ => "name the file that holds it with TALOSMITH_IDENTITY".to_owned(),
-                },
+            Problem::new(
+                Exit::Secrets,
+                format!("there is no identity to open the bundle {}", self.bundle.display()),
             )
+            .remedy(match &self.identity {
+                IdentityPlace::Ours(path) => {
+                    format!(
+                        "restore {} from your backup, or name another file with TALOSMITH_IDENTITY",
+                        path.display()
+                    )
+                }
+                _ => "name the file that holds it with TALOSMITH_IDENTITY".to_owned(),
+            })
         })?;
         Store::new(self.bundle.clone(), identity).load().map_err(|e| Problem::from(&e))
     }
@@ -128,7 +140,8 @@ impl Place {
             (None, IdentityPlace::Ours(path)) => {
                 let identity = Identity::generate();
                 write_private(path, identity.to_text().expose_secret().as_bytes(), true).map_err(|e| {
-                    Problem::of(Exit::Secrets, &e).within(format!("could not write the identity {}", path.display()))
+                    Problem::of(Exit::Secrets, &e)
+                        .within(format!("could not write the identity {}", path.display()))
                 })?;
                 if loud {
                     printer.note(&format!(
@@ -139,8 +152,11 @@ impl Place {
                 identity
             }
             (None, IdentityPlace::Named(path)) => {
-                return Err(Problem::new(Exit::Secrets, format!("TALOSMITH_IDENTITY names {}, which is not there", path.display()))
-                    .remedy("make one with `age-keygen -o FILE`, or unset the variable to have one made"));
+                return Err(Problem::new(
+                    Exit::Secrets,
+                    format!("TALOSMITH_IDENTITY names {}, which is not there", path.display()),
+                )
+                .remedy("make one with `age-keygen -o FILE`, or unset the variable to have one made"));
             }
             (None, IdentityPlace::Nowhere) => {
                 return Err(Problem::new(Exit::Secrets, "there is no home folder to keep an identity in")
@@ -151,31 +167,41 @@ impl Place {
     }
 
     fn read_identity(&self) -> Result<Option<Identity>, Problem> {
-        let (IdentityPlace::Ours(path) | IdentityPlace::Named(path)) = &self.identity else { return Ok(None) };
+        let (IdentityPlace::Ours(path) | IdentityPlace::Named(path)) = &self.identity else {
+            return Ok(None);
+        };
         match std::fs::read_to_string(path) {
             Ok(text) => {
                 let text = secrecy::SecretString::from(text);
                 let identity = Identity::parse(text.expose_secret());
-                identity.map(Some).map_err(|e| Problem::from(&e).within(format!("could not use {}", path.display())))
+                identity
+                    .map(Some)
+                    .map_err(|e| Problem::from(&e).within(format!("could not use {}", path.display())))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => {
-                Err(Problem::of(Exit::Secrets, &error).within(format!("could not read the identity {}", path.display())))
-            }
+            Err(error) => Err(Problem::of(Exit::Secrets, &error)
+                .within(format!("could not read the identity {}", path.display()))),
         }
     }
 
     /// Takes this folder for one process.
     pub fn lock(&self) -> Result<LocalLock, Problem> {
         let path = self.folder.join("lock");
-        let problem = |e: &io::Error| Problem::of(Exit::World, e).within(format!("could not lock {}", path.display()));
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(|e| problem(&e))?;
+        let problem =
+            |e: &io::Error| Problem::of(Exit::World, e).within(format!("could not lock {}", path.display()));
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|e| problem(&e))?;
         match file.try_lock() {
             Ok(()) => Ok(LocalLock(file)),
-            Err(TryLockError::WouldBlock) => {
-                Err(Problem::new(Exit::Busy, "another talosmith on this machine is at work with this cluster")
-                    .remedy("wait until it is done"))
-            }
+            Err(TryLockError::WouldBlock) => Err(Problem::new(
+                Exit::Busy,
+                "another talosmith on this machine is at work with this cluster",
+            )
+            .remedy("wait until it is done")),
             Err(TryLockError::Error(error)) => Err(problem(&error)),
         }
     }
@@ -193,14 +219,20 @@ impl Place {
                 place
             }
         };
-        let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".to_owned());
+        let user = std::env::var("USER")
+            .or_else(|_| std::env::var("LOGNAME"))
+            .unwrap_or_else(|_| "somebody".to_owned());
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname")
             .ok()
             .map(|t| t.trim().to_owned())
             .or_else(|| std::env::var("HOSTNAME").ok())
             .unwrap_or_else(|| "some machine".to_owned());
         let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
-        Ok(Operator { name: format!("{user}@{machine} ({})", file.display()), place: place.to_string(), take_over })
+        Ok(Operator {
+            name: format!("{user}@{machine} ({})", file.display()),
+            place: place.to_string(),
+            take_over,
+        })
     }
 }
 

@@ -120,7 +120,7 @@ impl Rig {
             let events = events.clone();
             Arc::new(move |event: &Event| events.lock().unwrap().push(event.clone()))
         };
-        let emitter = Emitter::new(self.world.clock.clone(), None, listener);
+        let emitter = Emitter::new(self.world.clock.clone(), plan, None, listener);
         let (_wish, stop) = watch::channel(Stop::No);
         let operator = operator(place);
         let run =

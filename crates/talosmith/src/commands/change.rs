@@ -28,7 +28,8 @@ async fn try_apply(global: &Global, args: &ChangeArgs, printer: &Printer) -> Res
     setup.place.make()?;
     let _lock = setup.place.lock()?;
     let outside = setup.outside(global)?;
-    let mut session = Session::new(outside.world.clone(), setup.loaded.spec.clone(), setup.place.load_bundle()?);
+    let mut session =
+        Session::new(outside.world.clone(), setup.loaded.spec.clone(), setup.place.load_bundle()?);
     let mut look = setup.look(&session, printer).await?;
     let mut plan = look.plan();
     if !printer.is_json() || !plan.refusals.is_empty() || plan.steps.is_empty() {
@@ -50,7 +51,9 @@ async fn try_apply(global: &Global, args: &ChangeArgs, printer: &Printer) -> Res
         look = setup.look(&session, printer).await?;
         plan = look.plan();
         if let Some(refusal) = plan.refusals.first() {
-            return Err(Problem::new(Exit::Refused, refusal.why.clone()).remedy(refusal.remedy.clone()).into());
+            return Err(Problem::new(Exit::Refused, refusal.why.clone())
+                .remedy(refusal.remedy.clone())
+                .into());
         }
     }
     let outcome = carry_out(&setup.place, &outside.world, &look, &plan, args, "apply", printer).await?;
@@ -85,7 +88,9 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
     if plan.steps.is_empty() {
         return Ok(Exit::Done);
     }
-    if !args.yes && !confirm(printer, &format!("The cluster {} and all its data will be gone.", plan.cluster))? {
+    if !args.yes
+        && !confirm(printer, &format!("The cluster {} and all its data will be gone.", plan.cluster))?
+    {
         printer.note("Nothing was changed.");
         return Ok(Exit::Done);
     }
@@ -105,7 +110,12 @@ fn exit(outcome: Outcome) -> Exit {
 }
 
 /// A new bundle, made beside other work because its RSA key takes seconds, and written before it is used.
-async fn new_bundle(setup: &Setup, world: &World, global: &Global, printer: &Printer) -> Result<Bundle, Problem> {
+async fn new_bundle(
+    setup: &Setup,
+    world: &World,
+    global: &Global,
+    printer: &Printer,
+) -> Result<Bundle, Problem> {
     let store = setup.place.new_store(printer, !global.lab)?;
     printer.note("Making the cluster's secrets.");
     let contract = Contract::parse(&setup.loaded.spec.versions.talos)
@@ -131,14 +141,16 @@ async fn carry_out(
     verb: &str,
     printer: &Printer,
 ) -> Result<Outcome, Problem> {
-    let journal = Journal::open(&place.journal())
-        .map_err(|e| Problem::of(Exit::World, &e).within(format!("could not open the journal {}", place.journal().display())))?;
+    let journal = Journal::open(&place.journal()).map_err(|e| {
+        Problem::of(Exit::World, &e)
+            .within(format!("could not open the journal {}", place.journal().display()))
+    })?;
     let view = Arc::new(printer.run(plan));
     let listener = {
         let view = view.clone();
         Arc::new(move |event: &model::event::Event| view.see(event))
     };
-    let emitter = Emitter::new(world.clock.clone(), Some(journal), listener);
+    let emitter = Emitter::new(world.clock.clone(), plan, Some(journal), listener);
     let operator = place.operator(args.take_over)?;
     let (wish, stop) = watch::channel(Stop::No);
     let run = Run { world, look, operator: &operator, stop, emitter: &emitter, verb };
@@ -183,9 +195,15 @@ fn next(global: &Global, look: &Look, printer: &Printer) {
     ];
     if global.lab {
         lines.push((format!("talosmith destroy{flags}"), "take it away again"));
-        lines.push((format!("talosmith lab up{}", flags.trim_end_matches(" --lab")), "serve a lab for kubectl, talosctl or curl"));
+        lines.push((
+            format!("talosmith lab up{}", flags.trim_end_matches(" --lab")),
+            "serve a lab for kubectl, talosctl or curl",
+        ));
     } else {
-        lines.push((format!("talosmith kubeconfig{flags} -o kubeconfig"), "then: kubectl --kubeconfig kubeconfig get nodes"));
+        lines.push((
+            format!("talosmith kubeconfig{flags} -o kubeconfig"),
+            "then: kubectl --kubeconfig kubeconfig get nodes",
+        ));
     }
     let width = lines.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
     for (command, what) in lines {

@@ -27,7 +27,8 @@ pub fn talosconfig(global: &Global, args: &OutputArgs, printer: &Printer) -> Res
     ended(write(global, args, printer, |bundle, blueprint, lifetime, now| {
         let identity = pki::talos_client(bundle, pki::ADMIN, lifetime, now)?;
         // Never the VIP: it is gone whenever etcd is, which is when one needs the Talos API most.
-        let endpoints: Vec<String> = blueprint.control_planes().map(|n| n.address.addr().to_string()).collect();
+        let endpoints: Vec<String> =
+            blueprint.control_planes().map(|n| n.address.addr().to_string()).collect();
         let nodes: Vec<String> = blueprint.nodes.values().map(|n| n.address.addr().to_string()).collect();
         Ok(pki::talosconfig(&blueprint.cluster, &endpoints, &nodes, &identity))
     }))
@@ -41,14 +42,18 @@ fn write(
 ) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     let Some(bundle) = setup.place.load_bundle()? else {
-        return Err(Problem::new(Exit::Secrets, format!("the cluster {} has no secrets yet", setup.loaded.spec.cluster))
-            .remedy("`talosmith apply` makes them")
-            .into());
+        return Err(Problem::new(
+            Exit::Secrets,
+            format!("the cluster {} has no secrets yet", setup.loaded.spec.cluster),
+        )
+        .remedy("`talosmith apply` makes them")
+        .into());
     };
-    let blueprint = model::resolve::resolve(&setup.loaded.spec, None, Some(bundle.cluster_id())).map_err(|found| {
-        printer.diagnostics(&setup.loaded.sources, &setup.loaded.locate(found));
-        Wrong::Shown
-    })?;
+    let blueprint =
+        model::resolve::resolve(&setup.loaded.spec, None, Some(bundle.cluster_id())).map_err(|found| {
+            printer.diagnostics(&setup.loaded.sources, &setup.loaded.locate(found));
+            Wrong::Shown
+        })?;
     let now = outside::time(setup.lab.map(|_| setup.place.folder()));
     let lifetime = Duration::from_secs(args.hours * 3600);
     let text = make(&bundle, &blueprint, lifetime, now)
@@ -56,9 +61,14 @@ fn write(
     match &args.output {
         None => printer.verbatim(&text),
         Some(path) => {
-            write_private(path, text.as_bytes(), false)
-                .map_err(|e| Problem::of(Exit::World, &e).within(format!("could not write {}", path.display())))?;
-            printer.note(&format!("Written to {}; its certificate holds for {} hours.", path.display(), args.hours));
+            write_private(path, text.as_bytes(), false).map_err(|e| {
+                Problem::of(Exit::World, &e).within(format!("could not write {}", path.display()))
+            })?;
+            printer.note(&format!(
+                "Written to {}; its certificate holds for {} hours.",
+                path.display(),
+                args.hours
+            ));
         }
     }
     Ok(Exit::Done)

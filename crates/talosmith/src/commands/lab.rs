@@ -20,11 +20,21 @@ use crate::place::Place;
 use crate::view::{Printer, Problem};
 
 /// Serves the lab until it is interrupted.
-pub async fn up(global: &Global, proxmox: SocketAddr, factory: SocketAddr, printer: &Printer) -> Result<Exit, Problem> {
+pub async fn up(
+    global: &Global,
+    proxmox: SocketAddr,
+    factory: SocketAddr,
+    printer: &Printer,
+) -> Result<Exit, Problem> {
     ended(try_up(global, proxmox, factory, printer).await)
 }
 
-async fn try_up(global: &Global, proxmox: SocketAddr, factory: SocketAddr, printer: &Printer) -> Result<Exit, Wrong> {
+async fn try_up(
+    global: &Global,
+    proxmox: SocketAddr,
+    factory: SocketAddr,
+    printer: &Printer,
+) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     let file = global.files.first().cloned().unwrap_or_else(|| "cluster.yaml".into());
     let place = Place::served(&file, &setup.loaded.spec.cluster);
@@ -55,7 +65,10 @@ async fn try_up(global: &Global, proxmox: SocketAddr, factory: SocketAddr, print
             "file": twin,
         }));
     } else {
-        printer.say(&format!("The lab is up. It ends with Ctrl-C; its world is kept in {}.\n", place.folder().display()));
+        printer.say(&format!(
+            "The lab is up. It ends with Ctrl-C; its world is kept in {}.\n",
+            place.folder().display()
+        ));
         printer.say(&format!("  Proxmox VE    https://{}", serving.proxmox));
         printer.say(&format!("  fingerprint   {}", facts.fingerprint));
         printer.say(&format!("  token         {}", facts.token));
@@ -142,7 +155,8 @@ fn moved(spec: &Spec) -> Spec {
     }
     network.vip = network.vip.as_deref().map(to_loopback);
     for pool in spec.pools.values_mut() {
-        let both = |range: &str| range.split('-').map(|a| to_loopback(a.trim())).collect::<Vec<_>>().join("-");
+        let both =
+            |range: &str| range.split('-').map(|a| to_loopback(a.trim())).collect::<Vec<_>>().join("-");
         pool.addresses = pool.addresses.as_deref().map(both);
     }
     for node in spec.nodes.values_mut() {
@@ -172,7 +186,9 @@ fn twin(moved: &Spec, proxmox: SocketAddr, fingerprint: &str) -> Result<String, 
     spec.image.ca = Some("factory-ca.pem".to_owned());
     let yaml = serde_saphyr::to_string(&spec)
         .map_err(|e| Problem::of(Exit::Internal, &e).within("could not write the twin of your file"))?;
-    Ok(format!("# The twin of your file: the same cluster, in the lab that `talosmith lab up` serves on loopback.\n{yaml}"))
+    Ok(format!(
+        "# The twin of your file: the same cluster, in the lab that `talosmith lab up` serves on loopback.\n{yaml}"
+    ))
 }
 
 /// Forgets the lab's world of this file.
@@ -192,8 +208,9 @@ fn try_reset(global: &Global, yes: bool, printer: &Printer) -> Result<Exit, Wron
     if !yes && !confirm(printer, &format!("The lab of {} will be forgotten.", loaded.spec.cluster))? {
         return Ok(Exit::Done);
     }
-    std::fs::remove_dir_all(place.folder())
-        .map_err(|e| Problem::of(Exit::World, &e).within(format!("could not remove {}", place.folder().display())))?;
+    std::fs::remove_dir_all(place.folder()).map_err(|e| {
+        Problem::of(Exit::World, &e).within(format!("could not remove {}", place.folder().display()))
+    })?;
     printer.say("The lab is forgotten.");
     Ok(Exit::Done)
 }

@@ -13,7 +13,10 @@ pub fn validate(global: &Global, printer: &Printer) -> Result<Exit, Problem> {
         if printer.is_json() {
             printer.diagnostics(&loaded.sources, &model::check::check(&loaded));
         } else {
-            printer.say(&format!("{} is good.", loaded.sources.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", ")));
+            printer.say(&format!(
+                "{} is good.",
+                loaded.sources.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", ")
+            ));
         }
         Exit::Done
     }))

@@ -43,9 +43,9 @@ pub fn load_file(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
     let mut sources = vec![];
     for path in &global.files {
         let text = std::fs::read_to_string(path).map_err(|e| {
-            Problem::of(Exit::Input, &e).within(format!("could not read the cluster file {}", path.display())).remedy(
-                "name it with `-f FILE`; the README has a small one to begin with",
-            )
+            Problem::of(Exit::Input, &e)
+                .within(format!("could not read the cluster file {}", path.display()))
+                .remedy("name it with `-f FILE`; the README has a small one to begin with")
         })?;
         sources.push(Source::new(path.display().to_string(), text));
     }

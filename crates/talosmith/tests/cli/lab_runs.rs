@@ -1,0 +1,109 @@
+//! A cluster's life in the lab, command by command.
+
+use crate::shell::{HOME, Shell};
+
+#[test]
+fn from_nothing_to_healthy_one_more_and_away() {
+    let shell = Shell::with(HOME);
+    let applied = shell.ok("apply --lab --lab-speed max --yes --quiet");
+    assert!(applied.contains("5 of 5 nodes ready"), "{applied}");
+    assert!(applied.contains("The cluster home is healthy. Next:"), "{applied}");
+
+    insta::assert_snapshot!(shell.ok("plan --lab --lab-speed max"), @r#"Nothing to do: home is as the file says."#);
+    assert_eq!(shell.run("plan --lab --lab-speed max --detailed-exitcode").code, Some(0));
+
+    shell.write("cluster.yaml", &HOME.replace("count: 2", "count: 3"));
+    insta::assert_snapshot!(shell.ok("plan --lab --lab-speed max"), @r#"
+    home-work-3
+    ├─ create home-work-3, VM 150023 on pve3, disk on local-lvm
+    │      (the file asks for it, and it does not exist yet)
+    ├─ start home-work-3  (it is new)
+    ├─ configure home-work-3  (it is new)
+    └─ wait for home-work-3 to join  (it is being configured)
+
+    Cluster
+    └─ check that the cluster is healthy  (something changed)
+
+    home: 1 VM to create, nothing that runs is disturbed, about 2 min.
+    "#);
+    assert_eq!(shell.run("plan --lab --lab-speed max --detailed-exitcode").code, Some(2));
+    let grown = shell.ok("apply --lab --lab-speed max --yes --quiet");
+    assert!(grown.contains("6 of 6 nodes ready"), "{grown}");
+
+    let kubeconfig = shell.ok("kubeconfig --lab");
+    assert!(kubeconfig.contains("server: https://10.25.150.10:6443"), "{kubeconfig}");
+    let talosconfig = shell.ok("talosconfig --lab");
+    assert!(talosconfig.contains("10.25.150.11") && !talosconfig.contains("10.25.150.10\n"), "never the VIP");
+
+    shell.ok("destroy --lab --lab-speed max --yes");
+    let world = std::fs::read_to_string(shell.lab().join("world.json")).unwrap();
+    let world: serde_json::Value = serde_json::from_str(&world).unwrap();
+    assert_eq!(world["hypervisor"]["vms"], serde_json::json!({}), "no VM, no record");
+    assert!(shell.ok("destroy --lab --lab-speed max --yes").contains("Nothing to"), "again: nothing");
+}
+
+#[test]
+fn equal_seeds_and_bundles_print_equal_events_byte_for_byte() {
+    let first = Shell::with(HOME);
+    first.ok("apply --lab --lab-speed max --yes --quiet");
+    let events: Vec<String> = (0..2)
+        .map(|_| {
+            let shell = Shell::with(HOME);
+            std::fs::create_dir_all(shell.lab()).unwrap();
+            for name in ["secrets.age", "identity.txt"] {
+                std::fs::copy(first.lab().join(name), shell.lab().join(name)).unwrap();
+            }
+            shell.ok("apply --lab --lab-speed max --yes --json")
+        })
+        .collect();
+    assert!(events[0].lines().count() > 100);
+    let differs = events[0].lines().zip(events[1].lines()).find(|(one, other)| one != other);
+    assert_eq!(differs, None);
+    assert!(events[0] == events[1], "one is longer");
+    assert!(events[0].contains("\"outcome\":\"done\""));
+}
+
+#[test]
+fn without_its_bundle_a_cluster_is_not_touched() {
+    let shell = Shell::with(HOME);
+    shell.ok("apply --lab --lab-speed max --yes --quiet");
+    std::fs::rename(shell.lab().join("secrets.age"), shell.path().join("away")).unwrap();
+    let ran = shell.run("apply --lab --lab-speed max --yes");
+    assert_eq!(ran.code, Some(4), "{}", ran.all());
+    insta::assert_snapshot!(ran.all(), @r#"
+    exit Some(4)
+    --- stdout
+    Refused: nothing is done to home, because this is in the way:
+    - the secrets bundle is missing, but 6 VMs of a cluster called home exist (for one, home-record with id 150010 on pve1)
+      remedy: restore the bundle from your backup; if those VMs belong to another cluster, give this one another name
+    --- stderr
+    "#);
+    assert!(!shell.lab().join("secrets.age").exists(), "no new bundle is made");
+    std::fs::rename(shell.path().join("away"), shell.lab().join("secrets.age")).unwrap();
+    assert!(shell.ok("plan --lab --lab-speed max").contains("Nothing to do"));
+}
+
+#[test]
+fn nobody_to_ask_means_nothing_is_done() {
+    let shell = Shell::with(HOME);
+    let ran = shell.run("apply --lab --lab-speed max --quiet");
+    assert_eq!(ran.code, Some(64), "{}", ran.all());
+    assert!(ran.err.contains("`--yes` was not given"), "{}", ran.err);
+    assert!(!shell.lab().join("secrets.age").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_secret_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let shell = Shell::with(HOME);
+    shell.ok("apply --lab --lab-speed max --yes --quiet");
+    shell.ok("kubeconfig --lab -o kc");
+    for path in ["world.json", "secrets.age", "identity.txt", "journal.jsonl"].map(|f| shell.lab().join(f)) {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", path.display());
+    }
+    assert_eq!(std::fs::metadata(shell.path().join("kc")).unwrap().permissions().mode() & 0o777, 0o600);
+    let journal = std::fs::read_to_string(shell.lab().join("journal.jsonl")).unwrap();
+    assert!(!journal.contains("BEGIN") && !journal.contains("LS0t"), "no key material in the journal");
+}

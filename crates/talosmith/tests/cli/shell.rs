@@ -1,0 +1,76 @@
+//! Runs the real binary in a folder of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// The smallest useful file.
+pub const HOME: &str = include_str!("../../../../examples/home.yaml");
+
+pub struct Shell {
+    folder: TempDir,
+}
+
+/// What a command printed, and how it ended.
+pub struct Ran {
+    pub out: String,
+    pub err: String,
+    pub code: Option<i32>,
+}
+
+impl Ran {
+    /// Everything, as a snapshot shows it.
+    pub fn all(&self) -> String {
+        format!("exit {:?}\n--- stdout\n{}--- stderr\n{}", self.code, self.out, self.err)
+    }
+}
+
+impl Shell {
+    pub fn with(file: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let shell = Self { folder };
+        shell.write("cluster.yaml", file);
+        shell
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn lab(&self) -> PathBuf {
+        self.path().join(".talosmith/lab/home")
+    }
+
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path().join(name), text).unwrap();
+    }
+
+    pub fn run(&self, args: &str) -> Ran {
+        let Output { status, stdout, stderr } = self.command(args).output().unwrap();
+        Ran {
+            out: String::from_utf8(stdout).unwrap(),
+            err: String::from_utf8(stderr).unwrap(),
+            code: status.code(),
+        }
+    }
+
+    /// Runs a command that must succeed.
+    pub fn ok(&self, args: &str) -> String {
+        let ran = self.run(args);
+        assert_eq!(ran.code, Some(0), "talosmith {args}\n{}", ran.all());
+        ran.out
+    }
+
+    pub fn start(&self, args: &str) -> Child {
+        self.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    fn command(&self, args: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_talosmith"));
+        command.args(args.split_whitespace()).current_dir(self.path()).stdin(Stdio::null());
+        // Nothing of whoever runs the tests: no token, no identity, no colours.
+        command.env_clear().env("HOME", self.path()).env("PATH", "/usr/bin:/bin").env("USER", "eva");
+        command
+    }
+}
