@@ -27,7 +27,7 @@ type field struct {
 
 // shapes collects the fields of all types that configuration is made of, by type name.
 //
-// A type is written as a word: text, bool, int, uint, float, time (a duration), bytes, any, url, opaque (a scalar with a reader of
+// A type is written as a word: text, bool, int and uint with their bits, float, time (a duration), bytes, any, url, opaque (a scalar with a reader of
 // its own, of a struct type), enum (the same, of a number type), or, around another type, ptr, list and map; a struct is
 // its name. A type with a merge rule of its own is preceded by that type's name and a colon.
 type shapes struct {
@@ -192,13 +192,13 @@ func (s shapes) plain(t reflect.Type) string {
 			return "enum " + structName(t)
 		}
 
-		return "int"
+		return fmt.Sprintf("int %d", t.Bits())
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		if custom {
 			return "enum " + structName(t)
 		}
 
-		return "uint"
+		return fmt.Sprintf("uint %d", t.Bits())
 	case reflect.Float32, reflect.Float64:
 		return "float"
 	case reflect.Interface:

@@ -5,6 +5,7 @@
 //! the run says that it skipped; with one, a skip is a failure.
 
 mod cases;
+mod fuzz;
 mod oracle;
 mod schema;
 
@@ -43,6 +44,7 @@ pub fn run(words: &[String]) -> anyhow::Result<()> {
         run.generator()?;
         run.machines()?;
         run.patches()?;
+        run.random_patches()?;
         run.breakages()?;
         differences += run.differences;
     }
@@ -231,6 +233,32 @@ impl<'a> Run<'a> {
         self.report(&format!(
             "patches: {asked} applied over configurations, {refused} of them refused by both"
         ));
+        Ok(())
+    }
+
+    /// Random documents, merged with each other.
+    fn random_patches(&mut self) -> anyhow::Result<()> {
+        let names: Vec<&str> = std::iter::once("v1alpha1").chain(talos::config::all_kinds()).collect();
+        let answer =
+            self.oracle.ask(&json!({"op": "schema", "kinds": names}))?.map_err(anyhow::Error::msg)?;
+        let shapes = fuzz::Shapes::read(&answer)?;
+        let mut dice = Dice::new(5);
+        let (mut asked, mut refused) = (0, 0);
+        for number in 0..2000 {
+            let (first, second) = shapes.pair(&mut dice);
+            let Ok(start) = self.oracle.text(&json!({"op": "normal", "config": first}))? else { continue };
+            // Some values have no text that can be read again; then there is nothing to compare.
+            if self.oracle.text(&json!({"op": "normal", "config": start}))?.is_err() {
+                continue;
+            }
+            asked += 1;
+            refused += usize::from(self.patch(
+                &format!("random patch {number}: {second} over {first}"),
+                &start,
+                &second,
+            )?);
+        }
+        self.report(&format!("random patches: {asked} applied, {refused} of them refused by both"));
         Ok(())
     }
 

@@ -104,8 +104,8 @@ fn rust_type(words: &str) -> anyhow::Result<String> {
     Ok(match first {
         "text" => "Text".to_owned(),
         "bool" => "Bool".to_owned(),
-        "int" => "Int".to_owned(),
-        "uint" => "Uint".to_owned(),
+        "int" => format!("Int({rest})"),
+        "uint" => format!("Uint({rest})"),
         "time" => "Duration".to_owned(),
         "any" => "Any".to_owned(),
         "url" => "Url".to_owned(),

@@ -152,7 +152,7 @@ fn value(
             Ok(())
         }
         Type::Opaque(name) => opaque(left, right, name),
-        Type::Text | Type::Int | Type::Uint | Type::Duration | Type::Enum(_) => {
+        Type::Text | Type::Int(_) | Type::Uint(_) | Type::Duration | Type::Enum(_) => {
             if let Some(right) = right
                 && (how.optional || !is_zero(&right, kind))
             {
@@ -374,10 +374,17 @@ fn merged(
     let Value::List(list) = left.get_or_insert_with(|| Value::List(Vec::new())) else {
         return refused("is not a list");
     };
+    // Rules for images are looked for only among those that were there before the patch, and the last one counts.
+    let before = list.len();
     for new in right {
         let Value::Map(new) = new else { return refused("has an element that is not a mapping") };
-        let existing = list.iter_mut().find_map(|old| match old {
-            Value::Map(old) if same_element(old, &new, rule, how.minor) => Some(old),
+        let is_it = |old: &Value| old.as_map().is_some_and(|old| same_element(old, &new, rule, how.minor));
+        let found = match rule {
+            "ImageVerificationRules" => list[..before].iter().rposition(is_it),
+            _ => list.iter().position(is_it),
+        };
+        let existing = found.and_then(|index| match &mut list[index] {
+            Value::Map(old) => Some(old),
             _ => None,
         });
         match existing {

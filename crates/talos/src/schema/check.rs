@@ -183,8 +183,15 @@ fn scalar_fits(value: &Value, text: &str, kind: &Type) -> Result<(), &'static st
             _ if ["y", "Y", "yes", "on", "n", "N", "no", "off"].contains(&text) => Ok(()),
             _ => Err("must be true or false"),
         },
-        Type::Int | Type::Uint => match value {
-            Value::Int(number) if *number >= 0 || *kind == Type::Int => Ok(()),
+        Type::Int(bits) | Type::Uint(bits) => match value {
+            Value::Int(number) => {
+                let fits = match kind {
+                    Type::Int(64) => true,
+                    Type::Int(_) => number.unsigned_abs() < 1 << (bits - 1),
+                    _ => *number >= 0 && (*bits == 64 || number.unsigned_abs() < 1 << bits),
+                };
+                if fits { Ok(()) } else { Err("is a number that is too large or too small here") }
+            }
             Value::Number(text) if !text.contains(['.', 'e', 'E']) || text.contains('x') => Ok(()),
             Value::Float(number) if number.fract() == 0.0 => Ok(()),
             _ => Err("must be a whole number"),

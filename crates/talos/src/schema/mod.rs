@@ -16,10 +16,10 @@ pub(crate) enum Type {
     Text,
     /// True or false. Only where it is not optional; an optional one is [`Type::Ptr`] of this.
     Bool,
-    /// A whole number.
-    Int,
-    /// A whole number that is not negative.
-    Uint,
+    /// A whole number of so many bits.
+    Int(u32),
+    /// A whole number of so many bits that is not negative.
+    Uint(u32),
     /// A duration such as `5m`.
     Duration,
     /// Bytes in a text form.
