@@ -142,3 +142,49 @@ fn a_failed_patch_changes_nothing_and_shows_no_values() {
     assert_eq!(documents, Documents::parse(config).unwrap());
     assert!(!format!("{error:?}{patch:?}").contains("hunter2"));
 }
+
+/// Texts that are nearly right, made by changing a few letters of right ones: whatever they are, nothing panics.
+#[test]
+fn no_text_makes_it_panic() {
+    let config = "version: v1alpha1\nmachine: {type: worker, certSANs: [a], network: {interfaces: [{interface: eth0, vlans: [{vlanId: 5}]}]}, kubelet: {extraConfig: {a: {b: 1}}}}\ncluster: {controlPlane: {endpoint: 'https://u@a:6443/x'}}\n---\n{apiVersion: v1alpha1, kind: UserVolumeConfig, name: a, provisioning: {minSize: 1GiB, maxSize: 50%}}\n";
+    let seeds = [
+        config,
+        "machine: {network: {interfaces: [{interface: eth0, $patch: delete}, {interface: eth1, mtu: 5}]}, kubelet: {extraConfig: {a: {b: {$patch: delete}}}}}\n",
+        "- {op: add, path: /machine/certSANs/-, value: 1}\n- {op: remove, path: /a~1b/0}\n",
+        "{apiVersion: v1alpha1, kind: UserVolumeConfig, name: a, $patch: delete}\n---\na: &a [1, 0x1F, 1e5, -.inf, ~]\nb: {<<: *a}\n",
+        "cluster: {controlPlane: {endpoint: 'https://${node.name}:${x}$${node.y}'}}\n",
+    ];
+    let mut state = 7_u64;
+    let mut next = |limit: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % limit
+    };
+    let letters: Vec<char> = "{}[]:,-&*!|>'\"#%@`$~<\n \tab0.é\u{0}".chars().collect();
+    let mut read = 0;
+    for _ in 0..3000 {
+        let mut text: Vec<char> = seeds[next(seeds.len())].chars().collect();
+        for _ in 0..=next(3) {
+            let at = next(text.len());
+            match next(3) {
+                0 => text[at] = letters[next(letters.len())],
+                1 => text.insert(at, letters[next(letters.len())]),
+                _ => drop(text.remove(at)),
+            }
+        }
+        let text: String = text.into_iter().collect();
+        let minor = 10 + u32::try_from(next(5)).unwrap();
+        let values = Values::new().with("node.name", "cp-1");
+        let mut documents = Documents::parse(config).unwrap();
+        if let Ok(patch) = Patch::parse(&text, release(minor), &values) {
+            read += usize::from(patch.apply(&mut documents).is_ok());
+        }
+        if let Ok(documents) = Documents::parse(&text) {
+            let _ = crate::validate::validate(&documents, release(minor), crate::validate::Mode::Metal);
+            assert_eq!(Documents::parse(&documents.to_yaml()).unwrap(), documents);
+        }
+        let _ = crate::secrets::Bundle::parse(&text);
+        let _ = crate::secrets::Bundle::from_tofu_state(&text);
+        let _ = crate::schematic::SchematicFile::parse(&text);
+    }
+    assert!(read > 200, "{read}");
+}
