@@ -96,13 +96,16 @@ impl Emitter {
     }
 }
 
+/// What a step said: in words, and how much of it is done.
+type Said = (String, Option<u8>);
+
 /// Tells what one step is at. Saying the same again is not an event.
 #[derive(Clone)]
 pub struct Progress {
     emitter: Emitter,
     step: StepId,
     node: Option<String>,
-    last: Arc<Mutex<Option<(String, Option<u8>)>>>,
+    last: Arc<Mutex<Option<Said>>>,
 }
 
 impl Progress {
