@@ -40,7 +40,8 @@ impl Connector {
     /// What the network says, or what either side found wrong with the other's certificate (a [`rustls::Error`] inside).
     pub async fn connect(&self, host: &str, port: u16) -> io::Result<TlsIo> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let name = ServerName::try_from(host.to_owned()).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
         let stream = self.net.dial(host, port).await?;
         let stream = tokio_rustls::TlsConnector::from(self.config.clone()).connect(name, stream).await?;
         Ok(TlsIo(TokioIo::new(stream)))
@@ -59,7 +60,9 @@ impl tower::Service<Uri> for Connector {
     fn call(&mut self, uri: Uri) -> Self::Future {
         let this = self.clone();
         Box::pin(async move {
-            let host = uri.host().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no host in the address"))?;
+            let host = uri
+                .host()
+                .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no host in the address"))?;
             this.connect(host, uri.port_u16().unwrap_or(this.default_port)).await
         })
     }
@@ -85,12 +88,20 @@ impl std::fmt::Debug for TlsIo {
 impl Connection for TlsIo {
     fn connected(&self) -> Connected {
         let connected = Connected::new();
-        if self.0.inner().get_ref().1.alpn_protocol() == Some(b"h2") { connected.negotiated_h2() } else { connected }
+        if self.0.inner().get_ref().1.alpn_protocol() == Some(b"h2") {
+            connected.negotiated_h2()
+        } else {
+            connected
+        }
     }
 }
 
 impl Read for TlsIo {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, buf)
     }
 }

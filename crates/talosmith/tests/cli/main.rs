@@ -2,6 +2,8 @@
 //!
 //! All tests are in one binary, because linking costs more than running them.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
+
 mod files;
 mod killed;
 mod lab_runs;
