@@ -33,10 +33,12 @@ type field struct {
 type shapes struct {
 	Kinds   map[string]kind    `json:"kinds"`
 	Structs map[string][]field `json:"structs"`
+	// Words are all texts of the types that have only a few. The first is the one of zero, empty where zero has none.
+	Words map[string][]string `json:"words"`
 }
 
 func schema(kinds []string) shapes {
-	result := shapes{Kinds: map[string]kind{}, Structs: map[string][]field{}}
+	result := shapes{Kinds: map[string]kind{}, Structs: map[string][]field{}, Words: map[string][]string{}}
 
 	for _, name := range kinds {
 		text := "apiVersion: v1alpha1\nkind: " + name + "\n"
@@ -181,6 +183,8 @@ func (s shapes) plain(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		if custom {
+			s.words(t)
+
 			return "enum " + structName(t)
 		}
 
@@ -189,12 +193,16 @@ func (s shapes) plain(t reflect.Type) string {
 		return "bool"
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		if custom {
+			s.words(t)
+
 			return "enum " + structName(t)
 		}
 
 		return fmt.Sprintf("int %d", t.Bits())
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		if custom {
+			s.words(t)
+
 			return "enum " + structName(t)
 		}
 
@@ -222,4 +230,53 @@ func (s shapes) plain(t reflect.Type) string {
 	}
 
 	panic(fmt.Sprintf("no word for %v", t))
+}
+
+// words tries all small numbers of a type whose values are words, and keeps those that are read back as they were written.
+func (s shapes) words(t reflect.Type) {
+	name := structName(t)
+	if _, known := s.Words[name]; known || t.Kind() == reflect.String {
+		return
+	}
+
+	value := reflect.New(t)
+
+	reader, ok := value.Interface().(encoding.TextUnmarshaler)
+	if !ok || reader.UnmarshalText([]byte("no-such-word")) == nil || reader.UnmarshalText([]byte("1")) == nil {
+		return
+	}
+
+	words := []string{}
+
+	for number := range 70000 {
+		if value.Elem().CanInt() {
+			if value.Elem().OverflowInt(int64(number)) {
+				break
+			}
+
+			value.Elem().SetInt(int64(number))
+		} else {
+			if value.Elem().OverflowUint(uint64(number)) {
+				break
+			}
+
+			value.Elem().SetUint(uint64(number))
+		}
+
+		writer, ok := value.Elem().Interface().(encoding.TextMarshaler)
+		if !ok {
+			return
+		}
+
+		text, err := writer.MarshalText()
+		if err == nil && len(text) > 0 && reader.UnmarshalText(text) == nil {
+			words = append(words, string(text))
+		} else if number == 0 {
+			words = append(words, "")
+		}
+	}
+
+	if len(words) > 1 {
+		s.Words[name] = words
+	}
 }

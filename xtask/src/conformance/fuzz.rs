@@ -12,6 +12,7 @@ use super::cases::Dice;
 pub struct Shapes {
     kinds: Vec<(String, String, bool)>,
     structs: Map<String, Value>,
+    words: Map<String, Value>,
 }
 
 impl Shapes {
@@ -23,7 +24,8 @@ impl Shapes {
             (name.clone(), root, kind.get("named").and_then(Value::as_bool).unwrap_or_default())
         });
         let structs = answer.pointer("/schema/structs").and_then(Value::as_object).context("structs")?;
-        Ok(Self { kinds: kinds.collect(), structs: structs.clone() })
+        let words = answer.pointer("/schema/words").and_then(Value::as_object).context("words")?;
+        Ok(Self { kinds: kinds.collect(), structs: structs.clone(), words: words.clone() })
     }
 
     /// Two random documents of one kind and name.
@@ -97,7 +99,13 @@ impl Shapes {
                 Value::Object(map)
             }
             "opaque" => opaque(dice, rest)?,
-            "enum" => return None,
+            "enum" => {
+                let known = self.words.get(rest).and_then(Value::as_array)?;
+                let mut words: Vec<Value> = known.clone();
+                words.truncate(40);
+                words.push(json!("no-such-word"));
+                dice.pick(&words)
+            }
             other => match other.split_once(':') {
                 Some((_, inner)) => return self.value(dice, format!("{inner} {rest}").trim(), depth),
                 None => Value::Object(self.fields(dice, other, depth, &[])),

@@ -3,7 +3,11 @@
 //! The oracle lists the types of Talos' own library; here they become one Rust table with the releases in which each key is
 //! known. Only facts are taken over: names of keys, kinds of values, and how they merge.
 
-use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    path::PathBuf,
+};
 
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
@@ -20,6 +24,7 @@ type Kind = (String, bool, bool, bool, Vec<String>);
 pub fn run(check: bool) -> anyhow::Result<()> {
     let mut structs: BTreeMap<String, Vec<(Field, u32, u32)>> = BTreeMap::new();
     let mut kinds: BTreeMap<String, Vec<(Kind, u32, u32)>> = BTreeMap::new();
+    let mut words: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
     for release in RELEASES.iter().rev() {
         let mut oracle = Oracle::start(release)?;
         let names: Vec<&str> = std::iter::once("v1alpha1").chain(talos::config::all_kinds()).collect();
@@ -44,8 +49,15 @@ pub fn run(check: bool) -> anyhow::Result<()> {
             let kind = (root, flag("named"), flag("controlPlane"), flag("link"), conflicts);
             extend(kinds.entry(name.clone()).or_default(), kind, release.minor);
         }
+        for (name, list) in schema.pointer("/schema/words").and_then(Value::as_object).context("words")? {
+            let mut list = list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
+            let zero = list.next().unwrap_or_default();
+            let known = words.entry(name.clone()).or_default();
+            known.1.extend(list.chain((!zero.is_empty()).then(|| zero.clone())));
+            known.0 = zero;
+        }
     }
-    let text = table(&structs, &kinds)?;
+    let text = table(&structs, &kinds, &words)?;
     let path = path();
     if check {
         if std::fs::read_to_string(&path)? != text {
@@ -71,6 +83,7 @@ fn extend<T: PartialEq>(known: &mut Vec<(T, u32, u32)>, item: T, minor: u32) {
 fn table(
     structs: &BTreeMap<String, Vec<(Field, u32, u32)>>,
     kinds: &BTreeMap<String, Vec<(Kind, u32, u32)>>,
+    words: &BTreeMap<String, (String, BTreeSet<String>)>,
 ) -> anyhow::Result<String> {
     let mut out = String::from(
         "//! Which keys each document has in each release. Generated from the types of Talos' own library by\n\
@@ -88,14 +101,29 @@ fn table(
     }
     out += "];\n\n#[rustfmt::skip]\npub(super) static STRUCTS: &[Struct] = &[\n";
     for (name, fields) in structs {
-        writeln!(out, "    Struct {{ name: {name:?}, fields: &[")?;
+        write!(out, "    Struct {{ name: {name:?}, fields: &[")?;
+        // Several to a line: the table is read by programs, and long enough.
+        let mut width = usize::MAX;
         for ((key, kind, replace), since, until) in fields {
             let make = if *replace { "replaced" } else { "field" };
-            writeln!(out, "        {make}({key:?}, &{}, {since}, {until}),", rust_type(kind)?)?;
+            let item = format!("{make}({key:?}, &{}, {since}, {until}),", rust_type(kind)?);
+            if width.saturating_add(item.len()) > 150 {
+                out += "\n        ";
+                width = 8;
+            } else {
+                out.push(' ');
+            }
+            width += item.len() + 1;
+            out += &item;
         }
-        out += "    ] },\n";
+        out += " ] },\n";
     }
-    Ok(out + "];\n")
+    out += "];\n\n#[rustfmt::skip]\npub(super) static WORDS: &[(&str, &str, &[&str])] = &[\n";
+    for (name, (zero, list)) in words {
+        writeln!(out, "    ({name:?}, {zero:?}, &{list:?}),")?;
+    }
+    // A set is shown in braces.
+    Ok(out.replace("&{", "&[").replace("}),\n", "]),\n") + "];\n")
 }
 
 /// The Rust form of the oracle's words for a type.

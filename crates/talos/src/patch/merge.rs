@@ -6,7 +6,7 @@
 
 use crate::{
     config::{Map, Value},
-    schema::{Type, check::text_of, fields_of},
+    schema::{Type, check::text_of, fields_of, zero_word_of},
 };
 
 /// Where two values did not go together, and why.
@@ -167,6 +167,11 @@ fn value(
 fn is_zero(value: &Value, kind: &Type) -> bool {
     match kind {
         Type::Text => text_of(value).is_none_or(|text| text.is_empty()),
+        Type::Enum(name) => text_of(value).is_none_or(|text| {
+            text.is_empty()
+                || text == "0"
+                || zero_word_of(name).is_some_and(|zero| zero.eq_ignore_ascii_case(&text))
+        }),
         Type::Duration => text_of(value)
             .is_none_or(|text| text.is_empty() || !text.contains(|c: char| c.is_ascii_digit() && c != '0')),
         _ => match value {

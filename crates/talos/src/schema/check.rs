@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use super::{Type, field_of, fields_of, first_release_of};
+use super::{Type, field_of, fields_of, first_release_of, words_of};
 use crate::config::{Map, Value};
 
 /// One value that a node would not read: where it is, and why not.
@@ -107,14 +107,25 @@ impl Check {
             },
             Type::Opaque(name) if name.starts_with("x509.") => self.pem(value, name),
             Type::Opaque(name) if name.ends_with(".ArgValue") => self.argument(value),
+            Type::Enum(name) => self.word(value, name),
             scalar => match text_of(value) {
                 Some(text) => {
-                    if let Err(message) = scalar_fits(value, &text, scalar) {
+                    if let Err(message) = scalar_fits(value, &text, scalar, self.minor) {
                         self.misfit(message);
                     }
                 }
                 None => self.misfit("must be a single value"),
             },
+        }
+    }
+
+    /// A word out of a few, in any case.
+    fn word(&mut self, value: &Value, name: &str) {
+        let Some(text) = text_of(value) else { return self.misfit("must be a single value") };
+        let Some(words) = words_of(name) else { return };
+        if !words.iter().any(|word| word.eq_ignore_ascii_case(&text)) {
+            let known = if words.len() > 12 { String::new() } else { format!(": {}", words.join(", ")) };
+            self.misfit(format!("is not one of the words that Talos knows here{known}"));
         }
     }
 
@@ -175,7 +186,7 @@ pub(crate) fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-fn scalar_fits(value: &Value, text: &str, kind: &Type) -> Result<(), &'static str> {
+fn scalar_fits(value: &Value, text: &str, kind: &Type, minor: u32) -> Result<(), &'static str> {
     let fits = |fits: bool, message| if fits || text.is_empty() { Ok(()) } else { Err(message) };
     match kind {
         Type::Bool => match value {
@@ -206,6 +217,10 @@ fn scalar_fits(value: &Value, text: &str, kind: &Type) -> Result<(), &'static st
             "Prefix" => fits(is_prefix(text), "must be an address with a prefix length, such as 10.0.0.0/8"),
             "Addr" => fits(is_address(text), "must be an IP address"),
             "AddrPort" => fits(text.parse::<SocketAddr>().is_ok(), "must be an address with a port"),
+            // A single port was a number only, until 1.13 took it as a text too.
+            "PortRange" if minor < 13 && value.as_text().is_some_and(|text| !text.contains('-')) => {
+                Err("must be a port as a number, or a range such as 1000-2000")
+            }
             "PortRange" => fits(is_port_range(text), "must be a port or a range such as 1000-2000"),
             "ByteSize" => fits(is_size(text), "must be a size such as 10GiB"),
             "Size" => fits(is_size(text.trim_end_matches('%')), "must be a size such as 10GiB or 50%"),

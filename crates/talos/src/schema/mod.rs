@@ -116,6 +116,20 @@ pub(crate) fn fields_of(name: &str, minor: u32) -> impl Iterator<Item = &'static
     fields.iter().filter(move |field| (field.since..=field.until).contains(&minor))
 }
 
+/// The words that a type has, where it has only a few. Those of newer releases are among them.
+pub(crate) fn words_of(name: &str) -> Option<&'static [&'static str]> {
+    table::WORDS.iter().find(|(known, ..)| *known == name).map(|(_, _, words)| *words)
+}
+
+/// The word that is zero in a type, which a merge takes for nothing.
+pub(crate) fn zero_word_of(name: &str) -> Option<&'static str> {
+    table::WORDS
+        .iter()
+        .find(|(known, ..)| *known == name)
+        .map(|(_, zero, _)| *zero)
+        .filter(|zero| !zero.is_empty())
+}
+
 /// One key of a type.
 pub(crate) fn field_of(name: &str, key: &str, minor: u32) -> Option<&'static Field> {
     fields_of(name, minor).find(|field| field.key == key)
