@@ -191,13 +191,20 @@ impl<'a> Run<'a> {
         Ok((theirs, ours))
     }
 
+    /// A release's own contract, and the one before it, because many rules are about fields that documents replaced.
+    fn contracts_and_roles(&self) -> Vec<(u32, Role)> {
+        let minor = self.release.minor;
+        let roles = [Role::ControlPlane, Role::Worker];
+        [minor, minor - 1].into_iter().flat_map(|contract| roles.map(|role| (contract, role))).collect()
+    }
+
     /// Each patch over the base, and many pairs of patches one after the other.
     fn patches(&mut self) -> anyhow::Result<()> {
         let patches = cases::read("patches.txt")?;
         let mut dice = Dice::new(3);
         let (mut asked, mut refused) = (0, 0);
-        for role in [Role::ControlPlane, Role::Worker] {
-            let base = cases::base(&self.bundle, self.release.minor, role)?.to_yaml();
+        for (contract, role) in self.contracts_and_roles() {
+            let base = cases::base(&self.bundle, contract, self.release.minor, role)?.to_yaml();
             for index in 0..patches.len() {
                 // The one before in the file is often about the same thing, so it is tried first.
                 let before = [
@@ -306,8 +313,8 @@ impl<'a> Run<'a> {
     /// What Talos refuses we refuse, and what it accepts we accept.
     fn breakages(&mut self) -> anyhow::Result<()> {
         let (mut asked, mut refused) = (0, 0);
-        for role in [Role::ControlPlane, Role::Worker] {
-            let base = cases::base(&self.bundle, self.release.minor, role)?;
+        for (contract, role) in self.contracts_and_roles() {
+            let base = cases::base(&self.bundle, contract, self.release.minor, role)?;
             for mode in [Mode::Cloud, Mode::Metal] {
                 let (theirs, ours) = self.verdicts(&base.to_yaml(), mode)?;
                 if theirs.is_some() || ours.is_some() {
@@ -326,7 +333,7 @@ impl<'a> Run<'a> {
                         (None, Some(_))
                             if self.release.minor < 14 && case.name.ends_with("seen by a node") => {}
                         _ => {
-                            let name = format!("breakage {:?} {role:?} {mode:?}", case.name);
+                            let name = format!("breakage {:?} v1.{contract} {role:?} {mode:?}", case.name);
                             self.differs(&name, &shown(&theirs), &shown(&ours));
                         }
                     }

@@ -245,9 +245,9 @@ fn node(dice: &mut Dice) -> NodeInput {
     }
 }
 
-/// A configuration with everything that patches and breakages look for.
-pub fn base(bundle: &Bundle, minor: u32, role: Role) -> anyhow::Result<Documents> {
-    let contract = Contract::parse(&format!("v1.{minor}"))?;
+/// A configuration of a contract, for a release, with everything that patches and breakages look for.
+pub fn base(bundle: &Bundle, contract: u32, minor: u32, role: Role) -> anyhow::Result<Documents> {
+    let contract = Contract::parse(&format!("v1.{contract}"))?;
     let kubernetes = format!("1.{}.1", minor + 22);
     let mut input = Input::new(contract, role, "base", "https://base.example:6443", &kubernetes);
     input.install_disk = Some("/dev/sda".to_owned());
