@@ -4,6 +4,7 @@
 //! change unsafe. A plan with a refusal is never carried out. The rules are one function each, in the modules below:
 //!
 //! - [`refuse`]: when nothing may be touched.
+//! - [`not_yet`]: what the file may ask for and nobody carries out yet.
 //! - [`bring_up`]: what each node still needs, and when etcd may be begun.
 //! - [`destroy`]: taking everything of ours away, and nothing else.
 //! - [`graph`]: order, critical path, and the checks that every plan must pass.
@@ -11,6 +12,7 @@
 pub mod bring_up;
 pub mod destroy;
 pub mod graph;
+pub mod not_yet;
 pub mod refuse;
 #[cfg(test)]
 mod tests;
@@ -68,6 +70,7 @@ pub fn plan(blueprint: &Blueprint, rendered: &Rendered, observed: &Observed) -> 
     if refusals.is_empty() {
         // With the bundle lost or Proxmox too old, every id would look taken and every host wrong.
         refusals.extend(refuse::creation(blueprint, observed));
+        refusals.extend(not_yet::refusals(blueprint));
     }
     let (steps, notices, more) = bring_up::steps(blueprint, rendered, observed);
     refusals.extend(more);

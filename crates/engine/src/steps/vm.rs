@@ -128,15 +128,15 @@ fn params(context: &Context, node: &Node, datastore: &str, image: &str) -> Resul
         ("balloon", "0".into()),
         ("scsihw", "virtio-scsi-single".into()),
         ("scsi0", format!("{datastore}:0,import-from={image},discard=on,iothread=1,ssd=1")),
-        ("ide2", format!("{datastore}:cloudinit")),
+        ("ide2", format!("{}:cloudinit", node.hardware.cloudinit_datastore.as_deref().unwrap_or(datastore))),
         ("ipconfig0", format!("ip={},gw={}", node.address, node.gateway)),
         ("net0", net),
         ("boot", "order=scsi0".into()),
         // Talos logs to the serial port; the screen stays.
         ("serial0", "socket".into()),
         ("agent", if agent { "1" } else { "0" }.into()),
-        ("onboot", "1".into()),
-        ("tags", context.look.blueprint.tags.join(";")),
+        ("onboot", if node.hardware.start_on_boot { "1" } else { "0" }.into()),
+        ("tags", node.hardware.tags.join(";")),
     ];
     let mut params: Params = pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
     if !node.dns.is_empty() {

@@ -403,3 +403,20 @@ fn nothing_is_asked_of_kubernetes_that_did_not_answer() {
     let plan = plan(&blueprint, &rendered(), &world);
     assert!(step(&plan, "join/w-1").reason.contains("did not answer"));
 }
+
+#[test]
+fn what_is_asked_for_in_vain_is_refused_by_name() {
+    let mut blueprint = blueprint();
+    blueprint.nodes.get_mut("w-1").unwrap().external = true;
+    blueprint.options.kubernetes.kube_proxy = false;
+    let plan = plan(&blueprint, &rendered(), &empty_world());
+    assert!(plan.steps.is_empty());
+    let why: Vec<&str> = plan.refusals.iter().map(|r| r.why.as_str()).collect();
+    assert_eq!(
+        why,
+        [
+            "the cluster asks for `kubernetes.kube_proxy`, which this version does not do yet",
+            "w-1 asks for `external`, which this version does not do yet"
+        ]
+    );
+}
