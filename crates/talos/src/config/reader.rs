@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
+use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
 use super::{Map, Value, yaml::YamlError};
 
@@ -19,8 +19,11 @@ const MAX_VALUES: usize = 500_000;
 
 /// All documents of a text; empty ones are left out.
 pub(crate) fn read(text: &str) -> Result<Vec<Value>, YamlError> {
-    let mut reader =
-        Reader { events: Parser::new_from_str(text), anchors: BTreeMap::new(), values: 0, line: 0 };
+    let mut options = Options::default();
+    // Some other crate in the tree may ask the parser for comments; here they are nothing but in the way.
+    options.set_emit_comments(false);
+    let events = Parser::new_from_str_with_options(text, options);
+    let mut reader = Reader { events, anchors: BTreeMap::new(), values: 0, line: 0 };
     let mut documents = Vec::new();
     while let Some((event, span)) = reader.next()? {
         match event {
