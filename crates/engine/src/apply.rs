@@ -2,7 +2,7 @@
 //!
 //! One task owns everything: it begins steps whose needs are met, linearises their events, renews the lease and listens
 //! to the wish to stop. Steps are futures that it polls; they own nothing but themselves. On Proxmox' side at most
-//! [`PER_HOST`] steps run on one host at once, because a host serves three requests at a time and storages take locks.
+//! two steps run on one host at once, because a host serves three requests at a time and storages take locks.
 //!
 //! When a step fails, what needs it is skipped and says so; everything else goes on. Nothing is undone: the next run
 //! looks at the world again and continues from there.
