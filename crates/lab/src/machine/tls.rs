@@ -20,7 +20,6 @@ use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::time_provider::TimeProvider;
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName as Name, RootCertStore, ServerConfig,
     SignatureScheme,
@@ -87,9 +86,7 @@ pub(crate) fn is_client_of(ca: &str, certificate: &CertificateDer<'_>, now: Time
 
 fn builder(clock: Clock) -> Option<rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    ServerConfig::builder_with_details(provider, Arc::new(LabTime(clock)))
-        .with_safe_default_protocol_versions()
-        .ok()
+    ServerConfig::builder_with_details(provider, Arc::new(clock)).with_safe_default_protocol_versions().ok()
 }
 
 fn verifier(ca: &str) -> Option<Arc<dyn ClientCertVerifier>> {
@@ -183,17 +180,6 @@ fn kubernetes_names(machines: &Machines, vmid: u32, machine: &Machine, node: &No
 fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut seen = std::collections::BTreeSet::new();
     names.filter(|name| !name.is_empty() && seen.insert(name.clone())).collect()
-}
-
-/// The lab's clock, as rustls asks for it.
-#[derive(Debug)]
-struct LabTime(Clock);
-
-impl TimeProvider for LabTime {
-    fn current_time(&self) -> Option<UnixTime> {
-        let seconds = u64::try_from(self.0.now().as_second()).ok()?;
-        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
-    }
 }
 
 /// Certificates of the authority, and only those whose one purpose is to be a client.
