@@ -12,7 +12,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -23,7 +22,7 @@ use model::plan::Plan;
 use model::step::{Action, Step, StepId};
 use tokio::sync::watch;
 
-use crate::emit::{Emitter, Progress};
+use crate::emit::{Emitter, MOMENT, Progress};
 use crate::error::{Error, Kind, Result};
 use crate::record::{self, Operator, Record};
 use crate::session::Look;
@@ -32,9 +31,6 @@ use crate::world::World;
 
 /// Steps at once on one Proxmox host.
 const PER_HOST: usize = 2;
-
-/// For how long the end of a step waits for others that end at the same moment.
-const MOMENT: Duration = Duration::from_millis(1);
 
 /// How much an operator wants to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -17,7 +17,7 @@ use crate::journal::Journal;
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// For how long events are held back, so that those of one moment can be put in order.
-const MOMENT: Duration = Duration::from_millis(1);
+pub(crate) const MOMENT: Duration = Duration::from_millis(1);
 
 /// Stamps events with the time and hands them on, in an order that does not depend on chance.
 ///
@@ -83,6 +83,13 @@ impl Emitter {
             }
             (held.listener)(&event);
         }
+    }
+
+    /// Why the journal is not complete, if it is not.
+    #[must_use]
+    pub fn journal_failure(&self) -> Option<String> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.journal.as_ref().and_then(Journal::failure).map(ToString::to_string)
     }
 
     /// What a step is at.

@@ -95,9 +95,6 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
         return Ok(Exit::Done);
     }
     let outcome = carry_out(&setup.place, &outside.world, &look, &plan, args, "destroy", printer).await?;
-    if outcome == Outcome::Done {
-        printer.note("Boot images stay, because other clusters may use them. The secrets stay, too.");
-    }
     Ok(exit(outcome))
 }
 
@@ -161,11 +158,10 @@ async fn carry_out(
         never = interrupts(wish) => match never {},
     };
     view.finish();
-    let outcome = outcome.map_err(|e| Problem::from(&e))?;
-    if outcome == Outcome::Interrupted {
-        printer.note(&format!("Stopped. Run `talosmith {verb}` again to go on from here."));
+    if let Some(why) = emitter.journal_failure() {
+        printer.note(&format!("The journal {} is not complete: {why}.", place.journal().display()));
     }
-    Ok(outcome)
+    outcome.map_err(|e| Problem::from(&e))
 }
 
 /// Turns Ctrl-C into the wish to stop: gently at first, at once the second time.
