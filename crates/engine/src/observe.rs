@@ -6,13 +6,16 @@
 pub mod machines;
 pub mod proxmox;
 
-use model::blueprint::Blueprint;
+use std::collections::BTreeMap;
+
+use model::blueprint::{Blueprint, Node};
 use model::mark::Mark;
-use model::observed::{Kubernetes, Observed, Unseen};
+use model::observed::{Api, Kubernetes, Observed, Unseen, Vm};
+use uuid::Uuid;
 
 use crate::World;
 use crate::error::Result;
-use crate::render::Access;
+use crate::render::{Access, Config};
 
 /// Everything that the plan needs to know.
 ///
@@ -24,26 +27,32 @@ pub async fn observe(
     survey: proxmox::Survey,
     blueprint: &Blueprint,
     access: Option<&Access>,
+    configs: &BTreeMap<String, Config>,
 ) -> Result<Observed> {
     let mut unseen = vec![];
-    let proxmox = proxmox::details(world, survey, blueprint, &mut unseen).await?;
+    let proxmox = proxmox::details(world, survey, blueprint, &mut unseen).await;
     let mut observed = Observed { proxmox, unseen, ..Observed::default() };
     let (Some(access), Some(cluster_id)) = (access, blueprint.cluster_id.as_deref()) else {
         return Ok(observed);
     };
     let owner = Mark::owner_of(cluster_id);
-    let running: Vec<_> = blueprint
-        .nodes
-        .values()
-        .filter(|n| observed.proxmox.of(owner).any(|v| v.running && v.mark.node == n.name))
-        .collect();
+    let runs =
+        |n: &&Node| n.external || observed.proxmox.of(owner).any(|v| v.running && v.mark.node == n.name);
+    let running: Vec<&Node> = blueprint.nodes.values().filter(runs).collect();
     if running.is_empty() {
         return Ok(observed);
     }
-    let machines = futures::future::join_all(running.iter().map(|node| machines::look(world, node, access)));
+    let look = |node: &&'_ Node| {
+        let wanted = configs.get(&node.name).map(Config::as_str);
+        machines::look(world, node, access, wanted)
+    };
+    let machines = futures::future::join_all(running.iter().map(look));
     let (machines, kubernetes) = futures::join!(machines, kubernetes(world, blueprint, access));
     for (node, machine) in running.iter().zip(machines) {
-        if let model::observed::Api::Silent { why } = &machine.api {
+        if let Api::Silent { why } = &machine.api {
+            if is_off_after_all(world, &mut observed, owner, node).await {
+                continue;
+            }
             observed
                 .unseen
                 .push(Unseen { what: format!("the Talos API of {}", node.name), why: why.clone() });
@@ -58,6 +67,16 @@ pub async fn observe(
         }),
     }
     Ok(observed)
+}
+
+/// Proxmox' list of what runs is up to ten seconds old. A machine that does not answer may have been switched off since.
+async fn is_off_after_all(world: &World, observed: &mut Observed, owner: Uuid, node: &Node) -> bool {
+    let ours = |vm: &&mut Vm| vm.mark.owner == owner && vm.mark.node == node.name;
+    let Some(vm) = observed.proxmox.marked.iter_mut().find(ours) else { return false };
+    if let Ok(running) = proxmox::is_running(world, &vm.host, vm.vmid).await {
+        vm.running = running;
+    }
+    !vm.running
 }
 
 async fn kubernetes(world: &World, blueprint: &Blueprint, access: &Access) -> Result<Kubernetes> {

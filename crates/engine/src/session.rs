@@ -82,7 +82,7 @@ impl Session {
         };
         let rendered =
             Rendered { schematics: render::schematics(&blueprint)?, configs: render::digests(&configs) };
-        let observed = observe::observe(&self.world, survey, &blueprint, access.as_deref()).await?;
+        let observed = observe::observe(&self.world, survey, &blueprint, access.as_deref(), &configs).await?;
         Ok(Look {
             blueprint: Arc::new(blueprint),
             observed: Arc::new(observed),

@@ -20,7 +20,7 @@ pub(crate) async fn settled(world: &World, host: &str, vmid: u32) -> Result<Opti
     let attempt = || Error::world(format!("could not find out whose VM {vmid} on {host} is"));
     for _ in 0..PATIENCE {
         match world.pve.vm_config(host, vmid).await {
-            Ok(config) if config.lock() == Some("create") => {}
+            Ok(config) if matches!(config.lock(), Some("create" | "clone")) => {}
             Ok(config) => return Ok(Some(config)),
             Err(error) if error.is_missing() => return Ok(None),
             Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),

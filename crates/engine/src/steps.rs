@@ -4,6 +4,9 @@ mod bootstrap;
 mod configure;
 mod image;
 mod join;
+mod reconfigure;
+mod template;
+mod update;
 mod vm;
 
 pub(crate) use bootstrap::has_no_etcd;
@@ -43,22 +46,28 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             context.record.send_replace(Some(made));
             Ok(Done::default())
         }
-        Action::CreateVm { node, host, vmid, datastore, image } => {
-            vm::create(
-                context,
-                context.look.node(node)?,
-                &vm::Place { host, vmid: *vmid },
-                datastore,
-                image,
-                progress,
-            )
-            .await
+        Action::CreateTemplate { name, mark, host, vmid, disk, datastore, image } => {
+            let template = template::Template { name, mark, disk, datastore, image };
+            template::create(context, &template, &vm::Place { host, vmid: *vmid }, progress).await
         }
-        Action::GrowDisk { host, vmid, gib, .. } => {
-            vm::grow(context, &vm::Place { host, vmid: *vmid }, *gib).await
+        Action::CreateVm { node, host, vmid, image, .. } => {
+            let (node, place) = (context.look.node(node)?, vm::Place { host, vmid: *vmid });
+            vm::create(context, node, &place, image, progress).await
+        }
+        Action::CloneVm { node, host, vmid, template, datastore } => {
+            let (node, place) = (context.look.node(node)?, vm::Place { host, vmid: *vmid });
+            template::copy(context, node, &place, *template, datastore, progress).await
+        }
+        Action::UpdateVm { node, host, vmid, set, pool, .. } => {
+            let (node, place) = (context.look.node(node)?, vm::Place { host, vmid: *vmid });
+            update::run(context, node, &place, set, pool.as_deref()).await
+        }
+        Action::GrowDisk { host, vmid, disk, gib, .. } => {
+            vm::grow(context, &vm::Place { host, vmid: *vmid }, disk, *gib).await
         }
         Action::StartVm { host, vmid, .. } => vm::start(context, &vm::Place { host, vmid: *vmid }).await,
         Action::Configure { node } => configure::run(context, context.look.node(node)?, progress).await,
+        Action::Reconfigure { node } => reconfigure::run(context, context.look.node(node)?, progress).await,
         Action::Bootstrap { node } => bootstrap::run(context, context.look.node(node)?, progress).await,
         Action::Join { node } => join::run(context, context.look.node(node)?, progress).await,
         Action::CheckHealth => health::run(context, progress).await,

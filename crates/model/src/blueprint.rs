@@ -224,6 +224,8 @@ pub struct InventoryHost {
     pub online: bool,
     /// Memory that VMs may use, in MiB.
     pub memory_mib: u64,
+    /// Memory that is in use, in MiB.
+    pub memory_used_mib: u64,
     /// Datastores by id.
     pub datastores: BTreeMap<String, InventoryDatastore>,
     /// Bridges.

@@ -13,6 +13,7 @@
 //! - [`starter`] writes a file to begin with, and [`mod@reference`] the page that explains its keys.
 //! - [`resolve`] decides every name, address, VM id, MAC address and host: a [`blueprint::Blueprint`].
 //! - [`observed`] is what was found out there, incomplete by design: it says what could not be seen.
+//! - [`vm`] says what a node's VM is in Proxmox' words.
 //! - [`plan`] compares the two. All rules of order and safety live there.
 //! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
 
@@ -30,3 +31,4 @@ pub mod resolve;
 pub mod spec;
 pub mod starter;
 pub mod step;
+pub mod vm;

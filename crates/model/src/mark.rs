@@ -17,6 +17,10 @@ const MARK: &str = "talosmith-mark:";
 const RECORD: &str = "talosmith-record:";
 /// The name in [`Mark::node`] of the cluster's record.
 pub const RECORD_NODE: &str = "(record)";
+/// With this begins [`Mark::node`] of a template that nodes are copied from.
+pub const TEMPLATE_NODE: &str = "(template)";
+/// With this ends the sentence for people that stands above the mark.
+const SENTENCE: &str = "managed by Talosmith. Change the cluster file, not this VM.";
 
 /// Whose VM this is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,15 +79,50 @@ impl Mark {
         line(description, MARK)
     }
 
-    /// The description of a VM with this mark: a sentence for people, then the mark.
+    /// Whether it is on a node's VM, and not on the record or a template.
     #[must_use]
-    pub fn describe(&self) -> String {
+    pub fn is_node(&self) -> bool {
+        self.node != RECORD_NODE && !self.is_template()
+    }
+
+    /// Whether it is on a template.
+    #[must_use]
+    pub fn is_template(&self) -> bool {
+        self.node.starts_with(TEMPLATE_NODE)
+    }
+
+    /// The description of a VM with this mark: a sentence for people, the file's note, then the mark.
+    #[must_use]
+    pub fn describe(&self, note: Option<&str>) -> String {
+        let what = if self.is_template() { "" } else { "Node " };
+        let note = note.map_or_else(String::new, |note| format!("{}\n\n", note.trim()));
         format!(
-            "Node {} of the Talos cluster {}, managed by Talosmith. Change the cluster file, not this VM.\n\n{MARK} {}",
+            "{what}{} of the Talos cluster {}, {SENTENCE}\n\n{note}{MARK} {}",
             self.node,
             self.cluster,
             json(self)
         )
+    }
+
+    /// `description` with what is ours in it as it should be. What people wrote above or below stays. `None` when nothing
+    /// needs to change.
+    #[must_use]
+    pub fn corrected(&self, description: &str, note: Option<&str>) -> Option<String> {
+        let lines: Vec<&str> = description.lines().collect();
+        let mark = lines.iter().rposition(|line| line.trim().starts_with(MARK));
+        let begins = lines.iter().position(|line| line.trim_end().ends_with(SENTENCE)).or(mark);
+        let (above, below) = match (begins, mark) {
+            (Some(begins), Some(mark)) if begins <= mark => (&lines[..begins], &lines[mark + 1..]),
+            _ => (&lines[..], &lines[..0]),
+        };
+        let text = [above.join("\n").trim(), &self.describe(note), below.join("\n").trim()]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("\n\n");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        // Proxmox trims what it keeps.
+        (words(&text) != words(description)).then_some(text)
     }
 
     /// The description of the cluster's record: a card for people, the mark, the state.
@@ -133,10 +172,23 @@ mod tests {
     #[test]
     fn a_mark_is_found_again_below_what_people_wrote() {
         let mark = Mark { cluster: "home".into(), owner: Mark::owner_of("abc="), node: "home-work-1".into() };
-        let text = format!("bought in May\n{}\n", mark.describe());
+        let text = format!("bought in May\n{}\n", mark.describe(Some("runs the post office")));
+        assert!(text.contains("runs the post office"), "{text}");
         assert_eq!(Mark::find(&text), Some(mark));
         assert_eq!(Mark::find("talosmith-mark: {broken"), None);
         assert_eq!(Mark::find("a VM of mine"), None);
+    }
+
+    #[test]
+    fn a_corrected_description_keeps_what_people_wrote() {
+        let mark = Mark { cluster: "home".into(), owner: Mark::owner_of("abc="), node: "home-work-1".into() };
+        let text = format!("bought in May\n{}\nsold in June", mark.describe(Some("old note")));
+        assert_eq!(mark.corrected(&text, Some("old note")), None);
+        let changed = mark.corrected(&text, None).unwrap();
+        assert!(changed.starts_with("bought in May\n\nNode home-work-1"), "{changed}");
+        assert!(changed.ends_with("sold in June") && !changed.contains("old note"), "{changed}");
+        assert_eq!(mark.corrected(&changed, None), None);
+        assert_eq!(Mark::find(&mark.corrected("mine", None).unwrap()), Some(mark));
     }
 
     #[test]

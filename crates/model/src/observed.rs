@@ -7,6 +7,8 @@ use uuid::Uuid;
 
 use crate::blueprint::Inventory;
 use crate::mark::{Mark, RecordState};
+use crate::plan::preflight::Need;
+use crate::step::Disturbs;
 
 /// Everything that was seen in one look at the world.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,10 +41,14 @@ pub struct Proxmox {
     pub inventory: Inventory,
     /// Ids of all guests, ours or not, with name and host.
     pub taken: BTreeMap<u32, Guest>,
+    /// VMs that may be ours and could not be read, with their host.
+    pub unread: BTreeMap<u32, String>,
     /// VMs that carry a mark of Talosmith, whichever cluster's.
     pub marked: Vec<Vm>,
     /// The record of the cluster, if it was found.
     pub record: Option<RecordSeen>,
+    /// What the token may not do and new nodes need.
+    pub missing_rights: Vec<Need>,
     /// Boot images found in datastores.
     pub images: BTreeSet<StoredImage>,
 }
@@ -75,12 +81,23 @@ pub struct Vm {
     pub uuid: Option<Uuid>,
     /// Whose it says it is.
     pub mark: Mark,
-    /// Size of the boot disk; `None` when it has none.
-    pub disk_gib: Option<u64>,
-    /// CPU cores.
-    pub cores: u32,
-    /// Memory in MiB.
-    pub memory_mib: u64,
+    /// The resource pool it is in.
+    pub pool: Option<String>,
+    /// Its configuration as it runs, in Proxmox' words, without what is secret.
+    pub config: BTreeMap<String, String>,
+    /// What waits for its next stop and start; `None` is a key that goes.
+    pub pending: BTreeMap<String, Option<String>>,
+}
+
+impl Vm {
+    /// A key of its configuration from the next start on.
+    #[must_use]
+    pub fn next(&self, key: &str) -> Option<&str> {
+        match self.pending.get(key) {
+            Some(waits) => waits.as_deref(),
+            None => self.config.get(key).map(String::as_str),
+        }
+    }
 }
 
 /// The cluster's record as found.
@@ -120,8 +137,20 @@ pub struct Machine {
     pub unmet: Vec<String>,
     /// SHA-256 of the configuration it runs.
     pub config_digest: Option<String>,
+    /// Where that differs from what the file describes; `None` when it could not be compared.
+    pub config_changes: Option<Vec<ConfigChange>>,
     /// Its part in etcd.
     pub etcd: Etcd,
+}
+
+/// One place in which a machine's configuration is not what the file describes. It never carries a value, because values
+/// are keys as often as not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigChange {
+    /// Where.
+    pub path: String,
+    /// What changing it costs the machine.
+    pub disturbs: Disturbs,
 }
 
 /// How the Talos API of a node answers.
@@ -198,14 +227,20 @@ impl Machine {
             ready: false,
             unmet: vec![],
             config_digest: None,
+            config_changes: None,
             etcd: Etcd::Unknown,
         }
     }
 }
 
 impl Proxmox {
-    /// VMs of ours, with the node's name first. The record is not among them.
+    /// Nodes of ours. The record and templates are not among them.
     pub fn of(&self, owner: Uuid) -> impl Iterator<Item = &Vm> {
-        self.marked.iter().filter(move |v| v.mark.owner == owner && v.mark.node != crate::mark::RECORD_NODE)
+        self.marked.iter().filter(move |v| v.mark.owner == owner && v.mark.is_node())
+    }
+
+    /// Templates of ours.
+    pub fn templates(&self, owner: Uuid) -> impl Iterator<Item = &Vm> {
+        self.marked.iter().filter(move |v| v.mark.owner == owner && v.mark.is_template())
     }
 }

@@ -4,15 +4,20 @@
 //! change unsafe. A plan with a refusal is never carried out. The rules are one function each, in the modules below:
 //!
 //! - [`refuse`]: when nothing may be touched.
+//! - [`preflight`]: what must be so before the first VM is created.
 //! - [`not_yet`]: what the file may ask for and nobody carries out yet.
 //! - [`bring_up`]: what each node still needs, and when etcd may be begun.
+//! - [`drift`]: what of a VM is not as the file says, and what changing it would disturb.
 //! - [`destroy`]: taking everything of ours away, and nothing else.
 //! - [`graph`]: order, critical path, and the checks that every plan must pass.
 
 pub mod bring_up;
 pub mod destroy;
+pub mod drift;
 pub mod graph;
+mod images;
 pub mod not_yet;
+pub mod preflight;
 pub mod refuse;
 #[cfg(test)]
 mod tests;
@@ -72,8 +77,9 @@ pub fn plan(blueprint: &Blueprint, rendered: &Rendered, observed: &Observed) -> 
         refusals.extend(refuse::creation(blueprint, observed));
         refusals.extend(not_yet::refusals(blueprint));
     }
-    let (steps, notices, more) = bring_up::steps(blueprint, rendered, observed);
+    let (steps, mut notices, more) = bring_up::steps(blueprint, rendered, observed);
     refusals.extend(more);
+    notices.extend(preflight::tight(blueprint, observed));
     finish(blueprint, steps, notices, refusals)
 }
 

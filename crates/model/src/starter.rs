@@ -252,6 +252,7 @@ mod tests {
             ]
             .into(),
             bridges: vec!["vmbr0".to_owned(), "vmbr1".to_owned()],
+            ..InventoryHost::default()
         };
         Inventory { hosts: [("pve1".to_owned(), host(true)), ("pve2".to_owned(), host(false))].into() }
     }

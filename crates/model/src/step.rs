@@ -1,5 +1,7 @@
 //! The closed list of things that a plan may ask for.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Names a step within its plan, such as `create-vm/home-control-1`. Stable between plans that ask for the same.
@@ -30,12 +32,20 @@ pub struct Step {
     pub seconds: u32,
 }
 
-/// What a step does to things that already run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a change does to things that already run, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Disturbs {
     /// Nothing that runs notices.
     Nothing,
+    /// A running machine takes it over at once and goes on.
+    Hot,
+    /// A service of the machine restarts, or its network is cut for a moment.
+    Restart,
+    /// The machine must be drained, stopped and started.
+    Reboot,
+    /// Only a new machine can have it.
+    Replace,
     /// It takes something away for good.
     Removes,
 }
@@ -82,7 +92,52 @@ pub enum Action {
         /// Volume that the boot disk is copied from.
         image: String,
     },
-    /// Grows the boot disk of a VM that was created but not finished.
+    /// Makes a template that nodes are copied from.
+    CreateTemplate {
+        /// Name of its VM.
+        name: String,
+        /// Whose and which it is; the name in its mark.
+        mark: String,
+        /// Host.
+        host: String,
+        /// VM id.
+        vmid: u32,
+        /// Key of its disk.
+        disk: String,
+        /// Datastore of its disk.
+        datastore: String,
+        /// Volume that its disk is copied from.
+        image: String,
+    },
+    /// Makes a node's VM as a full copy of a template, then gives it its own hardware.
+    CloneVm {
+        /// Node.
+        node: String,
+        /// Host.
+        host: String,
+        /// VM id.
+        vmid: u32,
+        /// VM id of the template, on the same host.
+        template: u32,
+        /// Datastore of the boot disk.
+        datastore: String,
+    },
+    /// Brings a VM's configuration to what the file says.
+    UpdateVm {
+        /// Node.
+        node: String,
+        /// Host.
+        host: String,
+        /// VM id.
+        vmid: u32,
+        /// Keys with the values that they get.
+        set: BTreeMap<String, String>,
+        /// The resource pool that it is put into.
+        pool: Option<String>,
+        /// What changes, in words.
+        says: Vec<String>,
+    },
+    /// Grows a disk.
     GrowDisk {
         /// Node.
         node: String,
@@ -90,6 +145,8 @@ pub enum Action {
         host: String,
         /// VM id.
         vmid: u32,
+        /// Key of the disk.
+        disk: String,
         /// To this size.
         gib: u64,
     },
@@ -104,6 +161,11 @@ pub enum Action {
     },
     /// Gives a machine its configuration, after its identity was proved.
     Configure {
+        /// Node.
+        node: String,
+    },
+    /// Gives a machine that runs the configuration that the file describes, where it can follow at once.
+    Reconfigure {
         /// Node.
         node: String,
     },
@@ -152,15 +214,19 @@ impl Action {
     pub fn node(&self) -> Option<&str> {
         match self {
             Self::CreateVm { node, .. }
+            | Self::CloneVm { node, .. }
+            | Self::UpdateVm { node, .. }
             | Self::GrowDisk { node, .. }
             | Self::StartVm { node, .. }
             | Self::Configure { node }
+            | Self::Reconfigure { node }
             | Self::Bootstrap { node }
             | Self::Join { node }
             | Self::StopVm { node, .. }
             | Self::DeleteVm { node, .. } => Some(node),
             Self::RegisterSchematic { .. }
             | Self::DownloadImage { .. }
+            | Self::CreateTemplate { .. }
             | Self::CreateRecord { .. }
             | Self::CheckHealth
             | Self::DeleteRecord { .. } => None,
@@ -173,7 +239,10 @@ impl Action {
         match self {
             Self::DownloadImage { host, .. }
             | Self::CreateRecord { host, .. }
+            | Self::CreateTemplate { host, .. }
             | Self::CreateVm { host, .. }
+            | Self::CloneVm { host, .. }
+            | Self::UpdateVm { host, .. }
             | Self::GrowDisk { host, .. }
             | Self::StartVm { host, .. }
             | Self::StopVm { host, .. }
@@ -181,6 +250,7 @@ impl Action {
             | Self::DeleteRecord { host, .. } => Some(host),
             Self::RegisterSchematic { .. }
             | Self::Configure { .. }
+            | Self::Reconfigure { .. }
             | Self::Bootstrap { .. }
             | Self::Join { .. }
             | Self::CheckHealth => None,
@@ -197,9 +267,13 @@ impl Action {
             }
             Self::CreateRecord { .. } => "create-record".to_owned(),
             Self::CreateVm { node, .. } => format!("create-vm/{node}"),
-            Self::GrowDisk { node, .. } => format!("grow-disk/{node}"),
+            Self::CreateTemplate { name, .. } => format!("create-template/{name}"),
+            Self::CloneVm { node, .. } => format!("clone-vm/{node}"),
+            Self::UpdateVm { node, .. } => format!("update-vm/{node}"),
+            Self::GrowDisk { node, disk, .. } => format!("grow-disk/{node}/{disk}"),
             Self::StartVm { node, .. } => format!("start-vm/{node}"),
             Self::Configure { node } => format!("configure/{node}"),
+            Self::Reconfigure { node } => format!("reconfigure/{node}"),
             Self::Bootstrap { node } => format!("bootstrap/{node}"),
             Self::Join { node } => format!("join/{node}"),
             Self::CheckHealth => "check-health".to_owned(),
@@ -227,9 +301,17 @@ impl Action {
             Self::CreateVm { node, host, vmid, datastore, .. } => {
                 format!("create {node}, VM {vmid} on {host}, disk on {datastore}")
             }
-            Self::GrowDisk { node, gib, .. } => format!("grow the boot disk of {node} to {gib} GiB"),
+            Self::CreateTemplate { name, host, vmid, datastore, .. } => {
+                format!("create the template {name}, VM {vmid} on {host}, disk on {datastore}")
+            }
+            Self::CloneVm { node, host, vmid, template, datastore } => {
+                format!("copy {node}, VM {vmid} on {host}, from template {template}, disk on {datastore}")
+            }
+            Self::UpdateVm { node, says, .. } => format!("change the VM of {node}: {}", says.join("; ")),
+            Self::GrowDisk { node, disk, gib, .. } => format!("grow {disk} of {node} to {gib} GiB"),
             Self::StartVm { node, .. } => format!("start {node}"),
             Self::Configure { node } => format!("configure {node}"),
+            Self::Reconfigure { node } => format!("configure {node} anew, while it runs"),
             Self::Bootstrap { node } => format!("begin etcd on {node}"),
             Self::Join { node } => format!("wait for {node} to join"),
             Self::CheckHealth => "check that the cluster is healthy".to_owned(),

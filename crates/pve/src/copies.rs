@@ -14,6 +14,8 @@ pub struct Clone {
     pub newid: u32,
     /// Its name.
     pub name: Option<String>,
+    /// Its notes, instead of those of the original.
+    pub description: Option<String>,
     /// A full copy, where a copy of a template would only hold the differences.
     pub full: bool,
     /// The storage for the disks of a full copy.
@@ -47,6 +49,7 @@ impl Client {
         call = call.with("newid", wish.newid).with("full", u8::from(wish.full));
         let optional = [
             ("name", &wish.name),
+            ("description", &wish.description),
             ("storage", &wish.storage),
             ("pool", &wish.pool),
             ("target", &wish.target),

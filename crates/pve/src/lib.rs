@@ -12,6 +12,7 @@ mod cluster;
 mod copies;
 mod error;
 mod limits;
+mod pending;
 mod pools;
 mod property;
 pub mod scalar;
@@ -27,6 +28,7 @@ pub use cluster::{ClusterNode, ClusterStatus, Network, Node, Permissions, Resour
 pub use copies::{Clone, Migrate};
 pub use error::{Error, Kind, Result};
 pub use limits::Turn;
+pub use pending::BothConfigs;
 pub use pools::{Mapping, NewToken, Pool};
 pub use property::PropertyString;
 pub use storage::{Checksum, Content, DownloadUrl, Storage, Upload};

@@ -76,6 +76,16 @@ impl Client {
         self.call(call.with("poolid", name)).await
     }
 
+    /// Puts a machine into a pool, out of another one if it is in one.
+    ///
+    /// # Errors
+    ///
+    /// As any call; needs `Pool.Allocate` on the pool.
+    pub async fn put_into_pool(&self, pool: &str, vmid: u32) -> Result<()> {
+        let call = Call::change_all(Method::PUT, format!("putting VM {vmid} into pool {pool}"), "/pools");
+        self.call(call.with("poolid", pool).with("vms", vmid).with("allow-move", 1)).await
+    }
+
     /// All mappings of PCI devices that the caller may see.
     ///
     /// # Errors

@@ -1,9 +1,11 @@
 //! What one machine says, asked once, within seconds.
 
 use model::blueprint::{Node, Role};
-use model::observed::{Api, Etcd, Machine};
+use model::observed::{Api, ConfigChange, Etcd, Machine};
+use model::step::Disturbs;
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
+use talos::config::{ChangeClass, Contract, Documents, difference};
 use talos_client::Machine as Client;
 
 use crate::World;
@@ -11,8 +13,9 @@ use crate::render::Access;
 use crate::steps::{Identified, identify};
 use crate::world::QUESTION;
 
-/// Looks at one node: is it waiting for a configuration, does it have ours, is it somebody else's?
-pub(crate) async fn look(world: &World, node: &Node, access: &Access) -> Machine {
+/// Looks at one node: is it waiting for a configuration, does it have ours, is it somebody else's? A configuration that is
+/// `wanted` is compared with the one that it runs.
+pub(crate) async fn look(world: &World, node: &Node, access: &Access, wanted: Option<&str>) -> Machine {
     match identify(world, node, access).await {
         Identified::Maintenance(connection) => {
             let mut machine = Machine::with(Api::Maintenance);
@@ -28,13 +31,13 @@ pub(crate) async fn look(world: &World, node: &Node, access: &Access) -> Machine
             machine.etcd = Etcd::Empty;
             machine
         }
-        Identified::Configured(client) => configured(world, node, &client).await,
+        Identified::Configured(client) => configured(world, node, &client, wanted).await,
         Identified::Stranger { why } => Machine::with(Api::Stranger { why }),
         Identified::Silent { why } => Machine::silent(why),
     }
 }
 
-async fn configured(world: &World, node: &Node, client: &Client) -> Machine {
+async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<&str>) -> Machine {
     let clock = &world.clock;
     let mut machine = Machine::with(Api::Configured);
     let (version, status, config, etcd) = futures::join!(
@@ -49,10 +52,32 @@ async fn configured(world: &World, node: &Node, client: &Client) -> Machine {
         machine.ready = status.ready;
         machine.unmet = status.unmet.iter().map(|u| format!("{}: {}", u.name, u.reason)).collect();
     }
-    machine.config_digest =
-        config.ok().and_then(Result::ok).map(|text| digest(text.expose_secret().as_bytes()));
+    if let Ok(Ok(runs)) = config {
+        let runs = runs.expose_secret();
+        machine.config_digest = Some(digest(runs.as_bytes()));
+        let release = machine.talos.as_deref().unwrap_or(&node.talos);
+        machine.config_changes = wanted.and_then(|wanted| differences(runs, wanted, release));
+    }
     machine.etcd = etcd;
     machine
+}
+
+/// Where two configurations differ, without any value. `None` when one of them cannot be read.
+fn differences(runs: &str, wanted: &str, release: &str) -> Option<Vec<ConfigChange>> {
+    if runs == wanted {
+        return Some(vec![]);
+    }
+    let (runs, wanted) = (Documents::parse(runs).ok()?, Documents::parse(wanted).ok()?);
+    let changes = difference(&runs, &wanted, Contract::parse(release).ok()?);
+    let told = changes.into_iter().map(|change| ConfigChange {
+        path: change.path,
+        disturbs: match change.class {
+            ChangeClass::Hot => Disturbs::Hot,
+            ChangeClass::ServiceRestart => Disturbs::Restart,
+            ChangeClass::Reboot => Disturbs::Reboot,
+        },
+    });
+    Some(told.collect())
 }
 
 /// A node's part in etcd. Its own member id is the proof that it has one; a service that still prepares has no data.

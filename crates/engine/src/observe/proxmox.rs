@@ -1,11 +1,16 @@
-//! Proxmox' side: hosts and datastores from one list, then the notes of every VM that may be ours.
+//! Proxmox' side: hosts and datastores from one list, then one call for each VM that may be ours.
+//!
+//! A look costs at most three calls, one for each node, and one for each datastore that a new node needs. What only a
+//! creation needs (bridges, images, rights) is asked only when something must be created. Every call is bounded in time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use futures::future::join_all;
-use model::blueprint::{Blueprint, Inventory, InventoryDatastore, InventoryHost};
+use model::blueprint::{Blueprint, Inventory, InventoryDatastore, InventoryHost, Node};
 use model::mark::{Mark, RECORD_NODE, RecordState};
 use model::observed::{Guest, Proxmox, RecordSeen, StoredImage, Unseen, Vm};
+use model::plan::preflight;
 use pve::Resource;
 
 use crate::World;
@@ -14,18 +19,21 @@ use crate::record::remedy;
 
 /// The tag that every VM of ours carries. It only narrows the search; what counts is the mark.
 pub const TAG: &str = "talosmith";
+/// For one answer. A host that does not answer costs Proxmox itself half a minute; nobody waits for that here.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Keys of a VM's configuration that are secret, or change by themselves.
+const NOT_KEPT: &[&str] = &["cipassword", "sshkeys", "vmgenid", "meta", "lock"];
 
 /// What can be known before anything is resolved.
 #[derive(Debug, Clone)]
 pub struct Survey {
     version: String,
     resources: Vec<Resource>,
-    /// Hosts, datastores, bridges.
+    /// Hosts and datastores.
     pub inventory: Inventory,
-    unseen: Vec<Unseen>,
 }
 
-/// Asks for the version, the list of everything, and each host's bridges.
+/// Asks for the version and the list of everything.
 ///
 /// # Errors
 ///
@@ -34,28 +42,16 @@ pub async fn survey(world: &World) -> Result<Survey> {
     let attempt = |e: pve::Error| Error::world("could not look at Proxmox").remedy(remedy(&e)).because(e);
     let (version, resources) = futures::join!(world.pve.version(), world.pve.cluster_resources());
     let (version, resources) = (version.map_err(attempt)?, resources.map_err(attempt)?);
-    let mut inventory = Inventory { hosts: hosts(&resources) };
-    let mut unseen = vec![];
-    let online: Vec<String> =
-        inventory.hosts.iter().filter(|(_, h)| h.online).map(|(n, _)| n.clone()).collect();
-    let networks = join_all(online.iter().map(|host| world.pve.node_networks(host))).await;
-    for (host, networks) in online.into_iter().zip(networks) {
-        match networks {
-            Ok(networks) => {
-                let bridges = networks
-                    .into_iter()
-                    .filter(|n| n.kind.as_deref().is_some_and(is_bridge))
-                    .map(|n| n.iface);
-                if let Some(entry) = inventory.hosts.get_mut(&host) {
-                    entry.bridges = bridges.collect();
-                }
-            }
-            Err(error) => {
-                unseen.push(Unseen { what: format!("the bridges of {host}"), why: last_cause(&error) })
-            }
-        }
+    let inventory = Inventory { hosts: hosts(&resources) };
+    Ok(Survey { version: version.text, resources, inventory })
+}
+
+/// One answer within the time there is for it, or why not.
+async fn ask<T>(world: &World, call: impl Future<Output = pve::Result<T>>) -> std::result::Result<T, String> {
+    match world.clock.timeout(PATIENCE, call).await {
+        Ok(answer) => answer.map_err(|error| last_cause(&error)),
+        Err(_) => Err(format!("no answer within {} seconds", PATIENCE.as_secs())),
     }
-    Ok(Survey { version: version.text, resources, inventory, unseen })
 }
 
 fn is_bridge(kind: &str) -> bool {
@@ -69,6 +65,7 @@ fn hosts(resources: &[Resource]) -> BTreeMap<String, InventoryHost> {
         let host = hosts.entry(name.clone()).or_default();
         host.online = r.status.as_deref() == Some("online");
         host.memory_mib = r.maxmem.unwrap_or(0) >> 20;
+        host.memory_used_mib = r.mem.unwrap_or(0) >> 20;
     }
     for r in resources.iter().filter(|r| r.kind == "storage" && r.status.as_deref() == Some("available")) {
         let (Some(node), Some(storage)) = (&r.node, &r.storage) else { continue };
@@ -83,23 +80,20 @@ fn hosts(resources: &[Resource]) -> BTreeMap<String, InventoryHost> {
     hosts
 }
 
-/// Reads the notes of every VM that may be ours, and which boot images are there.
+/// Looks at every VM that may be ours, and at what new ones need.
 pub(super) async fn details(
     world: &World,
     survey: Survey,
     blueprint: &Blueprint,
     unseen: &mut Vec<Unseen>,
-) -> Result<Proxmox> {
-    unseen.extend(survey.unseen);
+) -> Proxmox {
+    let mut seen = Proxmox { version: survey.version, inventory: survey.inventory, ..Proxmox::default() };
     let guests: Vec<&Resource> =
         survey.resources.iter().filter(|r| r.kind == "qemu" || r.kind == "lxc").collect();
-    let mut taken = BTreeMap::new();
     for guest in &guests {
         if let (Some(vmid), Some(host)) = (vmid(guest), &guest.node) {
-            taken.insert(
-                vmid,
-                Guest { name: guest.name.clone(), host: host.clone(), lock: guest.lock.clone() },
-            );
+            let guest = Guest { name: guest.name.clone(), host: host.clone(), lock: guest.lock.clone() };
+            seen.taken.insert(vmid, guest);
         }
     }
     let wanted: BTreeSet<u32> =
@@ -111,27 +105,82 @@ pub(super) async fn details(
         .filter(|(id, _, g)| wanted.contains(id) || g.tags.iter().any(|t| t == TAG))
         .collect();
     let looks = join_all(candidates.iter().map(|(id, host, g)| vm(world, *id, host, g))).await;
-    let mut marked = vec![];
-    let mut record = None;
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     for ((id, host, _), look) in candidates.iter().zip(looks) {
         match look {
-            Ok(Some((seen, state))) => {
-                if seen.mark.node == RECORD_NODE && Some(seen.mark.owner) == owner {
-                    record = Some(RecordSeen {
-                        vmid: *id,
-                        host: (*host).to_owned(),
-                        state: state.unwrap_or_default(),
-                    });
+            Ok(Some((vm, state))) => {
+                if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner {
+                    let host = (*host).to_owned();
+                    seen.record = Some(RecordSeen { vmid: *id, host, state: state.unwrap_or_default() });
                 }
-                marked.push(seen);
+                seen.marked.push(vm);
             }
             Ok(None) => {}
-            Err(error) => unseen.push(Unseen { what: format!("VM {id} on {host}"), why: last_cause(&error) }),
+            Err(why) => {
+                seen.unread.insert(*id, (*host).to_owned());
+                unseen.push(Unseen { what: format!("VM {id} on {host}"), why });
+            }
         }
     }
-    let images = images(world, &survey.inventory, blueprint, unseen).await;
-    Ok(Proxmox { version: survey.version, inventory: survey.inventory, taken, marked, record, images })
+    for_new_nodes(world, blueprint, &mut seen, unseen).await;
+    seen
+}
+
+/// What creating nodes needs: bridges, images, rights.
+async fn for_new_nodes(world: &World, blueprint: &Blueprint, seen: &mut Proxmox, unseen: &mut Vec<Unseen>) {
+    let new: Vec<&Node> = preflight::to_create(blueprint, seen).collect();
+    if new.is_empty() {
+        return;
+    }
+    let online = |host: &String| seen.inventory.hosts.get(host).is_some_and(|h| h.online);
+    let hosts: BTreeSet<&String> = new
+        .iter()
+        .filter(|node| !bridges_are_in_use(node, seen))
+        .filter_map(|node| node.host.as_ref())
+        .filter(|host| online(host))
+        .collect();
+    let networks = join_all(hosts.iter().map(|host| ask(world, world.pve.node_networks(host))));
+    let rights = ask(world, world.pve.permissions());
+    let images = images(world, &seen.inventory, &new);
+    let (networks, rights, (images, dark)) = futures::join!(networks, rights, images);
+    let networks: Vec<_> = hosts.into_iter().cloned().zip(networks).collect();
+    seen.images = images;
+    unseen.extend(dark);
+    match rights {
+        Ok(rights) => {
+            let missing =
+                |need: &preflight::Need| !need.one_of.iter().any(|(path, right)| rights.has(path, right));
+            seen.missing_rights = preflight::needs(blueprint, &new).into_iter().filter(missing).collect();
+        }
+        Err(why) => unseen.push(Unseen { what: "what the token may do".to_owned(), why }),
+    }
+    for (host, networks) in networks {
+        match networks {
+            Ok(networks) => {
+                let bridges = networks
+                    .into_iter()
+                    .filter(|n| n.kind.as_deref().is_some_and(is_bridge))
+                    .map(|n| n.iface);
+                if let Some(entry) = seen.inventory.hosts.get_mut(&host) {
+                    entry.bridges = bridges.collect();
+                }
+            }
+            Err(why) => unseen.push(Unseen { what: format!("the bridges of {host}"), why }),
+        }
+    }
+}
+
+/// Whether a VM of ours runs on the node's host with the same bridges: then they are there.
+fn bridges_are_in_use(node: &Node, seen: &Proxmox) -> bool {
+    let wanted = [&node.bridge].into_iter().chain(node.settings.extra_nics.iter().map(|nic| &nic.bridge));
+    let running = || seen.marked.iter().filter(|vm| vm.running && Some(&vm.host) == node.host.as_ref());
+    let uses = |vm: &Vm, bridge: &String| {
+        let cards = vm.config.iter().filter(|(key, _)| key.starts_with("net"));
+        cards
+            .into_iter()
+            .any(|(key, value)| model::vm::words::parts(key, value).get("bridge") == Some(bridge))
+    };
+    wanted.into_iter().all(|bridge| running().any(|vm| uses(vm, bridge)))
 }
 
 fn vmid(resource: &Resource) -> Option<u32> {
@@ -144,60 +193,86 @@ async fn vm(
     vmid: u32,
     host: &str,
     resource: &Resource,
-) -> pve::Result<Option<(Vm, Option<RecordState>)>> {
-    let config = match world.pve.vm_config(host, vmid).await {
-        Ok(config) => config,
-        // It went away between the list and now.
-        Err(error) if error.is_missing() => return Ok(None),
-        Err(error) => return Err(error),
+) -> std::result::Result<Option<(Vm, Option<RecordState>)>, String> {
+    let read = async {
+        let configs = match world.pve.vm_configs(host, vmid).await {
+            Ok(configs) => configs,
+            // It went away between the list and now.
+            Err(error) if error.is_missing() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some((mut vm, state)) = read(vmid, host, resource.pool.clone(), &configs) else {
+            return Ok(None);
+        };
+        // The list lags by ten seconds, so only "running" is believed here; a machine that then does not answer is asked
+        // for again.
+        vm.running = match resource.status.as_deref() {
+            _ if !vm.mark.is_node() => false,
+            Some("running") => true,
+            _ => is_running(world, host, vmid).await?,
+        };
+        Ok(Some((vm, state)))
     };
-    let Some(mark) = Mark::find(config.description()) else { return Ok(None) };
-    let state = RecordState::find(config.description());
-    // The list lags by up to ten seconds, so the run state is asked for where it matters.
-    let running = match mark.node == RECORD_NODE {
-        true => false,
-        false => world.pve.vm_status(host, vmid).await?.power == pve::PowerState::Running,
-    };
-    let number = |key: &str| config.get(key).and_then(|v| v.parse::<u64>().ok());
-    let seen = Vm {
-        vmid,
-        host: host.to_owned(),
-        name: config.get("name").or(resource.name.as_deref()).unwrap_or_default().to_owned(),
-        running,
-        lock: config.lock().map(str::to_owned),
-        uuid: config.smbios_uuid().and_then(|u| u.parse().ok()),
-        mark,
-        disk_gib: config.drive("scsi0").map(|d| d.size.unwrap_or(0) >> 30),
-        cores: u32::try_from(number("cores").unwrap_or(1) * number("sockets").unwrap_or(1))
-            .unwrap_or(u32::MAX),
-        memory_mib: number("memory").unwrap_or(512),
-    };
-    Ok(Some((seen, state)))
+    ask(world, read).await
 }
 
-/// Boot images where nodes look for them. A shared datastore is asked once.
-async fn images(
-    world: &World,
-    inventory: &Inventory,
-    blueprint: &Blueprint,
-    unseen: &mut Vec<Unseen>,
-) -> BTreeSet<StoredImage> {
-    let mut places: BTreeSet<(String, String)> = BTreeSet::new();
-    let mut shared: BTreeSet<String> = BTreeSet::new();
-    for node in blueprint.nodes.values() {
+/// Whether a VM runs at this moment.
+pub(super) async fn is_running(world: &World, host: &str, vmid: u32) -> pve::Result<bool> {
+    Ok(world.pve.vm_status(host, vmid).await?.power == pve::PowerState::Running)
+}
+
+/// What a VM's configuration says, if it carries a mark.
+pub(crate) fn read(
+    vmid: u32,
+    host: &str,
+    pool: Option<String>,
+    configs: &pve::BothConfigs,
+) -> Option<(Vm, Option<RecordState>)> {
+    let (now, next) = (&configs.now, &configs.next);
+    let mark = Mark::find(now.description())?;
+    let kept = |key: &&String| !NOT_KEPT.contains(&key.as_str());
+    let config: BTreeMap<String, String> =
+        now.keys.iter().filter(|(key, _)| kept(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let both: BTreeSet<&String> = now.keys.keys().chain(next.keys.keys()).filter(kept).collect();
+    let pending = both
+        .into_iter()
+        .filter(|key| now.get(key) != next.get(key))
+        .map(|key| (key.clone(), next.get(key).map(str::to_owned)))
+        .collect();
+    let vm = Vm {
+        vmid,
+        host: host.to_owned(),
+        name: now.get("name").unwrap_or_default().to_owned(),
+        running: false,
+        lock: now.lock().map(str::to_owned),
+        uuid: now.smbios_uuid().and_then(|u| u.parse().ok()),
+        mark,
+        pool,
+        config,
+        pending,
+    };
+    Some((vm, RecordState::find(now.description())))
+}
+
+/// Boot images where new nodes look for them. A shared datastore is asked once.
+async fn images(world: &World, inventory: &Inventory, new: &[&Node]) -> (BTreeSet<StoredImage>, Vec<Unseen>) {
+    let mut places: BTreeSet<(&String, &String)> = BTreeSet::new();
+    let mut shared: BTreeSet<&String> = BTreeSet::new();
+    for node in new {
         let (Some(host), Some(store)) = (&node.host, &node.image_datastore) else { continue };
         let Some(seen) = inventory.hosts.get(host).filter(|h| h.online).and_then(|h| h.datastores.get(store))
         else {
             continue;
         };
-        if !seen.shared || shared.insert(store.clone()) {
-            places.insert((host.clone(), store.clone()));
+        if !seen.shared || shared.insert(store) {
+            places.insert((host, store));
         }
     }
-    let lists =
-        join_all(places.iter().map(|(host, store)| world.pve.storage_content(host, store, "import"))).await;
-    let mut images = BTreeSet::new();
-    for ((host, store), list) in places.iter().zip(lists) {
+    let list =
+        |(host, store): &(&String, &String)| ask(world, world.pve.storage_content(host, store, "import"));
+    let lists = join_all(places.iter().map(list)).await;
+    let (mut images, mut unseen) = (BTreeSet::new(), vec![]);
+    for ((host, store), list) in places.into_iter().zip(lists) {
         match list {
             Ok(list) => {
                 let prefix = format!("{store}:import/");
@@ -205,11 +280,10 @@ async fn images(
                     StoredImage { host: host.clone(), datastore: store.clone(), file: file.to_owned() }
                 }));
             }
-            Err(error) => unseen
-                .push(Unseen { what: format!("the images in {store} on {host}"), why: last_cause(&error) }),
+            Err(why) => unseen.push(Unseen { what: format!("the images in {store} on {host}"), why }),
         }
     }
-    images
+    (images, unseen)
 }
 
 fn last_cause(error: &pve::Error) -> String {

@@ -63,6 +63,9 @@ pub(crate) async fn identify(world: &World, node: &Node, access: &Access) -> Ide
 }
 
 async fn identify_configured(world: &World, node: &Node, machine: Machine) -> Identified {
+    if node.external {
+        return identify_external(world, node, machine).await;
+    }
     match world.clock.timeout(QUESTION, machine.system_uuid()).await {
         Ok(Ok(uuid)) if is(node, &uuid) => Identified::Configured(machine),
         Ok(Ok(uuid)) => Identified::Stranger {
@@ -77,8 +80,32 @@ async fn identify_configured(world: &World, node: &Node, machine: Machine) -> Id
     }
 }
 
+/// Nobody gave an external machine an identity of ours. That it has keys of this cluster is proved by the connection; which
+/// of its nodes it is, its name says.
+async fn identify_external(world: &World, node: &Node, machine: Machine) -> Identified {
+    match world.clock.timeout(QUESTION, machine.hostname()).await {
+        Ok(Ok(name)) if name.split('.').next() != Some(node.name.as_str()) => {
+            Identified::Stranger { why: format!("it is of this cluster, but is called {name}") }
+        }
+        Ok(Ok(_)) => Identified::Configured(machine),
+        Ok(Err(error)) => Identified::Silent { why: in_words(&error) },
+        Err(_) => Identified::Silent { why: "no answer within five seconds".to_owned() },
+    }
+}
+
 async fn identify_waiting(world: &World, node: &Node, address: IpAddr) -> talos_client::Result<Identified> {
     let connection = Maintenance::connect(&world.net, &world.clock, address).await?;
+    if node.external {
+        // The card that the file names is all that such a machine can be known by. Without one, its address must do.
+        let links = if node.mac.is_empty() { vec![] } else { connection.links().await? };
+        let known = links.iter().any(|link| link.hardware_addr.eq_ignore_ascii_case(&node.mac));
+        return Ok(match node.mac.is_empty() || known {
+            true => Identified::Maintenance(connection),
+            false => {
+                Identified::Stranger { why: format!("it has no network card with the address {}", node.mac) }
+            }
+        });
+    }
     let uuid = connection.system_uuid().await?;
     if is(node, &uuid) {
         return Ok(Identified::Maintenance(connection));

@@ -47,7 +47,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
 /// What the node still lacks, in words.
 async fn missing(context: &Context, node: &Node, kubernetes: &Kubernetes) -> Option<String> {
     let access = context.look.access().ok()?;
-    let machine = machines::look(&context.world, node, access).await;
+    let machine = machines::look(&context.world, node, access, None).await;
     match &machine.api {
         Api::Configured => {}
         Api::Maintenance => return Some("waits in maintenance: it lost its configuration".to_owned()),

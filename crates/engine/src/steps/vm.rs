@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::blueprint::Node;
 use model::mark::Mark;
+use model::vm;
 use pve::{Params, PowerState};
 
 use crate::apply::Context;
@@ -12,7 +13,7 @@ use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::record::remedy;
 use crate::settled::settled;
-use crate::steps::Done;
+use crate::steps::{Done, update};
 
 /// A VM's id and the host it is on.
 pub(super) struct Place<'a> {
@@ -27,7 +28,7 @@ impl std::fmt::Display for Place<'_> {
 }
 
 /// How often a busy host or storage is asked again. Each time waits longer.
-const ATTEMPTS: u32 = 6;
+pub(super) const ATTEMPTS: u32 = 6;
 
 /// Creates the VM with its boot disk copied from the image, and grows that disk. The POST reserves the id: when
 /// somebody else was faster, or an answer was lost, the VM that is there is looked at before anything is concluded.
@@ -35,137 +36,120 @@ pub(super) async fn create(
     context: &Context,
     node: &Node,
     place: &Place<'_>,
-    datastore: &str,
     image: &str,
     progress: &Progress,
 ) -> Result<Done> {
-    let params = params(context, node, datastore, image)?;
-    let attempt = || Error::world(format!("could not create {}, {place}", node.name));
-    let pve = &context.world.pve;
+    let (params, tags_later) = params(context, node, image)?;
+    let attempt = format!("could not create {}, {place}", node.name);
+    progress.note("creating the VM");
+    let warnings = make(context, place, &attempt, &node.name, progress, || async {
+        context.world.pve.create_vm(place.host, place.vmid, &params).await
+    })
+    .await?;
+    if tags_later {
+        update::settle(context, node, place).await?;
+    }
+    progress.note("growing the disk");
+    grow(context, place, &vm::boot_key(node), node.disk_gib).await?;
+    Ok(Done { warnings })
+}
+
+/// Begins a creation and follows it, again while Proxmox is busy. A VM that is there already is as good, if its mark says
+/// that it is `whose`.
+pub(super) async fn make<F>(
+    context: &Context,
+    place: &Place<'_>,
+    attempt: &str,
+    whose: &str,
+    progress: &Progress,
+    begin: impl Fn() -> F,
+) -> Result<Vec<String>>
+where
+    F: Future<Output = pve::Result<pve::Upid>>,
+{
+    let failed = |error: pve::Error| Error::world(attempt).remedy(remedy(&error)).because(error);
     let mut tries = 1;
-    let warnings = loop {
-        progress.note("creating the VM");
-        let created = match pve.create_vm(place.host, place.vmid, &params).await {
-            Ok(upid) => {
-                pve.follow(&upid, |line| {
-                    if let Some((_, rest)) = line.split_once('(')
-                        && let Some(percent) = rest.split(['.', '%']).next().and_then(|p| p.parse().ok())
-                        && line.contains("transferred")
-                    {
-                        progress.percent("copying the image", percent);
-                    }
-                })
-                .await
-            }
+    loop {
+        let made = match begin().await {
+            Ok(upid) => context.world.pve.follow(&upid, |line| copying(line, progress)).await,
             Err(error) => Err(error),
         };
-        match created {
-            Ok(finished) => break finished.warnings,
-            Err(error) if error.is_exists() || error.effect_unknown() => match is_ours(context, node, place)
-                .await?
-            {
-                true => break vec![],
-                false if error.is_exists() => return Err(attempt().remedy(remedy(&error)).because(error)),
-                false if tries < ATTEMPTS => {}
-                false => return Err(attempt().remedy(remedy(&error)).because(error)),
-            },
+        match made {
+            Ok(finished) => return Ok(finished.warnings),
+            Err(error) if error.is_exists() || error.effect_unknown() => {
+                if is_ours(context, whose, place).await? {
+                    return Ok(vec![]);
+                }
+                if error.is_exists() || tries >= ATTEMPTS {
+                    return Err(failed(error));
+                }
+            }
             Err(error) if error.is_transient() && tries < ATTEMPTS => {}
-            Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
+            Err(error) => return Err(failed(error)),
         }
         progress.note("Proxmox is busy; trying again");
         context.world.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
         tries += 1;
-    };
-    progress.note("growing the disk");
-    grow(context, place, node.disk_gib).await?;
-    Ok(Done { warnings })
+    }
 }
 
-/// Waits for a creation that somebody else may have begun, then tells whether the VM is this node of ours.
-async fn is_ours(context: &Context, node: &Node, place: &Place<'_>) -> Result<bool> {
+/// How far the copy of a disk is, from a line such as `transferred 1.2 GiB of 8.0 GiB (15.00%)`.
+fn copying(line: &str, progress: &Progress) {
+    if line.contains("transferred")
+        && let Some((_, rest)) = line.split_once('(')
+        && let Some(percent) = rest.split(['.', '%']).next().and_then(|p| p.parse().ok())
+    {
+        progress.percent("copying the image", percent);
+    }
+}
+
+/// Waits for a creation that somebody else may have begun, then tells whether the VM carries this name of ours.
+async fn is_ours(context: &Context, whose: &str, place: &Place<'_>) -> Result<bool> {
     let owner = Mark::owner_of(context.look.cluster_id()?);
     let found = settled(&context.world, place.host, place.vmid).await?;
-    Ok(found
-        .and_then(|c| Mark::find(c.description()))
-        .is_some_and(|m| m.owner == owner && m.node == node.name))
+    Ok(found.and_then(|c| Mark::find(c.description())).is_some_and(|m| m.owner == owner && m.node == whose))
 }
 
-/// Hardware that nobody asked for is right by default; the reasons stand beside the values.
-fn params(context: &Context, node: &Node, datastore: &str, image: &str) -> Result<Params> {
-    let id = context.look.cluster_id()?;
-    let uuid =
-        node.uuid.ok_or_else(|| Error::new(Kind::Refused, format!("{} has no identity yet", node.name)))?;
-    let mark = Mark {
-        cluster: context.look.blueprint.cluster.clone(),
-        owner: Mark::owner_of(id),
-        node: node.name.clone(),
-    };
-    let mut net = format!("virtio={},bridge={}", node.mac, node.bridge);
-    if let Some(vlan) = node.vlan {
-        net.push_str(&format!(",tag={vlan}"));
+/// Everything that the file says about the VM; and whether its tags must come later, because Proxmox looks at them before
+/// it looks at the pool, which may be all that the token has rights on.
+fn params(context: &Context, node: &Node, image: &str) -> Result<(Params, bool)> {
+    let blueprint = &context.look.blueprint;
+    let open = || Error::new(Kind::Refused, format!("{} is not fully decided yet", node.name));
+    let mark = vm::mark(blueprint, node).filter(|_| node.uuid.is_some()).ok_or_else(open)?;
+    let mut params: Params = vm::settings(blueprint, node);
+    for drive in vm::drives(node) {
+        params.insert(drive.key.clone(), drive.creation(image).ok_or_else(open)?);
     }
-    if let Some(mtu) = node.mtu {
-        net.push_str(&format!(",mtu={mtu}"));
+    params.insert("description".to_owned(), mark.describe(node.hardware.description.as_deref()));
+    match &blueprint.resource_pool {
+        Some(pool) => {
+            params.insert("pool".to_owned(), pool.clone());
+            Ok((params, true))
+        }
+        None => {
+            params.insert("tags".to_owned(), node.hardware.tags.join(";"));
+            Ok((params, false))
+        }
     }
-    let agent = context
-        .look
-        .blueprint
-        .images
-        .get(&node.image)
-        .is_some_and(|i| i.extensions.iter().any(|e| e == "siderolabs/qemu-guest-agent"));
-    let pairs: Vec<(&str, String)> = vec![
-        ("name", node.name.clone()),
-        ("description", mark.describe()),
-        ("smbios1", format!("uuid={uuid}")),
-        ("ostype", "l26".into()),
-        ("machine", "q35".into()),
-        // Proxmox' own default is too old for Talos.
-        ("cpu", node.cpu_type.clone()),
-        ("sockets", "1".into()),
-        ("cores", node.cores.to_string()),
-        ("memory", node.memory_mib.to_string()),
-        // Kubernetes counts on the memory that it was told of.
-        ("balloon", "0".into()),
-        ("scsihw", "virtio-scsi-single".into()),
-        ("scsi0", format!("{datastore}:0,import-from={image},discard=on,iothread=1,ssd=1")),
-        ("ide2", format!("{}:cloudinit", node.hardware.cloudinit_datastore.as_deref().unwrap_or(datastore))),
-        ("ipconfig0", format!("ip={},gw={}", node.address, node.gateway)),
-        ("net0", net),
-        ("boot", "order=scsi0".into()),
-        // Talos logs to the serial port; the screen stays.
-        ("serial0", "socket".into()),
-        ("agent", if agent { "1" } else { "0" }.into()),
-        ("onboot", if node.hardware.start_on_boot { "1" } else { "0" }.into()),
-        ("tags", node.hardware.tags.join(";")),
-    ];
-    let mut params: Params = pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
-    if !node.dns.is_empty() {
-        let dns: Vec<String> = node.dns.iter().map(ToString::to_string).collect();
-        params.insert("nameserver".to_owned(), dns.join(" "));
-    }
-    if let Some(pool) = &context.look.blueprint.resource_pool {
-        params.insert("pool".to_owned(), pool.clone());
-    }
-    Ok(params)
 }
 
-/// Grows the boot disk to `gib`. Doing it again does nothing.
-pub(super) async fn grow(context: &Context, place: &Place<'_>, gib: u64) -> Result<Done> {
-    let attempt = || Error::world(format!("could not grow the boot disk of {place} to {gib} GiB"));
+/// Grows a disk to `gib`. Doing it again does nothing.
+pub(super) async fn grow(context: &Context, place: &Place<'_>, disk: &str, gib: u64) -> Result<Done> {
+    let attempt = || Error::world(format!("could not grow {disk} of {place} to {gib} GiB"));
     let pve = &context.world.pve;
     let has = || async {
         let config = pve
             .vm_config(place.host, place.vmid)
             .await
             .map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
-        Ok::<_, Error>(config.drive("scsi0").and_then(|d| d.size).unwrap_or(0))
+        Ok::<_, Error>(config.drive(disk).and_then(|d| d.size).unwrap_or(0))
     };
     let wanted = gib << 30;
     if has().await? >= wanted {
         return Ok(Done::default());
     }
     let task = async {
-        pve.follow(&pve.resize(place.host, place.vmid, "scsi0", &format!("{gib}G")).await?, |_| {}).await
+        pve.follow(&pve.resize(place.host, place.vmid, disk, &format!("{gib}G")).await?, |_| {}).await
     };
     let finished = task.await.map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
     if has().await? < wanted {
@@ -235,6 +219,8 @@ pub(super) async fn delete(context: &Context, node: &str, place: &Place<'_>) -> 
         return Err(Error::new(Kind::Refused, format!("{place} is not {node} any more"))
             .remedy("somebody changed it since it was looked at; run the command again"));
     }
+    // The list that the plan was made from is some seconds old: it may run after all.
+    stop(context, place).await?;
     remove(context, place).await.map_err(|e| attempt().remedy(remedy(&e)).because(e))
 }
 

@@ -4,7 +4,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
+mod any_file;
 mod bring_up;
 mod crashes;
+mod drift;
+mod hardware;
 mod refusals;
 mod rig;

@@ -143,6 +143,14 @@ impl Rig {
         self.lab.shared().read(|world, _| world.machines.etcd_clusters())
     }
 
+    /// Nothing is left to do or to tell.
+    pub async fn assert_nothing_to_do(&self, text: &str) {
+        let plan = self.look(text).await.plan();
+        let steps: Vec<_> = plan.steps.iter().map(|s| (s.action.describe(), &s.reason)).collect();
+        assert!(plan.is_empty(), "{steps:?} {:?}", plan.refusals);
+        assert_eq!(plan.notices, []);
+    }
+
     /// Everything is as the file says: one etcd, every VM once, nothing left to do.
     pub async fn assert_whole(&self) {
         assert_eq!(self.etcd_clusters(), 1, "exactly one etcd");

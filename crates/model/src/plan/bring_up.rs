@@ -6,18 +6,20 @@
 //!                                                       (all control planes) ──┴► bootstrap ─┘
 //! ```
 //!
-//! A node enters this chain where it stands: one that only waits in maintenance gets no VM, one that runs gets nothing.
+//! A node enters this chain where it stands: one that only waits in maintenance gets no VM, one that runs gets nothing but
+//! what [`drift`] found. With templates, `create-template` and `clone-vm` stand in the place of `create-vm`.
 
 use uuid::Uuid;
 
-use super::{Notice, Refusal, Rendered};
+use super::images::Site;
+use super::{Notice, Refusal, Rendered, drift};
 use crate::blueprint::{Blueprint, Node, Role};
 use crate::mark::Mark;
-use crate::observed::{Api, Etcd, Machine, Observed, StoredImage, Vm};
+use crate::observed::{Api, Etcd, Machine, Observed, Vm};
 use crate::step::{Action, Disturbs, Step, StepId};
 
 /// Seconds that things usually take, for the estimate.
-mod usual {
+pub(super) mod usual {
     pub const REGISTER: u32 = 2;
     pub const DOWNLOAD: u32 = 30;
     pub const RECORD: u32 = 3;
@@ -30,12 +32,12 @@ mod usual {
     pub const HEALTH: u32 = 10;
 }
 
-struct Builder<'a> {
-    blueprint: &'a Blueprint,
+pub(super) struct Builder<'a> {
+    pub(super) blueprint: &'a Blueprint,
     rendered: &'a Rendered,
-    observed: &'a Observed,
-    owner: Option<Uuid>,
-    steps: Vec<Step>,
+    pub(super) observed: &'a Observed,
+    pub(super) owner: Option<Uuid>,
+    pub(super) steps: Vec<Step>,
     notices: Vec<Notice>,
     refusals: Vec<Refusal>,
 }
@@ -63,7 +65,7 @@ pub(super) fn steps(
 }
 
 impl Builder<'_> {
-    fn push(
+    pub(super) fn push(
         &mut self,
         action: Action,
         after: Vec<StepId>,
@@ -116,19 +118,34 @@ impl Builder<'_> {
     /// The way from nothing to a configured machine.
     fn machine(&mut self, node: &Node) {
         let vm = self.vm(node).cloned();
+        if let Some(host) =
+            self.observed.proxmox.unread.get(&node.vmid).filter(|_| vm.is_none() && !node.external)
+        {
+            let text = format!(
+                "whether VM {} on {host} is {} could not be read; it is left alone",
+                node.vmid, node.name
+            );
+            self.notices.push(Notice { text });
+            return;
+        }
         let started = match &vm {
+            // Somebody else made it, and starts it.
+            _ if node.external => vec![],
             None => self.create(node),
             Some(vm) => self.complete(node, vm),
         };
         let machine = self.observed.machines.get(&node.name);
         let reason = match (&vm, machine.map(|m| &m.api)) {
-            (None, _) => "it is new".to_owned(),
-            (Some(_), Some(Api::Maintenance)) => "it waits for its configuration".to_owned(),
-            (Some(_), Some(Api::Configured)) => {
-                self.configuration_differs(node, machine);
+            (None, _) if !node.external => "it is new".to_owned(),
+            (_, Some(Api::Maintenance)) => "it waits for its configuration".to_owned(),
+            (_, Some(Api::Configured)) => {
+                let machine = machine.cloned();
+                if let Some(machine) = &machine {
+                    self.running(node, machine);
+                }
                 return;
             }
-            (Some(_), Some(Api::Stranger { why })) => {
+            (_, Some(Api::Stranger { why })) => {
                 self.refusals.push(Refusal {
                     why: format!("what answers at {} is not {}: {why}", node.address.addr(), node.name),
                     remedy: format!(
@@ -139,17 +156,18 @@ impl Builder<'_> {
                 });
                 return;
             }
-            (Some(_), Some(Api::Silent { why })) => {
+            (_, Some(Api::Silent { why })) => {
                 format!("it did not answer ({why}); it will be waited for")
             }
-            (Some(_), None) => "it has not been configured yet, as far as can be seen".to_owned(),
+            (_, None) => "it has not been configured yet, as far as can be seen".to_owned(),
         };
         self.push(Action::Configure { node: node.name.clone() }, started, reason, usual::CONFIGURE);
     }
 
     fn create(&mut self, node: &Node) -> Vec<StepId> {
         // Hosts and datastores that could not be decided were refused already.
-        let (Some(host), Some(disk), Some(store)) = (&node.host, &node.disk_datastore, &node.image_datastore)
+        let (Some(host), Some(disks), Some(images)) =
+            (&node.host, &node.disk_datastore, &node.image_datastore)
         else {
             return vec![];
         };
@@ -158,72 +176,12 @@ impl Builder<'_> {
         else {
             return vec![];
         };
-        let file = image.file_name(schematic);
-        let mut after = vec![Action::CreateRecord { host: host.clone(), vmid: 0 }.id()];
-        if let Some(download) = self.download(node, host, store, &file, image.url(schematic), schematic) {
-            after.push(download);
-        }
-        let create = Action::CreateVm {
-            node: node.name.clone(),
-            host: host.clone(),
-            vmid: node.vmid,
-            datastore: disk.clone(),
-            image: format!("{store}:import/{file}"),
-        };
-        let created =
-            self.push(create, after, "the file asks for it, and it does not exist yet", usual::CREATE);
+        let created = self.new_vm(node, &Site { host, disks, images, image, schematic });
         let start = Action::StartVm { node: node.name.clone(), host: host.clone(), vmid: node.vmid };
         vec![self.push(start, vec![created], "it is new", usual::START)]
     }
 
-    /// Fetches the image to where the node needs it, once per host, or once for all that share the datastore.
-    fn download(
-        &mut self,
-        node: &Node,
-        host: &str,
-        store: &str,
-        file: &str,
-        url: String,
-        schematic: &str,
-    ) -> Option<StepId> {
-        let shared = |h: &str| {
-            self.observed
-                .proxmox
-                .inventory
-                .hosts
-                .get(h)
-                .and_then(|h| h.datastores.get(store))
-                .is_some_and(|d| d.shared)
-        };
-        let same = |s: &StoredImage| {
-            s.datastore == store && s.file == file && (s.host == host || (shared(host) && shared(&s.host)))
-        };
-        if self.observed.proxmox.images.iter().any(same) {
-            return None;
-        }
-        if shared(host) {
-            let suffix = format!("/{store}/{file}");
-            if let Some(step) =
-                self.steps.iter().find(|s| s.id.0.starts_with("download-image/") && s.id.0.ends_with(&suffix))
-            {
-                return Some(step.id.clone());
-            }
-        }
-        let register =
-            Action::RegisterSchematic { image: node.image.clone(), schematic: schematic.to_owned() };
-        let registered =
-            self.push(register, vec![], "the factory builds only what it was told of", usual::REGISTER);
-        let record = Action::CreateRecord { host: host.to_owned(), vmid: 0 }.id();
-        let action = Action::DownloadImage {
-            host: host.to_owned(),
-            datastore: store.to_owned(),
-            file: file.to_owned(),
-            url,
-        };
-        Some(self.push(action, vec![registered, record], "nodes there boot from it", usual::DOWNLOAD))
-    }
-
-    /// A VM that exists: what its creation may have left undone.
+    /// A VM that exists: what its creation may have left undone, and what somebody changed since.
     fn complete(&mut self, node: &Node, vm: &Vm) -> Vec<StepId> {
         if let Some(lock) = &vm.lock {
             self.refusals.push(Refusal {
@@ -238,23 +196,31 @@ impl Builder<'_> {
             });
             return vec![];
         }
+        let drift = drift::examine(self.blueprint, node, vm, self.observed.machines.get(&node.name));
+        self.notices.extend(drift.notices);
+        self.refusals.extend(drift.refusals);
         let mut after = vec![];
-        match vm.disk_gib {
-            None => self.refusals.push(Refusal {
-                why: format!("{} (VM {} on {}) has no boot disk", node.name, vm.vmid, vm.host),
-                remedy: "somebody removed it; delete the VM to have the node made anew".to_owned(),
-            }),
-            // Growing under a running machine is a change of its own; here only an unfinished creation is completed.
-            Some(has) if has < node.disk_gib && !vm.running => {
-                let grow = Action::GrowDisk {
-                    node: node.name.clone(),
-                    host: vm.host.clone(),
-                    vmid: vm.vmid,
-                    gib: node.disk_gib,
-                };
-                after.push(self.push(grow, vec![], format!("it has {has} GiB"), usual::GROW));
+        if !drift.says.is_empty() {
+            let update = Action::UpdateVm {
+                node: node.name.clone(),
+                host: vm.host.clone(),
+                vmid: vm.vmid,
+                set: drift.set,
+                pool: drift.pool,
+                says: drift.says,
+            };
+            let update = self.push(update, vec![], "it is not as the file says", usual::GROW);
+            self.disturb(&update, drift.disturbs.unwrap_or(Disturbs::Nothing));
+            after.push(update);
+        }
+        for (disk, has, gib) in drift.grow {
+            let (name, host) = (node.name.clone(), vm.host.clone());
+            let grow = Action::GrowDisk { node: name, host, vmid: vm.vmid, disk, gib };
+            let grow = self.push(grow, after.clone(), format!("it has {has} GiB"), usual::GROW);
+            if vm.running {
+                self.disturb(&grow, Disturbs::Hot);
             }
-            Some(_) => {}
+            after.push(grow);
         }
         if vm.running {
             return after;
@@ -263,19 +229,55 @@ impl Builder<'_> {
         vec![self.push(start, after, "it is off", usual::START)]
     }
 
-    fn configuration_differs(&mut self, node: &Node, machine: Option<&Machine>) {
-        let runs = machine.and_then(|m| m.config_digest.as_deref());
-        let shall = self.rendered.configs.get(&node.name).map(String::as_str);
-        if let (Some(runs), Some(shall)) = (runs, shall)
-            && runs != shall
-        {
-            self.notices.push(Notice {
-                text: format!(
-                    "{} runs another configuration than the file describes; it is left as it is",
-                    node.name
+    fn disturb(&mut self, step: &StepId, disturbs: Disturbs) {
+        if let Some(step) = self.steps.iter_mut().find(|s| s.id == *step) {
+            step.disturbs = disturbs;
+        }
+    }
+
+    /// A machine that runs with a configuration under our authority.
+    fn running(&mut self, node: &Node, machine: &Machine) {
+        if let Some(runs) = machine.talos.as_deref().filter(|runs| *runs != node.talos) {
+            self.refusals.push(Refusal {
+                why: format!(
+                    "{} runs Talos {runs}, and the file says {}: upgrades are not supported yet",
+                    node.name, node.talos
+                ),
+                remedy: format!(
+                    "write {runs} in the file (`versions` of the node, its pool or the cluster), or upgrade it with talosctl"
                 ),
             });
+            return;
         }
+        let shall = self.rendered.configs.get(&node.name);
+        if machine.config_digest.is_none() || machine.config_digest.as_ref() == shall || shall.is_none() {
+            return;
+        }
+        let Some(changes) = &machine.config_changes else {
+            let text = format!("{} runs a configuration that could not be compared with the file", node.name);
+            self.notices.push(Notice { text });
+            return;
+        };
+        // The same in other words is the same.
+        let Some(worst) = changes.iter().map(|c| c.disturbs).max() else { return };
+        let told = places(changes.iter().map(|c| c.path.as_str()));
+        if worst <= Disturbs::Hot {
+            let reason = format!("its configuration differs from the file in {told}");
+            let step =
+                self.push(Action::Reconfigure { node: node.name.clone() }, vec![], reason, usual::GROW);
+            self.disturb(&step, worst);
+            return;
+        }
+        let cost = if worst == Disturbs::Restart { "restarting services" } else { "a reboot" };
+        let told = places(changes.iter().filter(|c| c.disturbs > Disturbs::Hot).map(|c| c.path.as_str()));
+        self.refusals.push(Refusal {
+            why: format!(
+                "the configuration of {} is not what the file describes, and changing {told} means {cost}, which this version does not do to machines that run",
+                node.name
+            ),
+            remedy: "put the file back to what runs (a patch can say it), or change the machine with talosctl, one node at a time"
+                .to_owned(),
+        });
     }
 
     /// The one rule that must never be wrong: etcd is begun on exactly one machine, once.
@@ -410,18 +412,25 @@ impl Builder<'_> {
                         ),
                     });
                 }
-                if vm.cores != node.cores || vm.memory_mib != node.memory_mib {
-                    self.notices.push(Notice {
-                        text: format!(
-                            "{} has {} cores and {} MiB, the file says {} and {}; it is left as it is",
-                            node.name, vm.cores, vm.memory_mib, node.cores, node.memory_mib
-                        ),
-                    });
+                if let Some(host) = node.host.as_ref().filter(|h| node.host_pinned && **h != vm.host) {
+                    let text =
+                        format!("{} is on {}, the file says {host}; it is left there", node.name, vm.host);
+                    self.notices.push(Notice { text });
                 }
             }
         }
         for unseen in &self.observed.unseen {
             self.notices.push(Notice { text: format!("could not see {}: {}", unseen.what, unseen.why) });
         }
+    }
+}
+
+/// Places for people: the first few by name, the others counted.
+fn places<'p>(paths: impl Iterator<Item = &'p str>) -> String {
+    let paths: Vec<&str> = paths.collect();
+    let (named, others) = paths.split_at(paths.len().min(4));
+    match others.len() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more places", named.join(", ")),
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
     let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return (vec![], vec![]) };
     let mut steps: Vec<Step> = vec![];
     let mut deletions = vec![];
-    for vm in observed.proxmox.of(owner) {
+    for vm in observed.proxmox.of(owner).chain(observed.proxmox.templates(owner)) {
         let (node, host, vmid) = (vm.mark.node.clone(), vm.host.clone(), vm.vmid);
         let mut after = vec![];
         if vm.running {
@@ -26,15 +26,26 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
         deletions.push(delete.id());
         steps.push(step(delete, after, "it is part of the cluster", 5));
     }
-    if let Some(record) = &observed.proxmox.record {
+    // What could not be read may be ours, and as long as something of ours is left, the record guards it.
+    if let Some(record) = observed.proxmox.record.as_ref().filter(|_| observed.proxmox.unread.is_empty()) {
         let delete = Action::DeleteRecord { host: record.host.clone(), vmid: record.vmid };
         steps.push(step(delete, deletions, "nothing of the cluster is left for it to guard", 3));
     }
-    let notices = observed
+    let mut notices: Vec<Notice> = observed
         .unseen
         .iter()
         .map(|u| Notice { text: format!("could not see {}: {}. What is ours there stays", u.what, u.why) })
         .collect();
+    if !observed.proxmox.unread.is_empty() && observed.proxmox.record.is_some() {
+        notices.push(Notice { text: "the cluster's record stays until everything else is gone".to_owned() });
+    }
+    for node in blueprint.nodes.values().filter(|node| node.external) {
+        let text = format!(
+            "{} is not ours to remove; reset it with `talosctl reset` to use it for something else",
+            node.name
+        );
+        notices.push(Notice { text });
+    }
     (steps, notices)
 }
 

@@ -4,7 +4,7 @@
 //! refused, by name. A function goes from here when it is carried out.
 
 use super::Refusal;
-use crate::blueprint::{Blueprint, BootDisk, Hardware, Image, Node, NodeSettings, Options};
+use crate::blueprint::{Blueprint, Image, Node, NodeSettings, Options};
 use crate::spec;
 
 /// Everything that is asked for in vain, each once.
@@ -70,31 +70,15 @@ fn of_image(image: &Image) -> Vec<&'static str> {
     named(&[
         (image.schematic_file.is_some(), "image.schematic"),
         (image.secure_boot, "secure boot"),
-        (image.delivery != spec::Delivery::Import, "image.delivery: template"),
-        (image.mirror.is_some(), "image.mirror"),
         (image.installer_mirror.is_some(), "image.installer_mirror"),
     ])
 }
 
 fn of_node(node: &Node, kubernetes: &str) -> Vec<&'static str> {
-    let plain = Hardware::default();
-    let h = &node.hardware;
     let NodeSettings { dhcp, routes, extra_nics, annotations, taints, patches } = &node.settings;
     named(&[
-        (node.external, "external"),
         (node.kubernetes != kubernetes, "a Kubernetes version of its own"),
-        (h.cpu_units != plain.cpu_units, "cpu units"),
-        (h.balloon_mib != plain.balloon_mib, "ballooning"),
-        (h.nic_model != plain.nic_model, "a network card other than virtio"),
-        (h.boot != BootDisk::default(), "options of the boot disk"),
-        (!h.disks.is_empty(), "disks"),
-        (!h.pci.is_empty(), "pci"),
-        (h.bios != plain.bios, "bios"),
-        (h.tpm, "tpm"),
-        (h.machine != plain.machine, "machine"),
-        (h.display != plain.display, "display"),
-        (h.startup != plain.startup, "startup"),
-        (h.description != plain.description, "description"),
+        (!node.hardware.disks.is_empty(), "disks"),
         (*dhcp, "dhcp"),
         (!routes.is_empty(), "routes"),
         (!extra_nics.is_empty(), "several network cards"),

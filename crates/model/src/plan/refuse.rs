@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Refusal;
-use crate::blueprint::Blueprint;
+use super::{Refusal, preflight};
+use crate::blueprint::{Blueprint, Node};
 use crate::mark::Mark;
 use crate::observed::{Observed, Vm};
 
@@ -19,7 +19,8 @@ pub fn creation(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     [
         taken_ids(blueprint, observed),
         hosts_that_cannot(blueprint, observed),
-        not_enough_memory(blueprint, observed),
+        preflight::memory(blueprint, observed),
+        preflight::rights(observed),
     ]
     .concat()
 }
@@ -75,7 +76,7 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
 fn doubled_identity(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return vec![] };
     let mut by_node: BTreeMap<&str, Vec<&Vm>> = BTreeMap::new();
-    for vm in observed.proxmox.marked.iter().filter(|v| v.mark.owner == owner) {
+    for vm in observed.proxmox.marked.iter().filter(|v| v.mark.owner == owner && !v.mark.is_template()) {
         by_node.entry(&vm.mark.node).or_default().push(vm);
     }
     by_node
@@ -100,16 +101,17 @@ fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let mut wanted: Vec<(u32, String, &str)> = blueprint
         .nodes
         .values()
-        .filter(|n| !exists(&n.name))
+        .filter(|n| !n.external && !exists(&n.name) && !observed.proxmox.unread.contains_key(&n.vmid))
         .map(|n| (n.vmid, format!("of {}", n.name), "`vmid` (or `vmids` of its pool)"))
         .collect();
-    if observed.proxmox.record.is_none() {
+    if observed.proxmox.record.is_none() && !observed.proxmox.unread.contains_key(&blueprint.record.vmid) {
         wanted.push((blueprint.record.vmid, "of the cluster's record".to_owned(), "`proxmox.record`"));
     }
     wanted
         .into_iter()
         .filter_map(|(vmid, whose, key)| {
-            let guest = observed.proxmox.taken.get(&vmid).filter(|g| g.lock.as_deref() != Some("create"))?;
+            let being_made = |lock: Option<&str>| matches!(lock, Some("create" | "clone"));
+            let guest = observed.proxmox.taken.get(&vmid).filter(|g| !being_made(g.lock.as_deref()))?;
             let name = guest.name.as_deref().map_or_else(String::new, |n| format!(" ({n})"));
             Some(Refusal {
                 why: format!("the id {vmid} {whose} is taken by another guest{name} on {}", guest.host),
@@ -119,14 +121,10 @@ fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         .collect()
 }
 
-/// A node must be created on a host that is unknown, off, or was never decided.
+/// A node must be created on a host that is unknown, off, without its bridges, or was never decided.
 fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
-    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     let mut refusals = vec![];
-    for node in blueprint.nodes.values() {
-        if owner.is_some_and(|o| observed.proxmox.of(o).any(|v| v.mark.node == node.name)) {
-            continue;
-        }
+    for node in preflight::to_create(blueprint, &observed.proxmox) {
         let Some(host) = &node.host else {
             refusals.push(Refusal {
                 why: format!("no Proxmox host could be chosen for {}", node.name),
@@ -137,17 +135,10 @@ fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
         let reason = match observed.proxmox.inventory.hosts.get(host) {
             None => "Proxmox does not know it",
             Some(h) if !h.online => "it is offline",
-            Some(h) if !h.bridges.is_empty() && !h.bridges.contains(&node.bridge) => {
-                refusals.push(Refusal {
-                    why: format!(
-                        "{} needs the bridge {}, which {host} does not have",
-                        node.name, node.bridge
-                    ),
-                    remedy: format!("create it there, or name one of its bridges: {}", h.bridges.join(", ")),
-                });
+            Some(h) => {
+                refusals.extend(missing_bridges(node, host, &h.bridges));
                 continue;
             }
-            Some(_) => continue,
         };
         refusals.push(Refusal {
             why: format!("{} cannot be created on {host}: {reason}", node.name),
@@ -157,22 +148,25 @@ fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
     refusals
 }
 
-/// More memory is asked of a host than it has in all. Proxmox would start the first VMs and fail at the last.
-fn not_enough_memory(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
-    let mut wanted: BTreeMap<&str, u64> = BTreeMap::new();
-    for node in blueprint.nodes.values() {
-        if let Some(host) = &node.host {
-            *wanted.entry(host).or_default() += node.memory_mib;
-        }
+/// Proxmox accepts a bridge that does not exist, and fails when the VM starts.
+fn missing_bridges(node: &Node, host: &str, bridges: &[String]) -> Vec<Refusal> {
+    if bridges.is_empty() {
+        // They could not be listed.
+        return vec![];
     }
+    let mut wanted: Vec<&String> =
+        [&node.bridge].into_iter().chain(node.settings.extra_nics.iter().map(|nic| &nic.bridge)).collect();
+    wanted.sort();
+    wanted.dedup();
     wanted
         .into_iter()
-        .filter_map(|(host, mib)| {
-            let has = observed.proxmox.inventory.hosts.get(host).filter(|h| h.online)?.memory_mib;
-            (has > 0 && mib > has).then(|| Refusal {
-                why: format!("the nodes on {host} need {mib} MiB of memory, and it has {has} MiB"),
-                remedy: "give the nodes less memory, or spread them over more hosts".to_owned(),
-            })
+        .filter(|bridge| !bridges.contains(bridge))
+        .map(|bridge| Refusal {
+            why: format!("{} needs the bridge {bridge}, which {host} does not have", node.name),
+            remedy: format!(
+                "create it there, or name one of its bridges: {}; a bridge that the token may not use is not seen",
+                bridges.join(", ")
+            ),
         })
         .collect()
 }

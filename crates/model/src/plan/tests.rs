@@ -1,5 +1,7 @@
 //! Rules of the plan, on small worlds made by hand.
 
+mod drift;
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -11,6 +13,7 @@ use crate::observed::{
     Api, Etcd, Guest, Kubernetes, KubernetesNode, Machine, Proxmox, RecordSeen, StoredImage, Vm,
 };
 use crate::step::Action;
+use crate::vm::Holds;
 
 const ID: &str = "cluster-id=";
 
@@ -96,6 +99,7 @@ fn empty_world() -> Observed {
     let host = || InventoryHost {
         online: true,
         memory_mib: 65_536,
+        memory_used_mib: 0,
         datastores: [("local".to_owned(), InventoryDatastore::default())].into(),
         bridges: vec!["vmbr0".to_owned()],
     };
@@ -119,10 +123,28 @@ fn vm(node: &Node, running: bool) -> Vm {
         lock: None,
         uuid: None,
         mark: Mark { cluster: "home".to_owned(), owner: Mark::owner_of(ID), node: node.name.clone() },
-        disk_gib: Some(20),
-        cores: 2,
-        memory_mib: 4096,
+        pool: None,
+        config: made(node),
+        pending: BTreeMap::new(),
     }
+}
+
+/// A VM's configuration as Proxmox keeps it after we created it.
+fn made(node: &Node) -> BTreeMap<String, String> {
+    let blueprint = blueprint();
+    let mut config = crate::vm::settings(&blueprint, node);
+    for drive in crate::vm::drives(node) {
+        let options: Vec<String> = drive.options.iter().map(|(k, v)| format!(",{k}={v}")).collect();
+        let size = match drive.holds {
+            Holds::System { gib } | Holds::Data { gib } => format!(",size={gib}G"),
+            _ => String::new(),
+        };
+        config.insert(drive.key.clone(), format!("local-lvm:vm-1-{}{size}{}", drive.key, options.concat()));
+    }
+    let mark = crate::vm::mark(&blueprint, node).unwrap();
+    config.insert("description".to_owned(), mark.describe(node.hardware.description.as_deref()));
+    config.insert("tags".to_owned(), node.hardware.tags.join(";"));
+    config
 }
 
 fn machine(api: Api, etcd: Etcd) -> Machine {
@@ -351,6 +373,47 @@ fn an_old_proxmox_is_refused() {
 }
 
 #[test]
+fn a_token_that_may_not_do_enough_is_told_before_anything_is_made() {
+    let blueprint = blueprint();
+    let new: Vec<&Node> = blueprint.nodes.values().collect();
+    let needs = preflight::needs(&blueprint, &new);
+    let mut world = empty_world();
+    let lacks = |need: &preflight::Need| {
+        need.one_of.iter().any(|(_, right)| right == "VM.Allocate" || right == "SDN.Use")
+    };
+    world.proxmox.missing_rights = needs.into_iter().filter(lacks).collect();
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert!(plan.steps.is_empty());
+    assert_eq!(
+        plan.refusals[0].why,
+        "the token may not do what is needed: it lacks SDN.Use on /sdn/zones/localnetwork/vmbr0; VM.Allocate on /vms"
+    );
+}
+
+#[test]
+fn what_may_become_tight_is_told() {
+    let mut blueprint = blueprint();
+    let mut world = empty_world();
+    let host = world.proxmox.inventory.hosts.get_mut("pve1").unwrap();
+    host.memory_used_mib = 60_000;
+    host.datastores.insert(
+        "local-lvm".to_owned(),
+        InventoryDatastore { content: vec![], shared: false, free_bytes: 30 << 30 },
+    );
+    blueprint.nodes.get_mut("cp-2").unwrap().host = Some("pve1".to_owned());
+    let told: Vec<String> =
+        plan(&blueprint, &rendered(), &world).notices.into_iter().map(|n| n.text).collect();
+    assert_eq!(
+        told,
+        [
+            "the new nodes on pve1 want 12288 MiB of memory, and 5536 MiB are free there now",
+            "the new disks in local-lvm on pve1 may grow to 60 GiB, and 30 GiB are free there now",
+            "2 of 3 control planes are on pve1: without it etcd stops; `hosts` of the pool can spread them",
+        ]
+    );
+}
+
+#[test]
 fn an_offline_host_is_refused_only_where_something_must_be_created_there() {
     let blueprint = blueprint();
     let mut world = healthy_world(&blueprint);
@@ -407,16 +470,71 @@ fn nothing_is_asked_of_kubernetes_that_did_not_answer() {
 #[test]
 fn what_is_asked_for_in_vain_is_refused_by_name() {
     let mut blueprint = blueprint();
-    blueprint.nodes.get_mut("w-1").unwrap().external = true;
-    blueprint.options.kubernetes.kube_proxy = false;
+    blueprint.options.backup = Some(crate::spec::Backup { folder: "b".to_owned(), keep: 7, plain: false });
     let plan = plan(&blueprint, &rendered(), &empty_world());
     assert!(plan.steps.is_empty());
     let why: Vec<&str> = plan.refusals.iter().map(|r| r.why.as_str()).collect();
-    assert_eq!(
-        why,
-        [
-            "the cluster asks for `kubernetes.kube_proxy`, which this version does not do yet",
-            "w-1 asks for `external`, which this version does not do yet"
-        ]
-    );
+    assert_eq!(why, ["the cluster asks for `backup`, which this version does not do yet"]);
+}
+
+#[test]
+fn a_machine_that_is_not_ours_gets_everything_but_a_vm() {
+    let mut blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    let metal = Node { external: true, host: None, ..node("metal-1", Role::Worker, 30, "pve1") };
+    blueprint.nodes.insert(metal.name.clone(), metal);
+    world.machines.insert("metal-1".to_owned(), Machine::with(Api::Maintenance));
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert_eq!(plan.refusals, []);
+    assert_eq!(ids(&plan), ["configure/metal-1", "join/metal-1", "check-health"]);
+    let away = plan_destroy(&blueprint, &world);
+    assert!(!ids(&away).iter().any(|id| id.contains("metal-1")), "{:?}", ids(&away));
+    assert!(away.notices[0].text.contains("metal-1 is not ours to remove"));
+}
+
+#[test]
+fn a_vm_that_cannot_be_read_is_neither_made_again_nor_forgotten() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    world.proxmox.marked.retain(|v| v.mark.node != "w-1");
+    world.machines.remove("w-1");
+    world.proxmox.unread.insert(150_021, "pve1".to_owned());
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert_eq!((ids(&plan), plan.refusals.len()), (vec![], 0));
+    assert_eq!(plan.notices[0].text, "whether VM 150021 on pve1 is w-1 could not be read; it is left alone");
+    let away = plan_destroy(&blueprint, &world);
+    assert!(!ids(&away).contains(&"delete-record"));
+    assert!(away.notices.iter().any(|n| n.text.contains("the cluster's record stays")));
+}
+
+#[test]
+fn templates_are_made_once_a_host_and_role_and_copied() {
+    let mut blueprint = blueprint();
+    blueprint.images.get_mut("default").unwrap().delivery = crate::spec::Delivery::Template;
+    let second = node("w-2", Role::Worker, 22, "pve1");
+    blueprint.nodes.insert(second.name.clone(), second);
+    let mut world = empty_world();
+    let mine = Guest { name: None, host: "pve1".to_owned(), lock: None };
+    world.proxmox.taken.insert(15_001_001, mine);
+    let made = plan(&blueprint, &rendered(), &world);
+    let templates: Vec<&str> =
+        ids(&made).into_iter().filter(|id| id.starts_with("create-template/")).collect();
+    assert_eq!(templates.len(), 4, "control planes on three hosts, workers on one: {templates:?}");
+    let clone = step(&made, "clone-vm/w-2");
+    assert!(matches!(clone.action, Action::CloneVm { template: 15_001_005, .. }), "{:?}", clone.action);
+    assert!(clone.after.contains(&step(&made, "create-template/home-worker-scsi0-v1-13-9-pve1").id));
+    // Once it is there, it is used; and it goes with the cluster.
+    let mut there = vm(&blueprint.nodes["w-1"], false);
+    let Action::CreateTemplate { mark, vmid, .. } =
+        &step(&made, "create-template/home-worker-scsi0-v1-13-9-pve1").action
+    else {
+        panic!("no template")
+    };
+    (there.mark.node, there.vmid) = (mark.clone(), *vmid);
+    there.config.insert("template".to_owned(), "1".to_owned());
+    world.proxmox.marked.push(there);
+    let again = plan(&blueprint, &rendered(), &world);
+    assert!(!ids(&again).contains(&"create-template/home-worker-scsi0-v1-13-9-pve1"));
+    assert!(matches!(step(&again, "clone-vm/w-2").action, Action::CloneVm { template: 15_001_005, .. }));
+    assert_eq!(ids(&plan_destroy(&blueprint, &world)), [format!("delete-vm/{mark}/{vmid}")]);
 }

@@ -69,7 +69,9 @@ fn groups(steps: &[Step]) -> Vec<(String, Vec<&Step>)> {
     let mut groups: Vec<(String, Vec<&Step>)> = Vec::new();
     for step in steps {
         let title = match &step.action {
-            Action::RegisterSchematic { .. } | Action::DownloadImage { .. } => "Images",
+            Action::RegisterSchematic { .. }
+            | Action::DownloadImage { .. }
+            | Action::CreateTemplate { .. } => "Images",
             Action::CreateRecord { .. } | Action::DeleteRecord { .. } => "Record",
             Action::CheckHealth => "Cluster",
             action => action.node().unwrap_or("Cluster"),
@@ -121,9 +123,11 @@ pub fn summary(plan: &Plan) -> String {
     let number = |is: fn(&Action) -> bool| plan.steps.iter().filter(|step| is(&step.action)).count();
     let parts = [
         (number(|a| matches!(a, Action::DownloadImage { .. })), "image", "to download"),
-        (number(|a| matches!(a, Action::CreateVm { .. })), "VM", "to create"),
+        (number(|a| matches!(a, Action::CreateVm { .. } | Action::CloneVm { .. })), "VM", "to create"),
         (number(|a| matches!(a, Action::StartVm { .. })), "VM", "to start"),
         (number(|a| matches!(a, Action::Configure { .. })), "node", "to configure"),
+        (number(|a| matches!(a, Action::UpdateVm { .. })), "VM", "to change"),
+        (number(|a| matches!(a, Action::Reconfigure { .. })), "node", "to configure anew"),
         (number(|a| matches!(a, Action::DeleteVm { .. })), "VM", "to delete"),
     ];
     let created = parts[1].0;

@@ -1,5 +1,7 @@
 //! The page on a hand-made cluster of one control plane and two workers, one of which is missing.
 
+use std::collections::BTreeMap;
+
 use model::blueprint::{InventoryDatastore, InventoryHost};
 use model::diagnostic::Source;
 use model::mark::{BootstrapMark, Lease, RecordState};
@@ -37,9 +39,9 @@ fn vm(name: &str, vmid: u32) -> Vm {
         lock: None,
         uuid: None,
         mark,
-        disk_gib: Some(20),
-        cores: 2,
-        memory_mib: 4096,
+        pool: None,
+        config: BTreeMap::new(),
+        pending: BTreeMap::new(),
     }
 }
 
@@ -48,7 +50,7 @@ fn observed() -> Observed {
     let store = InventoryDatastore { content: vec!["images".into()], shared: false, free_bytes: 180 << 30 };
     for (name, online) in [("pve1", true), ("pve2", false)] {
         let datastores = [("local-zfs".to_owned(), store.clone())].into();
-        let host = InventoryHost { online, memory_mib: 65_536, datastores, bridges: vec![] };
+        let host = InventoryHost { online, memory_mib: 65_536, datastores, ..InventoryHost::default() };
         seen.proxmox.inventory.hosts.insert(name.into(), host);
     }
     seen.proxmox.taken.insert(100, Guest { name: None, host: "pve1".into(), lock: None });

@@ -1,0 +1,110 @@
+//! Templates, and nodes that are full copies of them.
+//!
+//! A copy takes everything over, so the mark is given with the copying itself: whatever happens next, it is known whose VM
+//! it is. Its own hardware follows; where a run dies in between, the next plan finds the difference and goes on.
+
+use model::blueprint::Node;
+use model::mark::Mark;
+use model::vm;
+use pve::Params;
+
+use crate::apply::Context;
+use crate::emit::Progress;
+use crate::error::{Error, Kind, Result};
+use crate::record::remedy;
+use crate::steps::vm::{Place, grow, make};
+use crate::steps::{Done, update};
+
+/// What a template is made from.
+pub(super) struct Template<'a> {
+    pub name: &'a str,
+    pub mark: &'a str,
+    pub disk: &'a str,
+    pub datastore: &'a str,
+    pub image: &'a str,
+}
+
+/// Makes a template: a VM with the system disk only, then no VM any more.
+pub(super) async fn create(
+    context: &Context,
+    template: &Template<'_>,
+    place: &Place<'_>,
+    progress: &Progress,
+) -> Result<Done> {
+    let attempt = format!("could not create the template {}, {place}", template.name);
+    let blueprint = &context.look.blueprint;
+    let mark = Mark {
+        cluster: blueprint.cluster.clone(),
+        owner: Mark::owner_of(context.look.cluster_id()?),
+        node: template.mark.to_owned(),
+    };
+    let mut params: Params = [
+        ("name", template.name.to_owned()),
+        ("description", mark.describe(None)),
+        ("ostype", "l26".to_owned()),
+        ("scsihw", "virtio-scsi-single".to_owned()),
+        ("memory", "512".to_owned()),
+        (template.disk, format!("{}:0,import-from={}", template.datastore, template.image)),
+        ("boot", format!("order={}", template.disk)),
+        ("tags", blueprint.tags.join(";")),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into();
+    if let Some(pool) = &blueprint.resource_pool {
+        params.insert("pool".to_owned(), pool.clone());
+    }
+    let pve = &context.world.pve;
+    progress.note("creating the template");
+    let mut warnings = make(context, place, &attempt, template.mark, progress, || async {
+        pve.create_vm(place.host, place.vmid, &params).await
+    })
+    .await?;
+    let failed = |e: pve::Error| Error::world(&attempt).remedy(remedy(&e)).because(e);
+    let is_template = || async {
+        let config = pve.vm_config(place.host, place.vmid).await.map_err(failed)?;
+        Ok::<_, Error>(config.get("template") == Some("1"))
+    };
+    if !is_template().await? {
+        let task = async { pve.follow(&pve.make_template(place.host, place.vmid).await?, |_| {}).await };
+        match task.await {
+            Ok(finished) => warnings.extend(finished.warnings),
+            // An earlier call got through after all.
+            Err(_) if is_template().await? => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(Done { warnings })
+}
+
+/// Copies a template, then gives the copy what is the node's own.
+pub(super) async fn copy(
+    context: &Context,
+    node: &Node,
+    place: &Place<'_>,
+    template: u32,
+    datastore: &str,
+    progress: &Progress,
+) -> Result<Done> {
+    let attempt = format!("could not copy {}, {place}, from template {template}", node.name);
+    let mark = vm::mark(&context.look.blueprint, node)
+        .ok_or_else(|| Error::new(Kind::Refused, format!("{} has no identity yet", node.name)))?;
+    let wish = pve::Clone {
+        newid: place.vmid,
+        name: Some(node.name.clone()),
+        description: Some(mark.describe(node.hardware.description.as_deref())),
+        full: true,
+        storage: Some(datastore.to_owned()),
+        pool: context.look.blueprint.resource_pool.clone(),
+        target: None,
+    };
+    progress.note("copying the template");
+    let mut warnings = make(context, place, &attempt, &node.name, progress, || async {
+        context.world.pve.clone_vm(place.host, template, &wish).await
+    })
+    .await?;
+    progress.note("giving it its hardware");
+    warnings.extend(update::settle(context, node, place).await?.warnings);
+    progress.note("growing the disk");
+    warnings.extend(grow(context, place, &vm::boot_key(node), node.disk_gib).await?.warnings);
+    Ok(Done { warnings })
+}

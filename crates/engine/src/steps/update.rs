@@ -1,0 +1,101 @@
+//! Brings a VM's configuration to what the file says.
+//!
+//! The VM is read again first: of what the plan wants to set, only what still differs is sent, with the digest of what was
+//! read, so that nobody's change in between is overwritten and a disk that was made already is not made twice.
+
+use std::time::Duration;
+
+use model::blueprint::Node;
+use model::observed::Vm;
+use model::plan::drift::{self, Drift};
+use pve::Params;
+
+use crate::apply::Context;
+use crate::error::{Error, Kind, Result};
+use crate::observe::proxmox;
+use crate::record::remedy;
+use crate::steps::Done;
+use crate::steps::vm::{ATTEMPTS, Place};
+
+/// Sets the keys named in the plan.
+pub(super) async fn run(
+    context: &Context,
+    node: &Node,
+    place: &Place<'_>,
+    keys: &Params,
+    pool: Option<&str>,
+) -> Result<Done> {
+    if let Some(pool) = pool {
+        let put = context.world.pve.put_into_pool(pool, place.vmid).await;
+        put.map_err(|e| attempt(node, place).remedy(remedy(&e)).because(e))?;
+    }
+    change(context, node, place, |key| keys.contains_key(key)).await
+}
+
+/// Gives a VM that does not run yet all that the file says.
+pub(super) async fn settle(context: &Context, node: &Node, place: &Place<'_>) -> Result<Done> {
+    change(context, node, place, |_| true).await
+}
+
+async fn change(
+    context: &Context,
+    node: &Node,
+    place: &Place<'_>,
+    planned: impl Fn(&str) -> bool,
+) -> Result<Done> {
+    let pve = &context.world.pve;
+    let failed = |e: pve::Error| attempt(node, place).remedy(remedy(&e)).because(e);
+    let mut warnings = vec![];
+    for tries in 1..=ATTEMPTS {
+        let (vm, digest) = read(context, node, place).await?;
+        let differs = differs(context, node, &vm);
+        let params: Params = differs.set.into_iter().filter(|(key, _)| planned(key)).collect();
+        if params.is_empty() {
+            return Ok(Done { warnings });
+        }
+        let task = async {
+            match pve.change_config(place.host, place.vmid, &params, &digest).await? {
+                Some(upid) => pve.follow(&upid, |_| {}).await,
+                None => Ok(pve::Finished::default()),
+            }
+        };
+        match task.await {
+            Ok(finished) => warnings.extend(finished.warnings),
+            Err(error) if tries == ATTEMPTS => return Err(failed(error)),
+            Err(error) if matches!(error.meaning(), pve::Kind::DigestMismatch) => {}
+            Err(error) if error.is_transient() || error.effect_unknown() => {}
+            Err(error) => return Err(failed(error)),
+        }
+        // The next round reads again, and finds nothing more to do if this one took effect.
+        context.world.clock.sleep(Duration::from_millis(500 * u64::from(tries))).await;
+    }
+    Err(attempt(node, place)
+        .remedy("Proxmox took the change, but the VM still differs; `talosmith plan` shows in what"))
+}
+
+/// What differs, as the plan would see it. What a machine says of itself was weighed when the plan was made.
+fn differs(context: &Context, node: &Node, vm: &Vm) -> Drift {
+    let machine = context.look.observed.machines.get(&node.name);
+    drift::examine(&context.look.blueprint, node, vm, machine)
+}
+
+/// The VM as it is now, if it is the node's.
+async fn read(context: &Context, node: &Node, place: &Place<'_>) -> Result<(Vm, String)> {
+    let pve = &context.world.pve;
+    let failed = |e: pve::Error| attempt(node, place).remedy(remedy(&e)).because(e);
+    let configs = pve.vm_configs(place.host, place.vmid).await.map_err(failed)?;
+    let wanted = model::vm::mark(&context.look.blueprint, node);
+    let found = proxmox::read(place.vmid, place.host, None, &configs).filter(|(vm, _)| {
+        wanted.is_some_and(|mark| vm.mark.owner == mark.owner && vm.mark.node == mark.node)
+    });
+    let Some((mut vm, _)) = found else {
+        return Err(Error::new(Kind::Refused, format!("{place} is not {} any more", node.name))
+            .remedy("somebody changed it since it was looked at; run the command again"));
+    };
+    vm.running = proxmox::is_running(&context.world, place.host, place.vmid).await.map_err(failed)?;
+    Ok((vm, configs.now.digest))
+}
+
+fn attempt(node: &Node, place: &Place<'_>) -> Error {
+    Error::world(format!("could not change {}, {place}", node.name))
+}

@@ -1,0 +1,155 @@
+//! Somebody changes something behind our back.
+
+use std::time::Duration;
+
+use model::event::Outcome;
+use model::step::Action;
+use pve::Params;
+
+use crate::rig::{HOME, Rig};
+
+const WORKER: u32 = 150_021;
+
+async fn healthy() -> Rig {
+    let rig = Rig::new();
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig
+}
+
+impl Rig {
+    async fn set(&self, host: &str, vmid: u32, pairs: &[(&str, &str)]) {
+        let params: Params = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        self.world.pve.update_config(host, vmid, &params, &[], None).await.unwrap();
+    }
+
+    async fn host_of(&self, vmid: u32) -> String {
+        let resources = self.world.pve.cluster_resources().await.unwrap();
+        resources.into_iter().find(|r| r.vmid == Some(vmid.into())).and_then(|r| r.node).unwrap()
+    }
+
+    async fn repaired(&self, file: &str, steps: &[&str]) {
+        let look = self.look(file).await;
+        let plan = look.plan();
+        assert_eq!(plan.refusals, []);
+        let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
+        assert_eq!(ids, steps);
+        let ran = self.carry_out(&look, &plan, "me").await.unwrap();
+        assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+        self.assert_nothing_to_do(file).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tags_notes_and_a_change_that_waits_are_put_right() {
+    let rig = healthy().await;
+    let host = rig.host_of(WORKER).await;
+    rig.set(&host, WORKER, &[("tags", "mine"), ("onboot", "0"), ("cores", "9")]).await;
+    rig.repaired(HOME, &["update-vm/home-work-1", "check-health"]).await;
+    let config = rig.world.pve.vm_config(&host, WORKER).await.unwrap();
+    assert_eq!(config.tags(), ["mine", "talosmith"]);
+    assert_eq!(config.get("cores"), Some("4"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_needs_a_restart_is_refused_and_nothing_is_touched() {
+    let rig = healthy().await;
+    let larger = HOME.replace("pools:", "defaults: { worker: { cpu: 6 } }\npools:");
+    let plan = rig.look(&larger).await.plan();
+    assert!(plan.steps.is_empty());
+    assert!(
+        plan.refusals[0].why.contains("(cores 4 → 6), and changing that means stopping"),
+        "{:?}",
+        plan.refusals
+    );
+    assert_eq!(plan.refusals.len(), 2, "one for each worker");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_was_switched_off_and_changed_is_completed_and_started() {
+    let rig = healthy().await;
+    let host = rig.host_of(WORKER).await;
+    let pve = &rig.world.pve;
+    pve.follow(&pve.stop(&host, WORKER).await.unwrap(), |_| {}).await.unwrap();
+    rig.set(&host, WORKER, &[("memory", "1024"), ("balloon", "512")]).await;
+    let plan = rig.look(HOME).await.plan();
+    let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
+    assert!(ids.starts_with(&["update-vm/home-work-1", "start-vm/home-work-1"]), "{ids:?}");
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_boot_disk_grows_while_the_machine_runs() {
+    let rig = healthy().await;
+    let larger = HOME.replace("pools:", "defaults: { worker: { disk: 60G } }\npools:");
+    rig.repaired(&larger, &["grow-disk/home-work-1/scsi0", "grow-disk/home-work-2/scsi0", "check-health"])
+        .await;
+    let plan = rig.look(HOME).await.plan();
+    assert!(plan.refusals[0].why.contains("a disk never shrinks"), "{:?}", plan.refusals);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_reset_is_configured_again() {
+    let rig = healthy().await;
+    let look = rig.look(HOME).await;
+    let node = &look.blueprint.nodes["home-work-1"];
+    let access = look.access().unwrap();
+    let machine = talos_client::Machine::connect(
+        &rig.world.net,
+        &rig.world.clock,
+        std::net::IpAddr::V4(node.address.addr()),
+        &access.talos,
+    )
+    .unwrap();
+    let reset = talos_client::Reset { graceful: false, reboot: true };
+    machine.reset(reset).await.unwrap();
+    rig.world.clock.sleep(Duration::from_secs(90)).await;
+    let plan = rig.look(HOME).await.plan();
+    let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
+    assert!(ids.contains(&"configure/home-work-1"), "{ids:?} {:?}", plan.refusals);
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_was_changed_by_hand_is_put_right_where_that_does_not_disturb() {
+    let rig = healthy().await;
+    let look = rig.look(HOME).await;
+    let node = &look.blueprint.nodes["home-work-1"];
+    let address = std::net::IpAddr::V4(node.address.addr());
+    let access = look.access().unwrap();
+    let machine =
+        talos_client::Machine::connect(&rig.world.net, &rig.world.clock, address, &access.talos).unwrap();
+    let runs = machine.machine_config().await.unwrap();
+    let runs = secrecy::ExposeSecret::expose_secret(&runs);
+    let change = |from: &str, to: &str| {
+        assert!(runs.contains(from), "{from}");
+        runs.replacen(from, to, 1)
+    };
+    let hot = change("machine:\n", "machine:\n    sysctls:\n        vm.swappiness: \"7\"\n");
+    machine.apply(hot.as_bytes()).await.unwrap();
+    rig.world.clock.sleep(Duration::from_secs(5)).await;
+    let plan = rig.look(HOME).await.plan();
+    assert!(plan.steps[0].reason.contains("machine.sysctls"), "{:?} {:?}", plan.steps, plan.refusals);
+    assert!(matches!(plan.steps[0].action, Action::Reconfigure { .. }));
+    rig.repaired(HOME, &["reconfigure/home-work-1", "check-health"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_a_vm_runs_is_for_proxmox_to_decide() {
+    let rig = Rig::new();
+    // A datastore that all hosts share is what lets a VM move.
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let from = rig.host_of(WORKER).await;
+    let target = if from == "pve1" { "pve2" } else { "pve1" };
+    let wish = pve::Migrate { target: target.to_owned(), online: true, with_local_disks: true };
+    let pve = &rig.world.pve;
+    pve.follow(&pve.migrate(&from, WORKER, &wish).await.unwrap(), |_| {}).await.unwrap();
+    rig.world.clock.sleep(Duration::from_secs(30)).await;
+    rig.assert_nothing_to_do(HOME).await;
+    assert_eq!(rig.host_of(WORKER).await, target);
+}

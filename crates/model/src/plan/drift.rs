@@ -1,0 +1,295 @@
+//! What of a node's VM is not as the file says, and what bringing it there would disturb.
+//!
+//! Only what the file or a default of ours sets is compared. A VM that is off takes everything; one that runs takes over
+//! some changes at once, and keeps the others waiting until it is stopped and started. Those are not made here, because a
+//! machine of a cluster may only be stopped when the others can do without it: they are named, with what they cost.
+
+use std::collections::BTreeMap;
+
+use super::Notice;
+use super::Refusal;
+use crate::blueprint::{Blueprint, Node};
+use crate::observed::{Api, Machine, Vm};
+use crate::step::Disturbs;
+use crate::vm::{self, Drive, Holds, words};
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Drift {
+    /// Keys to set now, with their values.
+    pub set: BTreeMap<String, String>,
+    /// The resource pool to put it into.
+    pub pool: Option<String>,
+    /// What that changes, in words.
+    pub says: Vec<String>,
+    /// What that disturbs.
+    pub disturbs: Option<Disturbs>,
+    /// Disks that are too small: key, size in GiB that they have and that they shall have.
+    pub grow: Vec<(String, u64, u64)>,
+    /// What differs and can only be told.
+    pub notices: Vec<Notice>,
+    /// What may not be done.
+    pub refusals: Vec<Refusal>,
+}
+
+struct Examined<'a> {
+    node: &'a Node,
+    vm: &'a Vm,
+    machine: Option<&'a Machine>,
+    drift: Drift,
+    /// What only a stop and start could change: in words, with its class.
+    too_much: Vec<(String, Disturbs)>,
+}
+
+/// Compares a node with its VM.
+#[must_use]
+pub fn examine(blueprint: &Blueprint, node: &Node, vm: &Vm, machine: Option<&Machine>) -> Drift {
+    let mut examined = Examined { node, vm, machine, drift: Drift::default(), too_much: vec![] };
+    for (key, wanted) in vm::settings(blueprint, node) {
+        examined.key(&key, &wanted);
+    }
+    for drive in vm::drives(node) {
+        examined.drive(&drive);
+    }
+    examined.tags();
+    examined.notes(blueprint);
+    examined.pool(blueprint.resource_pool.as_deref());
+    examined.finish()
+}
+
+impl Examined<'_> {
+    /// One key that is ours alone.
+    fn key(&mut self, key: &str, wanted: &str) {
+        let now = self.vm.config.get(key).map(String::as_str).or_else(|| granted(key));
+        let next = self.vm.next(key).or_else(|| granted(key));
+        let differs_now = words::differing(key, wanted, now);
+        if words::differing(key, wanted, next).is_empty() {
+            if self.vm.running && !differs_now.is_empty() {
+                let text = format!(
+                    "{} of {} will be {} from its next stop and start on; until then it is {}",
+                    spoken(key),
+                    self.node.name,
+                    short(wanted),
+                    now.map_or("not set", short)
+                );
+                self.drift.notices.push(Notice { text });
+            }
+            return;
+        }
+        let disturbs = match self.vm.running && !differs_now.is_empty() {
+            true => class(key, &differs_now, now, wanted, self.machine),
+            // Nothing runs with it: the VM is off, or somebody's change still waits for a restart.
+            false => Disturbs::Nothing,
+        };
+        let from = next.map_or("nothing", short);
+        let says = format!("{} {from} → {}", spoken(key), short(wanted));
+        self.change(key, words::corrected(key, wanted, next), says, disturbs);
+    }
+
+    fn change(&mut self, key: &str, value: String, says: String, disturbs: Disturbs) {
+        if disturbs > Disturbs::Hot {
+            self.too_much.push((says, disturbs));
+            return;
+        }
+        self.drift.set.insert(key.to_owned(), value);
+        self.drift.says.push(says);
+        self.drift.disturbs = self.drift.disturbs.max(Some(disturbs));
+    }
+
+    fn drive(&mut self, drive: &Drive) {
+        let Some(seen) = self.vm.next(&drive.key) else { return self.missing_drive(drive) };
+        match drive.holds {
+            Holds::System { gib } | Holds::Data { gib } => {
+                if self.is_anothers(drive, seen) {
+                    self.drift.refusals.push(Refusal {
+                        why: format!(
+                            "{} of {} (VM {}) is not the disk that the file means, but {}",
+                            drive.key,
+                            self.node.name,
+                            self.vm.vmid,
+                            short(seen)
+                        ),
+                        remedy: "give the disk in the file another `slot`, or move the other one".to_owned(),
+                    });
+                    return;
+                }
+                self.size(drive, words::gib(seen), gib);
+                let options: Vec<String> = drive.options.iter().map(|(k, v)| format!("{k}={v}")).collect();
+                self.key(&drive.key, &options.join(","));
+            }
+            // These have no options that could be changed later.
+            Holds::EfiSettings | Holds::TpmState | Holds::CloudInit => {}
+        }
+    }
+
+    /// A data disk is known by what Talos finds it by.
+    fn is_anothers(&self, drive: &Drive, seen: &str) -> bool {
+        let parts = words::parts(&drive.key, seen);
+        ["wwn", "serial"]
+            .iter()
+            .any(|name| drive.options.get(*name).is_some_and(|wanted| parts.get(*name) != Some(wanted)))
+    }
+
+    fn missing_drive(&mut self, drive: &Drive) {
+        let disturbs = match drive.holds {
+            Holds::System { .. } => {
+                self.drift.refusals.push(Refusal {
+                    why: format!(
+                        "{} (VM {} on {}) has no boot disk at {}",
+                        self.node.name, self.vm.vmid, self.vm.host, drive.key
+                    ),
+                    remedy: "somebody removed it, or the file names another bus now; delete the VM to have the node made anew"
+                        .to_owned(),
+                });
+                return;
+            }
+            // It tells a machine its address at the first start; later the configuration does.
+            Holds::CloudInit if self.vm.running => return,
+            _ if !self.vm.running => Disturbs::Nothing,
+            Holds::Data { .. } if !drive.key.starts_with("sata") => Disturbs::Hot,
+            _ => Disturbs::Reboot,
+        };
+        let Some(value) = drive.creation("") else { return };
+        let store = drive.datastore.as_deref().unwrap_or_default();
+        let says = match drive.holds {
+            Holds::Data { gib } => format!("new disk {} of {gib} GiB on {store}", drive.key),
+            _ => format!("new {} on {store}", drive.key),
+        };
+        self.change(&drive.key, value, says, disturbs);
+    }
+
+    fn size(&mut self, drive: &Drive, has: Option<u64>, wanted: u64) {
+        match has {
+            Some(has) if has < wanted => self.drift.grow.push((drive.key.clone(), has, wanted)),
+            Some(has) if has > wanted => self.drift.refusals.push(Refusal {
+                why: format!(
+                    "{} of {} has {has} GiB and the file says {wanted}: a disk never shrinks",
+                    drive.key, self.node.name
+                ),
+                remedy: format!("write {has}G in the file; only a new node can have a smaller disk"),
+            }),
+            _ => {}
+        }
+    }
+
+    /// Tags of others stay.
+    fn tags(&mut self) {
+        let has: Vec<&str> = self
+            .vm
+            .next("tags")
+            .unwrap_or_default()
+            .split([';', ',', ' '])
+            .filter(|t| !t.is_empty())
+            .collect();
+        let missing: Vec<&str> = self
+            .node
+            .hardware
+            .tags
+            .iter()
+            .map(String::as_str)
+            .filter(|tag| !has.iter().any(|has| has.eq_ignore_ascii_case(tag)))
+            .collect();
+        if missing.is_empty() {
+            return;
+        }
+        let mut all: Vec<&str> = has.iter().chain(&missing).copied().collect();
+        all.sort_unstable();
+        let says = format!("tags + {}", missing.join(", "));
+        self.change("tags", all.join(";"), says, Disturbs::Nothing);
+    }
+
+    fn notes(&mut self, blueprint: &Blueprint) {
+        let Some(mark) = vm::mark(blueprint, self.node) else { return };
+        let seen = self.vm.next("description").unwrap_or_default();
+        if let Some(text) = mark.corrected(seen, self.node.hardware.description.as_deref()) {
+            self.change("description", text, "notes".to_owned(), Disturbs::Nothing);
+        }
+    }
+
+    fn pool(&mut self, wanted: Option<&str>) {
+        if let Some(wanted) = wanted.filter(|wanted| self.vm.pool.as_deref() != Some(wanted)) {
+            self.drift.pool = Some(wanted.to_owned());
+            self.drift.says.push(format!("into the resource pool {wanted}"));
+            self.drift.disturbs = self.drift.disturbs.max(Some(Disturbs::Nothing));
+        }
+    }
+
+    fn finish(mut self) -> Drift {
+        let worst = self.too_much.iter().map(|(_, disturbs)| *disturbs).max();
+        if let Some(worst) = worst {
+            let what: Vec<&str> = self.too_much.iter().map(|(says, _)| says.as_str()).collect();
+            let cost = match worst {
+                Disturbs::Reboot => "stopping and starting it",
+                _ => "cutting its network for a moment",
+            };
+            self.drift.refusals.push(Refusal {
+                why: format!(
+                    "the VM of {} is not as the file says ({}), and changing that means {cost}, which this version does not do",
+                    self.node.name,
+                    what.join("; ")
+                ),
+                remedy: format!(
+                    "write in the file what the VM has; or change VM {} in Proxmox, then drain the node and stop and start the VM, one node at a time",
+                    self.vm.vmid
+                ),
+            });
+        }
+        self.drift
+    }
+}
+
+/// What Proxmox takes for granted where a key is missing.
+fn granted(key: &str) -> Option<&'static str> {
+    match key {
+        "bios" => Some("seabios"),
+        "onboot" | "agent" => Some("0"),
+        "sockets" | "cores" => Some("1"),
+        "memory" => Some("512"),
+        _ => None,
+    }
+}
+
+/// What changing a key of a running VM costs.
+fn class(
+    key: &str,
+    differs: &[String],
+    now: Option<&str>,
+    wanted: &str,
+    machine: Option<&Machine>,
+) -> Disturbs {
+    let only = |names: &[&str]| differs.iter().all(|name| names.contains(&name.as_str()));
+    match key.trim_end_matches(|c: char| c.is_ascii_digit()) {
+        "name" | "onboot" | "startup" | "ipconfig" | "nameserver" => Disturbs::Nothing,
+        "cpuunits" => Disturbs::Hot,
+        // Turning it on or off changes the machine's devices.
+        "balloon" if now != Some("0") && now.is_some() && wanted != "0" => Disturbs::Hot,
+        "scsi" | "virtio" | "sata" if only(&["backup"]) => Disturbs::Hot,
+        "net" if now.is_none() => Disturbs::Hot,
+        // A machine that cannot be reached loses nothing by it.
+        "net" if only(&["bridge", "tag"]) => match machine.map(|m| &m.api) {
+            Some(Api::Silent { .. }) | None => Disturbs::Hot,
+            _ => Disturbs::Restart,
+        },
+        _ => Disturbs::Reboot,
+    }
+}
+
+fn spoken(key: &str) -> &str {
+    match key {
+        "cpu" => "CPU type",
+        "cpuunits" => "CPU units",
+        "onboot" => "start at boot",
+        "vga" => "display",
+        "smbios1" => "UUID",
+        "nameserver" => "name servers",
+        other => other,
+    }
+}
+
+/// A value for people: not the whole of a drive or card.
+fn short(value: &str) -> &str {
+    match value.char_indices().nth(60) {
+        Some((end, _)) => &value[..end],
+        None => value,
+    }
+}

@@ -1,0 +1,147 @@
+//! How a new node's boot disk comes to be: an image on the host, and where the file wants it, a template made from it.
+
+use super::bring_up::{Builder, usual};
+use crate::blueprint::{Image, Node};
+use crate::mark::TEMPLATE_NODE;
+use crate::observed::StoredImage;
+use crate::spec::Delivery;
+use crate::step::{Action, StepId};
+use crate::vm;
+
+/// Where a new VM is made, decided.
+pub(super) struct Site<'a> {
+    pub host: &'a str,
+    pub disks: &'a str,
+    pub images: &'a str,
+    pub image: &'a Image,
+    pub schematic: &'a str,
+}
+
+impl Site<'_> {
+    fn file(&self) -> String {
+        self.image.file_name(self.schematic)
+    }
+}
+
+impl Builder<'_> {
+    /// Makes the VM, from the image or from a template.
+    pub(super) fn new_vm(&mut self, node: &Node, site: &Site<'_>) -> StepId {
+        let (action, after) = match site.image.delivery {
+            Delivery::Import => {
+                let action = Action::CreateVm {
+                    node: node.name.clone(),
+                    host: site.host.to_owned(),
+                    vmid: node.vmid,
+                    datastore: site.disks.to_owned(),
+                    image: format!("{}:import/{}", site.images, site.file()),
+                };
+                (action, self.download(node, site))
+            }
+            Delivery::Template => {
+                let (template, made) = self.template(node, site);
+                let action = Action::CloneVm {
+                    node: node.name.clone(),
+                    host: site.host.to_owned(),
+                    vmid: node.vmid,
+                    template,
+                    datastore: site.disks.to_owned(),
+                };
+                (action, made)
+            }
+        };
+        let after = after.into_iter().chain([record_step()]).collect();
+        self.push(action, after, "the file asks for it, and it does not exist yet", usual::CREATE)
+    }
+
+    /// The template of the node's role on its host, and the step that makes it if there is none.
+    fn template(&mut self, node: &Node, site: &Site<'_>) -> (u32, Option<StepId>) {
+        let disk = vm::boot_key(node);
+        let mark = format!("{TEMPLATE_NODE} {} {} {disk} {}", site.host, node.role, site.file());
+        let found = self.owner.and_then(|owner| {
+            self.observed.proxmox.templates(owner).find(|t| t.mark.node == mark && t.host == site.host)
+        });
+        if let Some(found) = found
+            && found.config.get("template").is_some_and(|flag| flag == "1")
+        {
+            return (found.vmid, None);
+        }
+        let name = format!(
+            "{}-{}-{disk}-{}-{}",
+            self.blueprint.cluster,
+            node.role,
+            site.image.talos.replace('.', "-"),
+            site.host
+        );
+        let begun = |s: &crate::step::Step| match &s.action {
+            Action::CreateTemplate { mark: other, vmid, .. } if *other == mark => Some((*vmid, s.id.clone())),
+            _ => None,
+        };
+        if let Some((vmid, step)) = self.steps.iter().find_map(begun) {
+            return (vmid, Some(step));
+        }
+        let vmid = found.map_or_else(|| self.free_template_id(), |found| found.vmid);
+        let after = self.download(node, site).into_iter().chain([record_step()]).collect();
+        let action = Action::CreateTemplate {
+            name,
+            mark,
+            host: site.host.to_owned(),
+            vmid,
+            disk,
+            datastore: site.disks.to_owned(),
+            image: format!("{}:import/{}", site.images, site.file()),
+        };
+        let step = self.push(action, after, "nodes there are copied from it", usual::CREATE);
+        (vmid, Some(step))
+    }
+
+    /// The first free id behind the record's number with two digits more. One that is being made at this moment may be ours
+    /// by a run that died: the step that creates it looks.
+    fn free_template_id(&self) -> u32 {
+        let record = self.blueprint.record.vmid;
+        let first = if record < 9_000_000 { record * 100 + 1 } else { record + 1 };
+        let planned = |id: u32| {
+            self.steps.iter().any(|s| matches!(&s.action, Action::CreateTemplate { vmid, .. } if *vmid == id))
+                || self.blueprint.nodes.values().any(|n| n.vmid == id)
+        };
+        let taken = |id: u32| {
+            self.observed.proxmox.taken.get(&id).is_some_and(|g| g.lock.as_deref() != Some("create"))
+        };
+        (first..).find(|id| !taken(*id) && !planned(*id)).unwrap_or(first)
+    }
+
+    /// Fetches the image to where the node needs it, once per host, or once for all that share the datastore.
+    fn download(&mut self, node: &Node, site: &Site<'_>) -> Option<StepId> {
+        let (host, store, file) = (site.host, site.images, site.file());
+        let hosts = &self.observed.proxmox.inventory.hosts;
+        let shared = |h: &str| hosts.get(h).and_then(|h| h.datastores.get(store)).is_some_and(|d| d.shared);
+        let same = |s: &StoredImage| {
+            s.datastore == store && s.file == file && (s.host == host || (shared(host) && shared(&s.host)))
+        };
+        if self.observed.proxmox.images.iter().any(same) {
+            return None;
+        }
+        if shared(host) {
+            let suffix = format!("/{store}/{file}");
+            if let Some(step) =
+                self.steps.iter().find(|s| s.id.0.starts_with("download-image/") && s.id.0.ends_with(&suffix))
+            {
+                return Some(step.id.clone());
+            }
+        }
+        let register =
+            Action::RegisterSchematic { image: node.image.clone(), schematic: site.schematic.to_owned() };
+        let registered =
+            self.push(register, vec![], "the factory builds only what it was told of", usual::REGISTER);
+        let action = Action::DownloadImage {
+            host: host.to_owned(),
+            datastore: store.to_owned(),
+            url: site.image.url(site.schematic),
+            file,
+        };
+        Some(self.push(action, vec![registered, record_step()], "nodes there boot from it", usual::DOWNLOAD))
+    }
+}
+
+fn record_step() -> StepId {
+    Action::CreateRecord { host: String::new(), vmid: 0 }.id()
+}

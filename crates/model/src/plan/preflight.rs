@@ -1,0 +1,192 @@
+//! What must be so before the first VM is created: rights, bridges, memory and space.
+//!
+//! Proxmox would tell most of it too, but halfway: after the third VM, or when the last one starts. What surely fails is
+//! refused; what may become tight is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Refusal};
+use crate::blueprint::{Blueprint, Node};
+use crate::mark::Mark;
+use crate::observed::{Observed, Proxmox};
+use crate::spec::Delivery;
+use crate::vm::{self, Holds};
+
+/// One thing that the token must be allowed to do.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Need {
+    /// Path and privilege; each of them is enough.
+    pub one_of: Vec<(String, String)>,
+}
+
+/// What a VM's life needs on its own path.
+const ON_VMS: &[&str] = &[
+    "VM.Allocate",
+    "VM.Audit",
+    "VM.Config.CDROM",
+    "VM.Config.CPU",
+    "VM.Config.Cloudinit",
+    "VM.Config.Disk",
+    "VM.Config.HWType",
+    "VM.Config.Memory",
+    "VM.Config.Network",
+    "VM.Config.Options",
+    "VM.PowerMgmt",
+];
+
+/// Nodes that have no VM yet. One whose VM may be on a host that does not answer is not among them.
+pub fn to_create<'a>(blueprint: &'a Blueprint, proxmox: &'a Proxmox) -> impl Iterator<Item = &'a Node> {
+    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    blueprint.nodes.values().filter(move |node| {
+        !node.external
+            && !proxmox.unread.contains_key(&node.vmid)
+            && !owner.is_some_and(|o| proxmox.of(o).any(|v| v.mark.node == node.name))
+    })
+}
+
+/// Everything that creating these nodes needs.
+#[must_use]
+pub fn needs(blueprint: &Blueprint, new: &[&Node]) -> Vec<Need> {
+    let mut needs: BTreeSet<Need> = BTreeSet::new();
+    let mut need = |one_of: &[(String, &str)]| {
+        let one_of = one_of.iter().map(|(path, right)| (path.clone(), (*right).to_owned())).collect();
+        needs.insert(Need { one_of });
+    };
+    for node in new {
+        let templated =
+            blueprint.images.get(&node.image).is_some_and(|image| image.delivery == Delivery::Template);
+        for right in ON_VMS.iter().chain(templated.then_some(&"VM.Clone")) {
+            let mut places = vec![(format!("/vms/{}", node.vmid), *right)];
+            if let Some(pool) = &blueprint.resource_pool {
+                places.push((format!("/pool/{pool}"), *right));
+            }
+            need(&places);
+        }
+        for drive in vm::drives(node) {
+            if let Some(store) = drive.datastore {
+                need(&[(format!("/storage/{store}"), "Datastore.AllocateSpace")]);
+            }
+        }
+        if let Some(store) = &node.image_datastore {
+            need(&[(format!("/storage/{store}"), "Datastore.AllocateTemplate")]);
+        }
+        if let Some(host) = &node.host {
+            let host = format!("/nodes/{host}");
+            need(&[(host, "Sys.AccessNetwork"), ("/".to_owned(), "Sys.Modify")]);
+        }
+        let bridges = [&node.bridge].into_iter().chain(node.settings.extra_nics.iter().map(|n| &n.bridge));
+        // Networks of a zone of their own have a path that only Proxmox knows.
+        for bridge in bridges.filter(|bridge| bridge.starts_with("vmbr")) {
+            need(&[(format!("/sdn/zones/localnetwork/{bridge}"), "SDN.Use")]);
+        }
+        for pci in &node.hardware.pci {
+            need(&[(format!("/mapping/pci/{}", pci.mapping), "Mapping.Use")]);
+        }
+        if node.hardware.startup.is_some() {
+            need(&[("/".to_owned(), "Sys.Modify")]);
+        }
+    }
+    needs.into_iter().collect()
+}
+
+/// The token may not do what creating nodes needs.
+pub(super) fn rights(observed: &Observed) -> Vec<Refusal> {
+    let missing = &observed.proxmox.missing_rights;
+    let mut by_right: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (path, right) in missing.iter().filter_map(|need| need.one_of.first()) {
+        // Ids of single VMs say nothing to people: the right is given for all of them.
+        let path = if path.starts_with("/vms/") { "/vms".to_owned() } else { path.clone() };
+        by_right.entry(right).or_default().insert(path);
+    }
+    if by_right.is_empty() {
+        return vec![];
+    }
+    let told: Vec<String> = by_right
+        .into_iter()
+        .map(|(right, paths)| format!("{right} on {}", paths.into_iter().collect::<Vec<_>>().join(", ")))
+        .collect();
+    vec![Refusal {
+        why: format!("the token may not do what is needed: it lacks {}", told.join("; ")),
+        remedy: "give these privileges to the token's role: Datacenter, Permissions".to_owned(),
+    }]
+}
+
+/// More memory is asked of a host than it has in all. Proxmox would start the first VMs and fail at the last.
+pub(super) fn memory(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let mut wanted: BTreeMap<&str, u64> = BTreeMap::new();
+    for node in blueprint.nodes.values().filter(|node| !node.external) {
+        if let Some(host) = &node.host {
+            *wanted.entry(host).or_default() += node.memory_mib;
+        }
+    }
+    wanted
+        .into_iter()
+        .filter_map(|(host, mib)| {
+            let has = observed.proxmox.inventory.hosts.get(host).filter(|h| h.online)?.memory_mib;
+            (has > 0 && mib > has).then(|| Refusal {
+                why: format!("the nodes on {host} need {mib} MiB of memory, and it has {has} MiB"),
+                remedy: "give the nodes less memory, or spread them over more hosts".to_owned(),
+            })
+        })
+        .collect()
+}
+
+/// What may become tight: memory and space that others use, and what is left when a host is lost.
+pub(super) fn tight(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice> {
+    let new: Vec<&Node> = to_create(blueprint, &observed.proxmox).collect();
+    let hosts = &observed.proxmox.inventory.hosts;
+    let mut memory: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut space: BTreeMap<(&str, String), u64> = BTreeMap::new();
+    for node in &new {
+        let Some(host) = &node.host else { continue };
+        *memory.entry(host).or_default() += node.memory_mib;
+        for drive in vm::drives(node) {
+            if let (Holds::System { gib } | Holds::Data { gib }, Some(store)) = (drive.holds, drive.datastore)
+            {
+                *space.entry((host, store)).or_default() += gib;
+            }
+        }
+    }
+    let mut notices = vec![];
+    for (host, mib) in &memory {
+        let Some(seen) = hosts.get(*host).filter(|h| h.memory_mib > 0) else { continue };
+        let free = seen.memory_mib.saturating_sub(seen.memory_used_mib);
+        if *mib > free {
+            let text = format!(
+                "the new nodes on {host} want {mib} MiB of memory, and {free} MiB are free there now"
+            );
+            notices.push(Notice { text });
+        }
+    }
+    for ((host, store), gib) in space {
+        let Some(seen) = hosts.get(host).and_then(|h| h.datastores.get(&store)) else { continue };
+        let free = seen.free_bytes >> 30;
+        if gib > free {
+            let text = format!(
+                "the new disks in {store} on {host} may grow to {gib} GiB, and {free} GiB are free there now"
+            );
+            notices.push(Notice { text });
+        }
+    }
+    if !new.is_empty() {
+        notices.extend(one_host_lost(blueprint, observed));
+    }
+    notices
+}
+
+/// With several hosts, etcd should outlive the loss of any one.
+fn one_host_lost(blueprint: &Blueprint, observed: &Observed) -> Option<Notice> {
+    let mut by_host: BTreeMap<&str, usize> = BTreeMap::new();
+    for host in blueprint.control_planes().filter_map(|node| node.host.as_deref()) {
+        *by_host.entry(host).or_default() += 1;
+    }
+    let all = blueprint.control_planes().count();
+    let online = observed.proxmox.inventory.hosts.values().filter(|h| h.online).count();
+    let (host, most) = by_host.into_iter().max_by_key(|(_, count)| *count)?;
+    let survives = all - most > all / 2;
+    (all >= 3 && online >= 3 && !survives).then(|| Notice {
+        text: format!("{most} of {all} control planes are on {host}: without it etcd stops; `hosts` of the pool can spread them"),
+    })
+}
