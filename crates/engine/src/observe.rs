@@ -42,11 +42,10 @@ pub async fn observe(
     if running.is_empty() {
         return Ok(observed);
     }
-    let look = |node: &&'_ Node| {
+    let machines = futures::future::join_all(running.iter().map(|node| {
         let wanted = configs.get(&node.name).map(Config::as_str);
         machines::look(world, node, access, wanted)
-    };
-    let machines = futures::future::join_all(running.iter().map(look));
+    }));
     let (machines, kubernetes) = futures::join!(machines, kubernetes(world, blueprint, access));
     for (node, machine) in running.iter().zip(machines) {
         if let Api::Silent { why } = &machine.api {

@@ -217,7 +217,7 @@ async fn vm(
 }
 
 /// Whether a VM runs at this moment.
-pub(super) async fn is_running(world: &World, host: &str, vmid: u32) -> pve::Result<bool> {
+pub(crate) async fn is_running(world: &World, host: &str, vmid: u32) -> pve::Result<bool> {
     Ok(world.pve.vm_status(host, vmid).await?.power == pve::PowerState::Running)
 }
 
@@ -268,9 +268,10 @@ async fn images(world: &World, inventory: &Inventory, new: &[&Node]) -> (BTreeSe
             places.insert((host, store));
         }
     }
-    let list =
-        |(host, store): &(&String, &String)| ask(world, world.pve.storage_content(host, store, "import"));
-    let lists = join_all(places.iter().map(list)).await;
+    let lists = join_all(
+        places.iter().map(|(host, store)| ask(world, world.pve.storage_content(host, store, "import"))),
+    )
+    .await;
     let (mut images, mut unseen) = (BTreeSet::new(), vec![]);
     for ((host, store), list) in places.into_iter().zip(lists) {
         match list {

@@ -203,7 +203,10 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         node.address.addr(),
         PATIENCE.as_secs() / 60
     ))
-    .remedy("look at its console in Proxmox; check bridge, VLAN and address"))
+    .remedy(
+        "look at its console in Proxmox; check bridge, VLAN and address. A machine that was reset has no system on its disk any \
+         more: delete its VM to have the node made anew",
+    ))
 }
 
 async fn send(world: &World, node: &Node, connection: Maintenance, config: &str) -> Result<()> {

@@ -50,7 +50,7 @@ fn disk(draw: &mut Draw, size: u64, bus: &str) -> String {
 fn node(draw: &mut Draw, name: &str, role: &str, last: u64) -> String {
     let mut lines = vec![format!("role: {role}"), format!("address: 10.25.150.{last}")];
     let boot = draw.of(&["scsi", "scsi", "virtio", "sata"]);
-    let memory = 4096 + 512 * draw.next(8);
+    let (memory, size) = (4096 + 512 * draw.next(8), 20 + draw.next(30));
     let optional = vec![
         format!("host: pve{}", 1 + draw.next(3)),
         format!("vmid: {}", 7000 + last),
@@ -62,7 +62,7 @@ fn node(draw: &mut Draw, name: &str, role: &str, last: u64) -> String {
             1 + draw.next(9999)
         ),
         format!("memory: {{ size: {memory}M, balloon: {}M }}", 1024 + 512 * draw.next(4)),
-        format!("disk: {}", disk(draw, 20 + draw.next(30), boot)),
+        format!("disk: {}", disk(draw, size, boot)),
         format!("bios: {}", draw.of(&["seabios", "ovmf"])),
         format!("tpm: {}", draw.coin()),
         format!("display: {}", draw.of(&["std", "virtio", "serial0"])),

@@ -91,24 +91,12 @@ async fn a_boot_disk_grows_while_the_machine_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_was_reset_is_configured_again() {
+async fn a_node_whose_vm_is_gone_is_made_again() {
     let rig = healthy().await;
-    let look = rig.look(HOME).await;
-    let node = &look.blueprint.nodes["home-work-1"];
-    let access = look.access().unwrap();
-    let machine = talos_client::Machine::connect(
-        &rig.world.net,
-        &rig.world.clock,
-        std::net::IpAddr::V4(node.address.addr()),
-        &access.talos,
-    )
-    .unwrap();
-    let reset = talos_client::Reset { graceful: false, reboot: true };
-    machine.reset(reset).await.unwrap();
-    rig.world.clock.sleep(Duration::from_secs(90)).await;
-    let plan = rig.look(HOME).await.plan();
-    let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
-    assert!(ids.contains(&"configure/home-work-1"), "{ids:?} {:?}", plan.refusals);
+    let host = rig.host_of(WORKER).await;
+    let pve = &rig.world.pve;
+    pve.follow(&pve.stop(&host, WORKER).await.unwrap(), |_| {}).await.unwrap();
+    pve.follow(&pve.delete_vm(&host, WORKER, true).await.unwrap(), |_| {}).await.unwrap();
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.assert_whole().await;

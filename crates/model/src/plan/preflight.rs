@@ -37,7 +37,10 @@ const ON_VMS: &[&str] = &[
 ];
 
 /// Nodes that have no VM yet. One whose VM may be on a host that does not answer is not among them.
-pub fn to_create<'a>(blueprint: &'a Blueprint, proxmox: &'a Proxmox) -> impl Iterator<Item = &'a Node> {
+pub fn to_create<'b, 'p>(
+    blueprint: &'b Blueprint,
+    proxmox: &'p Proxmox,
+) -> impl Iterator<Item = &'b Node> + use<'b, 'p> {
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     blueprint.nodes.values().filter(move |node| {
         !node.external

@@ -15,9 +15,10 @@ network:
   mtu: 9000
   dns: [10.25.150.2, 9.9.9.9]
   extra:
-    storage: { cidr: 10.99.0.0/24, bridge: vmbr8, model: e1000, mtu: 9000 }
+    storage: { cidr: 172.20.0.0/24, bridge: vmbr8, model: e1000, mtu: 9000 }
     upstream: { dhcp: true, bridge: vmbr9, vlan: 30 }
 image: { secure_boot: true }
+kubernetes: { schedule_on_control_planes: true }
 hosts:
   pve1: { datastores: { disks: fast, cloudinit: slow, image: local } }
 nodes:
@@ -55,12 +56,53 @@ fn everything_the_file_says_is_there() {
     let (blueprint, node) = node();
     let settings = settings(&blueprint, &node);
     let lines: Vec<String> = settings.iter().map(|(key, value)| format!("{key}: {value}")).collect();
-    insta::assert_snapshot!(lines.join("\n"));
-    let lines: Vec<String> = drives(&node)
-        .iter()
-        .map(|drive| format!("{}: {}", drive.key, drive.creation("local:import/talos.qcow2").unwrap()))
-        .collect();
-    insta::assert_snapshot!(lines.join("\n"));
+    let macs: Vec<&str> = node.settings.extra_nics.iter().map(|nic| nic.mac.as_str()).collect();
+    let text = lines.join("\n").replace(macs[0], "MAC-1").replace(macs[1], "MAC-2");
+    insta::assert_snapshot!(text.replace(&node.uuid.unwrap().to_string(), "UUID"), @"
+    agent: 1
+    balloon: 8192
+    bios: ovmf
+    boot: order=virtio0
+    cores: 6
+    cpu: host
+    cpuunits: 200
+    hostpci0: mapping=gpu,pcie=1,rombar=1,x-vga=0
+    hostpci1: mapping=nic,pcie=0,rombar=0,x-vga=1
+    ipconfig0: ip=10.25.150.11/24,gw=10.25.150.1
+    ipconfig1: ip=172.20.0.11/24
+    ipconfig2: ip=dhcp
+    machine: q35
+    memory: 16384
+    name: one
+    nameserver: 10.25.150.2 9.9.9.9
+    net0: virtio=BC:24:11:00:00:01,bridge=vmbr7,tag=20,mtu=9000
+    net1: e1000=MAC-1,bridge=vmbr8
+    net2: virtio=MAC-2,bridge=vmbr9,tag=30
+    onboot: 0
+    ostype: l26
+    scsihw: virtio-scsi-single
+    serial0: socket
+    smbios1: uuid=UUID
+    sockets: 1
+    startup: order=2,up=30,down=60
+    vga: virtio
+    ");
+    let drives = drives(&node);
+    let line =
+        |drive: &Drive| format!("{}: {}", drive.key, drive.creation("local:import/talos.qcow2").unwrap());
+    let mut text = drives.iter().map(line).collect::<Vec<_>>().join("\n");
+    for disk in &node.hardware.disks {
+        text = text.replace(&disk.wwn, "WWN").replace(&disk.serial, "SERIAL");
+    }
+    insta::assert_snapshot!(text, @"
+    virtio0: fast:0,import-from=local:import/talos.qcow2,backup=0,cache=writeback,discard=ignore,iothread=0
+    scsi3: big:220,backup=1,cache=unsafe,discard=on,iothread=1,ssd=0,wwn=WWN
+    virtio2: fast:5,backup=1,cache=none,discard=on,iothread=1,serial=SERIAL
+    sata1: fast:10,backup=1,cache=none,discard=on,ssd=1,wwn=WWN
+    efidisk0: fast:1,efitype=4m,pre-enrolled-keys=0
+    tpmstate0: fast:1,version=v2.0
+    ide2: slow:cloudinit
+    ");
     assert_eq!(node.hardware.tags, ["k8s", "prod", "talosmith"]);
     assert_eq!(node.hardware.description.as_deref(), Some("runs the post office"));
 }
