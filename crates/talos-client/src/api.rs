@@ -1,46 +1,60 @@
-//! What both faces of a machine share: the services, and how their failures are explained.
+//! What both faces of a machine share: the services, the limits of time, and how failures are explained.
+//!
+//! Some calls of Talos wait for as long as they are let (all of etcd's, before it runs). So each call has its usual limit,
+//! which [`Api::within`] replaces, and one that ran out of time fails like any other, with words.
 
+use std::future::Future;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use serde::Deserialize;
+use ambient::Clock;
 use talos::wire::MAX_MESSAGE_SIZE;
 use talos::wire::cosi::state_client::StateClient;
-use talos::wire::machine::apply_configuration_request::Mode;
+use talos::wire::machine::image_service_client::ImageServiceClient;
+use talos::wire::machine::lifecycle_service_client::LifecycleServiceClient;
 use talos::wire::machine::machine_service_client::MachineServiceClient;
 use talos::wire::{common, machine};
-use tonic::Status;
 use tonic::transport::Channel;
+use tonic::{Response, Status, Streaming};
 
 use crate::connection::Faults;
-use crate::cosi;
 use crate::error::{Error, Kind, Result};
-use crate::types::{Applied, Disk, Link, MachineStatus, Version};
+use crate::types::Stage;
+
+/// For a question.
+pub(crate) const QUESTION: Duration = Duration::from_secs(30);
+/// For something that a machine does before it answers.
+pub(crate) const WORK: Duration = Duration::from_secs(120);
+/// For something that may wait for others: for etcd to heal, for an image to come.
+pub(crate) const LONG: Duration = Duration::from_secs(15 * 60);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Api {
     address: IpAddr,
     channel: Channel,
     faults: Faults,
-}
-
-#[derive(Deserialize)]
-struct SystemInformation {
-    #[serde(default)]
-    uuid: String,
-}
-
-#[derive(Deserialize)]
-struct VersionSpec {
-    version: String,
+    clock: Clock,
+    limit: Option<Duration>,
+    /// The stage in which the machine was seen last.
+    stage: Arc<Mutex<Option<Stage>>>,
 }
 
 impl Api {
-    pub(crate) fn new(address: IpAddr, (channel, faults): (Channel, Faults)) -> Self {
-        Self { address, channel, faults }
+    pub(crate) fn new(address: IpAddr, clock: &Clock, (channel, faults): (Channel, Faults)) -> Self {
+        Self { address, channel, faults, clock: clock.clone(), limit: None, stage: Arc::default() }
+    }
+
+    pub(crate) fn within(&self, limit: Duration) -> Self {
+        Self { limit: Some(limit), ..self.clone() }
     }
 
     pub(crate) fn address(&self) -> IpAddr {
         self.address
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     pub(crate) fn services(&self) -> MachineServiceClient<Channel> {
@@ -49,24 +63,77 @@ impl Api {
             .max_encoding_message_size(MAX_MESSAGE_SIZE)
     }
 
+    pub(crate) fn images(&self) -> ImageServiceClient<Channel> {
+        ImageServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_SIZE)
+    }
+
+    pub(crate) fn lifecycle(&self) -> LifecycleServiceClient<Channel> {
+        LifecycleServiceClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_SIZE)
+    }
+
     pub(crate) fn resources(&self) -> StateClient<Channel> {
         StateClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_SIZE)
     }
 
+    pub(crate) fn saw(&self, stage: &Stage) {
+        *self.stage.lock().unwrap_or_else(PoisonError::into_inner) = Some(stage.clone());
+    }
+
+    fn seen(&self) -> Option<Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(crate) fn error(&self, attempt: &'static str, status: &Status) -> Error {
-        Error::of_status(self.address, attempt, status, self.faults.last().as_ref())
+        Error::of_status(self.address, attempt, status, self.faults.last().as_ref()).seen_in(self.seen())
+    }
+
+    pub(crate) fn apply_error(&self, attempt: &'static str, status: &Status) -> Error {
+        Error::of_apply(self.address, attempt, status, self.faults.last().as_ref()).seen_in(self.seen())
+    }
+
+    pub(crate) fn failure(&self, attempt: &'static str, kind: Kind, reason: impl Into<String>) -> Error {
+        Error::new(self.address, attempt, kind, reason).seen_in(self.seen())
+    }
+
+    /// Waits for `work`, but no longer than allowed: the usual limit, unless the caller set one.
+    pub(crate) async fn limited<T>(
+        &self,
+        attempt: &'static str,
+        usual: Duration,
+        work: impl Future<Output = std::result::Result<T, Status>>,
+    ) -> Result<T> {
+        self.limited_by(attempt, usual, work, Self::error).await
+    }
+
+    pub(crate) async fn limited_by<T>(
+        &self,
+        attempt: &'static str,
+        usual: Duration,
+        work: impl Future<Output = std::result::Result<T, Status>>,
+        explain: impl Fn(&Self, &'static str, &Status) -> Error,
+    ) -> Result<T> {
+        let limit = self.limit.unwrap_or(usual);
+        match self.clock.timeout(limit, work).await {
+            Ok(outcome) => outcome.map_err(|status| explain(self, attempt, &status)),
+            Err(_) => Err(Error::late(self.address, attempt, limit).seen_in(self.seen())),
+        }
     }
 
     /// The one message of an answer. A failure may hide in its metadata.
-    pub(crate) fn one<T>(
+    pub(crate) async fn ask<A: Answer>(
         &self,
         attempt: &'static str,
-        messages: Vec<T>,
-        metadata: impl Fn(&T) -> Option<&common::Metadata>,
-    ) -> Result<T> {
-        let empty = || Error::new(self.address, attempt, Kind::Protocol, "the answer is empty");
-        let message = messages.into_iter().next().ok_or_else(empty)?;
-        match metadata(&message) {
+        usual: Duration,
+        call: impl Future<Output = std::result::Result<Response<A>, Status>>,
+    ) -> Result<A::Message> {
+        let answer = self.limited(attempt, usual, call).await?.into_inner();
+        self.one(attempt, answer)
+    }
+
+    pub(crate) fn one<A: Answer>(&self, attempt: &'static str, answer: A) -> Result<A::Message> {
+        let message =
+            answer.first().ok_or_else(|| self.failure(attempt, Kind::Protocol, "the answer is empty"))?;
+        match A::metadata(&message) {
             Some(metadata) if !metadata.error.is_empty() => {
                 let status = metadata.status.as_ref();
                 let code = status.map_or(tonic::Code::Unknown, |s| tonic::Code::from_i32(s.code));
@@ -76,57 +143,65 @@ impl Api {
         }
     }
 
-    pub(crate) async fn version(&self, attempt: &'static str) -> Result<Version> {
-        let answer = self.services().version(()).await.map_err(|status| self.error(attempt, &status))?;
-        let message = self.one(attempt, answer.into_inner().messages, |m| m.metadata.as_ref())?;
-        let version = message.version.unwrap_or_default();
-        let platform = message.platform.unwrap_or_default();
-        Ok(Version { tag: version.tag, arch: version.arch, platform: platform.name })
-    }
-
-    pub(crate) async fn version_resource(&self, attempt: &'static str) -> Result<Version> {
-        let spec: VersionSpec = self.get_at(attempt, cosi::VERSION).await?;
-        Ok(Version { tag: spec.version, ..Version::default() })
-    }
-
-    pub(crate) async fn system_uuid(&self) -> Result<String> {
-        let attempt = "reading the hardware's identity";
-        let found: SystemInformation = self.get_at(attempt, cosi::SYSTEM_INFORMATION).await?;
-        if found.uuid.is_empty() {
-            return Err(Error::new(self.address, attempt, Kind::NotFound, "the machine has no SMBIOS UUID"));
+    /// A stream of bytes to its end, or to where `take` wants no more.
+    pub(crate) async fn bytes(
+        &self,
+        attempt: &'static str,
+        mut stream: Streaming<common::Data>,
+        mut take: impl FnMut(&[u8]) -> bool,
+    ) -> Result<()> {
+        while let Some(data) = self.limited(attempt, WORK, stream.message()).await? {
+            if !take(&data.bytes) {
+                break;
+            }
         }
-        Ok(found.uuid.to_ascii_lowercase())
+        Ok(())
     }
+}
 
-    pub(crate) async fn stage(&self) -> Result<MachineStatus> {
-        self.get_at("reading the stage", cosi::MACHINE_STATUS).await
-    }
+/// An answer that wraps one message for each machine it speaks for.
+pub(crate) trait Answer {
+    type Message;
+    fn first(self) -> Option<Self::Message>;
+    fn metadata(message: &Self::Message) -> Option<&common::Metadata>;
+}
 
-    pub(crate) async fn disks(&self) -> Result<Vec<Disk>> {
-        let disks = self.list("listing the disks", "runtime", "Disks.block.talos.dev").await?;
-        Ok(disks.into_iter().map(|(_, _, disk)| disk).collect())
-    }
+macro_rules! answers {
+    ($($answer:ident of $message:ident),* $(,)?) => {
+        $(impl Answer for machine::$answer {
+            type Message = machine::$message;
 
-    pub(crate) async fn links(&self) -> Result<Vec<Link>> {
-        let links = self.list("listing the network links", "network", "LinkStatuses.net.talos.dev").await?;
-        Ok(links.into_iter().map(|(name, _, link)| Link { name, ..link }).collect())
-    }
+            fn first(self) -> Option<Self::Message> {
+                self.messages.into_iter().next()
+            }
 
-    /// Mode AUTO is said outright: unset would mean REBOOT.
-    pub(crate) async fn apply(&self, config: &[u8], dry_run: bool) -> Result<Applied> {
-        let attempt = if dry_run { "checking the configuration" } else { "applying the configuration" };
-        let request = machine::ApplyConfigurationRequest {
-            data: config.to_vec(),
-            mode: Mode::Auto.into(),
-            dry_run,
-            try_mode_timeout: None,
-        };
-        let answer =
-            self.services().apply_configuration(request).await.map_err(|status| {
-                Error::of_apply(self.address, attempt, &status, self.faults.last().as_ref())
-            })?;
-        let message = self.one(attempt, answer.into_inner().messages, |m| m.metadata.as_ref())?;
-        // The details hold a diff with keys in clear and are dropped here.
-        Ok(Applied { reboots: message.mode == i32::from(Mode::Reboot), warnings: message.warnings })
-    }
+            fn metadata(message: &Self::Message) -> Option<&common::Metadata> {
+                message.metadata.as_ref()
+            }
+        })*
+    };
+}
+
+answers! {
+    ApplyConfigurationResponse of ApplyConfiguration,
+    BootstrapResponse of Bootstrap,
+    EtcdAlarmDisarmResponse of EtcdAlarmDisarm,
+    EtcdAlarmListResponse of EtcdAlarm,
+    EtcdDefragmentResponse of EtcdDefragment,
+    EtcdForfeitLeadershipResponse of EtcdForfeitLeadership,
+    EtcdLeaveClusterResponse of EtcdLeaveCluster,
+    EtcdMemberListResponse of EtcdMembers,
+    EtcdRecoverResponse of EtcdRecover,
+    EtcdRemoveMemberByIdResponse of EtcdRemoveMemberById,
+    EtcdStatusResponse of EtcdStatus,
+    RebootResponse of Reboot,
+    ResetResponse of Reset,
+    RollbackResponse of Rollback,
+    ServiceListResponse of ServiceList,
+    ServiceRestartResponse of ServiceRestart,
+    ServiceStartResponse of ServiceStart,
+    ServiceStopResponse of ServiceStop,
+    ShutdownResponse of Shutdown,
+    UpgradeResponse of Upgrade,
+    VersionResponse of Version,
 }

@@ -20,9 +20,9 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::PORT;
 
-/// How long a channel tries to dial. A caller that gives up does not end a dial, because the channel outlives the call; so a
+/// How long dialling may take. A caller that gives up does not end a dial, because the channel outlives the call; so a
 /// machine that was down would keep the calls waiting after it came back.
-const DIAL_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const DIAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// What broke a connection.
 #[derive(Debug, Clone)]

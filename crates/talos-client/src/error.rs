@@ -3,26 +3,39 @@
 //! A status code is never shown alone. What a machine says about a configuration may quote it, keys and tokens included,
 //! so its words pass through [`harmless`] first.
 
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use rustls::{AlertDescription, CertificateError};
 use tonic::{Code, Status};
 
 use crate::connection::Fault;
+use crate::types::Stage;
 
 /// The result of a call to a machine.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A call to a machine that did not succeed.
 #[derive(Debug, thiserror::Error)]
-#[error("{attempt} on {address}: {reason}")]
+#[error("{attempt} on {address}{}: {reason}", Seen(.stage.as_ref()))]
 pub struct Error {
     address: IpAddr,
     attempt: &'static str,
     kind: Kind,
     reason: String,
     io: Option<io::ErrorKind>,
+    stage: Option<Stage>,
+}
+
+/// In which stage a machine was seen last, for the end of its name.
+struct Seen<'a>(Option<&'a Stage>);
+
+impl fmt::Display for Seen<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |stage| write!(f, " (last seen {stage})"))
+    }
 }
 
 /// Kinds of failure.
@@ -41,8 +54,16 @@ pub enum Kind {
     InvalidConfig,
     /// No connection, or it broke. Whether a changing call had an effect is then not known.
     Unavailable,
-    /// The machine says that the time ran out.
+    /// The time ran out. Whether a changing call had an effect is then not known.
     Deadline,
+    /// etcd has lost its quorum: it takes no changes until enough members are back.
+    NoQuorum,
+    /// There is no Talos on the machine's disk.
+    NotInstalled,
+    /// The machine did not begin, because it is busy with something else.
+    Refused,
+    /// It was begun and failed.
+    Failed,
     /// This release, role or mode of the machine does not have the call.
     Unimplemented,
     /// The machine's certificate is not of our authority: it is in maintenance, or another cluster's.
@@ -57,7 +78,16 @@ pub enum Kind {
 
 impl Error {
     pub(crate) fn new(address: IpAddr, attempt: &'static str, kind: Kind, reason: impl Into<String>) -> Self {
-        Self { address, attempt, kind, reason: reason.into(), io: None }
+        Self { address, attempt, kind, reason: reason.into(), io: None, stage: None }
+    }
+
+    pub(crate) fn seen_in(self, stage: Option<Stage>) -> Self {
+        Self { stage, ..self }
+    }
+
+    /// The time that was allowed ran out.
+    pub(crate) fn late(address: IpAddr, attempt: &'static str, limit: Duration) -> Self {
+        Self::new(address, attempt, Kind::Deadline, format!("no answer within {} s", limit.as_secs_f32()))
     }
 
     /// The machine.
@@ -84,6 +114,12 @@ impl Error {
         &self.reason
     }
 
+    /// The stage in which the machine was seen last before this, where it was seen.
+    #[must_use]
+    pub fn stage(&self) -> Option<&Stage> {
+        self.stage.as_ref()
+    }
+
     /// What the network said, where it was the network.
     #[must_use]
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
@@ -108,6 +144,12 @@ impl Error {
                 if matches!(self.io, Some(io::ErrorKind::TimedOut | io::ErrorKind::HostUnreachable)) =>
             {
                 Some("check that the machine runs and that its address can be reached from here")
+            }
+            Kind::Deadline if self.attempt.contains("etcd") => Some(
+                "etcd is not up there, waits to be bootstrapped, or has lost its quorum: until then its calls have no answer",
+            ),
+            Kind::NoQuorum => {
+                Some("bring back enough control planes for a majority, or recover from a snapshot")
             }
             Kind::InvalidConfig => Some("correct the file or its patches; the machine keeps what it had"),
             _ => None,
@@ -159,6 +201,10 @@ impl Error {
             Code::FailedPrecondition if words.contains("time is not in sync") => {
                 (Kind::NotReady, "its clock is not in sync yet".to_owned())
             }
+            Code::FailedPrecondition if words.contains("not installed") => (Kind::NotInstalled, words),
+            Code::FailedPrecondition if words.contains("not supported in container mode") => {
+                (Kind::Unimplemented, words)
+            }
             Code::FailedPrecondition => (Kind::NotReady, words),
             Code::AlreadyExists => (Kind::AlreadyExists, words),
             Code::NotFound => (Kind::NotFound, words),
@@ -166,12 +212,22 @@ impl Error {
                 Kind::Denied,
                 "our role does not allow this, or the machine is not in the mode for it".to_owned(),
             ),
+            // A type of resource that the release does not know is refused as if it were forbidden.
+            Code::PermissionDenied if words.contains("is not supported") => {
+                (Kind::Unimplemented, format!("this release does not have it ({words})"))
+            }
             Code::PermissionDenied | Code::Unauthenticated => (Kind::Denied, words),
             Code::Unimplemented => (Kind::Unimplemented, format!("it does not offer this call ({words})")),
             Code::DeadlineExceeded | Code::Cancelled => {
                 (Kind::Deadline, "the time allowed ran out".to_owned())
             }
             Code::Unavailable => (Kind::Unavailable, format!("it is starting or going down ({words})")),
+            Code::Unknown if words.contains("etcdserver: no leader") => {
+                (Kind::NoQuorum, "etcd has no leader: too few of its members are up".to_owned())
+            }
+            Code::Unknown if words.contains("error building etcd client TLS config") => {
+                (Kind::NotReady, "etcd is not set up there yet".to_owned())
+            }
             code => (Kind::Other, if words.is_empty() { code.description().to_owned() } else { words }),
         };
         Self::new(address, attempt, kind, reason)
@@ -235,7 +291,7 @@ fn of_tls(error: &rustls::Error) -> (Kind, String) {
 }
 
 /// Takes everything out of a machine's words that may be a part of a configuration.
-fn harmless(words: &str) -> String {
+pub(crate) fn harmless(words: &str) -> String {
     const UNKNOWN_KEYS: &str = "unknown keys found during decoding:";
     let words = words.split("diff:").next().unwrap_or_default();
     let (words, keys) = match words.split_once(UNKNOWN_KEYS) {

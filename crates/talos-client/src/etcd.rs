@@ -1,9 +1,10 @@
 //! etcd, as a control plane sees it.
 //!
-//! All of these wait for etcd without end when it is not up: the caller sets the limit.
+//! All of these wait for etcd without end when it is not up, so all have a limit.
 
 use talos::wire::machine as wire;
 
+use crate::api::{LONG, QUESTION, WORK};
 use crate::error::Result;
 use crate::machine::Machine;
 
@@ -45,18 +46,34 @@ pub struct EtcdStatus {
     pub errors: Vec<String>,
 }
 
+/// Something that is wrong with a member of etcd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EtcdAlarm {
+    /// The member.
+    pub member: u64,
+    /// What is wrong.
+    pub kind: AlarmKind,
+}
+
+/// What can be wrong with a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AlarmKind {
+    /// Its database has reached its limit: nothing can be written until it is defragmented and the alarm disarmed.
+    NoSpace,
+    /// Its data differ from those of the others.
+    Corrupt,
+}
+
 impl Machine {
     /// The members. With `local` as this machine's own etcd sees them, else as the whole cluster agreed.
     ///
     /// # Errors
     ///
-    /// [`crate::Kind::Unimplemented`] on a worker, and as any call.
+    /// [`crate::Kind::Unimplemented`] on a worker; [`crate::Kind::NoQuorum`]; [`crate::Kind::Deadline`] before etcd runs.
     pub async fn etcd_members(&self, local: bool) -> Result<Vec<EtcdMember>> {
         let attempt = "listing the members of etcd";
         let request = wire::EtcdMemberListRequest { query_local: local };
-        let answer = self.api.services().etcd_member_list(request).await;
-        let answer = answer.map_err(|status| self.api.error(attempt, &status))?;
-        let list = self.api.one(attempt, answer.into_inner().messages, |m| m.metadata.as_ref())?;
+        let list = self.api.ask(attempt, QUESTION, self.api.services().etcd_member_list(request)).await?;
         let member = |m: wire::EtcdMember| EtcdMember {
             id: m.id,
             hostname: m.hostname,
@@ -71,12 +88,10 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// [`crate::Kind::Unimplemented`] on a worker, and as any call.
+    /// [`crate::Kind::Unimplemented`] on a worker; [`crate::Kind::Deadline`] before etcd runs.
     pub async fn etcd_status(&self) -> Result<EtcdStatus> {
         let attempt = "reading the status of etcd";
-        let answer =
-            self.api.services().etcd_status(()).await.map_err(|status| self.api.error(attempt, &status))?;
-        let message = self.api.one(attempt, answer.into_inner().messages, |m| m.metadata.as_ref())?;
+        let message = self.api.ask(attempt, QUESTION, self.api.services().etcd_status(())).await?;
         let status = message.member_status.unwrap_or_default();
         Ok(EtcdStatus {
             member: status.member_id,
@@ -91,31 +106,63 @@ impl Machine {
         })
     }
 
-    /// Gives leadership to another member; does nothing where this one does not have it.
+    /// What is wrong with members, as far as etcd noticed.
     ///
     /// # Errors
     ///
-    /// [`crate::Kind::Other`] when it is the only member, and as any call.
-    pub async fn etcd_forfeit_leadership(&self) -> Result<()> {
+    /// As [`Machine::etcd_status`]; it does not answer without a quorum.
+    pub async fn etcd_alarms(&self) -> Result<Vec<EtcdAlarm>> {
+        let attempt = "listing the alarms of etcd";
+        let message = self.api.ask(attempt, QUESTION, self.api.services().etcd_alarm_list(())).await?;
+        Ok(message.member_alarms.iter().filter_map(alarm).collect())
+    }
+
+    /// Takes back all alarms; returns those that there were.
+    ///
+    /// # Errors
+    ///
+    /// As [`Machine::etcd_alarms`].
+    pub async fn etcd_disarm(&self) -> Result<Vec<EtcdAlarm>> {
+        let attempt = "disarming the alarms of etcd";
+        let message = self.api.ask(attempt, QUESTION, self.api.services().etcd_alarm_disarm(())).await?;
+        Ok(message.member_alarms.iter().filter_map(alarm).collect())
+    }
+
+    /// Gives unused space of this member's database back. It answers nobody meanwhile: one member at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Machine::etcd_status`].
+    pub async fn etcd_defragment(&self) -> Result<()> {
+        let attempt = "defragmenting etcd";
+        self.api.ask(attempt, LONG, self.api.services().etcd_defragment(())).await.map(drop)
+    }
+
+    /// Gives leadership to another member; does nothing where this one does not have it. Returns the new leader's name.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Kind::Other`] when it is the only member; [`crate::Kind::Deadline`] without a quorum.
+    pub async fn etcd_forfeit_leadership(&self) -> Result<Option<String>> {
         let attempt = "giving away the leadership of etcd";
-        let answer = self.api.services().etcd_forfeit_leadership(wire::EtcdForfeitLeadershipRequest {}).await;
-        let answer = answer.map_err(|status| self.api.error(attempt, &status))?;
-        self.api.one(attempt, answer.into_inner().messages, |m| m.metadata.as_ref()).map(drop)
+        let request = wire::EtcdForfeitLeadershipRequest {};
+        let message =
+            self.api.ask(attempt, WORK, self.api.services().etcd_forfeit_leadership(request)).await?;
+        Ok(Some(message.member).filter(|name| !name.is_empty()))
     }
 
-    /// Takes this machine's member out of etcd for good and removes its data.
+    /// Takes this machine's member out of etcd for good and removes its data. A bootstrap there afterwards would be taken,
+    /// and make a second cluster.
     ///
     /// # Errors
     ///
-    /// [`crate::Kind::Other`] when too few members would be left, and as any call.
+    /// [`crate::Kind::Other`] when too few members would be left; [`crate::Kind::Deadline`] without a quorum.
     pub async fn etcd_leave(&self) -> Result<()> {
-        let attempt = "leaving etcd";
-        let answer = self.api.services().etcd_leave_cluster(wire::EtcdLeaveClusterRequest {}).await;
-        let answer = answer.map_err(|status| self.api.error(attempt, &status))?;
-        self.api.one(attempt, answer.into_inner().messages, |m| m.metadata.as_ref()).map(drop)
+        let request = wire::EtcdLeaveClusterRequest {};
+        self.api.ask("leaving etcd", LONG, self.api.services().etcd_leave_cluster(request)).await.map(drop)
     }
 
-    /// Removes another member, one that is gone for good.
+    /// Removes another member, one that is gone for good. A live one would restart its etcd for ever.
     ///
     /// # Errors
     ///
@@ -123,8 +170,16 @@ impl Machine {
     pub async fn etcd_remove_member(&self, id: u64) -> Result<()> {
         let attempt = "removing a member of etcd";
         let request = wire::EtcdRemoveMemberByIdRequest { member_id: id };
-        let answer = self.api.services().etcd_remove_member_by_id(request).await;
-        let answer = answer.map_err(|status| self.api.error(attempt, &status))?;
-        self.api.one(attempt, answer.into_inner().messages, |m| m.metadata.as_ref()).map(drop)
+        self.api.ask(attempt, WORK, self.api.services().etcd_remove_member_by_id(request)).await.map(drop)
     }
+}
+
+fn alarm(alarm: &wire::EtcdMemberAlarm) -> Option<EtcdAlarm> {
+    use wire::etcd_member_alarm::AlarmType;
+    let kind = match alarm.alarm() {
+        AlarmType::Nospace => AlarmKind::NoSpace,
+        AlarmType::Corrupt => AlarmKind::Corrupt,
+        AlarmType::None => return None,
+    };
+    Some(EtcdAlarm { member: alarm.member_id, kind })
 }

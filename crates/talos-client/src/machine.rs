@@ -1,17 +1,19 @@
 //! A configured machine.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use ambient::tls::Connector;
 use ambient::{Clock, Net};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
+use talos::config::{Contract, Documents, difference};
 use talos::wire::machine as wire;
 
-use crate::api::Api;
-use crate::cosi::{self, Resource};
+use crate::api::{Api, QUESTION, WORK};
+use crate::cosi::{self, Resource, Watch};
 use crate::error::{Error, Kind, Result};
-use crate::types::{Applied, Disk, Link, MachineStatus, Service, Version};
+use crate::types::{Address, Applied, ApplyMode, Disk, Link, MachineStatus, Version, Volume};
 use crate::{Credentials, PORT, connection, kubeconfig, tls};
 
 /// A channel to a configured machine, with the certificates of both sides checked. It is dialled at the first call and
@@ -19,15 +21,6 @@ use crate::{Credentials, PORT, connection, kubeconfig, tls};
 #[derive(Debug, Clone)]
 pub struct Machine {
     pub(crate) api: Api,
-}
-
-/// How to reset a machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reset {
-    /// Drain and leave etcd first.
-    pub graceful: bool,
-    /// Restart afterwards, into maintenance; else switch off.
-    pub reboot: bool,
 }
 
 #[derive(Deserialize)]
@@ -53,7 +46,14 @@ impl Machine {
         let connector = Connector::new(net.clone(), config, PORT);
         let channel =
             connection::renewing(connector, clock.clone(), address).map_err(|e| unusable(e.to_string()))?;
-        Ok(Self { api: Api::new(address, channel) })
+        Ok(Self { api: Api::new(address, clock, channel) })
+    }
+
+    /// The same machine, over the same channel, with another limit of time for each call in place of the usual ones. Of a
+    /// stream the limit holds for each message.
+    #[must_use]
+    pub fn within(&self, limit: Duration) -> Self {
+        Self { api: self.api.within(limit) }
     }
 
     /// Its address.
@@ -80,49 +80,28 @@ impl Machine {
         self.api.stage().await
     }
 
-    /// The services.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
-    pub async fn services(&self) -> Result<Vec<Service>> {
-        let attempt = "listing the services";
-        let answer =
-            self.api.services().service_list(()).await.map_err(|status| self.api.error(attempt, &status))?;
-        let list = self.api.one(attempt, answer.into_inner().messages, |m| m.metadata.as_ref())?;
-        let service = |info: wire::ServiceInfo| {
-            let health = info.health.unwrap_or_default();
-            let events = info.events.unwrap_or_default().events;
-            let message = match events.last() {
-                _ if !health.last_message.is_empty() => health.last_message,
-                Some(event) => event.msg.clone(),
-                None => String::new(),
-            };
-            Service {
-                id: info.id,
-                state: info.state,
-                healthy: (!health.unknown).then_some(health.healthy),
-                message,
-            }
-        };
-        Ok(list.services.into_iter().map(service).collect())
-    }
-
-    /// Starts the first member of etcd. Exactly one machine of a cluster may ever be asked this.
+    /// Starts the first member of etcd. Exactly one machine of a cluster may ever be asked this, and only once at a time:
+    /// as long as etcd has written nothing, every machine says yes.
     ///
     /// # Errors
     ///
     /// [`Kind::NotReady`]: later. [`Kind::AlreadyExists`]: there is data already.
     pub async fn bootstrap(&self) -> Result<()> {
+        self.begin_etcd(wire::BootstrapRequest::default()).await
+    }
+
+    /// Starts the first member of etcd with the snapshot that was handed over before ([`Machine::etcd_recover`]).
+    ///
+    /// # Errors
+    ///
+    /// As [`Machine::bootstrap`].
+    pub async fn bootstrap_recovered(&self) -> Result<()> {
+        self.begin_etcd(wire::BootstrapRequest { recover_etcd: true, recover_skip_hash_check: false }).await
+    }
+
+    async fn begin_etcd(&self, request: wire::BootstrapRequest) -> Result<()> {
         let attempt = "bootstrapping etcd";
-        let request = wire::BootstrapRequest::default();
-        let answer = self
-            .api
-            .services()
-            .bootstrap(request)
-            .await
-            .map_err(|status| self.api.error(attempt, &status))?;
-        self.api.one(attempt, answer.into_inner().messages, |m| m.metadata.as_ref()).map(drop)
+        self.api.ask(attempt, WORK, self.api.services().bootstrap(request)).await.map(drop)
     }
 
     /// A kubeconfig for the cluster's administrator. Also answers before there is a cluster.
@@ -132,14 +111,14 @@ impl Machine {
     /// [`Kind::Unimplemented`] on a worker.
     pub async fn kubeconfig(&self) -> Result<SecretString> {
         let attempt = "fetching the kubeconfig";
-        let answer =
-            self.api.services().kubeconfig(()).await.map_err(|status| self.api.error(attempt, &status))?;
-        let mut stream = answer.into_inner();
+        let answer = self.api.limited(attempt, QUESTION, self.api.services().kubeconfig(())).await?;
         let mut archive = Vec::new();
-        while let Some(data) = stream.message().await.map_err(|status| self.api.error(attempt, &status))? {
-            archive.extend_from_slice(&data.bytes);
-        }
-        kubeconfig::unpack(&archive).map_err(|why| Error::new(self.address(), attempt, Kind::Protocol, why))
+        let take = |bytes: &[u8]| {
+            archive.extend_from_slice(bytes);
+            true
+        };
+        self.api.bytes(attempt, answer.into_inner(), take).await?;
+        kubeconfig::unpack(&archive).map_err(|why| self.api.failure(attempt, Kind::Protocol, why))
     }
 
     /// The configuration as it was handed over, byte for byte.
@@ -199,11 +178,29 @@ impl Machine {
         self.api.links().await
     }
 
+    /// The addresses of all links.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn addresses(&self) -> Result<Vec<Address>> {
+        self.api.addresses().await
+    }
+
+    /// The volumes: Talos' own and those of the configuration.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn volumes(&self) -> Result<Vec<Volume>> {
+        self.api.volumes().await
+    }
+
     /// One resource, whatever it is.
     ///
     /// # Errors
     ///
-    /// [`Kind::NotFound`]; [`Kind::Denied`] also for a type that this release does not have.
+    /// [`Kind::NotFound`]; [`Kind::Unimplemented`] for a type that this release does not have.
     pub async fn get(&self, namespace: &str, kind: &str, id: &str) -> Result<serde_json::Value> {
         self.api.get("reading a resource", namespace, kind, id).await
     }
@@ -212,10 +209,19 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// [`Kind::Denied`] also for a type that this release does not have.
+    /// [`Kind::Unimplemented`] for a type that this release does not have.
     pub async fn list(&self, namespace: &str, kind: &str) -> Result<Vec<Resource>> {
         let found = self.api.list("listing resources", namespace, kind).await?;
         Ok(found.into_iter().map(|(id, version, spec)| Resource { id, version, spec }).collect())
+    }
+
+    /// Watches one resource, or all of a type, beginning with what is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Unimplemented`] for a type that this release does not have.
+    pub async fn watch(&self, namespace: &str, kind: &str, id: Option<&str>) -> Result<Watch> {
+        self.api.watch(namespace, kind, id).await
     }
 
     /// Whether a path is there.
@@ -227,26 +233,60 @@ impl Machine {
         let attempt = "looking at a path";
         let request = wire::ListRequest { root: path.to_owned(), ..wire::ListRequest::default() };
         let missing = |text: &str| text.contains("no such file or directory");
-        let answer = match self.api.services().list(request).await {
-            Ok(answer) => answer,
-            Err(status) if missing(status.message()) => return Ok(false),
-            Err(status) => return Err(self.api.error(attempt, &status)),
+        let look = async {
+            let mut stream = match self.api.services().list(request).await {
+                Ok(answer) => answer.into_inner(),
+                Err(status) if missing(status.message()) => return Ok(false),
+                Err(status) => return Err(status),
+            };
+            match stream.message().await {
+                Ok(Some(entry)) => Ok(!missing(&entry.error)),
+                Ok(None) => Ok(true),
+                Err(status) if missing(status.message()) => Ok(false),
+                Err(status) => Err(status),
+            }
         };
-        match answer.into_inner().message().await {
-            Ok(Some(entry)) => Ok(!missing(&entry.error)),
-            Ok(None) => Ok(true),
-            Err(status) if missing(status.message()) => Ok(false),
-            Err(status) => Err(self.api.error(attempt, &status)),
-        }
+        self.api.limited(attempt, QUESTION, look).await
     }
 
-    /// Has the machine check a configuration without taking it.
+    /// A small file. A file that is not there is [`Kind::NotFound`].
+    pub(crate) async fn read_file(&self, attempt: &'static str, path: &str) -> Result<Vec<u8>> {
+        let request = wire::ReadRequest { path: path.to_owned() };
+        let answer = self.api.limited(attempt, QUESTION, self.api.services().read(request)).await?;
+        let mut content = Vec::new();
+        let take = |bytes: &[u8]| {
+            content.extend_from_slice(bytes);
+            true
+        };
+        self.api.bytes(attempt, answer.into_inner(), take).await?;
+        Ok(content)
+    }
+
+    /// Has the machine check a configuration without taking it. It does not look closely: keys that are no keys and a
+    /// worker's configuration on a control plane pass.
     ///
     /// # Errors
     ///
     /// [`Kind::InvalidConfig`] when it would not take it.
     pub async fn apply_dry_run(&self, config: &[u8]) -> Result<Applied> {
-        self.api.apply(config, true).await
+        self.api.apply(config, ApplyMode::Auto, true).await
+    }
+
+    /// Where a configuration differs from the one the machine runs, and what each change costs it. Never a value: the
+    /// machine's own account of the difference is not used, because it holds keys in clear.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::InvalidConfig`] when `config` cannot be read, and as any call.
+    pub async fn changes_to(&self, config: &str, release: Contract) -> Result<Vec<talos::config::Change>> {
+        let attempt = "comparing configurations";
+        let unreadable = |why: &str| self.api.failure(attempt, Kind::InvalidConfig, why);
+        let running = self.machine_config().await?;
+        let running = Documents::parse(running.expose_secret())
+            .map_err(|_| unreadable("the running configuration cannot be read"))?;
+        let wanted =
+            Documents::parse(config).map_err(|_| unreadable("the new configuration cannot be read"))?;
+        Ok(difference(&running, &wanted, release))
     }
 
     /// Hands over a new configuration. The machine decides whether it must restart for it.
@@ -255,50 +295,15 @@ impl Machine {
     ///
     /// [`Kind::InvalidConfig`]; [`Kind::NotReady`] while another one is being applied.
     pub async fn apply(&self, config: &[u8]) -> Result<Applied> {
-        self.api.apply(config, false).await
+        self.apply_with(config, ApplyMode::Auto).await
     }
 
-    /// Restarts the machine. It answers before it does.
+    /// Hands over a new configuration, in a way that the caller chooses.
     ///
     /// # Errors
     ///
-    /// As any call.
-    pub async fn reboot(&self) -> Result<()> {
-        let attempt = "restarting";
-        let request = wire::RebootRequest::default();
-        let answer =
-            self.api.services().reboot(request).await.map_err(|status| self.api.error(attempt, &status))?;
-        self.api.one(attempt, answer.into_inner().messages, |m| m.metadata.as_ref()).map(drop)
-    }
-
-    /// Switches the machine off. It answers before it does.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
-    pub async fn shutdown(&self) -> Result<()> {
-        let attempt = "switching off";
-        let request = wire::ShutdownRequest::default();
-        let answer =
-            self.api.services().shutdown(request).await.map_err(|status| self.api.error(attempt, &status))?;
-        self.api.one(attempt, answer.into_inner().messages, |m| m.metadata.as_ref()).map(drop)
-    }
-
-    /// Wipes the machine's system disk. It answers before it does.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
-    pub async fn reset(&self, reset: Reset) -> Result<()> {
-        let attempt = "resetting";
-        let request = wire::ResetRequest {
-            graceful: reset.graceful,
-            reboot: reset.reboot,
-            mode: wire::reset_request::WipeMode::SystemDisk.into(),
-            ..Default::default()
-        };
-        let answer =
-            self.api.services().reset(request).await.map_err(|status| self.api.error(attempt, &status))?;
-        self.api.one(attempt, answer.into_inner().messages, |m| m.metadata.as_ref()).map(drop)
+    /// As [`Machine::apply`]; [`Kind::InvalidConfig`] also for a change that the mode does not allow.
+    pub async fn apply_with(&self, config: &[u8], mode: ApplyMode) -> Result<Applied> {
+        self.api.apply(config, mode, false).await
     }
 }

@@ -1,5 +1,6 @@
 //! A machine without a configuration.
 
+use std::io;
 use std::net::IpAddr;
 
 use ambient::tls::Connector;
@@ -7,7 +8,7 @@ use ambient::{Clock, Net};
 
 use crate::api::Api;
 use crate::error::{Error, Kind, Result};
-use crate::types::{Applied, Disk, Link, MachineStatus, Version};
+use crate::types::{Address, Applied, ApplyMode, Disk, Link, MachineStatus, Version, Volume};
 use crate::{PORT, connection, tls};
 
 /// One connection to a machine in maintenance. Its certificate proves nothing, so whoever is about to send secrets reads
@@ -31,12 +32,13 @@ impl Maintenance {
         let protocol = |why: String| Error::new(address, attempt, Kind::Protocol, why);
         let config = tls::anyone(clock).map_err(|e| protocol(e.to_string()))?;
         let connector = Connector::new(net.clone(), config, PORT);
-        let stream = connector.connect(&address.to_string(), PORT).await;
+        let dial = clock.timeout(connection::DIAL_LIMIT, connector.connect(&address.to_string(), PORT)).await;
+        let stream = dial.unwrap_or_else(|late| Err(io::Error::new(io::ErrorKind::TimedOut, late)));
         let stream = stream.map_err(|e| Error::of_dial(address, attempt, &e))?;
         let certificate = stream.peer_certificate().unwrap_or_default().to_vec();
         let channel = connection::single(stream, address).await;
         let channel = channel.map_err(|_| protocol("what answers there does not speak HTTP/2".to_owned()))?;
-        Ok(Self { api: Api::new(address, channel), certificate })
+        Ok(Self { api: Api::new(address, clock, channel), certificate })
     }
 
     /// The certificate that the machine showed, in DER.
@@ -94,22 +96,43 @@ impl Maintenance {
         self.api.links().await
     }
 
+    /// The addresses of all links.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn addresses(&self) -> Result<Vec<Address>> {
+        self.api.addresses().await
+    }
+
+    /// The volumes. That `STATE` is missing means that no configuration was ever kept.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn volumes(&self) -> Result<Vec<Volume>> {
+        self.api.volumes().await
+    }
+
     /// Has the machine check a configuration without taking it.
     ///
     /// # Errors
     ///
     /// [`Kind::InvalidConfig`] when it would not take it.
     pub async fn apply_dry_run(&self, config: &[u8]) -> Result<Applied> {
-        self.api.apply(config, true).await
+        self.api.apply(config, ApplyMode::Auto, true).await
     }
 
     /// Hands over the configuration and closes the connection, because an open one delays the switch.
+    ///
+    /// There is only one mode: tried out, a configuration that is taken back leaves the machine without any API, and one
+    /// that is staged is lost, because a fresh disk has no place to keep it.
     ///
     /// # Errors
     ///
     /// [`Kind::InvalidConfig`]; [`Kind::Denied`] when the machine has a configuration already and is about to switch;
     /// [`Kind::Unavailable`] leaves open whether it was taken.
     pub async fn apply(self, config: &[u8]) -> Result<Applied> {
-        self.api.apply(config, false).await
+        self.api.apply(config, ApplyMode::Auto, false).await
     }
 }

@@ -25,6 +25,15 @@ pub struct MachineStatus {
     pub unmet: Vec<UnmetCondition>,
 }
 
+impl MachineStatus {
+    /// Whether the machine is up and misses nothing. The stage counts first: installing, restarting or in maintenance,
+    /// a machine calls itself ready as well.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.stage == Stage::Running && self.ready
+    }
+}
+
 /// The stages of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
@@ -147,6 +156,14 @@ pub struct Disk {
     pub transport: String,
 }
 
+impl Disk {
+    /// Whether something can be kept on it: no CD drive, and not the read-only device that Talos itself runs from.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        !self.cdrom && !self.readonly
+    }
+}
+
 /// A network link of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -172,4 +189,51 @@ pub struct Applied {
     pub warnings: Vec<String>,
     /// Whether a configured machine restarts for it. In maintenance this says nothing.
     pub reboots: bool,
+    /// Whether a check found that it is what the machine runs already.
+    pub unchanged: bool,
+}
+
+/// How a machine takes a new configuration. That it restarts for whatever it is cannot be asked for: 1.14 refuses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApplyMode {
+    /// At once where that can be, else with a restart. 1.14 never restarts by itself.
+    Auto,
+    /// At once, or not at all.
+    NoReboot,
+    /// At the next boot.
+    Staged,
+    /// At once, and back again after the time, unless it is applied for good before. A second try within the time makes
+    /// the first one the state to return to: then nothing is taken back.
+    Try(std::time::Duration),
+}
+
+/// An address of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Address {
+    /// The address with its prefix length, such as `10.0.0.11/24`.
+    pub address: String,
+    /// The link.
+    pub link_name: String,
+    /// `inet4` or `inet6`.
+    pub family: String,
+    /// `global`, `link`, `host`, …
+    pub scope: String,
+}
+
+/// A volume of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Volume {
+    /// Its name, such as `STATE`.
+    #[serde(skip)]
+    pub name: String,
+    /// `ready`, `missing`, `waiting`, `failed`, …
+    pub phase: String,
+    /// Where it is, such as `/dev/sda4`; empty while it is nowhere.
+    pub location: String,
+    /// Bytes.
+    pub size: u64,
+    /// Why it is not ready.
+    pub error_message: String,
 }

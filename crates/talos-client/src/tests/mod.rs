@@ -1,5 +1,7 @@
 //! The clients against a machine in memory, over real TLS and HTTP/2.
 
+mod calls;
+mod node;
 mod recorded;
 mod world;
 
@@ -75,7 +77,7 @@ async fn a_configured_machine_answers_and_is_dialled_again() {
     assert_eq!(machine.machine_config().await.unwrap().expose_secret(), CONFIG);
     assert_eq!(machine.bootstrap().await.unwrap_err().kind(), Kind::AlreadyExists);
     assert_eq!(machine.get("runtime", "Nothing", "x").await.unwrap_err().kind(), Kind::NotFound);
-    assert_eq!(machine.list("runtime", "Nothing").await.unwrap_err().kind(), Kind::Denied);
+    assert_eq!(machine.list("runtime", "Nothing").await.unwrap_err().kind(), Kind::Unimplemented);
     assert_eq!(world.dials(), 1);
     world.cut().await;
     // The call that meets the broken connection may fail; the one after it dials.

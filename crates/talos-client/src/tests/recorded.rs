@@ -6,7 +6,7 @@ use serde_json::Value;
 use tonic::{Code, Status};
 
 use super::world::ADDRESS;
-use crate::{Disk, Error, Kind, Link, MachineStatus, Stage};
+use crate::{Address, Disk, Error, Kind, Link, MachineStatus, Stage, Volume};
 
 fn exchanges() -> Option<Vec<Value>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/talos-observed/exchanges.jsonl");
@@ -35,7 +35,16 @@ fn recorded_resources_are_read() {
     let Some(exchanges) = exchanges() else { return };
     let disks: Vec<Disk> = read(&specs(&exchanges, "Disks.block.talos.dev"));
     assert!(disks.iter().any(|d| d.dev_path == "/dev/sda" && d.transport == "virtio" && !d.readonly));
-    assert!(disks.iter().any(|d| d.readonly));
+    assert!(disks.iter().any(|d| d.dev_path == "/dev/loop0" && !d.is_writable()));
+    assert!(disks.iter().any(|d| d.cdrom && !d.is_writable()));
+    let addresses: Vec<Address> = read(&specs(&exchanges, "AddressStatuses.net.talos.dev"));
+    assert!(
+        addresses
+            .iter()
+            .any(|a| a.address.ends_with("/24") && !a.link_name.is_empty() && a.family == "inet4")
+    );
+    let volumes: Vec<Volume> = read(&specs(&exchanges, "VolumeStatuses.block.talos.dev"));
+    assert!(volumes.iter().any(|v| v.phase == "missing") && volumes.iter().any(|v| v.phase == "ready"));
     let links: Vec<Link> = read(&specs(&exchanges, "LinkStatuses.net.talos.dev"));
     assert!(links.iter().any(|l| l.kind == "ether" && l.hardware_addr.len() == 17 && l.link_state));
     let stages: Vec<MachineStatus> = read(&specs(&exchanges, "MachineStatuses.runtime.talos.dev"));

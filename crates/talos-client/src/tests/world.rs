@@ -1,10 +1,12 @@
-//! A machine with two faces on in-memory pipes, with the real TLS of both.
+//! A machine with two faces on in-memory pipes, with the real TLS of both. What it says is in `node`.
 
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ambient::{Clock, Dial, Net, Stream};
@@ -13,15 +15,15 @@ use hyper_util::service::TowerToHyperService;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use talos::pki::{Authority, Identity};
-use talos::wire::cosi::state_server::{State, StateServer};
-use talos::wire::machine::machine_service_server::{MachineService, MachineServiceServer};
-use talos::wire::{common, cosi, machine};
+use talos::wire::cosi::state_server::StateServer;
+use talos::wire::machine::image_service_server::ImageServiceServer;
+use talos::wire::machine::lifecycle_service_server::LifecycleServiceServer;
+use talos::wire::machine::machine_service_server::MachineServiceServer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsAcceptor;
-use tonic::codegen::BoxStream;
-use tonic::{Request, Response, Status};
 
+use super::node::{Node, Script};
 use crate::Credentials;
-use crate::kubeconfig::tests::pack;
 
 pub const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 pub const CONFIG: &str = "version: v1alpha1\nmachine:\n  token: hunter2\n---\nkind: HostnameConfig\n";
@@ -39,7 +41,7 @@ pub enum Face {
 /// How the machine differs from the usual.
 #[derive(Clone, Copy, Default)]
 pub struct Habits {
-    /// A release that does not tell its version in maintenance.
+    /// A release before 1.13: no version in maintenance, no services for images and upgrades.
     pub old: bool,
 }
 
@@ -54,6 +56,10 @@ pub struct World {
     inner: Arc<Mutex<Inner>>,
     authority: Arc<Authority>,
     habits: Habits,
+    /// What the machine says and was asked.
+    pub script: Arc<Mutex<Script>>,
+    /// Bytes that came from the client.
+    pub received: Arc<AtomicUsize>,
     pub clock: Clock,
 }
 
@@ -67,7 +73,14 @@ impl World {
     pub fn new(face: Face, habits: Habits) -> Self {
         let clock = Clock::real();
         let inner = Inner { face, dials: 0, connections: Vec::new() };
-        Self { inner: Arc::new(Mutex::new(inner)), authority: Arc::new(authority(&clock)), habits, clock }
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+            authority: Arc::new(authority(&clock)),
+            habits,
+            script: Arc::default(),
+            received: Arc::default(),
+            clock,
+        }
     }
 
     pub fn net(&self) -> Net {
@@ -142,11 +155,17 @@ impl Dial for World {
         let face = inner.face;
         let (ours, theirs) = tokio::io::duplex(64 << 10);
         let (acceptor, habits) = (self.acceptor(face), self.habits);
+        let (script, received) = (self.script.clone(), self.received.clone());
         inner.connections.push(tokio::spawn(async move {
-            let Ok(stream) = acceptor.accept(theirs).await else { return };
-            let node = Node { face, habits };
-            let routes = tonic::service::Routes::new(MachineServiceServer::new(node))
-                .add_service(StateServer::new(node));
+            let Ok(stream) = acceptor.accept(Counted { stream: theirs, received }).await else { return };
+            let node = Node { face, habits, script };
+            let mut routes = tonic::service::Routes::new(MachineServiceServer::new(node.clone()))
+                .add_service(StateServer::new(node.clone()));
+            if !habits.old {
+                routes = routes
+                    .add_service(ImageServiceServer::new(node.clone()))
+                    .add_service(LifecycleServiceServer::new(node));
+            }
             let service = TowerToHyperService::new(routes.prepare());
             let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
             let _ = server.serve_connection(TokioIo::new(stream), service).await;
@@ -155,108 +174,35 @@ impl Dial for World {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Node {
-    face: Face,
-    habits: Habits,
+/// Counts what comes in.
+struct Counted<S> {
+    stream: S,
+    received: Arc<AtomicUsize>,
 }
 
-fn streamed<T: Send + 'static>(items: Vec<T>) -> Result<Response<BoxStream<T>>, Status> {
-    Ok(Response::new(Box::pin(futures::stream::iter(items.into_iter().map(Ok)))))
-}
-
-#[tonic::async_trait]
-impl MachineService for Node {
-    async fn version(&self, _: Request<()>) -> Result<Response<machine::VersionResponse>, Status> {
-        if self.habits.old && self.face == Face::Maintenance {
-            return Err(Status::unimplemented("API is not implemented in maintenance mode"));
-        }
-        let version =
-            machine::VersionInfo { tag: "v1.13.9".into(), arch: "amd64".into(), ..Default::default() };
-        let message = machine::Version { version: Some(version), ..Default::default() };
-        Ok(Response::new(machine::VersionResponse { messages: vec![message] }))
-    }
-
-    async fn apply_configuration(
-        &self,
-        request: Request<machine::ApplyConfigurationRequest>,
-    ) -> Result<Response<machine::ApplyConfigurationResponse>, Status> {
-        let request = request.into_inner();
-        assert_eq!(request.mode(), machine::apply_configuration_request::Mode::Auto);
-        if request.data != CONFIG.as_bytes() {
-            return Err(Status::invalid_argument("can't be applied\ndiff:\n-token: hunter2\n+token: x"));
-        }
-        let message = machine::ApplyConfiguration {
-            mode: machine::apply_configuration_request::Mode::NoReboot.into(),
-            mode_details: "diff: hunter2".into(),
-            ..Default::default()
-        };
-        Ok(Response::new(machine::ApplyConfigurationResponse { messages: vec![message] }))
-    }
-
-    async fn kubeconfig(&self, _: Request<()>) -> Result<Response<BoxStream<common::Data>>, Status> {
-        let archive = pack("kind: Config\n");
-        let data = |bytes: &[u8]| common::Data { bytes: bytes.to_vec(), ..Default::default() };
-        streamed(archive.chunks(50).map(data).collect())
-    }
-
-    async fn bootstrap(
-        &self,
-        _: Request<machine::BootstrapRequest>,
-    ) -> Result<Response<machine::BootstrapResponse>, Status> {
-        Err(Status::already_exists("etcd data directory is not empty"))
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(cx, buf);
+        self.received.fetch_add(buf.filled().len() - before, Ordering::SeqCst);
+        result
     }
 }
 
-#[tonic::async_trait]
-impl State for Node {
-    async fn get(&self, request: Request<cosi::GetRequest>) -> Result<Response<cosi::GetResponse>, Status> {
-        let request = request.into_inner();
-        let block = CONFIG.lines().fold("|\n".to_owned(), |text, line| format!("{text}    {line}\n"));
-        let yaml = match (request.namespace.as_str(), request.r#type.as_str(), request.id.as_str()) {
-            ("hardware", "SystemInformations.hardware.talos.dev", "systeminformation") => {
-                "manufacturer: QEMU\nuuid: BC1D6309-7A34-4822-981B-DECE7A37BE40\nwakeUpType: Power Switch\n"
-            }
-            ("runtime", "MachineStatuses.runtime.talos.dev", "machine") => {
-                "stage: booting\nstatus:\n    ready: false\n    unmetConditions:\n        - name: services\n          reason: etcd not running\n"
-            }
-            ("runtime", "Versions.runtime.talos.dev", "version") => "name: Talos\nversion: v1.12.11\n",
-            ("config", "MachineConfigs.config.talos.dev", "v1alpha1") if self.face == Face::Configured => {
-                &block
-            }
-            _ => return Err(Status::not_found("resource doesn't exist")),
-        };
-        Ok(Response::new(cosi::GetResponse { resource: Some(resource(&request.id, yaml)) }))
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
-    async fn list(
-        &self,
-        request: Request<cosi::ListRequest>,
-    ) -> Result<Response<BoxStream<cosi::ListResponse>>, Status> {
-        let found = match request.into_inner().r#type.as_str() {
-            "Disks.block.talos.dev" => vec![
-                resource(
-                    "sda",
-                    "dev_path: /dev/sda\nsize: 8589934592\nreadonly: false\ncdrom: false\ntransport: virtio\n",
-                ),
-                resource("sr0", "dev_path: /dev/sr0\nsize: 1048576\nreadonly: true\ncdrom: true\n"),
-            ],
-            "LinkStatuses.net.talos.dev" => {
-                vec![resource(
-                    "eth0",
-                    "type: ether\nhardwareAddr: 56:48:6a:2f:9e:ac\nmtu: 1500\nlinkState: true\nkind: \"\"\n",
-                )]
-            }
-            other => {
-                return Err(Status::permission_denied(format!("resource type {other:?} is not supported")));
-            }
-        };
-        streamed(found.into_iter().map(|resource| cosi::ListResponse { resource: Some(resource) }).collect())
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
-}
 
-fn resource(id: &str, yaml: &str) -> cosi::Resource {
-    let metadata = cosi::Metadata { id: id.to_owned(), version: "1".to_owned(), ..Default::default() };
-    let spec = cosi::Spec { yaml_spec: yaml.to_owned(), ..Default::default() };
-    cosi::Resource { metadata: Some(metadata), spec: Some(spec) }
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
 }
