@@ -1,20 +1,38 @@
 //! The Kubernetes of the lab: an object store, the few controllers whose work everybody looks at, and an API server.
 //!
 //! Objects live with the etcd cluster that holds them. `controllers` writes what kubelets and Kubernetes' own controllers
-//! would write (nodes, their pods); `http` answers clients over the same store, for any kind that it knows.
+//! would write (nodes, workloads, pods); `http` answers clients over the same store, for any kind in the table of `kinds`
+//! or brought by a definition. No kind has code of its own beyond what its controller does and how a table shows it.
 
+mod apply;
+mod budgets;
+mod columns;
 mod controllers;
+mod defaults;
 mod discovery;
+mod garbage;
 mod http;
+mod kinds;
+mod lists;
+mod manifests;
+mod nodes;
+mod openapi;
 mod patch;
 mod pods;
 mod query;
+mod read;
+mod scheduler;
 mod store;
 mod table;
+mod target;
 mod watch;
+mod workloads;
+mod write;
 
-pub(crate) use controllers::{Kubelet, reconcile};
+pub(crate) use controllers::{Report, reconcile};
 pub(crate) use http::serve;
+pub(crate) use nodes::Kubelet;
+pub(crate) use pods::has_network;
 pub use store::Store;
 
 #[cfg(test)]

@@ -107,6 +107,13 @@ impl Lab {
         self.network.shared.with(|world, _| world.disturb(disturbance));
     }
 
+    /// Puts a document on the world's web, for machines whose configuration names its address (`extraManifests`).
+    pub fn publish(&self, url: &str, text: &str) {
+        self.network.shared.with(|world, _| {
+            world.machines.documents.insert(url.to_owned(), text.to_owned());
+        });
+    }
+
     /// Runs `hook` before and after each Proxmox request, with the request's running number, method and path.
     pub fn on_call(&self, hook: impl Fn(u64, CallMoment, &str, &str) + Send + Sync + 'static) {
         self.network.hooks.set(hook);

@@ -44,6 +44,9 @@ pub struct Machines {
     machines: BTreeMap<u32, Machine>,
     etcds: Vec<Etcd>,
     power_offs: Vec<u32>,
+    /// What machines can fetch from outside, by address.
+    #[serde(default)]
+    pub documents: BTreeMap<String, String>,
 }
 
 /// What a connection to a port meets.

@@ -1,219 +1,279 @@
-//! The pods that every Talos cluster runs in `kube-system`, with the objects that own them.
+//! Pods: given to nodes, started, finished, stopped; and the pods that kubelets run by themselves.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::controllers::{Kubelet, condition};
+use super::nodes::{Kubelet, Readiness, UNINITIALIZED, condition, set_taints};
+use super::scheduler::{Nodes, Verdict};
 use super::store::{Place, Store, second};
 
-const NAMESPACE: &str = "kube-system";
 const STATIC: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+/// How long images and containers take.
+const START: SignedDuration = SignedDuration::from_secs(2);
+/// How long something runs that is meant to end.
+const RUN: SignedDuration = SignedDuration::from_secs(5);
+/// How long stopping takes, unless less is given.
+const STOP: u64 = 2;
 
-/// Brings pods and their owners up to date.
-pub(super) fn reconcile(store: &mut Store, kubelets: &[Kubelet], now: Timestamp) {
-    let nodes: Vec<&Kubelet> = kubelets.iter().filter(|kubelet| exists(store, &kubelet.name)).collect();
-    for kubelet in &nodes {
-        if kubelet.control_plane {
-            for component in STATIC {
-                let image = format!("registry.k8s.io/{component}:{}", kubelet.version);
-                let name = format!("{component}-{}", kubelet.name);
-                let running = kubelet.api_server;
-                write_pod(store, &name, component, &image, Some(kubelet), running, now);
-            }
-        }
-    }
-    daemon_set(store, "kube-flannel", "ghcr.io/siderolabs/flannel:v0.28.5", &nodes, |k| k.cni, now);
-    let version = nodes.first().map(|k| k.version.clone()).unwrap_or_default();
-    daemon_set(
-        store,
-        "kube-proxy",
-        &format!("registry.k8s.io/kube-proxy:{version}"),
-        &nodes,
-        |k| k.proxy,
-        now,
-    );
-    coredns(store, &nodes, now);
-    service(store, "default", "kubernetes", 1, 443, now);
-    service(store, NAMESPACE, "kube-dns", 10, 53, now);
-}
-
-fn exists(store: &Store, node: &str) -> bool {
-    store.get(&Place { group: "", plural: "nodes", namespace: "", name: node }).is_some()
-}
-
-fn is_ready(pod: &Value) -> bool {
+pub(super) fn is_ready(pod: &Value) -> bool {
     let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
     conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// The pods of a node whose kubelet fell silent are no longer ready.
-pub(super) fn mark_lost(store: &mut Store, node: &str, now: Timestamp) {
-    let pods = store.list("", "pods", None);
-    let on_node =
-        pods.into_iter().filter(|p| p.pointer("/spec/nodeName").and_then(Value::as_str) == Some(node));
-    for mut pod in on_node.cloned().collect::<Vec<_>>() {
-        let old = pod.pointer("/status/conditions").cloned();
-        let kinds = [
-            ("Initialized", "True"),
-            ("Ready", "False"),
-            ("ContainersReady", "True"),
-            ("PodScheduled", "True"),
-        ];
-        let changed = kinds.map(|(kind, status)| condition(kind, status, "", "", old.as_ref(), now));
-        pod["status"]["conditions"] = changed.to_vec().into();
-        let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
-        store.put(&Place { group: "", plural: "pods", namespace: &namespace, name: &name }, pod, now);
-    }
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Five letters that belong to a name, as generated names end in.
-fn suffix(of: &str) -> String {
-    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let mut number = crate::machine::stable_number(&[of]);
-    let mut letter = || {
-        let index = usize::try_from(number % 27).unwrap_or(0);
-        number /= 27;
-        char::from(LETTERS[index])
-    };
-    (0..5).map(|_| letter()).collect()
+fn moment(object: &Value, pointer: &str) -> Option<Timestamp> {
+    text(object, pointer).parse().ok()
 }
 
-fn daemon_set(
-    store: &mut Store,
-    name: &str,
-    image: &str,
-    nodes: &[&Kubelet],
-    wanted: impl Fn(&Kubelet) -> bool,
-    now: Timestamp,
-) {
-    let nodes: Vec<_> = nodes.iter().filter(|kubelet| wanted(kubelet)).collect();
-    if nodes.is_empty() {
-        return;
-    }
-    for kubelet in &nodes {
-        let pod = format!("{name}-{}", suffix(&format!("{name}/{}", kubelet.name)));
-        write_pod(store, &pod, name, image, Some(kubelet), kubelet.ready, now);
-    }
-    let pods = store.list("", "pods", Some(NAMESPACE));
-    let pods: Vec<_> =
-        pods.iter().filter(|p| p.pointer("/metadata/labels/k8s-app") == Some(&name.into())).collect();
-    let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-    let wanted = pods.len();
-    let place = Place { group: "apps", plural: "daemonsets", namespace: NAMESPACE, name };
-    let object = json!({
-        "metadata": {"labels": {"k8s-app": name, "tier": "node"}},
-        "spec": {"selector": {"matchLabels": {"k8s-app": name}}},
-        "status": {
-            "currentNumberScheduled": wanted, "desiredNumberScheduled": wanted, "numberAvailable": ready,
-            "numberReady": ready, "numberMisscheduled": 0, "updatedNumberScheduled": wanted, "observedGeneration": 1,
-        },
-    });
-    store.put(&place, object, now);
+fn since(pod: &Value, kind: &str) -> Option<Timestamp> {
+    let conditions = pod.pointer("/status/conditions").and_then(Value::as_array);
+    let found = conditions.into_iter().flatten().find(|c| c["type"] == kind && c["status"] == "True");
+    moment(found?, "/lastTransitionTime")
 }
 
-/// Two replicas, which go to the nodes that are ready first.
-fn coredns(store: &mut Store, nodes: &[&Kubelet], now: Timestamp) {
-    let ready: Vec<_> = nodes.iter().filter(|kubelet| kubelet.ready).collect();
-    let mut running = 0;
-    for replica in 0..2_usize {
-        let name = format!("coredns-{}-{}", suffix("coredns"), suffix(&format!("coredns/{replica}")));
-        let place = Place { group: "", plural: "pods", namespace: NAMESPACE, name: &name };
-        let pod = store.get(&place);
-        let placed = pod.and_then(|p| p.pointer("/spec/nodeName")).and_then(Value::as_str);
-        let node = match placed {
-            Some(placed) => nodes.iter().find(|k| k.name == placed),
-            None => ready.get(replica % ready.len().max(1)).copied(),
-        };
-        if placed.is_some() && node.is_none() {
-            // Its node is silent: the pod stays as it was last seen.
-            running += i32::from(pod.is_some_and(is_ready));
-            continue;
+/// Whether a node's network is set up: a pod runs there that writes the kubelet's network configuration.
+pub(crate) fn has_network(store: &Store, node: &str) -> bool {
+    store.list("", "pods", None).iter().any(|pod| {
+        let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array).into_iter().flatten();
+        let mut paths = volumes.filter_map(|volume| volume.pointer("/hostPath/path")?.as_str());
+        text(pod, "/spec/nodeName") == node
+            && pod["status"]["phase"] == "Running"
+            && paths.any(|path| path.starts_with("/etc/cni"))
+    })
+}
+
+/// The pods that a kubelet runs by itself on a control plane, as the API server shows them.
+pub(super) fn write_static(store: &mut Store, kubelets: &[Kubelet], now: Timestamp) {
+    for kubelet in kubelets.iter().filter(|kubelet| kubelet.control_plane && kubelet.api_server) {
+        let Some(node) = store.get(&Place::core("nodes", "", &kubelet.name)) else { continue };
+        let owner = json!([{"apiVersion": "v1", "kind": "Node", "name": kubelet.name, "uid": node["metadata"]["uid"], "controller": true}]);
+        for component in STATIC {
+            let name = format!("{component}-{}", kubelet.name);
+            let image = format!("registry.k8s.io/{component}:{}", kubelet.version);
+            let place = Place::core("pods", "kube-system", &name);
+            let same = store.get(&place).is_some_and(|pod| {
+                text(pod, "/spec/containers/0/image") == image
+                    && pod["metadata"].get("deletionTimestamp").is_none()
+                    && pod["metadata"]["ownerReferences"] == owner
+            });
+            if same {
+                continue;
+            }
+            let mirror = crate::machine::stable_uuid(&[&name, &image]);
+            let pod = json!({
+                "metadata": {
+                    "annotations": {
+                        "kubernetes.io/config.hash": mirror, "kubernetes.io/config.mirror": mirror,
+                        "kubernetes.io/config.source": "file", "talos.dev/config-version": "1",
+                    },
+                    "labels": {"component": component, "k8s-app": component, "tier": "control-plane"},
+                    "ownerReferences": owner,
+                },
+                "spec": {
+                    "containers": [{"name": component, "image": image, "imagePullPolicy": "IfNotPresent", "resources": {"requests": {"cpu": "100m"}}}],
+                    "hostNetwork": true, "nodeName": kubelet.name, "priorityClassName": "system-cluster-critical",
+                    "restartPolicy": "Always", "terminationGracePeriodSeconds": 30,
+                    "tolerations": [{"effect": "NoExecute", "operator": "Exists"}],
+                },
+                "status": {"phase": "Pending"},
+            });
+            let kept = store.put(&place, pod, now);
+            start(store, &place, kept, now);
         }
-        let up = node.is_some_and(|k| k.ready);
-        running += i32::from(up);
-        write_pod(
-            store,
-            &name,
-            "kube-dns",
-            "registry.k8s.io/coredns/coredns:v1.14.3",
-            node.copied(),
-            up,
-            now,
-        );
     }
-    let place = Place { group: "apps", plural: "deployments", namespace: NAMESPACE, name: "coredns" };
-    let object = json!({
-        "metadata": {"labels": {"k8s-app": "kube-dns"}},
-        "spec": {"replicas": 2, "selector": {"matchLabels": {"k8s-app": "kube-dns"}}},
-        "status": {
-            "replicas": 2, "updatedReplicas": 2, "readyReplicas": running, "availableReplicas": running,
-            "unavailableReplicas": 2 - running, "observedGeneration": 1,
-        },
-    });
-    store.put(&place, object, now);
 }
 
-fn write_pod(
-    store: &mut Store,
-    name: &str,
-    app: &str,
-    image: &str,
-    node: Option<&Kubelet>,
-    running: bool,
-    now: Timestamp,
-) {
-    let place = Place { group: "", plural: "pods", namespace: NAMESPACE, name };
-    let old = store.get(&place).and_then(|p| p.pointer("/status/conditions")).cloned();
-    let ready = if running { "True" } else { "False" };
-    let scheduled = if node.is_some() { "True" } else { "False" };
-    let conditions: Vec<Value> =
-        [("Initialized", ready), ("Ready", ready), ("ContainersReady", ready), ("PodScheduled", scheduled)]
-            .into_iter()
-            .map(|(kind, status)| condition(kind, status, "", "", old.as_ref(), now))
-            .collect();
-    let started = store.get(&place).and_then(|p| p.pointer("/status/startTime")).cloned();
-    let container = app.strip_prefix("kube-dns").map_or(app, |_| "coredns");
-    let state = if running {
-        json!({"running": {"startedAt": started.clone().unwrap_or_else(|| second(now).into())}})
-    } else {
-        json!({"waiting": {"reason": "ContainerCreating"}})
+/// Moves every pod one step, if it is time for it.
+pub(super) fn run(store: &mut Store, now: Timestamp) {
+    let pods: Vec<(String, Value)> =
+        store.entries("", "pods", None).map(|(key, pod)| (key.to_owned(), pod.clone())).collect();
+    let mut nodes = Nodes::of(store);
+    for (key, pod) in pods {
+        let Some(place) = Place::of_key(&key) else { continue };
+        match step(&pod, &nodes) {
+            Step::Place => give(store, &place, pod, &mut nodes, now),
+            Step::Start(at) if at <= now => start(store, &place, pod, now),
+            Step::Finish(at) if at <= now => finish(store, &place, pod, now),
+            Step::Stop(at) if at <= now => {
+                store.remove(&place);
+            }
+            Step::Readiness(ready) => set_ready(store, &place, pod, ready, now),
+            _ => {}
+        }
+    }
+    look_at_new_nodes(store, now);
+}
+
+/// When the next pod moves by itself.
+pub(super) fn next_due(store: &Store, now: Timestamp) -> Option<Timestamp> {
+    let nodes = Nodes::of(store);
+    let moments = store.entries("", "pods", None).filter_map(|(_, pod)| match step(pod, &nodes) {
+        Step::Start(at) | Step::Finish(at) | Step::Stop(at) => Some(at),
+        _ => None,
+    });
+    moments.filter(|at| *at > now).min()
+}
+
+/// What comes next for a pod.
+enum Step {
+    Place,
+    Start(Timestamp),
+    Finish(Timestamp),
+    Stop(Timestamp),
+    Readiness(bool),
+    Nothing,
+}
+
+fn step(pod: &Value, nodes: &Nodes) -> Step {
+    let node = text(pod, "/spec/nodeName");
+    let phase = text(pod, "/status/phase");
+    let known = nodes.readiness(node);
+    if let Some(end) = moment(pod, "/metadata/deletionTimestamp") {
+        // A node that is silent stops nothing.
+        let heard = node.is_empty() || known.is_some_and(|r| r != Readiness::Unknown);
+        let grace = pod["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or(0);
+        let early = i64::try_from(grace.saturating_sub(STOP)).unwrap_or(0);
+        let at = end.checked_sub(SignedDuration::from_secs(early)).unwrap_or(end);
+        return if heard { Step::Stop(at) } else { Step::Nothing };
+    }
+    if node.is_empty() {
+        return Step::Place;
+    }
+    let Some(readiness) = known else { return Step::Nothing };
+    match phase {
+        "Pending" | "" => {
+            let own_network = pod.pointer("/spec/hostNetwork") == Some(&Value::Bool(true));
+            let can = readiness == Readiness::Ready || (own_network && readiness == Readiness::NotReady);
+            let from = since(pod, "PodScheduled").or_else(|| moment(pod, "/metadata/creationTimestamp"));
+            match from.and_then(|from| from.checked_add(START).ok()) {
+                Some(at) if can => Step::Start(at),
+                _ => Step::Nothing,
+            }
+        }
+        "Running" if text(pod, "/spec/restartPolicy") != "Always" && is_job(pod) => {
+            match since(pod, "Ready").and_then(|from| from.checked_add(RUN).ok()) {
+                Some(at) if readiness != Readiness::Unknown => Step::Finish(at),
+                _ => Step::Nothing,
+            }
+        }
+        "Running" => {
+            let ready = readiness != Readiness::Unknown;
+            if is_ready(pod) == ready { Step::Nothing } else { Step::Readiness(ready) }
+        }
+        _ => Step::Nothing,
+    }
+}
+
+/// Only what a job made is meant to end.
+fn is_job(pod: &Value) -> bool {
+    super::garbage::owners(pod).any(|owner| owner["kind"] == "Job")
+}
+
+fn give(store: &mut Store, place: &Place<'_>, mut pod: Value, nodes: &mut Nodes, now: Timestamp) {
+    let old = pod.pointer("/status/conditions").cloned();
+    match nodes.choose(&pod) {
+        Verdict::Node(name) => {
+            pod["spec"]["nodeName"] = name.into();
+            pod["status"]["conditions"] =
+                json!([condition("PodScheduled", "True", "", "", old.as_ref(), now)]);
+        }
+        Verdict::None(why) => {
+            let waits = condition("PodScheduled", "False", "Unschedulable", &why, old.as_ref(), now);
+            pod["status"]["conditions"] = json!([waits]);
+        }
+    }
+    pod["status"]["phase"] = "Pending".into();
+    store.put(place, pod, now);
+}
+
+fn set_conditions(pod: &mut Value, ready: &str, reason: &str, now: Timestamp) {
+    let old = pod.pointer("/status/conditions").cloned();
+    let all = [
+        ("PodReadyToStartContainers", "True", ""),
+        ("Initialized", "True", ""),
+        ("Ready", ready, reason),
+        ("ContainersReady", ready, reason),
+        ("PodScheduled", "True", ""),
+    ];
+    let all = all.map(|(kind, status, reason)| condition(kind, status, reason, "", old.as_ref(), now));
+    pod["status"]["conditions"] = all.to_vec().into();
+}
+
+fn containers(pod: &Value, ready: bool, state: &Value) -> Vec<Value> {
+    let containers = pod.pointer("/spec/containers").and_then(Value::as_array).into_iter().flatten();
+    let status = |c: &Value| {
+        json!({
+            "name": c["name"], "image": c["image"], "imageID": "", "ready": ready, "started": ready,
+            "restartCount": 0, "state": state,
+        })
     };
-    let address = node.and_then(|k| k.addresses.first()).map(ToString::to_string).unwrap_or_default();
-    let mut labels = json!({"k8s-app": app});
-    if STATIC.contains(&app) {
-        labels = json!({"k8s-app": app, "tier": "control-plane"});
-    }
-    let object = json!({
-        "metadata": {"labels": labels},
-        "spec": {
-            "containers": [{"name": container, "image": image}],
-            "hostNetwork": container != "coredns",
-            "nodeName": node.map(|k| k.name.as_str()),
-            "priorityClassName": "system-cluster-critical",
-        },
-        "status": {
-            "phase": if running { "Running" } else { "Pending" },
-            "conditions": conditions,
-            "hostIP": address, "podIP": address,
-            "startTime": started.unwrap_or_else(|| second(now).into()),
-            "containerStatuses": [{
-                "name": container, "image": image, "ready": running, "started": running, "restartCount": 0, "state": state,
-            }],
-        },
-    });
-    store.put(&place, object, now);
+    containers.map(status).collect()
 }
 
-fn service(store: &mut Store, namespace: &str, name: &str, host: usize, port: u16, now: Timestamp) {
-    let place = Place { group: "", plural: "services", namespace, name };
-    if store.get(&place).is_some() {
+fn start(store: &mut Store, place: &Place<'_>, mut pod: Value, now: Timestamp) {
+    let node = store.get(&Place::core("nodes", "", text(&pod, "/spec/nodeName")));
+    let addresses = node.and_then(|n| n.pointer("/status/addresses")).and_then(Value::as_array);
+    let host = addresses
+        .into_iter()
+        .flatten()
+        .find(|a| a["type"] == "InternalIP")
+        .map(|a| text(a, "/address").to_owned());
+    let host = host.unwrap_or_default();
+    let own = pod.pointer("/spec/hostNetwork") == Some(&Value::Bool(true));
+    let cidr = node.map(|n| text(n, "/spec/podCIDR")).unwrap_or_default();
+    let base = cidr.rsplit_once('.').map_or("10.244.0", |(base, _)| base);
+    let number = crate::machine::stable_number(&[place.namespace, place.name]) % 250 + 2;
+    let address = if own { host.clone() } else { format!("{base}.{number}") };
+    let started = json!({"running": {"startedAt": second(now)}});
+    set_conditions(&mut pod, "True", "", now);
+    pod["status"]["containerStatuses"] = containers(&pod, true, &started).into();
+    for (key, value) in [
+        ("phase", json!("Running")),
+        ("hostIP", json!(host)),
+        ("hostIPs", json!([{"ip": host}])),
+        ("podIP", json!(address)),
+        ("podIPs", json!([{"ip": address}])),
+        ("startTime", json!(second(now))),
+    ] {
+        pod["status"][key] = value;
+    }
+    store.put(place, pod, now);
+}
+
+fn finish(store: &mut Store, place: &Place<'_>, mut pod: Value, now: Timestamp) {
+    let ended = json!({"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": second(now)}});
+    set_conditions(&mut pod, "False", "PodCompleted", now);
+    pod["status"]["containerStatuses"] = containers(&pod, false, &ended).into();
+    pod["status"]["phase"] = "Succeeded".into();
+    store.put(place, pod, now);
+}
+
+fn set_ready(store: &mut Store, place: &Place<'_>, mut pod: Value, ready: bool, now: Timestamp) {
+    let (status, reason) = if ready { ("True", "") } else { ("False", "NodeNotReady") };
+    set_conditions(&mut pod, status, reason, now);
+    store.put(place, pod, now);
+}
+
+/// An external cloud provider that runs takes its taint from nodes.
+fn look_at_new_nodes(store: &mut Store, now: Timestamp) {
+    let waits = |node: &Value| {
+        let taints = node.pointer("/spec/taints").and_then(Value::as_array).into_iter().flatten();
+        taints.into_iter().any(|taint| taint["key"] == UNINITIALIZED)
+    };
+    let nodes: Vec<Value> = store.list("", "nodes", None).into_iter().filter(|n| waits(n)).cloned().collect();
+    let provider = |pod: &&Value| {
+        let names = [text(pod, "/metadata/name"), text(pod, "/spec/serviceAccountName")];
+        is_ready(pod) && names.iter().any(|name| name.contains("cloud-controller-manager"))
+    };
+    if nodes.is_empty() || store.list("", "pods", None).iter().find(|pod| provider(pod)).is_none() {
         return;
     }
-    let address = format!("10.96.0.{host}");
-    let spec = json!({
-        "clusterIP": address, "clusterIPs": [address], "type": "ClusterIP",
-        "ports": [{"port": port, "protocol": "TCP", "name": name}],
-    });
-    store.put(&place, json!({"spec": spec, "status": {"loadBalancer": {}}}), now);
+    for mut node in nodes {
+        set_taints(&mut node, &[UNINITIALIZED], vec![]);
+        let name = text(&node, "/metadata/name").to_owned();
+        store.put(&Place::core("nodes", "", &name), node, now);
+    }
 }

@@ -1,23 +1,38 @@
-//! The part of a request after the question mark: watching, and selecting by label or field.
+//! The part of a request after the question mark: watching, pages, dry runs, and selecting by label or field.
 
 use serde_json::Value;
 
-/// What a client asks of a list.
+/// What a client asks beside the path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Query {
     pub(super) watch: bool,
-    /// Changes after this version are wanted; 0 for all that is there.
-    pub(super) since: u64,
-    labels: Vec<Term>,
-    fields: Vec<Term>,
+    /// The version that was given; `None` when none was.
+    pub(super) version: Option<u64>,
+    /// A watch that begins with what is there, and says when that was all.
+    pub(super) initial_events: bool,
+    pub(super) bookmarks: bool,
+    /// Seconds after which a watch ends.
+    pub(super) timeout: Option<u64>,
+    pub(super) limit: usize,
+    pub(super) after: String,
+    pub(super) dry_run: bool,
+    pub(super) manager: String,
+    /// What becomes of dependents of something deleted.
+    pub(super) propagation: String,
+    pub(super) grace: Option<u64>,
+    labels: Selector,
+    fields: Selector,
 }
 
-/// One condition of a selector.
+/// Conditions that must all hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Selector(Vec<Term>);
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
     key: String,
-    /// `None`: only that the key is there (or is not, when negated).
-    value: Option<String>,
+    /// Empty: only that the key is there (or is not, when negated).
+    values: Vec<String>,
     negated: bool,
 }
 
@@ -27,52 +42,111 @@ impl Query {
         for pair in text.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decode(value);
+            let yes = value == "true" || value == "1";
             match key {
-                "watch" => query.watch = value == "true" || value == "1",
-                "resourceVersion" => query.since = value.parse().unwrap_or(0),
-                "labelSelector" => query.labels = terms(&value),
-                "fieldSelector" => query.fields = terms(&value),
+                "watch" => query.watch = yes,
+                "resourceVersion" => query.version = value.parse().ok(),
+                "sendInitialEvents" => query.initial_events = yes,
+                "allowWatchBookmarks" => query.bookmarks = yes,
+                "timeoutSeconds" => query.timeout = value.parse().ok(),
+                "limit" => query.limit = value.parse().unwrap_or(0),
+                "continue" => query.after = value,
+                "dryRun" => query.dry_run = value == "All",
+                "fieldManager" => query.manager = value,
+                "propagationPolicy" => query.propagation = value,
+                "gracePeriodSeconds" => query.grace = value.parse().ok(),
+                "labelSelector" => query.labels = Selector::parse(&value),
+                "fieldSelector" => query.fields = Selector::parse(&value),
                 _ => {}
             }
         }
         query
     }
 
-    pub(super) fn select(&self, objects: Vec<&Value>) -> Vec<Value> {
-        objects.into_iter().filter(|object| self.wants(object)).cloned().collect()
+    pub(super) fn wants(&self, object: &Value) -> bool {
+        let field = |key: &str| object.pointer(&format!("/{}", key.replace('.', "/")))?.as_str();
+        self.labels.picks(object) && self.fields.0.iter().all(|t| t.holds(Some(field(&t.key).unwrap_or(""))))
+    }
+}
+
+impl Selector {
+    pub(super) fn parse(selector: &str) -> Self {
+        // Commas also stand between the values of a set.
+        let (mut terms, mut depth, mut from) = (vec![], 0_i32, 0);
+        for (at, letter) in selector.char_indices() {
+            match letter {
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                ',' if depth == 0 => {
+                    terms.push(&selector[from..at]);
+                    from = at + 1;
+                }
+                _ => {}
+            }
+        }
+        terms.push(&selector[from..]);
+        Self(terms.into_iter().map(str::trim).filter(|t| !t.is_empty()).map(Term::parse).collect())
     }
 
-    pub(super) fn wants(&self, object: &Value) -> bool {
+    /// A selector as objects carry it: `matchLabels` and `matchExpressions`.
+    pub(super) fn of_object(selector: &Value) -> Self {
+        let labels = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
+        let equal = labels.map(|(key, value)| Term {
+            key: key.clone(),
+            values: vec![value.as_str().unwrap_or_default().to_owned()],
+            negated: false,
+        });
+        let expressions = selector.get("matchExpressions").and_then(Value::as_array).into_iter().flatten();
+        let set = expressions.map(|expression| {
+            let values = expression["values"].as_array().into_iter().flatten();
+            let operator = expression["operator"].as_str().unwrap_or_default();
+            Term {
+                key: expression["key"].as_str().unwrap_or_default().to_owned(),
+                values: values.filter_map(Value::as_str).map(str::to_owned).collect(),
+                negated: ["NotIn", "DoesNotExist"].contains(&operator),
+            }
+        });
+        Self(equal.chain(set).collect())
+    }
+
+    /// Whether an object's labels are as wanted.
+    pub(super) fn picks(&self, object: &Value) -> bool {
         let label = |key: &str| object.get("metadata")?.get("labels")?.get(key)?.as_str();
-        let field = |key: &str| object.pointer(&format!("/{}", key.replace('.', "/")))?.as_str();
-        self.labels.iter().all(|t| t.holds(label(&t.key)))
-            && self.fields.iter().all(|t| t.holds(field(&t.key)))
+        self.0.iter().all(|term| term.holds(label(&term.key)))
     }
 }
 
 impl Term {
+    fn parse(text: &str) -> Self {
+        let one = |key: &str, value: &str, negated| Self {
+            key: key.trim().to_owned(),
+            values: vec![value.trim().to_owned()],
+            negated,
+        };
+        if let Some((head, values)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+            let (key, operator) = head.trim().rsplit_once(' ').unwrap_or((head, "in"));
+            let values = values.split(',').map(|value| value.trim().to_owned()).collect();
+            return Self { key: key.trim().to_owned(), values, negated: operator == "notin" };
+        }
+        if let Some((key, value)) = text.split_once("!=") {
+            return one(key, value, true);
+        }
+        match text.split_once("==").or_else(|| text.split_once('=')) {
+            Some((key, value)) => one(key, value, false),
+            None => {
+                let negated = text.starts_with('!');
+                Self { key: text.trim_start_matches('!').trim().to_owned(), values: vec![], negated }
+            }
+        }
+    }
+
     fn holds(&self, found: Option<&str>) -> bool {
-        let matches = match &self.value {
-            Some(value) => found == Some(value.as_str()),
-            None => found.is_some(),
+        let matches = match found {
+            Some(found) => self.values.is_empty() || self.values.iter().any(|value| value == found),
+            None => false,
         };
         matches != self.negated
     }
-}
-
-fn terms(selector: &str) -> Vec<Term> {
-    let term = |text: &str| {
-        let text = text.trim();
-        let (key, value, negated) =
-            match text.split_once("!=").map(|(k, v)| (k, v, true)).or_else(|| {
-                text.split_once("==").or_else(|| text.split_once('=')).map(|(k, v)| (k, v, false))
-            }) {
-                Some((key, value, negated)) => (key, Some(value.trim().to_owned()), negated),
-                None => (text.trim_start_matches('!'), None, text.starts_with('!')),
-            };
-        Term { key: key.trim().to_owned(), value, negated }
-    };
-    selector.split(',').filter(|t| !t.trim().is_empty()).map(term).collect()
 }
 
 /// Percent signs and pluses undone.
@@ -105,7 +179,22 @@ mod tests {
         assert!(wants("labelSelector=k8s-app%3Dkube-dns&fieldSelector=spec.nodeName%3Dw1"));
         assert!(!wants("labelSelector=k8s-app%21%3Dkube-dns"));
         assert!(wants("labelSelector=k8s-app,%21other"));
+        assert!(wants("labelSelector=k8s-app+in+(kube-dns,other),x+notin+(y,z)"));
+        assert!(!wants("labelSelector=k8s-app+notin+(kube-dns,other)"));
         assert!(!wants("fieldSelector=spec.nodeName=w2"));
-        assert_eq!(Query::parse("watch=true&resourceVersion=7").since, 7);
+        assert!(wants("fieldSelector=status.phase!%3DFailed,spec.nodeName=w1"));
+        assert_eq!(Query::parse("watch=true&resourceVersion=7").version, Some(7));
+    }
+
+    #[test]
+    fn selectors_of_objects() {
+        let pod = json!({"metadata": {"labels": {"app": "web", "tier": "front"}}});
+        let picks = |selector: Value| Selector::of_object(&selector).picks(&pod);
+        assert!(picks(json!({"matchLabels": {"app": "web"}})));
+        assert!(!picks(json!({"matchLabels": {"app": "db"}})));
+        assert!(picks(
+            json!({"matchExpressions": [{"key": "tier", "operator": "In", "values": ["front", "back"]}]})
+        ));
+        assert!(!picks(json!({"matchExpressions": [{"key": "tier", "operator": "DoesNotExist"}]})));
     }
 }

@@ -3,90 +3,63 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::discovery::Kind;
+use super::columns::{Column, columns_of};
+use super::kinds::Kind;
+use super::store::Store;
+
+/// Only what identifies an object.
+pub(super) fn partial(object: &Value) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_default();
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
 
 /// A table of `objects`.
-pub(super) fn table(kind: Kind, objects: &[Value], now: Timestamp, revision: u64) -> Value {
-    let columns = columns(kind.plural);
+pub(super) fn table(
+    store: &Store,
+    kind: &Kind,
+    objects: &[Value],
+    now: Timestamp,
+    metadata: &Value,
+) -> Value {
+    let columns = match kind.custom {
+        true => custom_columns(store, kind),
+        false => columns_of(&kind.plural),
+    };
     let definitions: Vec<Value> = columns
         .iter()
-        .map(|name| {
-            let format = if *name == "Name" { "name" } else { "" };
-            json!({"name": name, "type": "string", "format": format, "description": "", "priority": 0})
+        .map(|column| {
+            let format = if column.name == "Name" { "name" } else { "" };
+            json!({
+                "name": column.name, "type": column.kind, "format": format,
+                "description": format!("{} of this {}.", column.name, kind.kind), "priority": column.priority,
+            })
         })
         .collect();
     let rows: Vec<Value> = objects
         .iter()
         .map(|object| {
-            let cells: Vec<String> = columns.iter().map(|column| cell(column, object, now)).collect();
-            let metadata = object.get("metadata").cloned().unwrap_or_default();
-            let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
-            json!({"cells": cells, "object": partial})
+            let cells: Vec<Value> = columns.iter().map(|column| (column.cell)(object, now)).collect();
+            json!({"cells": cells, "object": partial(object)})
         })
         .collect();
     json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": revision.to_string()},
+        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
         "columnDefinitions": definitions, "rows": rows,
     })
 }
 
-fn columns(plural: &str) -> &'static [&'static str] {
-    match plural {
-        "nodes" => &["Name", "Status", "Roles", "Age", "Version"],
-        "pods" => &["Name", "Ready", "Status", "Restarts", "Age"],
-        "namespaces" => &["Name", "Status", "Age"],
-        "leases" => &["Name", "Holder", "Age"],
-        _ => &["Name", "Age"],
+/// The columns that a definition asks for.
+fn custom_columns(store: &Store, kind: &Kind) -> Vec<Column> {
+    let definitions = store.list("apiextensions.k8s.io", "customresourcedefinitions", None);
+    let name = kind.qualified();
+    let definition = definitions.into_iter().find(|d| d["metadata"]["name"] == name.as_str());
+    let versions = definition.and_then(|d| d["spec"]["versions"].as_array()).into_iter().flatten();
+    let version = versions.into_iter().find(|version| version["name"] == kind.version.as_ref());
+    let asked = version.and_then(|v| v["additionalPrinterColumns"].as_array()).cloned();
+    let mut columns = vec![Column::name()];
+    match asked {
+        None => columns.push(Column::age()),
+        Some(asked) => columns.extend(asked.iter().map(Column::asked)),
     }
-}
-
-fn cell(column: &str, object: &Value, now: Timestamp) -> String {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-    match column {
-        "Name" => text("/metadata/name"),
-        "Age" => age(&text("/metadata/creationTimestamp"), now),
-        "Version" => text("/status/nodeInfo/kubeletVersion"),
-        "Holder" => text("/spec/holderIdentity"),
-        "Roles" => roles(object),
-        "Ready" => containers(object),
-        "Restarts" => "0".to_owned(),
-        "Status" if object.pointer("/status/phase").is_some() => text("/status/phase"),
-        "Status" => node_status(object),
-        _ => String::new(),
-    }
-}
-
-fn roles(node: &Value) -> String {
-    let labels = node.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
-    let roles: Vec<&str> =
-        labels.filter_map(|(key, _)| key.strip_prefix("node-role.kubernetes.io/")).collect();
-    if roles.is_empty() { "<none>".to_owned() } else { roles.join(",") }
-}
-
-fn node_status(node: &Value) -> String {
-    let conditions = node.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    let ready = conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
-    let cordoned = node.pointer("/spec/unschedulable") == Some(&Value::Bool(true));
-    format!(
-        "{}{}",
-        if ready { "Ready" } else { "NotReady" },
-        if cordoned { ",SchedulingDisabled" } else { "" }
-    )
-}
-
-fn containers(pod: &Value) -> String {
-    let all: Vec<&Value> =
-        pod.pointer("/status/containerStatuses").and_then(Value::as_array).into_iter().flatten().collect();
-    let ready = all.iter().filter(|c| c["ready"] == true).count();
-    format!("{ready}/{}", all.len())
-}
-
-fn age(created: &str, now: Timestamp) -> String {
-    let Ok(created) = created.parse::<Timestamp>() else { return "<unknown>".to_owned() };
-    match now.duration_since(created).as_secs() {
-        seconds @ ..120 => format!("{seconds}s"),
-        seconds @ ..7200 => format!("{}m", seconds / 60),
-        seconds @ ..172_800 => format!("{}h", seconds / 3600),
-        seconds => format!("{}d", seconds / 86_400),
-    }
+    columns
 }

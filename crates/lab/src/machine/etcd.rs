@@ -196,6 +196,6 @@ impl Etcd {
         let members = self.members.values().flat_map(|m| m.learner_until.into_iter().chain([m.named_from]));
         let vip = self.vip.iter().flat_map(|v| v.expires.into_iter().chain([v.from]));
         let nodes = self.nodes.values().filter_map(|n| n.lost_at);
-        members.chain(vip).chain(nodes).collect()
+        members.chain(vip).chain(nodes).chain(self.store.next_due()).collect()
     }
 }

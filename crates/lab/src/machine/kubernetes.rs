@@ -3,7 +3,7 @@
 use super::etcd::Known;
 use super::node::Registration;
 use super::{Etcd, Machines};
-use crate::kube::{Kubelet, reconcile};
+use crate::kube::{Kubelet, Report, has_network, reconcile};
 
 impl Machines {
     /// Writes what kubelets and controllers would write, wherever etcd takes writes and an API server is up.
@@ -17,9 +17,31 @@ impl Machines {
             let etcd = &mut self.etcds[index];
             let lost = etcd.nodes.iter().filter(|(_, known)| known.lost_at.is_some_and(|at| at <= now));
             let lost: Vec<_> = lost.map(|(name, _)| name.clone()).collect();
-            reconcile(&mut etcd.store, &kubelets, &lost, now);
+            let nodes =
+                etcd.members.values().filter_map(|member| self.machines.get(&member.vmid)?.live_node());
+            let serving = nodes.filter(|node| node.api_server_from.is_some_and(|at| at <= now));
+            let configs: Vec<&str> = serving.map(|node| node.config.as_str()).collect();
+            let report =
+                Report { kubelets: &kubelets, lost: &lost, configs: &configs, documents: &self.documents };
+            reconcile(&mut etcd.store, &report, now);
             for known in etcd.nodes.values_mut() {
                 known.registers = false;
+            }
+            self.find_networks(index);
+        }
+    }
+
+    /// A node whose network does not come with Talos is ready when something has set one up.
+    fn find_networks(&mut self, index: usize) {
+        let (now, etcd) = (self.now, &self.etcds[index]);
+        for (name, known) in &etcd.nodes {
+            let node = self.machines.get_mut(&known.vmid).and_then(|machine| machine.node_mut());
+            let waits = node.and_then(|node| match &mut node.registration {
+                Registration::Registered { ready_at: ready_at @ None, .. } => Some(ready_at),
+                _ => None,
+            });
+            if let Some(ready_at) = waits.filter(|_| has_network(&etcd.store, name)) {
+                *ready_at = Some(now);
             }
         }
     }
@@ -58,8 +80,7 @@ impl Machines {
             boot_id: machine.boot_id(),
             cores: machine.hardware.cores,
             memory_mib: machine.hardware.memory_mib,
-            cni: settings.cni,
-            proxy: settings.proxy,
+            uninitialized: settings.external_cloud,
             pod_subnet: settings.pod_subnet,
         })
     }

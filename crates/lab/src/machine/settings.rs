@@ -68,8 +68,9 @@ pub struct Settings {
     pub endpoint: String,
     pub discovery: bool,
     pub kubernetes: String,
+    /// Whether Talos brings a network for pods.
     pub cni: bool,
-    pub proxy: bool,
+    pub external_cloud: bool,
     pub schedulable: bool,
     pub pod_subnet: IpNet,
     pub service_subnet: IpNet,
@@ -111,8 +112,11 @@ impl Settings {
             discovery: cluster.pointer("/discovery/enabled").and_then(Value::as_bool).unwrap_or(false)
                 && cluster.pointer("/discovery/registries/service/disabled") != Some(&Value::Bool(true)),
             kubernetes: image_tag(machine.pointer("/kubelet/image")),
-            cni: cluster.pointer("/network/cni/name").and_then(Value::as_str) != Some("none"),
-            proxy: cluster.pointer("/proxy/disabled") != Some(&Value::Bool(true)),
+            cni: cluster
+                .pointer("/network/cni/name")
+                .and_then(Value::as_str)
+                .is_none_or(|name| name == "flannel"),
+            external_cloud: cluster.pointer("/externalCloudProvider/enabled") == Some(&Value::Bool(true)),
             schedulable: cluster.get("allowSchedulingOnControlPlanes") == Some(&Value::Bool(true)),
             pod_subnet: first_net(
                 cluster.pointer("/network/podSubnets"),

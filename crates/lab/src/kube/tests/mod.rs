@@ -1,5 +1,8 @@
 //! The Kubernetes API over the lab's network.
 
+mod api;
+mod cluster;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +27,17 @@ struct Kube<'a> {
 
 impl Kube<'_> {
     async fn call(&self, method: Method, path: &str, kind: &str, body: Value) -> (StatusCode, Value) {
+        self.call_for(method, path, kind, "application/json", body).await
+    }
+
+    async fn call_for(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        accept: &str,
+        body: Value,
+    ) -> (StatusCode, Value) {
         let mut config = tls(self.identity.as_ref());
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let connector = Connector::new(self.rig.lab.net(), Arc::new(config), 6443);
@@ -33,6 +47,7 @@ impl Kube<'_> {
             .method(method)
             .uri(format!("https://{VIP}:6443{path}"))
             .header("content-type", kind)
+            .header("accept", accept)
             .body(Full::new(body))
             .unwrap();
         let response = client.request(request).await.unwrap();
