@@ -1,14 +1,24 @@
 //! Kubernetes through kube-rs, over our own connections.
+//!
+//! Every call has a limit of time and says what did not happen. What is awaited is asked again and again or watched, never
+//! assumed. [`drain`] empties a node, [`lease`] keeps two operators apart, [`manifests`] applies objects, [`wait`] watches
+//! nodes.
+
+pub mod drain;
+pub mod lease;
+pub mod manifests;
+pub mod wait;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::tls::Connector;
+use ambient::{Clock, Net};
 use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::client::Body;
 use kube::client::middleware::BaseUriLayer;
 use model::observed::KubernetesNode;
@@ -24,7 +34,7 @@ use crate::world::QUESTION;
 #[derive(Clone)]
 pub struct Kubernetes {
     client: kube::Client,
-    world: World,
+    clock: Clock,
     endpoint: String,
 }
 
@@ -48,29 +58,44 @@ impl Kubernetes {
     ///
     /// When the endpoint or the identity cannot be used.
     pub fn new(world: &World, endpoint: &str, identity: &Identity) -> Result<Self> {
+        Self::connect(&world.net, &world.clock, endpoint, identity)
+    }
+
+    /// As [`Self::new`], for whoever has no whole world.
+    ///
+    /// # Errors
+    ///
+    /// When the endpoint or the identity cannot be used.
+    pub fn connect(net: &Net, clock: &Clock, endpoint: &str, identity: &Identity) -> Result<Self> {
         let attempt =
             || Error::world(format!("could not prepare the connection to Kubernetes at {endpoint}"));
         let uri: http::Uri = endpoint.parse().map_err(|e| attempt().because(e))?;
         let mut roots = RootCertStore::empty();
         roots.add(identity.ca_der()).map_err(|e| attempt().because(e))?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_details(provider, Arc::new(world.clock.clone()))
+        let mut config = ClientConfig::builder_with_details(provider, Arc::new(clock.clone()))
             .with_safe_default_protocol_versions()
             .map_err(|e| attempt().because(e))?
             .with_root_certificates(roots)
             .with_client_auth_cert(vec![identity.certificate_der().clone()], identity.key_der())
             .map_err(|e| attempt().because(e))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let connector = Connector::new(world.net.clone(), Arc::new(config), 443);
+        let connector = Connector::new(net.clone(), Arc::new(config), 443);
         let http: HyperClient<_, Body> = HyperClient::builder(TokioExecutor::new())
             .pool_idle_timeout(Duration::from_secs(20))
             .build(connector);
         let service = ServiceBuilder::new().layer(BaseUriLayer::new(uri)).service(http);
         Ok(Self {
             client: kube::Client::new(service, "default"),
-            world: world.clone(),
+            clock: clock.clone(),
             endpoint: endpoint.to_owned(),
         })
+    }
+
+    /// The client, for what has no call of its own here. It sets no limits of time.
+    #[must_use]
+    pub fn client(&self) -> kube::Client {
+        self.client.clone()
     }
 
     /// Every node by name.
@@ -96,12 +121,57 @@ impl Kubernetes {
         Ok(list.items.into_iter().filter_map(system_pod).collect())
     }
 
+    /// Keeps new pods off a node, or lets them come again. Says whether that was a change.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such node, or Kubernetes does not answer in time.
+    pub async fn cordon(&self, node: &str, on: bool) -> Result<bool> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let found = self.ask(&format!("tell about node {node}"), nodes.get(node)).await?;
+        if found.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false) == on {
+            return Ok(false);
+        }
+        let patch = serde_json::json!({"spec": {"unschedulable": if on { Some(true) } else { None }}});
+        let what = format!("{} node {node}", if on { "cordon" } else { "uncordon" });
+        self.ask(&what, nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch))).await?;
+        Ok(true)
+    }
+
+    /// Forgets a node. Says whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// When Kubernetes does not answer in time, or refuses.
+    pub async fn delete_node(&self, node: &str) -> Result<bool> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let params = DeleteParams::default();
+        let call = nodes.delete(node, &params);
+        Ok(self.ask_maybe(&format!("delete node {node}"), call).await?.is_some())
+    }
+
+    /// As [`Self::ask`], with nothing for something that is not there.
+    async fn ask_maybe<T>(
+        &self,
+        what: &str,
+        call: impl Future<Output = kube::Result<T>>,
+    ) -> Result<Option<T>> {
+        let call = async {
+            match call.await {
+                Ok(found) => Ok(Some(found)),
+                Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+                Err(error) => Err(error),
+            }
+        };
+        self.ask(what, call).await
+    }
+
     async fn ask<T>(&self, what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T> {
         let attempt = || {
             Error::world(format!("Kubernetes at {} did not {what}", self.endpoint))
                 .remedy("`talosmith status` shows which control planes run their API server")
         };
-        match self.world.clock.timeout(QUESTION, call).await {
+        match self.clock.timeout(QUESTION, call).await {
             Ok(answer) => answer.map_err(|e| attempt().because(e)),
             Err(timed_out) => Err(attempt().because(timed_out)),
         }

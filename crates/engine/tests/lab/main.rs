@@ -9,5 +9,7 @@ mod bring_up;
 mod crashes;
 mod drift;
 mod hardware;
+mod kubernetes;
+mod real_kubernetes;
 mod refusals;
 mod rig;

@@ -1,0 +1,132 @@
+//! A lease in Kubernetes: who may change the cluster now.
+//!
+//! Kubernetes takes a change only of the version that was read, so of two who try at once one fails. A lease that was not
+//! renewed in time is free; one that is taken over counts its holders.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{Api, PostParams};
+
+use super::Kubernetes;
+use crate::error::{Error, Kind, Result};
+
+/// Where a lease is and who wants it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Who wants it.
+    pub holder: String,
+    /// For how long, without renewing.
+    pub duration: Duration,
+    /// Take it from a holder who still has time.
+    pub take_over: bool,
+}
+
+impl Kubernetes {
+    /// Takes the lease, or renews it. Returns the holder it was taken from, if there was another.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Busy`] when somebody else holds it, or was faster.
+    pub async fn claim(&self, claim: &Claim) -> Result<Option<String>> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), &claim.namespace);
+        let now = self.clock.now();
+        let what = format!("tell about lease {}/{}", claim.namespace, claim.name);
+        let found = self.ask_maybe(&what, leases.get(&claim.name)).await?;
+        let what = format!("give lease {}/{} to {}", claim.namespace, claim.name, claim.holder);
+        let Some(mut lease) = found else {
+            let metadata = ObjectMeta { name: Some(claim.name.clone()), ..Default::default() };
+            let lease = Lease { metadata, spec: Some(claim.spec(now, None)) };
+            let params = PostParams::default();
+            let call = leases.create(&params, &lease);
+            return self.ask_unless_beaten(claim, &what, call).await.map(|()| None);
+        };
+        let spec = lease.spec.take().unwrap_or_default();
+        let other =
+            spec.holder_identity.clone().filter(|holder| !holder.is_empty() && *holder != claim.holder);
+        if let Some(holder) = other.as_ref().filter(|_| !claim.take_over && !is_over(&spec, now)) {
+            let until = end(&spec).map(|end| format!(" until {end:.0}")).unwrap_or_default();
+            return Err(Error::new(Kind::Busy, format!("{holder} is changing this cluster{until}"))
+                .remedy("wait for it to finish; if it is gone for good, take over"));
+        }
+        lease.spec = Some(claim.spec(now, Some(spec)));
+        let params = PostParams::default();
+        let call = leases.replace(&claim.name, &params, &lease);
+        self.ask_unless_beaten(claim, &what, call).await.map(|()| other)
+    }
+
+    /// Gives the lease back, if it is ours.
+    ///
+    /// # Errors
+    ///
+    /// When Kubernetes does not answer in time.
+    pub async fn give_back(&self, claim: &Claim) -> Result<()> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), &claim.namespace);
+        let what = format!("take lease {}/{} back", claim.namespace, claim.name);
+        let Some(mut lease) = self.ask_maybe(&what, leases.get(&claim.name)).await? else { return Ok(()) };
+        let Some(spec) = lease.spec.as_mut().filter(|s| s.holder_identity.as_deref() == Some(&claim.holder))
+        else {
+            return Ok(());
+        };
+        spec.holder_identity = None;
+        // Whoever changed it meanwhile holds it now, and then there is nothing to give back.
+        let params = PostParams::default();
+        let call = leases.replace(&claim.name, &params, &lease);
+        match self.ask_unless_beaten(claim, &what, call).await {
+            Err(error) if error.kind() == Kind::Busy => Ok(()),
+            other => other,
+        }
+    }
+
+    async fn ask_unless_beaten(
+        &self,
+        claim: &Claim,
+        what: &str,
+        call: impl Future<Output = kube::Result<Lease>>,
+    ) -> Result<()> {
+        let call = async {
+            match call.await {
+                Ok(_) => Ok(true),
+                Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+                Err(error) => Err(error),
+            }
+        };
+        if self.ask(what, call).await? {
+            return Ok(());
+        }
+        let told = format!("somebody else was faster with lease {}/{}", claim.namespace, claim.name);
+        Err(Error::new(Kind::Busy, told))
+    }
+}
+
+impl Claim {
+    fn spec(&self, now: Timestamp, old: Option<LeaseSpec>) -> LeaseSpec {
+        let old = old.unwrap_or_default();
+        let ours = old.holder_identity.as_deref() == Some(&self.holder);
+        let transitions = old.lease_transitions.unwrap_or(0);
+        LeaseSpec {
+            holder_identity: Some(self.holder.clone()),
+            lease_duration_seconds: Some(self.duration.as_secs().try_into().unwrap_or(i32::MAX)),
+            acquire_time: if ours { old.acquire_time } else { Some(MicroTime(now)) },
+            renew_time: Some(MicroTime(now)),
+            lease_transitions: Some(transitions + i32::from(!ours)),
+            ..Default::default()
+        }
+    }
+}
+
+fn end(spec: &LeaseSpec) -> Option<Timestamp> {
+    let renewed = spec.renew_time.as_ref()?.0;
+    let seconds = spec.lease_duration_seconds?;
+    renewed.checked_add(jiff::SignedDuration::from_secs(seconds.into())).ok()
+}
+
+fn is_over(spec: &LeaseSpec, now: Timestamp) -> bool {
+    end(spec).is_none_or(|end| end <= now)
+}

@@ -1,0 +1,46 @@
+//! Objects as they stand in a manifest, applied on the server's side: what we do not speak of stays as others made it, and
+//! what we spoke of before and do not any more goes away.
+
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{GroupVersionKind, TypeMeta};
+use kube::discovery::{self, Scope};
+use serde_json::Value;
+
+use super::Kubernetes;
+use crate::error::{Error, Kind, Result};
+
+/// The name under which our fields are kept.
+pub const MANAGER: &str = "talosmith";
+
+impl Kubernetes {
+    /// Applies one object. An object of a kind with namespaces that names none goes to `default`.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Input`] when the manifest lacks a kind or a name; [`Kind::World`] when Kubernetes does not know the kind
+    /// (yet) or refuses.
+    pub async fn apply(&self, manifest: &Value) -> Result<()> {
+        let text =
+            |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (api, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
+        if api.is_empty() || kind.is_empty() || name.is_empty() {
+            return Err(Error::new(Kind::Input, "a manifest has no apiVersion, no kind or no name"));
+        }
+        let gvk = GroupVersionKind::try_from(&TypeMeta { api_version: api.clone(), kind: kind.clone() })
+            .map_err(|e| Error::new(Kind::Input, format!("apiVersion {api:?} is not one")).because(e))?;
+        let known = discovery::pinned_kind(&self.client, &gvk);
+        let (resource, abilities) = self.ask(&format!("know the kind {kind} of {api}"), known).await?;
+        let objects: Api<DynamicObject> = match abilities.scope {
+            Scope::Cluster => Api::all_with(self.client.clone(), &resource),
+            Scope::Namespaced => {
+                let namespace = text("/metadata/namespace");
+                let namespace = if namespace.is_empty() { "default" } else { namespace.as_str() };
+                Api::namespaced_with(self.client.clone(), namespace, &resource)
+            }
+        };
+        let params = PatchParams::apply(MANAGER).force();
+        let patch = Patch::Apply(manifest);
+        let call = objects.patch(&name, &params, &patch);
+        self.ask(&format!("take {kind} {name}"), call).await.map(drop)
+    }
+}

@@ -1,0 +1,79 @@
+//! Waiting for nodes, by watching them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, ListParams, WatchEvent, WatchParams};
+
+use super::{Kubernetes, seen};
+use crate::error::{Error, Result};
+
+/// Between two attempts to watch.
+const PAUSE: Duration = Duration::from_secs(2);
+
+impl Kubernetes {
+    /// Waits until all of `nodes` are there and ready.
+    ///
+    /// # Errors
+    ///
+    /// When some are not at the end of the time; they are named.
+    pub async fn wait_for_ready(&self, nodes: &[&str], limit: Duration) -> Result<()> {
+        let mut missing: BTreeSet<String> = nodes.iter().map(|name| (*name).to_owned()).collect();
+        let work = async {
+            // A watch may break at any time, and its version may be too old: then look again from the beginning.
+            while self.watch_until_ready(nodes, &mut missing).await.is_err() {
+                self.clock.sleep(PAUSE).await;
+            }
+        };
+        match self.clock.timeout(limit, work).await {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                let names: Vec<&str> = missing.iter().map(String::as_str).collect();
+                let seconds = limit.as_secs();
+                Err(Error::world(format!("not ready in Kubernetes after {seconds} s: {}", names.join(", ")))
+                    .remedy("a node without a network for pods (CNI) is never ready; `talosmith status` shows each machine's stage"))
+            }
+        }
+    }
+
+    async fn watch_until_ready(&self, nodes: &[&str], missing: &mut BTreeSet<String>) -> Result<()> {
+        let api: Api<Node> = Api::all(self.client.clone());
+        let list = self.ask("list its nodes", api.list(&ListParams::default())).await?;
+        let mut ready: BTreeMap<String, bool> =
+            nodes.iter().map(|name| ((*name).to_owned(), false)).collect();
+        let mut note = |node: &Node, there: bool| {
+            let name = node.metadata.name.clone().unwrap_or_default();
+            if let Some(known) = ready.get_mut(&name) {
+                *known = there && seen(node).ready;
+            }
+            *missing = ready.iter().filter(|(_, ready)| !**ready).map(|(name, _)| name.clone()).collect();
+            missing.is_empty()
+        };
+        let mut done = nodes.is_empty();
+        for node in &list.items {
+            done = note(node, true);
+        }
+        if done {
+            return Ok(());
+        }
+        let version = list.metadata.resource_version.unwrap_or_default();
+        let events =
+            self.ask("let its nodes be watched", api.watch(&WatchParams::default(), &version)).await?;
+        let mut events = events.boxed();
+        let broke = || Error::world(format!("the watch of nodes at {} broke", self.endpoint));
+        while let Some(event) = events.try_next().await.map_err(|e| broke().because(e))? {
+            let done = match &event {
+                WatchEvent::Added(node) | WatchEvent::Modified(node) => note(node, true),
+                WatchEvent::Deleted(node) => note(node, false),
+                WatchEvent::Bookmark(_) => false,
+                WatchEvent::Error(_) => return Err(broke()),
+            };
+            if done {
+                return Ok(());
+            }
+        }
+        Err(broke())
+    }
+}

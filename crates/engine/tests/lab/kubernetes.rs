@@ -1,0 +1,237 @@
+//! The engine's calls to Kubernetes, one account of them for the lab's API server and for a real one.
+//!
+//! The real one is started when the paths of `kube-apiserver` and `etcd` are in the environment (`conformance/kube-apiserver/run`
+//! builds them and asks for it). Nothing runs beside it, neither controllers nor kubelets, so the account sets the states that
+//! those would set.
+
+use std::time::Duration;
+
+use ambient::{Clock, Net};
+use engine::error::Kind;
+use engine::kubernetes::Kubernetes;
+use engine::kubernetes::drain::Drain;
+use engine::kubernetes::lease::Claim;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::real_kubernetes::RealKubernetes;
+use crate::rig::{HOME, Rig, bundle};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const MINUTE: Duration = Duration::from_secs(60);
+
+struct Account<'a> {
+    kubernetes: &'a Kubernetes,
+    clock: &'a Clock,
+}
+
+impl Account<'_> {
+    fn client(&self) -> kube::Client {
+        self.kubernetes.client()
+    }
+
+    async fn apply(&self, manifest: Value) {
+        self.kubernetes.apply(&manifest).await.unwrap_or_else(|e| panic!("{:?}", e.causes()));
+    }
+
+    async fn set_status<K>(&self, api: Api<K>, name: &str, status: Value)
+    where
+        K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+    {
+        let patch = Patch::Merge(json!({"status": status}));
+        api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    async fn everything(&self) {
+        self.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "probe"}})).await;
+        self.objects_are_applied().await;
+        self.definitions_bring_kinds().await;
+        self.leases_are_held_by_one().await;
+        self.nodes_are_watched_and_cordoned().await;
+        self.nodes_are_emptied().await;
+        assert!(self.kubernetes.delete_node("probe-1").await.unwrap());
+        assert!(!self.kubernetes.delete_node("probe-1").await.unwrap(), "it was not there any more");
+        assert!(!self.kubernetes.nodes().await.unwrap().contains_key("probe-1"));
+    }
+
+    async fn objects_are_applied(&self) {
+        let map = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "probe"}, "data": data});
+        self.apply(map(json!({"x": "1", "y": "2"}))).await;
+        let maps: Api<ConfigMap> = Api::namespaced(self.client(), "probe");
+        let theirs = Patch::Merge(json!({"metadata": {"labels": {"theirs": "yes"}}, "data": {"z": "3"}}));
+        maps.patch("a", &PatchParams::default(), &theirs).await.unwrap();
+        self.apply(map(json!({"x": "4"}))).await;
+        let found = maps.get("a").await.unwrap();
+        let data: Vec<(String, String)> = found.data.unwrap().into_iter().collect();
+        assert_eq!(data, [("x".into(), "4".into()), ("z".into(), "3".into())], "ours go, theirs stay");
+        assert_eq!(found.metadata.labels.unwrap()["theirs"], "yes");
+        let version = found.metadata.resource_version;
+        self.apply(map(json!({"x": "4"}))).await;
+        assert_eq!(
+            maps.get("a").await.unwrap().metadata.resource_version,
+            version,
+            "the same again changes nothing"
+        );
+
+        let nowhere = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "nowhere"}});
+        let causes = self.kubernetes.apply(&nowhere).await.unwrap_err().causes();
+        assert!(causes.iter().any(|cause| cause.contains("namespaces \"nowhere\" not found")), "{causes:?}");
+        let nameless = self.kubernetes.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap"})).await;
+        assert_eq!(nameless.unwrap_err().kind(), Kind::Input);
+    }
+
+    async fn definitions_bring_kinds(&self) {
+        let widget = json!({"apiVersion": "probe.example/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "probe"}, "spec": {"size": 3}});
+        assert!(self.kubernetes.apply(&widget).await.is_err(), "nobody knows the kind yet");
+        self.apply(json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.probe.example"},
+            "spec": {
+                "group": "probe.example", "scope": "Namespaced", "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                    "type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}},
+                }}}],
+            },
+        }))
+        .await;
+        for _ in 0..30 {
+            if self.kubernetes.apply(&widget).await.is_ok() {
+                return;
+            }
+            self.clock.sleep(Duration::from_secs(1)).await;
+        }
+        panic!("the kind was never served");
+    }
+
+    async fn leases_are_held_by_one(&self) {
+        let claim = |holder: &str| Claim {
+            namespace: "probe".into(),
+            name: "change".into(),
+            holder: holder.into(),
+            duration: Duration::from_secs(3),
+            take_over: false,
+        };
+        let (ours, theirs) = (claim("ours"), claim("theirs"));
+        assert_eq!(self.kubernetes.claim(&ours).await.unwrap(), None);
+        assert_eq!(self.kubernetes.claim(&ours).await.unwrap(), None, "renewed");
+        let error = self.kubernetes.claim(&theirs).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Busy);
+        assert!(error.to_string().starts_with("ours is changing this cluster until "), "{error}");
+        self.clock.sleep(Duration::from_secs(4)).await;
+        assert_eq!(
+            self.kubernetes.claim(&theirs).await.unwrap().as_deref(),
+            Some("ours"),
+            "it was not renewed"
+        );
+        self.kubernetes.give_back(&ours).await.unwrap();
+        let forced = Claim { take_over: true, ..ours.clone() };
+        assert_eq!(
+            self.kubernetes.claim(&forced).await.unwrap().as_deref(),
+            Some("theirs"),
+            "it was not ours to give back"
+        );
+        self.kubernetes.give_back(&ours).await.unwrap();
+        assert_eq!(self.kubernetes.claim(&theirs).await.unwrap(), None, "free again");
+    }
+
+    async fn nodes_are_watched_and_cordoned(&self) {
+        self.apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "probe-1"}})).await;
+        assert!(!self.kubernetes.nodes().await.unwrap()["probe-1"].ready);
+        let error = self.kubernetes.wait_for_ready(&["probe-1"], Duration::from_secs(3)).await.unwrap_err();
+        assert_eq!(error.to_string(), "not ready in Kubernetes after 3 s: probe-1");
+        let becomes_ready = async {
+            self.clock.sleep(Duration::from_secs(1)).await;
+            let ready =
+                json!({"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]});
+            self.set_status::<Node>(Api::all(self.client()), "probe-1", ready).await;
+        };
+        let (waited, ()) = tokio::join!(self.kubernetes.wait_for_ready(&["probe-1"], MINUTE), becomes_ready);
+        waited.unwrap();
+        assert!(self.kubernetes.cordon("probe-1", true).await.unwrap());
+        assert!(!self.kubernetes.cordon("probe-1", true).await.unwrap(), "it was already");
+        assert!(!self.kubernetes.nodes().await.unwrap()["probe-1"].schedulable);
+        assert!(self.kubernetes.cordon("probe-1", false).await.unwrap());
+        assert!(self.kubernetes.nodes().await.unwrap()["probe-1"].schedulable);
+        assert!(self.kubernetes.cordon("probe-2", true).await.is_err(), "there is no such node");
+    }
+
+    /// A pod on the node, ready as its kubelet would have it.
+    async fn pod(&self, name: &str, owners: Value) {
+        self.apply(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "probe", "labels": {"app": "probe"}, "ownerReferences": owners},
+            "spec": {"nodeName": "probe-1", "containers": [{"name": "c", "image": "example/c:1"}]},
+        }))
+        .await;
+        let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        self.set_status::<Pod>(Api::namespaced(self.client(), "probe"), name, status).await;
+    }
+
+    async fn nodes_are_emptied(&self) {
+        let labels = json!({"app": "probe"});
+        self.apply(json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "probe", "namespace": "probe"},
+            "spec": {
+                "replicas": 1, "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"nodeSelector": {"no": "where"}, "containers": [{"name": "c", "image": "example/c:1"}]},
+                },
+            },
+        }))
+        .await;
+        let sets: Api<ReplicaSet> = Api::namespaced(self.client(), "probe");
+        let uid = sets.get("probe").await.unwrap().metadata.uid;
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "probe", "uid": uid, "controller": true}]);
+        self.pod("replica", owner).await;
+        self.apply(json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "budget", "namespace": "probe"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
+        }))
+        .await;
+        let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client(), "probe");
+        let count = json!({"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1});
+        self.set_status(budgets.clone(), "budget", count).await;
+
+        let how = Drain { limit: Duration::from_secs(5), grace: Some(Duration::ZERO), unmanaged: false };
+        let error = self.kubernetes.drain("probe-1", &how).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "node probe-1 could not be emptied within 5 s: probe/replica (The disruption budget budget needs 1 healthy pods and has 1 currently)"
+        );
+        assert!(!self.kubernetes.nodes().await.unwrap()["probe-1"].schedulable, "it stays cordoned");
+
+        budgets.delete("budget", &DeleteParams::default()).await.unwrap();
+        self.pod("bare", json!([])).await;
+        let error = self.kubernetes.drain("probe-1", &how).await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Refused);
+        assert!(error.to_string().ends_with("nothing would make these pods again: probe/bare"), "{error}");
+        let insisting = Drain { unmanaged: true, ..how };
+        let moved = self.kubernetes.drain("probe-1", &insisting).await.unwrap();
+        assert_eq!(moved, ["probe/bare", "probe/replica"]);
+        let moved = self.kubernetes.drain("probe-1", &how).await.unwrap();
+        assert_eq!(moved, [""; 0], "nothing is left");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_labs_kubernetes_answers_the_engine() {
+    let rig = Rig::new();
+    rig.apply(HOME).await;
+    let identity = talos::pki::kubernetes_admin(&bundle(), DAY, rig.world.clock.now()).unwrap();
+    let kubernetes = Kubernetes::new(&rig.world, "https://10.25.150.10:6443", &identity).unwrap();
+    Account { kubernetes: &kubernetes, clock: &rig.world.clock }.everything().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a real kube-apiserver and etcd: conformance/kube-apiserver/run"]
+async fn a_real_kubernetes_answers_the_engine() {
+    let clock = Clock::real();
+    let real = RealKubernetes::start(&clock).await;
+    let identity = talos::pki::kubernetes_admin(&bundle(), DAY, clock.now()).unwrap();
+    let kubernetes = Kubernetes::connect(&Net::tcp(), &clock, &real.endpoint, &identity).unwrap();
+    real.wait_until_up(&kubernetes, &clock).await;
+    Account { kubernetes: &kubernetes, clock: &clock }.everything().await;
+}
