@@ -20,7 +20,7 @@ mod versions;
 
 use std::collections::BTreeSet;
 
-use crate::diagnostic::{Diagnostic, codes};
+use crate::diagnostic::{Diagnostic, Label, Path, Segment, codes};
 use crate::load::Loaded;
 use crate::resolve::draft::Draft;
 use crate::spec::Spec;
@@ -29,12 +29,37 @@ use crate::spec::Spec;
 #[must_use]
 pub fn check(loaded: &Loaded) -> Vec<Diagnostic> {
     let mut found = problems(&loaded.spec);
-    for path in &loaded.secrets {
-        let message = format!("`{path}` holds a secret");
-        let problem = Diagnostic::error(codes::SECRET_IN_FILE, message).at(path.clone(), "");
-        found.push(problem.help("take it out of the file, and renew it if it was ever committed"));
-    }
+    found.extend(loaded.secrets.iter().map(secret));
     loaded.locate(found)
+}
+
+/// Every problem of a file that does not have the right shape everywhere, by path. What touches a gap is left out, because it
+/// may only follow from the gap; so is what is said about all nodes when not all of them could be read.
+pub(crate) fn around(spec: &Spec, secrets: &[Path], gaps: &[Path]) -> Vec<Diagnostic> {
+    const OF_ALL_NODES: &[&str] =
+        &[codes::NO_CONTROL_PLANE, codes::EVEN_CONTROL_PLANES, codes::NO_WORKLOADS, codes::NO_ROLE];
+    let among_nodes = |gap: &Path| {
+        let first = gap.segments().first();
+        first.is_none_or(|first| {
+            ["pools", "nodes"].iter().any(|key| *first == Segment::Key((*key).to_owned()))
+        })
+    };
+    let nodes_missing = gaps.iter().any(among_nodes);
+    let touches =
+        |label: &Label| gaps.iter().any(|gap| label.path.starts_with(gap) || gap.starts_with(&label.path));
+    let mut found = problems(spec);
+    found.extend(secrets.iter().map(secret));
+    found.retain(|problem| {
+        let of_all = nodes_missing && OF_ALL_NODES.contains(&problem.code);
+        !of_all && !problem.labels.iter().any(touches)
+    });
+    found
+}
+
+fn secret(path: &Path) -> Diagnostic {
+    Diagnostic::error(codes::SECRET_IN_FILE, format!("`{path}` holds a secret"))
+        .at(path.clone(), "")
+        .help("take it out of the file, and renew it if it was ever committed")
 }
 
 /// Every problem of a file, by path.

@@ -207,6 +207,12 @@ impl Path {
         self.step(Segment::Index(index))
     }
 
+    /// Whether this is `other`, or lies below it.
+    #[must_use]
+    pub fn starts_with(&self, other: &Self) -> bool {
+        self.0.starts_with(&other.0)
+    }
+
     /// The steps, from the top.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {

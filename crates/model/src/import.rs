@@ -6,28 +6,32 @@
 //! clashes with a check is kept and reported, not changed.
 
 mod bag;
+mod candidates;
 mod common;
 mod distribution;
 mod eval;
 mod folder;
 mod functions;
+mod links;
 mod lists;
 mod machines;
 mod notes;
+mod template;
+mod types;
 
 pub use folder::is_wanted;
 
 use bag::Bag;
-use eval::{Evaluator, Trouble};
+use candidates::Candidate;
+use eval::Evaluator;
 use folder::Folder;
-use hcl_edit::Span as _;
-use hcl_edit::expr::Expression;
+use links::Links;
 use notes::Notes;
 use serde::Serialize;
 
 use crate::check;
-use crate::diagnostic::{Anchor, Diagnostic, Path, Source, Span, codes};
-use crate::load::{self, Failed, Tree};
+use crate::diagnostic::{Diagnostic, Source, codes};
+use crate::load::{self, Failed};
 use crate::spec::Spec;
 
 /// A format that can be read.
@@ -76,53 +80,109 @@ pub struct Imported {
     pub checks: Vec<Diagnostic>,
 }
 
-/// Keys of a module call that are OpenTofu's own.
-const META: &[&str] = &["source", "version", "providers", "depends_on", "count", "for_each"];
+/// How the sources belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// They are all files below a folder. Each folder in it is a root of its own, as OpenTofu sees it; the topmost that
+    /// holds an input is meant.
+    Folder,
+    /// They were named one by one, and are read together.
+    Files,
+}
 
-/// Reads the files of one folder, or one file, and translates them. Names of sources are relative paths, so that
-/// `file("…")` and schematics are found among them.
+/// Another tool's files.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// The files. Their names are paths, so that `file("…")` and schematics are found among them.
+    pub sources: &'a [Source],
+    /// How they belong together.
+    pub reach: Reach,
+    /// The folder that relative names are seen from.
+    pub here: &'a str,
+    /// The folder that the result goes to: files that it names are found from there.
+    pub result: &'a str,
+}
+
+/// Reads another tool's files and translates them.
 ///
 /// # Errors
-/// When a file cannot be read, or nothing in the files is of a known format.
-pub fn import(sources: &[Source]) -> Result<Imported, Failed> {
+/// When a file cannot be read, nothing in the files is of a known format, or several folders are.
+pub fn import(input: &Input<'_>) -> Result<Imported, Failed> {
+    let (sources, reach) = (input.sources, input.reach);
+    let links = |folder: &str| Links::new(input.result, &links::join(input.here, folder));
     let mut problems = Vec::new();
-    let folder = Folder::read(sources, &mut problems);
-    if !problems.is_empty() {
-        return Err(failed(sources, problems));
+    for tier in folder::roots(sources, reach) {
+        let mut fitting: Vec<(&str, Folder<'_>)> = Vec::new();
+        for (path, members) in &tier {
+            let mut own = Vec::new();
+            let folder = Folder::read(sources, members, &mut own);
+            if !own.is_empty() {
+                problems.extend(own);
+            } else if !candidates::all(&folder, &Evaluator::new(&folder)).is_empty() {
+                fitting.push((path, folder));
+            }
+        }
+        match &fitting[..] {
+            [] => {}
+            [(path, folder)] => return translate(folder, &links(path)),
+            several => {
+                let paths: Vec<&str> = several.iter().map(|(path, _)| *path).collect();
+                return Err(failed(sources, vec![several_inputs(&paths)]));
+            }
+        }
+        // A folder that cannot be read may be the one that is meant; what lies deeper is a part of it.
+        if !problems.is_empty() {
+            return Err(failed(sources, problems));
+        }
     }
-    let evaluator = Evaluator::new(&folder);
+    let fitting: Vec<(&str, Folder<'_>)> = folder::yaml_alone(sources, reach)
+        .filter(|(_, folder)| !candidates::all(folder, &Evaluator::new(folder)).is_empty())
+        .collect();
+    match &fitting[..] {
+        [] => {
+            folder::explain(sources, &mut problems);
+            if problems.is_empty() {
+                problems.push(unknown_format(sources));
+            }
+            Err(failed(sources, problems))
+        }
+        [(name, folder)] => translate(folder, &links(links::parent(name))),
+        several => {
+            let names: Vec<&str> = several.iter().map(|(name, _)| *name).collect();
+            Err(failed(sources, vec![several_inputs(&names)]))
+        }
+    }
+}
+
+fn translate(folder: &Folder<'_>, links: &Links) -> Result<Imported, Failed> {
+    let evaluator = Evaluator::new(folder);
     let mut notes = Notes::default();
-    let fitting = candidates(&folder, &evaluator).into_iter().find_map(|(tree, troubles)| {
-        let format = detect(&Bag::new("", &tree)?)?;
-        Some((format, tree, troubles))
-    });
-    let Some((format, tree, troubles)) = fitting else {
-        return Err(failed(sources, vec![unknown_format(sources)]));
+    let mut found = candidates::all(folder, &evaluator).into_iter();
+    let Some(Candidate { format, tree, troubles, module }) = found.next() else {
+        return Err(failed(folder.sources, vec![unknown_format(folder.sources)]));
+    };
+    let Some(bag) = Bag::new("", &tree) else {
+        return Err(failed(folder.sources, vec![unknown_format(folder.sources)]));
     };
     folder.set_twice(&mut notes);
-    let Some(bag) = Bag::new("", &tree) else { return Err(failed(sources, vec![unknown_format(sources)])) };
-    let spec = match format {
+    for other in found.filter(|_| module.is_some()) {
+        let name = other.module.unwrap_or_default();
+        notes.lost(other.tree.span(), &format!("`{name}` is another cluster, and a file holds one"));
+    }
+    let mut spec = match format {
         Format::Distribution => distribution::translate(&bag, &mut notes),
         Format::Lists => lists::translate(&bag, &mut notes),
-        _ => machines::translate(format, &bag, &folder, &evaluator, &mut notes),
+        _ => machines::translate(format, &bag, folder, &evaluator, &mut notes),
     };
+    links.mend(&mut spec);
     // A default that the translation has no use for is the module's business, not a part of the input.
     bag.ignore(&folder.defaults());
     bag.finish(&mut notes);
     notes.hide_secrets(&tree);
     for trouble in troubles.into_iter().chain(evaluator.troubles.take()) {
-        let written =
-            sources.get(trouble.span.source).and_then(|s| s.text.get(trouble.span.start..trouble.span.end));
-        let shown: String =
-            written.unwrap_or_default().lines().next().unwrap_or_default().chars().take(80).collect();
-        let message = format!("`{shown}` was not evaluated: {}", trouble.why);
-        let note = Diagnostic::warning(codes::IMPORT_EXPRESSION, message);
-        let note = note.anchored(Path::root(), Anchor::Exactly(trouble.span), String::new());
-        notes
-            .list
-            .push(note.help("write its value instead, and import again, or set the value in the result"));
+        notes.not_evaluated(folder.sources, &trouble);
     }
-    Ok(finish(format, &spec, sources, notes))
+    Ok(finish(format, &spec, folder.sources, notes))
 }
 
 fn finish(format: Format, spec: &Spec, sources: &[Source], notes: Notes) -> Imported {
@@ -145,82 +205,6 @@ fn failed(sources: &[Source], problems: Vec<Diagnostic>) -> Failed {
     Failed { sources: sources.to_vec(), diagnostics }
 }
 
-/// Mappings that may be an input, each with what was not evaluated in it: what files of values set, then module calls,
-/// then YAML files, then what stands under `configuration` in one of them.
-fn candidates(folder: &Folder, evaluator: &Evaluator<'_>) -> Vec<(Tree, Vec<Trouble>)> {
-    let mut all: Vec<(Tree, Vec<Trouble>)> = Vec::new();
-    let mut top: Vec<(String, Span, Tree)> = Vec::new();
-    let add = |entries: &mut Vec<(String, Span, Tree)>, source: usize, key: &str, expr: &Expression| {
-        if entries.iter().any(|(known, ..)| known == key) {
-            return;
-        }
-        let range = expr.span().unwrap_or(0..0);
-        let span = Span { source, start: range.start, end: range.end };
-        if let Some(value) = evaluator.value(source, expr) {
-            entries.push((key.to_owned(), span, value));
-        }
-    };
-    for (source, key, expr) in folder.values() {
-        add(&mut top, source, key, expr);
-    }
-    for (source, block) in folder.blocks("variable") {
-        let name = block.labels.first().map_or("", |label| label.as_str());
-        if let Some(default) = block.body.get_attribute("default").filter(|default| !default.value.is_null())
-        {
-            add(&mut top, source, name, &default.value);
-        }
-    }
-    let inputs = top.iter().position(|(key, ..)| key == "inputs").map(|at| top.remove(at).2);
-    let start = Span { source: 0, start: 0, end: 0 };
-    // How Proxmox is reached stands beside a module call, not in it.
-    let beside: Vec<(String, Span, Tree)> = top
-        .iter()
-        .filter(|(key, ..)| ["proxmox", "proxmox_api_token"].contains(&key.as_str()))
-        .cloned()
-        .collect();
-    all.push((Tree::Map { span: start, entries: top }, evaluator.troubles.take()));
-    all.extend(inputs.map(|tree| (tree, Vec::new())));
-    for (source, block) in folder.blocks("module") {
-        let mut entries = Vec::new();
-        for attribute in block.body.attributes().filter(|a| !META.contains(&a.key.as_str())) {
-            add(&mut entries, source, attribute.key.as_str(), &attribute.value);
-        }
-        if entries.iter().any(|(key, ..)| key == "nodes") {
-            entries.extend(beside.iter().cloned());
-        }
-        all.push((Tree::Map { span: start, entries }, evaluator.troubles.take()));
-    }
-    all.extend(folder.yaml_files().map(|tree| (tree.clone(), Vec::new())));
-    let inner: Vec<(Tree, Vec<Trouble>)> = all
-        .iter()
-        .filter_map(|(tree, troubles)| match tree {
-            Tree::Map { entries, .. } => {
-                let found = entries.iter().find(|(key, ..)| key == "configuration");
-                found.map(|(.., value)| (value.clone(), troubles.clone()))
-            }
-            _ => None,
-        })
-        .collect();
-    all.extend(inner);
-    all
-}
-
-fn detect(bag: &Bag<'_>) -> Option<Format> {
-    let has = |keys: &[&str]| keys.iter().all(|key| bag.has(key));
-    match () {
-        () if has(&["control_plane_nodes"]) || has(&["worker_nodes", "host_pool"]) => Some(Format::Lists),
-        () if has(&["nodes_config"]) => Some(Format::NodesConfig),
-        () if has(&["talos_nodes"]) => Some(Format::TalosNodes),
-        () if has(&["nodes", "cluster", "flux_bootstrap_repo"]) => Some(Format::FluxModuleCall),
-        () if has(&["nodes", "cluster"]) => Some(Format::ModuleCall),
-        () if has(&["node_distribution"]) || has(&["cluster_config", "network_config"]) => {
-            Some(Format::Distribution)
-        }
-        () if has(&["network_cidr", "cluster_name"]) => Some(Format::Distribution),
-        () => None,
-    }
-}
-
 fn unknown_format(sources: &[Source]) -> Diagnostic {
     let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).take(8).collect();
     let known = [
@@ -240,6 +224,11 @@ fn unknown_format(sources: &[Source]) -> Diagnostic {
         "known are {}. Looked for were values in .tfvars, `variable` defaults, `module` calls and `inputs` in .tf and .hcl, and YAML files",
         known.join("; ")
     ))
+}
+
+fn several_inputs(paths: &[&str]) -> Diagnostic {
+    let message = format!("there are several inputs: {}", paths.join(", "));
+    Diagnostic::error(codes::IMPORT_SEVERAL, message).help("a file holds one cluster: import one of them")
 }
 
 #[cfg(test)]

@@ -11,11 +11,12 @@ mod tree;
 pub(crate) use shape::as_it_stands;
 pub use tree::{Scalar, Tree};
 
+use crate::check;
 use crate::diagnostic::{Anchor, Diagnostic, Path, Source, Span, codes};
 use crate::spec::Spec;
 
 /// The largest text that is read. Ten thousand nodes fit in it ten times over.
-const MAX_BYTES: usize = 16 << 20;
+pub const MAX_BYTES: usize = 16 << 20;
 
 /// A file that was read, with all that is needed to speak about it.
 #[derive(Debug, Clone)]
@@ -72,10 +73,17 @@ pub fn load(sources: &[Source]) -> Result<Loaded, Failed> {
     };
     let secrets = secrets::mask(&mut tree, &mut sources);
     // With a source missing, every key that stood in it would be reported as missing too.
-    let spec = if broken { None } else { shape::spec(&tree, &mut problems) };
-    match spec {
-        Some(spec) if problems.is_empty() => Ok(Loaded { spec, sources, tree, secrets }),
-        _ => Err(failed(sources, Some(&tree), problems)),
+    let twice: Vec<Path> =
+        problems.iter().filter_map(|problem| Some(problem.labels.first()?.path.clone())).collect();
+    let read = if broken { None } else { shape::spec(&tree, &mut problems) };
+    match read {
+        Some((spec, _)) if problems.is_empty() => Ok(Loaded { spec, sources, tree, secrets }),
+        Some((spec, mut gaps)) => {
+            gaps.extend(twice);
+            problems.extend(check::around(&spec, &secrets, &gaps));
+            Err(failed(sources, Some(&tree), problems))
+        }
+        None => Err(failed(sources, Some(&tree), problems)),
     }
 }
 

@@ -27,6 +27,10 @@ pub struct Starter {
     pub token: Option<String>,
     /// Fingerprint of Proxmox' certificate.
     pub fingerprint: Option<String>,
+    /// File with the authority that signed it.
+    pub ca: Option<String>,
+    /// Whether it is not verified at all.
+    pub insecure: bool,
     /// The nodes' network.
     pub cidr: String,
     /// Its gateway; `None` for its first address.
@@ -50,6 +54,8 @@ impl Default for Starter {
             endpoint: "https://pve1:8006".to_owned(),
             token: None,
             fingerprint: None,
+            ca: None,
+            insecure: false,
             cidr: "10.25.150.0/24".to_owned(),
             gateway: None,
             vip: None,
@@ -64,14 +70,14 @@ impl Default for Starter {
 /// The file.
 #[must_use]
 pub fn starter(options: &Starter, inventory: Option<&Inventory>) -> String {
-    let net: Option<Ipv4Net> = options.cidr.parse().ok();
+    // With no network to count in, an example stands there: what is wrong is the network, and that is said.
+    let net: Option<Ipv4Net> = options.cidr.parse().ok().or_else(|| Starter::default().cidr.parse().ok());
     let numbered = |number: u32| {
         let address = net.and_then(|net| u32::from(net.network()).checked_add(number))?;
         Some(Ipv4Addr::from(address).to_string())
     };
-    let given = |said: &Option<String>, number: u32| {
-        said.clone().or_else(|| numbered(number)).unwrap_or_else(|| "TO BE FILLED IN".to_owned())
-    };
+    let given =
+        |said: &Option<String>, number: u32| said.clone().or_else(|| numbered(number)).unwrap_or_default();
     let mut out = String::new();
     out.push_str("# One cluster, one file. `talosmith validate` checks it, `plan` shows what would be done, `apply` does it.\n");
     out.push_str("# Everything that is left out is derived; the reference lists every key.\n");
@@ -88,9 +94,17 @@ pub fn starter(options: &Starter, inventory: Option<&Inventory>) -> String {
     );
     let token = options.token.as_deref().unwrap_or(crate::spec::DEFAULT_TOKEN);
     line(&mut out, &format!("  token: {}", text(token)));
-    match &options.fingerprint {
-        Some(fingerprint) => line(&mut out, &format!("  fingerprint: {}", text(fingerprint))),
-        None => {
+    match (&options.fingerprint, &options.ca) {
+        (Some(fingerprint), _) => line(&mut out, &format!("  fingerprint: {}", text(fingerprint))),
+        (None, Some(ca)) => line(&mut out, &format!("  ca: {}", text(ca))),
+        (None, None) if options.insecure => {
+            line(
+                &mut out,
+                "  # Nobody knows who answers there, and the token is sent to them: pin a fingerprint.",
+            );
+            line(&mut out, "  insecure: true");
+        }
+        (None, None) => {
             line(
                 &mut out,
                 "  # A certificate that no public authority signed is trusted by its fingerprint, or by `ca`:",

@@ -23,6 +23,7 @@ const ELSEWHERE: &[&str] = &[
     codes::IMPORT_CHANGED,
     codes::IMPORT_SECRET,
     codes::IMPORT_ASSUMED,
+    codes::IMPORT_SEVERAL,
 ];
 
 #[test]

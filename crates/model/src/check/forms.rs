@@ -44,7 +44,7 @@ fn number_and_unit(text: &str) -> Option<(u64, String)> {
 pub(crate) struct Version {
     pub(crate) major: u64,
     pub(crate) minor: u64,
-    patch: u64,
+    pub(crate) patch: u64,
     pre: Option<String>,
 }
 

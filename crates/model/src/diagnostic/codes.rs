@@ -295,6 +295,9 @@ codes! {
     IMPORT_ASSUMED "TS0807" "A value that the input does not say"
         "The value came from the module itself, or must be chosen. What was taken is said here, so that it can be changed."
         bad "" good ""
+    IMPORT_SEVERAL "TS0808" "More than one cluster to import"
+        "Several folders, or several files, hold an input each. A cluster file holds one cluster, so one of them must be named."
+        bad "" good ""
 }
 
 #[cfg(test)]

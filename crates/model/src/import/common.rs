@@ -83,12 +83,15 @@ pub(super) fn contract(talos: &str) -> Option<String> {
 
 /// The Kubernetes version that a Talos release brings when nobody asks for another.
 pub(super) fn kubernetes_of(talos: &str) -> &'static str {
-    match Version::read(talos).map_or(0, |version| version.minor) {
-        0..=9 => "v1.32.13",
-        10 => "v1.33.6",
-        11 => "v1.34.1",
-        12 => "v1.35.4",
-        13 => "v1.36.3",
+    let version = Version::read(talos);
+    match version.map_or((0, 0), |version| (version.minor, version.patch)) {
+        (0..=9, _) => "v1.32.13",
+        (10, 0..=6) => "v1.33.3",
+        (10, _) => "v1.33.6",
+        (11, _) => "v1.34.1",
+        (12, 0..=6) => "v1.35.2",
+        (12, _) => "v1.35.4",
+        (13, _) => "v1.36.3",
         _ => "v1.37.0",
     }
 }

@@ -9,15 +9,17 @@ use hcl_edit::Span as _;
 use hcl_edit::expr::{
     BinaryOperator, Expression, ForExpr, ObjectKey, Traversal, TraversalOperator, UnaryOperator,
 };
-use hcl_edit::template::{Element, Template};
 
 use super::folder::Folder;
-use super::functions;
+use super::{functions, template};
 use crate::diagnostic::Span;
 use crate::load::{Scalar, Tree};
 
-/// No input is worth more steps than this; more is a trap.
-const MAX_STEPS: u32 = 300_000;
+/// No input is worth more steps than this; more is a trap. A value counts by its size wherever it is made or handed on.
+const MAX_STEPS: usize = 4_000_000;
+
+/// No input refers on and on further than this.
+const MAX_REFERENCES: usize = 64;
 
 /// An expression that could not be evaluated.
 #[derive(Debug, Clone)]
@@ -30,11 +32,11 @@ pub(super) type Outcome = Result<Tree, Trouble>;
 
 /// Evaluates expressions of a folder.
 pub(super) struct Evaluator<'f> {
-    pub(super) folder: &'f Folder,
+    pub(super) folder: &'f Folder<'f>,
     /// Troubles inside lists and mappings, which go on without the value.
     pub(super) troubles: RefCell<Vec<Trouble>>,
     visiting: RefCell<Vec<String>>,
-    steps: Cell<u32>,
+    steps: Cell<usize>,
 }
 
 /// Names that a `for` gives, the innermost first.
@@ -55,13 +57,18 @@ impl Scope<'_> {
 }
 
 impl<'f> Evaluator<'f> {
-    pub(super) fn new(folder: &'f Folder) -> Self {
+    pub(super) fn new(folder: &'f Folder<'f>) -> Self {
         Self { folder, troubles: RefCell::default(), visiting: RefCell::default(), steps: Cell::new(0) }
     }
 
-    /// The value of an expression; trouble is kept, and the value is then missing.
+    /// The value of an expression; trouble is kept, the value is then missing, and the rest goes on.
     pub(super) fn value(&self, source: usize, expr: &Expression) -> Option<Tree> {
-        match self.eval(source, expr, &Scope::Empty) {
+        self.value_in(source, expr, &Scope::Empty)
+    }
+
+    /// The same, where names are given.
+    pub(super) fn value_in(&self, source: usize, expr: &Expression, scope: &Scope<'_>) -> Option<Tree> {
+        match self.eval(source, expr, scope) {
             Ok(tree) => Some(tree),
             Err(trouble) => {
                 self.troubles.borrow_mut().push(trouble);
@@ -73,41 +80,47 @@ impl<'f> Evaluator<'f> {
     pub(super) fn eval(&self, source: usize, expr: &Expression, scope: &Scope<'_>) -> Outcome {
         let range = expr.span().unwrap_or(0..0);
         let span = Span { source, start: range.start, end: range.end };
+        let spend = |steps: usize| {
+            self.steps.set(self.steps.get().saturating_add(steps));
+            match self.steps.get() > MAX_STEPS {
+                true => Err(Trouble { span, why: "there is too much to evaluate".to_owned() }),
+                false => Ok(()),
+            }
+        };
+        spend(1)?;
+        let value = self.compute(source, span, expr, scope)?;
+        spend(weight(&value))?;
+        Ok(value)
+    }
+
+    fn compute(&self, source: usize, span: Span, expr: &Expression, scope: &Scope<'_>) -> Outcome {
         let trouble = |why: &str| Err(Trouble { span, why: why.to_owned() });
-        self.steps.set(self.steps.get() + 1);
-        if self.steps.get() > MAX_STEPS {
-            return trouble("there is too much to evaluate");
-        }
         match expr {
             Expression::Null(_) => Ok(scalar(span, Scalar::Null, "null")),
             Expression::Bool(value) => Ok(boolean(span, *value.value())),
             Expression::Number(value) => Ok(number(span, &value.value().to_string())),
             Expression::String(value) => Ok(text(span, value.value())),
             Expression::Array(items) => {
-                let items = items.iter().filter_map(|item| self.inside(source, item, scope));
+                let items = items.iter().filter_map(|item| self.value_in(source, item, scope));
                 Ok(Tree::List { span, items: items.collect() })
             }
             Expression::Object(object) => {
                 let mut entries: Vec<(String, Span, Tree)> = Vec::new();
                 for (key, value) in object.iter() {
                     let (key, key_span) = self.key(source, key, scope)?;
-                    if let Some(value) = self.inside(source, value.expr(), scope) {
+                    if let Some(value) = self.value_in(source, value.expr(), scope) {
                         put(&mut entries, key, key_span, value);
                     }
                 }
                 Ok(Tree::Map { span, entries })
             }
-            Expression::StringTemplate(template) => {
-                let elements = template.iter();
-                self.template(source, span, elements, scope)
-            }
+            Expression::StringTemplate(parts) => template::eval(self, source, span, parts.iter(), scope),
             Expression::HeredocTemplate(heredoc) => {
                 let mut heredoc = heredoc.clone();
                 if heredoc.indent().is_some() {
                     heredoc.dedent();
                 }
-                let template: &Template = &heredoc.template;
-                self.template(source, span, template.iter(), scope)
+                template::eval(self, source, span, heredoc.template.iter(), scope)
             }
             Expression::Parenthesis(inner) => self.eval(source, inner.inner(), scope),
             Expression::Variable(name) => match scope.get(name.as_str()) {
@@ -141,17 +154,6 @@ impl<'f> Evaluator<'f> {
         }
     }
 
-    /// A value inside a list or a mapping: trouble is kept, and the rest goes on.
-    fn inside(&self, source: usize, expr: &Expression, scope: &Scope<'_>) -> Option<Tree> {
-        match self.eval(source, expr, scope) {
-            Ok(tree) => Some(tree),
-            Err(trouble) => {
-                self.troubles.borrow_mut().push(trouble);
-                None
-            }
-        }
-    }
-
     fn key(&self, source: usize, key: &ObjectKey, scope: &Scope<'_>) -> Result<(String, Span), Trouble> {
         match key {
             ObjectKey::Ident(name) => {
@@ -167,40 +169,6 @@ impl<'f> Evaluator<'f> {
         }
     }
 
-    fn template<'e>(
-        &self,
-        source: usize,
-        span: Span,
-        elements: impl Iterator<Item = &'e Element>,
-        scope: &Scope<'_>,
-    ) -> Outcome {
-        let mut whole = String::new();
-        let elements: Vec<&Element> = elements.collect();
-        for element in &elements {
-            match element {
-                Element::Literal(literal) => whole.push_str(literal.as_str()),
-                Element::Interpolation(inner) => {
-                    let value = self.eval(source, &inner.expr, scope)?;
-                    // A template that is only one interpolation has its value, whatever that is.
-                    if elements.len() == 1 {
-                        return Ok(value);
-                    }
-                    let Some(part) = plain(&value) else {
-                        return Err(Trouble {
-                            span,
-                            why: "a list or mapping cannot stand in a text".to_owned(),
-                        });
-                    };
-                    whole.push_str(&part);
-                }
-                Element::Directive(_) => {
-                    return Err(Trouble { span, why: "template directives are not evaluated".to_owned() });
-                }
-            }
-        }
-        Ok(text(span, &whole))
-    }
-
     fn traversal(&self, source: usize, span: Span, traversal: &Traversal, scope: &Scope<'_>) -> Outcome {
         let mut operators: Vec<&TraversalOperator> =
             traversal.operators.iter().map(|op| op.value()).collect();
@@ -214,6 +182,8 @@ impl<'f> Evaluator<'f> {
         };
         let start = match (root, first) {
             (Some("path"), Some("module" | "root" | "cwd")) => text(span, "."),
+            // Without another one being chosen, this is where everything happens.
+            (Some("terraform" | "tofu"), Some("workspace")) => text(span, "default"),
             (Some(kind @ ("var" | "local")), Some(name)) => self.named(span, kind, name)?,
             (Some(name), _) if scope.get(name).is_none() => {
                 return Err(Trouble { span, why: "these files do not say what it is".to_owned() });
@@ -242,6 +212,9 @@ impl<'f> Evaluator<'f> {
         if self.visiting.borrow().contains(&whole) {
             return Err(Trouble { span, why: format!("`{whole}` refers to itself") });
         }
+        if self.visiting.borrow().len() >= MAX_REFERENCES {
+            return Err(Trouble { span, why: "it refers on and on".to_owned() });
+        }
         self.visiting.borrow_mut().push(whole);
         let value = self.eval(source, expr, &Scope::Empty);
         self.visiting.borrow_mut().pop();
@@ -266,8 +239,11 @@ impl<'f> Evaluator<'f> {
                         .ok_or(Trouble { span, why: "this index is not a text or number".to_owned() })?
                 }
                 TraversalOperator::AttrSplat(_) | TraversalOperator::FullSplat(_) => {
-                    let Tree::List { span, items } = value else {
-                        return Err(Trouble { span, why: "a splat needs a list".to_owned() });
+                    // What is no list counts as a list of one, and null as none.
+                    let (span, items) = match value {
+                        Tree::List { span, items } => (span, items),
+                        Tree::Scalar { span, value: Scalar::Null, .. } => (span, Vec::new()),
+                        one => (one.span(), vec![one]),
                     };
                     let rest = operators.get(done + 1..).unwrap_or_default();
                     let items: Result<Vec<Tree>, Trouble> =
@@ -283,9 +259,6 @@ impl<'f> Evaluator<'f> {
 
     fn each(&self, source: usize, span: Span, each: &ForExpr, scope: &Scope<'_>) -> Outcome {
         let trouble = |why: &str| Trouble { span, why: why.to_owned() };
-        if each.grouping {
-            return Err(trouble("`for` with `...` is not evaluated"));
-        }
         let pairs = pairs(self.eval(source, &each.intro.collection_expr, scope)?)
             .ok_or_else(|| trouble("`for` needs a list or a mapping"))?;
         let key_name = each.intro.key_var.as_ref().map_or("", |name| name.as_str());
@@ -307,7 +280,10 @@ impl<'f> Evaluator<'f> {
                 Some(key) => {
                     let key = self.eval(source, key, &scope)?;
                     let name = plain(&key).ok_or_else(|| trouble("a key must be a text"))?;
-                    put(&mut entries, name, key.span(), made);
+                    match each.grouping {
+                        false => put(&mut entries, name, key.span(), made),
+                        true => group(&mut entries, name, key.span(), made),
+                    }
                 }
             }
         }
@@ -325,6 +301,14 @@ pub(super) fn put(entries: &mut Vec<(String, Span, Tree)>, key: String, span: Sp
     }
 }
 
+/// What several rounds of a `for` give under one key is a list.
+fn group(entries: &mut Vec<(String, Span, Tree)>, key: String, span: Span, value: Tree) {
+    match entries.iter_mut().find(|(known, ..)| *known == key) {
+        Some((.., Tree::List { items, .. })) => items.push(value),
+        _ => entries.push((key, span, Tree::List { span, items: vec![value] })),
+    }
+}
+
 fn index(value: Tree, key: &str) -> Option<Tree> {
     match value {
         Tree::Map { entries, .. } => {
@@ -338,7 +322,9 @@ fn index(value: Tree, key: &str) -> Option<Tree> {
 /// Keys and values, as `for` sees them.
 pub(super) fn pairs(value: Tree) -> Option<Vec<(Tree, Tree)>> {
     match value {
-        Tree::Map { entries, .. } => {
+        Tree::Map { mut entries, .. } => {
+            // OpenTofu goes through a mapping in the order of its keys.
+            entries.sort_by(|(a, ..), (b, ..)| a.cmp(b));
             Some(entries.into_iter().map(|(key, span, value)| (text(span, &key), value)).collect())
         }
         Tree::List { items, .. } => {
@@ -370,7 +356,7 @@ fn binary(span: Span, operator: BinaryOperator, left: &Tree, right: &Tree) -> Op
     })
 }
 
-fn same(left: &Tree, right: &Tree) -> bool {
+pub(super) fn same(left: &Tree, right: &Tree) -> bool {
     match (left, right) {
         (Tree::Scalar { value: Scalar::Null, .. }, other)
         | (other, Tree::Scalar { value: Scalar::Null, .. }) => {
@@ -385,6 +371,17 @@ fn same(left: &Tree, right: &Tree) -> bool {
                 && a.iter().all(|(key, _, value)| b.iter().any(|(k, _, v)| k == key && same(value, v)))
         }
         _ => false,
+    }
+}
+
+/// How large a value is, so that what many small expressions make of each other stays small.
+fn weight(value: &Tree) -> usize {
+    match value {
+        Tree::Map { entries, .. } => {
+            1 + entries.iter().map(|(key, _, value)| key.len() / 8 + weight(value)).sum::<usize>()
+        }
+        Tree::List { items, .. } => 1 + items.iter().map(weight).sum::<usize>(),
+        Tree::Scalar { raw, .. } => 1 + raw.len() / 8,
     }
 }
 

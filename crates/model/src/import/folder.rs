@@ -7,18 +7,19 @@ use hcl_edit::expr::Expression;
 use hcl_edit::structure::{Block, Body};
 
 use super::notes::Notes;
+use super::{Reach, links};
 use crate::diagnostic::{Anchor, Diagnostic, Path, Source, Span, codes};
 use crate::load::{self, Tree};
 
 /// The largest text that is read as HCL.
 const MAX_BYTES: usize = 4 << 20;
 
-/// What was read.
-pub(super) struct Folder {
-    sources: Vec<Source>,
+/// The files of one folder.
+pub(super) struct Folder<'s> {
+    pub(super) sources: &'s [Source],
     bodies: BTreeMap<usize, Body>,
-    /// YAML files by source.
-    yaml: BTreeMap<usize, Tree>,
+    /// The one YAML file that is the input itself.
+    yaml: Option<usize>,
     /// Sources in the order in which their variables win: the last first.
     order: Vec<usize>,
 }
@@ -55,45 +56,67 @@ fn rank(name: &str) -> (u8, &str) {
     }
 }
 
-impl Folder {
-    pub(super) fn read(sources: &[Source], problems: &mut Vec<Diagnostic>) -> Self {
-        let mut folder = Self {
-            sources: sources.to_vec(),
-            bodies: BTreeMap::new(),
-            yaml: BTreeMap::new(),
-            order: Vec::new(),
+/// HCL files by the folder they lie in, the topmost folders first: each is what OpenTofu would read as one.
+pub(super) fn roots(sources: &[Source], reach: Reach) -> Vec<BTreeMap<String, Vec<usize>>> {
+    let mut tiers: BTreeMap<usize, BTreeMap<String, Vec<usize>>> = BTreeMap::new();
+    for (index, source) in sources.iter().enumerate() {
+        // A single file that was named is what it is, whatever it is called.
+        let named = sources.len() == 1 && reach == Reach::Files && !is_yaml(&source.name);
+        if !is_hcl(&source.name) && !named {
+            continue;
+        }
+        let (depth, folder) = match reach {
+            Reach::Folder => (source.name.matches('/').count(), links::parent(&source.name)),
+            Reach::Files => (0, links::parent(sources.first().map_or("", |first| first.name.as_str()))),
         };
-        // What lies deeper is a module or a template of the input: it is only looked at where it is named.
-        let depth = |name: &str| name.matches('/').count();
-        let top =
-            sources.iter().filter(|source| is_hcl(&source.name)).map(|source| depth(&source.name)).min();
-        for (index, source) in sources.iter().enumerate() {
-            if is_yaml(&source.name) {
-                // A file that is no YAML may lie beside the others for another reason.
-                if let Some(tree) = load::read_tree(index, &source.text) {
-                    folder.yaml.insert(index, tree);
-                } else if sources.len() == 1 {
-                    load::explain_tree(index, &source.text, problems);
+        tiers.entry(depth).or_default().entry(folder.to_owned()).or_default().push(index);
+    }
+    tiers.into_values().collect()
+}
+
+/// Each YAML file that may be an input by itself. In a folder many lie for other reasons, so there only the format that is
+/// written in YAML counts, which its keys tell.
+pub(super) fn yaml_alone(sources: &[Source], reach: Reach) -> impl Iterator<Item = (&str, Folder<'_>)> {
+    let known = ["control_plane_nodes", "worker_nodes"];
+    let fits =
+        move |source: &Source| reach == Reach::Files || known.iter().any(|key| source.text.contains(key));
+    let files = sources.iter().enumerate().filter(move |(_, source)| is_yaml(&source.name) && fits(source));
+    files.map(|(index, source)| {
+        let folder = Folder { sources, bodies: BTreeMap::new(), yaml: Some(index), order: Vec::new() };
+        (source.name.as_str(), folder)
+    })
+}
+
+/// Says why a YAML file that was named alone cannot be read.
+pub(super) fn explain(sources: &[Source], problems: &mut Vec<Diagnostic>) {
+    if let [source] = sources
+        && is_yaml(&source.name)
+    {
+        load::explain_tree(0, &source.text, problems);
+    }
+}
+
+impl<'s> Folder<'s> {
+    pub(super) fn read(sources: &'s [Source], members: &[usize], problems: &mut Vec<Diagnostic>) -> Self {
+        let mut bodies = BTreeMap::new();
+        for index in members {
+            let Some(source) = sources.get(*index) else { continue };
+            if source.text.len() > MAX_BYTES {
+                let message = format!("{} is larger than 4 MiB", source.name);
+                problems.push(Diagnostic::error(codes::TOO_LARGE, message));
+                continue;
+            }
+            match hcl_edit::parser::parse_body(&source.text) {
+                Ok(body) => {
+                    bodies.insert(*index, body);
                 }
-            } else if is_hcl(&source.name) && Some(depth(&source.name)) == top || sources.len() == 1 {
-                if source.text.len() > MAX_BYTES {
-                    problems.push(Diagnostic::error(
-                        codes::TOO_LARGE,
-                        format!("{} is larger than 4 MiB", source.name),
-                    ));
-                    continue;
-                }
-                match hcl_edit::parser::parse_body(&source.text) {
-                    Ok(body) => {
-                        folder.bodies.insert(index, body);
-                    }
-                    Err(error) => problems.push(not_hcl(index, &source.text, &error)),
-                }
+                Err(error) => problems.push(not_hcl(*index, &source.text, &error)),
             }
         }
-        folder.order = folder.bodies.keys().copied().collect();
-        folder.order.sort_by(|a, b| rank(&sources[*b].name).cmp(&rank(&sources[*a].name)));
-        folder
+        let mut order: Vec<usize> = bodies.keys().copied().collect();
+        let name = |index: &usize| sources.get(*index).map_or("", |source| source.name.as_str());
+        order.sort_by(|a, b| rank(name(b)).cmp(&rank(name(a))));
+        Self { sources, bodies, yaml: None, order }
     }
 
     /// A variable: set by a file of values, else its default.
@@ -136,9 +159,30 @@ impl Folder {
             .flat_map(move |(source, body)| body.get_blocks(kind).map(move |block| (*source, block)))
     }
 
-    /// YAML files.
-    pub(super) fn yaml_files(&self) -> impl Iterator<Item = &Tree> {
-        self.yaml.values()
+    /// The YAML file that is the input itself.
+    pub(super) fn yaml_tree(&self) -> Option<Tree> {
+        let index = self.yaml?;
+        load::read_tree(index, &self.sources.get(index)?.text)
+    }
+
+    /// The variables of a module in a folder of its own and their types, where its files are at hand.
+    pub(super) fn types_of_module(&self, caller: usize, path: &str) -> Vec<(String, usize, Expression)> {
+        let from = self.sources.get(caller).map_or("", |source| links::parent(&source.name));
+        let folder = links::join(from, path);
+        let mut types = Vec::new();
+        for (index, source) in self.sources.iter().enumerate() {
+            let of_module = source.name.ends_with(".tf") && links::parent(&source.name) == folder;
+            if !of_module || source.text.len() > MAX_BYTES {
+                continue;
+            }
+            let Ok(body) = hcl_edit::parser::parse_body(&source.text) else { continue };
+            for block in body.get_blocks("variable") {
+                if let (Some(name), Some(kind)) = (block.labels.first(), block.body.get_attribute("type")) {
+                    types.push((name.as_str().to_owned(), index, kind.value.clone()));
+                }
+            }
+        }
+        types
     }
 
     /// The text of a file by the path that an input names, where it is among the sources.
@@ -158,7 +202,8 @@ impl Folder {
 
     /// A YAML file by its path.
     pub(super) fn yaml(&self, path: &str) -> Option<Tree> {
-        self.index(path).and_then(|index| self.yaml.get(&index)).cloned()
+        let index = self.index(path)?;
+        load::read_tree(index, &self.sources.get(index)?.text)
     }
 
     fn index(&self, path: &str) -> Option<usize> {

@@ -7,12 +7,17 @@ use std::net::Ipv4Addr;
 use hcl_edit::expr::FuncCall;
 use ipnet::Ipv4Net;
 
-use super::eval::{Evaluator, Outcome, Scope, Trouble, boolean, number, numeric, pairs, plain, put, text};
+use super::eval::{
+    Evaluator, Outcome, Scope, Trouble, boolean, number, numeric, pairs, plain, put, same, text,
+};
 use crate::diagnostic::Span;
 use crate::load::{Scalar, Tree};
 
 /// What the value of `file("x")` begins with. No text of an input can hold a NUL.
 pub(super) const FILE: &str = "\u{0}file:";
+
+/// No text that a function makes is longer.
+const MAX_TEXT: usize = 1 << 20;
 
 pub(super) fn call(
     evaluator: &Evaluator<'_>,
@@ -23,6 +28,10 @@ pub(super) fn call(
 ) -> Outcome {
     let name = call.name.name.as_str();
     let trouble = |why: String| Trouble { span, why };
+    if name == "can" {
+        let fine = call.args.iter().next().is_some_and(|arg| evaluator.eval(source, arg, scope).is_ok());
+        return Ok(boolean(span, fine));
+    }
     if name == "try" {
         let tried = call.args.iter().find_map(|arg| evaluator.eval(source, arg, scope).ok());
         return tried.ok_or_else(|| trouble("none of the expressions in `try` can be evaluated".to_owned()));
@@ -102,6 +111,53 @@ fn apply(name: &str, span: Span, args: Vec<Tree>) -> Option<Tree> {
             });
             list(items.collect::<Option<Vec<_>>>()?.concat())
         }
+        "flatten" => list(flat(args.into_iter().next()?)?),
+        "distinct" => {
+            let Tree::List { items, .. } = args.into_iter().next()? else { return None };
+            let mut kept: Vec<Tree> = Vec::new();
+            for item in items {
+                if !kept.iter().any(|known| same(known, &item)) {
+                    kept.push(item);
+                }
+            }
+            list(kept)
+        }
+        "compact" => {
+            let Tree::List { items, .. } = args.into_iter().next()? else { return None };
+            list(items.into_iter().filter(|item| plain(item).is_some_and(|text| !text.is_empty())).collect())
+        }
+        "sort" => {
+            let Tree::List { mut items, .. } = args.into_iter().next()? else { return None };
+            items.sort_by_key(plain);
+            list(items)
+        }
+        "reverse" => {
+            let Tree::List { mut items, .. } = args.into_iter().next()? else { return None };
+            items.reverse();
+            list(items)
+        }
+        "zipmap" => {
+            let mut args = args.into_iter();
+            let (Tree::List { items: keys, .. }, Tree::List { items: values, .. }) =
+                (args.next()?, args.next()?)
+            else {
+                return None;
+            };
+            let mut entries = Vec::new();
+            for (key, value) in keys.into_iter().zip(values) {
+                put(&mut entries, plain(&key)?, key.span(), value);
+            }
+            Tree::Map { span, entries }
+        }
+        "cidrsubnet" => text(span, &cidrsubnet(&text_at(0)?, number_at(1)?, number_at(2)?)?),
+        "min" | "max" => {
+            let numbers: Vec<f64> = args.iter().map(numeric).collect::<Option<_>>()?;
+            let pick = if name == "min" { f64::min } else { f64::max };
+            number(span, &numbers.into_iter().reduce(pick)?.to_string())
+        }
+        "floor" => number(span, &number_at(0)?.floor().to_string()),
+        "ceil" => number(span, &number_at(0)?.ceil().to_string()),
+        "abs" => number(span, &number_at(0)?.abs().to_string()),
         "keys" => list(pairs(args.into_iter().next()?)?.into_iter().map(|(key, _)| key).collect()),
         "values" => list(pairs(args.into_iter().next()?)?.into_iter().map(|(_, value)| value).collect()),
         "toset" | "tolist" | "tomap" | "sensitive" | "nonsensitive" | "tobool" => args.into_iter().next()?,
@@ -114,11 +170,34 @@ fn apply(name: &str, span: Span, args: Vec<Tree>) -> Option<Tree> {
             let (whole, prefix) = (text_at(0)?, text_at(1)?);
             text(span, whole.strip_prefix(&prefix).unwrap_or(&whole))
         }
-        "replace" => text(span, &text_at(0)?.replace(&text_at(1)?, &text_at(2)?)),
+        "trimsuffix" => {
+            let (whole, suffix) = (text_at(0)?, text_at(1)?);
+            text(span, whole.strip_suffix(&suffix).unwrap_or(&whole))
+        }
+        "startswith" => boolean(span, text_at(0)?.starts_with(&text_at(1)?)),
+        "endswith" => boolean(span, text_at(0)?.ends_with(&text_at(1)?)),
+        "basename" => text(span, text_at(0)?.rsplit('/').next()?),
+        "abspath" | "pathexpand" => text(span, &text_at(0)?),
+        // A pattern between slashes is a regular expression, which is not evaluated.
+        "replace" if text_at(1)?.len() > 1 && text_at(1)?.starts_with('/') && text_at(1)?.ends_with('/') => {
+            return None;
+        }
+        "replace" => {
+            let (whole, old, new) = (text_at(0)?, text_at(1)?, text_at(2)?);
+            let longer = whole.matches(&old).count().checked_mul(new.len())?;
+            if longer > MAX_TEXT {
+                return None;
+            }
+            text(span, &whole.replace(&old, &new))
+        }
         "join" => {
             let Some(Tree::List { items, .. }) = args.get(1) else { return None };
-            let parts: Option<Vec<String>> = items.iter().map(plain).collect();
-            text(span, &parts?.join(&text_at(0)?))
+            let parts: Vec<String> = items.iter().map(plain).collect::<Option<_>>()?;
+            let between = text_at(0)?;
+            if between.len().checked_mul(parts.len())? > MAX_TEXT {
+                return None;
+            }
+            text(span, &parts.join(&between))
         }
         "split" => {
             let separator = text_at(0)?;
@@ -144,6 +223,36 @@ fn apply(name: &str, span: Span, args: Vec<Tree>) -> Option<Tree> {
         }
         _ => return None,
     })
+}
+
+/// All items of lists in lists.
+fn flat(value: Tree) -> Option<Vec<Tree>> {
+    let Tree::List { items, .. } = value else { return None };
+    let mut all = Vec::new();
+    for item in items {
+        match item {
+            list @ Tree::List { .. } => all.extend(flat(list)?),
+            other => all.push(other),
+        }
+    }
+    Some(all)
+}
+
+/// The network with a number among those that are so many bits smaller.
+fn cidrsubnet(network: &str, bits: f64, number: f64) -> Option<String> {
+    let net: Ipv4Net = network.parse().ok()?;
+    let room = f64::from(32 - net.prefix_len());
+    if bits.fract() != 0.0 || number.fract() != 0.0 || !(0.0..=room).contains(&bits) {
+        return None;
+    }
+    if !(0.0..f64::exp2(bits)).contains(&number) {
+        return None;
+    }
+    let size = f64::exp2(room - bits);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "both were checked")]
+    let (start, prefix) = ((number * size) as u32, net.prefix_len() + bits as u8);
+    let address = u32::from(net.trunc().addr()).checked_add(start)?;
+    Some(Ipv4Net::new(Ipv4Addr::from(address), prefix).ok()?.to_string())
 }
 
 /// The address with a number in a network.

@@ -43,7 +43,7 @@ pub(super) struct Ground {
 pub(super) fn translate(
     format: Format,
     bag: &Bag<'_>,
-    folder: &Folder,
+    folder: &Folder<'_>,
     evaluator: &Evaluator<'_>,
     notes: &mut Notes,
 ) -> Spec {
@@ -109,7 +109,7 @@ fn proxmox(
     spec: &mut Spec,
     ground: &mut Ground,
     bag: &Bag<'_>,
-    folder: &Folder,
+    folder: &Folder<'_>,
     evaluator: &Evaluator<'_>,
     notes: &mut Notes,
 ) {

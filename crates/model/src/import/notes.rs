@@ -1,6 +1,7 @@
 //! What there is to say about a translation, each with its place in the input.
 
-use crate::diagnostic::{Anchor, Diagnostic, Path, Span, codes};
+use super::eval::Trouble;
+use crate::diagnostic::{Anchor, Diagnostic, Path, Source, Span, codes};
 use crate::load::secrets::is_secret;
 use crate::load::{Scalar, Tree};
 
@@ -48,6 +49,17 @@ impl Notes {
     pub(super) fn lost_secret(&mut self, span: Span, name: &str) {
         self.secrets.push(span);
         self.lost(span, &format!("`{name}` is a secret that has no counterpart here"));
+    }
+
+    /// An expression whose value is missing.
+    pub(super) fn not_evaluated(&mut self, sources: &[Source], trouble: &Trouble) {
+        let span = trouble.span;
+        let written = sources.get(span.source).and_then(|source| source.text.get(span.start..span.end));
+        let shown: String =
+            written.unwrap_or_default().lines().next().unwrap_or_default().chars().take(80).collect();
+        let message = format!("`{shown}` was not evaluated: {}", trouble.why);
+        let help = "write its value instead, and import again, or set the value in the result";
+        self.say(codes::IMPORT_EXPRESSION, span, &message, help);
     }
 
     /// Marks everything in the input that is a secret by its name or form, so that no line shows it.

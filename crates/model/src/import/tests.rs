@@ -30,7 +30,15 @@ fn files(folder: &FilePath, prefix: &str, sources: &mut Vec<Source>) {
 fn imported(name: &str) -> Imported {
     let mut sources = Vec::new();
     files(&folder().join(name), "", &mut sources);
-    import(&sources).unwrap_or_else(|failed| panic!("{}", render(&failed.diagnostics)))
+    folder_of(&sources).unwrap_or_else(|failed| panic!("{}", render(&failed.diagnostics)))
+}
+
+fn one(name: &str, text: &str) -> Result<Imported, Failed> {
+    import(&Input { sources: &[Source::new(name, text)], reach: Reach::Files, here: "", result: "" })
+}
+
+fn folder_of(sources: &[Source]) -> Result<Imported, Failed> {
+    import(&Input { sources, reach: Reach::Folder, here: "", result: "" })
 }
 
 fn blueprint(name: &str) -> crate::blueprint::Blueprint {
@@ -100,30 +108,30 @@ fn a_disk_keeps_what_a_node_does_not_say() {
 
 #[test]
 fn what_is_not_known_says_what_is() {
-    let failed = import(&[Source::new("main.tf", "resource \"x\" \"y\" {}\n")]).unwrap_err();
+    let failed = one("main.tf", "resource \"x\" \"y\" {}\n").unwrap_err();
     insta::assert_snapshot!(render(&failed.diagnostics), @"
 error[TS0801] nothing in main.tf is of a known format
   help: known are `nodes_config` with defaults by role; `talos_nodes` with `talos_cluster_config`; a module call with `cluster`, `image` and `nodes`; a module call with `nodes` and `flux_bootstrap_repo`; `node_distribution` with nodes counted by host; `control_plane_nodes` and `worker_nodes` as lists. Looked for were values in .tfvars, `variable` defaults, `module` calls and `inputs` in .tf and .hcl, and YAML files
 ");
-    let failed = import(&[Source::new("a.tfvars", "nodes_config = {\n  a = [1, }\n")]).unwrap_err();
+    let failed = one("a.tfvars", "nodes_config = {\n  a = [1, }\n").unwrap_err();
     insta::assert_snapshot!(render(&failed.diagnostics), @r#"
 error[TS0802] this is not valid HCL: invalid expression; expected `"`, `[`, `{`, `-`, `!`, `(`, `_`, `<`, letter or digit
   at a.tfvars:2:11+0 
   help: check it with `tofu fmt`
 "#);
-    assert!(import(&[]).is_err());
+    assert!(folder_of(&[]).is_err());
 }
 
 #[test]
 fn traps_end_quickly() {
     let deep = format!("nodes_config = {}", "[".repeat(100_000));
-    assert!(import(&[Source::new("a.tfvars", deep)]).is_err());
+    assert!(one("a.tfvars", &deep).is_err());
     let mut bomb = "locals {\n  a0 = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n".to_owned();
     for i in 1..12 {
         bomb.push_str(&format!("  a{i} = [{}]\n", vec![format!("local.a{}", i - 1); 10].join(", ")));
     }
     bomb.push_str("}\nmodule \"m\" {\n  nodes = local.a11\n  cluster = {}\n}\n");
-    let _ = import(&[Source::new("main.tf", bomb)]);
+    let _ = one("main.tf", &bomb);
 }
 
 proptest::proptest! {
@@ -135,8 +143,7 @@ proptest::proptest! {
         let text = fs::read_to_string(folder().join("talos-nodes/talos.auto.tfvars")).unwrap();
         let at = (0..=start.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap();
         let changed = format!("{}{piece}{}", &text[..at], &text[at..]);
-        let sources = [Source::new("a.tfvars", changed)];
-        let (diagnostics, sources) = match import(&sources) {
+        let (diagnostics, sources) = match one("a.tfvars", &changed) {
             Ok(made) => (made.notes, made.sources),
             Err(failed) => (failed.diagnostics, failed.sources),
         };

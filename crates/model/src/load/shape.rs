@@ -1,7 +1,9 @@
 //! Holds a tree against the JSON Schema of the file, and turns it into a [`Spec`] when it fits.
 //!
 //! The walker knows the few words that the derived schema uses. It builds the JSON value as it goes, because only the
-//! schema can say whether `1.10` is a number or a text. A value that does not fit is reported and left out.
+//! schema can say whether `1.10` is a number or a text. A value that does not fit is reported and left out; where one must
+//! stand, something takes its place, so that the rest of the file can still be checked. Where that happened is a *gap*:
+//! nothing that is found there means anything.
 
 use std::sync::LazyLock;
 
@@ -13,15 +15,16 @@ use crate::spec::{self, Spec};
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(spec::schema);
 
-/// The tree as a [`Spec`], or every way in which it does not fit.
-pub(super) fn spec(tree: &Tree, problems: &mut Vec<Diagnostic>) -> Option<Spec> {
+/// The tree as a [`Spec`], as far as it fits, and where it does not.
+pub(super) fn spec(tree: &Tree, problems: &mut Vec<Diagnostic>) -> Option<(Spec, Vec<Path>)> {
     let before = problems.len();
-    let value = Walker { root: &SCHEMA, problems: &mut *problems }.walk(tree, &SCHEMA, &Path::root());
-    if problems.len() > before {
-        return None;
-    }
+    let mut walker = Walker { root: &SCHEMA, problems: &mut *problems, gaps: Vec::new() };
+    let value = walker.walk(tree, &SCHEMA, &Path::root());
+    let gaps = walker.gaps;
     match serde_json::from_value(value?) {
-        Ok(spec) => Some(spec),
+        Ok(spec) => Some((spec, gaps)),
+        // What takes the place of something need not fit everywhere.
+        Err(_) if problems.len() > before => None,
         Err(error) => {
             // Only a gap between schema and types leads here; better said without a place than not at all.
             problems.push(Diagnostic::error(codes::WRONG_TYPE, format!("the file does not fit: {error}")));
@@ -33,6 +36,7 @@ pub(super) fn spec(tree: &Tree, problems: &mut Vec<Diagnostic>) -> Option<Spec> 
 struct Walker<'s, 'p> {
     root: &'s Value,
     problems: &'p mut Vec<Diagnostic>,
+    gaps: Vec<Path>,
 }
 
 impl<'s> Walker<'s, '_> {
@@ -64,6 +68,10 @@ impl<'s> Walker<'s, '_> {
                 let walked = items.iter().enumerate();
                 let walked: Vec<_> =
                     walked.filter_map(|(i, item)| self.walk(item, item_schema, &path.index(i))).collect();
+                if walked.len() < items.len() {
+                    // Those behind the one that is left out have other numbers now.
+                    self.gaps.push(path.clone());
+                }
                 Some(Value::Array(walked))
             }
             Tree::Scalar { raw, value, .. } => self.scalar(raw, *value, schema, &alternatives, path),
@@ -95,14 +103,16 @@ impl<'s> Walker<'s, '_> {
             schema.get("additionalProperties").filter(|s| s.is_object() || s.as_bool() == Some(true));
         let mut walked = Map::new();
         let mut meant = Vec::new();
+        let parent = path;
         for (key, _, value) in entries {
-            let path = path.key(key);
+            let path = parent.key(key);
             let Some(of_key) = properties.and_then(|p| p.get(key)).or(others) else {
                 let known: Vec<&str> =
                     properties.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
                 let near = nearest(key, known.iter().copied());
                 meant.extend(near);
                 self.problems.push(unknown_key(near, &known, &path));
+                self.gaps.extend(near.map(|near| parent.key(near)));
                 continue;
             };
             if let Some(value) = self.walk(value, of_key, &path) {
@@ -111,10 +121,14 @@ impl<'s> Walker<'s, '_> {
         }
         let required = schema.get("required").and_then(Value::as_array);
         for key in required.into_iter().flatten().filter_map(Value::as_str) {
+            let of_key = properties.and_then(|p| p.get(key)).unwrap_or(&Value::Null);
+            if !walked.contains_key(key) {
+                walked.insert(key.to_owned(), self.stand_in(of_key));
+                self.gaps.push(path.key(key));
+            }
             // A required key that is misspelt is one mistake, and was said above.
             if !entries.iter().any(|(given, _, _)| given == key) && !meant.contains(&key) {
                 let whole = path.key(key);
-                let of_key = properties.and_then(|p| p.get(key)).unwrap_or(&Value::Null);
                 let problem = Diagnostic::error(codes::MISSING_KEY, format!("`{whole}` is missing"));
                 self.problems.push(problem.at_key(path.clone(), "").help(describe(key, of_key)));
             }
@@ -142,7 +156,7 @@ impl<'s> Walker<'s, '_> {
                 Some(near) => problem.help(format!("did you mean `{near}`? Known are `{listed}`")),
                 None => problem.help(format!("known are `{listed}`")),
             };
-            self.problems.push(problem);
+            self.report(path, problem);
             return None;
         }
         match value {
@@ -169,8 +183,37 @@ impl<'s> Walker<'s, '_> {
         }
         let problem =
             Diagnostic::error(codes::WRONG_TYPE, format!("`{path}` is a number out of range: {number}"));
-        self.problems.push(problem.at(path.clone(), "").help(format!("give a number from {low} to {high}")));
+        self.report(path, problem.at(path.clone(), "").help(format!("give a number from {low} to {high}")));
         None
+    }
+
+    fn report(&mut self, path: &Path, problem: Diagnostic) {
+        self.problems.push(problem);
+        self.gaps.push(path.clone());
+    }
+
+    /// Something that fits where a value must stand.
+    fn stand_in(&self, schema: &'s Value) -> Value {
+        let alternatives = self.alternatives(schema);
+        let Some(schema) = alternatives.first() else { return Value::Null };
+        // Of a worker less is asked than of a control plane.
+        let choice = choices(schema).and_then(|choices| choices.last().copied());
+        match () {
+            () if choice.is_some() => choice.into(),
+            () if allows(schema, "object") => {
+                let properties = schema.get("properties");
+                let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+                let filled = required.filter_map(Value::as_str).map(|key| {
+                    let of_key = properties.and_then(|properties| properties.get(key));
+                    (key.to_owned(), of_key.map_or(Value::Null, |of_key| self.stand_in(of_key)))
+                });
+                Value::Object(filled.collect())
+            }
+            () if allows(schema, "array") => Value::Array(Vec::new()),
+            () if allows(schema, "integer") => Value::from(1),
+            () if allows(schema, "boolean") => Value::Bool(false),
+            () => Value::from(""),
+        }
     }
 
     fn wrong_type(&mut self, alternatives: &[&Value], found: &str, path: &Path) -> Option<Value> {
@@ -184,7 +227,7 @@ impl<'s> Walker<'s, '_> {
         } else if allows("array") && !found.starts_with("a ") {
             problem = problem.help(format!("write it as a list: [{found}]"));
         }
-        self.problems.push(problem);
+        self.report(path, problem);
         None
     }
 }

@@ -82,6 +82,71 @@ error[TS0103] `protect` must be true or false, not a mapping
 }
 
 #[test]
+fn a_wrong_shape_hides_nothing_else() {
+    let text = "cluster: Home
+versions: { talos: v1.13.9, kubernetes: v1.29.0 }
+proxmox: { endpoint: 'https://pve1:8006', token: 'root@pam!smith=0a1b2c3d', insecur: true }
+network: { cidr: 10.25.150.0/24, gateway: 10.25.151.1, vip: banana, vlan: high }
+pools:
+  control: { role: controller, count: 3, size: smal }
+  work: { role: worker, cuont: 2 }
+nodes:
+  a: { role: worker, address: 10.25.150.50, mac: 'bc:24:11:XX:00:01' }
+  b: { role: worker, address: 10.25.150.50 }
+";
+    insta::assert_snapshot!(problems(text), @r#"
+    error[TS0201] `Home` cannot be the name of a cluster
+      at c.yaml:1:10+4 cluster
+      help: use lower case letters, digits and `-`, 63 characters at most: `home`
+    error[TS0303] Talos v1.13.9 does not support Kubernetes v1.29.0
+      at c.yaml:2:41+7 versions.kubernetes
+      at c.yaml:2:20+7 versions.talos
+      help: with this Talos, use Kubernetes 1.31 to 1.36
+    error[TS0501] `proxmox.token` must say where the token is, not what it is
+      at c.yaml:3:50+25 proxmox.token
+      help: write `env:NAME`, `file:PATH` or `cmd:COMMAND`; a token that was committed should be renewed
+    error[TS0101] `proxmox.insecur` is not a key that is known
+      at c.yaml:3:77+7 proxmox.insecur
+      help: did you mean `insecure`?
+    error[TS0403] `network.gateway` is 10.25.151.1, which is not in 10.25.150.0/24
+      at c.yaml:4:43+11 network.gateway
+      at c.yaml:4:18+14 network.cidr: the network
+      help: use an address from 10.25.150.1 to 10.25.150.254
+    error[TS0401] `banana` is not an IPv4 address
+      at c.yaml:4:61+6 network.vip
+      help: write four numbers from 0 to 255, for example `10.25.150.11`
+    error[TS0103] `network.vlan` must be a whole number, not "high"
+      at c.yaml:4:75+4 network.vlan
+    error[TS0104] `pools.control.role` cannot be "controller"
+      at c.yaml:6:20+10 pools.control.role
+      help: known are `controlplane`, `worker`
+    error[TS0601] there is no size called `smal`
+      at c.yaml:6:48+4 pools.control.size
+      help: add it under `sizes`
+    error[TS0101] `pools.work.cuont` is not a key that is known
+      at c.yaml:7:25+5 pools.work.cuont
+      help: did you mean `count`?
+    error[TS0409] `bc:24:11:XX:00:01` cannot be a MAC address
+      at c.yaml:9:50+19 nodes.a.mac
+      help: write it as `BC:24:11:00:00:01`, the first pair even
+    error[TS0405] `a` and `b` both have the address 10.25.150.50
+      at c.yaml:10:31+12 nodes.b.address
+      at c.yaml:9:31+12 nodes.a.address
+      help: give one of them another address
+    "#);
+    // What only follows from a gap is not said.
+    for (whole, gap) in [
+        ("versions:", "versons:"),
+        ("network:", "netwrk:"),
+        ("role: controlplane", "role: boss"),
+        ("count: 3", "count: x"),
+    ] {
+        let found = read(&SMALLEST.replace(whole, gap)).unwrap_err().diagnostics;
+        assert_eq!(found.len(), 1, "{gap}\n{}", render(&found));
+    }
+}
+
+#[test]
 fn a_number_keeps_its_digits_where_a_text_belongs() {
     let text = SMALLEST
         .replace("count: 2 }", "count: 2, memory: 8192, disk: 1_0, labels: { rev: 1.10 }, vmids: 0300 }");
@@ -225,7 +290,7 @@ fn hostile_files_are_refused_quickly() {
         for patch in [format!("{open}x{close}"), format!("|\n    a:\n     {open}x{close}")] {
             let nested = format!("{SMALLEST}patches:\n  - {patch}\n");
             let found = match read(&nested) {
-                Ok(loaded) => crate::check::check(&loaded).len(),
+                Ok(loaded) => check::check(&loaded).len(),
                 Err(failed) => failed.diagnostics.len(),
             };
             assert!(found > 0);
@@ -256,7 +321,7 @@ proptest::proptest! {
         let at = SMALLEST.len().min(start);
         let text = format!("{}{piece}{}", &SMALLEST[..at], &SMALLEST[at..]);
         let (diagnostics, sources) = match read(&text) {
-            Ok(loaded) => (crate::check::check(&loaded), loaded.sources),
+            Ok(loaded) => (check::check(&loaded), loaded.sources),
             Err(failed) => (failed.diagnostics, failed.sources),
         };
         for place in diagnostics.iter().flat_map(|d| &d.labels).filter_map(|label| label.place.as_ref()) {

@@ -12,7 +12,7 @@ pub(super) fn versions(
     spec: &mut Spec,
     ground: &mut Ground,
     bag: &Bag<'_>,
-    folder: &Folder,
+    folder: &Folder<'_>,
     notes: &mut Notes,
 ) {
     if let Some(group) = bag.bag("versions") {
@@ -71,7 +71,7 @@ pub(super) fn versions(
 }
 
 /// A schematic becomes its extensions where its text is at hand, else the file as it stands.
-fn schematic(spec: &mut Spec, image: &Bag<'_>, folder: &Folder, notes: &mut Notes) {
+fn schematic(spec: &mut Spec, image: &Bag<'_>, folder: &Folder<'_>, notes: &mut Notes) {
     let Some(named) = image.text("schematic").or_else(|| image.text("schematic_path")) else { return };
     image.lose(
         &["update_schematic", "update_schematic_path"],
