@@ -1,8 +1,12 @@
 //! The command line. Doc comments here are the help texts.
 
+mod file;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use file::{FileArgs, ImportArgs, InitArgs, ManArgs};
 
 /// One file to a running, healthy Talos Linux Kubernetes cluster on Proxmox VE, and kept so.
 #[derive(Debug, Parser)]
@@ -15,9 +19,9 @@ pub struct Cli {
 }
 
 /// Options that every command takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Global {
-    /// The cluster file. Given several times, the files are merged key by key.
+    /// The cluster file, or a folder, of which every `.yaml` and `.yml` file counts. Several are merged key by key.
     #[arg(short, long = "file", global = true, value_name = "FILE", default_value = "cluster.yaml")]
     pub files: Vec<PathBuf>,
 
@@ -69,8 +73,14 @@ pub enum LabSpeed {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Write a commented cluster file to begin with.
+    Init(InitArgs),
     /// Check the file, without looking at anything else.
-    Validate,
+    Validate(FileArgs),
+    /// Show everything that the file decides: nodes, addresses, VM ids, hardware. Proxmox is not asked.
+    Show(FileArgs),
+    /// Read the files of another tool as they stand, and write the same cluster as one file of ours.
+    Import(ImportArgs),
     /// Show what `apply` would do, and why.
     Plan(PlanArgs),
     /// Make the cluster what the file says.
@@ -90,6 +100,13 @@ pub enum Command {
         /// The code, such as TS0101.
         code: String,
     },
+    /// Print a script with which a shell completes commands and options.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page.
+    Man(ManArgs),
     /// The simulated world, for trying things out.
     #[command(subcommand)]
     Lab(LabCommand),

@@ -2,7 +2,10 @@
 
 mod change;
 mod credentials;
+mod import;
+mod init;
 mod lab;
+mod manual;
 mod offline;
 mod plan;
 mod setup;
@@ -13,11 +16,25 @@ use crate::view::{Printer, Problem};
 
 /// Runs one command to its end.
 pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
-    let global = cli.global;
+    let mut global = cli.global;
+    if let Command::Validate(args) | Command::Show(args) = &cli.command
+        && !args.paths.is_empty()
+    {
+        global.files.clone_from(&args.paths);
+    }
+    // From here on a folder is the files in it. Only `init` may be pointed at one that is still empty.
+    if !matches!(cli.command, Command::Init(_)) {
+        global.files = setup::expand(&global.files)?;
+    }
     match cli.command {
-        Command::Validate => offline::validate(&global, &printer),
+        Command::Init(args) => init::init(&global, &args, &printer).await,
+        Command::Validate(_) => offline::validate(&global, &printer),
+        Command::Show(_) => offline::show(&global, &printer),
+        Command::Import(args) => import::import(&args, &printer),
         Command::Schema => Ok(offline::schema(&printer)),
         Command::Explain { code } => offline::explain(&code, &printer),
+        Command::Completions { shell } => Ok(manual::completions(shell, &printer)),
+        Command::Man(args) => manual::man(&args, &printer),
         Command::Plan(args) => plan::plan(&global, &args, &printer).await,
         Command::Status => plan::status(&global, &printer).await,
         Command::Apply(args) => change::apply(&global, &args, &printer).await,

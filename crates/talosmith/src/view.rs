@@ -10,9 +10,11 @@
 
 pub mod diagnostics;
 pub mod error;
+pub mod import;
 mod ink;
 pub mod plan;
 pub mod run;
+pub mod show;
 pub mod status;
 
 use std::io::{self, Write};
@@ -20,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use model::blueprint::Blueprint;
 use model::diagnostic::{Diagnostic, Source};
+use model::import::Imported;
 use model::observed::Observed;
 use model::plan::{Notice, Plan};
 use serde::Serialize;
@@ -84,6 +87,27 @@ impl Printer {
         } else {
             self.to_err(|w, ink| diagnostics::human(w, ink, sources, diagnostics));
         }
+    }
+
+    /// What the file decides.
+    pub fn blueprint(&self, blueprint: &Blueprint) {
+        if self.settings.json {
+            self.data(blueprint);
+        } else {
+            self.to_out(|w, ink| show::human(w, ink, blueprint));
+        }
+    }
+
+    /// What became of another tool's files. `written` says where the result is; without it, the result is printed too.
+    pub fn imported(&self, imported: &Imported, written: Option<&std::path::Path>) {
+        if self.settings.json {
+            self.data(&import::json(imported, written));
+            return;
+        }
+        if written.is_none() {
+            self.verbatim(&imported.yaml);
+        }
+        self.to_err(|w, ink| import::human(w, ink, imported, written));
     }
 
     /// What would be done.

@@ -1,25 +1,46 @@
 //! Commands that look at nothing but the file.
 
+use model::blueprint::Blueprint;
 use model::diagnostic::codes;
+use model::load::Loaded;
 
-use super::setup::{ended, load_file};
+use super::setup::{Wrong, ended, load_file};
 use crate::args::Global;
 use crate::exit::Exit;
+use crate::view::show::summary;
 use crate::view::{Printer, Problem};
 
-/// Checks the file.
+/// Checks the file, and says in one line what it makes.
 pub fn validate(global: &Global, printer: &Printer) -> Result<Exit, Problem> {
-    ended(load_file(global, printer).map(|loaded| {
+    ended(resolved(global, printer).map(|(loaded, blueprint)| {
         if printer.is_json() {
             printer.diagnostics(&loaded.sources, &model::check::check(&loaded));
         } else {
-            printer.say(&format!(
-                "{} is good.",
-                loaded.sources.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", ")
-            ));
+            let names: Vec<&str> = loaded.sources.iter().map(|s| s.name.as_str()).collect();
+            printer.say(&format!("{} is good: {}.", names.join(", "), summary(&blueprint)));
         }
         Exit::Done
     }))
+}
+
+/// Shows what the file decides.
+pub fn show(global: &Global, printer: &Printer) -> Result<Exit, Problem> {
+    ended(resolved(global, printer).map(|(_, blueprint)| {
+        printer.blueprint(&blueprint);
+        Exit::Done
+    }))
+}
+
+/// The file, and what it decides by itself: nobody is asked, so what is Proxmox' to decide stays open.
+fn resolved(global: &Global, printer: &Printer) -> Result<(Loaded, Blueprint), Wrong> {
+    let loaded = load_file(global, printer)?;
+    match model::resolve::resolve(&loaded.spec, None, None) {
+        Ok(blueprint) => Ok((loaded, blueprint)),
+        Err(found) => {
+            printer.diagnostics(&loaded.sources, &loaded.locate(found));
+            Err(Wrong::Shown)
+        }
+    }
 }
 
 /// Prints the schema.

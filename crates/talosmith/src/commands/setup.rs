@@ -1,12 +1,13 @@
 //! What commands have in common: the file, the folders, the world.
 
-use std::io::BufRead;
-use std::path::Path;
+use std::fs::File;
+use std::io::{BufRead, Read};
+use std::path::{Path, PathBuf};
 
 use engine::session::LookError;
 use engine::{Look, Session};
 use model::diagnostic::Source;
-use model::load::{Loaded, load};
+use model::load::{Loaded, MAX_BYTES, load};
 
 use crate::args::{Global, LabSpeed};
 use crate::exit::Exit;
@@ -42,10 +43,10 @@ pub struct Setup {
 pub fn load_file(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
     let mut sources = vec![];
     for path in &global.files {
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            Problem::of(Exit::Input, &e)
+        let text = read_text(path).map_err(|problem| {
+            problem
                 .within(format!("could not read the cluster file {}", path.display()))
-                .remedy("name it with `-f FILE`; the README has a small one to begin with")
+                .remedy("name it with `-f FILE`; `talosmith init` writes one to begin with")
         })?;
         sources.push(Source::new(path.display().to_string(), text));
     }
@@ -67,15 +68,69 @@ pub fn load_file(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
     Ok(loaded)
 }
 
+/// Puts the YAML files of a folder, by name, in the place of the folder.
+pub fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Problem> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let problem = |e: std::io::Error| {
+            Problem::of(Exit::Input, &e).within(format!("could not look into the folder {}", path.display()))
+        };
+        let mut inside = Vec::new();
+        for entry in std::fs::read_dir(path).map_err(problem)? {
+            let file = entry.map_err(problem)?.path();
+            let is_yaml = file.extension().is_some_and(|end| end == "yaml" || end == "yml");
+            if is_yaml && file.is_file() {
+                inside.push(file);
+            }
+        }
+        if inside.is_empty() {
+            return Err(Problem::new(
+                Exit::Input,
+                format!("there is no .yaml or .yml file in the folder {}", path.display()),
+            )
+            .remedy("`talosmith init -f FOLDER` writes one to begin with"));
+        }
+        inside.sort();
+        files.extend(inside);
+    }
+    Ok(files)
+}
+
+/// The text of a file. One that is too large is cut just beyond the limit, so that reading it says so instead of filling
+/// the memory.
+pub fn read_text(path: &Path) -> Result<String, Problem> {
+    let problem = |e: &std::io::Error| Problem::of(Exit::Input, e);
+    let mut bytes = Vec::new();
+    let limit = MAX_BYTES as u64 + 1;
+    File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes)).map_err(|e| problem(&e))?;
+    if bytes.len() > MAX_BYTES {
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    String::from_utf8(bytes).map_err(|e| {
+        Problem::new(
+            Exit::Input,
+            format!("it is no UTF-8 text (byte {} is not)", e.utf8_error().valid_up_to()),
+        )
+    })
+}
+
 impl Setup {
     /// The file of this command line.
     pub fn new(global: &Global, printer: &Printer) -> Result<Self, Wrong> {
-        let loaded = load_file(global, printer)?;
+        Ok(Self::of(global, load_file(global, printer)?))
+    }
+
+    /// A file that was read already.
+    pub fn of(global: &Global, loaded: Loaded) -> Self {
         let file = global.files.first().map_or_else(|| Path::new("cluster.yaml"), |f| f.as_path());
         let cluster = &loaded.spec.cluster;
         let place = if global.lab { Place::lab(file, cluster) } else { Place::real(file, cluster) };
         let lab = global.lab.then(|| (global.lab_speed.unwrap_or(WATCHABLE), global.lab_seed));
-        Ok(Self { loaded, place, lab })
+        Self { loaded, place, lab }
     }
 
     /// The world that the file is about.

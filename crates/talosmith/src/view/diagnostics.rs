@@ -17,11 +17,11 @@ use super::ink::{Ink, count};
 /// # Errors
 /// When writing fails.
 pub fn human(w: &mut dyn Write, ink: Ink, sources: &[Source], diagnostics: &[Diagnostic]) -> io::Result<()> {
-    let renderer = if ink.colour { Renderer::styled() } else { Renderer::plain() }.term_width(ink.width);
-    for diagnostic in diagnostics {
-        writeln!(w, "{}\n", renderer.render(&[group(sources, diagnostic)]))?;
-    }
-    let names = sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", ");
+    list(w, ink, sources, diagnostics)?;
+    let names = match sources.len() {
+        0..=4 => sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", "),
+        many => format!("{many} files"),
+    };
     let (errors, warnings): (Vec<_>, Vec<_>) = diagnostics.iter().partition(|d| d.is_error());
     match (errors.len(), warnings.len()) {
         (0, 0) => writeln!(w, "{} in {names}.", ink.green("No problems")),
@@ -36,6 +36,20 @@ pub fn human(w: &mut dyn Write, ink: Ink, sources: &[Source], diagnostics: &[Dia
             ink.yellow(&count(warnings, "warning"))
         ),
     }
+}
+
+/// Each with its lines.
+pub(super) fn list(
+    w: &mut dyn Write,
+    ink: Ink,
+    sources: &[Source],
+    diagnostics: &[Diagnostic],
+) -> io::Result<()> {
+    let renderer = if ink.colour { Renderer::styled() } else { Renderer::plain() }.term_width(ink.width);
+    for diagnostic in diagnostics {
+        writeln!(w, "{}\n", renderer.render(&[group(sources, diagnostic)]))?;
+    }
+    Ok(())
 }
 
 fn group<'a>(sources: &'a [Source], diagnostic: &'a Diagnostic) -> Group<'a> {

@@ -160,7 +160,7 @@ fn unknown() -> String {
 }
 
 /// Bytes for people, in the units that Proxmox shows.
-fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     const GIB: u64 = 1 << 30;
     if bytes >= 10 << 40 {
         format!("{} TiB", bytes >> 40)
@@ -172,7 +172,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// Columns as wide as their widest cell, the titles underlined, an empty line behind. The last column is not padded.
-fn table(w: &mut dyn Write, ink: Ink, titles: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+pub(super) fn table(w: &mut dyn Write, ink: Ink, titles: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
     if rows.is_empty() {
         return Ok(());
     }

@@ -9,3 +9,4 @@ mod killed;
 mod lab_runs;
 mod served;
 mod shell;
+mod start;

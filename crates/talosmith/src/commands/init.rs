@@ -1,0 +1,129 @@
+//! `init`: a commented file to begin with, filled in from what Proxmox really has, where it can be asked.
+
+use std::path::PathBuf;
+
+use model::diagnostic::{Diagnostic, Source};
+use model::load::Loaded;
+use model::spec::DEFAULT_TOKEN;
+use model::starter::{Starter, starter};
+
+use super::import::{refuse_existing, write_new};
+use super::setup::{Setup, Wrong};
+use crate::args::{Global, InitArgs};
+use crate::exit::Exit;
+use crate::view::show::summary;
+use crate::view::{Printer, Problem};
+
+/// Writes the file. What is wrong with it comes from the options, so it counts as a wrong command line.
+pub async fn init(global: &Global, args: &InitArgs, printer: &Printer) -> Result<Exit, Problem> {
+    match try_init(global, args, printer).await {
+        Ok(exit) => Ok(exit),
+        Err(Wrong::Shown) => Ok(Exit::Usage),
+        Err(Wrong::Problem(problem)) => Err(problem),
+    }
+}
+
+async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result<Exit, Wrong> {
+    let path = target(global)?;
+    if !args.print {
+        refuse_existing(&path, args.force)?;
+    }
+    let options = options(args);
+    let mut text = starter(&options, None);
+    let loaded = checked(&path, &text, printer)?;
+    let mut hosts = None;
+    if let Some(why_not) = not_asked(global, args) {
+        printer.note(&why_not);
+    } else {
+        let global = Global { files: vec![path.clone()], ..global.clone() };
+        let setup = Setup::of(&global, loaded);
+        let outside = setup.outside(&global)?;
+        let survey = engine::observe::proxmox::survey(&outside.world)
+            .await
+            .map_err(|e| Problem::from(&e).within("could not fill in what Proxmox has"))?;
+        text = starter(&options, Some(&survey.inventory));
+        hosts = Some(survey.inventory.hosts.into_keys().collect::<Vec<_>>());
+    }
+    let loaded = checked(&path, &text, printer)?;
+    if args.print {
+        printer.verbatim(&text);
+        return Ok(Exit::Done);
+    }
+    write_new(&path, &text, args.force)?;
+    if printer.is_json() {
+        printer.data(&serde_json::json!({ "file": path, "hosts": hosts }));
+        return Ok(Exit::Done);
+    }
+    let blueprint = model::resolve::resolve(&loaded.spec, None, None);
+    let made = blueprint.map_or_else(|_| loaded.spec.cluster.clone(), |blueprint| summary(&blueprint));
+    printer.say(&format!("Written to {}: {made}.", path.display()));
+    if let Some(hosts) = hosts {
+        printer.say(&format!("Filled in from Proxmox: {}.", hosts.join(", ")));
+    }
+    printer.note("Read it and change what does not fit. Next: `talosmith show`, then `talosmith plan`.");
+    Ok(Exit::Done)
+}
+
+fn target(global: &Global) -> Result<PathBuf, Problem> {
+    match &global.files[..] {
+        [path] if path.is_dir() => Ok(path.join("cluster.yaml")),
+        [path] => Ok(path.clone()),
+        _ => Err(Problem::new(Exit::Usage, "`init` writes one file, and several were named with `-f`")),
+    }
+}
+
+fn options(args: &InitArgs) -> Starter {
+    let usual = Starter::default();
+    Starter {
+        cluster: args.cluster.clone(),
+        endpoint: args.endpoint.clone().unwrap_or(usual.endpoint),
+        token: args.token.clone(),
+        fingerprint: args.fingerprint.clone(),
+        ca: args.ca.clone(),
+        insecure: args.insecure,
+        cidr: args.cidr.clone(),
+        gateway: args.gateway.clone(),
+        vip: args.vip.clone(),
+        control_planes: args.control_planes,
+        workers: args.workers,
+        talos: args.talos.clone(),
+        kubernetes: args.kubernetes.clone(),
+    }
+}
+
+/// Why Proxmox is not asked, when it is not.
+fn not_asked(global: &Global, args: &InitArgs) -> Option<String> {
+    if global.lab && !args.offline {
+        return None;
+    }
+    let variable = DEFAULT_TOKEN.trim_start_matches("env:");
+    let has_token = args.token.is_some() || std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+    match () {
+        () if args.offline => Some("Proxmox was not asked; hosts and datastores are left open.".to_owned()),
+        () if args.endpoint.is_none() => Some(
+            "Proxmox was not asked, because no `--endpoint` was given; `proxmox.endpoint` is only an example."
+                .to_owned(),
+        ),
+        () if !has_token => Some(format!(
+            "Proxmox was not asked, because there is no token: set {variable} or give `--token`, and run it again with `--force` to fill in hosts and datastores."
+        )),
+        () => None,
+    }
+}
+
+/// The file as it would be read. Everything that is wrong with it is shown.
+fn checked(path: &std::path::Path, text: &str, printer: &Printer) -> Result<Loaded, Wrong> {
+    let loaded = match model::load::load(&[Source::new(path.display().to_string(), text)]) {
+        Ok(loaded) => loaded,
+        Err(failed) => {
+            printer.diagnostics(&failed.sources, &failed.diagnostics);
+            return Err(Wrong::Shown);
+        }
+    };
+    let found = model::check::check(&loaded);
+    if found.iter().any(Diagnostic::is_error) {
+        printer.diagnostics(&loaded.sources, &found);
+        return Err(Wrong::Shown);
+    }
+    Ok(loaded)
+}
