@@ -110,7 +110,7 @@ pub struct Input<'a> {
 pub fn import(input: &Input<'_>) -> Result<Imported, Failed> {
     let (sources, reach) = (input.sources, input.reach);
     let links = |folder: &str| Links::new(input.result, &links::join(input.here, folder));
-    let mut problems = Vec::new();
+    let (mut problems, mut troubles) = (Vec::new(), Vec::new());
     for tier in folder::roots(sources, reach) {
         let mut fitting: Vec<(&str, Folder<'_>)> = Vec::new();
         for (path, members) in &tier {
@@ -118,7 +118,12 @@ pub fn import(input: &Input<'_>) -> Result<Imported, Failed> {
             let folder = Folder::read(sources, members, &mut own);
             if !own.is_empty() {
                 problems.extend(own);
-            } else if !candidates::all(&folder, &Evaluator::new(&folder)).is_empty() {
+                continue;
+            }
+            let evaluator = Evaluator::new(&folder);
+            if candidates::all(&folder, &evaluator).is_empty() {
+                troubles.extend(candidates::troubles(&folder, &evaluator));
+            } else {
                 fitting.push((path, folder));
             }
         }
@@ -143,6 +148,9 @@ pub fn import(input: &Input<'_>) -> Result<Imported, Failed> {
             folder::explain(sources, &mut problems);
             if problems.is_empty() {
                 problems.push(unknown_format(sources));
+                let mut notes = Notes::default();
+                troubles.iter().for_each(|trouble| notes.not_evaluated(sources, trouble));
+                problems.extend(notes.list);
             }
             Err(failed(sources, problems))
         }
@@ -206,7 +214,7 @@ fn failed(sources: &[Source], problems: Vec<Diagnostic>) -> Failed {
 }
 
 fn unknown_format(sources: &[Source]) -> Diagnostic {
-    let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).take(8).collect();
+    let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
     let known = [
         Format::NodesConfig,
         Format::TalosNodes,
@@ -216,9 +224,10 @@ fn unknown_format(sources: &[Source]) -> Diagnostic {
         Format::Lists,
     ];
     let known: Vec<String> = known.iter().map(Format::to_string).collect();
-    let message = match names.is_empty() {
-        true => "there is no file to import".to_owned(),
-        false => format!("nothing in {} is of a known format", names.join(", ")),
+    let message = match names.len() {
+        0 => "there is no file to import".to_owned(),
+        1..=8 => format!("nothing in {} is of a known format", names.join(", ")),
+        many => format!("nothing in {many} files is of a known format"),
     };
     Diagnostic::error(codes::IMPORT_UNKNOWN, message).help(format!(
         "known are {}. Looked for were values in .tfvars, `variable` defaults, `module` calls and `inputs` in .tf and .hcl, and YAML files",

@@ -11,7 +11,18 @@ pub(super) struct Bag<'t> {
     /// What people call it: `nodes.ctrl-00`.
     pub(super) name: String,
     pub(super) span: Span,
-    entries: Vec<(&'t str, Span, &'t Tree, Cell<bool>)>,
+    entries: Vec<(&'t str, Span, &'t Tree, Cell<Fate>)>,
+}
+
+/// What became of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Nobody asked for it.
+    Unknown,
+    /// Somebody did, but it was of another kind.
+    Misfit,
+    /// It was understood.
+    Taken,
 }
 
 /// A value and where it stood.
@@ -24,15 +35,30 @@ pub(super) struct At<T> {
 impl<'t> Bag<'t> {
     pub(super) fn new(name: impl Into<String>, tree: &'t Tree) -> Option<Self> {
         let Tree::Map { span, entries } = tree else { return None };
-        let entries = entries.iter().map(|(key, span, value)| (key.as_str(), *span, value, Cell::new(false)));
+        let entries =
+            entries.iter().map(|(key, span, value)| (key.as_str(), *span, value, Cell::new(Fate::Unknown)));
         Some(Self { name: name.into(), span: *span, entries: entries.collect() })
     }
 
     /// A value, unless it is null. From now on it counts as understood.
     pub(super) fn take(&self, key: &str) -> Option<&'t Tree> {
-        let (_, _, value, taken) = self.entries.iter().find(|(name, ..)| *name == key)?;
-        taken.set(true);
-        (!matches!(value, Tree::Scalar { value: Scalar::Null, .. })).then_some(*value)
+        self.read(key, Some)
+    }
+
+    /// A value that can be read in some way. One that cannot is remembered, so that it is not lost without a word.
+    fn read<T>(&self, key: &str, read: impl FnOnce(&'t Tree) -> Option<T>) -> Option<T> {
+        let (_, _, value, fate) = self.entries.iter().find(|(name, ..)| *name == key)?;
+        if matches!(value, Tree::Scalar { value: Scalar::Null, .. }) {
+            fate.set(Fate::Taken);
+            return None;
+        }
+        let found = read(value);
+        match (&found, fate.get()) {
+            (Some(_), _) => fate.set(Fate::Taken),
+            (None, Fate::Unknown) => fate.set(Fate::Misfit),
+            (None, _) => {}
+        }
+        found
     }
 
     /// The keys, in file order.
@@ -46,33 +72,27 @@ impl<'t> Bag<'t> {
 
     /// A text that is not empty; a number or a boolean reads as the text it was written with.
     pub(super) fn text(&self, key: &str) -> Option<At<String>> {
-        match self.take(key)? {
-            Tree::Scalar { raw, span, .. } if !raw.is_empty() => Some(At { value: raw.clone(), span: *span }),
-            _ => None,
-        }
+        self.read(key, scalar).filter(|text| !text.value.is_empty())
     }
 
     pub(super) fn number(&self, key: &str) -> Option<At<u32>> {
-        let text = self.text(key)?;
-        Some(At { value: text.value.trim().parse().ok()?, span: text.span })
+        self.read(key, |tree| {
+            let text = scalar(tree)?;
+            Some(At { value: text.value.trim().parse().ok()?, span: text.span })
+        })
     }
 
     pub(super) fn flag(&self, key: &str) -> Option<bool> {
-        match self.text(key)?.value.as_str() {
-            "true" => Some(true),
-            "false" => Some(false),
-            _ => None,
-        }
+        self.read(key, |tree| scalar(tree)?.value.parse().ok())
     }
 
     /// Texts of a list.
     pub(super) fn texts(&self, key: &str) -> Vec<At<String>> {
-        let Some(Tree::List { items, .. }) = self.take(key) else { return Vec::new() };
-        let text = |item: &Tree| match item {
-            Tree::Scalar { raw, span, .. } => Some(At { value: raw.clone(), span: *span }),
+        let all = self.read(key, |tree| match tree {
+            Tree::List { items, .. } => items.iter().map(scalar).collect::<Option<Vec<_>>>(),
             _ => None,
-        };
-        items.iter().filter_map(text).collect()
+        });
+        all.unwrap_or_default()
     }
 
     pub(super) fn values(&self, key: &str) -> Vec<String> {
@@ -81,7 +101,7 @@ impl<'t> Bag<'t> {
 
     pub(super) fn bag(&self, key: &str) -> Option<Bag<'t>> {
         let name = if self.name.is_empty() { key.to_owned() } else { format!("{}.{key}", self.name) };
-        Bag::new(name, self.take(key)?)
+        self.read(key, |tree| Bag::new(name, tree))
     }
 
     /// Mappings inside this one, by key.
@@ -92,26 +112,29 @@ impl<'t> Bag<'t> {
 
     /// Says of every key that nobody took that it has no counterpart here.
     pub(super) fn finish(self, notes: &mut Notes) {
-        for (key, span, value, taken) in &self.entries {
+        for (key, span, value, fate) in &self.entries {
             let null = matches!(value, Tree::Scalar { value: Scalar::Null, .. });
-            if !taken.get() && !null {
-                let name =
-                    if self.name.is_empty() { (*key).to_owned() } else { format!("{}.{key}", self.name) };
-                match value {
-                    Tree::Scalar { span, raw, .. } if names_secret(key) && !raw.is_empty() => {
-                        notes.lost_secret(*span, &name);
-                    }
-                    _ => notes.lost(*span, &format!("`{name}` has no counterpart here")),
+            if fate.get() == Fate::Taken || null {
+                continue;
+            }
+            let name = if self.name.is_empty() { (*key).to_owned() } else { format!("{}.{key}", self.name) };
+            match value {
+                Tree::Scalar { span, raw, .. } if names_secret(key) && !raw.is_empty() => {
+                    notes.lost_secret(*span, &name);
                 }
+                _ if fate.get() == Fate::Misfit => {
+                    notes.lost(*span, &format!("`{name}` has a value of another kind than expected"));
+                }
+                _ => notes.lost(*span, &format!("`{name}` has no counterpart here")),
             }
         }
     }
 
     /// Says the same of some keys, with the reason.
     pub(super) fn lose(&self, keys: &[&str], why: &str, notes: &mut Notes) {
-        for (key, span, value, taken) in &self.entries {
-            if keys.contains(key) && !taken.get() {
-                taken.set(true);
+        for (key, span, value, fate) in &self.entries {
+            if keys.contains(key) && fate.get() != Fate::Taken {
+                fate.set(Fate::Taken);
                 if !matches!(value, Tree::Scalar { value: Scalar::Null, .. }) {
                     notes.lost(*span, &format!("`{}.{key}` is not carried over: {why}", self.name));
                 }
@@ -121,6 +144,17 @@ impl<'t> Bag<'t> {
 
     /// Keys that say what holds here anyway.
     pub(super) fn ignore(&self, keys: &[&str]) {
-        self.entries.iter().filter(|(key, ..)| keys.contains(key)).for_each(|(.., taken)| taken.set(true));
+        self.entries
+            .iter()
+            .filter(|(key, ..)| keys.contains(key))
+            .for_each(|(.., fate)| fate.set(Fate::Taken));
+    }
+}
+
+/// A scalar as it was written.
+fn scalar(tree: &Tree) -> Option<At<String>> {
+    match tree {
+        Tree::Scalar { raw, span, .. } => Some(At { value: raw.clone(), span: *span }),
+        _ => None,
     }
 }

@@ -86,13 +86,34 @@ fn values(folder: &Folder<'_>, evaluator: &Evaluator<'_>) -> Entries {
         if let Some(default) = default {
             add(&mut entries, evaluator, source, name, &default.value, &Scope::Empty);
         }
-        if let Some(kind) = block.body.get_attribute("type")
-            && let Some((.., value)) = entries.iter_mut().find(|(key, ..)| key == name)
-        {
-            types::fill(value, &kind.value, &|expr| evaluator.value(source, expr));
+    }
+    for (key, _, value) in &mut entries {
+        if let Some((source, kind)) = folder.type_of(key) {
+            types::fill(value, kind, &|expr| evaluator.value(source, expr));
         }
     }
     entries
+}
+
+/// Why what would tell the format of a folder could not be evaluated.
+pub(super) fn troubles(folder: &Folder<'_>, evaluator: &Evaluator<'_>) -> Vec<Trouble> {
+    const TELLING: &[&str] = &[
+        "nodes",
+        "cluster",
+        "nodes_config",
+        "talos_nodes",
+        "node_distribution",
+        "control_plane_nodes",
+        "worker_nodes",
+        "configuration",
+        "inputs",
+    ];
+    let values = folder.values().map(|(source, key, expr)| (source, key, expr));
+    let calls = folder.blocks("module").flat_map(|(source, block)| {
+        block.body.attributes().map(move |one| (source, one.key.as_str(), &one.value))
+    });
+    let telling = values.chain(calls).filter(|(_, key, _)| TELLING.contains(key));
+    telling.filter_map(|(source, _, expr)| evaluator.eval(source, expr, &Scope::Empty).err()).collect()
 }
 
 /// The arguments of a module call, with what the types of the module's variables add, where the module is at hand.
@@ -172,11 +193,21 @@ fn detect(bag: &Bag<'_>) -> Option<Format> {
         () if has(&["nodes_config"]) => Some(Format::NodesConfig),
         () if has(&["talos_nodes"]) => Some(Format::TalosNodes),
         () if has(&["nodes", "cluster", "flux_bootstrap_repo"]) => Some(Format::FluxModuleCall),
-        () if has(&["nodes", "cluster"]) => Some(Format::ModuleCall),
+        () if has(&["nodes", "cluster"]) && are_machines(bag) => Some(Format::ModuleCall),
         () if has(&["node_distribution"]) || has(&["cluster_config", "network_config"]) => {
             Some(Format::Distribution)
         }
-        () if has(&["network_cidr", "cluster_name"]) => Some(Format::Distribution),
+        // These two alone are names that many files have.
+        () if has(&["network_cidr", "cluster_name"]) && bag.keys().any(|key| key.starts_with("proxmox_")) => {
+            Some(Format::Distribution)
+        }
         () => None,
     }
+}
+
+/// Whether `nodes` are virtual machines of these formats: other modules have nodes, too.
+fn are_machines(bag: &Bag<'_>) -> bool {
+    let known = ["machine_type", "host_node", "ip", "vm_id"];
+    let nodes = bag.bag("nodes").map(|nodes| nodes.bags()).unwrap_or_default();
+    nodes.iter().any(|(_, node)| known.iter().any(|key| node.has(key)))
 }

@@ -120,7 +120,8 @@ pub(super) fn proxmox(spec: &mut Spec, bag: &Bag<'_>, notes: &mut Notes) {
         spec.proxmox.insecure = insecure;
     }
     token(spec, bag, "api_token", notes);
-    bag.lose(&["username", "ssh"], "nothing here needs SSH", notes);
+    let ssh = ["username", "ssh", "ssh_username", "ssh_password", "ssh_private_key", "ssh_private_key_file"];
+    bag.lose(&ssh, "nothing here needs SSH", notes);
 }
 
 /// A token becomes a reference.
@@ -137,6 +138,15 @@ pub(super) fn patch(json: serde_json::Value) -> Option<Patch> {
     match json {
         serde_json::Value::Object(map) => Some(Patch::Inline(map)),
         _ => None,
+    }
+}
+
+/// Says that the input names no network, which only a person can mend.
+pub(super) fn miss_network(spec: &Spec, notes: &mut Notes) {
+    if spec.network.cidr.is_empty() || spec.network.gateway.is_empty() {
+        notes.assumed(
+            "the input does not say which network the nodes are in; set `network.cidr` and `network.gateway`",
+        );
     }
 }
 

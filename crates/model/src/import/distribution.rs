@@ -75,6 +75,7 @@ pub(super) fn translate(bag: &Bag<'_>, notes: &mut Notes) -> Spec {
         }
     }
     integrations(&mut spec, bag, proxmox.as_ref(), notes);
+    common::miss_network(&spec, notes);
     common::assume_endpoint(&mut spec, notes);
     [proxmox, network, cluster, node_config].into_iter().flatten().for_each(|group| group.finish(notes));
     bag.ignore(&["talos_schematic_id"]);

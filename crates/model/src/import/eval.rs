@@ -11,7 +11,7 @@ use hcl_edit::expr::{
 };
 
 use super::folder::Folder;
-use super::{functions, template};
+use super::{functions, template, types};
 use crate::diagnostic::Span;
 use crate::load::{Scalar, Tree};
 
@@ -216,7 +216,10 @@ impl<'f> Evaluator<'f> {
             return Err(Trouble { span, why: "it refers on and on".to_owned() });
         }
         self.visiting.borrow_mut().push(whole);
-        let value = self.eval(source, expr, &Scope::Empty);
+        let mut value = self.eval(source, expr, &Scope::Empty);
+        if let (Ok(value), "var", Some((source, kind))) = (&mut value, kind, self.folder.type_of(name)) {
+            types::fill(value, kind, &|expr| self.value(source, expr));
+        }
         self.visiting.borrow_mut().pop();
         value
     }

@@ -132,6 +132,14 @@ impl<'s> Folder<'s> {
         })
     }
 
+    /// The type of a variable.
+    pub(super) fn type_of(&self, name: &str) -> Option<(usize, &Expression)> {
+        self.blocks("variable").find_map(|(source, block)| {
+            let named = block.labels.first().is_some_and(|label| label.as_str() == name);
+            block.body.get_attribute("type").filter(|_| named).map(|kind| (source, &kind.value))
+        })
+    }
+
     /// Variables that only their default sets.
     pub(super) fn defaults(&self) -> Vec<&str> {
         let set: Vec<&str> = self.values().map(|(_, key, _)| key).collect();

@@ -49,6 +49,7 @@ pub(super) fn translate(bag: &Bag<'_>, notes: &mut Notes) -> Spec {
     }
     spec.image.extensions = EXTENSIONS.iter().map(|name| format!("siderolabs/{name}")).collect();
     notes.assumed("the module's own extensions were taken; `image.extensions` lists them");
+    common::miss_network(&spec, notes);
     common::assume_endpoint(&mut spec, notes);
     spec
 }

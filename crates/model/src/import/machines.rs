@@ -100,6 +100,7 @@ pub(super) fn translate(
     inline(&mut spec, bag, notes);
     flux(&mut spec, bag, notes);
     leftovers(bag, notes);
+    common::miss_network(&spec, notes);
     common::assume_endpoint(&mut spec, notes);
     cluster.into_iter().for_each(|group| group.finish(notes));
     spec
@@ -175,7 +176,7 @@ fn about_cluster(spec: &mut Spec, ground: &Ground, group: &Bag<'_>, notes: &mut 
         spec.kubernetes.schedule_on_control_planes = allowed;
     }
     if let Some(cilium) = group.bag("cilium") {
-        spec.kubernetes.cni = cilium_cni(cilium.text("values_file_path"));
+        spec.kubernetes.cni = cilium_cni(cilium.text("values_file_path"), cilium.text("version"));
         cilium.lose(&["bootstrap_manifest_path"], "Cilium is installed by its chart", notes);
         cilium.finish(notes);
     }
@@ -206,20 +207,17 @@ fn about_cluster(spec: &mut Spec, ground: &Ground, group: &Bag<'_>, notes: &mut 
         );
         spec.manifests.urls.push(url);
     }
-    group.text("proxmox_cluster").map(|text| text.value)
+    group.text("proxmox_cluster").or_else(|| group.text("region")).map(|text| text.value)
 }
 
 /// Cilium, with a file of values where one is named.
-fn cilium_cni(values: Option<At<String>>) -> Cni {
-    let file = values.map(|text| text.value.trim_start_matches(FILE).to_owned());
-    match file {
-        Some(values_file) => Cni::Details(CniDetails {
-            name: CniName::Cilium,
-            values_file: Some(values_file),
-            ..CniDetails::default()
-        }),
-        None => Cni::Name(CniName::Cilium),
+fn cilium_cni(values: Option<At<String>>, version: Option<At<String>>) -> Cni {
+    let values_file = values.map(|text| text.value.trim_start_matches(FILE).to_owned());
+    let version = version.map(|text| text.value);
+    if values_file.is_none() && version.is_none() {
+        return Cni::Name(CniName::Cilium);
     }
+    Cni::Details(CniDetails { name: CniName::Cilium, version, values_file, ..CniDetails::default() })
 }
 
 fn about_nodes_config(spec: &mut Spec, bag: &Bag<'_>, notes: &mut Notes) {
@@ -267,7 +265,7 @@ fn network(spec: &mut Spec, bag: &Bag<'_>, cluster: Option<&Bag<'_>>, format: Fo
         if let Some(bridge) = group.text("bridge") {
             spec.network.bridge = bridge.value;
         }
-        spec.network.vlan = group.number("vlan_id").map(|number| number.value);
+        spec.network.vlan = group.number("vlan_id").map(|number| number.value).filter(|vlan| *vlan != 0);
         if let Some(vip) = group.text("api_lb_vip") {
             spec.kubernetes.cert_sans.push(vip.value);
             notes.changed(vip.span, "the load balancer's address is only put into the certificates", "");
@@ -381,7 +379,7 @@ fn granted(spec: &mut Spec, ground: &Ground, bag: &Bag<'_>, region: Option<Strin
 /// Manifests that a module call hands in.
 fn inline(spec: &mut Spec, bag: &Bag<'_>, notes: &mut Notes) {
     if let Some(cilium) = bag.bag("cilium") {
-        spec.kubernetes.cni = cilium_cni(cilium.text("values"));
+        spec.kubernetes.cni = cilium_cni(cilium.text("values"), cilium.text("version"));
         cilium.lose(&["install"], "Cilium is installed by its chart", notes);
         cilium.finish(notes);
     }

@@ -17,7 +17,7 @@ pub(super) fn fill(value: &mut Tree, kind: &Expression, eval: &dyn Fn(&Expressio
                     ObjectKey::Expression(Expression::Variable(name)) => name.as_str(),
                     ObjectKey::Expression(_) => continue,
                 };
-                let (kind, default) = optional(field.expr());
+                let (kind, default, may_miss) = optional(field.expr());
                 let given = entries.iter_mut().find(|(key, ..)| key == name);
                 let null = |value: &Tree| matches!(value, Tree::Scalar { value: Scalar::Null, .. });
                 match (given, default) {
@@ -36,6 +36,10 @@ pub(super) fn fill(value: &mut Tree, kind: &Expression, eval: &dyn Fn(&Expressio
                             entries.push((name.to_owned(), *span, default));
                         }
                     }
+                    (None, None) if may_miss => {
+                        let null = Tree::Scalar { span: *span, raw: "null".to_owned(), value: Scalar::Null };
+                        entries.push((name.to_owned(), *span, null));
+                    }
                     (None, None) => {}
                 }
             }
@@ -50,14 +54,14 @@ pub(super) fn fill(value: &mut Tree, kind: &Expression, eval: &dyn Fn(&Expressio
     }
 }
 
-/// The type of a field, and its default.
-fn optional(field: &Expression) -> (&Expression, Option<&Expression>) {
+/// The type of a field, its default, and whether it may be left out.
+fn optional(field: &Expression) -> (&Expression, Option<&Expression>, bool) {
     match field {
         Expression::FuncCall(call) if call.name.name.as_str() == "optional" => {
             let mut args = call.args.iter();
             let kind = args.next().unwrap_or(field);
-            (kind, args.next())
+            (kind, args.next(), true)
         }
-        _ => (field, None),
+        _ => (field, None, false),
     }
 }

@@ -135,10 +135,7 @@ fn a_first_file_from_what_proxmox_has() {
         image: local # of local
         disks: local-lvm # of local-lvm (745 GiB free)
     "#);
-    assert!(
-        shell.ok("plan --lab --lab-speed max").contains("VMs to create"),
-        "and Proxmox can give it"
-    );
+    assert!(shell.ok("plan --lab --lab-speed max").contains("VMs to create"), "and Proxmox can give it");
 }
 
 #[test]

@@ -50,11 +50,11 @@ pub(super) fn versions(
         if let Some(platform) = text("platform").filter(|platform| platform.value != "nocloud") {
             notes.lost(platform.span, "the platform is always `nocloud` here");
         }
-        if let Some(store) = text("proxmox_datastore") {
+        if let Some(store) = text("proxmox_datastore").or_else(|| text("datastore_id")) {
             ground.image_store = Some(store.value);
         }
         // Images are shared between clusters, under names that tell them apart.
-        image.ignore(&["file_prefix", "platform"]);
+        image.ignore(&["file_prefix", "image_filename_prefix", "platform"]);
         image.finish(notes);
     }
     if let Some(image) = bag.bag("kubernetes_image") {

@@ -105,7 +105,7 @@ fn own_card(spec: &mut Spec, node: &mut Node, bag: &Bag<'_>, name: &str, notes: 
     }
     let own = NicOverride {
         bridge: text("device").or_else(|| text("bridge")),
-        vlan: card.number("vlan_id").map(|number| number.value),
+        vlan: card.number("vlan_id").map(|number| number.value).filter(|vlan| *vlan != 0),
         dns: card.values("dns"),
         ..NicOverride::default()
     };
@@ -152,8 +152,9 @@ fn one(spec: &mut Spec, ground: &Ground, name: &str, bag: &Bag<'_>, notes: &mut 
     hardware(&mut node.hardware, bag, notes);
     let dns = bag.values("dns_servers").into_iter().chain(bag.values("dns")).collect();
     let card = NicOverride {
-        bridge: text("network_bridge"),
-        vlan: number("network_vlan_id").or_else(|| number("vlan_id")),
+        bridge: text("network_bridge").or_else(|| text("network_device")).or_else(|| text("bridge")),
+        // For the provider, 0 is no VLAN.
+        vlan: number("network_vlan_id").or_else(|| number("vlan_id")).filter(|vlan| *vlan != 0),
         dns,
         ..NicOverride::default()
     };
@@ -195,7 +196,7 @@ fn hardware(hardware: &mut Hardware, bag: &Bag<'_>, notes: &mut Notes) {
     if let Some(order) = number("startup_order") {
         hardware.startup = Some(Startup { order: Some(order), up: Some(10), down: None });
     }
-    let size = number("root_disk_size").or_else(|| number("disk_size")).or_else(|| number("disk"));
+    let size = ["root_disk_size", "os_disk_size", "disk_size", "disk"].iter().find_map(|key| number(key));
     let boot = BootDiskDetails {
         size: size.map(|gib| written(format!("{gib}G"))),
         datastore: None,
