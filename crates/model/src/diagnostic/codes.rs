@@ -48,7 +48,7 @@ codes! {
         "A cluster file is a mapping of keys to values, and this one holds no keys."
         bad "" good "cluster: home\n"
     TOO_LARGE "TS0004" "The file is too large"
-        "No cluster file is larger than 16 MiB. This is most likely another file."
+        "No cluster file is larger than 16 MiB, nested more than 40 deep, or made of aliases that stand for other aliases. This is most likely another file."
         bad "" good "cluster: home\n"
 
     UNKNOWN_KEY "TS0101" "A key that is not known"

@@ -208,6 +208,14 @@ fn syntax_error(source: usize, text: &str, error: &serde_saphyr::Error) -> Diagn
             .help("remove the line `---`, or make the parts files of their own");
     }
     let said = error.render_with_formatter(&Plain);
+    if ["limits breached", "recursion limit"].iter().any(|limit| said.contains(limit)) {
+        return Diagnostic::error(
+            codes::TOO_LARGE,
+            "the file is nested too deeply, or its aliases make too much of it",
+        )
+        .anchored(Path::root(), Anchor::Exactly(span), "reading stopped here")
+        .help("no cluster file needs this; write values out where aliases stand for other aliases");
+    }
     Diagnostic::error(codes::NOT_YAML, format!("this is not valid YAML: {said}"))
         .anchored(Path::root(), Anchor::Exactly(span), "")
         .help("check the indentation, and quote texts that hold `: `, ` #`, or begin with one of @ ` * & ! % { [")
