@@ -108,7 +108,7 @@ pub(super) fn troubles(folder: &Folder<'_>, evaluator: &Evaluator<'_>) -> Vec<Tr
         "configuration",
         "inputs",
     ];
-    let values = folder.values().map(|(source, key, expr)| (source, key, expr));
+    let values = folder.values();
     let calls = folder.blocks("module").flat_map(|(source, block)| {
         block.body.attributes().map(move |one| (source, one.key.as_str(), &one.value))
     });
