@@ -24,6 +24,8 @@ use tokio::sync::watch;
 
 use crate::emit::{Emitter, MOMENT, Progress};
 use crate::error::{Error, Kind, Result};
+use crate::kubernetes::Kubernetes;
+use crate::kubernetes::lease::Claim;
 use crate::record::{self, Operator, Record};
 use crate::session::Look;
 use crate::steps::{self, Done};
@@ -70,6 +72,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// The record of a cluster that has one: where every machine is external, there is no Proxmox to keep it in.
+    pub(crate) fn record_if_any(&self) -> Result<Option<Record>> {
+        if self.look.blueprint.has_proxmox() { self.record().map(Some) } else { Ok(None) }
+    }
+
     /// The record. Every step that asks stands behind the one that makes it.
     pub(crate) fn record(&self) -> Result<Record> {
         self.record
@@ -103,12 +110,17 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         record.take_lease().await?;
         context.record.send_replace(Some(record));
     }
+    let lease = match run.look.blueprint.has_proxmox() {
+        true => None,
+        // Before there is a Kubernetes there is no place for a lease; the plan says so.
+        false => KubernetesLease::take(&run).await?,
+    };
     run.emitter.emit(What::Started {
         cluster: plan.cluster.clone(),
         verb: run.verb.to_owned(),
         steps: plan.steps.len(),
     });
-    let mut dispatcher = Dispatcher::new(&run, context.clone(), plan);
+    let mut dispatcher = Dispatcher::new(&run, context.clone(), plan, lease.clone());
     let outcome = tokio::select! {
         biased;
         outcome = dispatcher.run() => outcome,
@@ -122,12 +134,16 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         // A lease that cannot be given back ends by itself.
         let _ = record.release().await;
     }
+    if let Some(lease) = lease {
+        let _ = lease.release().await;
+    }
     run.emitter.emit(What::Ended { outcome, millis: millis(began, run.world.clock.now()) });
     run.emitter.hand_on();
     Ok(outcome)
 }
 
 struct Dispatcher<'a> {
+    lease: Option<KubernetesLease>,
     emitter: &'a Emitter,
     world: &'a World,
     stop: watch::Receiver<Stop>,
@@ -153,8 +169,9 @@ struct Running {
 type Ended = (StepId, Option<Result<Done>>);
 
 impl<'a> Dispatcher<'a> {
-    fn new(run: &Run<'a>, context: Arc<Context>, plan: &Plan) -> Self {
+    fn new(run: &Run<'a>, context: Arc<Context>, plan: &Plan, lease: Option<KubernetesLease>) -> Self {
         Self {
+            lease,
             emitter: run.emitter,
             world: run.world,
             stop: run.stop.clone(),
@@ -170,7 +187,7 @@ impl<'a> Dispatcher<'a> {
     async fn run(&mut self) -> Outcome {
         let mut futures: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
         let mut stopping = Stop::No;
-        let mut renewal = Box::pin(renewal(self.world.clone(), self.context.clone()));
+        let mut renewal = Box::pin(renewal(self.world.clone(), self.context.clone(), self.lease.clone()));
         let mut stop = self.stop.clone();
         // Steps that end at one moment are all counted before others begin, so that chance does not choose who is next.
         let mut settling: Option<BoxFuture<'static, ()>> = None;
@@ -342,10 +359,52 @@ impl<'a> Dispatcher<'a> {
     }
 }
 
+/// The lease of a cluster without Proxmox, kept in Kubernetes.
+#[derive(Clone)]
+struct KubernetesLease {
+    kubernetes: Kubernetes,
+    claim: Claim,
+}
+
+impl KubernetesLease {
+    /// Takes it, or says who has it. `None` as long as Kubernetes does not answer.
+    async fn take(run: &Run<'_>) -> Result<Option<Self>> {
+        if !run.look.observed.kubernetes.answered {
+            return Ok(None);
+        }
+        let blueprint = &run.look.blueprint;
+        let kubernetes = Kubernetes::new(run.world, &blueprint.endpoint, &run.look.access()?.kubernetes)?;
+        let claim = Claim {
+            namespace: "kube-system".to_owned(),
+            name: format!("talosmith-{}", blueprint.cluster),
+            holder: format!("{} ({})", run.operator.name, run.operator.place),
+            duration: record::RENEW_EVERY * 3,
+            take_over: run.operator.take_over,
+        };
+        kubernetes.claim(&claim).await?;
+        Ok(Some(Self { kubernetes, claim: Claim { take_over: false, ..claim } }))
+    }
+
+    /// Renews it; [`Kind::Busy`] when somebody took it over.
+    async fn renew(&self) -> Result<()> {
+        self.kubernetes.claim(&self.claim).await.map(drop)
+    }
+
+    async fn release(&self) -> Result<()> {
+        self.kubernetes.give_back(&self.claim).await
+    }
+}
+
 /// Renews the lease for as long as it is polled. Comes back only when the lease is surely not ours any more.
-async fn renewal(world: World, context: Arc<Context>) -> Error {
+async fn renewal(world: World, context: Arc<Context>, lease: Option<KubernetesLease>) -> Error {
     loop {
         world.clock.sleep(record::RENEW_EVERY).await;
+        if let Some(lease) = &lease
+            && let Err(error) = lease.renew().await
+            && error.kind() == Kind::Busy
+        {
+            return error;
+        }
         if let Ok(record) = context.record()
             && let Err(error) = record.renew().await
             && error.kind() == Kind::Busy

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use model::blueprint::{Blueprint, Node};
 use model::mark::Mark;
-use model::observed::{Api, Kubernetes, Observed, Unseen, Vm};
+use model::observed::{Api, Kubernetes, Observed, Proxmox, Unseen, Vm};
 use uuid::Uuid;
 
 use crate::World;
@@ -24,13 +24,16 @@ use crate::render::{Access, Config};
 /// When Proxmox cannot be asked.
 pub async fn observe(
     world: &World,
-    survey: proxmox::Survey,
+    survey: Option<proxmox::Survey>,
     blueprint: &Blueprint,
     access: Option<&Access>,
     configs: &BTreeMap<String, Config>,
 ) -> Result<Observed> {
     let mut unseen = vec![];
-    let proxmox = proxmox::details(world, survey, blueprint, &mut unseen).await;
+    let proxmox = match survey {
+        Some(survey) => proxmox::details(world, survey, blueprint, &mut unseen).await,
+        None => Proxmox::default(),
+    };
     let mut observed = Observed { proxmox, unseen, ..Observed::default() };
     let (Some(access), Some(cluster_id)) = (access, blueprint.cluster_id.as_deref()) else {
         return Ok(observed);

@@ -69,10 +69,14 @@ impl Session {
     ///
     /// When Proxmox cannot be asked, or the file cannot be resolved against what it has.
     pub async fn look(&self) -> std::result::Result<Look, LookError> {
-        let survey = observe::proxmox::survey(&self.world).await?;
+        let survey = match model::resolve::needs_proxmox(&self.spec) {
+            true => Some(observe::proxmox::survey(&self.world).await?),
+            false => None,
+        };
         let cluster_id = self.bundle.as_ref().map(|b| b.cluster_id());
-        let blueprint = model::resolve::resolve(&self.spec, Some(&survey.inventory), cluster_id)
-            .map_err(LookError::File)?;
+        let blueprint =
+            model::resolve::resolve(&self.spec, survey.as_ref().map(|s| &s.inventory), cluster_id)
+                .map_err(LookError::File)?;
         let (access, configs) = match &self.bundle {
             Some(bundle) => {
                 let access = Access::mint(bundle, self.world.clock.now())?;

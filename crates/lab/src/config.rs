@@ -24,6 +24,8 @@ pub struct LabConfig {
     pub factory_host: String,
     /// Talos versions that the factory offers.
     pub talos_versions: Vec<String>,
+    /// Resource pools.
+    pub pools: Vec<String>,
     /// What a new world has beside its hosts: files, VMs, a web server.
     pub described: Option<Description>,
 }
@@ -107,6 +109,7 @@ impl Default for LabConfig {
             hosts: (1..=3).map(HostConfig::numbered).collect(),
             factory_host: "factory.talos.dev".to_owned(),
             talos_versions: talos_versions(),
+            pools: Vec::new(),
             described: None,
         }
     }

@@ -182,7 +182,7 @@ impl Hypervisor {
         Ok(new)
     }
 
-    /// Adds hosts, bridges and storages of `config` that are not there yet; what is there stays as it is.
+    /// Adds hosts, bridges, storages and pools of `config` that are not there yet; what is there stays as it is.
     pub(crate) fn add_missing(&mut self, config: &LabConfig, now: Timestamp) -> Result<(), LabError> {
         for wanted in &config.hosts {
             if !self.hosts.contains_key(&wanted.name) {
@@ -197,6 +197,9 @@ impl Hypervisor {
             for storage in &wanted.storages {
                 self.storages.add_missing(&wanted.name, storage);
             }
+        }
+        for pool in &config.pools {
+            self.access.pools.entry(pool.clone()).or_default();
         }
         Ok(())
     }

@@ -244,6 +244,12 @@ pub struct InventoryDatastore {
 }
 
 impl Blueprint {
+    /// Whether there is a Proxmox at all: a cluster of external machines has none, and so no record.
+    #[must_use]
+    pub fn has_proxmox(&self) -> bool {
+        self.nodes.values().any(|node| !node.external)
+    }
+
     /// The control planes, by name.
     pub fn control_planes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values().filter(|n| n.role == Role::ControlPlane)

@@ -1,6 +1,7 @@
 //! What was found out there. Incomplete by design: what could not be seen is listed, never filled in.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -47,6 +48,8 @@ pub struct Proxmox {
     pub marked: Vec<Vm>,
     /// The record of the cluster, if it was found.
     pub record: Option<RecordSeen>,
+    /// Addresses that new machines shall have and somebody has already, with what was seen there.
+    pub occupied: BTreeMap<Ipv4Addr, String>,
     /// What the token may not do and new nodes need.
     pub missing_rights: Vec<Need>,
     /// Boot images found in datastores.

@@ -71,6 +71,12 @@ pub fn resolve(
     }
 }
 
+/// Whether any node of the file is a VM. Otherwise there is no Proxmox to ask.
+#[must_use]
+pub fn needs_proxmox(spec: &Spec) -> bool {
+    !Draft::new(spec).all_external()
+}
+
 /// The record's VM id and the path that it comes from.
 pub(crate) fn record_vmid(draft: &Draft<'_>) -> Option<Said<u32>> {
     if let Some(value) = draft.spec.proxmox.record {

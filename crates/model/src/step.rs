@@ -307,7 +307,12 @@ impl Action {
             Self::CloneVm { node, host, vmid, template, datastore } => {
                 format!("copy {node}, VM {vmid} on {host}, from template {template}, disk on {datastore}")
             }
-            Self::UpdateVm { node, says, .. } => format!("change the VM of {node}: {}", says.join("; ")),
+            Self::UpdateVm { node, says, .. } => {
+                let (told, others) = says.split_at(says.len().min(6));
+                let more =
+                    if others.is_empty() { String::new() } else { format!("; and {} more", others.len()) };
+                format!("change the VM of {node}: {}{more}", told.join("; "))
+            }
             Self::GrowDisk { node, disk, gib, .. } => format!("grow {disk} of {node} to {gib} GiB"),
             Self::StartVm { node, .. } => format!("start {node}"),
             Self::Configure { node } => format!("configure {node}"),

@@ -67,6 +67,16 @@ impl Client {
         Ok(Self::new(BoxCloneSyncService::new(transport), token, clock))
     }
 
+    /// A client of nothing, all of whose calls fail: for a cluster without a Proxmox, which asks it nothing.
+    #[must_use]
+    pub fn of_nothing(clock: Clock) -> Self {
+        let service = tower::service_fn(|_: Request<Full<Bytes>>| async {
+            Err::<Response<Bytes>, BoxError>("this cluster has no Proxmox".into())
+        });
+        let service = BoxCloneSyncService::new(service);
+        Self { service, credentials: Credentials::default(), clock, limits: Arc::default() }
+    }
+
     /// A client over any HTTP service. The requests name no host. An error that is [`crate::NotConnected`] means that
     /// nothing was sent; any other leaves that open.
     pub fn over<S, B>(service: S, token: &Token, clock: Clock) -> Self

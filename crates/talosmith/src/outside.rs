@@ -28,6 +28,16 @@ pub struct Outside {
 /// The real world that the file names.
 pub fn real(spec: &Spec, file: &Path) -> Result<Outside, Problem> {
     let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let (net, clock) = (Net::tcp(), Clock::real());
+    let mut roots = system_roots();
+    if let Some(path) = &spec.image.ca {
+        roots.extend(authorities(&read(&folder.join(path))?, path)?);
+    }
+    let factory_roots = Arc::new(Roots(roots));
+    if !model::resolve::needs_proxmox(spec) {
+        let pve = pve::Client::of_nothing(clock.clone());
+        return Ok(Outside { world: World { pve, net, clock, factory_roots }, _lab: None });
+    }
     let addresses = spec.proxmox.endpoint.iter().chain(&spec.proxmox.endpoints).map(String::as_str);
     let endpoints = Endpoints::parse(addresses)
         .map_err(|e| Problem::of(Exit::Input, &e).within("could not use the Proxmox endpoints"))?;
@@ -47,16 +57,10 @@ pub fn real(spec: &Spec, file: &Path) -> Result<Outside, Problem> {
     } else {
         Trust::System(system_roots())
     };
-    let (net, clock) = (Net::tcp(), Clock::real());
     let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone()).map_err(|e| {
         Problem::of(Exit::Input, &e).within("could not use what the file says to trust Proxmox by")
     })?;
-    let mut roots = system_roots();
-    if let Some(path) = &spec.image.ca {
-        roots.extend(authorities(&read(&folder.join(path))?, path)?);
-    }
-    let world = World { pve, net, clock, factory_roots: Arc::new(Roots(roots)) };
-    Ok(Outside { world, _lab: None })
+    Ok(Outside { world: World { pve, net, clock, factory_roots }, _lab: None })
 }
 
 /// The lab, with hosts, datastores and bridges as the file names them.
@@ -122,30 +126,33 @@ fn lab_config(spec: &Spec, folder: PathBuf, seed: u64) -> LabConfig {
         config.hosts = named.iter().enumerate().map(like).collect();
     }
     // The lab must not be the reason why a file does not fit.
-    let memory = model::resolve::resolve(spec, None, None)
-        .map(|b| b.nodes.values().map(|n| n.memory_mib << 20).sum::<u64>())
-        .unwrap_or(0);
+    let nodes = model::resolve::resolve(spec, None, None).map(|b| b.nodes).unwrap_or_default();
+    let memory = nodes.values().map(|n| n.memory_mib << 20).sum::<u64>();
     for host in &mut config.hosts {
         host.memory_bytes = host.memory_bytes.max(memory + memory / 4);
-        if !host.bridges.contains(&spec.network.bridge) {
-            host.bridges.push(spec.network.bridge.clone());
+        let here = || nodes.values().filter(|n| n.host.as_ref().is_none_or(|on| *on == host.name));
+        let extra = here().flat_map(|n| n.settings.extra_nics.iter().map(|nic| &nic.bridge));
+        for bridge in here().map(|n| &n.bridge).chain(extra) {
+            if !host.bridges.contains(bridge) {
+                host.bridges.push(bridge.clone());
+            }
+        }
+        for node in here() {
+            for store in model::vm::drives(node).into_iter().filter_map(|drive| drive.datastore) {
+                offer(&mut host.storages, &store, "images");
+            }
         }
         let Some(wanted) = spec.hosts.get(&host.name) else { continue };
-        for (id, content) in [(&wanted.datastores.image, "import"), (&wanted.datastores.disks, "images")] {
-            let Some(id) = id else { continue };
-            match host.storages.iter_mut().find(|s| s.id == *id) {
-                Some(storage) if storage.content.iter().any(|c| c == content) => {}
-                Some(storage) => storage.content.push(content.to_owned()),
-                None => host.storages.push(StorageConfig {
-                    id: id.clone(),
-                    kind: StorageKind::Dir,
-                    content: vec![content.to_owned()],
-                    shared: false,
-                    bytes: 800_000_000_000,
-                }),
+        let wanted = &wanted.datastores;
+        for (id, content) in
+            [(&wanted.image, "import"), (&wanted.disks, "images"), (&wanted.cloudinit, "images")]
+        {
+            if let Some(id) = id {
+                offer(&mut host.storages, id, content);
             }
         }
     }
+    config.pools.extend(spec.proxmox.pool.clone());
     if let Some(host) = spec.image.factory.split("://").nth(1).and_then(|rest| rest.split(['/', ':']).next())
     {
         config.factory_host = host.to_owned();
@@ -155,6 +162,21 @@ fn lab_config(spec: &Spec, folder: PathBuf, seed: u64) -> LabConfig {
         config.talos_versions.push(talos);
     }
     config
+}
+
+/// Makes a datastore take a kind of content.
+fn offer(storages: &mut Vec<StorageConfig>, id: &str, content: &str) {
+    match storages.iter_mut().find(|s| s.id == id) {
+        Some(storage) if storage.content.iter().any(|c| c == content) => {}
+        Some(storage) => storage.content.push(content.to_owned()),
+        None => storages.push(StorageConfig {
+            id: id.to_owned(),
+            kind: StorageKind::Dir,
+            content: vec![content.to_owned()],
+            shared: false,
+            bytes: 4_000_000_000_000,
+        }),
+    }
 }
 
 /// Every host that the file names, in order.

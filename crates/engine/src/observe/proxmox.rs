@@ -4,6 +4,7 @@
 //! creation needs (bridges, images, rights) is asked only when something must be created. Every call is bounded in time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -21,6 +22,10 @@ use crate::record::remedy;
 pub const TAG: &str = "talosmith";
 /// For one answer. A host that does not answer costs Proxmox itself half a minute; nobody waits for that here.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// For somebody to be at home.
+const KNOCK: Duration = Duration::from_secs(1);
+const TALOS_PORT: u16 = 50_000;
+const KUBERNETES_PORT: u16 = 6443;
 /// Keys of a VM's configuration that are secret, or change by themselves.
 const NOT_KEPT: &[&str] = &["cipassword", "sshkeys", "vmgenid", "meta", "lock"];
 
@@ -123,6 +128,7 @@ pub(super) async fn details(
         }
     }
     for_new_nodes(world, blueprint, &mut seen, unseen).await;
+    seen.occupied = occupied(world, blueprint, &seen).await;
     seen
 }
 
@@ -168,6 +174,25 @@ async fn for_new_nodes(world: &World, blueprint: &Blueprint, seen: &mut Proxmox,
             Err(why) => unseen.push(Unseen { what: format!("the bridges of {host}"), why }),
         }
     }
+}
+
+/// Addresses of new nodes, and that of a new cluster, at which somebody is already. Who refuses a connection is there, too;
+/// where nobody is, nothing comes back.
+async fn occupied(world: &World, blueprint: &Blueprint, seen: &Proxmox) -> BTreeMap<Ipv4Addr, String> {
+    let nodes = preflight::to_create(blueprint, seen).map(|node| (node.address.addr(), TALOS_PORT));
+    let api = blueprint.vip.filter(|_| seen.record.is_none()).map(|vip| (vip, KUBERNETES_PORT));
+    let asked: Vec<(Ipv4Addr, u16)> = nodes.chain(api).collect();
+    let knocks = asked.iter().map(|(address, port)| async move {
+        let host = address.to_string();
+        match world.clock.timeout(KNOCK, world.net.dial(&host, *port)).await {
+            Ok(Ok(_)) => Some((*address, format!("something answers there on port {port}"))),
+            Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+                Some((*address, "a machine is there, and refuses the connection".to_owned()))
+            }
+            _ => None,
+        }
+    });
+    join_all(knocks).await.into_iter().flatten().collect()
 }
 
 /// Whether a VM of ours runs on the node's host with the same bridges: then they are there.

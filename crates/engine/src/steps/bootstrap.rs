@@ -26,20 +26,27 @@ const TO_BE_SEEN: jiff::SignedDuration = jiff::SignedDuration::from_secs(120);
 
 pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> Result<Done> {
     let world = &context.world;
-    let record = context.record()?;
+    let record = context.record_if_any()?;
     let access = context.look.access()?;
     let address = IpAddr::V4(node.address.addr());
     let attempt = || Error::world(format!("could not begin etcd on {}", node.name));
     let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
         .map_err(|e| attempt().because(e))?;
-    let marked = record.read().await?.bootstrap.is_some_and(|mark| mark.node == node.name && !mark.done);
+    let marked = match &record {
+        Some(record) => {
+            record.read().await?.bootstrap.is_some_and(|mark| mark.node == node.name && !mark.done)
+        }
+        None => false,
+    };
     if marked && has_no_etcd(world, &machine).await == Some(false) {
         // An earlier run made the call and died before it saw the effect.
         progress.note("etcd was begun by an earlier run");
     } else {
         progress.note("looking at every control plane");
         all_empty(context, progress).await?;
-        record.mark_bootstrap(&node.name).await?;
+        if let Some(record) = &record {
+            record.mark_bootstrap(&node.name).await?;
+        }
         progress.note("beginning etcd");
         begin(world, &machine, progress).await.map_err(|e| match e {
             Some(error) => attempt()
@@ -62,7 +69,9 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         return Err(Error::world(format!("etcd on {} was begun but did not come up", node.name))
             .remedy("look at the service etcd there; running the command again is safe"));
     }
-    record.seal_bootstrap(&node.name).await?;
+    if let Some(record) = &record {
+        record.seal_bootstrap(&node.name).await?;
+    }
     Ok(Done::default())
 }
 

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use model::blueprint::Node;
+use model::mark::Mark;
 use secrecy::ExposeSecret;
 use talos_client::{Kind as Refused, Machine, Maintenance};
 
@@ -191,6 +192,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 return Ok(Done::default());
             }
             Identified::Silent { why } => {
+                another_address(context, node).await?;
                 progress.note(format!("waiting for the machine: {why}"));
                 silent = why;
             }
@@ -207,6 +209,32 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         "look at its console in Proxmox; check bridge, VLAN and address. A machine that was reset has no system on its disk any \
          more: delete its VM to have the node made anew",
     ))
+}
+
+/// A DHCP server may give a machine another address than the one that the file expects it at. Its agent tells which.
+async fn another_address(context: &Context, node: &Node) -> Result<()> {
+    if !node.settings.dhcp || node.external {
+        return Ok(());
+    }
+    let owner = Mark::owner_of(context.look.cluster_id()?);
+    let seen = context.look.observed.proxmox.of(owner).find(|vm| vm.mark.node == node.name);
+    let host = seen.map(|vm| vm.host.as_str()).or(node.host.as_deref()).unwrap_or_default();
+    let vmid = seen.map_or(node.vmid, |vm| vm.vmid);
+    let asked = context.world.clock.timeout(QUESTION, context.world.pve.agent_interfaces(host, vmid)).await;
+    // An agent that does not run yet says nothing.
+    let Ok(Ok(interfaces)) = asked else { return Ok(()) };
+    let card = interfaces.iter().find(|i| i.mac.as_deref() == Some(node.mac.as_str()));
+    let has: Vec<IpAddr> =
+        card.into_iter().flat_map(|i| &i.addresses).copied().filter(IpAddr::is_ipv4).collect();
+    let wanted = node.address.addr();
+    match has.first() {
+        Some(other) if !has.contains(&IpAddr::V4(wanted)) => Err(Error::world(format!(
+            "the DHCP server gave {} the address {other}, and the file expects it at {wanted}",
+            node.name
+        ))
+        .remedy(format!("reserve {wanted} for {} in the DHCP server, then restart the VM", node.mac))),
+        _ => Ok(()),
+    }
 }
 
 async fn send(world: &World, node: &Node, connection: Maintenance, config: &str) -> Result<()> {

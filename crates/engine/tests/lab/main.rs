@@ -8,6 +8,7 @@ mod any_file;
 mod bring_up;
 mod crashes;
 mod drift;
+mod external;
 mod hardware;
 mod kubernetes;
 mod real_kubernetes;

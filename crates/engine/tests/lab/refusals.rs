@@ -56,8 +56,11 @@ async fn stranger(rig: &Rig) {
 #[tokio::test(start_paused = true)]
 async fn a_stranger_at_a_nodes_address_gets_no_configuration() {
     let rig = Rig::new();
+    // It comes after everything was looked at.
+    let look = rig.look(HOME).await;
+    let plan = look.plan();
     stranger(&rig).await;
-    let ran = rig.apply(HOME).await;
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     let failures = ran.failures();
     let told = failures.iter().find(|f| f.starts_with("configure/home-control-2")).unwrap();
@@ -75,6 +78,17 @@ async fn a_stranger_at_a_nodes_address_gets_no_configuration() {
     assert!(matches!(look.observed.machines["home-control-2"].api, Api::Stranger { .. }));
     let plan = look.plan();
     assert!(plan.steps.is_empty() && plan.refusals[0].why.contains("VM 4711"), "{:?}", plan.refusals);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_somebody_has_is_told_before_anything_is_made() {
+    let rig = Rig::new();
+    stranger(&rig).await;
+    let plan = rig.look(HOME).await.plan();
+    assert!(plan.steps.is_empty());
+    let why: Vec<&str> = plan.refusals.iter().map(|r| r.why.as_str()).collect();
+    let told = "the address 10.25.150.12 of home-control-2 is taken: something answers there on port 50000";
+    assert_eq!(why, [told]);
 }
 
 #[tokio::test(start_paused = true)]

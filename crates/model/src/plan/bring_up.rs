@@ -96,6 +96,13 @@ impl Builder<'_> {
     }
 
     fn record(&mut self) {
+        if !self.blueprint.has_proxmox() {
+            if !self.observed.kubernetes.answered {
+                let text = "there is no Proxmox to keep two operators apart until Kubernetes runs: apply from one place only";
+                self.notices.push(Notice { text: text.to_owned() });
+            }
+            return;
+        }
         if self.observed.proxmox.record.is_some() {
             return;
         }

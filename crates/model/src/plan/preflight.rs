@@ -4,6 +4,7 @@
 //! refused; what may become tight is told.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
@@ -114,6 +115,22 @@ pub(super) fn rights(observed: &Observed) -> Vec<Refusal> {
         why: format!("the token may not do what is needed: it lacks {}", told.join("; ")),
         remedy: "give these privileges to the token's role: Datacenter, Permissions".to_owned(),
     }]
+}
+
+/// Somebody has an address that a new node, or the cluster, shall have.
+pub(super) fn addresses(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let whose = |address: Ipv4Addr| match blueprint.nodes.values().find(|node| node.address.addr() == address)
+    {
+        Some(node) => node.name.clone(),
+        None => "the cluster's API".to_owned(),
+    };
+    let occupied = observed.proxmox.occupied.iter();
+    occupied
+        .map(|(address, seen)| Refusal {
+            why: format!("the address {address} of {} is taken: {seen}", whose(*address)),
+            remedy: "free it, or choose another in the file".to_owned(),
+        })
+        .collect()
 }
 
 /// More memory is asked of a host than it has in all. Proxmox would start the first VMs and fail at the last.

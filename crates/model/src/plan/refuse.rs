@@ -10,7 +10,12 @@ use crate::observed::{Observed, Vm};
 /// Rules that hold for every change.
 #[must_use]
 pub fn always(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
-    [old_proxmox(observed), lost_bundle(blueprint, observed), doubled_identity(blueprint, observed)].concat()
+    [
+        old_proxmox(blueprint, observed),
+        lost_bundle(blueprint, observed),
+        doubled_identity(blueprint, observed),
+    ]
+    .concat()
 }
 
 /// Rules that hold before anything is created.
@@ -21,6 +26,7 @@ pub fn creation(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         hosts_that_cannot(blueprint, observed),
         preflight::memory(blueprint, observed),
         preflight::rights(observed),
+        preflight::addresses(blueprint, observed),
     ]
     .concat()
 }
@@ -38,7 +44,10 @@ pub fn protected(blueprint: &Blueprint) -> Vec<Refusal> {
 }
 
 /// Proxmox VE before 9 differs in roles, HA and downloads, and nobody maintains it any more.
-fn old_proxmox(observed: &Observed) -> Vec<Refusal> {
+fn old_proxmox(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    if !blueprint.has_proxmox() {
+        return vec![];
+    }
     let version = &observed.proxmox.version;
     match version.split('.').next().and_then(|major| major.parse::<u32>().ok()) {
         Some(major) if major >= 9 => vec![],
@@ -104,7 +113,10 @@ fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         .filter(|n| !n.external && !exists(&n.name) && !observed.proxmox.unread.contains_key(&n.vmid))
         .map(|n| (n.vmid, format!("of {}", n.name), "`vmid` (or `vmids` of its pool)"))
         .collect();
-    if observed.proxmox.record.is_none() && !observed.proxmox.unread.contains_key(&blueprint.record.vmid) {
+    if blueprint.has_proxmox()
+        && observed.proxmox.record.is_none()
+        && !observed.proxmox.unread.contains_key(&blueprint.record.vmid)
+    {
         wanted.push((blueprint.record.vmid, "of the cluster's record".to_owned(), "`proxmox.record`"));
     }
     wanted

@@ -1,0 +1,93 @@
+//! Machines that are not ours to create: everything but the VM.
+
+use std::time::Duration;
+
+use engine::{Session, World};
+use model::event::Outcome;
+use pve::Params;
+
+use crate::rig::{HOME, Rig, bundle, spec};
+
+const METAL: &str = "\
+cluster: metal
+versions: { talos: v1.13.9, kubernetes: v1.35.4 }
+network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }
+nodes:
+  cp-1: { role: controlplane, address: 10.25.150.31, external: true, mac: 'BC:24:11:00:00:31' }
+  w-1: { role: worker, address: 10.25.150.32, external: true }
+";
+
+/// A machine that somebody else made and started from a Talos image.
+async fn machine(rig: &Rig, vmid: u32, last: u8) {
+    let look = rig.look(HOME).await;
+    let image = look.blueprint.images.values().next().unwrap();
+    let schematic = &look.rendered.schematics["default"];
+    let (net, clock) = (rig.world.net.clone(), &rig.world.clock);
+    let factory = talos_client::Factory::new(net, clock, &image.factory, &rig.world.factory_roots).unwrap();
+    factory.post_schematic(&engine::render::schematic(image).canonical()).await.unwrap();
+    let pve = &rig.world.pve;
+    let file = format!("of-{vmid}.qcow2");
+    let download = pve::DownloadUrl {
+        url: image.url(schematic),
+        filename: file.clone(),
+        content: "import".to_owned(),
+        checksum: None,
+        verify_certificates: true,
+    };
+    pve.follow(&pve.download_url("pve1", "local", &download).await.unwrap(), |_| {}).await.unwrap();
+    let vm: Params = [
+        ("name", "metal".to_owned()),
+        ("memory", "4096".to_owned()),
+        ("cpu", "x86-64-v2-AES".to_owned()),
+        ("scsihw", "virtio-scsi-single".to_owned()),
+        ("scsi0", format!("local-lvm:0,import-from=local:import/{file}")),
+        ("ide2", "local-lvm:cloudinit".to_owned()),
+        ("ipconfig0", format!("ip=10.25.150.{last}/24,gw=10.25.150.1")),
+        ("net0", format!("virtio=BC:24:11:00:00:{last},bridge=vmbr0")),
+        ("boot", "order=scsi0".to_owned()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into();
+    pve.follow(&pve.create_vm("pve1", vmid, &vm).await.unwrap(), |_| {}).await.unwrap();
+    pve.follow(&pve.start("pve1", vmid).await.unwrap(), |_| {}).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_of_machines_that_others_made_needs_no_proxmox() {
+    let rig = Rig::new();
+    machine(&rig, 9001, 31).await;
+    machine(&rig, 9002, 32).await;
+    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    // Nothing of Proxmox can be asked.
+    let world = World { pve: pve::Client::of_nothing(rig.world.clock.clone()), ..rig.world.clone() };
+    let session = Session::new(world.clone(), spec(METAL), Some(bundle()));
+    let Ok(look) = session.look().await else { panic!("looking works without Proxmox") };
+    let plan = look.plan();
+    assert_eq!(plan.refusals, []);
+    assert!(plan.notices[0].text.contains("apply from one place only"), "{:?}", plan.notices);
+    let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
+    let all = ["configure/cp-1", "configure/w-1", "bootstrap/cp-1", "join/cp-1", "join/w-1", "check-health"];
+    assert_eq!(ids, all);
+    let rig = Rig { world, ..rig };
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let Ok(look) = session.look().await else { panic!("looking works without Proxmox") };
+    assert!(look.plan().is_empty(), "{:?}", look.plan());
+    assert_eq!(look.plan().notices, []);
+    assert_eq!(rig.etcd_clusters(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_with_another_card_is_not_the_one_that_the_file_means() {
+    let rig = Rig::new();
+    machine(&rig, 9001, 31).await;
+    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    let other = METAL.replace("BC:24:11:00:00:31", "BC:24:11:00:00:99");
+    let plan = rig.look(&other).await.plan();
+    assert!(plan.steps.is_empty());
+    assert!(
+        plan.refusals[0].why.contains("it has no network card with the address BC:24:11:00:00:99"),
+        "{:?}",
+        plan.refusals
+    );
+}
