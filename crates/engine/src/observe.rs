@@ -31,7 +31,7 @@ pub async fn observe(
 ) -> Result<Observed> {
     let mut unseen = vec![];
     let proxmox = match survey {
-        Some(survey) => proxmox::details(world, survey, blueprint, &mut unseen).await,
+        Some(survey) => Box::pin(proxmox::details(world, survey, blueprint, &mut unseen)).await,
         None => Proxmox::default(),
     };
     let mut observed = Observed { proxmox, unseen, ..Observed::default() };
@@ -47,9 +47,10 @@ pub async fn observe(
     }
     let machines = futures::future::join_all(running.iter().map(|node| {
         let wanted = configs.get(&node.name).map(Config::as_str);
-        machines::look(world, node, access, wanted)
+        // On the heap, because a hundred machines are looked at at once.
+        Box::pin(machines::look(world, node, access, wanted))
     }));
-    let (machines, kubernetes) = futures::join!(machines, kubernetes(world, blueprint, access));
+    let (machines, kubernetes) = futures::join!(machines, Box::pin(kubernetes(world, blueprint, access)));
     for (node, machine) in running.iter().zip(machines) {
         if let Api::Silent { why } = &machine.api {
             if is_off_after_all(world, &mut observed, owner, node).await {

@@ -86,7 +86,8 @@ impl Session {
         };
         let rendered =
             Rendered { schematics: render::schematics(&blueprint)?, configs: render::digests(&configs) };
-        let observed = observe::observe(&self.world, survey, &blueprint, access.as_deref(), &configs).await?;
+        let observed =
+            Box::pin(observe::observe(&self.world, survey, &blueprint, access.as_deref(), &configs)).await?;
         Ok(Look {
             blueprint: Arc::new(blueprint),
             observed: Arc::new(observed),

@@ -31,12 +31,14 @@ pub(crate) fn only_waits(action: &Action) -> bool {
     matches!(action, Action::Configure { .. } | Action::Join { .. } | Action::CheckHealth)
 }
 
-/// Carries out one step.
+/// Carries out one step. Each is on the heap: a step that is many calls deep would not fit on a small stack.
 pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progress) -> Result<Done> {
     match action {
-        Action::RegisterSchematic { image, schematic } => image::register(context, image, schematic).await,
+        Action::RegisterSchematic { image, schematic } => {
+            Box::pin(image::register(context, image, schematic)).await
+        }
         Action::DownloadImage { host, datastore, file, url } => {
-            image::download(context, host, datastore, file, url, progress).await
+            Box::pin(image::download(context, host, datastore, file, url, progress)).await
         }
         Action::CreateRecord { host, .. } => {
             let id = context.look.cluster_id()?;
@@ -48,35 +50,45 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
         }
         Action::CreateTemplate { name, mark, host, vmid, disk, datastore, image } => {
             let template = template::Template { name, mark, disk, datastore, image };
-            template::create(context, &template, &vm::Place { host, vmid: *vmid }, progress).await
+            Box::pin(template::create(context, &template, &vm::Place { host, vmid: *vmid }, progress)).await
         }
         Action::CreateVm { node, host, vmid, image, .. } => {
             let (node, place) = (context.look.node(node)?, vm::Place { host, vmid: *vmid });
-            vm::create(context, node, &place, image, progress).await
+            Box::pin(vm::create(context, node, &place, image, progress)).await
         }
         Action::CloneVm { node, host, vmid, template, datastore } => {
             let (node, place) = (context.look.node(node)?, vm::Place { host, vmid: *vmid });
-            template::copy(context, node, &place, *template, datastore, progress).await
+            Box::pin(template::copy(context, node, &place, *template, datastore, progress)).await
         }
         Action::UpdateVm { node, host, vmid, set, pool, .. } => {
             let (node, place) = (context.look.node(node)?, vm::Place { host, vmid: *vmid });
-            update::run(context, node, &place, set, pool.as_deref()).await
+            Box::pin(update::run(context, node, &place, set, pool.as_deref())).await
         }
         Action::GrowDisk { host, vmid, disk, gib, .. } => {
-            vm::grow(context, &vm::Place { host, vmid: *vmid }, disk, *gib).await
+            Box::pin(vm::grow(context, &vm::Place { host, vmid: *vmid }, disk, *gib)).await
         }
-        Action::StartVm { host, vmid, .. } => vm::start(context, &vm::Place { host, vmid: *vmid }).await,
-        Action::Configure { node } => configure::run(context, context.look.node(node)?, progress).await,
-        Action::Reconfigure { node } => reconfigure::run(context, context.look.node(node)?, progress).await,
-        Action::Bootstrap { node } => bootstrap::run(context, context.look.node(node)?, progress).await,
-        Action::Join { node } => join::run(context, context.look.node(node)?, progress).await,
-        Action::CheckHealth => health::run(context, progress).await,
-        Action::StopVm { host, vmid, .. } => vm::stop(context, &vm::Place { host, vmid: *vmid }).await,
+        Action::StartVm { host, vmid, .. } => {
+            Box::pin(vm::start(context, &vm::Place { host, vmid: *vmid })).await
+        }
+        Action::Configure { node } => {
+            Box::pin(configure::run(context, context.look.node(node)?, progress)).await
+        }
+        Action::Reconfigure { node } => {
+            Box::pin(reconfigure::run(context, context.look.node(node)?, progress)).await
+        }
+        Action::Bootstrap { node } => {
+            Box::pin(bootstrap::run(context, context.look.node(node)?, progress)).await
+        }
+        Action::Join { node } => Box::pin(join::run(context, context.look.node(node)?, progress)).await,
+        Action::CheckHealth => Box::pin(health::run(context, progress)).await,
+        Action::StopVm { host, vmid, .. } => {
+            Box::pin(vm::stop(context, &vm::Place { host, vmid: *vmid })).await
+        }
         Action::DeleteVm { node, host, vmid } => {
-            vm::delete(context, node, &vm::Place { host, vmid: *vmid }).await
+            Box::pin(vm::delete(context, node, &vm::Place { host, vmid: *vmid })).await
         }
         Action::DeleteRecord { host, vmid } => {
-            vm::delete_record(context, &vm::Place { host, vmid: *vmid }).await?;
+            Box::pin(vm::delete_record(context, &vm::Place { host, vmid: *vmid })).await?;
             context.record.send_replace(None);
             Ok(Done::default())
         }

@@ -16,7 +16,7 @@ use crate::world::QUESTION;
 /// Looks at one node: is it waiting for a configuration, does it have ours, is it somebody else's? A configuration that is
 /// `wanted` is compared with the one that it runs.
 pub(crate) async fn look(world: &World, node: &Node, access: &Access, wanted: Option<&str>) -> Machine {
-    match identify(world, node, access).await {
+    match Box::pin(identify(world, node, access)).await {
         Identified::Maintenance(connection) => {
             let mut machine = Machine::with(Api::Maintenance);
             machine.talos = world
@@ -31,7 +31,7 @@ pub(crate) async fn look(world: &World, node: &Node, access: &Access, wanted: Op
             machine.etcd = Etcd::Empty;
             machine
         }
-        Identified::Configured(client) => configured(world, node, &client, wanted).await,
+        Identified::Configured(client) => Box::pin(configured(world, node, &client, wanted)).await,
         Identified::Stranger { why } => Machine::with(Api::Stranger { why }),
         Identified::Silent { why } => Machine::silent(why),
     }

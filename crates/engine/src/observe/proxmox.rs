@@ -127,7 +127,7 @@ pub(super) async fn details(
             }
         }
     }
-    for_new_nodes(world, blueprint, &mut seen, unseen).await;
+    Box::pin(for_new_nodes(world, blueprint, &mut seen, unseen)).await;
     seen.occupied = occupied(world, blueprint, &seen).await;
     seen
 }
