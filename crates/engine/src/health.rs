@@ -79,10 +79,10 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
         }
         world.clock.sleep(PAUSE).await;
     }
-    if let Some(first) = context.look.blueprint.control_planes().next() {
-        if let Some(record) = context.record_if_any()? {
-            record.seal_bootstrap(&first.name).await?;
-        }
+    if let Some(first) = context.look.blueprint.control_planes().next()
+        && let Some(record) = context.record_if_any()?
+    {
+        record.seal_bootstrap(&first.name).await?;
     }
     Ok(Done::default())
 }
