@@ -20,6 +20,7 @@ const ROOTS: &[&str] = &[
     "storage/storage.proto",
     "time/time.proto",
     "cluster/cluster.proto",
+    "inspect/inspect.proto",
     "security/security.proto",
     "cosi/state.proto",
 ];

@@ -98,8 +98,24 @@ impl Factory {
 
     /// Whether the schematic has the extension.
     pub(crate) fn has_extension(&self, schematic: &str, name: &str) -> bool {
+        self.extensions_of(schematic).iter().any(|known| known == name)
+    }
+
+    /// The extensions of a schematic.
+    pub(crate) fn extensions_of(&self, schematic: &str) -> Vec<String> {
         let text = self.schematics.get(schematic).map_or("", String::as_str);
-        text.lines().any(|line| line.trim_start().strip_prefix("- ") == Some(name))
+        let after = text.lines().skip_while(|line| line.trim() != "officialExtensions:").skip(1);
+        after.map_while(|line| line.trim_start().strip_prefix("- ")).map(str::to_owned).collect()
+    }
+
+    /// Whether the factory builds images of this version.
+    pub(crate) fn has_version(&self, version: &str) -> bool {
+        self.versions.iter().any(|known| known == version)
+    }
+
+    /// Whether the schematic was posted.
+    pub(crate) fn has_schematic(&self, schematic: &str) -> bool {
+        self.schematics.contains_key(schematic)
     }
 
     /// The image at `/image/<schematic>/<version>/<file>`; else the status line of the refusal.
@@ -128,6 +144,7 @@ impl Factory {
             schematic: schematic.to_owned(),
             platform: platform.to_owned(),
             arch: arch.to_owned(),
+            extensions: self.extensions_of(schematic),
         };
         let (bytes, bootable) = match ending {
             "qcow2" => (QCOW2_BYTES, true),

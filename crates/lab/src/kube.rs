@@ -33,6 +33,7 @@ pub(crate) use controllers::{Report, reconcile};
 pub(crate) use http::serve;
 pub(crate) use nodes::Kubelet;
 pub(crate) use pods::has_network;
+pub(crate) use store::Place;
 pub use store::Store;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! [`Machines`] is plain data with a time. One virtual machine is one entry, known by its vmid, and lives until the
 //! hypervisor forgets it. The hypervisor switches machines on and off; everything else happens over the machines' own
-//! ports ([`serve`]). Whatever takes time is a moment in the data (`clockwork` goes through them), and chance comes from
+//! ports. Whatever takes time is a moment in the data (`clockwork` goes through them), and chance comes from
 //! the uuid and the boot count of a machine, so the same world run twice is the same.
 
 mod admission;
@@ -10,19 +10,26 @@ mod apply;
 mod boot;
 mod clockwork;
 mod etcd;
+mod etcd_operations;
+mod journal;
 mod kubernetes;
+mod links;
 mod listen;
 mod network;
 mod node;
 mod operations;
 mod profile;
+mod reach;
+mod sequences;
 mod settings;
+pub(crate) mod snapshot;
 mod status;
 pub(crate) mod timing;
 mod tls;
+mod upgrade;
 mod versions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -30,12 +37,15 @@ use serde::{Deserialize, Serialize};
 pub(crate) use apply::{Mode, Refusal};
 pub use boot::{Boot, BootDisk, BootImage, BootNic};
 pub(crate) use etcd::Etcd;
-pub use listen::serve;
+pub(crate) use journal::{Action, Entry, Fault, Happening};
+pub(crate) use listen::serve;
 pub(crate) use network::TALOS_PORT;
-pub(crate) use node::{EtcdService, Leave, Machine, Node, Phase, Registration, Wipe};
+pub(crate) use node::{EtcdService, Leave, Machine, Node, Phase, Registration, Seen, Wipe};
+pub(crate) use operations::{RecoverOptions, ServiceAction};
 pub(crate) use profile::Profile;
 pub(crate) use status::Status;
-pub(crate) use tls::is_client_of;
+pub(crate) use tls::{Judge, is_client_of, sign_request};
+pub(crate) use upgrade::Installer;
 
 /// All machines of a world, and the etcd clusters they form.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -47,6 +57,20 @@ pub struct Machines {
     /// What machines can fetch from outside, by address.
     #[serde(default)]
     pub documents: BTreeMap<String, String>,
+    /// The hosts outside that answer; all when there is none.
+    #[serde(default)]
+    outside: Option<BTreeSet<String>>,
+    /// What the DHCP server of the lab's network gives out, and to which card it gave what.
+    #[serde(default)]
+    dhcp: Option<ipnet::IpNet>,
+    #[serde(default)]
+    leases: BTreeMap<String, ipnet::IpNet>,
+    /// Machines on which the named version does not come up.
+    #[serde(default)]
+    broken_systems: BTreeSet<(u32, String)>,
+    /// Machines on which something happened that nobody was told of yet.
+    #[serde(skip)]
+    dirty: BTreeSet<u32>,
 }
 
 /// What a connection to a port meets.
@@ -82,6 +106,8 @@ pub enum Kind {
     Api,
     /// The Kubernetes API.
     Kubernetes,
+    /// Certificates for workers.
+    Trustd,
 }
 
 /// A number that follows from what is named and nothing else.
@@ -102,12 +128,62 @@ pub(crate) fn stable_uuid(parts: &[&str]) -> String {
 
 impl Machines {
     /// Switches a machine on. One that is on already goes through a cold restart.
-    pub fn power_on(&mut self, vmid: u32, boot: Boot, now: Timestamp) {
+    pub fn power_on(&mut self, vmid: u32, mut boot: Boot, now: Timestamp) {
         self.now = self.now.max(now);
+        for nic in &mut boot.nics {
+            if nic.dhcp && nic.address.is_none() {
+                nic.address = self.lease(&nic.mac);
+                nic.gateway = self.dhcp.and_then(|net| net.hosts().next());
+            }
+        }
         let machine = self.machines.entry(vmid).or_insert_with(|| Machine::new(boot.clone()));
         machine.hardware = boot;
         machine.start(now);
         self.settle();
+    }
+
+    /// Lets a DHCP server give out addresses of `net`, from the 200th host on.
+    pub fn serve_dhcp(&mut self, net: Option<ipnet::IpNet>) {
+        self.dhcp = net;
+    }
+
+    /// The address that a card has from the DHCP server, which gives the same one always.
+    fn lease(&mut self, mac: &str) -> Option<ipnet::IpNet> {
+        let mac = mac.to_lowercase();
+        if let Some(known) = self.leases.get(&mac) {
+            return Some(*known);
+        }
+        let net = self.dhcp?;
+        let address = net.hosts().skip(199).find(|address| {
+            let leased = self.leases.values().any(|lease| lease.addr() == *address);
+            !leased && self.owner(*address).is_none()
+        })?;
+        let lease = ipnet::IpNet::new(address, net.prefix_len()).ok()?;
+        self.leases.insert(mac, lease);
+        Some(lease)
+    }
+
+    /// Counts a stream that a client holds open on a machine, or lets it go.
+    pub(crate) fn hold_stream(&mut self, vmid: u32, holds: bool) {
+        if let Some(machine) = self.machines.get_mut(&vmid) {
+            machine.streams = if holds { machine.streams + 1 } else { machine.streams.saturating_sub(1) };
+        }
+    }
+
+    /// Makes a version fail to come up on a machine, or mends that.
+    pub fn break_system(&mut self, vmid: u32, talos: &str, broken: bool) {
+        let entry = (vmid, talos.to_owned());
+        if broken {
+            self.broken_systems.insert(entry);
+        } else {
+            self.broken_systems.remove(&entry);
+        }
+    }
+
+    /// Whether the system on a machine's disk fails to come up.
+    fn fails_to_boot(&self, vmid: u32) -> bool {
+        let talos = self.machines.get(&vmid).map(|machine| machine.talos().to_owned()).unwrap_or_default();
+        self.broken_systems.contains(&(vmid, talos))
     }
 
     /// Cuts a machine's power. Its disk stays.
@@ -125,7 +201,7 @@ impl Machines {
         let in_order = node::after(now, timing::LEAVING);
         match self.machines.get_mut(&vmid).map(|machine| &mut machine.phase) {
             Some(Phase::Maintenance(maintenance)) => maintenance.off_at = Some(in_order),
-            Some(Phase::Configured(_)) => self.leave(vmid, Leave::Shutdown, now),
+            Some(Phase::Configured(_)) => drop(self.leave(vmid, Leave::Shutdown, now)),
             // Nobody listens yet.
             _ => {}
         }
@@ -167,7 +243,7 @@ impl Machines {
 
     /// The machines that share a configured machine's identity, itself included.
     pub(crate) fn cluster_of(&self, vmid: u32) -> Vec<u32> {
-        let key = |machine: &Machine| machine.node().map(|node| node.settings.cluster_key());
+        let key = |machine: &Machine| machine.node().map(|node| node.settings.cluster_key().to_owned());
         let own = self.machines.get(&vmid).and_then(key);
         self.iter()
             .filter(|(_, machine)| own.is_some() && key(machine) == own)

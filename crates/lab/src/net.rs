@@ -16,7 +16,7 @@ use ambient::{Dial, Stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::faults::Hooks;
-use crate::machine::{self, PortState};
+use crate::machine::{self, Judge, PortState};
 use crate::shared::Shared;
 use crate::{factory, pve};
 
@@ -26,7 +26,7 @@ pub(crate) const PROXMOX_PORT: u16 = 8006;
 pub(crate) const FACTORY_PORT: u16 = 443;
 
 /// How long a LAN looks for a host that is not there.
-const NO_ROUTE: Duration = Duration::from_secs(3);
+pub(crate) const NO_ROUTE: Duration = Duration::from_secs(3);
 /// What one direction of a pipe holds.
 const PIPE: usize = 64 * 1024;
 
@@ -77,7 +77,7 @@ impl Network {
     }
 
     /// Serves `stream` as the port `port` of `host`.
-    pub(crate) async fn accept(&self, host: &str, port: u16, stream: Stream) -> io::Result<()> {
+    pub(crate) async fn accept(&self, host: &str, port: u16, stream: Stream, judge: Judge) -> io::Result<()> {
         match self.find(host, port) {
             _ if self.stop.is_cancelled() => Err(io::ErrorKind::ConnectionRefused.into()),
             Answers::NoHost => {
@@ -102,8 +102,8 @@ impl Network {
             }
             Answers::Machine(listener) => {
                 let (vmid, epoch) = (listener.vmid, listener.epoch);
-                let work = machine::serve(listener, self.shared.clone(), stream);
-                self.spawn(work, move |world| world.machines.epoch(vmid) == epoch);
+                let work = machine::serve(listener, self.shared.clone(), stream, judge);
+                self.spawn(work, move |world| world.machines.is_alive(vmid, epoch));
                 Ok(())
             }
         }
@@ -138,7 +138,7 @@ impl Dial for Dialler {
         let host = host.to_owned();
         Box::pin(async move {
             let (near, far) = tokio::io::duplex(PIPE);
-            self.0.accept(&host, port, Stream::new(far)).await?;
+            self.0.accept(&host, port, Stream::new(far), Judge::Lab).await?;
             Ok(Stream::new(near))
         })
     }

@@ -11,7 +11,7 @@ mod pattern;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use pattern::Pattern;
+pub(crate) use pattern::Pattern;
 use serde_json::Value;
 
 pub(crate) const UNKNOWN: &str =

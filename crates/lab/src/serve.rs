@@ -12,6 +12,7 @@ use ambient::Stream;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::machine::Judge;
 use crate::net::{FACTORY_PORT, Network, PROXMOX_PORT};
 use crate::{Lab, LabError};
 
@@ -106,7 +107,7 @@ async fn listen(
                 tokio::spawn(async move {
                     let _ = stream.set_nodelay(true);
                     // The stream is dropped where the lab does not answer: the caller sees a closed connection.
-                    let _ = network.accept(&host, port, Stream::new(stream)).await;
+                    let _ = network.accept(&host, port, Stream::new(stream), Judge::Outside).await;
                 });
             }
         }

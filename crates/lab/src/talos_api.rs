@@ -6,13 +6,21 @@
 
 mod cosi;
 mod door;
+mod encode;
+mod etcd;
 mod events;
+mod fan_out;
+mod files;
+mod images;
 mod kubeconfig;
 mod logs;
 mod machine_service;
+mod power;
 mod resources;
 mod small_services;
-mod types;
+mod system;
+mod table;
+mod trustd;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +28,7 @@ use std::sync::Arc;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls_pki_types::CertificateDer;
 use talos::pki::Leaf;
-use talos::wire::{MAX_MESSAGE_SIZE, cluster, cosi as wire_cosi, machine, storage, time};
+use talos::wire::{MAX_MESSAGE_SIZE, cluster, cosi as wire_cosi, inspect, machine, storage, time};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::Status;
 use tonic::service::Routes;
@@ -28,7 +36,7 @@ use tonic::service::Routes;
 use crate::machine::{Kind, Listener, Machines, Refusal};
 use crate::shared::Shared;
 pub(crate) use logs::fingerprint;
-pub(crate) use resources::{Resource, resources};
+pub(crate) use trustd::serve as serve_trustd;
 
 /// Who asks, and which machine is asked.
 #[derive(Clone)]
@@ -70,11 +78,23 @@ impl Caller {
         let storage = storage::storage_service_server::StorageServiceServer::new(self.clone());
         let time = time::time_service_server::TimeServiceServer::new(self.clone());
         let cluster = cluster::cluster_service_server::ClusterServiceServer::new(self.clone());
+        let image = machine::image_service_server::ImageServiceServer::new(self.clone());
+        let lifecycle = machine::lifecycle_service_server::LifecycleServiceServer::new(self.clone());
+        let inspect = inspect::inspect_service_server::InspectServiceServer::new(self.clone());
         Routes::new(machine.max_decoding_message_size(MAX_MESSAGE_SIZE))
+            .add_service(image.max_decoding_message_size(MAX_MESSAGE_SIZE))
+            .add_service(lifecycle)
             .add_service(state)
             .add_service(storage)
             .add_service(time)
             .add_service(cluster)
+            .add_service(inspect)
+    }
+
+    /// Counts as an open stream for as long as the result lives.
+    fn hold(&self) -> Held {
+        self.shared.with_quiet(|world| world.machines.hold_stream(self.vmid, true));
+        Held(self.clone())
     }
 
     fn has(&self, role: &str) -> bool {
@@ -98,6 +118,15 @@ impl Caller {
                 Err(Status::new(refusal.code, refusal.words))
             }
         }
+    }
+}
+
+/// A stream that a client holds open.
+struct Held(Caller);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.shared.with_quiet(|world| world.machines.hold_stream(self.0.vmid, false));
     }
 }
 

@@ -260,6 +260,9 @@ impl Vm {
                 .collect(),
             nics: self.nics().map(|(key, parts)| self.boot_nic(key, &parts)).collect(),
             image,
+            uefi: self.get("bios") == Some("ovmf"),
+            secure_boot: self.get("efidisk0").is_some_and(|text| text.contains("pre-enrolled-keys=1")),
+            pci: vec![],
         }
     }
 
@@ -277,6 +280,8 @@ impl Vm {
             address,
             gateway: gateway.and_then(|gateway| gateway.parse::<IpAddr>().ok()),
             dns: dns.split([' ', ',', ';']).filter_map(|part| part.parse().ok()).collect(),
+            // Without a word about a card Talos asks for an address.
+            dhcp: address.is_none(),
         }
     }
 }

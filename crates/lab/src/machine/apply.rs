@@ -6,9 +6,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tonic::Code;
 
-use super::admission::{self, Document};
-use super::node::{Leave, Leaving, Machine, Phase, after};
-use super::profile::Profile;
+use super::admission::{self, Document, Objection};
+use super::node::{Accepted, Leave, Leaving, Machine, Phase, after};
 use super::settings::{Settings, text};
 use super::{Machines, timing};
 
@@ -113,21 +112,55 @@ impl Machines {
         now: Timestamp,
     ) -> Result<Applied, Refusal> {
         self.now = self.now.max(now);
-        let invalid = |words: String| Refusal::new(Code::InvalidArgument, words);
         let machine = self.machines.get_mut(&vmid).ok_or_else(gone)?;
-        let documents = admission::documents(bytes).map_err(invalid)?;
-        let talos = machine.hardware.image.as_ref().map_or("v0.0.0", |i| i.talos.as_str()).to_owned();
-        admission::check(&documents, Profile::of(&talos), &talos).map_err(invalid)?;
+        let old =
+            matches!(machine.phase, Phase::Maintenance(_)) && machine.profile().has_maintenance_server();
+        let word = match mode {
+            Mode::NoReboot => "no-reboot",
+            Mode::Staged => "staged",
+            _ => "",
+        };
+        if old && !word.is_empty() {
+            let words = format!("apply configuration --mode='{word}' is not supported in maintenance mode");
+            return Err(Refusal::new(Code::Unimplemented, words));
+        }
+        let documents = admission::documents(bytes, machine.profile()).map_err(Objection::Parse);
+        let documents =
+            documents.and_then(|documents| admission::check(&documents, machine).map(|()| documents));
+        let documents = documents.map_err(|objection| objected(objection, old))?;
         let content = String::from_utf8_lossy(bytes).into_owned();
         let values: Vec<Value> = documents.iter().map(|d| d.value.clone()).collect();
         let settings = Settings::read(&values, &machine.hardware.nics);
         let applied = match machine.phase {
-            Phase::Maintenance(_) => first(machine, &documents, content, settings, mode, dry_run, now),
+            Phase::Maintenance(_) => {
+                let trial = (mode == Mode::Try).then(|| trial.filter(|d| !d.is_zero()).unwrap_or(TRIAL));
+                first(machine, &documents, content, settings, mode, dry_run, trial, now)
+            }
             Phase::Configured(_) => again(machine, &values, content, settings, mode, dry_run, trial, now),
             _ => Err(gone()),
         }?;
+        self.mark(vmid, true);
         self.settle();
         Ok(applied)
+    }
+}
+
+/// How long a configuration is tried when nobody says.
+const TRIAL: Duration = Duration::from_secs(60);
+
+/// An objection as the API tells it. The maintenance server up to 1.12 says which kind it is.
+fn objected(objection: Objection, old: bool) -> Refusal {
+    let (code, prefix, words) = match objection {
+        Objection::Parse(words) => (Code::Unknown, "failed to parse config: ", words),
+        Objection::Validation(words) => (Code::InvalidArgument, "configuration validation failed: ", words),
+        Objection::Runtime(words) => {
+            (Code::InvalidArgument, "runtime configuration validation failed: ", words)
+        }
+    };
+    if old {
+        Refusal::new(code, format!("{prefix}{words}"))
+    } else {
+        Refusal::new(Code::InvalidArgument, words)
     }
 }
 
@@ -139,6 +172,7 @@ fn gone() -> Refusal {
 }
 
 /// A machine in maintenance takes a first configuration.
+#[expect(clippy::too_many_arguments, reason = "one call site; a struct would only rename them")]
 fn first(
     machine: &mut Machine,
     documents: &[Document],
@@ -146,12 +180,19 @@ fn first(
     settings: Option<Settings>,
     mode: Mode,
     dry_run: bool,
+    trial: Option<Duration>,
     now: Timestamp,
 ) -> Result<Applied, Refusal> {
+    let old = machine.profile().has_maintenance_server();
     let mode = match mode {
         Mode::Staged | Mode::Try => mode,
         _ => Mode::NoReboot,
     };
+    if dry_run && old {
+        let details = "Dry run summary:\nNode is running in maintenance mode and does not have a config yet."
+            .to_owned();
+        return Ok(Applied { mode: Mode::Reboot, details });
+    }
     if dry_run {
         return Ok(dry(mode, &unified("", &content)));
     }
@@ -164,13 +205,28 @@ fn first(
         return Ok(Applied { mode, details: summary(mode).into() });
     }
     if settings.is_some() {
-        maintenance.accepted = Some((content, after(now, timing::MAINTENANCE_LINGERS)));
+        let at = after(now, timing::MAINTENANCE_LINGERS);
+        maintenance.accepted = Some(Accepted { config: content, at, trial });
     } else {
         let hostname = documents.iter().find(|d| text(&d.value, "kind") == "HostnameConfig");
         maintenance.hostname = hostname.map(|d| text(&d.value, "hostname")).filter(|name| !name.is_empty());
         machine.keys += 1;
     }
-    Ok(Applied { mode, details: summary(mode).into() })
+    if old {
+        // That server fills nothing of the answer.
+        return Ok(Applied { mode: Mode::Reboot, details: String::new() });
+    }
+    let mut details = summary(mode).to_owned();
+    details += &trial.map(tried).unwrap_or_default();
+    Ok(Applied { mode, details })
+}
+
+/// What the answer to a trial says.
+fn tried(limit: Duration) -> String {
+    format!(
+        "\nThe config is applied in 'try' mode and will be automatically reverted back in {}",
+        go_duration(limit)
+    )
 }
 
 /// A machine that runs takes another configuration.
@@ -192,6 +248,11 @@ fn again(
         ));
     };
     let staged = machine.disk.config.clone();
+    let profile = machine.profile();
+    if profile.minor >= 14 && mode == Mode::Reboot {
+        let words = "the REBOOT mode is not supported, please use AUTO or NO_REBOOT modes instead";
+        return Err(Refusal::new(Code::Unimplemented, words));
+    }
     let Some(node) = machine.node_mut() else { return Err(gone()) };
     if node.leaving.is_some_and(|l| l.why == Leave::Reboot) && staged.as_ref() != Some(&node.config) {
         return Err(Refusal::new(
@@ -199,13 +260,14 @@ fn again(
             "configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot",
         ));
     }
-    let old: Vec<Value> = admission::documents(node.config.as_bytes())
+    let old: Vec<Value> = admission::documents(node.config.as_bytes(), profile)
         .unwrap_or_default()
         .into_iter()
         .map(|d| d.value)
         .collect();
     let diff = if old == *values { String::new() } else { unified(&node.config, &content) };
-    let why = (!is_immediate(&old, values))
+    // Since 1.14 nothing restarts by itself.
+    let why = (profile.minor <= 13 && !is_immediate(&old, values))
         .then(|| format!("this config change can't be applied in immediate mode\ndiff:\n{diff}"));
     let (mode, reason) = match (mode, why) {
         (Mode::Auto, Some(why)) => (Mode::Reboot, Some(why)),
@@ -223,21 +285,24 @@ fn again(
         Mode::Reboot => {
             machine.disk.config = Some(content);
             details += &reason.map(|why| format!(": {why}")).unwrap_or_default();
+            machine.publish_leaving(now, "", &Leave::Reboot, None);
             if let Some(node) = machine.node_mut() {
                 node.leaving = Some(leaving(Leave::Reboot, now));
             }
         }
         Mode::Try => {
-            let limit = trial.filter(|d| !d.is_zero()).unwrap_or(Duration::from_secs(60));
+            // A second trial makes the first one what is returned to.
+            let limit = trial.filter(|d| !d.is_zero()).unwrap_or(TRIAL);
             let before = std::mem::replace(&mut node.config, content);
-            node.trial = Some((after(now, limit), before));
+            node.trial = Some((after(now, limit), Some(before)));
             node.settings = settings;
-            details += &format!(
-                "\nThe config is applied in 'try' mode and will be automatically reverted back in {}",
-                go_duration(limit)
-            );
+            node.generation += 1;
+            details += &tried(limit);
         }
         Mode::Auto | Mode::NoReboot => {
+            if node.config != content {
+                node.generation += 1;
+            }
             node.config.clone_from(&content);
             node.settings = settings;
             node.trial = None;
@@ -249,7 +314,10 @@ fn again(
 
 /// The moments of going down that begin now.
 pub(super) fn leaving(why: Leave, now: Timestamp) -> Leaving {
-    Leaving { why, quits: after(now, timing::LEAVING_API), gone: after(now, timing::LEAVING), stopped: false }
+    let work = if why == Leave::Upgrade { timing::INSTALL } else { Duration::ZERO };
+    let quits = after(now, timing::LEAVING_API + work);
+    let gone = after(now, timing::LEAVING + work);
+    Leaving { why, quits, closes: after(quits, timing::API_LINGERS), gone, stopped: false, closed: false }
 }
 
 fn summary(mode: Mode) -> &'static str {

@@ -22,6 +22,15 @@ pub struct Boot {
     pub nics: Vec<BootNic>,
     /// What the boot disk was imported from. Without it nothing comes up.
     pub image: Option<BootImage>,
+    /// Whether the firmware is UEFI.
+    #[serde(default)]
+    pub uefi: bool,
+    /// Whether that firmware boots signed systems only.
+    #[serde(default)]
+    pub secure_boot: bool,
+    /// Devices that were passed through from the host: vendor and product.
+    #[serde(default)]
+    pub pci: Vec<(String, String)>,
 }
 
 /// One disk.
@@ -44,12 +53,15 @@ pub struct BootNic {
     pub mac: String,
     /// Bridge of the host that it is plugged into.
     pub bridge: String,
-    /// Static address; `None` is DHCP or nothing, and the lab has no DHCP server.
+    /// Static address, or the one that a DHCP server gave out.
     pub address: Option<IpNet>,
     /// Default gateway.
     pub gateway: Option<IpAddr>,
     /// Name servers.
     pub dns: Vec<IpAddr>,
+    /// Whether it asks a DHCP server.
+    #[serde(default)]
+    pub dhcp: bool,
 }
 
 /// The Image Factory image that a boot disk was imported from.
@@ -63,4 +75,7 @@ pub struct BootImage {
     pub platform: String,
     /// Architecture, such as `amd64`.
     pub arch: String,
+    /// Names of the system extensions in it.
+    #[serde(default)]
+    pub extensions: Vec<String>,
 }

@@ -33,18 +33,21 @@ impl Machines {
     /// Takes every step that is open now.
     pub(super) fn settle(&mut self) {
         // Each pass can only open steps that a bounded chain of others waited for; the limit guards against a mistake.
+        let vmids: Vec<u32> = self.machines.keys().copied().collect();
         for _ in 0..16 {
             let mut changed = false;
-            for vmid in self.machines.keys().copied().collect::<Vec<_>>() {
-                changed |= self.step_phase(vmid);
-                changed |= self.step_certificate(vmid);
-                changed |= self.step_etcd(vmid);
+            for vmid in &vmids {
+                let first = self.step_phase(*vmid);
+                let second = self.step_certificate(*vmid);
+                let third = self.step_etcd(*vmid);
+                changed |= self.mark(*vmid, first || second || third);
             }
             changed |= self.step_clusters();
-            for vmid in self.machines.keys().copied().collect::<Vec<_>>() {
-                changed |= self.step_join(vmid);
-                changed |= self.step_api_server(vmid);
-                changed |= self.step_kubelet(vmid);
+            for vmid in &vmids {
+                let first = self.step_join(*vmid);
+                let second = self.step_api_server(*vmid);
+                let third = self.step_kubelet(*vmid);
+                changed |= self.mark(*vmid, first || second || third);
             }
             if !changed {
                 break;
@@ -52,18 +55,53 @@ impl Machines {
         }
         self.step_silence();
         self.write_kubernetes();
-        self.note_resources();
+        let now = self.now;
+        let due = self.machines.iter().filter(|(_, machine)| machine.moments().contains(&now));
+        let due: Vec<u32> = due.map(|(vmid, _)| *vmid).collect();
+        self.dirty.extend(due);
+        for vmid in std::mem::take(&mut self.dirty) {
+            self.note_changes(vmid);
+            self.end_probation(vmid);
+        }
+    }
+
+    /// Takes note that something happened on a machine, whose readers are told at the end of the step.
+    pub(super) fn mark(&mut self, vmid: u32, changed: bool) -> bool {
+        if changed {
+            self.dirty.insert(vmid);
+        }
+        changed
+    }
+
+    /// A system that was ready once is kept.
+    fn end_probation(&mut self, vmid: u32) {
+        let ready = self.status(vmid).is_some_and(|status| status.stage == "running" && status.ready);
+        if let Some(machine) = self.machines.get_mut(&vmid).filter(|_| ready) {
+            machine.disk.on_probation = false;
+        }
     }
 
     /// Boot ends, a configuration takes over, a machine goes down.
     fn step_phase(&mut self, vmid: u32) -> bool {
         let now = self.now;
+        let fails = self.fails_to_boot(vmid);
         let Some(machine) = self.machines.get_mut(&vmid) else { return false };
         match &mut machine.phase {
+            Phase::Booting { until, .. } if *until <= now && fails => {
+                // Only a system that an upgrade brought has one to go back to; another fails again.
+                machine.revert();
+                machine.start(after(now, timing::FAILED_BOOT));
+                true
+            }
             Phase::Booting { network, until } if *until <= now => {
                 let (network_from, config) = (*network, machine.disk.config.clone());
+                machine.publish_initialize(now);
                 match config.and_then(|text| read(&text, machine).map(|settings| (text, settings))) {
-                    Some((text, settings)) => machine.configure(text, settings, network_from, now),
+                    Some((text, settings)) => {
+                        machine.publish_boot(now, false);
+                        machine.configure(text, settings, network_from, now);
+                        self.provision(vmid);
+                    }
                     None => {
                         machine.keys += 1;
                         machine.phase = Phase::Maintenance(Maintenance {
@@ -72,6 +110,7 @@ impl Machines {
                             accepted: None,
                             off_at: None,
                         });
+                        machine.publish_maintenance(now);
                     }
                 }
                 true
@@ -81,13 +120,20 @@ impl Machines {
                 self.power_offs.push(vmid);
                 true
             }
-            Phase::Maintenance(Maintenance { network_from, accepted: Some((text, at)), .. })
-                if *at <= now =>
+            Phase::Maintenance(Maintenance { network_from, accepted: Some(accepted), .. })
+                if accepted.at <= now =>
             {
-                let (text, network_from) = (text.clone(), *network_from);
-                let Some(settings) = read(&text, machine) else { return false };
-                machine.disk.config = Some(text.clone());
-                machine.configure(text, settings, network_from, now);
+                let (accepted, network_from) = (accepted.clone(), *network_from);
+                let Some(settings) = read(&accepted.config, machine) else { return false };
+                machine.publish_boot(now, true);
+                if accepted.trial.is_none() {
+                    machine.disk.config = Some(accepted.config.clone());
+                }
+                machine.configure(accepted.config, settings, network_from, now);
+                if let Some(node) = machine.node_mut() {
+                    node.trial = accepted.trial.map(|limit| (after(now, limit), None));
+                }
+                self.provision(vmid);
                 true
             }
             Phase::Configured(node) => match node.leaving.as_mut() {
@@ -96,9 +142,15 @@ impl Machines {
                     self.depart(vmid, why);
                     true
                 }
+                Some(leaving) if leaving.closes <= now && !leaving.closed => {
+                    leaving.closed = true;
+                    machine.epoch += 1;
+                    true
+                }
                 Some(leaving) if leaving.quits <= now && !leaving.stopped => {
                     leaving.stopped = true;
-                    machine.epoch += 1;
+                    let (why, actor) = (leaving.why, node.actor.clone());
+                    machine.publish_stopped(now, &actor, &why);
                     true
                 }
                 _ => end_trial(machine, now),
@@ -112,14 +164,19 @@ impl Machines {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(&vmid) else { return };
         let restarts = match why {
-            Leave::Reboot => true,
+            Leave::Reboot | Leave::Upgrade => true,
             Leave::Shutdown => false,
-            Leave::Reset(wipe) => {
+            Leave::Reset { wipe, .. } => {
                 if wipe.state {
                     machine.disk.config = None;
                 }
                 if wipe.ephemeral {
                     machine.disk.etcd = None;
+                    machine.disk.recovery = None;
+                    machine.disk.images.clear();
+                }
+                if wipe.meta {
+                    machine.disk.meta.clear();
                 }
                 machine.disk.empty |= wipe.whole_disk;
                 wipe.reboot
@@ -130,6 +187,22 @@ impl Machines {
         } else {
             machine.stop();
             self.power_offs.push(vmid);
+        }
+    }
+
+    /// What a machine with a new configuration must fetch from elsewhere: without it, it waits.
+    fn provision(&mut self, vmid: u32) {
+        let Some(machine) = self.machines.get(&vmid) else { return };
+        let Some(node) = machine.node() else { return };
+        let clock = self.reaches_time(machine);
+        let kubelet = self.reaches_image(&node.settings, &node.settings.images.kubelet);
+        if let Some(node) = self.machines.get_mut(&vmid).and_then(Machine::node_mut) {
+            if !clock {
+                node.clock_from = Timestamp::MAX;
+            }
+            if !clock || !kubelet {
+                node.kubelet_from = Timestamp::MAX;
+            }
         }
     }
 
@@ -161,6 +234,7 @@ impl Machines {
         if node.settings.discovery
             && other.settings.discovery
             && node.settings.cluster_id == other.settings.cluster_id
+            && self.reaches_discovery(other_id)
         {
             return true;
         }
@@ -181,10 +255,14 @@ impl Machines {
                 true
             }
             EtcdService::Bootstrapping { at } if at <= now => {
-                let key = node.settings.cluster_key();
+                let key = node.settings.cluster_key().to_owned();
                 let Some(machine) = self.machines.get_mut(&vmid) else { return false };
                 let Some(peer) = machine.address() else { return false };
-                let cluster = Etcd::bootstrap(vmid, machine, key, peer, now);
+                let mut cluster = Etcd::bootstrap(vmid, machine, key, peer, now);
+                let recovered = machine.disk.recovery.take();
+                if let Some(store) = recovered.and_then(|file| super::snapshot::read(&file, false).ok()) {
+                    cluster.store = store;
+                }
                 machine.disk.etcd = cluster
                     .members
                     .keys()
@@ -233,7 +311,7 @@ impl Machines {
 
     fn joinable(&self, vmid: u32) -> Option<usize> {
         let node = self.live(vmid)?;
-        let key = node.settings.cluster_key();
+        let key = node.settings.cluster_key().to_owned();
         self.etcds.iter().position(|etcd| {
             let found = etcd.members.values().any(|member| {
                 self.live(member.vmid).is_some_and(|other| {
@@ -254,7 +332,7 @@ impl Machines {
             for vmid in self.etcds[index].promote(&self.machines, now) {
                 let healthy_from = Some(after(now, timing::ETCD_PROMOTED_HEALTHY));
                 self.set_etcd(vmid, EtcdService::Running { since: now, healthy_from });
-                changed = true;
+                changed = self.mark(vmid, true);
             }
             changed |= self.etcds[index].elect_vip(&self.machines, now);
         }
@@ -267,7 +345,10 @@ impl Machines {
         self.live_mut(vmid).is_some_and(|node| {
             let healthy =
                 matches!(node.etcd, EtcdService::Running { healthy_from: Some(at), .. } if at <= now);
-            let starts = node.api_server_from.is_none() && healthy && node.kubelet_from <= now;
+            let starts = node.api_server_from.is_none()
+                && healthy
+                && node.kubelet_from <= now
+                && !node.kubelet_stopped;
             if starts {
                 node.api_server_from = Some(after(now, timing::API_SERVER));
             }
@@ -357,6 +438,12 @@ impl Machines {
         self.etcd_of(vmid)?.members.get(&id).map(|member| (id, member))
     }
 
+    /// The etcd cluster that a machine belongs to by its identity, whether or not it has data of it.
+    pub(crate) fn etcd_of_cluster(&self, vmid: u32) -> Option<&Etcd> {
+        let key = self.machines.get(&vmid)?.node()?.settings.cluster_key();
+        self.etcd_of(vmid).or_else(|| self.etcds.iter().find(|etcd| etcd.key == key))
+    }
+
     /// The etcd cluster whose data a machine has.
     pub(crate) fn etcd_of(&self, vmid: u32) -> Option<&Etcd> {
         let data = self.machines.get(&vmid)?.disk.etcd?;
@@ -366,20 +453,30 @@ impl Machines {
 
 /// The settings in a configuration that was accepted before.
 fn read(text: &str, machine: &Machine) -> Option<Settings> {
-    let documents = admission::documents(text.as_bytes()).ok()?;
+    let documents = admission::documents(text.as_bytes(), machine.profile()).ok()?;
     let values: Vec<_> = documents.into_iter().map(|d| d.value).collect();
     Settings::read(&values, &machine.hardware.nics)
 }
 
-/// Takes back a configuration that was on trial.
+/// Takes back a configuration that was on trial. A machine that had none before is left without any API: neither the old
+/// server comes back, nor has the new one a certificate.
 fn end_trial(machine: &mut Machine, now: Timestamp) -> bool {
     let due = machine.node().and_then(|n| n.trial.clone()).filter(|(at, _)| *at <= now);
     let Some((_, text)) = due else { return false };
-    let settings = read(&text, machine);
-    machine.node_mut().zip(settings).is_some_and(|(node, settings)| {
-        node.trial = None;
-        node.config = text;
-        node.settings = settings;
-        true
-    })
+    let settings = text.as_ref().and_then(|text| read(text, machine));
+    let Some(node) = machine.node_mut() else { return false };
+    node.trial = None;
+    match (text, settings) {
+        (Some(text), Some(settings)) => {
+            node.config = text;
+            node.settings = settings;
+            node.generation += 1;
+        }
+        _ => {
+            node.api_from = None;
+            node.issuer = None;
+            machine.epoch += 1;
+        }
+    }
+    true
 }

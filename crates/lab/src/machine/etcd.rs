@@ -3,7 +3,7 @@
 //! A cluster comes into being by one `Bootstrap` and never by itself, so two calls on two machines make two clusters of
 //! one name. What Kubernetes keeps lives in here too, because a cluster without a majority can no longer be written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -27,6 +27,9 @@ pub struct Etcd {
     pub store: Store,
     /// Kubernetes nodes that were registered here, by name.
     pub nodes: BTreeMap<String, Known>,
+    /// Members whose database is full.
+    #[serde(default)]
+    pub alarms: BTreeSet<u64>,
 }
 
 /// One member, alive or not.
@@ -79,6 +82,7 @@ impl Etcd {
             vip: None,
             store: Store::default(),
             nodes: BTreeMap::new(),
+            alarms: BTreeSet::new(),
         }
     }
 
@@ -104,10 +108,14 @@ impl Etcd {
             && machine.live_node().is_some_and(|node| matches!(node.etcd, EtcdService::Running { .. }))
     }
 
+    /// Those who vote.
+    pub(super) fn voters(&self) -> Vec<u64> {
+        self.members.iter().filter(|(_, m)| m.learner_until.is_none()).map(|(id, _)| *id).collect()
+    }
+
     /// Whether a majority of those who vote is up.
     pub(super) fn has_quorum(&self, machines: &BTreeMap<u32, Machine>) -> bool {
-        let voters: Vec<_> =
-            self.members.iter().filter(|(_, m)| m.learner_until.is_none()).map(|(id, _)| *id).collect();
+        let voters = self.voters();
         let up = voters.iter().filter(|id| self.is_up(**id, machines)).count();
         up * 2 > voters.len()
     }

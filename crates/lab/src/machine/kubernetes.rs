@@ -46,6 +46,23 @@ impl Machines {
         }
     }
 
+    /// The pods that Kubernetes says run on a machine: name with namespace, container, image.
+    pub(crate) fn pods_on(&self, vmid: u32) -> Vec<(String, String, String)> {
+        let Some(machine) = self.machines.get(&vmid) else { return vec![] };
+        let name = machine.hostname();
+        let text = |value: &serde_json::Value, at: &str| {
+            value.pointer(at).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
+        };
+        let pods =
+            self.etcd_of_cluster(vmid).map(|etcd| etcd.store.list("", "pods", None)).unwrap_or_default();
+        let own = pods.into_iter().filter(|pod| text(pod, "/spec/nodeName") == name);
+        own.map(|pod| {
+            let id = format!("{}/{}", text(pod, "/metadata/namespace"), text(pod, "/metadata/name"));
+            (id, text(pod, "/spec/containers/0/name"), text(pod, "/spec/containers/0/image"))
+        })
+        .collect()
+    }
+
     pub(super) fn has_api_server(&self, etcd: &Etcd) -> bool {
         let up =
             |vmid| self.live(vmid).and_then(|node| node.api_server_from).is_some_and(|at| at <= self.now);
@@ -75,7 +92,7 @@ impl Machines {
             labels: settings.node_labels.clone(),
             tainted: node.is_control_plane() && !settings.schedulable,
             version: settings.kubernetes.clone(),
-            talos: machine.hardware.image.as_ref().map(|i| i.talos.clone()).unwrap_or_default(),
+            talos: machine.talos().to_owned(),
             uuid: machine.hardware.uuid.clone(),
             boot_id: machine.boot_id(),
             cores: machine.hardware.cores,

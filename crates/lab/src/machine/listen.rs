@@ -10,12 +10,12 @@ use crate::shared::Shared;
 use crate::{kube, talos_api};
 
 /// Serves `stream` as `listener` until either side ends it.
-pub async fn serve(listener: Listener, shared: Arc<Shared>, stream: Stream) {
+pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, stream: Stream, judge: tls::Judge) {
     let clock = shared.clock().clone();
     let config = shared.read(|world, _| {
         let machines = &world.machines;
         let same = machines.epoch(listener.vmid) == listener.epoch;
-        same.then(|| tls::server(machines, listener.vmid, listener.kind, clock)).flatten()
+        same.then(|| tls::server(machines, listener.vmid, listener.kind, clock, judge)).flatten()
     });
     // Without a sound authority a machine can show no certificate: the connection is accepted and dropped.
     let Some(config) = config else { return };
@@ -23,6 +23,7 @@ pub async fn serve(listener: Listener, shared: Arc<Shared>, stream: Stream) {
     let client = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).cloned();
     match listener.kind {
         Kind::Maintenance | Kind::Api => talos_api::serve(listener, shared, stream, client).await,
+        Kind::Trustd => talos_api::serve_trustd(listener.vmid, shared, stream).await,
         Kind::Kubernetes => kube::serve(listener.vmid, shared, stream, client).await,
     }
 }

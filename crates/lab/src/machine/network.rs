@@ -8,6 +8,8 @@ use super::{Kind, Listener, Machines, PortState};
 
 /// The Talos API.
 pub(crate) const TALOS_PORT: u16 = 50_000;
+/// trustd, where workers get their certificates.
+pub(crate) const TRUSTD_PORT: u16 = 50_001;
 /// The Kubernetes API.
 pub(crate) const KUBERNETES_PORT: u16 = 6443;
 
@@ -26,9 +28,13 @@ impl Machines {
     fn service(&self, machine: &Machine, port: u16) -> Option<Kind> {
         match (&machine.phase, port) {
             (Phase::Maintenance(_), TALOS_PORT) => Some(Kind::Maintenance),
-            (Phase::Configured(node), _) if node.stopped() => None,
+            (Phase::Configured(node), _) if node.closed() => None,
             (Phase::Configured(node), TALOS_PORT) => {
                 node.api_from.is_some_and(|at| at <= self.now).then_some(Kind::Api)
+            }
+            (Phase::Configured(node), _) if node.stopped() => None,
+            (Phase::Configured(node), TRUSTD_PORT) => {
+                (node.is_control_plane() && node.trustd_from() <= self.now).then_some(Kind::Trustd)
             }
             (Phase::Configured(node), KUBERNETES_PORT) => {
                 node.api_server_from.is_some_and(|at| at <= self.now).then_some(Kind::Kubernetes)
@@ -39,7 +45,7 @@ impl Machines {
 
     /// The machine that answers at an address: the one that has used it longest, or the holder of a shared address.
     pub(super) fn owner(&self, address: IpAddr) -> Option<u32> {
-        let on_network = |machine: &Machine| machine.network_from().filter(|from| *from <= self.now);
+        let on_network = |machine: &Machine| machine.network_since().filter(|from| *from <= self.now);
         let claims = self.machines.iter().filter_map(|(vmid, machine)| {
             let since = on_network(machine)?;
             let has = machine.own_addresses().iter().any(|(_, net)| net.addr() == address);
@@ -62,9 +68,18 @@ impl Machines {
         let own = self.machines.values().flat_map(Machine::own_addresses).map(|(_, net)| net.addr());
         let shared = self.etcds.iter().filter_map(|etcd| etcd.vip.as_ref().map(|vip| vip.address));
         let addresses: BTreeSet<IpAddr> = own.chain(shared).collect();
-        let ports = |address| [TALOS_PORT, KUBERNETES_PORT].map(|port| (address, port));
+        let ports = |address| [TALOS_PORT, TRUSTD_PORT, KUBERNETES_PORT].map(|port| (address, port));
         let open = |place: &(IpAddr, u16)| matches!(self.port(place.0, place.1), PortState::Open(_));
         addresses.into_iter().flat_map(ports).filter(open).collect()
+    }
+
+    /// Whether a connection that was made in `epoch` still lives.
+    #[must_use]
+    pub fn is_alive(&self, vmid: u32, epoch: u64) -> bool {
+        self.machines.get(&vmid).is_some_and(|machine| {
+            let drains = |(old, until): (u64, jiff::Timestamp)| old == epoch && self.now < until;
+            machine.epoch == epoch || machine.draining.is_some_and(drains)
+        })
     }
 
     /// The epoch of a machine; a connection from another epoch is dead.
@@ -77,7 +92,7 @@ impl Machines {
     #[must_use]
     pub fn addresses(&self, vmid: u32) -> Vec<(String, Vec<ipnet::IpNet>)> {
         let Some(machine) = self.machines.get(&vmid) else { return vec![] };
-        if machine.network_from().is_none_or(|from| from > self.now) {
+        if machine.network_since().is_none_or(|from| from > self.now) {
             return vec![];
         }
         let shared = self.etcds.iter().filter_map(|etcd| etcd.vip.as_ref());

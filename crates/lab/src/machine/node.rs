@@ -11,7 +11,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::boot::Boot;
+use super::boot::{Boot, BootImage};
+use super::journal::{Entry, Told};
+use super::profile::Profile;
 use super::settings::{Issuer, Role, Settings};
 use super::timing;
 
@@ -31,6 +33,17 @@ pub struct Machine {
     pub phase: Phase,
     /// What readers of the resource API saw last, to number versions.
     pub seen: BTreeMap<String, Seen>,
+    /// What it published since it was started.
+    #[serde(default)]
+    pub(crate) log: Vec<Entry>,
+    #[serde(default)]
+    pub(crate) told: Told,
+    /// Connections of an older epoch that live on for a while: which, and until when.
+    #[serde(default)]
+    pub draining: Option<(u64, Timestamp)>,
+    /// Streams that clients hold open; they are not part of the saved world.
+    #[serde(skip)]
+    pub streams: usize,
 }
 
 /// The content of the system disk.
@@ -42,6 +55,27 @@ pub struct Disk {
     pub config: Option<String>,
     /// etcd's data directory.
     pub etcd: Option<EtcdData>,
+    /// The system that an upgrade put in place of the one that the disk was made with.
+    #[serde(default)]
+    pub system: Option<BootImage>,
+    /// The system before it, to which a rollback or a failed boot returns.
+    #[serde(default)]
+    pub previous: Option<BootImage>,
+    /// Set from an upgrade until the machine was ready once: a failed boot goes back.
+    #[serde(default)]
+    pub on_probation: bool,
+    /// An installer that runs at the next boot, before anything else.
+    #[serde(default)]
+    pub staged: Option<BootImage>,
+    /// The META partition.
+    #[serde(default)]
+    pub meta: BTreeMap<u8, String>,
+    /// Container images by namespace and name: digest and when they came.
+    #[serde(default)]
+    pub images: BTreeMap<String, Timestamp>,
+    /// An etcd snapshot that was uploaded for recovery.
+    #[serde(default)]
+    pub recovery: Option<Vec<u8>>,
 }
 
 /// Whose data an etcd directory holds.
@@ -84,10 +118,20 @@ pub struct Maintenance {
     pub network_from: Timestamp,
     /// A configuration without the v1alpha1 document: its host name counts, the machine stays here.
     pub hostname: Option<String>,
-    /// The configuration that was accepted, and when the listener goes away for it.
-    pub accepted: Option<(String, Timestamp)>,
+    /// The configuration that was accepted.
+    pub accepted: Option<Accepted>,
     /// When it switches itself off, after somebody pressed the power button.
     pub off_at: Option<Timestamp>,
+}
+
+/// A configuration on its way.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Accepted {
+    pub config: String,
+    /// When the maintenance listener goes away for it.
+    pub at: Timestamp,
+    /// How long it is tried, if it is only tried.
+    pub trial: Option<std::time::Duration>,
 }
 
 /// A machine that runs a configuration.
@@ -111,8 +155,18 @@ pub struct Node {
     pub api_server_from: Option<Timestamp>,
     pub registration: Registration,
     pub leaving: Option<Leaving>,
-    /// A configuration on trial: when it is taken back, and what it is replaced with.
-    pub trial: Option<(Timestamp, String)>,
+    /// Who asked for that.
+    #[serde(default)]
+    pub actor: String,
+    /// A configuration on trial: when it is taken back, and what it is replaced with. Without one the machine ends up
+    /// without any configuration and without any API.
+    pub trial: Option<(Timestamp, Option<String>)>,
+    /// How many configurations were active since the start; Kubernetes' static pods carry it.
+    #[serde(default)]
+    pub generation: u64,
+    /// The kubelet was stopped by its API.
+    #[serde(default)]
+    pub kubelet_stopped: bool,
 }
 
 /// The etcd service of a machine.
@@ -129,6 +183,10 @@ pub enum EtcdService {
     Bootstrapping { at: Timestamp },
     /// Starts on the data it has.
     Starting { at: Timestamp },
+    /// Left its cluster; only `Bootstrap` starts it again.
+    Finished { since: Timestamp },
+    /// Was removed by another member: starts and fails for ever.
+    Removed,
     /// Runs. A learner has no moment of health yet.
     Running { since: Timestamp, healthy_from: Option<Timestamp> },
 }
@@ -149,12 +207,16 @@ pub enum Registration {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Leaving {
     pub why: Leave,
-    /// Then the API closes and services stop.
+    /// Then services stop, machined among them: the API still takes calls and cannot serve them.
     pub quits: Timestamp,
+    /// Then the API closes.
+    pub closes: Timestamp,
     /// Then the machine restarts or switches itself off.
     pub gone: Timestamp,
     /// Set once services have stopped.
     pub stopped: bool,
+    /// Set once the API has closed.
+    pub closed: bool,
 }
 
 /// Why a machine goes down.
@@ -163,14 +225,20 @@ pub struct Leaving {
 pub enum Leave {
     Reboot,
     Shutdown,
-    Reset(Wipe),
+    Reset {
+        graceful: bool,
+        wipe: Wipe,
+    },
+    /// The installer has run, or runs; then a restart.
+    Upgrade,
 }
 
 /// What a reset does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Wipe {
     pub state: bool,
     pub ephemeral: bool,
+    pub meta: bool,
     pub whole_disk: bool,
     pub reboot: bool,
 }
@@ -198,7 +266,58 @@ impl Machine {
             keys: 0,
             phase: Phase::Off,
             seen: BTreeMap::new(),
+            log: vec![],
+            told: Told::default(),
+            draining: None,
+            streams: 0,
         }
+    }
+
+    /// The system that is on the disk.
+    pub(crate) fn image(&self) -> Option<&BootImage> {
+        self.disk.system.as_ref().or(self.hardware.image.as_ref())
+    }
+
+    /// The Talos version on the disk, with its `v`.
+    pub(crate) fn talos(&self) -> &str {
+        self.image().map_or("v0.0.0", |image| image.talos.as_str())
+    }
+
+    /// How that version behaves.
+    pub(crate) fn profile(&self) -> Profile {
+        Profile::of(self.talos())
+    }
+
+    /// The names of the system extensions in it.
+    pub(crate) fn extensions(&self) -> &[String] {
+        self.image().map_or(&[], |image| image.extensions.as_slice())
+    }
+
+    /// Name servers: the configuration's, else the platform's.
+    pub(crate) fn resolvers(&self) -> Vec<IpAddr> {
+        let configured = self.node().map(|node| node.settings.resolvers.clone()).unwrap_or_default();
+        if configured.is_empty() {
+            self.hardware.nics.iter().flat_map(|nic| nic.dns.clone()).collect()
+        } else {
+            configured
+        }
+    }
+
+    /// Time servers: the configuration's, else Talos' own.
+    pub(crate) fn time_servers(&self) -> Vec<String> {
+        let configured = self.node().map(|node| node.settings.time_servers.clone()).unwrap_or_default();
+        if configured.is_empty() { vec!["time.cloudflare.com".to_owned()] } else { configured }
+    }
+
+    /// The default gateway of a card.
+    pub(crate) fn gateway(&self, card: usize) -> Option<IpAddr> {
+        let configured = self.node().and_then(|node| Settings::of_card(&node.settings.gateways, card));
+        configured.or_else(|| self.hardware.nics.get(card).and_then(|nic| nic.gateway))
+    }
+
+    /// The packet size of a card.
+    pub(crate) fn mtu(&self, card: usize) -> u64 {
+        self.node().and_then(|node| Settings::of_card(&node.settings.mtus, card)).unwrap_or(1500)
     }
 
     /// A number of this machine's own, different in each boot.
@@ -218,7 +337,12 @@ impl Machine {
         self.epoch += 1;
         self.keys = 0;
         self.seen.clear();
-        if self.hardware.image.is_none() || self.disk.empty {
+        self.draining = None;
+        self.begin_log();
+        if let Some(staged) = self.disk.staged.take() {
+            self.install(staged);
+        }
+        if self.image().is_none() || self.disk.empty {
             self.phase = Phase::Blank;
             return;
         }
@@ -229,9 +353,26 @@ impl Machine {
         self.phase = Phase::Booting { network, until };
     }
 
+    /// Puts another system beside the one on the disk and makes it the one that boots.
+    pub(crate) fn install(&mut self, system: BootImage) {
+        self.disk.previous = self.image().cloned();
+        self.disk.system = Some(system);
+        self.disk.on_probation = true;
+    }
+
+    /// Returns to the system before the last upgrade; says whether there is one.
+    pub(super) fn revert(&mut self) -> bool {
+        self.disk.on_probation = false;
+        let Some(previous) = self.disk.previous.take() else { return false };
+        self.disk.previous = self.image().cloned();
+        self.disk.system = Some(previous);
+        true
+    }
+
     /// Stops it at once, as pulling the plug does.
     pub(super) fn stop(&mut self) {
         self.epoch += 1;
+        self.draining = None;
         self.phase = Phase::Off;
     }
 
@@ -256,6 +397,7 @@ impl Machine {
     }
 
     /// Boots into `config`: `api_from` is when its listener comes, for a machine that can issue its own certificate.
+    /// Whoever still holds a stream of the maintenance API delays that.
     pub(super) fn configure(
         &mut self,
         config: String,
@@ -263,7 +405,10 @@ impl Machine {
         network_from: Timestamp,
         now: Timestamp,
     ) {
-        let api_from = after(now, timing::SWITCH);
+        let held = matches!(self.phase, Phase::Maintenance(_)) && self.streams > 0;
+        let switch = if held { timing::STREAMS_LINGER } else { timing::SWITCH };
+        let api_from = after(now, switch);
+        self.draining = held.then_some((self.epoch, api_from));
         let own_issuer = (settings.role == Role::ControlPlane).then(|| settings.talos_ca.clone());
         let clock_from = after(network_from, timing::CLOCK_SYNC);
         let cri_from = after(now, timing::CRI);
@@ -290,7 +435,10 @@ impl Machine {
             api_server_from: None,
             registration: Registration::None,
             leaving: None,
+            actor: String::new(),
             trial: None,
+            generation: 1,
+            kubelet_stopped: false,
         }));
     }
 
@@ -322,7 +470,7 @@ impl Machine {
     }
 
     /// Since when it answers on the network.
-    pub(super) fn network_from(&self) -> Option<Timestamp> {
+    pub(crate) fn network_since(&self) -> Option<Timestamp> {
         match &self.phase {
             Phase::Off | Phase::Blank => None,
             Phase::Booting { network, .. } => Some(*network),
@@ -336,8 +484,12 @@ impl Machine {
         match &self.phase {
             Phase::Off | Phase::Blank => vec![],
             Phase::Booting { network, until } => vec![*network, *until],
-            Phase::Maintenance(m) => m.accepted.iter().map(|(_, at)| *at).chain(m.off_at).collect(),
-            Phase::Configured(node) => node.moments(),
+            Phase::Maintenance(m) => m.accepted.iter().map(|a| a.at).chain(m.off_at).collect(),
+            Phase::Configured(node) => {
+                let mut all = node.moments();
+                all.extend(self.draining.map(|(_, until)| until));
+                all
+            }
         }
     }
 }
@@ -346,6 +498,16 @@ impl Node {
     /// Whether a shutdown has got to the point where services are gone.
     pub(crate) fn stopped(&self) -> bool {
         self.leaving.is_some_and(|leaving| leaving.stopped)
+    }
+
+    /// Whether a shutdown has got to the point where nothing listens any more.
+    pub(crate) fn closed(&self) -> bool {
+        self.leaving.is_some_and(|leaving| leaving.closed)
+    }
+
+    /// Whether etcd's own check has passed.
+    pub(crate) fn etcd_is_healthy(&self, now: Timestamp) -> bool {
+        matches!(self.etcd, EtcdService::Running { healthy_from: Some(at), .. } if at <= now)
     }
 
     pub(crate) fn is_control_plane(&self) -> bool {
@@ -362,9 +524,12 @@ impl Node {
         all.extend(self.api_from);
         all.extend(self.api_server_from);
         all.extend(self.trial.iter().map(|(at, _)| *at));
-        all.extend(self.leaving.iter().flat_map(|l| [l.quits, l.gone]));
+        all.extend(self.leaving.iter().flat_map(|l| [l.quits, l.closes, l.gone]));
         match self.etcd {
-            EtcdService::Absent | EtcdService::Preparing => {}
+            EtcdService::Absent
+            | EtcdService::Preparing
+            | EtcdService::Finished { .. }
+            | EtcdService::Removed => {}
             EtcdService::Joining { at }
             | EtcdService::Bootstrapping { at }
             | EtcdService::Starting { at } => {

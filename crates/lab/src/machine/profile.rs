@@ -1,8 +1,10 @@
-//! What differs between Talos versions. Only 1.13 is known so far.
+//! What differs between Talos releases.
 
 /// The behaviour of one Talos release line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Profile {
+    /// The minor release.
+    pub minor: u32,
     /// The Go release that it was built with, as `Version` tells.
     pub go: &'static str,
     /// etcd's version.
@@ -11,67 +13,45 @@ pub struct Profile {
     pub etcd_storage: &'static str,
     /// Oldest and newest minor release of Kubernetes 1.x that a configuration may ask for.
     pub kubernetes_minors: (u64, u64),
-    /// Kinds of documents beside v1alpha1 that a configuration may hold.
-    pub kinds: &'static [&'static str],
 }
 
-/// Talos 1.13.
-pub const V1_13: Profile = Profile {
-    go: "go1.26.8",
-    etcd: "3.6.12",
-    etcd_storage: "3.6.0",
-    kubernetes_minors: (31, 36),
-    kinds: &[
-        "SideroLinkConfig",
-        "ExtensionServiceConfig",
-        "KmsgLogConfig",
-        "EventSinkConfig",
-        "WatchdogTimerConfig",
-        "TrustedRootsConfig",
-        "VolumeConfig",
-        "NetworkRuleConfig",
-        "NetworkDefaultActionConfig",
-        "KubeSpanEndpointsConfig",
-        "UserVolumeConfig",
-        "EthernetConfig",
-        "PCIDriverRebindConfig",
-        "RawVolumeConfig",
-        "ExistingVolumeConfig",
-        "SwapVolumeConfig",
-        "ZswapConfig",
-        "HostnameConfig",
-        "LinkConfig",
-        "LinkAliasConfig",
-        "BondConfig",
-        "BridgeConfig",
-        "VLANConfig",
-        "DummyLinkConfig",
-        "WireguardConfig",
-        "DHCPv4Config",
-        "DHCPv6Config",
-        "Layer2VIPConfig",
-        "HCloudVIPConfig",
-        "ResolverConfig",
-        "TimeSyncConfig",
-        "StaticHostConfig",
-        "RegistryMirrorConfig",
-        "RegistryAuthConfig",
-        "RegistryTLSConfig",
-        "OOMConfig",
-        "KubeSpanConfig",
-        "EnvironmentConfig",
-        "ExternalVolumeConfig",
-        "ImageVerificationConfig",
-        "TCPProbeConfig",
-        "VRFConfig",
-        "BlackholeRouteConfig",
-        "RoutingRuleConfig",
-    ],
-};
+const PROFILES: [Profile; 3] = [
+    Profile { minor: 12, go: "go1.26.8", etcd: "3.6.11", etcd_storage: "3.6.0", kubernetes_minors: (30, 35) },
+    Profile { minor: 13, go: "go1.26.8", etcd: "3.6.12", etcd_storage: "3.6.0", kubernetes_minors: (31, 36) },
+    Profile { minor: 14, go: "go1.26.8", etcd: "3.7.1", etcd_storage: "3.7.0", kubernetes_minors: (32, 37) },
+];
 
 impl Profile {
-    /// The profile of a Talos version such as `v1.13.9`. Lines that are not known yet behave as 1.13.
-    pub fn of(_talos: &str) -> Self {
-        V1_13
+    /// The profile of a Talos version such as `v1.13.9`. Lines that the lab does not play behave as the nearest one.
+    #[must_use]
+    pub fn of(talos: &str) -> Self {
+        let minor = talos.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(13_u32);
+        let nearest = PROFILES.iter().min_by_key(|profile| profile.minor.abs_diff(minor));
+        nearest.copied().unwrap_or(PROFILES[1])
+    }
+
+    /// Up to 1.12 a small server of its own answers in maintenance; later it is the API itself, with a reader's rights.
+    #[must_use]
+    pub fn has_maintenance_server(self) -> bool {
+        self.minor <= 12
+    }
+
+    /// Whether a release may be reached from another by an upgrade: two minors up, or one down.
+    #[must_use]
+    pub fn accepts_upgrade_from(self, other: Self) -> bool {
+        (other.minor..=other.minor + 2).contains(&self.minor) || self.minor + 1 == other.minor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_has_the_profile_of_its_line() {
+        assert_eq!(Profile::of("v1.12.9").minor, 12);
+        assert_eq!(Profile::of("v1.14.0-rc.1").minor, 14);
+        assert_eq!(Profile::of("v1.10.1").minor, 12, "the oldest that the lab plays");
+        assert!(Profile::of("v1.12.9").has_maintenance_server());
     }
 }

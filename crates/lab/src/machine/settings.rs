@@ -1,9 +1,7 @@
 //! What a machine takes from its configuration.
 //!
-//! A configuration is a list of YAML documents. This reads the v1alpha1 document and, beside it, the network documents
-//! that replace parts of it since Talos 1.12. Links are found the way Talos finds them: by name, by alias (an expression
-//! over the hardware address), by hardware address. A link that matches no network card configures nothing, which is
-//! how a wrong address in a configuration makes a machine unreachable.
+//! A configuration is a list of YAML documents. This reads the v1alpha1 document and, beside it, the documents that replace
+//! parts of it: those of the network since Talos 1.12 (`links`), those of Kubernetes and discovery since 1.14.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +11,8 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::boot::BootNic;
+use super::boot::{BootDisk, BootNic};
+use super::links::Network;
 
 /// The part that a machine plays in its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +62,17 @@ pub struct Settings {
     pub addresses: Vec<(usize, IpNet)>,
     pub vip: Option<IpAddr>,
     pub resolvers: Vec<IpAddr>,
+    pub time_servers: Vec<String>,
+    /// Names that the configuration gave to cards, by the number of the card.
+    pub aliases: Vec<(usize, String)>,
+    pub gateways: Vec<(usize, IpAddr)>,
+    pub mtus: Vec<(usize, u64)>,
+    /// Cards that ask a DHCP server, where the configuration says so; else all do that have no address.
+    pub dhcp: Option<Vec<usize>>,
+    pub volumes: Vec<UserVolume>,
+    pub images: Images,
+    /// Registry hosts and where their images are fetched instead, in order.
+    pub mirrors: BTreeMap<String, Vec<String>>,
     pub cluster_id: String,
     pub cluster_name: String,
     pub endpoint: String,
@@ -70,12 +80,54 @@ pub struct Settings {
     pub kubernetes: String,
     /// Whether Talos brings a network for pods.
     pub cni: bool,
+    /// Whether Talos brings kube-proxy.
+    pub proxy: bool,
     pub external_cloud: bool,
     pub schedulable: bool,
     pub pod_subnet: IpNet,
     pub service_subnet: IpNet,
     pub node_labels: BTreeMap<String, String>,
     pub api_sans: Vec<String>,
+    /// Machines with the same one belong together, whatever their names.
+    key: String,
+}
+
+/// The container images of a node's own components.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Images {
+    pub kubelet: String,
+    pub api_server: String,
+    pub controller_manager: String,
+    pub scheduler: String,
+}
+
+/// A volume that the configuration asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserVolume {
+    pub name: String,
+    /// The expression that picks its disk.
+    selector: String,
+}
+
+impl UserVolume {
+    /// Whether the volume's expression picks this disk. Understood are `!system_disk`, and equality of a disk's field
+    /// with a quoted text, joined by `&&`.
+    pub fn selects(&self, id: &str, wwid: &str, disk: &BootDisk) -> bool {
+        self.selector.split("&&").map(str::trim).all(|term| {
+            if term == "!system_disk" || term == "true" || term.is_empty() {
+                return true;
+            }
+            let Some((field, value)) = term.split_once("==") else { return false };
+            let value = value.trim().trim_matches(['"', '\'']);
+            match field.trim() {
+                "disk.wwid" => value == wwid && !wwid.is_empty(),
+                "disk.serial" => Some(value) == disk.serial.as_deref(),
+                "disk.dev_path" => value == format!("/dev/{id}"),
+                "disk.id" => value == id,
+                _ => false,
+            }
+        })
+    }
 }
 
 impl std::fmt::Debug for Settings {
@@ -96,7 +148,7 @@ impl Settings {
         let role = if text(machine, "type") == "controlplane" { Role::ControlPlane } else { Role::Worker };
         let endpoint = cluster.pointer("/controlPlane/endpoint").and_then(Value::as_str).unwrap_or_default();
         let network = Network::read(documents, machine, nics);
-        Some(Self {
+        let mut found = Self {
             role,
             token: text(machine, "token"),
             talos_ca: issuer(machine.get("ca")),
@@ -106,12 +158,26 @@ impl Settings {
             addresses: network.addresses,
             vip: network.vip,
             resolvers: network.resolvers,
+            time_servers: time_servers(documents, machine),
+            aliases: network.aliases.into_iter().collect(),
+            gateways: network.gateways.into_iter().collect(),
+            mtus: network.mtus.into_iter().collect(),
+            dhcp: network.dhcp,
+            volumes: volumes(documents),
+            images: Images {
+                kubelet: image(machine.pointer("/kubelet/image")),
+                api_server: image(cluster.pointer("/apiServer/image")),
+                controller_manager: image(cluster.pointer("/controllerManager/image")),
+                scheduler: image(cluster.pointer("/scheduler/image")),
+            },
+            mirrors: mirrors(documents, machine),
             cluster_id: text(cluster, "id"),
             cluster_name: text(cluster, "clusterName"),
             endpoint: endpoint.to_owned(),
             discovery: cluster.pointer("/discovery/enabled").and_then(Value::as_bool).unwrap_or(false)
                 && cluster.pointer("/discovery/registries/service/disabled") != Some(&Value::Bool(true)),
             kubernetes: image_tag(machine.pointer("/kubelet/image")),
+            proxy: cluster.pointer("/proxy/disabled") != Some(&Value::Bool(true)),
             cni: cluster
                 .pointer("/network/cni/name")
                 .and_then(Value::as_str)
@@ -128,7 +194,66 @@ impl Settings {
             ),
             node_labels: labels(machine.get("nodeLabels")),
             api_sans: strings(cluster.pointer("/apiServer/certSANs")),
-        })
+            key: String::new(),
+        };
+        for document in documents {
+            found.read_document(document);
+        }
+        found.key = cluster_key(&found.cluster_id, &found.cluster_ca.crt);
+        Some(found)
+    }
+
+    /// What a document of 1.14 says in place of the v1alpha1 one.
+    fn read_document(&mut self, document: &Value) {
+        let own = |key: &str| text(document, key);
+        let enabled = document.get("enabled") != Some(&Value::Bool(false));
+        match own("kind").as_str() {
+            "KubeClusterConfig" => {
+                self.cluster_name = own("clusterName");
+                self.endpoint = own("endpoint");
+            }
+            "DiscoveryServiceConfig" => self.discovery = true,
+            "DiscoveryIdentityConfig" => self.cluster_id = own("clusterID"),
+            "KubeAPIServerCAConfig" => {
+                let at = |pointer: &str| {
+                    document.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+                };
+                let key = at("/issuingCA/key");
+                let accepted = strings(document.get("acceptedCAs")).join("");
+                let crt = Some(at("/issuingCA/cert")).filter(|crt| !crt.is_empty()).unwrap_or(accepted);
+                self.cluster_ca = Issuer { crt, key: (!key.is_empty()).then_some(key) };
+                // Without a flannel document there is no network plugin.
+                self.cni = false;
+            }
+            "KubeFlannelCNIConfig" => self.cni = true,
+            "KubeletConfig" => {
+                self.kubernetes = image_tag(document.get("image"));
+                self.images.kubelet = own("image");
+            }
+            "KubeAPIServerConfig" => {
+                self.images.api_server = own("image");
+                self.api_sans = strings(document.get("certExtraSANs"));
+            }
+            "KubeControllerManagerConfig" => self.images.controller_manager = own("image"),
+            "KubeSchedulerConfig" => self.images.scheduler = own("image"),
+            "KubeProxyConfig" => self.proxy = enabled,
+            "KubeNetworkConfig" => {
+                self.pod_subnet = first_net(document.get("podSubnets"), self.pod_subnet);
+                self.service_subnet = first_net(document.get("serviceSubnets"), self.service_subnet);
+            }
+            "KubeNodeConfig" => {
+                self.node_labels = labels(document.get("labels"));
+                let taints = document.get("taints").and_then(Value::as_object);
+                self.schedulable =
+                    taints.is_none_or(|taints| !taints.contains_key("node-role.kubernetes.io/control-plane"));
+            }
+            _ => {}
+        }
+    }
+
+    /// What a list of settings by card says for one.
+    pub fn of_card<T: Clone>(list: &[(usize, T)], card: usize) -> Option<T> {
+        list.iter().find(|(number, _)| *number == card).map(|(_, value)| value.clone())
     }
 
     /// The host part of the control plane endpoint.
@@ -142,110 +267,51 @@ impl Settings {
     }
 
     /// Machines with the same identity belong together, whatever their names.
-    pub fn cluster_key(&self) -> String {
-        use sha2::Digest as _;
-        let digest = sha2::Sha256::digest(format!("{}\n{}", self.cluster_id, self.cluster_ca.crt));
-        hex::encode(&digest[..8])
+    pub fn cluster_key(&self) -> &str {
+        &self.key
     }
 }
 
-/// What the network parts of a configuration say, whichever document says it.
-#[derive(Default)]
-struct Network {
-    hostname: Option<String>,
-    addresses: Vec<(usize, IpNet)>,
-    vip: Option<IpAddr>,
-    resolvers: Vec<IpAddr>,
+fn cluster_key(id: &str, authority: &str) -> String {
+    use sha2::Digest as _;
+    let digest = sha2::Sha256::digest(format!("{id}\n{authority}"));
+    hex::encode(&digest[..8])
 }
 
-impl Network {
-    fn read(documents: &[Value], machine: &Value, nics: &[BootNic]) -> Self {
-        let mut found = Self::default();
-        found.read_v1alpha1(machine, nics);
-        let aliases = aliases(documents, nics);
-        for document in documents {
-            match document.get("kind").and_then(Value::as_str) {
-                Some("HostnameConfig") => {
-                    found.hostname = document.get("hostname").and_then(Value::as_str).map(str::to_owned);
-                }
-                Some("LinkConfig") => {
-                    if let Some(nic) = link(&text(document, "name"), &aliases, nics) {
-                        for address in list(document.get("addresses")) {
-                            found
-                                .addresses
-                                .extend(text(address, "address").parse().ok().map(|net| (nic, net)));
-                        }
-                    }
-                }
-                // Without its link the address is never announced.
-                Some("Layer2VIPConfig") if link(&text(document, "link"), &aliases, nics).is_some() => {
-                    found.vip = text(document, "name").parse().ok();
-                }
-                Some("ResolverConfig") => {
-                    found.resolvers = list(document.get("nameservers"))
-                        .filter_map(|n| text(n, "address").parse().ok())
-                        .collect();
-                }
-                _ => {}
-            }
-        }
-        found
-    }
-
-    fn read_v1alpha1(&mut self, machine: &Value, nics: &[BootNic]) {
-        let Some(network) = machine.get("network") else { return };
-        self.hostname = network.get("hostname").and_then(Value::as_str).map(str::to_owned);
-        self.resolvers = strings(network.get("nameservers")).iter().filter_map(|s| s.parse().ok()).collect();
-        for interface in list(network.get("interfaces")) {
-            let by_mac = interface.pointer("/deviceSelector/hardwareAddr").and_then(Value::as_str);
-            let nic = match by_mac {
-                Some(mac) => nics.iter().position(|n| n.mac.eq_ignore_ascii_case(mac)),
-                None => link(&text(interface, "interface"), &BTreeMap::new(), nics),
-            };
-            let Some(nic) = nic else { continue };
-            for address in strings(interface.get("addresses")) {
-                self.addresses.extend(address.parse().ok().map(|net| (nic, net)));
-            }
-            if let Some(vip) = interface.pointer("/vip/ip").and_then(Value::as_str) {
-                self.vip = vip.parse().ok();
-            }
-        }
-    }
+fn time_servers(documents: &[Value], machine: &Value) -> Vec<String> {
+    let document = documents.iter().find(|d| text(d, "kind") == "TimeSyncConfig");
+    let named = document.map(|d| strings(d.pointer("/ntp/servers"))).unwrap_or_default();
+    if named.is_empty() { strings(machine.pointer("/time/servers")) } else { named }
 }
 
-/// Alias names and the card each means.
-fn aliases(documents: &[Value], nics: &[BootNic]) -> BTreeMap<String, usize> {
+fn volumes(documents: &[Value]) -> Vec<UserVolume> {
+    let kinds = |d: &&Value| text(d, "kind") == "UserVolumeConfig";
+    let selector = |d: &Value| {
+        d.pointer("/provisioning/diskSelector/match").and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    documents
+        .iter()
+        .filter(kinds)
+        .map(|d| UserVolume { name: text(d, "name"), selector: selector(d) })
+        .collect()
+}
+
+fn mirrors(documents: &[Value], machine: &Value) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
-    for document in documents.iter().filter(|d| text(d, "kind") == "LinkAliasConfig") {
-        let expression = document.pointer("/selector/match").and_then(Value::as_str).unwrap_or_default();
-        if let Some(nic) = nics.iter().position(|nic| selects(expression, &nic.mac)) {
-            found.insert(text(document, "name"), nic);
-        }
+    for (host, mirror) in
+        machine.pointer("/registries/mirrors").and_then(Value::as_object).into_iter().flatten()
+    {
+        found.insert(host.clone(), strings(mirror.get("endpoints")));
+    }
+    for document in documents.iter().filter(|d| text(d, "kind") == "RegistryMirrorConfig") {
+        let endpoints = list(document.get("endpoints")).map(|endpoint| text(endpoint, "url")).collect();
+        found.insert(text(document, "name"), endpoints);
     }
     found
 }
 
-/// Whether a link expression picks the card with this hardware address. Understood is equality of `mac(...)` or of
-/// the raw field with a quoted address; anything else picks nothing.
-fn selects(expression: &str, mac: &str) -> bool {
-    let Some((left, right)) = expression.split_once("==") else { return false };
-    let (field, value) = if left.contains("link.") { (left, right) } else { (right, left) };
-    let field: String = field.chars().filter(|c| !c.is_whitespace()).collect();
-    let known = ["mac(link.permanent_addr)", "mac(link.hardware_addr)"].contains(&field.as_str());
-    // Talos compares text, and writes hardware addresses in lower case.
-    known && value.trim().trim_matches(['"', '\'']) == mac.to_ascii_lowercase()
-}
-
-/// The card that a link name means: an alias, `ethN` in slot order, or `enx` and the hardware address.
-fn link(name: &str, aliases: &BTreeMap<String, usize>, nics: &[BootNic]) -> Option<usize> {
-    if let Some(nic) = aliases.get(name) {
-        return Some(*nic);
-    }
-    if let Some(number) = name.strip_prefix("eth").and_then(|n| n.parse::<usize>().ok()) {
-        return (number < nics.len()).then_some(number);
-    }
-    let mac = name.strip_prefix("enx")?;
-    nics.iter().position(|n| n.mac.replace(':', "").eq_ignore_ascii_case(mac))
+fn image(value: Option<&Value>) -> String {
+    value.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 fn issuer(value: Option<&Value>) -> Issuer {
@@ -268,11 +334,11 @@ pub(super) fn text(value: &Value, key: &str) -> String {
     value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {
+pub(super) fn list(value: Option<&Value>) -> impl Iterator<Item = &Value> {
     value.and_then(Value::as_array).into_iter().flatten()
 }
 
-fn strings(value: Option<&Value>) -> Vec<String> {
+pub(super) fn strings(value: Option<&Value>) -> Vec<String> {
     list(value).filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
@@ -288,26 +354,6 @@ fn first_net(value: Option<&Value>, default: IpNet) -> IpNet {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn nic(mac: &str) -> BootNic {
-        BootNic { mac: mac.into(), bridge: "vmbr0".into(), address: None, gateway: None, dns: vec![] }
-    }
-
-    #[test]
-    fn a_link_is_found_by_alias_name_or_hardware_address() {
-        let nics = [nic("BC:24:11:00:00:01"), nic("BC:24:11:00:00:02")];
-        let documents = [serde_json::json!({
-            "kind": "LinkAliasConfig", "name": "lan0",
-            "selector": {"match": "mac(link.permanent_addr) == \"bc:24:11:00:00:02\""}
-        })];
-        let aliases = aliases(&documents, &nics);
-        assert_eq!(link("lan0", &aliases, &nics), Some(1));
-        assert_eq!(link("eth0", &aliases, &nics), Some(0));
-        assert_eq!(link("eth2", &aliases, &nics), None);
-        assert_eq!(link("enxbc2411000001", &aliases, &nics), Some(0));
-        assert!(!selects("mac(link.permanent_addr) == \"BC:24:11:00:00:02\"", "BC:24:11:00:00:02"));
-        assert!(!selects("link.driver == \"virtio_net\"", "BC:24:11:00:00:02"));
-    }
 
     #[test]
     fn the_host_of_an_endpoint() {

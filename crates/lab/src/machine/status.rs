@@ -1,9 +1,11 @@
 //! What a machine says of itself: its stage, what it still waits for, its services.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::Machines;
-use super::node::{EtcdService, Leave, Machine, Node, Phase, Registration};
+use super::node::{EtcdService, Leave, Machine, Node, Phase, Registration, after};
+use super::timing;
 
 /// One service of machined.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,18 +21,19 @@ pub(crate) struct Service {
 }
 
 /// Stage, readiness and unmet conditions.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Status {
-    pub(crate) stage: &'static str,
+    pub(crate) stage: String,
     pub(crate) ready: bool,
-    pub(crate) unmet: Vec<(&'static str, String)>,
+    /// Names and reasons.
+    pub(crate) unmet: Vec<(String, String)>,
 }
 
 impl Machines {
     /// The machine's status, if it runs far enough to have one.
     pub(crate) fn status(&self, vmid: u32) -> Option<Status> {
         let machine = self.machines.get(&vmid)?;
-        let plain = |stage| Some(Status { stage, ready: true, unmet: vec![] });
+        let plain = |stage: &str| Some(Status { stage: stage.to_owned(), ready: true, unmet: vec![] });
         let node = match &machine.phase {
             Phase::Off | Phase::Blank => return None,
             Phase::Booting { .. } => return plain("booting"),
@@ -40,12 +43,13 @@ impl Machines {
         match node.leaving.map(|l| l.why) {
             Some(Leave::Reboot) => return plain("rebooting"),
             Some(Leave::Shutdown) => return plain("shutting down"),
-            Some(Leave::Reset(_)) => return plain("resetting"),
+            Some(Leave::Reset { .. }) => return plain("resetting"),
+            Some(Leave::Upgrade) => return plain("upgrading"),
             None => {}
         }
         let waits = self.unmet_services(node);
         let stage = if waits.is_empty() { "running" } else { "booting" };
-        let mut unmet = vec![];
+        let mut unmet: Vec<(&str, String)> = vec![];
         if node.clock_from > self.now {
             unmet.push(("time", "time is not synced".to_owned()));
         }
@@ -64,13 +68,15 @@ impl Machines {
             }
             _ => unmet.push(("nodeReady", format!("node {name:?} status is not available yet"))),
         }
-        Some(Status { stage, ready: unmet.is_empty(), unmet })
+        let ready = unmet.is_empty();
+        let unmet = unmet.into_iter().map(|(name, reason)| (name.to_owned(), reason)).collect();
+        Some(Status { stage: stage.to_owned(), ready, unmet })
     }
 
     /// Why the boot sequence has not ended: one entry for each service that is not healthy.
     fn unmet_services(&self, node: &Node) -> Vec<String> {
         let mut waits = vec![];
-        if node.kubelet_from > self.now {
+        if node.kubelet_from > self.now || node.kubelet_stopped {
             waits.push("kubelet not running".to_owned());
         }
         match node.etcd {
@@ -85,14 +91,38 @@ impl Machines {
         waits
     }
 
+    /// Whether the machine's clock is right.
+    pub(crate) fn clock_is_synced(&self, vmid: u32) -> bool {
+        let Some(machine) = self.machines.get(&vmid) else { return false };
+        match &machine.phase {
+            Phase::Configured(node) => node.clock_from <= self.now,
+            Phase::Maintenance(m) => {
+                self.reaches_time(machine) && after(m.network_from, timing::CLOCK_SYNC) <= self.now
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether Kubernetes was told to give the machine no new pods.
+    pub(crate) fn is_cordoned(&self, vmid: u32) -> bool {
+        let Some(machine) = self.machines.get(&vmid) else { return false };
+        let name = machine.hostname();
+        let place = crate::kube::Place { group: "", plural: "nodes", namespace: "", name };
+        self.etcd_of_cluster(vmid)
+            .and_then(|etcd| etcd.store.get(&place))
+            .is_some_and(|node| node.pointer("/spec/unschedulable") == Some(&serde_json::Value::Bool(true)))
+    }
+
     /// The services of a machine in the order of their names.
     pub(crate) fn services(&self, vmid: u32) -> Vec<Service> {
         let Some(machine) = self.machines.get(&vmid) else { return vec![] };
-        let network = machine.network_from().unwrap_or(self.now);
+        let network = machine.network_since().unwrap_or(self.now);
         let mut services: Vec<Service> =
             ["apid", "auditd", "containerd", "machined", "syslogd", "udevd"].map(|id| up(id, network)).into();
+        services.extend(machine.extensions().iter().filter_map(|name| extension(name, network)));
         match &machine.phase {
             Phase::Maintenance(_) => {}
+            Phase::Configured(node) if node.stopped() => return vec![],
             Phase::Configured(node) => services.extend(self.node_services(node)),
             _ => return vec![],
         }
@@ -113,6 +143,9 @@ impl Machines {
         found.push(match (clock, node.kubelet_from <= now) {
             (false, _) => waiting("kubelet", "Waiting for time sync"),
             (true, false) => state("kubelet", "Preparing", node.clock_from, "Running pre state"),
+            (true, true) if node.kubelet_stopped => {
+                state("kubelet", "Finished", now, "Service finished successfully")
+            }
             (true, true) => up("kubelet", node.kubelet_from),
         });
         if !node.is_control_plane() {
@@ -129,12 +162,30 @@ impl Machines {
                 healthy: healthy_from.is_none().then_some(false),
                 ..state("etcd", "Running", since, "Started task etcd")
             },
+            EtcdService::Finished { since } => {
+                state("etcd", "Finished", since, "Service finished successfully")
+            }
+            EtcdService::Removed => state(
+                "etcd",
+                "Waiting",
+                node.cri_from,
+                "Error running Containerd(etcd), going to restart forever: task \"etcd\" failed: exit code 1",
+            ),
             _ if !clock => waiting("etcd", "Waiting for time sync"),
             _ if node.cri_from > now => waiting("etcd", "Waiting for service \"cri\" to be \"up\""),
             _ => state("etcd", "Preparing", node.cri_from, "Running pre state"),
         });
         found
     }
+}
+
+/// The service that an extension brings, if it brings one. Nobody can say whether it is healthy.
+fn extension(name: &str, since: Timestamp) -> Option<Service> {
+    const WITH_SERVICE: &[&str] =
+        &["qemu-guest-agent", "iscsi-tools", "tailscale", "nut-client", "vmtoolsd-guest-agent"];
+    let short = name.rsplit('/').next().unwrap_or(name);
+    let id = if short == "iscsi-tools" { "iscsid" } else { short };
+    WITH_SERVICE.contains(&short).then(|| state(&format!("ext-{id}"), "Running", since, "Started task"))
 }
 
 fn up(id: &str, since: Timestamp) -> Service {

@@ -41,12 +41,17 @@ pub(crate) fn boot(number: u32) -> Boot {
             address: Some(format!("{}/24", address(number)).parse().unwrap()),
             gateway: Some("10.1.0.1".parse().unwrap()),
             dns: vec![],
+            dhcp: false,
         }],
+        uefi: false,
+        secure_boot: false,
+        pci: vec![],
         image: Some(BootImage {
             talos: "v1.13.9".into(),
             schematic: "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba".into(),
             platform: "nocloud".into(),
             arch: "amd64".into(),
+            extensions: vec![],
         }),
     }
 }
@@ -144,7 +149,7 @@ impl Rig {
             rig.apply(number, Role::Worker);
         }
         rig.wait(4);
-        rig.machines.bootstrap(101, rig.now).unwrap();
+        rig.machines.bootstrap(101, None, rig.now).unwrap();
         rig.until(200, |m| (101..=105).all(|n| m.status(n).is_some_and(|s| s.stage == "running" && s.ready)));
         rig
     }
@@ -174,7 +179,7 @@ fn a_cluster_comes_up_in_order_and_in_time() {
     assert_eq!(rig.kind(101), Some(Kind::Api));
     assert_ne!(rig.machines.epoch(101), before);
 
-    let early = rig.machines.bootstrap(101, rig.now).unwrap_err();
+    let early = rig.machines.bootstrap(101, None, rig.now).unwrap_err();
     assert_eq!(
         (early.code, early.words.as_str()),
         (Code::FailedPrecondition, "bootstrap is not available yet")
@@ -182,18 +187,18 @@ fn a_cluster_comes_up_in_order_and_in_time() {
     rig.wait(4);
     assert_eq!(rig.kind(104), Some(Kind::Api), "trustd of a control plane gave the worker its certificate");
     let status = rig.machines.status(101).unwrap();
-    assert_eq!((status.stage, status.ready), ("booting", false));
+    assert_eq!((status.stage.as_str(), status.ready), ("booting", false));
     let etcd = |m: &Machines, n| m.services(n).into_iter().find(|s| s.id == "etcd").unwrap();
     assert_eq!(etcd(&rig.machines, 101).state, "Preparing");
 
     rig.wait(30);
     assert_eq!(etcd(&rig.machines, 101).state, "Preparing", "nothing happens without Bootstrap");
-    rig.machines.bootstrap(101, rig.now).unwrap();
-    assert!(rig.machines.bootstrap(101, rig.now).is_ok(), "as long as nothing is on disk");
+    rig.machines.bootstrap(101, None, rig.now).unwrap();
+    assert!(rig.machines.bootstrap(101, None, rig.now).is_ok(), "as long as nothing is on disk");
     rig.wait(3);
-    let again = rig.machines.bootstrap(101, rig.now).unwrap_err();
+    let again = rig.machines.bootstrap(101, None, rig.now).unwrap_err();
     assert_eq!((again.code, again.words.as_str()), (Code::AlreadyExists, "etcd data directory is not empty"));
-    let worker = rig.machines.bootstrap(104, rig.now).unwrap_err();
+    let worker = rig.machines.bootstrap(104, None, rig.now).unwrap_err();
     assert_eq!(worker.code, Code::Unimplemented);
 
     rig.until(90, |m| m.etcds[0].members.len() == 3);
@@ -248,7 +253,7 @@ fn without_discovery_a_worker_needs_the_endpoint() {
     rig.apply_bytes(104, &quiet(104, Role::Worker)).unwrap();
     rig.wait(60);
     assert_eq!(rig.port(104, 50_000), PortState::Refused, "the shared address is not up before Bootstrap");
-    rig.machines.bootstrap(101, rig.now).unwrap();
+    rig.machines.bootstrap(101, None, rig.now).unwrap();
     rig.until(60, |m| matches!(m.port("10.1.0.14".parse().unwrap(), 50_000), PortState::Open(_)));
 }
 
@@ -259,13 +264,13 @@ fn a_reboot_forgets_a_bootstrap_that_wrote_nothing() {
     rig.wait(40);
     rig.apply(101, Role::ControlPlane);
     rig.wait(10);
-    rig.machines.bootstrap(101, rig.now).unwrap();
+    rig.machines.bootstrap(101, None, rig.now).unwrap();
     rig.machines.power_off(101, rig.now);
     rig.on(101);
     rig.wait(120);
     assert!(rig.machines.etcds.is_empty());
     assert_eq!(rig.machines.get(101).unwrap().node().unwrap().etcd, EtcdService::Preparing);
-    rig.machines.bootstrap(101, rig.now).unwrap();
+    rig.machines.bootstrap(101, None, rig.now).unwrap();
     rig.wait(60);
     rig.machines.leave(101, Leave::Reboot, rig.now);
     assert_eq!(rig.machines.status(101).unwrap().stage, "rebooting");
@@ -283,8 +288,8 @@ fn two_bootstraps_make_two_clusters() {
     rig.apply(101, Role::ControlPlane);
     rig.apply(102, Role::ControlPlane);
     rig.wait(10);
-    rig.machines.bootstrap(101, rig.now).unwrap();
-    rig.machines.bootstrap(102, rig.now).unwrap();
+    rig.machines.bootstrap(101, None, rig.now).unwrap();
+    rig.machines.bootstrap(102, None, rig.now).unwrap();
     rig.wait(60);
     assert_eq!(rig.machines.etcds.len(), 2);
     assert_eq!(rig.machines.etcds[0].key, rig.machines.etcds[1].key);
@@ -354,17 +359,17 @@ fn without_a_network_plugin_nodes_never_get_ready() {
     let bytes = config(101, Role::ControlPlane, |input| input.cni = Cni::None);
     rig.apply_bytes(101, &bytes).unwrap();
     rig.wait(10);
-    rig.machines.bootstrap(101, rig.now).unwrap();
+    rig.machines.bootstrap(101, None, rig.now).unwrap();
     rig.wait(300);
     let status = rig.machines.status(101).unwrap();
-    assert_eq!(status.unmet, vec![("nodeReady", "node \"n101\" is not ready".to_owned())]);
+    assert_eq!(status.unmet, vec![("nodeReady".to_owned(), "node \"n101\" is not ready".to_owned())]);
     assert_eq!(status.stage, "running");
 }
 
 #[test]
 fn a_reset_wipes_what_it_is_told_to() {
     let mut rig = Rig::cluster();
-    let wipe = Wipe { state: true, ephemeral: true, whole_disk: false, reboot: true };
+    let wipe = Wipe { state: true, ephemeral: true, meta: false, whole_disk: false, reboot: true };
     rig.machines.reset(103, false, wipe, rig.now);
     rig.wait(60);
     assert_eq!(rig.kind(103), Some(Kind::Maintenance));

@@ -19,6 +19,8 @@ pub const NETWORK_BEFORE_API: Duration = ms(3_000);
 pub const MAINTENANCE_LINGERS: Duration = ms(300);
 /// Then the port refuses, until the listener with the new authority is there.
 pub const SWITCH: Duration = ms(400);
+/// With open streams of the maintenance API it comes only when those have been cut off.
+pub const STREAMS_LINGER: Duration = ms(10_000);
 /// The container runtime is up this long after the boot sequence began; `Bootstrap` and the kubelet need it.
 pub const CRI: Duration = ms(3_000);
 /// trustd answers this long after the boot sequence began.
@@ -59,9 +61,23 @@ pub const NODE_READY: Duration = ms(8_000);
 pub const NODE_LOST: Duration = ms(40_000);
 /// The API still answers this long after a reboot, shutdown or reset was asked for.
 pub const LEAVING_API: Duration = ms(1_000);
+/// After services have stopped, calls fail for this long before the port refuses.
+pub const API_LINGERS: Duration = ms(300);
 /// Stopping services and unmounting, up to the machine's own power-off or restart.
 pub const LEAVING: Duration = ms(8_000);
 /// `Bootstrap` waits this long for the container runtime before it refuses.
 pub const BOOTSTRAP_WAITS_CRI: Duration = ms(1_300);
 /// `Bootstrap` waits this long for the clock before it refuses.
 pub const BOOTSTRAP_WAITS_CLOCK: Duration = ms(5_200);
+/// Fetching an image from a registry that answers.
+pub const PULL: Duration = ms(6_000);
+/// The installer's work.
+pub const INSTALL: Duration = ms(12_000);
+/// A system that cannot come up goes back to the one before after this.
+pub const FAILED_BOOT: Duration = ms(10_000);
+/// Leaving an etcd cluster.
+pub const ETCD_LEAVE: Duration = ms(7_500);
+/// Connecting to a container runtime that is not there.
+pub const NO_CONTAINERD: Duration = ms(10_000);
+/// A kubelet that is restarted runs again after this.
+pub const KUBELET_RESTART: Duration = ms(3_000);

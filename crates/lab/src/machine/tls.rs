@@ -5,8 +5,8 @@
 //! clients only. Kubernetes: a leaf of the cluster's authority; a client may come without a certificate or with a wrong
 //! one, which is then an answer and not a broken handshake.
 //!
-//! Leaves are valid for decades and not for a day: whoever judges them may go by another clock than the lab's. Client
-//! certificates are judged by the lab's.
+//! Leaves live for a day and are renewed after half of it, as real ones. Those that are shown to another program are valid
+//! for decades: it goes by another clock than the lab's. Client certificates are judged by the lab's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,25 +37,65 @@ const ED25519: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70,
 const LONG_AGO: i64 = 946_684_800;
 /// Some ninety years.
 const LONG: Duration = Duration::from_secs(90 * 365 * 24 * 3600);
+/// How long Talos' own certificates live.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// After how many seconds they are made anew.
+const RENEWED: i64 = 12 * 3600;
+
+/// Who looks at a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judge {
+    /// Somebody who goes by the lab's clock.
+    Lab,
+    /// Another program, whose clock is another.
+    Outside,
+}
+
+/// Since when, and for how long, a leaf is valid that was first made at `since`.
+fn validity(judge: Judge, since: Timestamp, now: Timestamp) -> (Timestamp, Duration) {
+    match judge {
+        Judge::Outside => (Timestamp::from_second(LONG_AGO).unwrap_or(Timestamp::UNIX_EPOCH), LONG),
+        Judge::Lab => {
+            let renewals = now.duration_since(since).as_secs().max(0) / RENEWED;
+            let made = since.as_second() + renewals * RENEWED;
+            (Timestamp::from_second(made).unwrap_or(since), DAY)
+        }
+    }
+}
 
 /// The server side of TLS for one port of one machine, and for Kubernetes whom to believe. `None` when what the
 /// configuration carries is no sound authority, or the machine is not what it was.
-pub(super) fn server(machines: &Machines, vmid: u32, kind: Kind, clock: Clock) -> Option<Arc<ServerConfig>> {
+pub(super) fn server(
+    machines: &Machines,
+    vmid: u32,
+    kind: Kind,
+    clock: Clock,
+    judge: Judge,
+) -> Option<Arc<ServerConfig>> {
     let machine = machines.get(vmid)?;
+    let now = clock.now();
+    let valid = validity(judge, machine.network_since().unwrap_or(now).min(now), now);
     let mut config = match kind {
         Kind::Maintenance => {
-            let (chain, key) = maintenance_leaf(machine)?;
+            let (chain, key) = maintenance_leaf(machine, valid)?;
             builder(clock)?.with_no_client_auth().with_single_cert(vec![chain], key).ok()?
         }
         Kind::Api => {
             let node = machine.node()?;
             let issuer = node.issuer.as_ref()?;
-            let (chain, key) = leaf(issuer, machine.hostname(), &api_names(machines, vmid, machine, node))?;
+            let (chain, key) =
+                leaf(issuer, machine.hostname(), &api_names(machines, vmid, machine, node), valid)?;
             let trusted = verifier(&node.settings.talos_ca.crt)?;
             builder(clock)?
                 .with_client_cert_verifier(Arc::new(ClientsOnly(trusted)))
                 .with_single_cert(vec![chain], key)
                 .ok()?
+        }
+        Kind::Trustd => {
+            let node = machine.node()?;
+            let names = api_names(machines, vmid, machine, node);
+            let (chain, key) = leaf(&node.settings.talos_ca, machine.hostname(), &names, valid)?;
+            builder(clock)?.with_no_client_auth().with_single_cert(vec![chain], key).ok()?
         }
         Kind::Kubernetes => {
             let node = machine.node()?;
@@ -63,6 +103,11 @@ pub(super) fn server(machines: &Machines, vmid: u32, kind: Kind, clock: Clock) -
                 &node.settings.cluster_ca,
                 "kube-apiserver",
                 &kubernetes_names(machines, vmid, machine, node),
+                match judge {
+                    Judge::Outside => valid,
+                    // The API server's own lives for a year.
+                    Judge::Lab => (valid.0, DAY * 365),
+                },
             )?;
             let trusted = verifier(&node.settings.cluster_ca.crt)?;
             builder(clock)?
@@ -73,7 +118,7 @@ pub(super) fn server(machines: &Machines, vmid: u32, kind: Kind, clock: Clock) -
     };
     config.alpn_protocols = match kind {
         Kind::Kubernetes => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        Kind::Maintenance | Kind::Api => vec![b"h2".to_vec()],
+        Kind::Maintenance | Kind::Api | Kind::Trustd => vec![b"h2".to_vec()],
     };
     Some(Arc::new(config))
 }
@@ -100,15 +145,52 @@ fn verifier(ca: &str) -> Option<Arc<dyn ClientCertVerifier>> {
 
 type Pair = (CertificateDer<'static>, PrivateKeyDer<'static>);
 
-fn leaf(issuer: &Issuer, common_name: &str, names: &[String]) -> Option<Pair> {
+fn leaf(
+    issuer: &Issuer,
+    common_name: &str,
+    names: &[String],
+    (since, lifetime): (Timestamp, Duration),
+) -> Option<Pair> {
     let authority = Authority::from_pem(&issuer.crt, issuer.key.as_deref()?).ok()?;
-    let since = Timestamp::from_second(LONG_AGO).ok()?;
-    let identity = authority.issue_server(common_name, names, LONG, since).ok()?;
+    let identity = authority.issue_server(common_name, names, lifetime, since).ok()?;
     Some((identity.certificate_der().clone(), identity.key_der()))
 }
 
+/// Signs what a worker asks for: a server's certificate with the names and addresses of the request. `None` when the text
+/// is no request.
+pub(crate) fn sign_request(issuer: &Issuer, request: &str, now: Timestamp) -> Option<String> {
+    let mut request = rcgen::CertificateSigningRequestParams::from_pem(request).ok()?;
+    let mut name = DistinguishedName::new();
+    if let Some(common) = request.params.distinguished_name.get(&DnType::CommonName) {
+        name.push(DnType::CommonName, common.clone());
+    }
+    let params = &mut request.params;
+    params.distinguished_name = name;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.not_before = time::OffsetDateTime::from_unix_timestamp(now.as_second()).ok()?;
+    params.not_after = params.not_before.checked_add(time::Duration::try_from(DAY).ok()?)?;
+    let key =
+        KeyPair::from_pem(&issuer.key.as_deref()?.replace("ED25519 PRIVATE KEY", "PRIVATE KEY")).ok()?;
+    let authority = rcgen::Issuer::from_ca_cert_pem(&issuer.crt, key).ok()?;
+    Some(request.signed_by(&authority).ok()?.pem())
+}
+
+impl Machines {
+    /// The certificate that a configured machine shows, and its key, as PEM.
+    pub(crate) fn shown_certificate(&self, vmid: u32) -> Option<(String, String)> {
+        let machine = self.get(vmid)?;
+        let node = machine.node()?;
+        let issuer = node.issuer.as_ref()?;
+        let authority = Authority::from_pem(&issuer.crt, issuer.key.as_deref()?).ok()?;
+        let names = api_names(self, vmid, machine, node);
+        let identity = authority.issue_server(machine.hostname(), &names, DAY, node.began).ok()?;
+        Some((identity.certificate_pem(), identity.key_pem().expose().to_owned()))
+    }
+}
+
 /// The leaf of a machine in maintenance. It is the same for every connection: key, serial and times follow from the boot.
-fn maintenance_leaf(machine: &Machine) -> Option<Pair> {
+fn maintenance_leaf(machine: &Machine, (since, lifetime): (Timestamp, Duration)) -> Option<Pair> {
     let authority_key = ed25519(machine.key_seed("maintenance authority"))?;
     let key_der = ed25519_der(machine.key_seed("maintenance"));
     let key = KeyPair::try_from(&key_der).ok()?;
@@ -124,8 +206,8 @@ fn maintenance_leaf(machine: &Machine) -> Option<Pair> {
     params.subject_alt_names.extend(own.chain(loopback).map(SanType::IpAddress));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    params.not_before = time::OffsetDateTime::from_unix_timestamp(LONG_AGO).ok()?;
-    params.not_after = params.not_before.checked_add(time::Duration::try_from(LONG).ok()?)?;
+    params.not_before = time::OffsetDateTime::from_unix_timestamp(since.as_second()).ok()?;
+    params.not_after = params.not_before.checked_add(time::Duration::try_from(lifetime).ok()?)?;
     params.serial_number = Some(machine.seed("serial").into());
     let certificate = params.signed_by(&key, &issuer).ok()?;
     Some((certificate.der().clone(), key_der.into()))

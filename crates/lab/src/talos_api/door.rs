@@ -1,18 +1,22 @@
-//! The door of the API: unknown services and methods, roles, and requests meant for another machine.
+//! The door of the API: which services and methods a release has, who may call them, and requests meant for other
+//! machines.
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body_util::BodyExt as _;
 use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::ServiceExt as _;
 
-use super::Caller;
+use super::{Caller, fan_out};
 use crate::machine::{Kind, PortState, TALOS_PORT};
 
 const ADMIN: &str = "os:admin";
 const OPERATOR: &str = "os:operator";
 const READER: &str = "os:reader";
 const BACKUP: &str = "os:etcd:backup";
+const META: &str = "os:meta:writer";
+const VERIFIER: &str = "os:image:verifier";
 const IMPERSONATOR: &str = "os:impersonator";
 
 /// Administrators only.
@@ -23,80 +27,120 @@ const AO: &[&str] = &[ADMIN, OPERATOR];
 const AOR: &[&str] = &[ADMIN, OPERATOR, READER];
 /// And who makes backups of etcd.
 const AORE: &[&str] = &[ADMIN, OPERATOR, READER, BACKUP];
-/// Any role at all: the service looks closer.
-const ANY: &[&str] = &[ADMIN, OPERATOR, READER];
 
-/// Name, roles that may call it, whether the lab answers.
-type Method = (&'static str, &'static [&'static str], bool);
+/// A method and the roles that may call it.
+type Method = (&'static str, &'static [&'static str]);
 
-/// Services, their methods, who may call them, and whether the lab answers.
-const SERVICES: &[(&str, &[Method])] = &[
+/// A service: its name, the first release that has it, its methods.
+type Service = (&'static str, u32, &'static [Method]);
+
+const SERVICES: &[Service] = &[
     (
         "machine.MachineService",
+        10,
         &[
-            ("ApplyConfiguration", &[ADMIN, READER], true),
-            ("Bootstrap", A, true),
-            ("Kubeconfig", A, true),
-            ("Version", AOR, true),
-            ("Hostname", AOR, true),
-            ("ServiceList", AOR, true),
-            ("List", AOR, true),
-            ("Logs", AOR, true),
-            ("Dmesg", AOR, true),
-            ("Reboot", AO, true),
-            ("Shutdown", AO, true),
-            ("Reset", A, true),
-            ("EtcdMemberList", AORE, true),
-            ("EtcdStatus", AORE, true),
-            ("EtcdAlarmList", AORE, true),
-            ("Read", A, true),
-            ("ServiceStart", AO, false),
-            ("ServiceStop", AO, false),
-            ("ServiceRestart", AO, false),
-            ("Events", AOR, true),
-            ("Rollback", A, false),
-            ("Upgrade", A, false),
-            ("EtcdAlarmDisarm", AO, false),
-            ("EtcdDefragment", AO, false),
-            ("EtcdSnapshot", &[ADMIN, OPERATOR, BACKUP], false),
-            ("EtcdRecover", A, false),
-            ("EtcdLeaveCluster", A, false),
-            ("EtcdForfeitLeadership", A, false),
-            ("EtcdRemoveMemberByID", A, false),
-            ("EtcdDowngradeValidate", A, false),
-            ("EtcdDowngradeEnable", A, false),
-            ("EtcdDowngradeCancel", A, false),
-            ("Copy", A, false),
-            ("MetaWrite", A, false),
-            ("MetaDelete", A, false),
-            ("GenerateClientConfiguration", A, false),
-            ("Restart", AO, false),
-            ("ImagePull", AO, false),
-            ("PacketCapture", AO, false),
-            ("SystemStat", AOR, false),
+            ("ApplyConfiguration", &[ADMIN, READER]),
+            ("Bootstrap", A),
+            ("CPUFreqStats", AOR),
+            ("CPUInfo", AOR),
+            ("Containers", AOR),
+            ("Copy", A),
+            ("DiskStats", AOR),
+            ("DiskUsage", AOR),
+            ("Dmesg", AOR),
+            ("EtcdAlarmDisarm", AO),
+            ("EtcdAlarmList", AORE),
+            ("EtcdDefragment", AO),
+            ("EtcdDowngradeCancel", A),
+            ("EtcdDowngradeEnable", A),
+            ("EtcdDowngradeValidate", A),
+            ("EtcdForfeitLeadership", A),
+            ("EtcdLeaveCluster", A),
+            ("EtcdMemberList", AORE),
+            ("EtcdRecover", A),
+            ("EtcdRemoveMemberByID", A),
+            ("EtcdSnapshot", &[ADMIN, OPERATOR, BACKUP]),
+            ("EtcdStatus", AORE),
+            ("Events", AOR),
+            ("GenerateClientConfiguration", A),
+            ("GenerateConfiguration", A),
+            ("Hostname", AOR),
+            ("ImageList", AOR),
+            ("ImagePull", AO),
+            ("Kubeconfig", A),
+            ("List", AOR),
+            ("LoadAvg", AOR),
+            ("Logs", AOR),
+            ("LogsContainers", AOR),
+            ("Memory", AOR),
+            ("MetaDelete", &[ADMIN, META]),
+            ("MetaWrite", &[ADMIN, META]),
+            ("Mounts", AOR),
+            ("Netstat", AOR),
+            ("NetworkDeviceStats", AOR),
+            ("PacketCapture", AO),
+            ("Processes", AOR),
+            ("Read", A),
+            ("Reboot", AO),
+            ("Reset", A),
+            ("Restart", AO),
+            ("Rollback", A),
+            ("ServiceList", AOR),
+            ("ServiceRestart", AO),
+            ("ServiceStart", AO),
+            ("ServiceStop", AO),
+            ("Shutdown", AO),
+            ("Stats", AOR),
+            ("SystemStat", AOR),
+            ("Upgrade", A),
+            ("Version", AOR),
         ],
     ),
     (
         "machine.ImageService",
-        &[("List", AOR, false), ("Pull", AO, false), ("Import", A, false), ("Remove", A, false)],
-    ),
-    ("machine.LifecycleService", &[("Install", A, false), ("Upgrade", A, false)]),
-    ("machine.DebugService", &[("ContainerRun", A, false)]),
-    ("storage.StorageService", &[("Disks", AOR, true), ("BlockDeviceWipe", &[ADMIN, READER], false)]),
-    ("time.TimeService", &[("Time", AOR, true), ("TimeCheck", AOR, true)]),
-    ("cluster.ClusterService", &[("HealthCheck", AOR, true)]),
-    (
-        "cosi.resource.State",
+        13,
         &[
-            ("Get", ANY, true),
-            ("List", ANY, true),
-            ("Watch", ANY, true),
-            ("Create", A, true),
-            ("Update", A, true),
-            ("Destroy", A, true),
+            ("List", AOR),
+            ("Pull", AO),
+            ("Import", A),
+            ("Remove", A),
+            ("Verify", &[ADMIN, OPERATOR, READER, VERIFIER]),
         ],
     ),
+    ("machine.LifecycleService", 13, &[("Install", A), ("Upgrade", A)]),
+    ("machine.DebugService", 13, &[("ContainerRun", A)]),
+    (
+        "machine.LVMService",
+        14,
+        &[
+            ("LogicalVolumeRemove", &[ADMIN, READER]),
+            ("VolumeGroupRemove", &[ADMIN, READER]),
+            ("PhysicalVolumeRemove", &[ADMIN, READER]),
+        ],
+    ),
+    ("machine.MDService", 14, &[("Destroy", &[ADMIN, READER])]),
+    ("storage.StorageService", 10, &[("Disks", AOR), ("BlockDeviceWipe", &[ADMIN, READER])]),
+    ("time.TimeService", 10, &[("Time", AOR), ("TimeCheck", AOR)]),
+    ("cluster.ClusterService", 10, &[("HealthCheck", AOR)]),
+    ("inspect.InspectService", 10, &[("ControllerRuntimeDependencies", AOR)]),
+    (
+        "cosi.resource.State",
+        10,
+        &[("Get", AOR), ("List", AOR), ("Watch", AOR), ("Create", A), ("Update", A), ("Destroy", A)],
+    ),
 ];
+
+/// The services that pass a request on to several machines.
+const FAN_OUT: &[&str] = &[
+    "machine.MachineService",
+    "cluster.ClusterService",
+    "inspect.InspectService",
+    "storage.StorageService",
+    "time.TimeService",
+];
+
+/// What is said by a machine that cannot serve any more and still listens.
+const NO_MACHINED: &str = "connection error: desc = \"transport: Error while dialing: dial unix /system/run/machined/machine.sock: connect: no such file or directory\"";
 
 /// Answers one request.
 pub(super) async fn enter<B>(caller: Caller, request: Request<B>) -> Response<Body>
@@ -105,12 +149,58 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let caller = impersonate(caller, &request);
-    match admit(&caller, &request).and_then(|()| redirect(caller, &request)) {
-        Ok(caller) => match caller.routes().oneshot(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        },
+    let path = request.uri().path().trim_start_matches('/').to_owned();
+    let (service, method) = path.split_once('/').unwrap_or((path.as_str(), ""));
+    if let Err(status) = admit(&caller, service, method) {
+        return status.into_http();
+    }
+    match targets(&caller, request.headers(), service, &path) {
         Err(status) => status.into_http(),
+        Ok(Target::Own) => serve(caller, service, method, request).await,
+        Ok(Target::One(name)) => match find(&caller, &name).await {
+            Ok(caller) => serve(caller, service, method, request).await,
+            Err(status) => status.into_http(),
+        },
+        Ok(Target::Many(names)) => fan_out::answer(caller, names, request).await,
+    }
+}
+
+/// Lets the machine behind `caller` answer.
+pub(super) async fn serve<B>(
+    caller: Caller,
+    service: &str,
+    method: &str,
+    request: Request<B>,
+) -> Response<Body>
+where
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (gone, minor) = caller.read(|machines, _| {
+        let machine = machines.get(caller.vmid);
+        let gone = machine.is_none_or(|m| m.node().is_some_and(|node| node.stopped()));
+        (gone, machine.map_or(0, |m| m.profile().minor))
+    });
+    if gone {
+        return Status::unavailable(NO_MACHINED).into_http();
+    }
+    // What needs no answer of its own: nothing of the kind exists in the lab.
+    let fixed = match (service, method) {
+        ("machine.MachineService", "GenerateConfiguration") if minor <= 12 => {
+            Some(Status::unknown("invalid generate request"))
+        }
+        ("machine.DebugService", _) => Some(Status::invalid_argument("expected debug container spec")),
+        ("machine.LVMService" | "machine.MDService", _) => Some(Status::not_found("no such volume")),
+        _ => None,
+    };
+    if let Some(status) = fixed {
+        // The caller's message is taken first, as a server does that looks at it.
+        let _ = request.into_body().collect().await;
+        return status.into_http();
+    }
+    match caller.routes().oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
     }
 }
 
@@ -124,13 +214,27 @@ fn impersonate<B>(mut caller: Caller, request: &Request<B>) -> Caller {
     caller
 }
 
-fn admit<B>(caller: &Caller, request: &Request<B>) -> Result<(), Status> {
-    let mut parts = request.uri().path().trim_start_matches('/').splitn(2, '/');
-    let (service, method) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    let methods = SERVICES.iter().find(|(name, _)| *name == service).map(|(_, methods)| *methods);
-    let methods = methods.ok_or_else(|| Status::unimplemented(format!("unknown service {service}")))?;
-    let unknown = || Status::unimplemented(format!("unknown method {method} for service {service}"));
-    let (_, roles, served) = methods.iter().find(|(name, _, _)| *name == method).ok_or_else(unknown)?;
+fn admit(caller: &Caller, service: &str, method: &str) -> Result<(), Status> {
+    let minor = caller.read(|machines, _| machines.get(caller.vmid).map_or(13, |m| m.profile().minor));
+    let old_server = caller.maintenance && minor <= 12;
+    let of_old_server =
+        ["machine.MachineService", "storage.StorageService", "cosi.resource.State"].contains(&service);
+    let known = SERVICES.iter().find(|(name, since, _)| *name == service && *since <= minor);
+    let Some((_, _, methods)) = known.filter(|_| !old_server || of_old_server) else {
+        return Err(Status::unimplemented(format!("unknown service {service}")));
+    };
+    let gone = minor >= 13 && method == "GenerateConfiguration";
+    let Some((_, roles)) = methods.iter().find(|(name, _)| *name == method && !gone) else {
+        return Err(Status::unimplemented(format!("unknown method {method} for service {service}")));
+    };
+    if service == "cosi.resource.State" && ["Create", "Update", "Destroy"].contains(&method) {
+        let readable = old_server || caller.has(ADMIN);
+        let words = if readable { "write access is not allowed" } else { "not authorized" };
+        return Err(Status::permission_denied(words));
+    }
+    if old_server {
+        return old_maintenance(service, method);
+    }
     if !roles.iter().any(|role| caller.has(role)) {
         return Err(Status::permission_denied("not authorized"));
     }
@@ -138,41 +242,97 @@ fn admit<B>(caller: &Caller, request: &Request<B>) -> Result<(), Status> {
     if method == "ApplyConfiguration" && !caller.maintenance && !caller.has(ADMIN) {
         return Err(Status::permission_denied("not authorized"));
     }
-    if service == "cosi.resource.State" && ["Create", "Update", "Destroy"].contains(&method) {
-        return Err(Status::permission_denied("write access is not allowed"));
-    }
-    if *served { Ok(()) } else { Err(unknown()) }
+    Ok(())
 }
 
-/// A request that names a node goes there: control planes forward, workers do not. In maintenance nobody looks at it.
-fn redirect<B>(mut caller: Caller, request: &Request<B>) -> Result<Caller, Status> {
-    let values: Vec<_> = ["node", "nodes"].iter().flat_map(|key| request.headers().get_all(*key)).collect();
-    if caller.maintenance || values.is_empty() {
-        return Ok(caller);
+/// The small server that releases up to 1.12 have in maintenance.
+fn old_maintenance(service: &str, method: &str) -> Result<(), Status> {
+    if service != "machine.MachineService" {
+        return Ok(());
     }
-    let [value] = values.as_slice() else {
-        return Err(Status::invalid_argument("node metadata must be single-valued"));
+    match method {
+        "ApplyConfiguration" | "GenerateConfiguration" => Ok(()),
+        "Version" | "Upgrade" | "Reset" | "MetaWrite" | "MetaDelete" => {
+            Err(Status::unimplemented("API is not implemented in maintenance mode"))
+        }
+        "GenerateClientConfiguration" => Err(Status::unimplemented(
+            "client configuration (talosconfig) can't be generated in the maintenance mode",
+        )),
+        other => Err(Status::unimplemented(format!("method {other} not implemented"))),
+    }
+}
+
+/// Whom a request is meant for.
+enum Target {
+    Own,
+    One(String),
+    Many(Vec<String>),
+}
+
+/// What the headers say. In maintenance nobody looks at them; a request that was passed on already is served here.
+fn targets(caller: &Caller, headers: &http::HeaderMap, service: &str, path: &str) -> Result<Target, Status> {
+    let values = |key: &str| -> Vec<String> {
+        headers.get_all(key).iter().map(|value| value.to_str().unwrap_or_default().to_owned()).collect()
     };
-    let target = value.to_str().unwrap_or_default();
+    if caller.maintenance || headers.contains_key("proxyfrom") {
+        return Ok(Target::Own);
+    }
+    let many = values("nodes");
+    if !many.is_empty() {
+        if !FAN_OUT.contains(&service) {
+            let words = format!("one-2-many proxying is not supported for method /{path}");
+            return Err(Status::invalid_argument(words));
+        }
+        return Ok(Target::Many(many));
+    }
+    match values("node").as_slice() {
+        [] => Ok(Target::Own),
+        [one] => Ok(Target::One(one.clone())),
+        _ => Err(Status::invalid_argument("node metadata must be single-valued")),
+    }
+}
+
+/// The machine that `caller`'s machine reaches under a name. Control planes pass requests on; workers serve their own.
+pub(super) async fn find(caller: &Caller, name: &str) -> Result<Caller, Status> {
+    let unavailable =
+        |words: &str| Status::unavailable(format!("connection error: desc = \"transport: {words}\""));
+    let refused =
+        |why: &str| unavailable(&format!("Error while dialing: dial tcp {name}:50000: connect: {why}"));
     let found = caller.read(|machines, _| {
-        let own = machines.get(caller.vmid).ok_or_else(|| Status::unavailable("the machine is gone"))?;
-        let mine = own.hostname() == target || own.own_addresses().iter().any(|(_, net)| net.addr().to_string() == target);
-        if mine {
-            return Ok(caller.vmid);
+        let own = machines.get(caller.vmid).ok_or_else(|| Status::unavailable(NO_MACHINED))?;
+        let is_own = |address: &str| own.own_addresses().iter().any(|(_, net)| net.addr().to_string() == address);
+        if own.hostname() == name || is_own(name) {
+            return Ok(Some(caller.vmid));
         }
-        if !own.node().is_some_and(|node| node.is_control_plane()) {
+        if name.is_empty() || name.contains(':') && name.parse::<std::net::Ipv6Addr>().is_err() {
+            return Err(Status::new(Code::Internal, format!("invalid target {name:?}")));
+        }
+        let Some(authority) = own.node().filter(|node| node.is_control_plane()).map(|node| &node.settings.talos_ca.crt)
+        else {
             return Err(Status::permission_denied("no request forwarding"));
-        }
-        let Ok(address) = target.parse() else {
-            return Err(Status::new(Code::Internal, format!("invalid target {target:?}")));
         };
+        if name.contains(',') {
+            return Err(Status::unavailable("name resolver error: produced zero addresses"));
+        }
+        let Ok(address) = name.parse() else {
+            return Err(Status::unavailable(format!("dns: A record lookup error: lookup {name}: no such host")));
+        };
+        let stranger = || unavailable("authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority");
         match machines.port(address, TALOS_PORT) {
-            PortState::Open(listener) if listener.kind == Kind::Api => Ok(listener.vmid),
-            _ => Err(Status::unavailable(format!(
-                "connection error: desc = \"transport: Error while dialing: dial tcp {target}:50000: connect: connection refused\""
-            ))),
+            PortState::Open(listener) if listener.kind == Kind::Api => {
+                let theirs = machines.get(listener.vmid).and_then(|m| m.node()).map(|n| &n.settings.talos_ca.crt);
+                if theirs == Some(authority) { Ok(Some(listener.vmid)) } else { Err(stranger()) }
+            }
+            PortState::Open(_) => Err(stranger()),
+            PortState::Refused => Err(refused("connection refused")),
+            PortState::NoHost | PortState::BlackHole => Ok(None),
         }
     })?;
-    caller.vmid = found;
-    Ok(caller)
+    match found {
+        Some(vmid) => Ok(Caller { vmid, ..caller.clone() }),
+        None => {
+            caller.shared.clock().sleep(crate::net::NO_ROUTE).await;
+            Err(refused("no route to host"))
+        }
+    }
 }

@@ -1,58 +1,180 @@
-//! The stream of a machine's events. The lab publishes changes of the machine's status.
+//! The stream of a machine's events: an empty one first, which says that the stream is there, then those of the past that
+//! were asked for, then what happens.
 
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt as _, stream};
 use prost::Message as _;
 use talos::wire::EVENT_TYPE_PREFIX;
+use talos::wire::common;
+use talos::wire::machine as wire;
 use talos::wire::machine::machine_status_event::machine_status::UnmetCondition;
 use talos::wire::machine::machine_status_event::{MachineStage, MachineStatus};
-use talos::wire::machine::{Event, MachineStatusEvent};
 use tonic::Status as Failure;
 
 use super::Caller;
-use crate::machine::Status;
+use super::machine_service::stamp;
+use crate::machine::{Action, Entry, Fault, Happening, Status};
 
-/// One event for each change of stage or readiness from now on. The stream ends when the machine is gone.
-pub(super) fn status_changes(caller: Caller) -> impl Stream<Item = Result<Event, Failure>> + Send {
+/// Answers a question for events. The stream ends well when machined stops.
+pub(super) fn published(
+    caller: Caller,
+    request: wire::EventsRequest,
+) -> impl Stream<Item = Result<wire::Event, Failure>> + Send {
     let changes = caller.shared.subscribe();
-    let last = caller.read(|machines, _| machines.status(caller.vmid));
-    stream::unfold((caller, changes, last), |(caller, mut changes, last)| async move {
-        loop {
-            changes.changed().await.ok()?;
-            let now = caller.read(|machines, _| machines.status(caller.vmid))?;
-            if last.as_ref() != Some(&now) {
-                let event = event(&caller, &now);
-                return Some((Ok(event), (caller, changes, Some(now))));
+    let held = caller.hold();
+    let (all, boots) = caller.read(|machines, _| {
+        machines.get(caller.vmid).map_or((vec![], 0), |machine| (machine.log.clone(), machine.boots))
+    });
+    let next = all.last().map_or(0, |entry| entry.number + 1);
+    let skip = match usize::try_from(request.tail_events) {
+        Ok(count) => all.len().saturating_sub(count),
+        Err(_) => 0,
+    };
+    let mut past: Vec<Entry> = all.iter().skip(skip).cloned().collect();
+    if request.tail_events == 0 && request.tail_seconds > 0 {
+        let now = caller.shared.clock().now();
+        let young =
+            |entry: &&Entry| now.duration_since(entry.at).as_secs() <= i64::from(request.tail_seconds);
+        past = all.iter().filter(young).cloned().collect();
+    }
+    if !request.tail_id.is_empty() {
+        let known = all.iter().position(|entry| id(&caller, boots, entry) == request.tail_id);
+        past = all.into_iter().skip(known.map_or(0, |at| at + 1)).collect();
+    }
+    let actor = request.with_actor_id;
+    let hello_id = format!("{:020x}", next << 8 | u64::from(caller.vmid & 0xff));
+    let data = Some(prost_types::Any::default());
+    let hello = wire::Event { metadata: None, data, id: hello_id, actor_id: String::new() };
+    let news = stream::unfold(
+        (caller.clone(), changes, next, held),
+        move |(caller, mut changes, next, held)| async move {
+            loop {
+                let state = caller.read(|machines, _| {
+                    let machine = machines.get(caller.vmid).filter(|machine| machine.boots == boots)?;
+                    let fresh: Vec<Entry> =
+                        machine.log.iter().filter(|entry| entry.number >= next).cloned().collect();
+                    let over = fresh.is_empty() && machine.node().is_some_and(|node| node.stopped());
+                    (!over).then_some(fresh)
+                })?;
+                if let Some(last) = state.last() {
+                    let next = last.number + 1;
+                    return Some((stream::iter(state), (caller, changes, next, held)));
+                }
+                changes.changed().await.ok()?;
             }
-        }
-    })
+        },
+    );
+    let told = stream::iter(past).chain(news.flatten());
+    let told = told.filter(move |entry| {
+        let wanted = actor.is_empty() || entry.actor == actor;
+        async move { wanted }
+    });
+    stream::once(async { Ok(hello) }).chain(told.map(move |entry| Ok(event(&caller, boots, &entry))))
 }
 
-fn event(caller: &Caller, status: &Status) -> Event {
+/// An id that no other event of any machine has.
+fn id(caller: &Caller, boots: u64, entry: &Entry) -> String {
+    format!("{:08x}{boots:04x}{:08x}", caller.vmid, entry.number)
+}
+
+fn event(caller: &Caller, boots: u64, entry: &Entry) -> wire::Event {
+    let (name, value) = message(entry);
+    let data = prost_types::Any { type_url: format!("{EVENT_TYPE_PREFIX}machine.{name}"), value };
+    wire::Event {
+        metadata: None,
+        data: Some(data),
+        id: id(caller, boots, entry),
+        actor_id: entry.actor.clone(),
+    }
+}
+
+fn message(entry: &Entry) -> (&'static str, Vec<u8>) {
+    match &entry.what {
+        Happening::Sequence(sequence, action) => {
+            use wire::sequence_event::Action as Wire;
+            let action = if *action == Action::Start { Wire::Start } else { Wire::Stop };
+            let event =
+                wire::SequenceEvent { sequence: sequence.clone(), action: action.into(), error: None };
+            ("SequenceEvent", event.encode_to_vec())
+        }
+        Happening::Failure(sequence, fault, words) => {
+            let code = match fault {
+                Fault::Fatal => common::Code::Fatal,
+                Fault::Locked => common::Code::Locked,
+                Fault::Canceled => common::Code::Canceled,
+            };
+            let error = common::Error { code: code.into(), message: words.clone(), details: vec![] };
+            let event = wire::SequenceEvent { sequence: sequence.clone(), action: 0, error: Some(error) };
+            ("SequenceEvent", event.encode_to_vec())
+        }
+        Happening::Phase(phase, action) => {
+            let action = i32::from(*action == Action::Stop);
+            ("PhaseEvent", wire::PhaseEvent { phase: phase.clone(), action }.encode_to_vec())
+        }
+        Happening::Task(task, action) => {
+            let action = i32::from(*action == Action::Stop);
+            ("TaskEvent", wire::TaskEvent { task: task.clone(), action }.encode_to_vec())
+        }
+        Happening::Service(service, state, words, healthy) => {
+            let health = wire::ServiceHealth {
+                unknown: healthy.is_none(),
+                healthy: *healthy == Some(true),
+                last_message: if *healthy == Some(false) { words.clone() } else { String::new() },
+                last_change: Some(stamp(entry.at)),
+            };
+            let event = wire::ServiceStateEvent {
+                service: service.clone(),
+                action: service_action(state).into(),
+                message: words.clone(),
+                health: Some(health),
+            };
+            ("ServiceStateEvent", event.encode_to_vec())
+        }
+        Happening::Status(status) => ("MachineStatusEvent", machine_status(status).encode_to_vec()),
+        Happening::Address(hostname, addresses) => {
+            let event = wire::AddressEvent { hostname: hostname.clone(), addresses: addresses.clone() };
+            ("AddressEvent", event.encode_to_vec())
+        }
+    }
+}
+
+fn machine_status(status: &Status) -> wire::MachineStatusEvent {
     let unmet = status.unmet.iter();
-    let message = MachineStatusEvent {
-        stage: stage(status.stage).into(),
+    wire::MachineStatusEvent {
+        stage: stage(&status.stage).into(),
         status: Some(MachineStatus {
             ready: status.ready,
             unmet_conditions: unmet
-                .map(|(name, reason)| UnmetCondition { name: (*name).into(), reason: reason.clone() })
+                .map(|(name, reason)| UnmetCondition { name: name.clone(), reason: reason.clone() })
                 .collect(),
         }),
-    };
-    let moment = caller.shared.clock().now();
-    let id = format!("{:016x}{:04x}", moment.as_millisecond(), caller.vmid);
-    let type_url = format!("{EVENT_TYPE_PREFIX}machine.MachineStatusEvent");
-    let data = prost_types::Any { type_url, value: message.encode_to_vec() };
-    Event { metadata: None, data: Some(data), id, actor_id: String::new() }
+    }
+}
+
+fn service_action(state: &str) -> wire::service_state_event::Action {
+    use wire::service_state_event::Action;
+    match state {
+        "Preparing" => Action::Preparing,
+        "Waiting" => Action::Waiting,
+        "Running" => Action::Running,
+        "Stopping" => Action::Stopping,
+        "Finished" => Action::Finished,
+        "Failed" => Action::Failed,
+        "Skipped" => Action::Skipped,
+        "Starting" => Action::Starting,
+        _ => Action::Initialized,
+    }
 }
 
 fn stage(name: &str) -> MachineStage {
     match name {
         "booting" => MachineStage::Booting,
+        "installing" => MachineStage::Installing,
         "maintenance" => MachineStage::Maintenance,
         "running" => MachineStage::Running,
         "rebooting" => MachineStage::Rebooting,
         "shutting down" => MachineStage::ShuttingDown,
         "resetting" => MachineStage::Resetting,
+        "upgrading" => MachineStage::Upgrading,
         _ => MachineStage::Unknown,
     }
 }

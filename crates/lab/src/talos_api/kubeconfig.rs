@@ -26,7 +26,7 @@ pub(super) fn archive(node: &Node, now: Timestamp) -> Option<Vec<u8>> {
 }
 
 /// A tar header for one regular file.
-fn header(name: &str, size: usize, now: Timestamp) -> [u8; 512] {
+pub(super) fn header(name: &str, size: usize, now: Timestamp) -> [u8; 512] {
     let mut block = [0; 512];
     let fields = [
         (0, name.to_owned()),

@@ -1,4 +1,5 @@
-//! `machine.MachineService`: configuring, bootstrapping, looking, rebooting.
+//! `machine.MachineService`: the table of its methods. What takes more than a few lines is done elsewhere: `etcd`, `images`,
+//! `files`, `system`, `power`.
 
 use std::time::Duration;
 
@@ -8,14 +9,14 @@ use talos::wire::common::Data;
 use talos::wire::machine as wire;
 use talos::wire::machine::machine_service_server::MachineService;
 use tonic::codegen::BoxStream;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use super::{Caller, kubeconfig, logs};
-use crate::machine::{EtcdService, Leave, Machines, Mode, Profile, Refusal, Wipe, timing};
+use crate::machine::{Leave, Mode, RecoverOptions, Refusal, ServiceAction};
 
-type Answer<T> = Result<Response<T>, Status>;
+pub(super) type Answer<T> = Result<Response<T>, Status>;
 
-fn status(refusal: Refusal) -> Status {
+pub(super) fn status(refusal: Refusal) -> Status {
     Status::new(refusal.code, refusal.words)
 }
 
@@ -24,9 +25,17 @@ pub(super) fn stamp(moment: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: moment.as_second(), nanos: moment.subsec_nanosecond() }
 }
 
-fn data(chunks: Vec<Vec<u8>>) -> Response<BoxStream<Data>> {
+/// A stream of bytes.
+pub(super) fn data(chunks: Vec<Vec<u8>>) -> Response<BoxStream<Data>> {
     let chunks: Vec<_> = chunks.into_iter().map(|bytes| Ok(Data { metadata: None, bytes })).collect();
     Response::new(stream::iter(chunks).boxed())
+}
+
+/// An answer with one entry.
+macro_rules! one {
+    ($response:ident, $message:expr) => {
+        Ok(Response::new(wire::$response { messages: vec![$message] }))
+    };
 }
 
 #[tonic::async_trait]
@@ -46,12 +55,15 @@ impl MachineService for Caller {
             mode_details: applied.details,
             ..Default::default()
         };
-        Ok(Response::new(wire::ApplyConfigurationResponse { messages: vec![message] }))
+        one!(ApplyConfigurationResponse, message)
     }
 
-    async fn bootstrap(&self, _: Request<wire::BootstrapRequest>) -> Answer<wire::BootstrapResponse> {
-        self.act(|machines, now| machines.bootstrap(self.vmid, now)).await?;
-        Ok(Response::new(wire::BootstrapResponse { messages: vec![wire::Bootstrap::default()] }))
+    async fn bootstrap(&self, request: Request<wire::BootstrapRequest>) -> Answer<wire::BootstrapResponse> {
+        let request = request.into_inner();
+        let options = RecoverOptions { skip_hash_check: request.recover_skip_hash_check };
+        let recover = request.recover_etcd.then_some(options);
+        self.act(|machines, now| machines.bootstrap(self.vmid, recover, now)).await?;
+        one!(BootstrapResponse, wire::Bootstrap::default())
     }
 
     async fn kubeconfig(&self, _: Request<()>) -> Answer<BoxStream<Data>> {
@@ -67,14 +79,13 @@ impl MachineService for Caller {
     async fn version(&self, _: Request<()>) -> Answer<wire::VersionResponse> {
         let message = self.read(|machines, _| {
             let machine = machines.get(self.vmid)?;
-            let image = machine.hardware.image.as_ref()?;
-            let profile = Profile::of(&image.talos);
+            let image = machine.image()?;
             Some(wire::Version {
                 metadata: None,
                 version: Some(wire::VersionInfo {
                     tag: image.talos.clone(),
                     sha: "undefined".into(),
-                    go_version: profile.go.into(),
+                    go_version: machine.profile().go.into(),
                     os: "linux".into(),
                     arch: image.arch.clone(),
                     ..Default::default()
@@ -86,247 +97,314 @@ impl MachineService for Caller {
                 features: machine.node().map(|_| wire::FeaturesInfo { rbac: true }),
             })
         });
-        let message = message.ok_or_else(|| Status::unavailable("the machine is gone"))?;
-        Ok(Response::new(wire::VersionResponse { messages: vec![message] }))
+        one!(VersionResponse, message.ok_or_else(|| Status::unavailable("the machine is gone"))?)
     }
 
     async fn hostname(&self, _: Request<()>) -> Answer<wire::HostnameResponse> {
         let hostname = self.read(|machines, _| machines.get(self.vmid).map(|m| m.hostname().to_owned()));
-        let message = wire::Hostname { metadata: None, hostname: hostname.unwrap_or_default() };
-        Ok(Response::new(wire::HostnameResponse { messages: vec![message] }))
+        one!(HostnameResponse, wire::Hostname { metadata: None, hostname: hostname.unwrap_or_default() })
     }
 
+    async fn generate_client_configuration(
+        &self,
+        request: Request<wire::GenerateClientConfigurationRequest>,
+    ) -> Answer<wire::GenerateClientConfigurationResponse> {
+        one!(GenerateClientConfigurationResponse, self.client_configuration(request.into_inner())?)
+    }
+
+    // Services, logs, events.
+
     async fn service_list(&self, _: Request<()>) -> Answer<wire::ServiceListResponse> {
-        let services = self.read(|machines, _| machines.services(self.vmid));
-        let services = services
-            .into_iter()
-            .map(|service| wire::ServiceInfo {
-                id: service.id,
-                state: service.state.into(),
-                events: Some(wire::ServiceEvents {
-                    events: vec![wire::ServiceEvent {
-                        msg: service.message,
-                        state: service.state.into(),
-                        ts: Some(stamp(service.since)),
-                    }],
-                }),
-                health: Some(wire::ServiceHealth {
-                    unknown: service.healthy.is_none(),
-                    healthy: service.healthy == Some(true),
-                    last_message: String::new(),
-                    last_change: Some(stamp(service.since)),
-                }),
-            })
-            .collect();
-        let message = wire::ServiceList { metadata: None, services };
-        Ok(Response::new(wire::ServiceListResponse { messages: vec![message] }))
+        one!(ServiceListResponse, wire::ServiceList { metadata: None, services: self.service_infos() })
+    }
+
+    async fn service_start(
+        &self,
+        request: Request<wire::ServiceStartRequest>,
+    ) -> Answer<wire::ServiceStartResponse> {
+        let resp = self.service_action(&request.into_inner().id, ServiceAction::Start).await?;
+        one!(ServiceStartResponse, wire::ServiceStart { metadata: None, resp })
+    }
+
+    async fn service_stop(
+        &self,
+        request: Request<wire::ServiceStopRequest>,
+    ) -> Answer<wire::ServiceStopResponse> {
+        let resp = self.service_action(&request.into_inner().id, ServiceAction::Stop).await?;
+        one!(ServiceStopResponse, wire::ServiceStop { metadata: None, resp })
+    }
+
+    async fn service_restart(
+        &self,
+        request: Request<wire::ServiceRestartRequest>,
+    ) -> Answer<wire::ServiceRestartResponse> {
+        let resp = self.service_action(&request.into_inner().id, ServiceAction::Restart).await?;
+        one!(ServiceRestartResponse, wire::ServiceRestart { metadata: None, resp })
     }
 
     async fn logs(&self, request: Request<wire::LogsRequest>) -> Answer<BoxStream<Data>> {
+        logs::answer(self, request.into_inner())
+    }
+
+    async fn logs_containers(&self, _: Request<()>) -> Answer<wire::LogsContainersResponse> {
+        let ids = self.read(|machines, _| logs::names(machines, self.vmid));
+        one!(LogsContainersResponse, wire::LogsContainer { metadata: None, ids })
+    }
+
+    async fn dmesg(&self, request: Request<wire::DmesgRequest>) -> Answer<BoxStream<Data>> {
         let request = request.into_inner();
-        if request.namespace.is_empty() {
-            return Err(Status::invalid_argument("namespace can't be empty"));
-        }
-        let lines = self.read(|machines, _| logs::service(machines, self.vmid, &request.id));
-        let lines =
-            lines.ok_or_else(|| Status::unknown(format!("log {:?} was not registered", request.id)))?;
-        // Negative is everything; unset is zero, and zero is nothing.
-        let tail = usize::try_from(request.tail_lines).unwrap_or(lines.len());
-        let skip = lines.len().saturating_sub(tail);
-        Ok(data(lines.into_iter().skip(skip).map(|line| format!("{line}\n").into_bytes()).collect()))
-    }
-
-    async fn dmesg(&self, _: Request<wire::DmesgRequest>) -> Answer<BoxStream<Data>> {
         let lines = self.read(|machines, _| logs::kernel(machines, self.vmid));
-        Ok(data(lines.into_iter().map(|line| format!("{line}\n").into_bytes()).collect()))
+        let lines = if request.tail { vec![] } else { lines };
+        Ok(logs::stream(
+            self,
+            lines.into_iter().map(|line| format!("{line}\n").into_bytes()).collect(),
+            request.follow,
+        ))
     }
 
-    /// Of all folders only etcd's is kept track of: whether it is there is how one learns that there is data.
-    async fn list(&self, request: Request<wire::ListRequest>) -> Answer<BoxStream<wire::FileInfo>> {
-        const MEMBER: &str = "/var/lib/etcd/member";
-        let root = request.into_inner().root;
-        let there = self.read(|machines, _| machines.get(self.vmid).is_some_and(|m| m.has_etcd_data()));
-        if root != MEMBER || !there {
-            return Err(Status::unknown(format!("lstat {root}: no such file or directory")));
-        }
-        let entry = |path: &str, name: &str| wire::FileInfo {
-            name: path.to_owned(),
-            relative_name: name.to_owned(),
-            is_dir: true,
-            mode: 0o20_000_000_700,
-            ..wire::FileInfo::default()
-        };
-        let entries = [
-            entry(MEMBER, "."),
-            entry("/var/lib/etcd/member/snap", "snap"),
-            entry("/var/lib/etcd/member/wal", "wal"),
-        ];
-        Ok(Response::new(stream::iter(entries.map(Ok)).boxed()))
+    async fn events(&self, request: Request<wire::EventsRequest>) -> Answer<BoxStream<wire::Event>> {
+        Ok(Response::new(super::events::published(self.clone(), request.into_inner()).boxed()))
     }
 
-    async fn read(&self, request: Request<wire::ReadRequest>) -> Answer<BoxStream<Data>> {
-        let path = request.into_inner().path;
-        let content = self.read(|machines, _| {
-            let machine = machines.get(self.vmid)?;
-            (path == "/proc/sys/kernel/random/boot_id").then(|| format!("{}\n", machine.boot_id()))
-        });
-        let missing = || Status::not_found(format!("stat {path}: no such file or directory"));
-        Ok(data(vec![content.ok_or_else(missing)?.into_bytes()]))
-    }
-
-    /// The first message is empty: the stream is there. Then come changes of the machine's status.
-    async fn events(&self, _: Request<wire::EventsRequest>) -> Answer<BoxStream<wire::Event>> {
-        let hello = stream::once(async { Ok(wire::Event::default()) });
-        Ok(Response::new(hello.chain(super::events::status_changes(self.clone())).boxed()))
-    }
+    // Power and systems.
 
     async fn reboot(&self, _: Request<wire::RebootRequest>) -> Answer<wire::RebootResponse> {
         let actor_id = self.leave(Leave::Reboot).await?;
-        let message = wire::Reboot { metadata: None, actor_id };
-        Ok(Response::new(wire::RebootResponse { messages: vec![message] }))
+        one!(RebootResponse, wire::Reboot { metadata: None, actor_id })
     }
 
     async fn shutdown(&self, _: Request<wire::ShutdownRequest>) -> Answer<wire::ShutdownResponse> {
         let actor_id = self.leave(Leave::Shutdown).await?;
-        let message = wire::Shutdown { metadata: None, actor_id };
-        Ok(Response::new(wire::ShutdownResponse { messages: vec![message] }))
+        one!(ShutdownResponse, wire::Shutdown { metadata: None, actor_id })
     }
 
     async fn reset(&self, request: Request<wire::ResetRequest>) -> Answer<wire::ResetResponse> {
-        let request = request.into_inner();
-        let named: Vec<_> =
-            request.system_partitions_to_wipe.iter().filter(|p| p.wipe).map(|p| p.label.as_str()).collect();
-        if let Some(strange) = named.iter().find(|label| !["STATE", "EPHEMERAL", "META"].contains(label)) {
-            return Err(Status::unknown(format!(
-                "failed to get volume status with label {strange:?}: resource not found"
-            )));
-        }
-        let user_disks_only = request.mode == wire::reset_request::WipeMode::UserDisks as i32;
-        let whole_disk = named.is_empty() && !user_disks_only;
-        let wipe = Wipe {
-            state: whole_disk || named.contains(&"STATE"),
-            ephemeral: whole_disk || named.contains(&"EPHEMERAL"),
-            whole_disk,
-            reboot: request.reboot,
-        };
-        let actor_id = self
-            .act(|machines, now| {
-                machines.reset(self.vmid, request.graceful, wipe, now);
-                Ok(actor(machines, self.vmid, now))
-            })
-            .await?;
-        Ok(Response::new(wire::ResetResponse { messages: vec![wire::Reset { metadata: None, actor_id }] }))
+        let actor_id = self.reset_machine(request.into_inner()).await?;
+        one!(ResetResponse, wire::Reset { metadata: None, actor_id })
     }
+
+    async fn upgrade(&self, request: Request<wire::UpgradeRequest>) -> Answer<wire::UpgradeResponse> {
+        let actor_id = self.legacy_upgrade(request.into_inner()).await?;
+        let ack = "Upgrade request received".to_owned();
+        one!(UpgradeResponse, wire::Upgrade { metadata: None, ack, actor_id })
+    }
+
+    async fn rollback(&self, _: Request<wire::RollbackRequest>) -> Answer<wire::RollbackResponse> {
+        self.act(|machines, now| machines.rollback(self.vmid, now)).await?;
+        one!(RollbackResponse, wire::Rollback::default())
+    }
+
+    async fn meta_write(&self, request: Request<wire::MetaWriteRequest>) -> Answer<wire::MetaWriteResponse> {
+        let request = request.into_inner();
+        let value = String::from_utf8_lossy(&request.value).into_owned();
+        self.act(|machines, _| machines.meta(self.vmid, request.key, Some(value))).await?;
+        one!(MetaWriteResponse, wire::MetaWrite::default())
+    }
+
+    async fn meta_delete(
+        &self,
+        request: Request<wire::MetaDeleteRequest>,
+    ) -> Answer<wire::MetaDeleteResponse> {
+        let key = request.into_inner().key;
+        self.act(|machines, _| machines.meta(self.vmid, key, None)).await?;
+        one!(MetaDeleteResponse, wire::MetaDelete::default())
+    }
+
+    // Images and containers.
+
+    async fn image_list(
+        &self,
+        request: Request<wire::ImageListRequest>,
+    ) -> Answer<BoxStream<wire::ImageListResponse>> {
+        self.legacy_images(request.into_inner().namespace)
+    }
+
+    async fn image_pull(&self, request: Request<wire::ImagePullRequest>) -> Answer<wire::ImagePullResponse> {
+        let request = request.into_inner();
+        self.pull_image(request.namespace, &request.reference).await?;
+        one!(ImagePullResponse, wire::ImagePull::default())
+    }
+
+    async fn containers(
+        &self,
+        request: Request<wire::ContainersRequest>,
+    ) -> Answer<wire::ContainersResponse> {
+        let containers = self.container_infos(&request.into_inner().namespace)?;
+        one!(ContainersResponse, wire::Container { metadata: None, containers })
+    }
+
+    async fn stats(&self, request: Request<wire::StatsRequest>) -> Answer<wire::StatsResponse> {
+        let stats = self.container_stats(&request.into_inner().namespace)?;
+        one!(StatsResponse, wire::Stats { metadata: None, stats })
+    }
+
+    async fn restart(&self, request: Request<wire::RestartRequest>) -> Answer<wire::RestartResponse> {
+        let request = request.into_inner();
+        let known = self.container_infos(&request.namespace)?.into_iter().any(|c| c.id == request.id);
+        if !known {
+            return Err(Status::unknown(format!("container {:?} not found", request.id)));
+        }
+        one!(RestartResponse, wire::Restart::default())
+    }
+
+    // Files.
+
+    async fn list(&self, request: Request<wire::ListRequest>) -> Answer<BoxStream<wire::FileInfo>> {
+        self.list_files(&request.into_inner())
+    }
+
+    async fn disk_usage(
+        &self,
+        request: Request<wire::DiskUsageRequest>,
+    ) -> Answer<BoxStream<wire::DiskUsageInfo>> {
+        self.disk_usages(&request.into_inner().paths)
+    }
+
+    async fn read(&self, request: Request<wire::ReadRequest>) -> Answer<BoxStream<Data>> {
+        Ok(data(vec![self.file(&request.into_inner().path)?]))
+    }
+
+    async fn copy(&self, request: Request<wire::CopyRequest>) -> Answer<BoxStream<Data>> {
+        Ok(data(self.archive(&request.into_inner().root_path)))
+    }
+
+    // The computer.
+
+    async fn system_stat(&self, _: Request<()>) -> Answer<wire::SystemStatResponse> {
+        one!(SystemStatResponse, self.statistics())
+    }
+
+    async fn memory(&self, _: Request<()>) -> Answer<wire::MemoryResponse> {
+        one!(MemoryResponse, wire::Memory { metadata: None, meminfo: Some(self.memory_info()) })
+    }
+
+    async fn load_avg(&self, _: Request<()>) -> Answer<wire::LoadAvgResponse> {
+        one!(LoadAvgResponse, self.load())
+    }
+
+    async fn cpu_info(&self, _: Request<()>) -> Answer<wire::CpuInfoResponse> {
+        one!(CpuInfoResponse, wire::CpUsInfo { metadata: None, cpu_info: self.processors() })
+    }
+
+    async fn cpu_freq_stats(&self, _: Request<()>) -> Answer<wire::CpuFreqStatsResponse> {
+        let cpu_freq_stats = self.processors().iter().map(|_| wire::CpuFreqStats::default()).collect();
+        one!(CpuFreqStatsResponse, wire::CpUsFreqStats { metadata: None, cpu_freq_stats })
+    }
+
+    async fn disk_stats(&self, _: Request<()>) -> Answer<wire::DiskStatsResponse> {
+        one!(DiskStatsResponse, self.disk_statistics())
+    }
+
+    async fn network_device_stats(&self, _: Request<()>) -> Answer<wire::NetworkDeviceStatsResponse> {
+        one!(NetworkDeviceStatsResponse, self.network_statistics())
+    }
+
+    async fn mounts(&self, _: Request<()>) -> Answer<wire::MountsResponse> {
+        one!(MountsResponse, wire::Mounts { metadata: None, stats: self.mount_infos() })
+    }
+
+    async fn processes(&self, _: Request<()>) -> Answer<wire::ProcessesResponse> {
+        one!(ProcessesResponse, wire::Process { metadata: None, processes: self.process_infos() })
+    }
+
+    async fn netstat(&self, _: Request<wire::NetstatRequest>) -> Answer<wire::NetstatResponse> {
+        one!(NetstatResponse, wire::Netstat::default())
+    }
+
+    async fn packet_capture(&self, request: Request<wire::PacketCaptureRequest>) -> Answer<BoxStream<Data>> {
+        let link = request.into_inner().interface;
+        let known = self.read(|machines, _| {
+            let count = machines.addresses(self.vmid).len();
+            link == "lo" || (0..count).any(|number| super::resources::link_name(number) == link)
+        });
+        if !known {
+            return Err(Status::not_found(format!("interface {link:?} not found")));
+        }
+        Ok(data(vec![]))
+    }
+
+    // etcd.
 
     async fn etcd_member_list(
         &self,
         request: Request<wire::EtcdMemberListRequest>,
     ) -> Answer<wire::EtcdMemberListResponse> {
-        self.wait_for_etcd("member list").await?;
-        let local = request.into_inner().query_local;
-        let members = self.read(|machines, now| {
-            let etcd = machines.etcd_of(self.vmid)?;
-            let learner = machines.member_of(self.vmid).is_some_and(|(_, m)| m.learner_until.is_some());
-            if local && learner {
-                return Some(Err("etcdserver: rpc not supported for learner"));
-            }
-            if etcd.leader.is_none() {
-                return Some(Err("etcdserver: no leader"));
-            }
-            let members = etcd.members.iter().map(|(id, member)| wire::EtcdMember {
-                id: *id,
-                hostname: if member.named_from <= now { member.name.clone() } else { String::new() },
-                peer_urls: vec![format!("https://{}", authority(member.peer, 2380))],
-                client_urls: vec![format!("https://{}", authority(member.peer, 2379))],
-                is_learner: member.learner_until.is_some(),
-            });
-            Some(Ok(members.collect::<Vec<_>>()))
-        });
-        match members {
-            Some(Ok(members)) => {
-                let legacy_members = members.iter().map(|m| m.hostname.clone()).collect();
-                let message = wire::EtcdMembers { metadata: None, legacy_members, members };
-                Ok(Response::new(wire::EtcdMemberListResponse { messages: vec![message] }))
-            }
-            Some(Err(words)) => {
-                self.shared.clock().sleep(timing::ETCD_NO_LEADER).await;
-                Err(Status::unknown(words))
-            }
-            None => Err(Status::unavailable("the machine is gone")),
-        }
+        let members = self.members(request.into_inner().query_local).await?;
+        let legacy_members = members.iter().map(|m| m.hostname.clone()).collect();
+        one!(EtcdMemberListResponse, wire::EtcdMembers { metadata: None, legacy_members, members })
     }
 
     async fn etcd_status(&self, _: Request<()>) -> Answer<wire::EtcdStatusResponse> {
-        self.wait_for_etcd("etcd status").await?;
-        let status = self.read(|machines, _| {
-            let etcd = machines.etcd_of(self.vmid)?;
-            let (member_id, member) = machines.member_of(self.vmid)?;
-            let profile = Profile::of(&machines.get(self.vmid)?.hardware.image.as_ref()?.talos);
-            let index = etcd.raft_index();
-            Some(wire::EtcdMemberStatus {
-                storage_version: profile.etcd_storage.into(),
-                protocol_version: profile.etcd.into(),
-                db_size: 20_480 + i64::try_from(index).unwrap_or(0) * 1024,
-                db_size_in_use: 16_384 + i64::try_from(index).unwrap_or(0) * 1024,
-                leader: etcd.leader.unwrap_or(0),
-                raft_index: index,
-                raft_term: etcd.term,
-                raft_applied_index: index,
-                errors: if etcd.leader.is_some() { vec![] } else { vec!["etcdserver: no leader".into()] },
-                is_learner: member.learner_until.is_some(),
-                member_id,
-            })
-        });
-        let message = wire::EtcdStatus { metadata: None, member_status: status };
-        Ok(Response::new(wire::EtcdStatusResponse { messages: vec![message] }))
+        let member_status = self.member_status().await?;
+        one!(EtcdStatusResponse, wire::EtcdStatus { metadata: None, member_status })
     }
 
     async fn etcd_alarm_list(&self, _: Request<()>) -> Answer<wire::EtcdAlarmListResponse> {
-        self.wait_for_etcd("etcd alarm list").await?;
-        Ok(Response::new(wire::EtcdAlarmListResponse { messages: vec![wire::EtcdAlarm::default()] }))
-    }
-}
-
-impl Caller {
-    async fn leave(&self, why: Leave) -> Result<String, Status> {
-        self.act(|machines, now| {
-            machines.leave(self.vmid, why, now);
-            Ok(actor(machines, self.vmid, now))
-        })
-        .await
+        let member_alarms = self.alarms().await?;
+        one!(EtcdAlarmListResponse, wire::EtcdAlarm { metadata: None, member_alarms })
     }
 
-    /// An etcd call on a control plane waits until etcd is there, however long that takes.
-    async fn wait_for_etcd(&self, api: &str) -> Result<(), Status> {
-        let mut changes = self.shared.subscribe();
-        loop {
-            // Its certificates are made as soon as the clock is right.
-            let state = self.read(|machines, now| {
-                machines.control_plane(self.vmid, api).map(|node| (node.clock_from <= now, node.etcd))
-            });
-            match state.map_err(status)? {
-                (_, EtcdService::Running { .. }) => return Ok(()),
-                (false, _) => {
-                    return Err(Status::unknown(
-                        "error building etcd client TLS config: open /system/secrets/etcd/admin.crt: no such file or directory",
-                    ));
-                }
-                (true, _) => {}
-            }
-            if changes.changed().await.is_err() {
-                return Err(Status::unavailable("the machine is gone"));
-            }
-        }
+    async fn etcd_alarm_disarm(&self, _: Request<()>) -> Answer<wire::EtcdAlarmDisarmResponse> {
+        let member_alarms = self.disarm().await?;
+        one!(EtcdAlarmDisarmResponse, wire::EtcdAlarmDisarm { metadata: None, member_alarms })
     }
-}
 
-/// The id of whoever asked for a sequence.
-fn actor(machines: &Machines, vmid: u32, now: Timestamp) -> String {
-    let uuid = machines.get(vmid).map_or("", |m| m.hardware.uuid.as_str());
-    crate::machine::stable_uuid(&[uuid, &now.to_string(), "actor"])
-}
+    async fn etcd_defragment(&self, _: Request<()>) -> Answer<wire::EtcdDefragmentResponse> {
+        self.wait_for_etcd("etcd defragment").await?;
+        one!(EtcdDefragmentResponse, wire::EtcdDefragment::default())
+    }
 
-/// Address and port as they stand in a URL.
-fn authority(address: std::net::IpAddr, port: u16) -> String {
-    std::net::SocketAddr::new(address, port).to_string()
+    async fn etcd_forfeit_leadership(
+        &self,
+        _: Request<wire::EtcdForfeitLeadershipRequest>,
+    ) -> Answer<wire::EtcdForfeitLeadershipResponse> {
+        let member = self.forfeit().await?;
+        one!(EtcdForfeitLeadershipResponse, wire::EtcdForfeitLeadership { metadata: None, member })
+    }
+
+    async fn etcd_leave_cluster(
+        &self,
+        _: Request<wire::EtcdLeaveClusterRequest>,
+    ) -> Answer<wire::EtcdLeaveClusterResponse> {
+        self.leave_etcd().await?;
+        one!(EtcdLeaveClusterResponse, wire::EtcdLeaveCluster::default())
+    }
+
+    async fn etcd_remove_member_by_id(
+        &self,
+        request: Request<wire::EtcdRemoveMemberByIdRequest>,
+    ) -> Answer<wire::EtcdRemoveMemberByIdResponse> {
+        self.remove_member(request.into_inner().member_id).await?;
+        one!(EtcdRemoveMemberByIdResponse, wire::EtcdRemoveMemberById::default())
+    }
+
+    async fn etcd_snapshot(&self, _: Request<wire::EtcdSnapshotRequest>) -> Answer<BoxStream<Data>> {
+        self.snapshot().await
+    }
+
+    async fn etcd_recover(&self, request: Request<Streaming<Data>>) -> Answer<wire::EtcdRecoverResponse> {
+        self.upload_snapshot(request.into_inner()).await?;
+        one!(EtcdRecoverResponse, wire::EtcdRecover::default())
+    }
+
+    async fn etcd_downgrade_validate(
+        &self,
+        request: Request<wire::EtcdDowngradeValidateRequest>,
+    ) -> Answer<wire::EtcdDowngradeValidateResponse> {
+        let cluster_downgrade = self.downgrade(Some(&request.into_inner().version)).await?;
+        one!(EtcdDowngradeValidateResponse, wire::EtcdDowngradeValidate { metadata: None, cluster_downgrade })
+    }
+
+    async fn etcd_downgrade_enable(
+        &self,
+        request: Request<wire::EtcdDowngradeEnableRequest>,
+    ) -> Answer<wire::EtcdDowngradeEnableResponse> {
+        let cluster_downgrade = self.downgrade(Some(&request.into_inner().version)).await?;
+        one!(EtcdDowngradeEnableResponse, wire::EtcdDowngradeEnable { metadata: None, cluster_downgrade })
+    }
+
+    async fn etcd_downgrade_cancel(&self, _: Request<()>) -> Answer<wire::EtcdDowngradeCancelResponse> {
+        let cluster_downgrade = self.downgrade(None).await?;
+        one!(EtcdDowngradeCancelResponse, wire::EtcdDowngradeCancel { metadata: None, cluster_downgrade })
+    }
 }

@@ -6,8 +6,15 @@ use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use talos::wire::cluster::cluster_service_server::ClusterService;
 use talos::wire::cluster::{HealthCheckProgress, HealthCheckRequest};
+use talos::wire::inspect::inspect_service_server::InspectService;
+use talos::wire::inspect::{
+    ControllerDependencyEdge, ControllerRuntimeDependenciesResponse, ControllerRuntimeDependency,
+};
 use talos::wire::storage::storage_service_server::StorageService;
-use talos::wire::storage::{Disk, Disks, DisksResponse, disk::DiskType};
+use talos::wire::storage::{
+    BlockDeviceWipe, BlockDeviceWipeRequest, BlockDeviceWipeResponse, Disk, Disks, DisksResponse,
+    disk::DiskType,
+};
 use talos::wire::time::time_service_server::TimeService;
 use talos::wire::time::{Time, TimeRequest, TimeResponse};
 use tonic::codegen::BoxStream;
@@ -52,13 +59,64 @@ impl StorageService for Caller {
         });
         Ok(Response::new(DisksResponse { messages: vec![Disks { metadata: None, disks }] }))
     }
+
+    /// Wiping changes nothing that the lab keeps of a data disk; a system disk in use is refused.
+    async fn block_device_wipe(
+        &self,
+        request: Request<BlockDeviceWipeRequest>,
+    ) -> Result<Response<BlockDeviceWipeResponse>, Status> {
+        let known = self.read(|machines, _| {
+            let machine = machines.get(self.vmid);
+            let ids = machine.map(|m| devices(&m.hardware).into_iter().map(|d| d.id).collect::<Vec<_>>());
+            (ids.unwrap_or_default(), machine.is_some_and(|m| m.node().is_some()))
+        });
+        for device in request.into_inner().devices {
+            let name = &device.device;
+            if ["loop0", "sr0"].contains(&name.as_str()) {
+                return Err(Status::failed_precondition(format!("blockdevice {name:?} is read-only")));
+            }
+            if !known.0.contains(name) {
+                return Err(Status::not_found(format!("blockdevice {name:?} not found")));
+            }
+            if known.1 && known.0.first() == Some(name) && !device.skip_volume_check {
+                return Err(Status::failed_precondition(format!(
+                    "blockdevice {name:?} is in use by volume \"META\""
+                )));
+            }
+        }
+        Ok(Response::new(BlockDeviceWipeResponse { messages: vec![BlockDeviceWipe::default()] }))
+    }
+}
+
+#[tonic::async_trait]
+impl InspectService for Caller {
+    /// The controllers that write the machine's status and its addresses: enough to see that there are some.
+    async fn controller_runtime_dependencies(
+        &self,
+        _: Request<()>,
+    ) -> Result<Response<ControllerRuntimeDependenciesResponse>, Status> {
+        let edge = |controller: &str, space: &str, kind: &str| ControllerDependencyEdge {
+            controller_name: controller.to_owned(),
+            edge_type: 0,
+            resource_namespace: space.to_owned(),
+            resource_type: kind.to_owned(),
+            resource_id: String::new(),
+        };
+        let edges = vec![
+            edge("block.DisksController", "runtime", "Disks.block.talos.dev"),
+            edge("network.NodeAddressController", "network", "NodeAddresses.net.talos.dev"),
+            edge("runtime.MachineStatusController", "runtime", "MachineStatuses.runtime.talos.dev"),
+        ];
+        let messages = vec![ControllerRuntimeDependency { metadata: None, edges }];
+        Ok(Response::new(ControllerRuntimeDependenciesResponse { messages }))
+    }
 }
 
 #[tonic::async_trait]
 impl TimeService for Caller {
     async fn time(&self, _: Request<()>) -> Result<Response<TimeResponse>, Status> {
         let now = Some(stamp(self.shared.clock().now()));
-        let server = "time.cloudflare.com".to_owned();
+        let server = self.time_server(None)?;
         let message = Time { metadata: None, server, localtime: now, remotetime: now };
         Ok(Response::new(TimeResponse { messages: vec![message] }))
     }
@@ -68,6 +126,7 @@ impl TimeService for Caller {
         if server.is_empty() {
             return Err(Status::invalid_argument("ntp server is required"));
         }
+        let server = self.time_server(Some(server))?;
         let now = Some(stamp(self.shared.clock().now()));
         let message = Time { metadata: None, server, localtime: now, remotetime: now };
         Ok(Response::new(TimeResponse { messages: vec![message] }))
@@ -99,36 +158,112 @@ impl ClusterService for Caller {
     }
 }
 
-type Progress = tokio::sync::mpsc::Sender<Result<HealthCheckProgress, Status>>;
-type Check = fn(&Machines, u32) -> bool;
+impl Caller {
+    /// A time server that answers: the named one, or the machine's own.
+    fn time_server(&self, named: Option<String>) -> Result<String, Status> {
+        self.read(|machines, _| {
+            let own = machines.get(self.vmid).map(|m| m.time_servers()).unwrap_or_default();
+            let server = named.or_else(|| own.into_iter().next()).unwrap_or_default();
+            if machines.reaches(&server) {
+                Ok(server)
+            } else {
+                Err(Status::unknown(format!("error querying NTP server {server:?}: i/o timeout")))
+            }
+        })
+    }
+}
 
-const CHECKS: [(&str, Check); 4] = [
-    ("etcd to be healthy", |machines, vmid| {
-        machines.services(vmid).iter().all(|service| service.id != "etcd" || service.healthy == Some(true))
+type Progress = tokio::sync::mpsc::Sender<Result<HealthCheckProgress, Status>>;
+/// The addresses for which a check does not hold, each with what is wrong there.
+type Check = fn(&Machines, u32) -> Option<String>;
+
+/// A service that must run and be healthy.
+fn service(machines: &Machines, vmid: u32, id: &str) -> Option<String> {
+    let found = machines.services(vmid).into_iter().find(|service| service.id == id)?;
+    let state = found.state;
+    if state != "Running" {
+        return Some(format!(
+            "service {id:?} not in expected state \"Running\": current state [{state}] {}",
+            found.message
+        ));
+    }
+    (found.healthy == Some(false)).then(|| format!("service {id:?} is not healthy: {}", found.message))
+}
+
+/// The conditions that a control plane checks on its cluster, in their order.
+const CHECKS: &[(&str, Check)] = &[
+    ("etcd to be healthy", |machines, vmid| service(machines, vmid, "etcd")),
+    ("etcd members to be consistent across nodes", |_, _| None),
+    ("etcd members to be control plane nodes", |_, _| None),
+    ("apid to be ready", |machines, vmid| service(machines, vmid, "apid")),
+    ("all nodes memory sizes", |machines, vmid| {
+        let (memory, least) = machines.get(vmid).map_or((0, 0), |m| {
+            (m.hardware.memory_mib, if m.node().is_some_and(|n| n.is_control_plane()) { 1698 } else { 874 })
+        });
+        (memory < least).then(|| format!("minimum memory size is {least} MiB, machine has {memory} MiB"))
     }),
-    ("kubelet to be healthy", |machines, vmid| {
-        machines.services(vmid).iter().any(|service| service.id == "kubelet" && service.healthy == Some(true))
+    ("all nodes disk sizes", |machines, vmid| {
+        let disk =
+            machines.get(vmid).and_then(|m| m.hardware.disks.first().map(|disk| disk.bytes)).unwrap_or(0);
+        (disk < 6 << 30).then(|| "ephemeral partition is too small".to_owned())
     }),
+    ("no diagnostics", |_, _| None),
+    ("kubelet to be healthy", |machines, vmid| service(machines, vmid, "kubelet")),
     ("all nodes to finish boot sequence", |machines, vmid| {
-        machines.status(vmid).is_some_and(|status| status.stage == "running")
+        let stage = machines.status(vmid).map(|status| status.stage).unwrap_or_default();
+        (stage != "running").then(|| format!("stage is {stage:?}"))
     }),
+    ("all k8s nodes to report", |_, _| None),
+    ("all control plane static pods to be running", |machines, vmid| {
+        let status = machines.status(vmid)?;
+        status.unmet.iter().find(|(name, _)| name == "staticPods").map(|(_, reason)| reason.clone())
+    }),
+    ("all control plane components to be ready", |_, _| None),
     ("all k8s nodes to report ready", |machines, vmid| {
-        machines.status(vmid).is_some_and(|status| status.ready)
+        let status = machines.status(vmid)?;
+        status.unmet.iter().find(|(name, _)| name == "nodeReady").map(|(_, reason)| reason.clone())
+    }),
+    ("kube-proxy to report ready", |_, _| None),
+    ("coredns to report ready", |_, _| None),
+    ("all k8s nodes to report schedulable", |machines, vmid| {
+        machines.is_cordoned(vmid).then(|| "node is not schedulable".to_owned())
     }),
 ];
 
 impl Caller {
+    /// What is wrong anywhere in the cluster, as a list of errors.
+    fn unmet(&self, check: Check) -> Option<String> {
+        self.read(|machines, _| {
+            let found: Vec<String> = machines
+                .cluster_of(self.vmid)
+                .into_iter()
+                .filter_map(|vmid| {
+                    let address = machines.get(vmid)?.address()?;
+                    check(machines, vmid).map(|words| format!("\n\t* {address}: {words}"))
+                })
+                .collect();
+            let noun = if found.len() == 1 { "error" } else { "errors" };
+            (!found.is_empty()).then(|| format!("{} {noun} occurred:{}", found.len(), found.concat()))
+        })
+    }
+
     async fn check_health(&self, end: Timestamp, progress: &Progress) -> Option<()> {
         let mut changes = self.shared.subscribe();
+        let tell = |message: String| Ok(HealthCheckProgress { metadata: None, message });
+        let nodes = self.read(|machines, _| {
+            let addresses =
+                machines.cluster_of(self.vmid).into_iter().filter_map(|vmid| machines.get(vmid)?.address());
+            addresses.map(|address| format!("{:?}", address.to_string())).collect::<Vec<_>>().join(" ")
+        });
+        progress.send(tell(format!("discovered nodes: [{nodes}]"))).await.ok()?;
         for (name, check) in CHECKS {
-            let tell = |state: &str| HealthCheckProgress {
-                metadata: None,
-                message: format!("waiting for {name}: {state}"),
-            };
-            progress.send(Ok(tell("..."))).await.ok()?;
-            while !self.read(|machines, _| {
-                machines.cluster_of(self.vmid).into_iter().all(|vmid| check(machines, vmid))
-            }) {
+            progress.send(tell(format!("waiting for {name}: ..."))).await.ok()?;
+            let mut said = String::new();
+            while let Some(words) = self.unmet(*check) {
+                if words != said {
+                    progress.send(tell(format!("waiting for {name}: {words}"))).await.ok()?;
+                    said = words;
+                }
                 let over = self.shared.clock().sleep_until(end);
                 tokio::select! {
                     biased;
@@ -139,7 +274,7 @@ impl Caller {
                     }
                 }
             }
-            progress.send(Ok(tell("OK"))).await.ok()?;
+            progress.send(tell(format!("waiting for {name}: OK"))).await.ok()?;
         }
         Some(())
     }

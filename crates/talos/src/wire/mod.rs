@@ -36,6 +36,12 @@ pub mod cluster {
     include!("gen/cluster.rs");
 }
 
+/// `InspectService`: which controllers there are.
+pub mod inspect {
+    #![allow(missing_docs, unused_qualifications, reason = "generated")]
+    include!("gen/inspect.rs");
+}
+
 /// `cosi.resource.State`: reading the node's resources.
 pub mod cosi {
     #![allow(missing_docs, unused_qualifications, reason = "generated")]

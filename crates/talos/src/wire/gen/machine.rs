@@ -467,6 +467,147 @@ impl ::prost::Name for EtcdRemoveMemberByIdResponse {
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EtcdClusterDowngrade {
+    #[prost(string, tag = "1")]
+    pub cluster_version: ::prost::alloc::string::String,
+}
+impl ::prost::Name for EtcdClusterDowngrade {
+    const NAME: &'static str = "EtcdClusterDowngrade";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.EtcdClusterDowngrade".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.EtcdClusterDowngrade".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EtcdDowngradeValidateRequest {
+    #[prost(string, tag = "1")]
+    pub version: ::prost::alloc::string::String,
+}
+impl ::prost::Name for EtcdDowngradeValidateRequest {
+    const NAME: &'static str = "EtcdDowngradeValidateRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.EtcdDowngradeValidateRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.EtcdDowngradeValidateRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct EtcdDowngradeValidate {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, optional, tag = "2")]
+    pub cluster_downgrade: ::core::option::Option<EtcdClusterDowngrade>,
+}
+impl ::prost::Name for EtcdDowngradeValidate {
+    const NAME: &'static str = "EtcdDowngradeValidate";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.EtcdDowngradeValidate".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.EtcdDowngradeValidate".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct EtcdDowngradeValidateResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<EtcdDowngradeValidate>,
+}
+impl ::prost::Name for EtcdDowngradeValidateResponse {
+    const NAME: &'static str = "EtcdDowngradeValidateResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.EtcdDowngradeValidateResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.EtcdDowngradeValidateResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EtcdDowngradeEnableRequest {
+    #[prost(string, tag = "1")]
+    pub version: ::prost::alloc::string::String,
+}
+impl ::prost::Name for EtcdDowngradeEnableRequest {
+    const NAME: &'static str = "EtcdDowngradeEnableRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.EtcdDowngradeEnableRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.EtcdDowngradeEnableRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct EtcdDowngradeEnable {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, optional, tag = "2")]
+    pub cluster_downgrade: ::core::option::Option<EtcdClusterDowngrade>,
+}
+impl ::prost::Name for EtcdDowngradeEnable {
+    const NAME: &'static str = "EtcdDowngradeEnable";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.EtcdDowngradeEnable".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.EtcdDowngradeEnable".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct EtcdDowngradeEnableResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<EtcdDowngradeEnable>,
+}
+impl ::prost::Name for EtcdDowngradeEnableResponse {
+    const NAME: &'static str = "EtcdDowngradeEnableResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.EtcdDowngradeEnableResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.EtcdDowngradeEnableResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct EtcdDowngradeCancel {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, optional, tag = "2")]
+    pub cluster_downgrade: ::core::option::Option<EtcdClusterDowngrade>,
+}
+impl ::prost::Name for EtcdDowngradeCancel {
+    const NAME: &'static str = "EtcdDowngradeCancel";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.EtcdDowngradeCancel".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.EtcdDowngradeCancel".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct EtcdDowngradeCancelResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<EtcdDowngradeCancel>,
+}
+impl ::prost::Name for EtcdDowngradeCancelResponse {
+    const NAME: &'static str = "EtcdDowngradeCancelResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.EtcdDowngradeCancelResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.EtcdDowngradeCancelResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ServiceEvent {
     #[prost(string, tag = "1")]
     pub msg: ::prost::alloc::string::String,
@@ -1187,6 +1328,1200 @@ impl ::prost::Name for RestartEvent {
     }
     fn type_url() -> ::prost::alloc::string::String {
         "/machine.RestartEvent".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct CpuStat {
+    #[prost(double, tag = "1")]
+    pub user: f64,
+    #[prost(double, tag = "2")]
+    pub nice: f64,
+    #[prost(double, tag = "3")]
+    pub system: f64,
+    #[prost(double, tag = "4")]
+    pub idle: f64,
+    #[prost(double, tag = "5")]
+    pub iowait: f64,
+    #[prost(double, tag = "6")]
+    pub irq: f64,
+    #[prost(double, tag = "7")]
+    pub soft_irq: f64,
+    #[prost(double, tag = "8")]
+    pub steal: f64,
+    #[prost(double, tag = "9")]
+    pub guest: f64,
+    #[prost(double, tag = "10")]
+    pub guest_nice: f64,
+}
+impl ::prost::Name for CpuStat {
+    const NAME: &'static str = "CPUStat";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.CPUStat".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.CPUStat".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SoftIrqStat {
+    #[prost(uint64, tag = "1")]
+    pub hi: u64,
+    #[prost(uint64, tag = "2")]
+    pub timer: u64,
+    #[prost(uint64, tag = "3")]
+    pub net_tx: u64,
+    #[prost(uint64, tag = "4")]
+    pub net_rx: u64,
+    #[prost(uint64, tag = "5")]
+    pub block: u64,
+    #[prost(uint64, tag = "6")]
+    pub block_io_poll: u64,
+    #[prost(uint64, tag = "7")]
+    pub tasklet: u64,
+    #[prost(uint64, tag = "8")]
+    pub sched: u64,
+    #[prost(uint64, tag = "9")]
+    pub hrtimer: u64,
+    #[prost(uint64, tag = "10")]
+    pub rcu: u64,
+}
+impl ::prost::Name for SoftIrqStat {
+    const NAME: &'static str = "SoftIRQStat";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.SoftIRQStat".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.SoftIRQStat".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SystemStat {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(uint64, tag = "2")]
+    pub boot_time: u64,
+    #[prost(message, optional, tag = "3")]
+    pub cpu_total: ::core::option::Option<CpuStat>,
+    #[prost(message, repeated, tag = "4")]
+    pub cpu: ::prost::alloc::vec::Vec<CpuStat>,
+    #[prost(uint64, tag = "5")]
+    pub irq_total: u64,
+    #[prost(uint64, repeated, tag = "6")]
+    pub irq: ::prost::alloc::vec::Vec<u64>,
+    #[prost(uint64, tag = "7")]
+    pub context_switches: u64,
+    #[prost(uint64, tag = "8")]
+    pub process_created: u64,
+    #[prost(uint64, tag = "9")]
+    pub process_running: u64,
+    #[prost(uint64, tag = "10")]
+    pub process_blocked: u64,
+    #[prost(uint64, tag = "11")]
+    pub soft_irq_total: u64,
+    #[prost(message, optional, tag = "12")]
+    pub soft_irq: ::core::option::Option<SoftIrqStat>,
+}
+impl ::prost::Name for SystemStat {
+    const NAME: &'static str = "SystemStat";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.SystemStat".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.SystemStat".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SystemStatResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<SystemStat>,
+}
+impl ::prost::Name for SystemStatResponse {
+    const NAME: &'static str = "SystemStatResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.SystemStatResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.SystemStatResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CpuFreqStats {
+    #[prost(uint64, tag = "1")]
+    pub current_frequency: u64,
+    #[prost(uint64, tag = "2")]
+    pub minimum_frequency: u64,
+    #[prost(uint64, tag = "3")]
+    pub maximum_frequency: u64,
+    #[prost(string, tag = "4")]
+    pub governor: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CpuFreqStats {
+    const NAME: &'static str = "CPUFreqStats";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.CPUFreqStats".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.CPUFreqStats".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CpUsFreqStats {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, repeated, tag = "2")]
+    pub cpu_freq_stats: ::prost::alloc::vec::Vec<CpuFreqStats>,
+}
+impl ::prost::Name for CpUsFreqStats {
+    const NAME: &'static str = "CPUsFreqStats";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.CPUsFreqStats".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.CPUsFreqStats".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CpuFreqStatsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<CpUsFreqStats>,
+}
+impl ::prost::Name for CpuFreqStatsResponse {
+    const NAME: &'static str = "CPUFreqStatsResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.CPUFreqStatsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.CPUFreqStatsResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CpuInfo {
+    #[prost(uint32, tag = "1")]
+    pub processor: u32,
+    #[prost(string, tag = "2")]
+    pub vendor_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub cpu_family: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub model: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub model_name: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub stepping: ::prost::alloc::string::String,
+    #[prost(string, tag = "7")]
+    pub microcode: ::prost::alloc::string::String,
+    #[prost(double, tag = "8")]
+    pub cpu_mhz: f64,
+    #[prost(string, tag = "9")]
+    pub cache_size: ::prost::alloc::string::String,
+    #[prost(string, tag = "10")]
+    pub physical_id: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "11")]
+    pub siblings: u32,
+    #[prost(string, tag = "12")]
+    pub core_id: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "13")]
+    pub cpu_cores: u32,
+    #[prost(string, tag = "14")]
+    pub apic_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "15")]
+    pub initial_apic_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "16")]
+    pub fpu: ::prost::alloc::string::String,
+    #[prost(string, tag = "17")]
+    pub fpu_exception: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "18")]
+    pub cpu_id_level: u32,
+    #[prost(string, tag = "19")]
+    pub wp: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "20")]
+    pub flags: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, repeated, tag = "21")]
+    pub bugs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(double, tag = "22")]
+    pub bogo_mips: f64,
+    #[prost(uint32, tag = "23")]
+    pub cl_flush_size: u32,
+    #[prost(uint32, tag = "24")]
+    pub cache_alignment: u32,
+    #[prost(string, tag = "25")]
+    pub address_sizes: ::prost::alloc::string::String,
+    #[prost(string, tag = "26")]
+    pub power_management: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CpuInfo {
+    const NAME: &'static str = "CPUInfo";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.CPUInfo".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.CPUInfo".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CpUsInfo {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, repeated, tag = "2")]
+    pub cpu_info: ::prost::alloc::vec::Vec<CpuInfo>,
+}
+impl ::prost::Name for CpUsInfo {
+    const NAME: &'static str = "CPUsInfo";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.CPUsInfo".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.CPUsInfo".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CpuInfoResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<CpUsInfo>,
+}
+impl ::prost::Name for CpuInfoResponse {
+    const NAME: &'static str = "CPUInfoResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.CPUInfoResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.CPUInfoResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LoadAvg {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(double, tag = "2")]
+    pub load1: f64,
+    #[prost(double, tag = "3")]
+    pub load5: f64,
+    #[prost(double, tag = "4")]
+    pub load15: f64,
+}
+impl ::prost::Name for LoadAvg {
+    const NAME: &'static str = "LoadAvg";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.LoadAvg".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.LoadAvg".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LoadAvgResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<LoadAvg>,
+}
+impl ::prost::Name for LoadAvgResponse {
+    const NAME: &'static str = "LoadAvgResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.LoadAvgResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.LoadAvgResponse".into()
+    }
+}
+/// All in KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MemInfo {
+    #[prost(uint64, tag = "1")]
+    pub memtotal: u64,
+    #[prost(uint64, tag = "2")]
+    pub memfree: u64,
+    #[prost(uint64, tag = "3")]
+    pub memavailable: u64,
+    #[prost(uint64, tag = "4")]
+    pub buffers: u64,
+    #[prost(uint64, tag = "5")]
+    pub cached: u64,
+    #[prost(uint64, tag = "6")]
+    pub swapcached: u64,
+    #[prost(uint64, tag = "7")]
+    pub active: u64,
+    #[prost(uint64, tag = "8")]
+    pub inactive: u64,
+    #[prost(uint64, tag = "9")]
+    pub activeanon: u64,
+    #[prost(uint64, tag = "10")]
+    pub inactiveanon: u64,
+    #[prost(uint64, tag = "11")]
+    pub activefile: u64,
+    #[prost(uint64, tag = "12")]
+    pub inactivefile: u64,
+    #[prost(uint64, tag = "13")]
+    pub unevictable: u64,
+    #[prost(uint64, tag = "14")]
+    pub mlocked: u64,
+    #[prost(uint64, tag = "15")]
+    pub swaptotal: u64,
+    #[prost(uint64, tag = "16")]
+    pub swapfree: u64,
+    #[prost(uint64, tag = "17")]
+    pub dirty: u64,
+    #[prost(uint64, tag = "18")]
+    pub writeback: u64,
+    #[prost(uint64, tag = "19")]
+    pub anonpages: u64,
+    #[prost(uint64, tag = "20")]
+    pub mapped: u64,
+    #[prost(uint64, tag = "21")]
+    pub shmem: u64,
+    #[prost(uint64, tag = "22")]
+    pub slab: u64,
+    #[prost(uint64, tag = "23")]
+    pub sreclaimable: u64,
+    #[prost(uint64, tag = "24")]
+    pub sunreclaim: u64,
+    #[prost(uint64, tag = "25")]
+    pub kernelstack: u64,
+    #[prost(uint64, tag = "26")]
+    pub pagetables: u64,
+    #[prost(uint64, tag = "27")]
+    pub nfsunstable: u64,
+    #[prost(uint64, tag = "28")]
+    pub bounce: u64,
+    #[prost(uint64, tag = "29")]
+    pub writebacktmp: u64,
+    #[prost(uint64, tag = "30")]
+    pub commitlimit: u64,
+    #[prost(uint64, tag = "31")]
+    pub committedas: u64,
+    #[prost(uint64, tag = "32")]
+    pub vmalloctotal: u64,
+    #[prost(uint64, tag = "33")]
+    pub vmallocused: u64,
+    #[prost(uint64, tag = "34")]
+    pub vmallocchunk: u64,
+    #[prost(uint64, tag = "35")]
+    pub hardwarecorrupted: u64,
+    #[prost(uint64, tag = "36")]
+    pub anonhugepages: u64,
+    #[prost(uint64, tag = "37")]
+    pub shmemhugepages: u64,
+    #[prost(uint64, tag = "38")]
+    pub shmempmdmapped: u64,
+    #[prost(uint64, tag = "39")]
+    pub cmatotal: u64,
+    #[prost(uint64, tag = "40")]
+    pub cmafree: u64,
+    #[prost(uint64, tag = "41")]
+    pub hugepagestotal: u64,
+    #[prost(uint64, tag = "42")]
+    pub hugepagesfree: u64,
+    #[prost(uint64, tag = "43")]
+    pub hugepagesrsvd: u64,
+    #[prost(uint64, tag = "44")]
+    pub hugepagessurp: u64,
+    #[prost(uint64, tag = "45")]
+    pub hugepagesize: u64,
+    #[prost(uint64, tag = "46")]
+    pub directmap4k: u64,
+    #[prost(uint64, tag = "47")]
+    pub directmap2m: u64,
+    #[prost(uint64, tag = "48")]
+    pub directmap1g: u64,
+}
+impl ::prost::Name for MemInfo {
+    const NAME: &'static str = "MemInfo";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.MemInfo".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.MemInfo".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Memory {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, optional, tag = "2")]
+    pub meminfo: ::core::option::Option<MemInfo>,
+}
+impl ::prost::Name for Memory {
+    const NAME: &'static str = "Memory";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.Memory".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.Memory".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct MemoryResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<Memory>,
+}
+impl ::prost::Name for MemoryResponse {
+    const NAME: &'static str = "MemoryResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.MemoryResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.MemoryResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DiskStat {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub read_completed: u64,
+    #[prost(uint64, tag = "3")]
+    pub read_merged: u64,
+    #[prost(uint64, tag = "4")]
+    pub read_sectors: u64,
+    #[prost(uint64, tag = "5")]
+    pub read_time_ms: u64,
+    #[prost(uint64, tag = "6")]
+    pub write_completed: u64,
+    #[prost(uint64, tag = "7")]
+    pub write_merged: u64,
+    #[prost(uint64, tag = "8")]
+    pub write_sectors: u64,
+    #[prost(uint64, tag = "9")]
+    pub write_time_ms: u64,
+    #[prost(uint64, tag = "10")]
+    pub io_in_progress: u64,
+    #[prost(uint64, tag = "11")]
+    pub io_time_ms: u64,
+    #[prost(uint64, tag = "12")]
+    pub io_time_weighted_ms: u64,
+    #[prost(uint64, tag = "13")]
+    pub discard_completed: u64,
+    #[prost(uint64, tag = "14")]
+    pub discard_merged: u64,
+    #[prost(uint64, tag = "15")]
+    pub discard_sectors: u64,
+    #[prost(uint64, tag = "16")]
+    pub discard_time_ms: u64,
+}
+impl ::prost::Name for DiskStat {
+    const NAME: &'static str = "DiskStat";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.DiskStat".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.DiskStat".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DiskStats {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, optional, tag = "2")]
+    pub total: ::core::option::Option<DiskStat>,
+    #[prost(message, repeated, tag = "3")]
+    pub devices: ::prost::alloc::vec::Vec<DiskStat>,
+}
+impl ::prost::Name for DiskStats {
+    const NAME: &'static str = "DiskStats";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.DiskStats".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.DiskStats".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DiskStatsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<DiskStats>,
+}
+impl ::prost::Name for DiskStatsResponse {
+    const NAME: &'static str = "DiskStatsResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.DiskStatsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.DiskStatsResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NetDev {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub rx_bytes: u64,
+    #[prost(uint64, tag = "3")]
+    pub rx_packets: u64,
+    #[prost(uint64, tag = "4")]
+    pub rx_errors: u64,
+    #[prost(uint64, tag = "5")]
+    pub rx_dropped: u64,
+    #[prost(uint64, tag = "6")]
+    pub rx_fifo: u64,
+    #[prost(uint64, tag = "7")]
+    pub rx_frame: u64,
+    #[prost(uint64, tag = "8")]
+    pub rx_compressed: u64,
+    #[prost(uint64, tag = "9")]
+    pub rx_multicast: u64,
+    #[prost(uint64, tag = "10")]
+    pub tx_bytes: u64,
+    #[prost(uint64, tag = "11")]
+    pub tx_packets: u64,
+    #[prost(uint64, tag = "12")]
+    pub tx_errors: u64,
+    #[prost(uint64, tag = "13")]
+    pub tx_dropped: u64,
+    #[prost(uint64, tag = "14")]
+    pub tx_fifo: u64,
+    #[prost(uint64, tag = "15")]
+    pub tx_collisions: u64,
+    #[prost(uint64, tag = "16")]
+    pub tx_carrier: u64,
+    #[prost(uint64, tag = "17")]
+    pub tx_compressed: u64,
+}
+impl ::prost::Name for NetDev {
+    const NAME: &'static str = "NetDev";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.NetDev".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.NetDev".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NetworkDeviceStats {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, optional, tag = "2")]
+    pub total: ::core::option::Option<NetDev>,
+    #[prost(message, repeated, tag = "3")]
+    pub devices: ::prost::alloc::vec::Vec<NetDev>,
+}
+impl ::prost::Name for NetworkDeviceStats {
+    const NAME: &'static str = "NetworkDeviceStats";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.NetworkDeviceStats".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.NetworkDeviceStats".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NetworkDeviceStatsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<NetworkDeviceStats>,
+}
+impl ::prost::Name for NetworkDeviceStatsResponse {
+    const NAME: &'static str = "NetworkDeviceStatsResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.NetworkDeviceStatsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.NetworkDeviceStatsResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MountStat {
+    #[prost(string, tag = "1")]
+    pub filesystem: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "2")]
+    pub size: u64,
+    #[prost(uint64, tag = "3")]
+    pub available: u64,
+    #[prost(string, tag = "4")]
+    pub mounted_on: ::prost::alloc::string::String,
+}
+impl ::prost::Name for MountStat {
+    const NAME: &'static str = "MountStat";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.MountStat".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.MountStat".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Mounts {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, repeated, tag = "2")]
+    pub stats: ::prost::alloc::vec::Vec<MountStat>,
+}
+impl ::prost::Name for Mounts {
+    const NAME: &'static str = "Mounts";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.Mounts".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.Mounts".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct MountsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<Mounts>,
+}
+impl ::prost::Name for MountsResponse {
+    const NAME: &'static str = "MountsResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.MountsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.MountsResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ProcessInfo {
+    #[prost(int32, tag = "1")]
+    pub pid: i32,
+    #[prost(int32, tag = "2")]
+    pub ppid: i32,
+    #[prost(string, tag = "3")]
+    pub state: ::prost::alloc::string::String,
+    #[prost(int32, tag = "4")]
+    pub threads: i32,
+    #[prost(double, tag = "5")]
+    pub cpu_time: f64,
+    #[prost(uint64, tag = "6")]
+    pub virtual_memory: u64,
+    #[prost(uint64, tag = "7")]
+    pub resident_memory: u64,
+    #[prost(string, tag = "8")]
+    pub command: ::prost::alloc::string::String,
+    #[prost(string, tag = "9")]
+    pub executable: ::prost::alloc::string::String,
+    #[prost(string, tag = "10")]
+    pub args: ::prost::alloc::string::String,
+    #[prost(string, tag = "11")]
+    pub label: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ProcessInfo {
+    const NAME: &'static str = "ProcessInfo";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ProcessInfo".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ProcessInfo".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Process {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, repeated, tag = "2")]
+    pub processes: ::prost::alloc::vec::Vec<ProcessInfo>,
+}
+impl ::prost::Name for Process {
+    const NAME: &'static str = "Process";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.Process".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.Process".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ProcessesResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<Process>,
+}
+impl ::prost::Name for ProcessesResponse {
+    const NAME: &'static str = "ProcessesResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ProcessesResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ProcessesResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ContainersRequest {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(enumeration = "super::common::ContainerDriver", tag = "2")]
+    pub driver: i32,
+}
+impl ::prost::Name for ContainersRequest {
+    const NAME: &'static str = "ContainersRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ContainersRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ContainersRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ContainerInfo {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub image: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "4")]
+    pub pid: u32,
+    #[prost(string, tag = "5")]
+    pub status: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub pod_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "7")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "8")]
+    pub network_namespace: ::prost::alloc::string::String,
+    #[prost(string, tag = "9")]
+    pub internal_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "10")]
+    pub uid: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ContainerInfo {
+    const NAME: &'static str = "ContainerInfo";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ContainerInfo".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ContainerInfo".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Container {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, repeated, tag = "2")]
+    pub containers: ::prost::alloc::vec::Vec<ContainerInfo>,
+}
+impl ::prost::Name for Container {
+    const NAME: &'static str = "Container";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.Container".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.Container".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ContainersResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<Container>,
+}
+impl ::prost::Name for ContainersResponse {
+    const NAME: &'static str = "ContainersResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ContainersResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ContainersResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StatsRequest {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(enumeration = "super::common::ContainerDriver", tag = "2")]
+    pub driver: i32,
+}
+impl ::prost::Name for StatsRequest {
+    const NAME: &'static str = "StatsRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.StatsRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.StatsRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Stat {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "4")]
+    pub memory_usage: u64,
+    #[prost(uint64, tag = "5")]
+    pub cpu_usage: u64,
+    #[prost(string, tag = "6")]
+    pub pod_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "7")]
+    pub name: ::prost::alloc::string::String,
+}
+impl ::prost::Name for Stat {
+    const NAME: &'static str = "Stat";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.Stat".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.Stat".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Stats {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, repeated, tag = "2")]
+    pub stats: ::prost::alloc::vec::Vec<Stat>,
+}
+impl ::prost::Name for Stats {
+    const NAME: &'static str = "Stats";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.Stats".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.Stats".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct StatsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<Stats>,
+}
+impl ::prost::Name for StatsResponse {
+    const NAME: &'static str = "StatsResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.StatsResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.StatsResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RestartRequest {
+    #[prost(string, tag = "1")]
+    pub namespace: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(enumeration = "super::common::ContainerDriver", tag = "3")]
+    pub driver: i32,
+}
+impl ::prost::Name for RestartRequest {
+    const NAME: &'static str = "RestartRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.RestartRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.RestartRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Restart {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+}
+impl ::prost::Name for Restart {
+    const NAME: &'static str = "Restart";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.Restart".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.Restart".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RestartResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<Restart>,
+}
+impl ::prost::Name for RestartResponse {
+    const NAME: &'static str = "RestartResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.RestartResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.RestartResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LogsContainer {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(string, repeated, tag = "2")]
+    pub ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for LogsContainer {
+    const NAME: &'static str = "LogsContainer";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.LogsContainer".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.LogsContainer".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LogsContainersResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<LogsContainer>,
+}
+impl ::prost::Name for LogsContainersResponse {
+    const NAME: &'static str = "LogsContainersResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.LogsContainersResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.LogsContainersResponse".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImageListRequest {
+    #[prost(enumeration = "super::common::ContainerdNamespace", tag = "1")]
+    pub namespace: i32,
+}
+impl ::prost::Name for ImageListRequest {
+    const NAME: &'static str = "ImageListRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ImageListRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ImageListRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ImageListResponse {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub digest: ::prost::alloc::string::String,
+    #[prost(int64, tag = "4")]
+    pub size: i64,
+    #[prost(message, optional, tag = "5")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+}
+impl ::prost::Name for ImageListResponse {
+    const NAME: &'static str = "ImageListResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ImageListResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ImageListResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImagePullRequest {
+    #[prost(enumeration = "super::common::ContainerdNamespace", tag = "1")]
+    pub namespace: i32,
+    #[prost(string, tag = "2")]
+    pub reference: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ImagePullRequest {
+    const NAME: &'static str = "ImagePullRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ImagePullRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ImagePullRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ImagePull {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+}
+impl ::prost::Name for ImagePull {
+    const NAME: &'static str = "ImagePull";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ImagePull".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ImagePull".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ImagePullResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<ImagePull>,
+}
+impl ::prost::Name for ImagePullResponse {
+    const NAME: &'static str = "ImagePullResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ImagePullResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ImagePullResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CopyRequest {
+    #[prost(string, tag = "1")]
+    pub root_path: ::prost::alloc::string::String,
+}
+impl ::prost::Name for CopyRequest {
+    const NAME: &'static str = "CopyRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.CopyRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.CopyRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DiskUsageRequest {
+    #[prost(int32, tag = "1")]
+    pub recursion_depth: i32,
+    #[prost(bool, tag = "2")]
+    pub all: bool,
+    #[prost(int64, tag = "3")]
+    pub threshold: i64,
+    #[prost(string, repeated, tag = "4")]
+    pub paths: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+impl ::prost::Name for DiskUsageRequest {
+    const NAME: &'static str = "DiskUsageRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.DiskUsageRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.DiskUsageRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct DiskUsageInfo {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(int64, tag = "3")]
+    pub size: i64,
+    #[prost(string, tag = "4")]
+    pub error: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub relative_name: ::prost::alloc::string::String,
+}
+impl ::prost::Name for DiskUsageInfo {
+    const NAME: &'static str = "DiskUsageInfo";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.DiskUsageInfo".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.DiskUsageInfo".into()
+    }
+}
+/// Filters that the lab does not apply are left out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NetstatRequest {}
+impl ::prost::Name for NetstatRequest {
+    const NAME: &'static str = "NetstatRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.NetstatRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.NetstatRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ConnectRecord {
+    #[prost(string, tag = "1")]
+    pub l4proto: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub localip: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub localport: u32,
+    #[prost(string, tag = "4")]
+    pub remoteip: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "5")]
+    pub remoteport: u32,
+}
+impl ::prost::Name for ConnectRecord {
+    const NAME: &'static str = "ConnectRecord";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ConnectRecord".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ConnectRecord".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Netstat {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+    #[prost(message, repeated, tag = "2")]
+    pub connectrecord: ::prost::alloc::vec::Vec<ConnectRecord>,
+}
+impl ::prost::Name for Netstat {
+    const NAME: &'static str = "Netstat";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.Netstat".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.Netstat".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NetstatResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<Netstat>,
+}
+impl ::prost::Name for NetstatResponse {
+    const NAME: &'static str = "NetstatResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.NetstatResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.NetstatResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PacketCaptureRequest {
+    #[prost(string, tag = "1")]
+    pub interface: ::prost::alloc::string::String,
+    #[prost(bool, tag = "2")]
+    pub promiscuous: bool,
+    #[prost(uint32, tag = "3")]
+    pub snap_len: u32,
+}
+impl ::prost::Name for PacketCaptureRequest {
+    const NAME: &'static str = "PacketCaptureRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.PacketCaptureRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.PacketCaptureRequest".into()
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2064,81 +3399,96 @@ impl ::prost::Name for GenerateClientConfigurationResponse {
         "/machine.GenerateClientConfigurationResponse".into()
     }
 }
-#[derive(Clone, Copy, PartialEq, ::prost::Message)]
-pub struct CpuStat {
-    #[prost(double, tag = "1")]
-    pub user: f64,
-    #[prost(double, tag = "2")]
-    pub nice: f64,
-    #[prost(double, tag = "3")]
-    pub system: f64,
-    #[prost(double, tag = "4")]
-    pub idle: f64,
-    #[prost(double, tag = "5")]
-    pub iowait: f64,
-    #[prost(double, tag = "6")]
-    pub irq: f64,
-    #[prost(double, tag = "7")]
-    pub soft_irq: f64,
-    #[prost(double, tag = "8")]
-    pub steal: f64,
-    #[prost(double, tag = "9")]
-    pub guest: f64,
-    #[prost(double, tag = "10")]
-    pub guest_nice: f64,
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MetaWriteRequest {
+    #[prost(uint32, tag = "1")]
+    pub key: u32,
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: ::prost::alloc::vec::Vec<u8>,
 }
-impl ::prost::Name for CpuStat {
-    const NAME: &'static str = "CPUStat";
+impl ::prost::Name for MetaWriteRequest {
+    const NAME: &'static str = "MetaWriteRequest";
     const PACKAGE: &'static str = "machine";
     fn full_name() -> ::prost::alloc::string::String {
-        "machine.CPUStat".into()
+        "machine.MetaWriteRequest".into()
     }
     fn type_url() -> ::prost::alloc::string::String {
-        "/machine.CPUStat".into()
+        "/machine.MetaWriteRequest".into()
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct SystemStat {
+pub struct MetaWrite {
     #[prost(message, optional, tag = "1")]
     pub metadata: ::core::option::Option<super::common::Metadata>,
-    #[prost(uint64, tag = "2")]
-    pub boot_time: u64,
-    #[prost(message, optional, tag = "3")]
-    pub cpu_total: ::core::option::Option<CpuStat>,
-    #[prost(message, repeated, tag = "4")]
-    pub cpu: ::prost::alloc::vec::Vec<CpuStat>,
-    #[prost(uint64, tag = "7")]
-    pub context_switches: u64,
-    #[prost(uint64, tag = "8")]
-    pub process_created: u64,
-    #[prost(uint64, tag = "9")]
-    pub process_running: u64,
-    #[prost(uint64, tag = "10")]
-    pub process_blocked: u64,
 }
-impl ::prost::Name for SystemStat {
-    const NAME: &'static str = "SystemStat";
+impl ::prost::Name for MetaWrite {
+    const NAME: &'static str = "MetaWrite";
     const PACKAGE: &'static str = "machine";
     fn full_name() -> ::prost::alloc::string::String {
-        "machine.SystemStat".into()
+        "machine.MetaWrite".into()
     }
     fn type_url() -> ::prost::alloc::string::String {
-        "/machine.SystemStat".into()
+        "/machine.MetaWrite".into()
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
-pub struct SystemStatResponse {
+pub struct MetaWriteResponse {
     #[prost(message, repeated, tag = "1")]
-    pub messages: ::prost::alloc::vec::Vec<SystemStat>,
+    pub messages: ::prost::alloc::vec::Vec<MetaWrite>,
 }
-impl ::prost::Name for SystemStatResponse {
-    const NAME: &'static str = "SystemStatResponse";
+impl ::prost::Name for MetaWriteResponse {
+    const NAME: &'static str = "MetaWriteResponse";
     const PACKAGE: &'static str = "machine";
     fn full_name() -> ::prost::alloc::string::String {
-        "machine.SystemStatResponse".into()
+        "machine.MetaWriteResponse".into()
     }
     fn type_url() -> ::prost::alloc::string::String {
-        "/machine.SystemStatResponse".into()
+        "/machine.MetaWriteResponse".into()
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MetaDeleteRequest {
+    #[prost(uint32, tag = "1")]
+    pub key: u32,
+}
+impl ::prost::Name for MetaDeleteRequest {
+    const NAME: &'static str = "MetaDeleteRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.MetaDeleteRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.MetaDeleteRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct MetaDelete {
+    #[prost(message, optional, tag = "1")]
+    pub metadata: ::core::option::Option<super::common::Metadata>,
+}
+impl ::prost::Name for MetaDelete {
+    const NAME: &'static str = "MetaDelete";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.MetaDelete".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.MetaDelete".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct MetaDeleteResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub messages: ::prost::alloc::vec::Vec<MetaDelete>,
+}
+impl ::prost::Name for MetaDeleteResponse {
+    const NAME: &'static str = "MetaDeleteResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.MetaDeleteResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.MetaDeleteResponse".into()
     }
 }
 /// Generated client implementations.
@@ -2269,6 +3619,151 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("machine.MachineService", "Bootstrap"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn cpu_freq_stats(
+            &mut self,
+            request: impl tonic::IntoRequest<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::CpuFreqStatsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/CPUFreqStats",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "CPUFreqStats"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn cpu_info(
+            &mut self,
+            request: impl tonic::IntoRequest<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::CpuInfoResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/CPUInfo",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "CPUInfo"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn containers(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ContainersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ContainersResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/Containers",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "Containers"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// A gzip-compressed tar; nothing at all for a path that is not there.
+        pub async fn copy(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CopyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::super::common::Data>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/Copy",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "Copy"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        pub async fn disk_stats(
+            &mut self,
+            request: impl tonic::IntoRequest<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::DiskStatsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/DiskStats",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "DiskStats"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn disk_usage(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DiskUsageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::DiskUsageInfo>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/DiskUsage",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "DiskUsage"));
+            self.inner.server_streaming(req, path, codec).await
+        }
         pub async fn dmesg(
             &mut self,
             request: impl tonic::IntoRequest<super::DmesgRequest>,
@@ -2363,6 +3858,84 @@ pub mod machine_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("machine.MachineService", "EtcdDefragment"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn etcd_downgrade_cancel(
+            &mut self,
+            request: impl tonic::IntoRequest<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::EtcdDowngradeCancelResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/EtcdDowngradeCancel",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("machine.MachineService", "EtcdDowngradeCancel"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn etcd_downgrade_enable(
+            &mut self,
+            request: impl tonic::IntoRequest<super::EtcdDowngradeEnableRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::EtcdDowngradeEnableResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/EtcdDowngradeEnable",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("machine.MachineService", "EtcdDowngradeEnable"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn etcd_downgrade_validate(
+            &mut self,
+            request: impl tonic::IntoRequest<super::EtcdDowngradeValidateRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::EtcdDowngradeValidateResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/EtcdDowngradeValidate",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("machine.MachineService", "EtcdDowngradeValidate"),
+                );
             self.inner.unary(req, path, codec).await
         }
         pub async fn etcd_forfeit_leadership(
@@ -2616,6 +4189,54 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("machine.MachineService", "Hostname"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn image_list(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ImageListRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ImageListResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/ImageList",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "ImageList"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        pub async fn image_pull(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ImagePullRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImagePullResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/ImagePull",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "ImagePull"));
+            self.inner.unary(req, path, codec).await
+        }
         /// A gzip-compressed tar with one file named "kubeconfig".
         pub async fn kubeconfig(
             &mut self,
@@ -2666,6 +4287,30 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("machine.MachineService", "List"));
             self.inner.server_streaming(req, path, codec).await
         }
+        pub async fn load_avg(
+            &mut self,
+            request: impl tonic::IntoRequest<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::LoadAvgResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/LoadAvg",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "LoadAvg"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn logs(
             &mut self,
             request: impl tonic::IntoRequest<super::LogsRequest>,
@@ -2689,6 +4334,216 @@ pub mod machine_service_client {
             req.extensions_mut()
                 .insert(GrpcMethod::new("machine.MachineService", "Logs"));
             self.inner.server_streaming(req, path, codec).await
+        }
+        pub async fn logs_containers(
+            &mut self,
+            request: impl tonic::IntoRequest<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::LogsContainersResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/LogsContainers",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "LogsContainers"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn memory(
+            &mut self,
+            request: impl tonic::IntoRequest<()>,
+        ) -> std::result::Result<tonic::Response<super::MemoryResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/Memory",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "Memory"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn meta_delete(
+            &mut self,
+            request: impl tonic::IntoRequest<super::MetaDeleteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MetaDeleteResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/MetaDelete",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "MetaDelete"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn meta_write(
+            &mut self,
+            request: impl tonic::IntoRequest<super::MetaWriteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MetaWriteResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/MetaWrite",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "MetaWrite"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn mounts(
+            &mut self,
+            request: impl tonic::IntoRequest<()>,
+        ) -> std::result::Result<tonic::Response<super::MountsResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/Mounts",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "Mounts"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn netstat(
+            &mut self,
+            request: impl tonic::IntoRequest<super::NetstatRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NetstatResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/Netstat",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "Netstat"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn network_device_stats(
+            &mut self,
+            request: impl tonic::IntoRequest<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::NetworkDeviceStatsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/NetworkDeviceStats",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "NetworkDeviceStats"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn packet_capture(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PacketCaptureRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::super::common::Data>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/PacketCapture",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "PacketCapture"));
+            self.inner.server_streaming(req, path, codec).await
+        }
+        pub async fn processes(
+            &mut self,
+            request: impl tonic::IntoRequest<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::ProcessesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/Processes",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "Processes"));
+            self.inner.unary(req, path, codec).await
         }
         pub async fn read(
             &mut self,
@@ -2754,6 +4609,30 @@ pub mod machine_service_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("machine.MachineService", "Reset"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn restart(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RestartRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RestartResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/Restart",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "Restart"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn rollback(
@@ -2900,6 +4779,27 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("machine.MachineService", "Shutdown"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn stats(
+            &mut self,
+            request: impl tonic::IntoRequest<super::StatsRequest>,
+        ) -> std::result::Result<tonic::Response<super::StatsResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.MachineService/Stats",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.MachineService", "Stats"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn system_stat(
             &mut self,
             request: impl tonic::IntoRequest<()>,
@@ -3005,6 +4905,61 @@ pub mod machine_service_server {
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
         }
+        async fn cpu_freq_stats(
+            &self,
+            request: tonic::Request<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::CpuFreqStatsResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn cpu_info(
+            &self,
+            request: tonic::Request<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::CpuInfoResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn containers(
+            &self,
+            request: tonic::Request<super::ContainersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ContainersResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        /// A gzip-compressed tar; nothing at all for a path that is not there.
+        async fn copy(
+            &self,
+            request: tonic::Request<super::CopyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<BoxStream<super::super::common::Data>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn disk_stats(
+            &self,
+            request: tonic::Request<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::DiskStatsResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn disk_usage(
+            &self,
+            request: tonic::Request<super::DiskUsageRequest>,
+        ) -> std::result::Result<
+            tonic::Response<BoxStream<super::DiskUsageInfo>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn dmesg(
             &self,
             request: tonic::Request<super::DmesgRequest>,
@@ -3037,6 +4992,33 @@ pub mod machine_service_server {
             request: tonic::Request<()>,
         ) -> std::result::Result<
             tonic::Response<super::EtcdDefragmentResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn etcd_downgrade_cancel(
+            &self,
+            request: tonic::Request<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::EtcdDowngradeCancelResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn etcd_downgrade_enable(
+            &self,
+            request: tonic::Request<super::EtcdDowngradeEnableRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::EtcdDowngradeEnableResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn etcd_downgrade_validate(
+            &self,
+            request: tonic::Request<super::EtcdDowngradeValidateRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::EtcdDowngradeValidateResponse>,
             tonic::Status,
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
@@ -3131,6 +5113,24 @@ pub mod machine_service_server {
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
         }
+        async fn image_list(
+            &self,
+            request: tonic::Request<super::ImageListRequest>,
+        ) -> std::result::Result<
+            tonic::Response<BoxStream<super::ImageListResponse>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn image_pull(
+            &self,
+            request: tonic::Request<super::ImagePullRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImagePullResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         /// A gzip-compressed tar with one file named "kubeconfig".
         async fn kubeconfig(
             &self,
@@ -3151,11 +5151,95 @@ pub mod machine_service_server {
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
         }
+        async fn load_avg(
+            &self,
+            request: tonic::Request<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::LoadAvgResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn logs(
             &self,
             request: tonic::Request<super::LogsRequest>,
         ) -> std::result::Result<
             tonic::Response<BoxStream<super::super::common::Data>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn logs_containers(
+            &self,
+            request: tonic::Request<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::LogsContainersResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn memory(
+            &self,
+            request: tonic::Request<()>,
+        ) -> std::result::Result<tonic::Response<super::MemoryResponse>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn meta_delete(
+            &self,
+            request: tonic::Request<super::MetaDeleteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MetaDeleteResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn meta_write(
+            &self,
+            request: tonic::Request<super::MetaWriteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::MetaWriteResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn mounts(
+            &self,
+            request: tonic::Request<()>,
+        ) -> std::result::Result<tonic::Response<super::MountsResponse>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn netstat(
+            &self,
+            request: tonic::Request<super::NetstatRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::NetstatResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn network_device_stats(
+            &self,
+            request: tonic::Request<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::NetworkDeviceStatsResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn packet_capture(
+            &self,
+            request: tonic::Request<super::PacketCaptureRequest>,
+        ) -> std::result::Result<
+            tonic::Response<BoxStream<super::super::common::Data>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn processes(
+            &self,
+            request: tonic::Request<()>,
+        ) -> std::result::Result<
+            tonic::Response<super::ProcessesResponse>,
             tonic::Status,
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
@@ -3179,6 +5263,15 @@ pub mod machine_service_server {
             &self,
             request: tonic::Request<super::ResetRequest>,
         ) -> std::result::Result<tonic::Response<super::ResetResponse>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn restart(
+            &self,
+            request: tonic::Request<super::RestartRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RestartResponse>,
+            tonic::Status,
+        > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
         }
         async fn rollback(
@@ -3233,6 +5326,12 @@ pub mod machine_service_server {
             tonic::Response<super::ShutdownResponse>,
             tonic::Status,
         > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn stats(
+            &self,
+            request: tonic::Request<super::StatsRequest>,
+        ) -> std::result::Result<tonic::Response<super::StatsResponse>, tonic::Status> {
             Err(tonic::Status::unimplemented("Not yet implemented"))
         }
         async fn system_stat(
@@ -3430,6 +5529,263 @@ pub mod machine_service_server {
                     };
                     Box::pin(fut)
                 }
+                "/machine.MachineService/CPUFreqStats" => {
+                    #[allow(non_camel_case_types)]
+                    struct CPUFreqStatsSvc<T: MachineService>(pub Arc<T>);
+                    impl<T: MachineService> tonic::server::UnaryService<()>
+                    for CPUFreqStatsSvc<T> {
+                        type Response = super::CpuFreqStatsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(&mut self, request: tonic::Request<()>) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::cpu_freq_stats(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CPUFreqStatsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/CPUInfo" => {
+                    #[allow(non_camel_case_types)]
+                    struct CPUInfoSvc<T: MachineService>(pub Arc<T>);
+                    impl<T: MachineService> tonic::server::UnaryService<()>
+                    for CPUInfoSvc<T> {
+                        type Response = super::CpuInfoResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(&mut self, request: tonic::Request<()>) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::cpu_info(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CPUInfoSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/Containers" => {
+                    #[allow(non_camel_case_types)]
+                    struct ContainersSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::UnaryService<super::ContainersRequest>
+                    for ContainersSvc<T> {
+                        type Response = super::ContainersResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ContainersRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::containers(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ContainersSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/Copy" => {
+                    #[allow(non_camel_case_types)]
+                    struct CopySvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::ServerStreamingService<super::CopyRequest>
+                    for CopySvc<T> {
+                        type Response = super::super::common::Data;
+                        type ResponseStream = BoxStream<super::super::common::Data>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CopyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::copy(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CopySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/DiskStats" => {
+                    #[allow(non_camel_case_types)]
+                    struct DiskStatsSvc<T: MachineService>(pub Arc<T>);
+                    impl<T: MachineService> tonic::server::UnaryService<()>
+                    for DiskStatsSvc<T> {
+                        type Response = super::DiskStatsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(&mut self, request: tonic::Request<()>) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::disk_stats(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DiskStatsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/DiskUsage" => {
+                    #[allow(non_camel_case_types)]
+                    struct DiskUsageSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::ServerStreamingService<super::DiskUsageRequest>
+                    for DiskUsageSvc<T> {
+                        type Response = super::DiskUsageInfo;
+                        type ResponseStream = BoxStream<super::DiskUsageInfo>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DiskUsageRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::disk_usage(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DiskUsageSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/machine.MachineService/Dmesg" => {
                     #[allow(non_camel_case_types)]
                     struct DmesgSvc<T: MachineService>(pub Arc<T>);
@@ -3584,6 +5940,148 @@ pub mod machine_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = EtcdDefragmentSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/EtcdDowngradeCancel" => {
+                    #[allow(non_camel_case_types)]
+                    struct EtcdDowngradeCancelSvc<T: MachineService>(pub Arc<T>);
+                    impl<T: MachineService> tonic::server::UnaryService<()>
+                    for EtcdDowngradeCancelSvc<T> {
+                        type Response = super::EtcdDowngradeCancelResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(&mut self, request: tonic::Request<()>) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::etcd_downgrade_cancel(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = EtcdDowngradeCancelSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/EtcdDowngradeEnable" => {
+                    #[allow(non_camel_case_types)]
+                    struct EtcdDowngradeEnableSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::UnaryService<super::EtcdDowngradeEnableRequest>
+                    for EtcdDowngradeEnableSvc<T> {
+                        type Response = super::EtcdDowngradeEnableResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::EtcdDowngradeEnableRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::etcd_downgrade_enable(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = EtcdDowngradeEnableSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/EtcdDowngradeValidate" => {
+                    #[allow(non_camel_case_types)]
+                    struct EtcdDowngradeValidateSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::UnaryService<super::EtcdDowngradeValidateRequest>
+                    for EtcdDowngradeValidateSvc<T> {
+                        type Response = super::EtcdDowngradeValidateResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::EtcdDowngradeValidateRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::etcd_downgrade_validate(
+                                        &inner,
+                                        request,
+                                    )
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = EtcdDowngradeValidateSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -4060,6 +6558,97 @@ pub mod machine_service_server {
                     };
                     Box::pin(fut)
                 }
+                "/machine.MachineService/ImageList" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImageListSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::ServerStreamingService<super::ImageListRequest>
+                    for ImageListSvc<T> {
+                        type Response = super::ImageListResponse;
+                        type ResponseStream = BoxStream<super::ImageListResponse>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ImageListRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::image_list(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImageListSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/ImagePull" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImagePullSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::UnaryService<super::ImagePullRequest>
+                    for ImagePullSvc<T> {
+                        type Response = super::ImagePullResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ImagePullRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::image_pull(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImagePullSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/machine.MachineService/Kubeconfig" => {
                     #[allow(non_camel_case_types)]
                     struct KubeconfigSvc<T: MachineService>(pub Arc<T>);
@@ -4147,6 +6736,46 @@ pub mod machine_service_server {
                     };
                     Box::pin(fut)
                 }
+                "/machine.MachineService/LoadAvg" => {
+                    #[allow(non_camel_case_types)]
+                    struct LoadAvgSvc<T: MachineService>(pub Arc<T>);
+                    impl<T: MachineService> tonic::server::UnaryService<()>
+                    for LoadAvgSvc<T> {
+                        type Response = super::LoadAvgResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(&mut self, request: tonic::Request<()>) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::load_avg(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LoadAvgSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/machine.MachineService/Logs" => {
                     #[allow(non_camel_case_types)]
                     struct LogsSvc<T: MachineService>(pub Arc<T>);
@@ -4189,6 +6818,389 @@ pub mod machine_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/LogsContainers" => {
+                    #[allow(non_camel_case_types)]
+                    struct LogsContainersSvc<T: MachineService>(pub Arc<T>);
+                    impl<T: MachineService> tonic::server::UnaryService<()>
+                    for LogsContainersSvc<T> {
+                        type Response = super::LogsContainersResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(&mut self, request: tonic::Request<()>) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::logs_containers(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = LogsContainersSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/Memory" => {
+                    #[allow(non_camel_case_types)]
+                    struct MemorySvc<T: MachineService>(pub Arc<T>);
+                    impl<T: MachineService> tonic::server::UnaryService<()>
+                    for MemorySvc<T> {
+                        type Response = super::MemoryResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(&mut self, request: tonic::Request<()>) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::memory(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = MemorySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/MetaDelete" => {
+                    #[allow(non_camel_case_types)]
+                    struct MetaDeleteSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::UnaryService<super::MetaDeleteRequest>
+                    for MetaDeleteSvc<T> {
+                        type Response = super::MetaDeleteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::MetaDeleteRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::meta_delete(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = MetaDeleteSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/MetaWrite" => {
+                    #[allow(non_camel_case_types)]
+                    struct MetaWriteSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::UnaryService<super::MetaWriteRequest>
+                    for MetaWriteSvc<T> {
+                        type Response = super::MetaWriteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::MetaWriteRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::meta_write(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = MetaWriteSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/Mounts" => {
+                    #[allow(non_camel_case_types)]
+                    struct MountsSvc<T: MachineService>(pub Arc<T>);
+                    impl<T: MachineService> tonic::server::UnaryService<()>
+                    for MountsSvc<T> {
+                        type Response = super::MountsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(&mut self, request: tonic::Request<()>) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::mounts(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = MountsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/Netstat" => {
+                    #[allow(non_camel_case_types)]
+                    struct NetstatSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::UnaryService<super::NetstatRequest>
+                    for NetstatSvc<T> {
+                        type Response = super::NetstatResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::NetstatRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::netstat(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = NetstatSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/NetworkDeviceStats" => {
+                    #[allow(non_camel_case_types)]
+                    struct NetworkDeviceStatsSvc<T: MachineService>(pub Arc<T>);
+                    impl<T: MachineService> tonic::server::UnaryService<()>
+                    for NetworkDeviceStatsSvc<T> {
+                        type Response = super::NetworkDeviceStatsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(&mut self, request: tonic::Request<()>) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::network_device_stats(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = NetworkDeviceStatsSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/PacketCapture" => {
+                    #[allow(non_camel_case_types)]
+                    struct PacketCaptureSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::ServerStreamingService<super::PacketCaptureRequest>
+                    for PacketCaptureSvc<T> {
+                        type Response = super::super::common::Data;
+                        type ResponseStream = BoxStream<super::super::common::Data>;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PacketCaptureRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::packet_capture(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PacketCaptureSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/Processes" => {
+                    #[allow(non_camel_case_types)]
+                    struct ProcessesSvc<T: MachineService>(pub Arc<T>);
+                    impl<T: MachineService> tonic::server::UnaryService<()>
+                    for ProcessesSvc<T> {
+                        type Response = super::ProcessesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(&mut self, request: tonic::Request<()>) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::processes(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ProcessesSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
@@ -4313,6 +7325,51 @@ pub mod machine_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ResetSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/Restart" => {
+                    #[allow(non_camel_case_types)]
+                    struct RestartSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::UnaryService<super::RestartRequest>
+                    for RestartSvc<T> {
+                        type Response = super::RestartResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RestartRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::restart(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RestartSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -4579,6 +7636,50 @@ pub mod machine_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ShutdownSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.MachineService/Stats" => {
+                    #[allow(non_camel_case_types)]
+                    struct StatsSvc<T: MachineService>(pub Arc<T>);
+                    impl<
+                        T: MachineService,
+                    > tonic::server::UnaryService<super::StatsRequest> for StatsSvc<T> {
+                        type Response = super::StatsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::StatsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as MachineService>::stats(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = StatsSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -4929,6 +8030,98 @@ impl ::prost::Name for ImageServicePullResponse {
         "/machine.ImageServicePullResponse".into()
     }
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ImageServiceImportRequest {
+    #[prost(oneof = "image_service_import_request::Request", tags = "1, 2")]
+    pub request: ::core::option::Option<image_service_import_request::Request>,
+}
+/// Nested message and enum types in `ImageServiceImportRequest`.
+pub mod image_service_import_request {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Request {
+        /// First.
+        #[prost(message, tag = "1")]
+        Containerd(super::super::common::ContainerdInstance),
+        #[prost(message, tag = "2")]
+        ImageChunk(super::super::common::Data),
+    }
+}
+impl ::prost::Name for ImageServiceImportRequest {
+    const NAME: &'static str = "ImageServiceImportRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ImageServiceImportRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ImageServiceImportRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImageServiceImportResponse {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ImageServiceImportResponse {
+    const NAME: &'static str = "ImageServiceImportResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ImageServiceImportResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ImageServiceImportResponse".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImageServiceRemoveRequest {
+    #[prost(message, optional, tag = "1")]
+    pub containerd: ::core::option::Option<super::common::ContainerdInstance>,
+    #[prost(string, tag = "2")]
+    pub image_ref: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ImageServiceRemoveRequest {
+    const NAME: &'static str = "ImageServiceRemoveRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ImageServiceRemoveRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ImageServiceRemoveRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImageServiceVerifyRequest {
+    #[prost(string, tag = "1")]
+    pub image_ref: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ImageServiceVerifyRequest {
+    const NAME: &'static str = "ImageServiceVerifyRequest";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ImageServiceVerifyRequest".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ImageServiceVerifyRequest".into()
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImageServiceVerifyResponse {
+    #[prost(bool, tag = "1")]
+    pub verified: bool,
+    #[prost(string, tag = "2")]
+    pub message: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub digested_image_ref: ::prost::alloc::string::String,
+}
+impl ::prost::Name for ImageServiceVerifyResponse {
+    const NAME: &'static str = "ImageServiceVerifyResponse";
+    const PACKAGE: &'static str = "machine";
+    fn full_name() -> ::prost::alloc::string::String {
+        "machine.ImageServiceVerifyResponse".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/machine.ImageServiceVerifyResponse".into()
+    }
+}
 /// Generated client implementations.
 pub mod image_service_client {
     #![allow(
@@ -5009,6 +8202,32 @@ pub mod image_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
+        pub async fn import(
+            &mut self,
+            request: impl tonic::IntoStreamingRequest<
+                Message = super::ImageServiceImportRequest,
+            >,
+        ) -> std::result::Result<
+            tonic::Response<super::ImageServiceImportResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.ImageService/Import",
+            );
+            let mut req = request.into_streaming_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.ImageService", "Import"));
+            self.inner.client_streaming(req, path, codec).await
+        }
         pub async fn list(
             &mut self,
             request: impl tonic::IntoRequest<super::ImageServiceListRequest>,
@@ -5055,6 +8274,51 @@ pub mod image_service_client {
             req.extensions_mut().insert(GrpcMethod::new("machine.ImageService", "Pull"));
             self.inner.server_streaming(req, path, codec).await
         }
+        pub async fn remove(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ImageServiceRemoveRequest>,
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.ImageService/Remove",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.ImageService", "Remove"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn verify(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ImageServiceVerifyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImageServiceVerifyResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/machine.ImageService/Verify",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("machine.ImageService", "Verify"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -5070,6 +8334,15 @@ pub mod image_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with ImageServiceServer.
     #[async_trait]
     pub trait ImageService: std::marker::Send + std::marker::Sync + 'static {
+        async fn import(
+            &self,
+            request: tonic::Request<tonic::Streaming<super::ImageServiceImportRequest>>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImageServiceImportResponse>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
         async fn list(
             &self,
             request: tonic::Request<super::ImageServiceListRequest>,
@@ -5084,6 +8357,21 @@ pub mod image_service_server {
             request: tonic::Request<super::ImageServicePullRequest>,
         ) -> std::result::Result<
             tonic::Response<BoxStream<super::ImageServicePullResponse>>,
+            tonic::Status,
+        > {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn remove(
+            &self,
+            request: tonic::Request<super::ImageServiceRemoveRequest>,
+        ) -> std::result::Result<tonic::Response<()>, tonic::Status> {
+            Err(tonic::Status::unimplemented("Not yet implemented"))
+        }
+        async fn verify(
+            &self,
+            request: tonic::Request<super::ImageServiceVerifyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ImageServiceVerifyResponse>,
             tonic::Status,
         > {
             Err(tonic::Status::unimplemented("Not yet implemented"))
@@ -5165,6 +8453,54 @@ pub mod image_service_server {
         }
         fn call(&mut self, req: http::Request<B>) -> Self::Future {
             match req.uri().path() {
+                "/machine.ImageService/Import" => {
+                    #[allow(non_camel_case_types)]
+                    struct ImportSvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::ClientStreamingService<
+                        super::ImageServiceImportRequest,
+                    > for ImportSvc<T> {
+                        type Response = super::ImageServiceImportResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<
+                                tonic::Streaming<super::ImageServiceImportRequest>,
+                            >,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::import(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ImportSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.client_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/machine.ImageService/List" => {
                     #[allow(non_camel_case_types)]
                     struct ListSvc<T: ImageService>(pub Arc<T>);
@@ -5255,6 +8591,96 @@ pub mod image_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.server_streaming(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.ImageService/Remove" => {
+                    #[allow(non_camel_case_types)]
+                    struct RemoveSvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::UnaryService<super::ImageServiceRemoveRequest>
+                    for RemoveSvc<T> {
+                        type Response = ();
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ImageServiceRemoveRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::remove(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RemoveSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/machine.ImageService/Verify" => {
+                    #[allow(non_camel_case_types)]
+                    struct VerifySvc<T: ImageService>(pub Arc<T>);
+                    impl<
+                        T: ImageService,
+                    > tonic::server::UnaryService<super::ImageServiceVerifyRequest>
+                    for VerifySvc<T> {
+                        type Response = super::ImageServiceVerifyResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ImageServiceVerifyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as ImageService>::verify(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = VerifySvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)

@@ -1,0 +1,3 @@
+module talosmith/conformance/resources
+
+go 1.24

@@ -1,0 +1,392 @@
+//! Container images and installers: `machine.ImageService`, `machine.LifecycleService`, and the older calls for the same.
+//!
+//! The registries of the lab are the Image Factory, which has an installer for each schematic that it knows, and the public
+//! ones, which have every image of a plausible name. What a closed world does not reach hangs, as a real registry behind
+//! a silent network does.
+
+use futures::{StreamExt as _, stream};
+use sha2::Digest as _;
+use talos::wire::common::{ContainerDriver, ContainerdInstance, ContainerdNamespace};
+use talos::wire::machine as wire;
+use talos::wire::machine::image_service_pull_layer_progress::Status as Layer;
+use talos::wire::machine::image_service_server::ImageService;
+use talos::wire::machine::lifecycle_service_server::LifecycleService;
+use tonic::codegen::BoxStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::Caller;
+use super::machine_service::{Answer, stamp};
+use crate::machine::{BootImage, Installer, timing};
+
+/// How large every image of the lab is.
+const SIZE: i64 = 11_061_922;
+
+/// What a registry says that does not have an image.
+pub(super) fn not_found(reference: &str) -> String {
+    format!(
+        "1 error(s) occurred:\n\tfailed to pull image {reference:?}: failed to resolve reference {reference:?}: {reference}: not found"
+    )
+}
+
+fn digest(reference: &str) -> String {
+    format!("sha256:{}", hex::encode(sha2::Sha256::digest(reference)))
+}
+
+/// The name pinned to its content.
+fn pinned(reference: &str) -> String {
+    let bare = reference.split('@').next().unwrap_or(reference);
+    let name = bare.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(bare, |(name, _)| name);
+    format!("{name}@{}", digest(bare))
+}
+
+/// The namespace that a request means.
+fn namespace(instance: Option<&ContainerdInstance>) -> Result<&'static str, Status> {
+    let instance = instance.copied().unwrap_or_default();
+    match (instance.driver(), instance.namespace()) {
+        (_, ContainerdNamespace::NsUnknown) => {
+            Err(Status::invalid_argument("invalid containerd namespace NS_UNKNOWN"))
+        }
+        (ContainerDriver::Containerd, ContainerdNamespace::NsCri) => {
+            Err(Status::invalid_argument("cannot use CRI namespace with containerd driver"))
+        }
+        (ContainerDriver::Containerd, ContainerdNamespace::NsSystem) => Ok("inmem"),
+        (ContainerDriver::Cri, ContainerdNamespace::NsSystem) => Ok("system"),
+        (ContainerDriver::Cri, ContainerdNamespace::NsCri) => Ok("k8s.io"),
+    }
+}
+
+fn legacy_namespace(number: i32) -> Result<&'static str, Status> {
+    match ContainerdNamespace::try_from(number) {
+        Ok(ContainerdNamespace::NsSystem) => Ok("system"),
+        Ok(ContainerdNamespace::NsCri) => Ok("k8s.io"),
+        _ => Err(Status::invalid_argument("invalid namespace NS_UNKNOWN")),
+    }
+}
+
+impl Caller {
+    /// The system that an installer of this name would put on the disk; `None` when no registry has it.
+    pub(super) fn installer(&self, reference: &str) -> Option<BootImage> {
+        let installer = Installer::parse(reference)?;
+        let arch =
+            self.read(|machines, _| machines.get(self.vmid)?.image().map(|image| image.arch.clone()))?;
+        self.shared.read(|world, _| {
+            let minor = installer.talos.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok())?;
+            // Releases before 1.14 have a plain installer too.
+            let plain = installer.schematic.is_empty() && minor <= 13;
+            let known = world.factory.has_version(&installer.talos)
+                && (plain || world.factory.has_schematic(&installer.schematic));
+            known.then(|| BootImage {
+                talos: installer.talos.clone(),
+                schematic: installer.schematic.clone(),
+                platform: installer.platform.clone(),
+                arch,
+                extensions: world.factory.extensions_of(&installer.schematic),
+            })
+        })
+    }
+
+    /// Whether some registry has an image of this name.
+    fn exists(&self, reference: &str) -> bool {
+        let installer = reference.contains("installer");
+        if installer { self.installer(reference).is_some() } else { !reference.contains("/nope") }
+    }
+
+    /// Waits for the container runtime, and for a registry that answers.
+    async fn wait_for_registry(&self, reference: &str) -> Result<(), Status> {
+        let mut changes = self.shared.subscribe();
+        loop {
+            let reached = self.read(|machines, _| {
+                let node = machines.get(self.vmid).and_then(|m| m.node());
+                node.is_none_or(|node| machines.reaches_image(&node.settings, reference))
+            });
+            if reached {
+                return Ok(());
+            }
+            if changes.changed().await.is_err() {
+                return Err(Status::unavailable("the machine is gone"));
+            }
+        }
+    }
+
+    async fn wait_for_containerd(&self) -> Result<(), Status> {
+        let up = self.read(|machines, now| {
+            machines.get(self.vmid).and_then(|m| m.node()).is_some_and(|node| node.cri_from <= now)
+        });
+        if up {
+            return Ok(());
+        }
+        self.shared.clock().sleep(timing::NO_CONTAINERD).await;
+        Err(Status::unknown(
+            "connection error: desc = \"transport: Error while dialing: dial unix:///run/containerd/containerd.sock: timeout\"",
+        ))
+    }
+
+    /// Fetches an image by the older call.
+    pub(super) async fn pull_image(&self, number: i32, reference: &str) -> Result<(), Status> {
+        let space = legacy_namespace(number)?;
+        self.wait_for_containerd().await?;
+        self.fetch(space, reference).await.map(|_| ())
+    }
+
+    /// Fetches an image; says whether it was there already.
+    async fn fetch(&self, space: &str, reference: &str) -> Result<bool, Status> {
+        if self.has_image(space, reference) {
+            return Ok(true);
+        }
+        self.wait_for_registry(reference).await?;
+        if !self.exists(reference) {
+            return Err(Status::not_found(format!("error pulling image: {}", not_found(reference))));
+        }
+        self.shared.clock().sleep(timing::PULL).await;
+        self.act(|machines, now| {
+            machines.keep_image(self.vmid, space, reference, now);
+            Ok(false)
+        })
+        .await
+    }
+
+    fn has_image(&self, space: &str, reference: &str) -> bool {
+        self.images(space).iter().any(|(name, _)| name == reference || pinned(name) == reference)
+    }
+
+    /// The images of a namespace: those of the machine's own components, and those that were fetched.
+    fn images(&self, space: &str) -> Vec<(String, jiff::Timestamp)> {
+        self.read(|machines, now| {
+            let Some(machine) = machines.get(self.vmid) else { return vec![] };
+            let Some(node) = machine.node() else { return vec![] };
+            let images = &node.settings.images;
+            let own: Vec<String> = match space {
+                "system" => {
+                    let etcd = node.is_control_plane() && machine.has_etcd_data();
+                    let etcd = etcd.then(|| format!("registry.k8s.io/etcd:v{}", machine.profile().etcd));
+                    etcd.into_iter()
+                        .chain((node.kubelet_from <= now).then(|| images.kubelet.clone()))
+                        .collect()
+                }
+                "k8s.io" if node.api_server_from.is_some_and(|at| at <= now) => {
+                    vec![
+                        images.api_server.clone(),
+                        images.controller_manager.clone(),
+                        images.scheduler.clone(),
+                    ]
+                }
+                _ => vec![],
+            };
+            let prefix = format!("{space} ");
+            let fetched = machine
+                .disk
+                .images
+                .iter()
+                .filter_map(|(key, at)| Some((key.strip_prefix(&prefix)?.to_owned(), *at)));
+            own.into_iter()
+                .filter(|name| !name.is_empty())
+                .map(|name| (name, node.began))
+                .chain(fetched)
+                .collect()
+        })
+    }
+
+    /// Each image under its name, its pinned name and its digest, as containerd lists it.
+    fn listed(&self, space: &str) -> Vec<(String, String, jiff::Timestamp)> {
+        let mut all: Vec<_> = self
+            .images(space)
+            .into_iter()
+            .flat_map(|(name, at)| {
+                let hash = digest(name.split('@').next().unwrap_or(&name));
+                let names = [name.clone(), pinned(&name), hash.clone()];
+                names.map(|name| (name, hash.clone(), at))
+            })
+            .collect();
+        all.sort();
+        all.dedup();
+        all
+    }
+
+    pub(super) fn legacy_images(&self, number: i32) -> Answer<BoxStream<wire::ImageListResponse>> {
+        let list = self.listed(legacy_namespace(number)?).into_iter().map(|(name, digest, at)| {
+            Ok(wire::ImageListResponse {
+                metadata: None,
+                name,
+                digest,
+                size: SIZE,
+                created_at: Some(stamp(at)),
+            })
+        });
+        Ok(Response::new(stream::iter(list.collect::<Vec<_>>()).boxed()))
+    }
+}
+
+#[tonic::async_trait]
+impl ImageService for Caller {
+    async fn list(
+        &self,
+        request: Request<wire::ImageServiceListRequest>,
+    ) -> Answer<BoxStream<wire::ImageServiceListResponse>> {
+        let space = namespace(request.into_inner().containerd.as_ref())?;
+        if space != "inmem" {
+            self.wait_for_containerd().await?;
+        }
+        let list = self.listed(space).into_iter().map(|(name, digest, at)| {
+            let labels = [("io.cri-containerd.image".to_owned(), "managed".to_owned())].into();
+            Ok(wire::ImageServiceListResponse {
+                name,
+                digest,
+                size: SIZE,
+                created_at: Some(stamp(at)),
+                labels,
+            })
+        });
+        Ok(Response::new(stream::iter(list.collect::<Vec<_>>()).boxed()))
+    }
+
+    async fn pull(
+        &self,
+        request: Request<wire::ImageServicePullRequest>,
+    ) -> Answer<BoxStream<wire::ImageServicePullResponse>> {
+        use wire::image_service_pull_response::Response as Part;
+        let request = request.into_inner();
+        let space = namespace(request.containerd.as_ref())?;
+        let reference = request.image_ref;
+        if reference.is_empty()
+            || reference.contains(char::is_whitespace)
+            || reference.chars().any(char::is_uppercase)
+        {
+            return Err(Status::unknown(format!(
+                "error pulling image: failed to parse image reference {reference:?}: invalid reference format"
+            )));
+        }
+        if space != "inmem" {
+            self.wait_for_containerd().await?;
+        }
+        let known = self.fetch(space, &reference).await?;
+        let layer_id: String = digest(&format!("layer of {reference}")).chars().skip(7).take(12).collect();
+        let progress = |layer: Layer, offset: i64| {
+            let progress = wire::ImageServicePullLayerProgress {
+                status: layer.into(),
+                elapsed: Some(prost_types::Duration { seconds: 0, nanos: 0 }),
+                offset,
+                total: SIZE,
+            };
+            Part::PullProgress(wire::ImageServicePullProgress {
+                layer_id: layer_id.clone(),
+                progress: Some(progress),
+            })
+        };
+        let mut parts = vec![];
+        if !known {
+            parts.extend([
+                progress(Layer::Downloading, SIZE / 2),
+                progress(Layer::Downloading, SIZE),
+                progress(Layer::DownloadComplete, SIZE),
+                progress(Layer::Extracting, 0),
+                progress(Layer::ExtractComplete, 0),
+            ]);
+        }
+        parts.push(Part::Name(pinned(&reference)));
+        let parts = parts.into_iter().map(|part| Ok(wire::ImageServicePullResponse { response: Some(part) }));
+        Ok(Response::new(stream::iter(parts.collect::<Vec<_>>()).boxed()))
+    }
+
+    async fn import(
+        &self,
+        request: Request<Streaming<wire::ImageServiceImportRequest>>,
+    ) -> Answer<wire::ImageServiceImportResponse> {
+        // Archives of images mean nothing in the lab: it takes them for what they would be without their content.
+        let mut pieces = request.into_inner();
+        while let Some(piece) = pieces.next().await {
+            piece?;
+        }
+        Err(Status::internal("failed to import image: unexpected EOF"))
+    }
+
+    async fn remove(&self, request: Request<wire::ImageServiceRemoveRequest>) -> Answer<()> {
+        let request = request.into_inner();
+        let space = namespace(request.containerd.as_ref())?;
+        let gone =
+            self.act(|machines, _| Ok(machines.drop_image(self.vmid, space, &request.image_ref))).await?;
+        if gone {
+            Ok(Response::new(()))
+        } else {
+            Err(Status::not_found(format!("image {} not found", request.image_ref)))
+        }
+    }
+
+    async fn verify(
+        &self,
+        request: Request<wire::ImageServiceVerifyRequest>,
+    ) -> Answer<wire::ImageServiceVerifyResponse> {
+        let reference = request.into_inner().image_ref;
+        if reference.is_empty() {
+            return Err(Status::invalid_argument("image reference is invalid: could not parse reference: "));
+        }
+        let message = "no matched rule".to_owned();
+        Ok(Response::new(wire::ImageServiceVerifyResponse { message, ..Default::default() }))
+    }
+}
+
+#[tonic::async_trait]
+impl LifecycleService for Caller {
+    async fn install(
+        &self,
+        request: Request<wire::LifecycleServiceInstallRequest>,
+    ) -> Answer<BoxStream<wire::LifecycleServiceInstallResponse>> {
+        let request = request.into_inner();
+        if request.source.is_none_or(|source| source.image_name.is_empty()) {
+            return Err(Status::invalid_argument("installer image name is required"));
+        }
+        if request.destination.is_none_or(|destination| destination.disk.is_empty()) {
+            return Err(Status::invalid_argument("destination disk is required"));
+        }
+        // A machine of the lab booted from its disk: it is installed.
+        Err(Status::already_exists("machine is already installed"))
+    }
+
+    /// Installs beside the running system and says how it went by an exit code. It asks nobody about etcd.
+    async fn upgrade(
+        &self,
+        request: Request<wire::LifecycleServiceUpgradeRequest>,
+    ) -> Answer<BoxStream<wire::LifecycleServiceUpgradeResponse>> {
+        use wire::lifecycle_service_install_progress::Response as Part;
+        let request = request.into_inner();
+        let name = request.source.map(|source| source.image_name).unwrap_or_default();
+        if name.is_empty() {
+            return Err(Status::invalid_argument("installer image name is required"));
+        }
+        let space = namespace(request.containerd.as_ref())?;
+        let image = self.installer(&name.replace(&digest(&name), "")).or_else(|| {
+            // A pinned name is one that was fetched by its tag.
+            let fetched = self.images(space).into_iter().find(|(known, _)| pinned(known) == name);
+            fetched.and_then(|(known, _)| self.installer(&known))
+        });
+        let Some(image) = image.filter(|_| self.has_image(space, &name)) else {
+            return Err(Status::internal(format!(
+                "upgrade failed: installer image {name:?} not found in containerd store: image {name:?}: not found"
+            )));
+        };
+        let caller = self.clone();
+        let check = self.read(|machines, _| machines.precheck(self.vmid, &image));
+        let work = stream::once(async move {
+            caller.shared.clock().sleep(timing::INSTALL).await;
+            let talos = image.talos.clone();
+            let lines = match check {
+                Ok(()) => {
+                    caller.shared.with(|world, _| world.machines.install_system(caller.vmid, image));
+                    vec![format!("running Talos installer {talos}"), "installation complete".to_owned()]
+                }
+                Err(words) => {
+                    return (vec![format!("running Talos installer {talos}"), format!("Error: {words}")], 1);
+                }
+            };
+            (lines, 0)
+        });
+        let parts = work.flat_map(|(lines, code)| {
+            let lines = lines.into_iter().map(|line| Part::Message(format!("{line}\n")));
+            let parts = lines.chain([Part::ExitCode(code)]).map(|part| {
+                let progress = wire::LifecycleServiceInstallProgress { response: Some(part) };
+                Ok(wire::LifecycleServiceUpgradeResponse { progress: Some(progress) })
+            });
+            stream::iter(parts.collect::<Vec<_>>())
+        });
+        Ok(Response::new(parts.boxed()))
+    }
+}

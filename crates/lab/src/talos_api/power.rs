@@ -1,0 +1,147 @@
+//! Going down, coming back, and coming back as something else.
+
+use talos::pki::{Authority, talosconfig};
+use talos::wire::machine as wire;
+use tonic::Status;
+
+use super::Caller;
+use super::machine_service::{stamp, status};
+use super::resources::devices;
+use crate::machine::{Leave, ServiceAction, Wipe, timing};
+
+impl Caller {
+    pub(super) async fn leave(&self, why: Leave) -> Result<String, Status> {
+        self.act(|machines, now| Ok(machines.leave(self.vmid, why, now))).await
+    }
+
+    pub(super) async fn service_action(&self, id: &str, action: ServiceAction) -> Result<String, Status> {
+        self.act(|machines, now| machines.service_action(self.vmid, id, action, now)).await
+    }
+
+    pub(super) async fn reset_machine(&self, request: wire::ResetRequest) -> Result<String, Status> {
+        let named: Vec<_> =
+            request.system_partitions_to_wipe.iter().filter(|p| p.wipe).map(|p| p.label.as_str()).collect();
+        if let Some(strange) =
+            named.iter().find(|label| !["STATE", "EPHEMERAL", "META", "BOOT", "EFI"].contains(label))
+        {
+            return Err(Status::unknown(format!(
+                "failed to get volume status with label {strange:?}: resource VolumeStatuses.block.talos.dev(runtime/{strange}@undefined) doesn't exist"
+            )));
+        }
+        let disks = self.read(|machines, _| {
+            let machine = machines.get(self.vmid);
+            let names =
+                machine.map(|m| devices(&m.hardware).into_iter().map(|d| format!("/dev/{}", d.id)).collect());
+            names.unwrap_or_else(Vec::new)
+        });
+        if let Some(strange) = request.user_disks_to_wipe.iter().find(|disk| !disks.contains(disk)) {
+            return Err(Status::unknown(format!("reset user disk failed: device {strange} wasn't found")));
+        }
+        let user_disks_only = request.mode() == wire::reset_request::WipeMode::UserDisks;
+        let whole_disk = named.is_empty() && !user_disks_only;
+        let wipe = Wipe {
+            state: whole_disk || named.contains(&"STATE"),
+            ephemeral: whole_disk || named.contains(&"EPHEMERAL"),
+            meta: whole_disk || named.contains(&"META"),
+            whole_disk,
+            reboot: request.reboot,
+        };
+        self.act(|machines, now| Ok(machines.reset(self.vmid, request.graceful, wipe, now))).await
+    }
+
+    /// The old call: it answers only when the image is there and etcd was asked.
+    pub(super) async fn legacy_upgrade(&self, request: wire::UpgradeRequest) -> Result<String, Status> {
+        let image = match self.installer(&request.image) {
+            Some(image) => image,
+            None => {
+                let reference = &request.image;
+                return Err(Status::unknown(format!(
+                    "error validating installer image {reference:?}: {}",
+                    super::images::not_found(reference)
+                )));
+            }
+        };
+        self.shared.clock().sleep(timing::PULL).await;
+        let checks = self.read(|machines, _| {
+            let minor = machines.get(self.vmid).map_or(13, |m| m.profile().minor);
+            let skipped = request.force || request.preserve && minor >= 12;
+            let precheck = machines.precheck(self.vmid, &image);
+            let etcd = if skipped { Ok(()) } else { machines.etcd_allows_upgrade(self.vmid) };
+            (precheck, etcd)
+        });
+        checks.1.map_err(status)?;
+        checks.0.map_err(|words| {
+            Status::unknown(format!("error validating installer image {:?}: {words}", request.image))
+        })?;
+        self.act(|machines, now| Ok(machines.upgrade(self.vmid, image, request.stage, now))).await
+    }
+
+    /// A talosconfig for other roles, which a control plane can make.
+    pub(super) fn client_configuration(
+        &self,
+        request: wire::GenerateClientConfigurationRequest,
+    ) -> Result<wire::GenerateClientConfiguration, Status> {
+        let lifetime = request.crt_ttl.and_then(|ttl| std::time::Duration::try_from(ttl).ok());
+        let lifetime =
+            lifetime.filter(|ttl| !ttl.is_zero()).unwrap_or(std::time::Duration::from_secs(24 * 3600));
+        self.read(|machines, now| {
+            let node = machines.control_plane(self.vmid, "generate client configuration").map_err(status)?;
+            let broken = |_| Status::unknown("the machine's authority cannot be used");
+            let ca = &node.settings.talos_ca;
+            let authority =
+                Authority::from_pem(&ca.crt, ca.key.as_deref().unwrap_or_default()).map_err(broken)?;
+            let roles = request.roles.first().map_or("", String::as_str);
+            let identity = authority.issue_client(None, roles, lifetime, now).map_err(broken)?;
+            let address = machines.get(self.vmid).and_then(|m| m.address()).map(|a| a.to_string());
+            let endpoints: Vec<String> = address.into_iter().collect();
+            let name = if request.roles.len() == 1 {
+                format!("{}@{}", roles.trim_start_matches("os:"), node.settings.cluster_name)
+            } else {
+                node.settings.cluster_name.clone()
+            };
+            Ok(wire::GenerateClientConfiguration {
+                metadata: None,
+                ca: ca.crt.clone().into_bytes(),
+                crt: identity.certificate_pem().into_bytes(),
+                key: identity.key_pem().expose().as_bytes().to_vec(),
+                talosconfig: talosconfig(&name, &endpoints, &[], &identity).into_bytes(),
+            })
+        })
+    }
+
+    /// The services with the states that they went through.
+    pub(super) fn service_infos(&self) -> Vec<wire::ServiceInfo> {
+        let services = self.read(|machines, _| {
+            let machine = machines.get(self.vmid);
+            let services = machines.services(self.vmid).into_iter();
+            let with_history = services.map(|service| {
+                let history = machine.map(|m| m.history(&service.id)).unwrap_or_default();
+                let events = history.iter().map(|(state, message, at, _)| wire::ServiceEvent {
+                    msg: (*message).to_owned(),
+                    state: (*state).to_owned(),
+                    ts: Some(stamp(*at)),
+                });
+                (events.collect::<Vec<_>>(), service)
+            });
+            with_history.collect::<Vec<_>>()
+        });
+        services
+            .into_iter()
+            .map(|(events, service)| wire::ServiceInfo {
+                id: service.id,
+                state: service.state.into(),
+                events: Some(wire::ServiceEvents { events }),
+                health: Some(wire::ServiceHealth {
+                    unknown: service.healthy.is_none(),
+                    healthy: service.healthy == Some(true),
+                    last_message: if service.healthy == Some(false) {
+                        service.message
+                    } else {
+                        String::new()
+                    },
+                    last_change: Some(stamp(service.since)),
+                }),
+            })
+            .collect()
+    }
+}
