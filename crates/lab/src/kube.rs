@@ -10,6 +10,7 @@ mod columns;
 mod controllers;
 mod defaults;
 mod discovery;
+mod events;
 mod garbage;
 mod http;
 mod kinds;

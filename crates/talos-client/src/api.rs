@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ambient::Clock;
+use futures::future::BoxFuture;
 use talos::wire::MAX_MESSAGE_SIZE;
 use talos::wire::cosi::state_client::StateClient;
 use talos::wire::machine::image_service_client::ImageServiceClient;
@@ -96,38 +97,45 @@ impl Api {
     }
 
     /// Waits for `work`, but no longer than allowed: the usual limit, unless the caller set one.
-    pub(crate) async fn limited<T>(
-        &self,
+    ///
+    /// The work is boxed, here and in [`Api::ask`]: a call through all layers is kilobytes, and those add up in callers that
+    /// make many.
+    pub(crate) fn limited<'a, T: 'a>(
+        &'a self,
         attempt: &'static str,
         usual: Duration,
-        work: impl Future<Output = std::result::Result<T, Status>>,
-    ) -> Result<T> {
-        self.limited_by(attempt, usual, work, Self::error).await
+        work: impl Future<Output = std::result::Result<T, Status>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T>> {
+        self.limited_by(attempt, usual, work, Self::error)
     }
 
-    pub(crate) async fn limited_by<T>(
-        &self,
+    pub(crate) fn limited_by<'a, T: 'a>(
+        &'a self,
         attempt: &'static str,
         usual: Duration,
-        work: impl Future<Output = std::result::Result<T, Status>>,
-        explain: impl Fn(&Self, &'static str, &Status) -> Error,
-    ) -> Result<T> {
+        work: impl Future<Output = std::result::Result<T, Status>> + Send + 'a,
+        explain: fn(&Self, &'static str, &Status) -> Error,
+    ) -> BoxFuture<'a, Result<T>> {
         let limit = self.limit.unwrap_or(usual);
-        match self.clock.timeout(limit, work).await {
-            Ok(outcome) => outcome.map_err(|status| explain(self, attempt, &status)),
-            Err(_) => Err(Error::late(self.address, attempt, limit).seen_in(self.seen())),
-        }
+        Box::pin(async move {
+            match self.clock.timeout(limit, work).await {
+                Ok(outcome) => outcome.map_err(|status| explain(self, attempt, &status)),
+                Err(_) => Err(Error::late(self.address, attempt, limit).seen_in(self.seen())),
+            }
+        })
     }
 
     /// The one message of an answer. A failure may hide in its metadata.
-    pub(crate) async fn ask<A: Answer>(
-        &self,
+    pub(crate) fn ask<'a, A: Answer + 'a>(
+        &'a self,
         attempt: &'static str,
         usual: Duration,
-        call: impl Future<Output = std::result::Result<Response<A>, Status>>,
-    ) -> Result<A::Message> {
-        let answer = self.limited(attempt, usual, call).await?.into_inner();
-        self.one(attempt, answer)
+        call: impl Future<Output = std::result::Result<Response<A>, Status>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<A::Message>> {
+        Box::pin(async move {
+            let answer = self.limited(attempt, usual, call).await?.into_inner();
+            self.one(attempt, answer)
+        })
     }
 
     pub(crate) fn one<A: Answer>(&self, attempt: &'static str, answer: A) -> Result<A::Message> {

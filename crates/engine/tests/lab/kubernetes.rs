@@ -47,11 +47,11 @@ impl Account<'_> {
 
     async fn everything(&self) {
         self.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "probe"}})).await;
-        self.objects_are_applied().await;
-        self.definitions_bring_kinds().await;
-        self.leases_are_held_by_one().await;
-        self.nodes_are_watched_and_cordoned().await;
-        self.nodes_are_emptied().await;
+        Box::pin(self.objects_are_applied()).await;
+        Box::pin(self.definitions_bring_kinds()).await;
+        Box::pin(self.leases_are_held_by_one()).await;
+        Box::pin(self.nodes_are_watched_and_cordoned()).await;
+        Box::pin(self.nodes_are_emptied()).await;
         assert!(self.kubernetes.delete_node("probe-1").await.unwrap());
         assert!(!self.kubernetes.delete_node("probe-1").await.unwrap(), "it was not there any more");
         assert!(!self.kubernetes.nodes().await.unwrap().contains_key("probe-1"));
@@ -219,10 +219,11 @@ impl Account<'_> {
 #[tokio::test(start_paused = true)]
 async fn the_labs_kubernetes_answers_the_engine() {
     let rig = Rig::new();
-    rig.apply(HOME).await;
+    // Boxed, like the parts of the account: in one piece they are larger than the stack of a test.
+    Box::pin(rig.apply(HOME)).await;
     let identity = talos::pki::kubernetes_admin(&bundle(), DAY, rig.world.clock.now()).unwrap();
     let kubernetes = Kubernetes::new(&rig.world, "https://10.25.150.10:6443", &identity).unwrap();
-    Account { kubernetes: &kubernetes, clock: &rig.world.clock }.everything().await;
+    Box::pin(Account { kubernetes: &kubernetes, clock: &rig.world.clock }.everything()).await;
 }
 
 #[tokio::test]
@@ -233,5 +234,5 @@ async fn a_real_kubernetes_answers_the_engine() {
     let identity = talos::pki::kubernetes_admin(&bundle(), DAY, clock.now()).unwrap();
     let kubernetes = Kubernetes::connect(&Net::tcp(), &clock, &real.endpoint, &identity).unwrap();
     real.wait_until_up(&kubernetes, &clock).await;
-    Account { kubernetes: &kubernetes, clock: &clock }.everything().await;
+    Box::pin(Account { kubernetes: &kubernetes, clock: &clock }.everything()).await;
 }

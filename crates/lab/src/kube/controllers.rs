@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::nodes::{Kubelet, write_lost, write_node};
 use super::store::{Place, Store};
-use super::{budgets, garbage, manifests, pods, workloads};
+use super::{budgets, events, garbage, manifests, pods, workloads};
 
 /// What was written of each kubelet last, and the version of the node that it became.
 pub(super) type Known = BTreeMap<String, (Kubelet, u64)>;
@@ -65,6 +65,7 @@ pub(super) fn run(store: &mut Store, now: Timestamp) {
     if store.looked == Some(store.revision()) && !due {
         return;
     }
+    events::forget(store, now);
     // Each round can only open work that a bounded chain of others waited for; the limit guards against a mistake.
     for _ in 0..12 {
         let before = store.revision();

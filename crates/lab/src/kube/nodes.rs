@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::events;
 use super::store::{Place, Store, second};
 
 /// The taint of a node that a cloud provider has not looked at yet.
@@ -78,6 +79,7 @@ pub(super) fn write_node(store: &mut Store, kubelet: &Kubelet, now: Timestamp) {
         None => return,
     };
     let readiness = if kubelet.ready { Readiness::Ready } else { Readiness::NotReady };
+    let before = kept.map(Readiness::of);
     let conditions = conditions(readiness, node.pointer("/status/conditions"), now);
     node["status"] = json!({
         "addresses": addresses(kubelet),
@@ -100,6 +102,14 @@ pub(super) fn write_node(store: &mut Store, kubelet: &Kubelet, now: Timestamp) {
     });
     set_readiness_taints(&mut node, readiness);
     let written = store.put(&place, node, now);
+    if before.is_none() {
+        let message = format!("Node {0} event: Registered Node {0} in Controller", kubelet.name);
+        events::note(store, "Node", &written, "node-controller", "RegisteredNode", &message, now);
+    } else if before != Some(readiness) {
+        let word = if kubelet.ready { "NodeReady" } else { "NodeNotReady" };
+        let message = format!("Node {} status is now: {word}", kubelet.name);
+        events::note(store, "Node", &written, "kubelet", word, &message, now);
+    }
     store.known.insert(kubelet.name.clone(), (kubelet.clone(), version_of(&written)));
     let lease = Place {
         group: "coordination.k8s.io",

@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::events;
 use super::nodes::{Kubelet, Readiness, UNINITIALIZED, condition, set_taints};
 use super::scheduler::{Nodes, Verdict};
 use super::store::{Place, Store, second};
@@ -176,11 +177,18 @@ fn give(store: &mut Store, place: &Place<'_>, mut pod: Value, nodes: &mut Nodes,
     let old = pod.pointer("/status/conditions").cloned();
     match nodes.choose(&pod) {
         Verdict::Node(name) => {
+            let message = format!("Successfully assigned {}/{} to {name}", place.namespace, place.name);
+            events::note(store, "Pod", &pod, "default-scheduler", "Scheduled", &message, now);
             pod["spec"]["nodeName"] = name.into();
             pod["status"]["conditions"] =
                 json!([condition("PodScheduled", "True", "", "", old.as_ref(), now)]);
         }
         Verdict::None(why) => {
+            if old.as_ref().and_then(|conditions| conditions.pointer("/0/message"))
+                != Some(&why.as_str().into())
+            {
+                events::note(store, "Pod", &pod, "default-scheduler", "FailedScheduling", &why, now);
+            }
             let waits = condition("PodScheduled", "False", "Unschedulable", &why, old.as_ref(), now);
             pod["status"]["conditions"] = json!([waits]);
         }
@@ -240,6 +248,7 @@ fn start(store: &mut Store, place: &Place<'_>, mut pod: Value, now: Timestamp) {
     ] {
         pod["status"][key] = value;
     }
+    events::note(store, "Pod", &pod, "kubelet", "Started", "Started its containers", now);
     store.put(place, pod, now);
 }
 

@@ -63,12 +63,7 @@ impl Trouble {
     }
 
     pub(super) fn respond(&self) -> Response<Body> {
-        let mut response = answer(self.code, &self.status());
-        if self.code == StatusCode::TOO_MANY_REQUESTS {
-            let soon = http::HeaderValue::from_static("10");
-            response.headers_mut().insert(http::header::RETRY_AFTER, soon);
-        }
-        response
+        answer(self.code, &self.status())
     }
 }
 

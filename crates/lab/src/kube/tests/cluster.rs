@@ -122,6 +122,10 @@ fn talos_brings_network_proxy_and_names() {
     assert_eq!(cluster.pods("flannel"), running(&["c1", "w1", "w2"]));
     assert_eq!(cluster.pods("kube-proxy"), running(&["c1", "w1", "w2"]));
     assert_eq!(cluster.pods("kube-dns").len(), 2);
+    let events = cluster.store.list("", "events", None);
+    for reason in ["RegisteredNode", "Scheduled", "Started"] {
+        assert!(events.iter().any(|event| event["reason"] == reason), "{reason}");
+    }
     assert_eq!(cluster.pods("kube-apiserver"), running(&["c1"]));
     let service = cluster.get("", "services", "kube-system", "kube-dns").unwrap();
     assert_eq!(service["spec"]["clusterIP"], "10.96.0.10");
