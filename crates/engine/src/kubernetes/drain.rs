@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, EvictParams, ListParams};
+use kube::api::{Api, ListParams, PostParams};
 
 use super::Kubernetes;
 use crate::error::{Error, Kind, Result};
@@ -119,15 +119,15 @@ impl Kubernetes {
         grace: Option<Duration>,
     ) -> Result<Option<String>> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let only = kube::api::Preconditions { uid: Some(uid.to_owned()), ..Default::default() };
-        let options = DeleteParams {
-            grace_period_seconds: grace.map(|grace| grace.as_secs().try_into().unwrap_or(u32::MAX)),
-            preconditions: Some(only),
-            ..Default::default()
-        };
-        let params = EvictParams { delete_options: Some(options), ..Default::default() };
+        // Written by hand: kube-rs misspells the options, and a server passes over what it does not know.
+        let eviction = serde_json::json!({
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"gracePeriodSeconds": grace.map(|grace| grace.as_secs()), "preconditions": {"uid": uid}},
+        });
+        let params = PostParams::default();
         let call = async {
-            match pods.evict(name, &params).await {
+            match pods.create_subresource::<_, serde_json::Value>("eviction", name, &params, &eviction).await
+            {
                 Ok(_) => Ok(None),
                 Err(kube::Error::Api(status)) => match status.code {
                     // Gone already, or another one has its name by now.

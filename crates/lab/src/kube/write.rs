@@ -44,6 +44,10 @@ pub(super) fn write(store: &mut Store, change: &Change<'_>, now: Timestamp) -> O
 
 impl Change<'_> {
     fn parse(&self) -> Result<Value, Trouble> {
+        if self.media_type.contains("protobuf") {
+            let message = "the lab takes JSON and YAML, not protobuf";
+            return Err(Trouble::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message));
+        }
         let body = self.body;
         let yaml = self.media_type.contains("yaml");
         let text = || serde_json::from_slice::<Value>(body).map_err(|e| e.to_string());
@@ -266,6 +270,7 @@ fn evict(store: &mut Store, change: &Change<'_>, name: &str, now: Timestamp) -> 
     let target = change.target;
     let eviction = change.parse()?;
     let pod = store.get(&target.place(name)).ok_or_else(|| target.missing(name))?.clone();
+    check_preconditions(target, name, &pod, &eviction["deleteOptions"])?;
     budgets::allow(store, &pod)?;
     let grace = eviction.pointer("/deleteOptions/gracePeriodSeconds").and_then(Value::as_u64);
     let tried =
@@ -276,10 +281,8 @@ fn evict(store: &mut Store, change: &Change<'_>, name: &str, now: Timestamp) -> 
     Ok((StatusCode::CREATED, success()))
 }
 
-fn delete(store: &mut Store, change: &Change<'_>, name: &str, now: Timestamp) -> Outcome {
-    let target = change.target;
-    let options: Value = serde_json::from_slice(change.body).unwrap_or_default();
-    let object = store.get(&target.place(name)).ok_or_else(|| target.missing(name))?.clone();
+/// Refuses to end an object that is not the one the client means.
+fn check_preconditions(target: &Target, name: &str, object: &Value, options: &Value) -> Result<(), Trouble> {
     for key in ["uid", "resourceVersion"] {
         let wanted = options.pointer(&format!("/preconditions/{key}"));
         if wanted.is_some_and(|wanted| Some(wanted) != object["metadata"].get(key)) {
@@ -290,6 +293,14 @@ fn delete(store: &mut Store, change: &Change<'_>, name: &str, now: Timestamp) ->
             return Err(Trouble::conflict(message));
         }
     }
+    Ok(())
+}
+
+fn delete(store: &mut Store, change: &Change<'_>, name: &str, now: Timestamp) -> Outcome {
+    let target = change.target;
+    let options: Value = serde_json::from_slice(change.body).unwrap_or_default();
+    let object = store.get(&target.place(name)).ok_or_else(|| target.missing(name))?.clone();
+    check_preconditions(target, name, &object, &options)?;
     let text = |key: &str| options[key].as_str().map(str::to_owned);
     let orphans = text("propagationPolicy").unwrap_or_else(|| change.query.propagation.clone()) == "Orphan";
     let grace = options["gracePeriodSeconds"].as_u64().or(change.query.grace);
