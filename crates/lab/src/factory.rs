@@ -177,7 +177,14 @@ fn names(hosts: &[String]) -> Vec<String> {
 pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream) {
     let Ok(tls) = shared.peek(|world| world.factory.server.server_config("the factory")) else { return };
     let clock = shared.clock().clone();
-    crate::https::serve(clock, tls, stream, IDLE, |request| answer(shared.clone(), request)).await;
+    let handle = |request: Request<Incoming>| {
+        let shared = shared.clone();
+        async move {
+            let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+            shared.hooks().around(&method, &path, answer(shared.clone(), request)).await
+        }
+    };
+    crate::https::serve(clock, tls, stream, IDLE, handle).await;
 }
 
 async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answer, Cut> {

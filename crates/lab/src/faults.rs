@@ -181,28 +181,48 @@ impl Faults {
     }
 }
 
-type Hook = Arc<dyn Fn(u64, CallMoment, &str, &str) + Send + Sync>;
+/// What a hook wants to happen to a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    GoOn,
+    /// It gets no further: held before, it never reaches the world; held after, its answer never leaves.
+    Hold,
+}
 
-/// The hook of the tests, and the running number of Proxmox calls.
+type Hook = Arc<dyn Fn(u64, CallMoment, &str, &str) -> Verdict + Send + Sync>;
+
+/// The hook of the tests, and the running number of calls.
 #[derive(Default)]
 pub(crate) struct Hooks {
     hook: Mutex<Option<Hook>>,
     calls: AtomicU64,
 }
 
+impl std::fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hooks").field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
+
 impl Hooks {
-    pub(crate) fn set(&self, hook: impl Fn(u64, CallMoment, &str, &str) + Send + Sync + 'static) {
+    pub(crate) fn set(&self, hook: impl Fn(u64, CallMoment, &str, &str) -> Verdict + Send + Sync + 'static) {
         *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
     }
 
-    pub(crate) fn next_call(&self) -> u64 {
-        self.calls.fetch_add(1, Ordering::Relaxed)
+    /// Carries out one call, with the hook before and after it.
+    pub(crate) async fn around<T>(&self, method: &str, path: &str, call: impl Future<Output = T>) -> T {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        self.pass(number, CallMoment::Before, method, path).await;
+        let answer = call.await;
+        self.pass(number, CallMoment::After, method, path).await;
+        answer
     }
 
-    pub(crate) fn run(&self, number: u64, moment: CallMoment, method: &str, path: &str) {
+    async fn pass(&self, number: u64, moment: CallMoment, method: &str, path: &str) {
         let hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(hook) = hook {
-            hook(number, moment, method, path);
+        if hook.is_some_and(|hook| hook(number, moment, method, path) == Verdict::Hold) {
+            std::future::pending::<()>().await;
         }
     }
 }

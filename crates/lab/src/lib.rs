@@ -33,8 +33,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use config::{HostConfig, LabConfig, StorageConfig, StorageKind};
 pub use error::LabError;
-pub use faults::{CallFilter, CallMoment, Disturbance, When, known_faults};
+pub use faults::{CallFilter, CallMoment, Disturbance, Verdict, When, known_faults};
 pub use hypervisor::described::Description;
+pub use machine::timing;
 pub use serve::{ServeOptions, Serving};
 pub use shared::Shared;
 pub use world::World;
@@ -71,11 +72,21 @@ impl Lab {
     ///
     /// When the folder cannot be read or written, or keys cannot be made.
     pub fn open(config: LabConfig, clock: Clock) -> Result<Self, LabError> {
-        let shared = Arc::new(Shared::open(&config, clock)?);
+        Ok(Self::run(Shared::open(&config, clock)?))
+    }
+
+    /// Goes on with a world as it stands, in memory only: a copy of a world at some moment, for one.
+    #[must_use]
+    pub fn of(world: World, clock: Clock) -> Self {
+        Self::run(Shared::of(world, clock))
+    }
+
+    fn run(shared: Shared) -> Self {
+        let shared = Arc::new(shared);
         let stop = CancellationToken::new();
         let network = Arc::new(Network::new(shared.clone(), stop.clone()));
         tokio::spawn(stop.run_until_cancelled_owned(shared::drive(shared)));
-        Ok(Self { network })
+        Self { network }
     }
 
     /// The time at which the world in `folder` stands still, if there is one.
@@ -114,9 +125,10 @@ impl Lab {
         });
     }
 
-    /// Runs `hook` before and after each Proxmox request, with the request's running number, method and path.
-    pub fn on_call(&self, hook: impl Fn(u64, CallMoment, &str, &str) + Send + Sync + 'static) {
-        self.network.hooks.set(hook);
+    /// Runs `hook` before and after each call to Proxmox, to a machine, to Kubernetes or to the factory, with the call's
+    /// running number, method and path. What the hook holds gets no further.
+    pub fn on_call(&self, hook: impl Fn(u64, CallMoment, &str, &str) -> Verdict + Send + Sync + 'static) {
+        self.network.shared.hooks().set(hook);
     }
 }
 

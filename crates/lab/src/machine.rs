@@ -24,7 +24,7 @@ mod sequences;
 mod settings;
 pub(crate) mod snapshot;
 mod status;
-pub(crate) mod timing;
+pub mod timing;
 mod tls;
 mod upgrade;
 mod versions;

@@ -15,7 +15,6 @@ use std::time::Duration;
 use ambient::{Dial, Stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::faults::Hooks;
 use crate::machine::{self, Judge, PortState};
 use crate::shared::Shared;
 use crate::{factory, pve};
@@ -33,7 +32,6 @@ const PIPE: usize = 64 * 1024;
 /// Everything that connections need.
 pub(crate) struct Network {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) hooks: Arc<Hooks>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -50,7 +48,7 @@ enum Answers {
 
 impl Network {
     pub(crate) fn new(shared: Arc<Shared>, stop: CancellationToken) -> Self {
-        Self { shared, hooks: Arc::default(), stop }
+        Self { shared, stop }
     }
 
     fn find(&self, host: &str, port: u16) -> Answers {
@@ -90,7 +88,7 @@ impl Network {
                 Err(io::Error::other("failed to lookup address information: Name or service not known"))
             }
             Answers::Proxmox(node) => {
-                let work = pve::serve(self.shared.clone(), self.hooks.clone(), node.clone(), stream);
+                let work = pve::serve(self.shared.clone(), node.clone(), stream);
                 self.spawn(work, move |world| {
                     world.hypervisor.hosts.get(&node).is_some_and(|host| host.online)
                 });

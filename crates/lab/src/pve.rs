@@ -31,7 +31,7 @@ use ambient::Stream;
 use http::{Method, Request};
 use hyper::body::Incoming;
 
-use crate::faults::{self, CallFault, CallMoment, Hooks, Shows};
+use crate::faults::{self, CallFault, Shows};
 use crate::https::{Answer, Cut};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::{configure, tasks as work};
@@ -50,36 +50,32 @@ const UNWELCOME: Duration = Duration::from_secs(3);
 const NO_ROUTE: Duration = Duration::from_secs(3);
 
 /// Serves one connection to the host `node`.
-pub(crate) async fn serve(shared: Arc<Shared>, hooks: Arc<Hooks>, node: String, stream: Stream) {
+pub(crate) async fn serve(shared: Arc<Shared>, node: String, stream: Stream) {
     let identity = shared.peek(|world| world.hypervisor.hosts.get(&node).map(|host| host.identity.clone()));
     let Some(Ok(tls)) = identity.map(|identity| identity.server_config(&node)) else { return };
     let clock = shared.clock().clone();
-    crate::https::serve(clock, tls, stream, IDLE, |request| answer(&shared, &hooks, &node, request)).await;
+    crate::https::serve(clock, tls, stream, IDLE, |request| answer(&shared, &node, request)).await;
 }
 
-/// Answers one request: faults and hooks around the true answer.
-async fn answer(
-    shared: &Shared,
-    hooks: &Hooks,
-    node: &str,
-    request: Request<Incoming>,
-) -> Result<Answer, Cut> {
-    let number = hooks.next_call();
+/// Answers one request, with hooks around it.
+async fn answer(shared: &Shared, node: &str, request: Request<Incoming>) -> Result<Answer, Cut> {
     let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-    hooks.run(number, CallMoment::Before, &method, &path);
-    let fault = shared.with_quiet(|world| world.faults.meet(&method, &path));
-    let result = match fault {
+    shared.hooks().around(&method, &path, answer_or_fail(shared, node, request)).await
+}
+
+/// Answers truly, unless this call was to fail.
+async fn answer_or_fail(shared: &Shared, node: &str, request: Request<Incoming>) -> Result<Answer, Cut> {
+    let fault = shared.with_quiet(|world| world.faults.meet(request.method().as_str(), request.uri().path()));
+    match fault {
         Some(CallFault::Fail { status, text }) => Ok(answer::failed(status, &text)),
-        Some(CallFault::Cut { after: false }) => return Err(Cut),
+        Some(CallFault::Cut { after: false }) => Err(Cut),
         Some(CallFault::Cut { after: true }) => {
             carry_out(shared, node, request, None).await?;
             Err(Cut)
         }
         Some(CallFault::Known(number)) => known_failure(shared, node, request, number).await,
         None => carry_out(shared, node, request, None).await,
-    };
-    hooks.run(number, CallMoment::After, &method, &path);
-    result
+    }
 }
 
 /// Answers with a failure that Proxmox is known for.

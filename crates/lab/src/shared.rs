@@ -14,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use tokio::sync::watch;
 
+use crate::faults::Hooks;
 use crate::world::World;
 use crate::{LabConfig, LabError};
 
@@ -25,6 +26,7 @@ pub struct Shared {
     clock: Clock,
     changed: watch::Sender<u64>,
     folder: Option<PathBuf>,
+    hooks: Hooks,
 }
 
 /// What is in the file, to write it only when something changed.
@@ -47,19 +49,30 @@ impl Shared {
         .map_or_else(|| World::new(config, now), Ok)?;
         world.hypervisor.add_missing(config, now)?;
         world.factory.add_missing(config)?;
-        let shared = Self {
-            world: Mutex::new(world),
-            saved: Mutex::default(),
-            clock,
-            changed: watch::Sender::new(0),
-            folder: config.folder.clone(),
-        };
+        let shared = Self { folder: config.folder.clone(), ..Self::of(world, clock) };
         shared.save(&shared.lock()).map_err(|source| LabError::Folder {
             what: "write the lab's world in",
             path: config.folder.clone().unwrap_or_default(),
             source,
         })?;
         Ok(shared)
+    }
+
+    /// A world that lives in memory only.
+    pub(crate) fn of(world: World, clock: Clock) -> Self {
+        Self {
+            world: Mutex::new(world),
+            saved: Mutex::default(),
+            clock,
+            changed: watch::Sender::new(0),
+            folder: None,
+            hooks: Hooks::default(),
+        }
+    }
+
+    /// What runs around each call.
+    pub(crate) fn hooks(&self) -> &Hooks {
+        &self.hooks
     }
 
     /// Moves the world to the present, runs `work` on it, saves it, and tells everybody who waits for a change.

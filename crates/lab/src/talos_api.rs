@@ -63,7 +63,10 @@ pub(crate) async fn serve(
     let caller = Caller { shared, vmid: listener.vmid, roles: roles.into(), maintenance };
     let service = hyper::service::service_fn(move |request| {
         let caller = caller.clone();
-        async move { Ok::<_, Infallible>(door::enter(caller, request).await) }
+        async move {
+            let (shared, path) = (caller.shared.clone(), request.uri().path().to_owned());
+            Ok::<_, Infallible>(shared.hooks().around("CALL", &path, door::enter(caller, request)).await)
+        }
     });
     let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     // A connection that breaks is the client's business.

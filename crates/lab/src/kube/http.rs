@@ -46,7 +46,11 @@ pub(crate) async fn serve(
     let server = Arc::new(Server { vmid, shared, client });
     let service = hyper::service::service_fn(move |request| {
         let server = server.clone();
-        async move { Ok::<_, Infallible>(server.answer(request).await) }
+        async move {
+            let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+            let answer = server.shared.hooks().around(&method, &path, server.answer(request));
+            Ok::<_, Infallible>(answer.await)
+        }
     });
     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     // A connection that breaks is the client's business.

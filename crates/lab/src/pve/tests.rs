@@ -12,7 +12,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
-use crate::{CallFilter, CallMoment, Disturbance, Lab, LabConfig, ServeOptions, When};
+use crate::{CallFilter, CallMoment, Disturbance, Lab, LabConfig, ServeOptions, Verdict, When};
 use client::Client;
 
 fn moment() -> Clock {
@@ -289,6 +289,7 @@ async fn single_calls_can_be_made_to_fail() {
         if moment == CallMoment::After && method == "POST" {
             counter.fetch_add(1, Ordering::Relaxed);
         }
+        Verdict::GoOn
     });
     let create = |vmid: u32| client.call_at("pve1", "POST", "/nodes/pve1/qemu", json!({ "vmid": vmid }));
     assert_eq!(create(100).await.unwrap().status, 200);
