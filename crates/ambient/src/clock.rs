@@ -1,7 +1,7 @@
 //! One clock for whoever waits.
 //!
-//! A clock is an origin, a moment of tokio's time at which that origin was true, and a pace. The real clock has the
-//! system's time as origin and pace 1. The lab's clock starts where the lab's world stopped and may run faster. A
+//! A clock is an origin, a moment of tokio's time at which that origin was true, and a pace. The real clock is the
+//! system's own: a laptop that slept must see that hours have passed, which tokio's time does not count. The lab's clock starts where the lab's world stopped and may run faster. A
 //! *virtual* clock is one with pace 1 on a paused tokio runtime: tokio then jumps to the next timer whenever nothing else
 //! can run, so ten minutes cost milliseconds.
 
@@ -16,8 +16,8 @@ use tokio::time::Instant;
 /// Tells the time and waits. Cheap to clone; all clones agree.
 #[derive(Debug, Clone)]
 pub struct Clock {
-    origin: Timestamp,
-    started: Instant,
+    /// `None` for the system's own time.
+    origin: Option<(Timestamp, Instant)>,
     pace: f64,
 }
 
@@ -37,7 +37,7 @@ impl Clock {
     /// The system's own time.
     #[must_use]
     pub fn real() -> Self {
-        Self { origin: Timestamp::now(), started: Instant::now(), pace: 1.0 }
+        Self { origin: None, pace: 1.0 }
     }
 
     /// A clock that shows `origin` now and then runs `pace` times as fast as the runtime's time.
@@ -48,15 +48,16 @@ impl Clock {
     #[must_use]
     pub fn from(origin: Timestamp, pace: f64) -> Self {
         assert!(pace.is_finite() && pace > 0.0, "a clock must go forward");
-        Self { origin, started: Instant::now(), pace }
+        Self { origin: Some((origin, Instant::now())), pace }
     }
 
     /// The time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        let elapsed = self.started.elapsed().mul_f64(self.pace);
+        let Some((origin, started)) = self.origin else { return Timestamp::now() };
+        let elapsed = started.elapsed().mul_f64(self.pace);
         let elapsed = SignedDuration::try_from(elapsed).unwrap_or(SignedDuration::MAX);
-        self.origin.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
+        origin.saturating_add(elapsed).unwrap_or(Timestamp::MAX)
     }
 
     /// Waits for `duration` of this clock's time.

@@ -7,11 +7,16 @@
 //! When a step fails, what needs it is skipped and says so; everything else goes on. Nothing is undone: the next run
 //! looks at the world again and continues from there.
 //!
+//! No step gets on while the lease may have expired by our own clock: a laptop that slept must first find out whether
+//! somebody else has taken over.
+//!
 //! The first wish to stop begins no new step, lets calls that change something come to their end, and abandons waiting.
 //! The second drops everything at once. Both are safe at any point, as is a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -20,7 +25,7 @@ use jiff::Timestamp;
 use model::event::{Outcome, What};
 use model::plan::Plan;
 use model::step::{Action, Step, StepId};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::emit::{Emitter, MOMENT, Progress};
 use crate::error::{Error, Kind, Result};
@@ -33,6 +38,12 @@ use crate::world::World;
 
 /// Steps at once on one Proxmox host.
 const PER_HOST: usize = 2;
+/// For giving the lease back at the end.
+const TO_RELEASE: Duration = Duration::from_secs(30);
+/// The same, for somebody who wants to stop at once.
+const AT_ONCE: Duration = Duration::from_secs(1);
+/// What events about the lease call their step.
+const LEASE: &str = "lease";
 
 /// How much an operator wants to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -107,7 +118,23 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         let id = run.look.cluster_id()?;
         let record =
             Record::existing(run.world, &run.look.blueprint, id, &seen.host, seen.vmid, run.operator);
-        record.take_lease().await?;
+        let mut stop = run.stop.clone();
+        let waits = |note: String| {
+            let step = StepId(LEASE.to_owned());
+            run.emitter.emit(What::StepProgress { step, node: None, note, percent: None });
+        };
+        let taken = tokio::select! {
+            biased;
+            taken = record.take_lease(seen.state.turns, waits) => taken,
+            _ = wish(&mut stop, Stop::No) => {
+                run.started(plan);
+                run.emitter.emit(What::Interrupted);
+                return Ok(run.ended(Outcome::Interrupted, began));
+            }
+            never = run.emitter.handing_on() => match never {},
+        };
+        run.emitter.hand_on();
+        taken?;
         context.record.send_replace(Some(record));
     }
     let lease = match run.look.blueprint.has_proxmox() {
@@ -115,31 +142,39 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         // Before there is a Kubernetes there is no place for a lease; the plan says so.
         false => KubernetesLease::take(&run).await?,
     };
-    run.emitter.emit(What::Started {
-        cluster: plan.cluster.clone(),
-        verb: run.verb.to_owned(),
-        steps: plan.steps.len(),
-    });
+    run.started(plan);
     let mut dispatcher = Dispatcher::new(&run, context.clone(), plan, lease.clone());
     let outcome = tokio::select! {
         biased;
         outcome = dispatcher.run() => outcome,
         never = run.emitter.handing_on() => match never {},
     };
+    let patience = if *run.stop.borrow() == Stop::Now { AT_ONCE } else { TO_RELEASE };
     let record_is_gone = plan
         .steps
         .iter()
         .any(|s| matches!(s.action, Action::DeleteRecord { .. }) && dispatcher.done.contains(&s.id));
     if !record_is_gone && let Ok(record) = context.record() {
-        // A lease that cannot be given back ends by itself.
-        let _ = record.release().await;
+        // A lease that cannot be given back ends by itself, and for this working folder it is no obstacle.
+        let _ = run.world.clock.timeout(patience, record.release()).await;
     }
     if let Some(lease) = lease {
-        let _ = lease.release().await;
+        let _ = run.world.clock.timeout(patience, lease.release()).await;
     }
-    run.emitter.emit(What::Ended { outcome, millis: millis(began, run.world.clock.now()) });
-    run.emitter.hand_on();
-    Ok(outcome)
+    Ok(run.ended(outcome, began))
+}
+
+impl Run<'_> {
+    fn started(&self, plan: &Plan) {
+        let (cluster, verb) = (plan.cluster.clone(), self.verb.to_owned());
+        self.emitter.emit(What::Started { cluster, verb, steps: plan.steps.len() });
+    }
+
+    fn ended(&self, outcome: Outcome, began: Timestamp) -> Outcome {
+        self.emitter.emit(What::Ended { outcome, millis: millis(began, self.world.clock.now()) });
+        self.emitter.hand_on();
+        outcome
+    }
 }
 
 struct Dispatcher<'a> {
@@ -187,7 +222,9 @@ impl<'a> Dispatcher<'a> {
     async fn run(&mut self) -> Outcome {
         let mut futures: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
         let mut stopping = Stop::No;
-        let mut renewal = Box::pin(renewal(self.world.clone(), self.context.clone(), self.lease.clone()));
+        let urgent = Arc::new(Notify::new());
+        let lease = self.lease.clone();
+        let mut renewal = Box::pin(renewal(self.world.clone(), self.context.clone(), lease, urgent.clone()));
         let mut stop = self.stop.clone();
         // Steps that end at one moment are all counted before others begin, so that chance does not choose who is next.
         let mut settling: Option<BoxFuture<'static, ()>> = None;
@@ -207,6 +244,19 @@ impl<'a> Dispatcher<'a> {
                     None => std::future::pending().await,
                 }
             };
+            let context = &self.context;
+            let ended = std::future::poll_fn(|cx| {
+                if context.record().is_ok_and(|record| record.expired()) {
+                    urgent.notify_one();
+                    return Poll::Pending;
+                }
+                match futures.poll_next_unpin(cx) {
+                    // Nothing runs; something else is waited for.
+                    Poll::Ready(None) => Poll::Pending,
+                    Poll::Ready(Some(ended)) => Poll::Ready(ended),
+                    Poll::Pending => Poll::Pending,
+                }
+            });
             tokio::select! {
                 biased;
                 wish = wish(&mut stop, stopping) => {
@@ -219,7 +269,12 @@ impl<'a> Dispatcher<'a> {
                     }
                     self.abandon_waiting();
                 }
-                Some((id, result)) = futures.next() => {
+                // Before the steps, which get on only with a lease that holds.
+                lost = &mut renewal => {
+                    self.lease_lost(&lost);
+                    break;
+                }
+                (id, result) = ended => {
                     self.end(&id, result);
                     if settling.is_none() {
                         let clock = self.world.clock.clone();
@@ -227,10 +282,6 @@ impl<'a> Dispatcher<'a> {
                     }
                 }
                 () = settled => settling = None,
-                lost = &mut renewal => {
-                    self.lease_lost(&lost);
-                    break;
-                }
             }
         }
         match (stopping, self.failed) {
@@ -314,6 +365,7 @@ impl<'a> Dispatcher<'a> {
                 self.emitter.emit(What::StepFailed {
                     step: id.clone(),
                     node: running.node,
+                    code: error.code().to_owned(),
                     causes: error.causes(),
                     remedy: advice,
                 });
@@ -348,10 +400,11 @@ impl<'a> Dispatcher<'a> {
 
     fn lease_lost(&mut self, error: &Error) {
         self.failed = true;
-        let step = StepId("lease".to_owned());
+        let step = StepId(LEASE.to_owned());
         self.emitter.emit(What::StepFailed {
             step,
             node: None,
+            code: error.code().to_owned(),
             causes: error.causes(),
             remedy: "nothing more is changed by this run; find out who took over before running again"
                 .to_owned(),
@@ -395,10 +448,20 @@ impl KubernetesLease {
     }
 }
 
-/// Renews the lease for as long as it is polled. Comes back only when the lease is surely not ours any more.
-async fn renewal(world: World, context: Arc<Context>, lease: Option<KubernetesLease>) -> Error {
+/// Renews the lease for as long as it is polled, at once when that is urgent. Comes back only when the lease is not ours
+/// any more, or may not be.
+async fn renewal(
+    world: World,
+    context: Arc<Context>,
+    lease: Option<KubernetesLease>,
+    urgent: Arc<Notify>,
+) -> Error {
     loop {
-        world.clock.sleep(record::RENEW_EVERY).await;
+        tokio::select! {
+            biased;
+            () = urgent.notified() => {}
+            () = world.clock.sleep(record::RENEW_EVERY) => {}
+        }
         if let Some(lease) = &lease
             && let Err(error) = lease.renew().await
             && error.kind() == Kind::Busy
@@ -407,7 +470,7 @@ async fn renewal(world: World, context: Arc<Context>, lease: Option<KubernetesLe
         }
         if let Ok(record) = context.record()
             && let Err(error) = record.renew().await
-            && error.kind() == Kind::Busy
+            && (error.kind() == Kind::Busy || record.expired())
         {
             return error;
         }

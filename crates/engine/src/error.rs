@@ -28,6 +28,8 @@ pub enum Kind {
     Secrets,
     /// Somebody else is changing the cluster.
     Busy,
+    /// The world was looked at before somebody else changed it: look again.
+    Stale,
     /// The file or something it points to is wrong.
     Input,
 }
@@ -63,6 +65,27 @@ impl Error {
         self.kind
     }
 
+    /// What sort of failure it was at the bottom, in one word for programs. A word never changes its meaning.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        let mut source = StdError::source(self);
+        while let Some(cause) = source {
+            if let Some(code) = code_below(cause) {
+                return code;
+            }
+            source = cause.source();
+        }
+        match self.kind {
+            // What has no cause below it was waited for, and did not come.
+            Kind::World => "timed-out",
+            Kind::Refused => "unsafe",
+            Kind::Secrets => "secrets",
+            Kind::Busy => "busy",
+            Kind::Stale => "changed-meanwhile",
+            Kind::Input => "input",
+        }
+    }
+
     /// What the operator can do.
     #[must_use]
     pub fn advice(&self) -> Option<&str> {
@@ -83,6 +106,61 @@ impl Error {
             source = cause.source();
         }
         causes
+    }
+}
+
+/// The word for what a client said.
+fn code_below(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
+    if let Some(error) = cause.downcast_ref::<pve::Error>() {
+        return Some(proxmox_code(error));
+    }
+    if let Some(error) = cause.downcast_ref::<talos_client::Error>() {
+        return Some(machine_code(error.kind()));
+    }
+    if cause.is::<ambient::TimedOut>() {
+        return Some("timed-out");
+    }
+    cause.is::<kube::Error>().then_some("kubernetes")
+}
+
+fn proxmox_code(error: &pve::Error) -> &'static str {
+    use pve::Kind;
+    match error.meaning() {
+        Kind::Exists { .. } => "exists",
+        Kind::Missing { .. } => "missing",
+        Kind::Locked { .. } => "locked",
+        Kind::LockTimeout { .. } => "lock-timeout",
+        Kind::WrongState { .. } => "wrong-state",
+        Kind::Permission { .. } => "permission",
+        Kind::Parameter { .. } => "parameter",
+        Kind::Unauthenticated { .. } => "unauthenticated",
+        Kind::NotImplemented { .. } => "not-implemented",
+        Kind::NodeUnreachable { .. } => "unreachable",
+        Kind::NoQuorum { .. } => "no-quorum",
+        Kind::DigestMismatch => "changed-meanwhile",
+        Kind::Protocol { .. } => "protocol",
+        Kind::Untrusted(_) => "untrusted",
+        Kind::Transport(_) => "no-answer",
+        Kind::Lost(_) => "answer-lost",
+        _ if matches!(error.kind(), Kind::TaskFailed { .. }) => "task-failed",
+        _ => "rejected",
+    }
+}
+
+fn machine_code(kind: talos_client::Kind) -> &'static str {
+    use talos_client::Kind;
+    match kind {
+        Kind::NotReady => "machine-not-ready",
+        Kind::AlreadyExists => "exists",
+        Kind::NotFound => "missing",
+        Kind::Denied => "machine-denied",
+        Kind::InvalidConfig => "configuration",
+        Kind::Unavailable => "machine-unavailable",
+        Kind::Deadline => "timed-out",
+        Kind::Unimplemented => "not-implemented",
+        Kind::Untrusted | Kind::Rejected => "untrusted",
+        Kind::Protocol => "protocol",
+        _ => "machine",
     }
 }
 

@@ -8,6 +8,8 @@
 //! - [`apply`]: runs the graph of steps. [`steps`] has one file per kind of step: do, then verify.
 //! - [`health`]: what "healthy" means, as named conditions.
 //! - [`journal`]: events on disk. It explains; nothing reads it to decide.
+//! - [`saved`]: a plan on disk, carried out only if the world is still the same.
+//! - [`report`]: what is needed to understand a failed run; [`scrub`] takes secrets out of it.
 //!
 //! The engine never prints and never reads the environment: whoever calls it hands everything in.
 
@@ -20,6 +22,9 @@ pub mod kubernetes;
 pub mod observe;
 pub mod record;
 pub mod render;
+pub mod report;
+pub mod saved;
+pub mod scrub;
 pub mod secrets;
 pub mod session;
 mod settled;

@@ -4,10 +4,22 @@
 //! that digest; whoever comes second is refused and reads again. So two operators cannot both hold the lease, and the
 //! bootstrap mark cannot be overwritten by one who had not seen it.
 //!
-//! The lease expires, so that a lost laptop does not lock a cluster for ever. One who holds it renews it; one who finds
-//! it expired, or finds it held from the very same *place* (the same working folder, whose local lock the caller
-//! holds, so the earlier process is gone), takes it over.
+//! The lease expires, so that a lost laptop does not lock a cluster for ever. One who holds it renews it every minute.
+//! It is taken over in three ways:
+//!
+//! - Held from the very same *place* (the same working folder, whose local lock the caller holds, so the earlier process
+//!   is gone): at once.
+//! - Expired: clocks differ, so the words "expired" alone prove nothing. It is watched for longer than a living holder
+//!   takes to renew it; only when nothing moves is it taken.
+//! - Wanted by `--take-over`: it is written first, and then as long is waited, so that a living holder finds out at its
+//!   next renewal, and stops, before the new one changes anything.
+//!
+//! Either way the new holder looked at a world that the old one may have changed since, and must look again: every change
+//! of hands is counted, and a plan that was made at another count is not carried out. A holder whose lease may have
+//! expired by its own clock (a laptop that slept) makes no further call before it has renewed it; see [`Record::expired`].
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -20,9 +32,11 @@ use crate::error::{Error, Kind, Result};
 use crate::settled::settled;
 
 /// For how long a lease holds without being renewed.
-const LEASE: SignedDuration = SignedDuration::from_mins(10);
+const LEASE: SignedDuration = SignedDuration::from_mins(5);
 /// How often the holder renews it.
-pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(180);
+pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(60);
+/// Longer than a living holder takes to renew, with the calls that it needs.
+const LONGER_THAN_A_RENEWAL: Duration = Duration::from_secs(90);
 /// How often a lost race is run again before giving up.
 const ATTEMPTS: u32 = 5;
 
@@ -45,6 +59,8 @@ pub struct Record {
     vmid: u32,
     mark: Mark,
     operator: Operator,
+    /// Until when the lease is surely ours, by our own clock, in milliseconds; 0 as long as it is not.
+    ours_until: Arc<AtomicI64>,
 }
 
 impl Record {
@@ -64,6 +80,7 @@ impl Record {
             vmid,
             mark: mark(blueprint, cluster_id),
             operator: operator.clone(),
+            ours_until: Arc::default(),
         }
     }
 
@@ -82,7 +99,9 @@ impl Record {
     ) -> Result<Self> {
         let vmid = blueprint.record.vmid;
         let record = Self::existing(world, blueprint, cluster_id, host, vmid, operator);
-        let state = RecordState { lease: Some(record.lease(None)), bootstrap: None };
+        let lease = record.lease(None);
+        let until = lease.expires;
+        let state = RecordState { lease: Some(lease), bootstrap: None, turns: 1 };
         let mut params = Params::from([
             ("name".to_owned(), blueprint.record.name.clone()),
             ("memory".to_owned(), "16".to_owned()),
@@ -104,14 +123,20 @@ impl Record {
             let made =
                 async { world.pve.follow(&world.pve.create_vm(host, vmid, &params).await?, |_| {}).await };
             let error = match made.await {
-                Ok(_) => return Ok(record),
+                Ok(_) => {
+                    record.is_ours_until(until);
+                    return Ok(record);
+                }
                 Err(error) => error,
             };
             if error.is_exists() || error.effect_unknown() {
                 // Ours after all, by another operator or by a call whose answer was lost: its notes say so.
                 match settled(world, host, vmid).await? {
                     Some(config) if Mark::find(config.description()).as_ref() == Some(&record.mark) => {
-                        record.take_lease().await?;
+                        // Somebody else's run lies between our look and now, unless the lease in it is our own.
+                        let found = RecordState::find(config.description()).unwrap_or_default();
+                        let ours = found.lease.as_ref().is_some_and(|lease| record.is_ours(lease));
+                        record.take_lease(if ours { found.turns } else { u64::MAX }, |_| {}).await?;
                         return Ok(record);
                     }
                     None if tries < ATTEMPTS => {}
@@ -125,31 +150,76 @@ impl Record {
         }
     }
 
-    /// Takes the lease, or says who has it.
+    /// Takes the lease, or says who has it. `seen` is the number of turns at which the world was looked at; `note` is told
+    /// what is waited for.
     ///
     /// # Errors
     ///
-    /// [`Kind::Busy`] when somebody else holds it.
-    pub async fn take_lease(&self) -> Result<()> {
-        self.change(|state| {
-            if let Some(held) = &state.lease
-                && held.nonce != self.operator.place
-                && held.expires > self.world.clock.now()
-                && !self.operator.take_over
-            {
-                return Err(Error::new(
-                    Kind::Busy,
-                    format!("{} is changing the cluster since {}", held.holder, held.since),
-                )
-                .remedy(format!(
-                    "wait; unless renewed, the lease ends at {}. If that run is surely dead, take over with `--take-over`",
-                    held.expires
-                )));
+    /// [`Kind::Busy`] when somebody else holds it. [`Kind::Stale`] when the lease is ours now, but somebody else had it
+    /// after the world was looked at.
+    pub async fn take_lease(&self, seen: u64, note: impl Fn(String)) -> Result<()> {
+        let found = self.read().await?.lease.filter(|lease| !self.is_ours(lease));
+        let before = match found {
+            None => {
+                let free = |now: Option<&Lease>| match now {
+                    Some(lease) if !self.is_ours(lease) => Err(busy(lease)),
+                    _ => Ok(()),
+                };
+                self.hold(free).await?
             }
-            state.lease = Some(self.lease(None));
+            Some(held) if self.operator.take_over => {
+                note(format!("taking the lease over from {}, who is given time to notice", held.holder));
+                self.hold(|_| Ok(())).await?;
+                self.world.clock.sleep(LONGER_THAN_A_RENEWAL).await;
+                self.renew().await?;
+                return Err(stale());
+            }
+            Some(held) if held.expires > self.world.clock.now() => return Err(busy(&held)),
+            Some(held) => {
+                note(format!("the lease of {} has expired; watching whether it is renewed", held.holder));
+                self.world.clock.sleep(LONGER_THAN_A_RENEWAL).await;
+                let unmoved = |now: Option<&Lease>| match now {
+                    Some(lease) if *lease != held && !self.is_ours(lease) => Err(busy(lease)),
+                    _ => Ok(()),
+                };
+                self.hold(unmoved).await?;
+                return Err(stale());
+            }
+        };
+        if before == seen { Ok(()) } else { Err(stale()) }
+    }
+
+    /// Writes our lease if `may` allows it, given the present one; gives the number of turns before that.
+    async fn hold(&self, may: impl Fn(Option<&Lease>) -> Result<()>) -> Result<u64> {
+        let mut before = None;
+        let mut until = Timestamp::MIN;
+        self.change(|state| {
+            may(state.lease.as_ref())?;
+            let ours = state.lease.as_ref().filter(|lease| self.is_ours(lease)).map(|lease| lease.since);
+            // Ours already: perhaps by a write of a moment ago whose answer was lost, which is no turn of anybody else.
+            before = if ours.is_some() { before.or(Some(state.turns)) } else { Some(state.turns) };
+            state.turns += u64::from(ours.is_none());
+            let lease = self.lease(ours);
+            until = lease.expires;
+            state.lease = Some(lease);
             Ok(())
         })
-        .await
+        .await?;
+        self.is_ours_until(until);
+        Ok(before.unwrap_or_default())
+    }
+
+    fn is_ours(&self, lease: &Lease) -> bool {
+        lease.nonce == self.operator.place
+    }
+
+    /// Nothing may be written by one who does not hold the lease any more.
+    fn must_hold(&self, lease: Option<&Lease>) -> Result<()> {
+        match lease {
+            Some(lease) if self.is_ours(lease) => Ok(()),
+            Some(lease) => Err(Error::new(Kind::Busy, format!("{} took the cluster over", lease.holder))),
+            None => Err(Error::new(Kind::Busy, "the lease was taken away")),
+        }
     }
 
     /// Renews the lease.
@@ -158,15 +228,17 @@ impl Record {
     ///
     /// [`Kind::Busy`] when somebody took it over: whoever renews must stop changing things.
     pub async fn renew(&self) -> Result<()> {
-        self.change(|state| match &state.lease {
-            Some(held) if held.nonce == self.operator.place => {
-                state.lease = Some(self.lease(Some(held.since)));
-                Ok(())
-            }
-            Some(held) => Err(Error::new(Kind::Busy, format!("{} took the cluster over", held.holder))),
-            None => Err(Error::new(Kind::Busy, "the lease was taken away")),
-        })
-        .await
+        self.hold(|now| self.must_hold(now)).await.map(|_| ())
+    }
+
+    /// Whether the lease may have expired by our own clock, so that somebody else may have it.
+    #[must_use]
+    pub fn expired(&self) -> bool {
+        self.world.clock.now().as_millisecond() >= self.ours_until.load(Ordering::Relaxed)
+    }
+
+    fn is_ours_until(&self, until: Timestamp) {
+        self.ours_until.store(until.as_millisecond(), Ordering::Relaxed);
     }
 
     /// Gives the lease back. Somebody else's stays.
@@ -176,7 +248,7 @@ impl Record {
     /// When Proxmox refuses; the lease then ends by itself.
     pub async fn release(&self) -> Result<()> {
         self.change(|state| {
-            if state.lease.as_ref().is_some_and(|l| l.nonce == self.operator.place) {
+            if state.lease.as_ref().is_some_and(|lease| self.is_ours(lease)) {
                 state.lease = None;
             }
             Ok(())
@@ -188,18 +260,23 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// [`Kind::Refused`] when the record says that it was, elsewhere or for good.
+    /// [`Kind::Refused`] when the record says that it was, elsewhere or for good; [`Kind::Busy`] when the lease is not ours.
     pub async fn mark_bootstrap(&self, node: &str) -> Result<()> {
-        self.change(|state| match &state.bootstrap {
-            None => {
-                state.bootstrap =
-                    Some(BootstrapMark { node: node.to_owned(), at: self.world.clock.now(), done: false });
-                Ok(())
-            }
-            Some(mark) if mark.node == node && !mark.done => Ok(()),
-            Some(mark) => {
-                Err(Error::new(Kind::Refused, format!("etcd was begun on {} at {}", mark.node, mark.at))
-                    .remedy("a second etcd must never be made; look at the cluster with `talosmith status`"))
+        self.change(|state| {
+            self.must_hold(state.lease.as_ref())?;
+            match &state.bootstrap {
+                None => {
+                    let at = self.world.clock.now();
+                    state.bootstrap = Some(BootstrapMark { node: node.to_owned(), at, done: false });
+                    Ok(())
+                }
+                Some(mark) if mark.node == node && !mark.done => Ok(()),
+                Some(mark) => {
+                    Err(Error::new(Kind::Refused, format!("etcd was begun on {} at {}", mark.node, mark.at))
+                        .remedy(
+                            "a second etcd must never be made; look at the cluster with `talosmith status`",
+                        ))
+                }
             }
         })
         .await
@@ -281,6 +358,21 @@ impl Record {
             expires: now.saturating_add(LEASE).unwrap_or(Timestamp::MAX),
         }
     }
+}
+
+fn stale() -> Error {
+    Error::new(Kind::Stale, "the cluster was changed by somebody else since it was looked at")
+        .remedy("run the command again: it looks again and goes on from there")
+}
+
+fn busy(held: &Lease) -> Error {
+    let moment = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
+    Error::new(Kind::Busy, format!("{} is changing the cluster since {}", held.holder, moment(held.since))).remedy(
+        format!(
+            "wait; unless renewed, the lease ends at {}. If that run is surely dead, take over with `--take-over`",
+            moment(held.expires)
+        ),
+    )
 }
 
 /// A lost race, a busy node, or an answer that got lost: the next round reads again and finds out what is so.

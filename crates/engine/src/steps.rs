@@ -28,7 +28,10 @@ pub(crate) struct Done {
 
 /// Whether a step mostly waits and may be dropped at any moment without leaving a call half made.
 pub(crate) fn only_waits(action: &Action) -> bool {
-    matches!(action, Action::Configure { .. } | Action::Join { .. } | Action::CheckHealth)
+    matches!(
+        action,
+        Action::Configure { .. } | Action::Bootstrap { .. } | Action::Join { .. } | Action::CheckHealth
+    )
 }
 
 /// Carries out one step. Each is on the heap: a step that is many calls deep would not fit on a small stack.

@@ -74,6 +74,8 @@ pub enum What {
         /// The node it is about.
         #[serde(skip_serializing_if = "Option::is_none")]
         node: Option<String>,
+        /// What sort of failure it was, in one word for programs, such as `no-quorum`.
+        code: String,
         /// What was attempted and what went wrong, outermost first.
         causes: Vec<String>,
         /// What to do about it.

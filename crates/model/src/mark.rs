@@ -40,6 +40,9 @@ pub struct RecordState {
     pub lease: Option<Lease>,
     /// When and where etcd was begun.
     pub bootstrap: Option<BootstrapMark>,
+    /// How many times the lease went to a new holder. Whoever planned at another number planned for another world.
+    #[serde(default)]
+    pub turns: u64,
 }
 
 /// The right to change the cluster, for a while.
@@ -198,6 +201,7 @@ mod tests {
         let state = RecordState {
             lease: Some(Lease { holder: "eva@laptop".into(), nonce: "1".into(), since: at, expires: at }),
             bootstrap: Some(BootstrapMark { node: "home-control-1".into(), at, done: true }),
+            turns: 3,
         };
         let text = mark.describe_record(&state);
         assert_eq!(RecordState::find(&text), Some(state));

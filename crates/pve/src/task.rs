@@ -95,7 +95,29 @@ struct WireLine {
     t: Option<String>,
 }
 
+#[derive(Deserialize)]
+struct WireTask {
+    upid: String,
+    #[serde(default, deserialize_with = "scalar::text")]
+    status: Option<String>,
+}
+
 impl Client {
+    /// The tasks of a node that began at `since` (seconds of Unix time) or later, newest first, each with its last word once
+    /// it is done.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn tasks(&self, node: &str, since: i64) -> Result<Vec<(Upid, Option<String>)>> {
+        let path = format!("/nodes/{}/tasks", encode(node));
+        let call = Call::get(format!("listing the tasks of {node}"), path);
+        let call = call.with("since", since).with("source", "all").with("limit", PAGE);
+        let wire: Vec<WireTask> = self.call(call).await?;
+        // An id that cannot be read names no task that could be asked about.
+        Ok(wire.into_iter().filter_map(|task| Some((task.upid.parse().ok()?, task.status))).collect())
+    }
+
     /// What a task is doing.
     ///
     /// # Errors

@@ -198,12 +198,18 @@ async fn power(context: &Context, place: &Place<'_>, wanted: PowerState, verb: &
                     ));
                 }
             }
-            Err(error) if tries < ATTEMPTS && (error.is_transient() || error.effect_unknown()) => {}
+            Err(error) if tries < ATTEMPTS && worth_another_look(&error) => {}
             Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
         }
         context.world.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
         tries += 1;
     }
+}
+
+/// Besides what passes by itself: a run that died may have asked for the same a moment ago, so that the VM came to run, or
+/// ceased to, between our look and our call.
+fn worth_another_look(error: &pve::Error) -> bool {
+    error.is_transient() || error.effect_unknown() || matches!(error.meaning(), pve::Kind::WrongState { .. })
 }
 
 /// Deletes a VM of ours. Its mark is read once more, because ids are used again and minutes may have passed.

@@ -1,5 +1,6 @@
 //! A lab in memory, and what is needed to run the engine in it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use ambient::Clock;
@@ -8,7 +9,7 @@ use engine::emit::Emitter;
 use engine::record::Operator;
 use engine::session::LookError;
 use engine::{Look, Session, World};
-use lab::{Lab, LabConfig};
+use lab::{CallMoment, Lab, LabConfig, Verdict};
 use model::diagnostic::Source;
 use model::event::{Event, Outcome, What};
 use model::plan::Plan;
@@ -32,7 +33,7 @@ pools:
 ";
 
 pub struct Rig {
-    pub lab: Lab,
+    pub lab: Arc<Lab>,
     pub world: World,
 }
 
@@ -75,8 +76,22 @@ pub fn operator(place: &str) -> Operator {
 
 impl Rig {
     pub fn new() -> Self {
+        Self::with(LabConfig::default())
+    }
+
+    pub fn with(config: LabConfig) -> Self {
         let clock = Clock::from(LabConfig::first_moment(), 1.0);
-        let lab = Lab::open(LabConfig::default(), clock.clone()).unwrap();
+        Self::of(Lab::open(config, clock.clone()).unwrap(), clock)
+    }
+
+    /// Goes on with a copy of a world.
+    pub fn copy_of(world: &[u8]) -> Self {
+        let world: lab::World = serde_json::from_slice(world).unwrap();
+        let clock = Clock::from(world.now, 1.0);
+        Self::of(Lab::of(world, clock.clone()), clock)
+    }
+
+    fn of(lab: Lab, clock: Clock) -> Self {
         let facts = lab.facts();
         let address = format!("https://{}", facts.endpoint);
         let trust = pve::Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]);
@@ -91,7 +106,7 @@ impl Rig {
         let roots =
             CertificateDer::pem_slice_iter(facts.factory_ca_pem.as_bytes()).map(Result::unwrap).collect();
         let world = World { pve, net: lab.net(), clock, factory_roots: Arc::new(Roots(roots)) };
-        Self { lab, world }
+        Self { lab: Arc::new(lab), world }
     }
 
     pub fn session(&self, text: &str) -> Session {
@@ -115,6 +130,10 @@ impl Rig {
     }
 
     pub async fn carry_out(&self, look: &Look, plan: &Plan, place: &str) -> engine::Result<Ran> {
+        self.carry_out_as(look, plan, &operator(place)).await
+    }
+
+    pub async fn carry_out_as(&self, look: &Look, plan: &Plan, operator: &Operator) -> engine::Result<Ran> {
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let listener = {
             let events = events.clone();
@@ -122,12 +141,31 @@ impl Rig {
         };
         let emitter = Emitter::new(self.world.clock.clone(), plan, None, listener);
         let (_wish, stop) = watch::channel(Stop::No);
-        let operator = operator(place);
-        let run =
-            Run { world: &self.world, look, operator: &operator, stop, emitter: &emitter, verb: "apply" };
+        let run = Run { world: &self.world, look, operator, stop, emitter: &emitter, verb: "apply" };
         let outcome = engine::apply::run(run, plan).await?;
         let events = events.lock().unwrap().clone();
         Ok(Ran { outcome, events })
+    }
+
+    /// The same lab, seen by somebody whose clock is wrong.
+    pub fn an_hour_ahead(&self) -> Self {
+        let clock = Clock::from(self.world.clock.now() + jiff::SignedDuration::from_hours(1), 1.0);
+        Self { lab: self.lab.clone(), world: World { clock, ..self.world.clone() } }
+    }
+
+    /// Counts calls that change something, from now on.
+    pub fn count_changes(&self) -> Arc<AtomicU64> {
+        let changes = Arc::new(AtomicU64::new(0));
+        let counter = changes.clone();
+        self.lab.on_call(move |_, moment, method, path| {
+            let reads = method == "GET"
+                || (method == "CALL" && !path.ends_with("Configuration") && !path.ends_with("Bootstrap"));
+            if moment == CallMoment::After && !reads {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            Verdict::GoOn
+        });
+        changes
     }
 
     /// Ids of all VMs that Proxmox has.
@@ -155,9 +193,33 @@ impl Rig {
     pub async fn assert_whole(&self) {
         assert_eq!(self.etcd_clusters(), 1, "exactly one etcd");
         assert_eq!(self.vmids().await, [150_010, 150_011, 150_012, 150_013, 150_021, 150_022]);
-        let look = self.look(HOME).await;
-        let plan = look.plan();
-        assert!(plan.is_empty(), "{:?}", plan.steps.iter().map(|s| (&s.id, &s.reason)).collect::<Vec<_>>());
-        assert_eq!(plan.notices, []);
+        self.assert_nothing_to_do(HOME).await;
     }
+}
+
+/// A number from the environment, for what is run by hand or by a conformance stage.
+pub fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Does `work` with each item, on as many threads as the machine has processors. Every failure is told before it panics.
+pub fn in_parallel<T: Send>(items: Vec<T>, work: impl Fn(&T) + Sync) {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let queue = Mutex::new(items.into_iter());
+    let failed = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let Some(item) = queue.lock().unwrap().next() else { return };
+                    let work = std::panic::AssertUnwindSafe(|| work(&item));
+                    if std::panic::catch_unwind(work).is_err() {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner();
+    assert_eq!(failed, 0, "{failed} failed; each said why above");
 }

@@ -176,7 +176,10 @@ fn healthy_world(blueprint: &Blueprint) -> Observed {
 
 fn bootstrapped(node: &str, done: bool) -> RecordState {
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
-    RecordState { lease: None, bootstrap: Some(BootstrapMark { node: node.to_owned(), at, done }) }
+    RecordState {
+        bootstrap: Some(BootstrapMark { node: node.to_owned(), at, done }),
+        ..RecordState::default()
+    }
 }
 
 fn ids(plan: &Plan) -> Vec<&str> {

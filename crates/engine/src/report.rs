@@ -1,0 +1,245 @@
+//! What somebody needs to understand a run that failed, in one folder: what failed and why, the end of the journal, the
+//! logs of Proxmox' tasks, what each machine concerned says about its services and its kernel, and etcd's own view.
+//!
+//! Everything is asked for at once and within seconds, because a person waits; what does not answer is named in its file.
+//! Every text passes through [`Scrub`] before it is written: logs of other programs may quote keys and tokens.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use model::blueprint::{Node, Role};
+use model::event::{Event, What};
+use talos_client::Machine;
+
+use crate::World;
+use crate::scrub::Scrub;
+use crate::secrets::write_private;
+use crate::session::Look;
+
+/// For everything together.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// For one question.
+const QUESTION: Duration = Duration::from_secs(8);
+/// How much of the journal.
+const TAIL: usize = 300;
+/// How many tasks of one host.
+const TASKS: usize = 20;
+
+/// A run that failed.
+pub struct Failed<'a> {
+    /// The world it ran in.
+    pub world: &'a World,
+    /// What was looked at before.
+    pub look: &'a Look,
+    /// Everything that happened.
+    pub events: &'a [Event],
+    /// The journal.
+    pub journal: &'a Path,
+    /// What must not be told.
+    pub scrub: &'a Scrub,
+}
+
+/// Writes the report into a new folder below `folder` and gives its path.
+///
+/// # Errors
+///
+/// When the folder or a file cannot be written. What could not be asked is told in the report itself.
+pub async fn write(folder: &Path, failed: &Failed<'_>) -> io::Result<PathBuf> {
+    let began = failed.events.first().map_or_else(|| failed.world.clock.now(), |event| event.at);
+    let path = new_folder(folder, failed.world.clock.now())?;
+    let nodes = failed.nodes();
+    let mut files = BTreeMap::from([
+        ("failures.txt".to_owned(), failed.failures()),
+        ("journal.jsonl".to_owned(), failed.journal_tail()),
+    ]);
+    let asked = async {
+        let machines = futures::future::join_all(nodes.iter().map(|node| machine(failed, node)));
+        let hosts = failed.hosts(&nodes);
+        let tasks = futures::future::join_all(hosts.iter().map(|host| tasks(failed, host, began)));
+        let (machines, tasks, etcd) = futures::join!(machines, tasks, etcd(failed));
+        (machines, hosts.into_iter().zip(tasks).collect::<Vec<_>>(), etcd)
+    };
+    match failed.world.clock.timeout(PATIENCE, asked).await {
+        Ok((machines, tasks, etcd)) => {
+            let machines = nodes.iter().zip(machines);
+            files.extend(machines.map(|(node, text)| (format!("machine-{}.txt", node.name), text)));
+            files.extend(tasks.into_iter().map(|(host, text)| (format!("proxmox-{host}.txt"), text)));
+            files.insert("etcd.txt".to_owned(), etcd);
+        }
+        Err(timed_out) => {
+            files.insert("not-asked.txt".to_owned(), format!("machines and Proxmox: {timed_out}\n"));
+        }
+    }
+    for (name, text) in files {
+        write_private(&path.join(name), failed.scrub.clean(&text).as_bytes(), false)?;
+    }
+    Ok(path)
+}
+
+/// A folder that is readable by its owner only, named after the moment.
+fn new_folder(folder: &Path, now: Timestamp) -> io::Result<PathBuf> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    let name = now.strftime("failed-%Y%m%d-%H%M%S").to_string();
+    let mut number = 1;
+    loop {
+        let name = if number == 1 { name.clone() } else { format!("{name}-{number}") };
+        match builder.create(folder.join(&name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            made => return made.map(|()| folder.join(name)),
+        }
+    }
+}
+
+impl Failed<'_> {
+    fn failures(&self) -> String {
+        let mut text = String::new();
+        for event in self.events {
+            if let What::StepFailed { step, code, causes, remedy, .. } = &event.what {
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "{} {step} failed ({code})", event.at);
+                for cause in causes {
+                    let _ = writeln!(text, "  {cause}");
+                }
+                let _ = writeln!(text, "  remedy: {remedy}");
+            }
+        }
+        text
+    }
+
+    fn journal_tail(&self) -> String {
+        match std::fs::read_to_string(self.journal) {
+            Ok(text) => {
+                let lines: Vec<&str> = text.lines().collect();
+                lines[lines.len().saturating_sub(TAIL)..].join("\n") + "\n"
+            }
+            Err(error) => format!("could not be read: {error}\n"),
+        }
+    }
+
+    /// The nodes that a failed step was about; every node when it was about none in particular.
+    fn nodes(&self) -> Vec<&Node> {
+        let mut named = BTreeSet::new();
+        let mut all = false;
+        for event in self.events {
+            if let What::StepFailed { node, .. } = &event.what {
+                match node {
+                    Some(node) => {
+                        named.insert(node.as_str());
+                    }
+                    None => all = true,
+                }
+            }
+        }
+        let nodes = &self.look.blueprint.nodes;
+        nodes.values().filter(|node| all || named.contains(node.name.as_str())).take(10).collect()
+    }
+
+    /// The hosts on which those nodes are, and those that downloads failed on.
+    fn hosts(&self, nodes: &[&Node]) -> Vec<String> {
+        let mut hosts: BTreeSet<String> = nodes.iter().filter_map(|node| node.host.clone()).collect();
+        let known = &self.look.observed.proxmox.inventory.hosts;
+        for event in self.events {
+            if let What::StepFailed { step, .. } = &event.what {
+                hosts.extend(step.0.split('/').filter(|part| known.contains_key(*part)).map(str::to_owned));
+            }
+        }
+        hosts.into_iter().collect()
+    }
+}
+
+/// The tasks of one host since the run began, each with its log.
+async fn tasks(failed: &Failed<'_>, host: &str, began: Timestamp) -> String {
+    let (world, mut text) = (failed.world, String::new());
+    let listed = match world.clock.timeout(QUESTION, world.pve.tasks(host, began.as_second())).await {
+        Ok(Ok(listed)) => listed,
+        Ok(Err(error)) => return format!("the tasks of {host} could not be listed: {error}\n"),
+        Err(timed_out) => return format!("the tasks of {host} could not be listed: {timed_out}\n"),
+    };
+    for (upid, end) in listed.iter().take(TASKS) {
+        let _ = writeln!(text, "== {upid}\n   {}", end.as_deref().unwrap_or("still at work"));
+        match world.clock.timeout(QUESTION, world.pve.task_log(upid, 0)).await {
+            Ok(Ok(lines)) => lines.iter().for_each(|line| {
+                let _ = writeln!(text, "   {}", line.text);
+            }),
+            Ok(Err(error)) => {
+                let _ = writeln!(text, "   its log could not be read: {error}");
+            }
+            Err(timed_out) => {
+                let _ = writeln!(text, "   its log could not be read: {timed_out}");
+            }
+        }
+    }
+    text
+}
+
+/// What a machine says about itself.
+async fn machine(failed: &Failed<'_>, node: &Node) -> String {
+    let world = failed.world;
+    let Some(machine) = connect(failed, node) else { return "there are no keys to ask it with\n".to_owned() };
+    let (stage, services, dmesg) = futures::join!(
+        world.clock.timeout(QUESTION, machine.stage()),
+        world.clock.timeout(QUESTION, machine.services()),
+        world.clock.timeout(QUESTION, machine.dmesg()),
+    );
+    let mut text = String::new();
+    match flat(stage) {
+        Ok(status) => {
+            let _ = writeln!(text, "stage {}, ready: {}", status.stage, status.ready);
+            for unmet in &status.unmet {
+                let _ = writeln!(text, "  {}: {}", unmet.name, unmet.reason);
+            }
+        }
+        Err(why) => {
+            let _ = writeln!(text, "stage: {why}");
+        }
+    }
+    match flat(services) {
+        Ok(services) => services.iter().for_each(|service| {
+            let _ = writeln!(text, "service {}: {} {}", service.id, service.state, service.message);
+        }),
+        Err(why) => {
+            let _ = writeln!(text, "services: {why}");
+        }
+    }
+    match flat(dmesg) {
+        Ok(lines) => text.push_str(&format!("\nkernel log:\n{}\n", lines.join("\n"))),
+        Err(why) => {
+            let _ = writeln!(text, "kernel log: {why}");
+        }
+    }
+    text
+}
+
+/// etcd as each control plane sees it.
+async fn etcd(failed: &Failed<'_>) -> String {
+    let views =
+        failed.look.blueprint.nodes.values().filter(|n| n.role == Role::ControlPlane).map(|node| async {
+            let Some(machine) = connect(failed, node) else { return format!("{}: no keys\n", node.name) };
+            let clock = &failed.world.clock;
+            let (status, members) = futures::join!(
+                clock.timeout(QUESTION, machine.etcd_status()),
+                clock.timeout(QUESTION, machine.etcd_members(false)),
+            );
+            let status = flat(status).map_or_else(|why| why, |status| format!("{status:?}"));
+            let members = flat(members).map_or_else(|why| why, |members| format!("{members:?}"));
+            format!("{}\n  status: {status}\n  members: {members}\n", node.name)
+        });
+    futures::future::join_all(views).await.concat()
+}
+
+fn connect(failed: &Failed<'_>, node: &Node) -> Option<Machine> {
+    let access = failed.look.access().ok()?;
+    let address = IpAddr::V4(node.address.addr());
+    Machine::connect(&failed.world.net, &failed.world.clock, address, &access.talos).ok()
+}
+
+fn flat<T>(answer: Result<talos_client::Result<T>, ambient::TimedOut>) -> Result<T, String> {
+    answer.map_err(|timed_out| timed_out.to_string())?.map_err(|error| error.to_string())
+}

@@ -1,0 +1,136 @@
+//! Two operators: one works at a time, whoever else comes is told, and nobody goes on with a lease that is gone.
+
+use std::time::Duration;
+
+use engine::error::Kind;
+use engine::record::Operator;
+use model::event::Outcome;
+
+use crate::rig::{HOME, Rig, operator};
+
+fn taking_over(place: &str) -> Operator {
+    Operator { take_over: true, ..operator(place) }
+}
+
+/// Looks, plans, carries out; looks again as often as the world was looked at too early.
+async fn apply_as(rig: &Rig, who: &Operator) -> engine::Result<crate::rig::Ran> {
+    loop {
+        let look = rig.look(HOME).await;
+        match rig.carry_out_as(&look, &look.plan(), who).await {
+            Err(error) if error.kind() == Kind::Stale => {}
+            result => return result,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_operator_is_told_who_is_at_work() {
+    let rig = Rig::new();
+    let (eva, kim) = (operator("eva"), operator("kim"));
+    let second = async {
+        rig.world.clock.sleep(Duration::from_secs(40)).await;
+        apply_as(&rig, &kim).await
+    };
+    let (first, second) = futures::join!(apply_as(&rig, &eva), second);
+    let error = second.err().unwrap();
+    assert_eq!(error.kind(), Kind::Busy);
+    let told = format!("{error}; {}", error.advice().unwrap_or_default());
+    assert!(told.starts_with("eva@test is changing the cluster since 2026-"), "{told}");
+    assert!(told.contains("the lease ends at 2026-") && told.contains("`--take-over`"), "{told}");
+    assert_eq!(first.unwrap().outcome, Outcome::Done);
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_who_begin_at_once_one_works() {
+    let rig = Rig::new();
+    let (eva, kim) = (operator("eva"), operator("kim"));
+    let (one, other) = futures::join!(apply_as(&rig, &eva), apply_as(&rig, &kim));
+    let done = [&one, &other].iter().filter(|r| r.as_ref().is_ok_and(|r| r.outcome == Outcome::Done)).count();
+    assert_eq!(done, 1);
+    rig.assert_whole().await;
+
+    // And on a cluster that exists, where both read the same free lease.
+    rig.world.pve.follow(&rig.world.pve.stop("pve1", 150_021).await.unwrap(), |_| {}).await.unwrap();
+    let (one, other) = futures::join!(apply_as(&rig, &eva), apply_as(&rig, &kim));
+    let busy = [&one, &other].iter().filter(|r| r.as_ref().is_err_and(|e| e.kind() == Kind::Busy)).count();
+    assert_eq!(busy, 1, "{:?} {:?}", one.err(), other.err());
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_living_holder_finds_out_before_its_successor_begins() {
+    let rig = Rig::new();
+    let (eva, kim) = (operator("eva"), taking_over("kim"));
+    let second = async {
+        rig.world.clock.sleep(Duration::from_secs(33)).await;
+        apply_as(&rig, &kim).await
+    };
+    let (first, second) = futures::join!(apply_as(&rig, &eva), second);
+    let first = first.unwrap();
+    assert_eq!(first.outcome, Outcome::Failed);
+    let told = first.failures();
+    assert!(told.iter().any(|t| t == "lease: kim@test took the cluster over"), "{told:?}");
+    let second = second.unwrap();
+    assert_eq!(second.outcome, Outcome::Done, "{:?}", second.failures());
+    assert!(first.events.last().unwrap().at < second.events[0].at, "one after the other");
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_nobody_renews_is_watched_and_then_taken() {
+    let rig = Rig::new();
+    let (eva, kim) = (operator("eva"), operator("kim"));
+    tokio::select! {
+        biased;
+        () = rig.world.clock.sleep(Duration::from_secs(50)) => {}
+        _ = apply_as(&rig, &eva) => panic!("too fast"),
+    }
+    let busy = apply_as(&rig, &kim).await.err().unwrap();
+    assert_eq!(busy.kind(), Kind::Busy, "dead, but nobody can know yet");
+    rig.world.clock.sleep(Duration::from_secs(6 * 60)).await;
+    let before = rig.world.clock.now();
+    let ran = apply_as(&rig, &kim).await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let waited = ran.events[0].at.duration_since(before).as_secs();
+    assert!((90..100).contains(&waited), "watched for {waited} s");
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_clock_alone_takes_nothing() {
+    let rig = Rig::new();
+    let (eva, kim) = (operator("eva"), operator("kim"));
+    // Kim's clock is an hour ahead, so every lease looks expired to her.
+    let ahead = rig.an_hour_ahead();
+    let second = async {
+        rig.world.clock.sleep(Duration::from_secs(10)).await;
+        apply_as(&ahead, &kim).await
+    };
+    let (first, second) = futures::join!(apply_as(&rig, &eva), second);
+    assert_eq!(second.err().unwrap().kind(), Kind::Busy);
+    assert_eq!(first.unwrap().outcome, Outcome::Done);
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_wakes_up_after_a_takeover_changes_nothing_more() {
+    let rig = Rig::new();
+    let (eva, kim) = (operator("eva"), operator("kim"));
+    let mut first = Box::pin(apply_as(&rig, &eva));
+    tokio::select! {
+        biased;
+        () = rig.world.clock.sleep(Duration::from_secs(35)) => {}
+        _ = &mut first => panic!("too fast"),
+    }
+    // The lid is closed: nothing of hers runs, while the world goes on.
+    rig.world.clock.sleep(Duration::from_secs(6 * 60)).await;
+    let ran = apply_as(&rig, &kim).await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let changes = rig.count_changes();
+    let woken = first.await.unwrap();
+    assert_eq!(woken.outcome, Outcome::Failed);
+    assert!(woken.failures().iter().any(|f| f.starts_with("lease: ")), "{:?}", woken.failures());
+    assert_eq!(changes.load(std::sync::atomic::Ordering::Relaxed), 0, "nothing was changed after waking up");
+    rig.assert_whole().await;
+}
