@@ -84,9 +84,11 @@ pub enum Command {
     /// Show what `apply` would do, and why.
     Plan(PlanArgs),
     /// Make the cluster what the file says.
-    Apply(ChangeArgs),
+    Apply(ApplyArgs),
     /// Show how the cluster is.
-    Status,
+    Status(StatusArgs),
+    /// Say whether the cluster is healthy, condition by condition; wait for it with `--timeout`.
+    Health(HealthArgs),
     /// Take the cluster away: its VMs and its record, nothing else.
     Destroy(ChangeArgs),
     /// Write a kubeconfig for an administrator.
@@ -117,6 +119,44 @@ pub struct PlanArgs {
     /// Exit with 2 when there is something to do.
     #[arg(long)]
     pub detailed_exitcode: bool,
+    /// Save the plan to this file, for `apply FILE`.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print Markdown, for a pull request: the same plan is always the same text.
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Show it again and again, until Ctrl-C.
+    #[arg(short, long)]
+    pub watch: bool,
+    /// With `--watch`: how many seconds to wait between two looks.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub every: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct HealthArgs {
+    /// How long to wait for every condition to hold, such as 90s or 10m. Without it, they are asked once.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub timeout: Option<std::time::Duration>,
+}
+
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    /// A plan that `plan -o FILE` has saved. It is carried out without a question, and only if nothing has changed since.
+    #[arg(value_name = "PLAN")]
+    pub plan: Option<PathBuf>,
+    #[command(flatten)]
+    pub change: ChangeArgs,
+    /// Write a kubeconfig when the cluster is healthy, merged into this file if it exists, readable by you only.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Write a talosconfig when the cluster is healthy, merged into this file if it exists, readable by you only.
+    #[arg(long, value_name = "FILE")]
+    pub talosconfig: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -134,6 +174,9 @@ pub struct OutputArgs {
     /// Write to this file, readable by you only, instead of to the terminal.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// With `--output`: keep what the file holds of other clusters.
+    #[arg(long, requires = "output")]
+    pub merge: bool,
     /// For how many hours the certificate holds.
     #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=87_600))]
     pub hours: u64,
@@ -172,9 +215,39 @@ fn parse_speed(text: &str) -> Result<LabSpeed, String> {
     }
 }
 
+/// `90s`, `10m`, `2h`, or a plain number of seconds.
+fn parse_time(text: &str) -> Result<std::time::Duration, String> {
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let seconds = match unit {
+        "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3600),
+        _ => None,
+    };
+    match (number.parse::<u64>(), seconds) {
+        (Ok(number), Some(seconds)) if number <= 100_000 => {
+            Ok(std::time::Duration::from_secs(number * seconds))
+        }
+        _ => Err("it is a number with `s`, `m` or `h`, such as 90s or 10m".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times() {
+        assert_eq!(parse_time("90s").unwrap().as_secs(), 90);
+        assert_eq!(parse_time("10m").unwrap().as_secs(), 600);
+        assert_eq!(parse_time("5").unwrap().as_secs(), 5);
+        for wrong in ["", "m", "-1", "1.5h", "10 m", "9999999h"] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_sound() {

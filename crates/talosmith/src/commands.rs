@@ -2,6 +2,7 @@
 
 mod change;
 mod credentials;
+mod health;
 mod import;
 mod init;
 mod lab;
@@ -36,7 +37,8 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
         Command::Completions { shell } => Ok(manual::completions(shell, &printer)),
         Command::Man(args) => manual::man(&args, &printer),
         Command::Plan(args) => plan::plan(&global, &args, &printer).await,
-        Command::Status => plan::status(&global, &printer).await,
+        Command::Status(args) => plan::status(&global, &args, &printer).await,
+        Command::Health(args) => health::health(&global, &args, &printer).await,
         Command::Apply(args) => change::apply(&global, &args, &printer).await,
         Command::Destroy(args) => change::destroy(&global, &args, &printer).await,
         Command::Kubeconfig(args) => credentials::kubeconfig(&global, &args, &printer),

@@ -72,7 +72,7 @@ impl From<engine::error::Kind> for Exit {
             engine::error::Kind::World => Self::World,
             engine::error::Kind::Refused => Self::Refused,
             engine::error::Kind::Secrets => Self::Secrets,
-            engine::error::Kind::Busy => Self::Busy,
+            engine::error::Kind::Busy | engine::error::Kind::Stale => Self::Busy,
             engine::error::Kind::Input => Self::Input,
         }
     }

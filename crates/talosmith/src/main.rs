@@ -3,6 +3,8 @@
 mod args;
 mod commands;
 mod exit;
+mod interrupt;
+mod merge;
 mod outside;
 mod place;
 mod view;
@@ -56,6 +58,7 @@ fn settings(global: &Global) -> Settings {
         stderr_is_terminal: err && !dumb,
         colour: always || (global.color == Color::Auto && !no_color && !dumb),
         width: 100,
+        height: terminal_size::terminal_size_of(std::io::stderr()).map_or(24, |(_, height)| height.0.into()),
         json: global.json,
         quiet: global.quiet,
     }

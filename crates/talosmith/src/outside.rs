@@ -21,6 +21,8 @@ use crate::view::Problem;
 pub struct Outside {
     /// What the engine works on.
     pub world: World,
+    /// The secret of the Proxmox token, to be kept out of what is written.
+    pub token: SecretString,
     /// Keeps the lab's time running.
     _lab: Option<Lab>,
 }
@@ -36,17 +38,16 @@ pub fn real(spec: &Spec, file: &Path) -> Result<Outside, Problem> {
     let factory_roots = Arc::new(Roots(roots));
     if !model::resolve::needs_proxmox(spec) {
         let pve = pve::Client::of_nothing(clock.clone());
-        return Ok(Outside { world: World { pve, net, clock, factory_roots }, _lab: None });
+        let world = World { pve, net, clock, factory_roots };
+        return Ok(Outside { world, token: SecretString::default(), _lab: None });
     }
     let addresses = spec.proxmox.endpoint.iter().chain(&spec.proxmox.endpoints).map(String::as_str);
     let endpoints = Endpoints::parse(addresses)
         .map_err(|e| Problem::of(Exit::Input, &e).within("could not use the Proxmox endpoints"))?;
-    let token: Token = read_reference(spec.proxmox.token.as_deref().unwrap_or(DEFAULT_TOKEN), folder)?
-        .expose_secret()
-        .parse()
-        .map_err(|e: pve::InvalidToken| {
-            Problem::of(Exit::Input, &e).within("could not use the Proxmox token")
-        })?;
+    let secret = read_reference(spec.proxmox.token.as_deref().unwrap_or(DEFAULT_TOKEN), folder)?;
+    let token: Token = secret.expose_secret().parse().map_err(|e: pve::InvalidToken| {
+        Problem::of(Exit::Input, &e).within("could not use the Proxmox token")
+    })?;
     let trust = if spec.proxmox.insecure {
         Trust::Insecure
     } else if let Some(text) = &spec.proxmox.fingerprint {
@@ -60,7 +61,8 @@ pub fn real(spec: &Spec, file: &Path) -> Result<Outside, Problem> {
     let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone()).map_err(|e| {
         Problem::of(Exit::Input, &e).within("could not use what the file says to trust Proxmox by")
     })?;
-    Ok(Outside { world: World { pve, net, clock, factory_roots }, _lab: None })
+    let world = World { pve, net, clock, factory_roots };
+    Ok(Outside { world, token: secret_part(secret.expose_secret()), _lab: None })
 }
 
 /// The lab, with hosts, datastores and bridges as the file names them.
@@ -81,7 +83,12 @@ pub fn lab(spec: &Spec, folder: &Path, speed: LabSpeed, seed: u64) -> Result<Out
         .map_err(|e| internal(&e))?;
     let roots = authorities(&facts.factory_ca_pem, "the lab's factory")?;
     let world = World { pve, net, clock, factory_roots: Arc::new(Roots(roots)) };
-    Ok(Outside { world, _lab: Some(lab) })
+    Ok(Outside { world, token: secret_part(&facts.token), _lab: Some(lab) })
+}
+
+/// What stands behind the name of a token.
+fn secret_part(token: &str) -> SecretString {
+    SecretString::from(token.trim().rsplit('=').next().unwrap_or_default().to_owned())
 }
 
 /// The time that certificates are made for: the system's, or that at which the lab in `folder` stands still.

@@ -206,7 +206,8 @@ impl Place {
         }
     }
 
-    /// Who we are, for the lease. The place is drawn once and kept; whoever uses it holds the local lock.
+    /// Who we are, for the lease. The place is drawn once and kept; whoever uses it holds the local lock. A copy of the
+    /// folder, on this machine or another, is another place: its lock is another one.
     pub fn operator(&self, take_over: bool) -> Result<Operator, Problem> {
         let path = self.folder.join("place");
         let place = match std::fs::read_to_string(&path).ok().and_then(|t| t.trim().parse::<Uuid>().ok()) {
@@ -228,9 +229,12 @@ impl Place {
             .or_else(|| std::env::var("HOSTNAME").ok())
             .unwrap_or_else(|| "some machine".to_owned());
         let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
+        let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
+        let machine_id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+        let here = format!("{machine}/{}/{}", machine_id.trim(), folder.display());
         Ok(Operator {
             name: format!("{user}@{machine} ({})", file.display()),
-            place: place.to_string(),
+            place: Uuid::new_v5(&place, here.as_bytes()).to_string(),
             take_over,
         })
     }

@@ -10,8 +10,10 @@
 
 pub mod diagnostics;
 pub mod error;
+pub mod health;
 pub mod import;
 mod ink;
+pub mod markdown;
 pub mod plan;
 pub mod run;
 pub mod show;
@@ -24,7 +26,7 @@ use model::blueprint::Blueprint;
 use model::diagnostic::{Diagnostic, Source};
 use model::import::Imported;
 use model::observed::Observed;
-use model::plan::{Notice, Plan};
+use model::plan::Plan;
 use serde::Serialize;
 
 pub use error::Problem;
@@ -43,6 +45,8 @@ pub struct Settings {
     pub colour: bool,
     /// Columns.
     pub width: usize,
+    /// Lines.
+    pub height: usize,
     /// Whether a program reads the output.
     pub json: bool,
     /// Whether progress is unwanted.
@@ -119,12 +123,36 @@ impl Printer {
         }
     }
 
-    /// How the cluster is.
-    pub fn status(&self, blueprint: &Blueprint, observed: &Observed, notices: &[Notice]) {
+    /// What would be done, for a pull request.
+    pub fn markdown(&self, plan: &Plan, verb: Verb) {
+        self.to_out(|w, _| markdown::write(w, plan, verb));
+    }
+
+    /// The conditions of health.
+    pub fn health(&self, cluster: &str, conditions: &[engine::health::Condition]) {
         if self.settings.json {
-            self.data(&status::json(blueprint, observed, notices));
+            self.data(&health::json(cluster, conditions));
         } else {
-            self.to_out(|w, ink| status::human(w, ink, blueprint, observed, notices));
+            self.to_out(|w, ink| health::human(w, ink, cluster, conditions));
+        }
+    }
+
+    /// Begins a new page of something that is shown again and again: a terminal is wiped, elsewhere a line is left free.
+    pub fn new_page(&self, first: bool) {
+        let wipes = self.settings.stdout_is_terminal && self.settings.stderr_is_terminal;
+        if !self.settings.json && wipes {
+            self.to_out(|w, _| write!(w, "\u{1b}[2J\u{1b}[H"));
+        } else if !self.settings.json && !first {
+            self.to_out(|w, _| writeln!(w));
+        }
+    }
+
+    /// How the cluster is.
+    pub fn status(&self, blueprint: &Blueprint, observed: &Observed, plan: &Plan) {
+        if self.settings.json {
+            self.data(&status::json(blueprint, observed, plan));
+        } else {
+            self.to_out(|w, ink| status::human(w, ink, blueprint, observed, plan));
         }
     }
 

@@ -1,29 +1,42 @@
 //! `apply` and `destroy`: the commands that change the world.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::apply::{Run, Stop};
 use engine::emit::Emitter;
+use engine::error::Kind;
 use engine::journal::Journal;
+use engine::report::{self, Failed};
+use engine::saved::SavedPlan;
+use engine::scrub::Scrub;
 use engine::{Look, Session, World};
-use model::event::Outcome;
+use model::event::{Event, Outcome};
 use model::plan::Plan;
+use secrecy::ExposeSecret;
 use talos::config::Contract;
 use talos::secrets::Bundle;
 use tokio::sync::watch;
 
-use super::setup::{Setup, Wrong, confirm, ended};
-use crate::args::{ChangeArgs, Global};
+use super::credentials;
+use super::setup::{Setup, Wrong, confirm, ended, flags};
+use crate::args::{ApplyArgs, ChangeArgs, Global};
 use crate::exit::Exit;
+use crate::interrupt;
+use crate::outside::Outside;
 use crate::place::Place;
 use crate::view::{Printer, Problem, Verb};
 
+/// How often a plan is made anew because somebody else had the cluster in between.
+const LOOKS: usize = 3;
+
 /// Makes the cluster what the file says.
-pub async fn apply(global: &Global, args: &ChangeArgs, printer: &Printer) -> Result<Exit, Problem> {
+pub async fn apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Result<Exit, Problem> {
     ended(try_apply(global, args, printer).await)
 }
 
-async fn try_apply(global: &Global, args: &ChangeArgs, printer: &Printer) -> Result<Exit, Wrong> {
+async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Result<Exit, Wrong> {
+    let saved = args.plan.as_deref().map(read_plan).transpose()?;
     let setup = Setup::new(global, printer)?;
     setup.place.make()?;
     let _lock = setup.place.lock()?;
@@ -32,6 +45,9 @@ async fn try_apply(global: &Global, args: &ChangeArgs, printer: &Printer) -> Res
         Session::new(outside.world.clone(), setup.loaded.spec.clone(), setup.place.load_bundle()?);
     let mut look = setup.look(&session, printer).await?;
     let mut plan = look.plan();
+    if let (Some(saved), Some(path)) = (&saved, &args.plan) {
+        still_holds(saved, path, &look, &plan)?;
+    }
     if !printer.is_json() || !plan.refusals.is_empty() || plan.steps.is_empty() {
         printer.plan(&plan, Verb::Apply);
     }
@@ -39,9 +55,11 @@ async fn try_apply(global: &Global, args: &ChangeArgs, printer: &Printer) -> Res
         return Ok(Exit::Refused);
     }
     if plan.steps.is_empty() {
+        write_credentials(global, args, printer)?;
         return Ok(Exit::Done);
     }
-    if !args.yes && !confirm(printer, "Shall this be done?")? {
+    let asks = !args.change.yes && saved.is_none();
+    if asks && !confirm(printer, "Shall this be done?")? {
         printer.note("Nothing was changed.");
         return Ok(Exit::Done);
     }
@@ -50,20 +68,41 @@ async fn try_apply(global: &Global, args: &ChangeArgs, printer: &Printer) -> Res
         session = session.with_bundle(new_bundle(&setup, &outside.world, global, printer).await?);
         look = setup.look(&session, printer).await?;
         plan = look.plan();
-        if let Some(refusal) = plan.refusals.first() {
-            return Err(Problem::new(Exit::Refused, refusal.why.clone())
-                .remedy(refusal.remedy.clone())
-                .into());
+        refused(&plan)?;
+    }
+    let change = Change::new(&setup, &outside, &args.change, "apply", printer)?;
+    for _ in 0..LOOKS {
+        if let Some(outcome) = change.carry_out(&look, &plan).await? {
+            if outcome == Outcome::Done {
+                write_credentials(global, args, printer)?;
+                if !printer.is_json() {
+                    let seen = interrupt::unless(setup.look(&session, printer)).await;
+                    show_the_end(global, seen.transpose()?.as_ref(), printer);
+                }
+            }
+            return Ok(exit(outcome));
         }
+        printer.note("Somebody else had the cluster in between. Looking again.");
+        look = setup.look(&session, printer).await?;
+        let again = look.plan();
+        refused(&again)?;
+        if let (Some(saved), Some(path)) = (&saved, &args.plan) {
+            still_holds(saved, path, &look, &again)?;
+        }
+        if again.steps.is_empty() {
+            printer.plan(&again, Verb::Apply);
+            return Ok(Exit::Done);
+        }
+        if asks && again != plan {
+            printer.plan(&again, Verb::Apply);
+            if !confirm(printer, "The plan is another one now. Shall this be done?")? {
+                printer.note("Nothing was changed.");
+                return Ok(Exit::Done);
+            }
+        }
+        plan = again;
     }
-    let outcome = carry_out(&setup.place, &outside.world, &look, &plan, args, "apply", printer).await?;
-    if outcome == Outcome::Done && !printer.is_json() {
-        let look = setup.look(&session, printer).await?;
-        printer.say("");
-        printer.status(&look.blueprint, &look.observed, &look.plan().notices);
-        next(global, &look, printer);
-    }
-    Ok(exit(outcome))
+    Err(Problem::new(Exit::Busy, "somebody else changes the cluster again and again").into())
 }
 
 /// Takes the cluster away.
@@ -94,8 +133,14 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
         printer.note("Nothing was changed.");
         return Ok(Exit::Done);
     }
-    let outcome = carry_out(&setup.place, &outside.world, &look, &plan, args, "destroy", printer).await?;
-    Ok(exit(outcome))
+    let change = Change::new(&setup, &outside, args, "destroy", printer)?;
+    if let Some(outcome) = change.carry_out(&look, &plan).await? {
+        return Ok(exit(outcome));
+    }
+    // What shall be destroyed was confirmed by a person who saw another list.
+    Err(Problem::new(Exit::Busy, "the cluster was changed by somebody else since it was looked at")
+        .remedy("run the command again: it looks again and shows what would be removed")
+        .into())
 }
 
 fn exit(outcome: Outcome) -> Exit {
@@ -104,6 +149,40 @@ fn exit(outcome: Outcome) -> Exit {
         Outcome::Failed => Exit::World,
         Outcome::Interrupted => Exit::Interrupted,
     }
+}
+
+fn refused(plan: &Plan) -> Result<(), Problem> {
+    match plan.refusals.first() {
+        Some(refusal) => Err(Problem::new(Exit::Refused, refusal.why.clone()).remedy(refusal.remedy.clone())),
+        None => Ok(()),
+    }
+}
+
+fn read_plan(path: &Path) -> Result<SavedPlan, Problem> {
+    let within = |problem: Problem| problem.within(format!("could not use the plan {}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| within(Problem::of(Exit::Input, &e)))?;
+    SavedPlan::parse(&text).map_err(|e| {
+        within(Problem::of(Exit::Input, &e))
+            .remedy("save a new one with `talosmith plan -o FILE`; the cluster file is named with `-f`")
+    })
+}
+
+/// A saved plan is carried out only in the world that it was made for.
+fn still_holds(saved: &SavedPlan, path: &Path, look: &Look, plan: &Plan) -> Result<(), Problem> {
+    const SHOWN: usize = 10;
+    let differences = saved.differences(look, plan);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let more = differences.len().saturating_sub(SHOWN);
+    let mut causes: Vec<String> = differences.into_iter().take(SHOWN).collect();
+    if more > 0 {
+        causes.push(format!("and {more} more"));
+    }
+    let mut problem =
+        Problem::new(Exit::Refused, format!("the plan {} does not hold any more", path.display()));
+    problem.causes.extend(causes);
+    Err(problem.remedy("look at what changed, then save a new plan with `talosmith plan -o FILE`"))
 }
 
 /// A new bundle, made beside other work because its RSA key takes seconds, and written before it is used.
@@ -129,61 +208,106 @@ async fn new_bundle(
     Ok(bundle)
 }
 
-async fn carry_out(
-    place: &Place,
-    world: &World,
-    look: &Look,
-    plan: &Plan,
-    args: &ChangeArgs,
-    verb: &str,
-    printer: &Printer,
-) -> Result<Outcome, Problem> {
-    let journal = Journal::open(&place.journal()).map_err(|e| {
-        Problem::of(Exit::World, &e)
-            .within(format!("could not open the journal {}", place.journal().display()))
-    })?;
-    let view = Arc::new(printer.run(plan));
-    let listener = {
-        let view = view.clone();
-        Arc::new(move |event: &model::event::Event| view.see(event))
-    };
-    let emitter = Emitter::new(world.clock.clone(), plan, Some(journal), listener);
-    let operator = place.operator(args.take_over)?;
-    let (wish, stop) = watch::channel(Stop::No);
-    let run = Run { world, look, operator: &operator, stop, emitter: &emitter, verb };
-    let outcome = tokio::select! {
-        biased;
-        outcome = engine::apply::run(run, plan) => outcome,
-        never = view.ticking(&world.clock) => match never {},
-        never = interrupts(wish) => match never {},
-    };
-    view.finish();
-    if let Some(why) = emitter.journal_failure() {
-        printer.note(&format!("The journal {} is not complete: {why}.", place.journal().display()));
-    }
-    outcome.map_err(|e| Problem::from(&e))
+/// What a run needs beside look and plan.
+struct Change<'a> {
+    place: &'a Place,
+    world: &'a World,
+    args: &'a ChangeArgs,
+    verb: &'a str,
+    printer: &'a Printer,
+    scrub: Scrub,
 }
 
-/// Turns Ctrl-C into the wish to stop: gently at first, at once the second time.
-async fn interrupts(wish: watch::Sender<Stop>) -> std::convert::Infallible {
-    for stop in [Stop::Gently, Stop::Now] {
-        if tokio::signal::ctrl_c().await.is_err() {
-            break;
-        }
-        wish.send_replace(stop);
+impl<'a> Change<'a> {
+    fn new(
+        setup: &'a Setup,
+        outside: &'a Outside,
+        args: &'a ChangeArgs,
+        verb: &'a str,
+        printer: &'a Printer,
+    ) -> Result<Self, Problem> {
+        let mut scrub = setup.place.load_bundle()?.as_ref().map(Scrub::of).unwrap_or_default();
+        scrub.add(outside.token.expose_secret());
+        Ok(Self { place: &setup.place, world: &outside.world, args, verb, printer, scrub })
     }
-    std::future::pending().await
+
+    /// Carries out a plan. `None` when the world was looked at before somebody else changed it.
+    async fn carry_out(&self, look: &Look, plan: &Plan) -> Result<Option<Outcome>, Problem> {
+        let path = self.place.journal();
+        let journal = Journal::open(&path).map_err(|e| {
+            Problem::of(Exit::World, &e).within(format!("could not open the journal {}", path.display()))
+        })?;
+        let view = Arc::new(self.printer.run(plan));
+        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
+        let listener = {
+            let (view, events) = (view.clone(), events.clone());
+            Arc::new(move |event: &Event| {
+                events.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
+                view.see(event);
+            })
+        };
+        let emitter = Emitter::new(self.world.clock.clone(), plan, Some(journal), listener);
+        let operator = self.place.operator(self.args.take_over)?;
+        let (wish, stop) = watch::channel(Stop::No);
+        let run =
+            Run { world: self.world, look, operator: &operator, stop, emitter: &emitter, verb: self.verb };
+        let outcome = tokio::select! {
+            biased;
+            outcome = engine::apply::run(run, plan) => outcome,
+            never = view.ticking(&self.world.clock) => match never {},
+            never = interrupt::wishes(wish) => match never {},
+        };
+        if outcome.as_ref().is_err_and(|error| error.kind() == Kind::Stale) {
+            return Ok(None);
+        }
+        view.finish();
+        if let Some(why) = emitter.journal_failure() {
+            self.printer.note(&format!("The journal {} is not complete: {why}.", path.display()));
+        }
+        if let Ok(Outcome::Failed) = outcome {
+            let events = std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner));
+            self.report(look, &events).await;
+        }
+        outcome.map(Some).map_err(|e| Problem::from(&e))
+    }
+
+    /// Gathers what is needed to understand a failure. That it cannot be had is no reason to end in another way.
+    async fn report(&self, look: &Look, events: &[Event]) {
+        let journal = self.place.journal();
+        let failed = Failed { world: self.world, look, events, journal: &journal, scrub: &self.scrub };
+        match interrupt::unless(report::write(self.place.folder(), &failed)).await {
+            Some(Ok(path)) => self.printer.note(&format!(
+                "What is needed to understand this is in {} (logs of Proxmox and of the machines, without secrets).",
+                path.display()
+            )),
+            Some(Err(error)) => self.printer.note(&format!("A report could not be written: {error}.")),
+            None => {}
+        }
+    }
+}
+
+/// Credentials that the command line asks for.
+fn write_credentials(global: &Global, args: &ApplyArgs, printer: &Printer) -> Result<(), Wrong> {
+    if let Some(path) = &args.kubeconfig {
+        credentials::merge_kubeconfig(global, path, printer)?;
+    }
+    if let Some(path) = &args.talosconfig {
+        credentials::merge_talosconfig(global, path, printer)?;
+    }
+    Ok(())
+}
+
+/// How it is now, and what to type next.
+fn show_the_end(global: &Global, look: Option<&Look>, printer: &Printer) {
+    let Some(look) = look else { return };
+    printer.say("");
+    printer.status(&look.blueprint, &look.observed, &look.plan());
+    next(global, look, printer);
 }
 
 /// What to type next.
 fn next(global: &Global, look: &Look, printer: &Printer) {
-    let mut flags = String::new();
-    for file in global.files.iter().filter(|f| f.as_os_str() != "cluster.yaml") {
-        flags.push_str(&format!(" -f {}", file.display()));
-    }
-    if global.lab {
-        flags.push_str(" --lab");
-    }
+    let flags = flags(global);
     printer.say(&format!("\nThe cluster {} is healthy. Next:\n", look.blueprint.cluster));
     let mut lines = vec![
         (format!("talosmith status{flags}"), "how it is"),

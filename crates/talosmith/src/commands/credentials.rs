@@ -1,5 +1,6 @@
 //! `kubeconfig` and `talosconfig`, minted from the bundle: they work even when the cluster does not.
 
+use std::path::Path;
 use std::time::Duration;
 
 use engine::secrets::write_private;
@@ -11,34 +12,59 @@ use talos::secrets::Bundle;
 use super::setup::{Setup, Wrong, ended};
 use crate::args::{Global, OutputArgs};
 use crate::exit::Exit;
+use crate::merge::{self, MergeError};
 use crate::outside;
 use crate::view::{Printer, Problem};
 
+/// For how long a certificate holds that nobody gave a time for.
+const HOURS: u64 = 24;
+
+type Made = Result<String, pki::PkiError>;
+type Merge = fn(&str, &str) -> Result<String, MergeError>;
+
 /// Writes a kubeconfig.
 pub fn kubeconfig(global: &Global, args: &OutputArgs, printer: &Printer) -> Result<Exit, Problem> {
-    ended(write(global, args, printer, |bundle, blueprint, lifetime, now| {
-        let identity = pki::kubernetes_admin(bundle, lifetime, now)?;
-        Ok(pki::kubeconfig(&blueprint.cluster, &blueprint.endpoint, &identity))
-    }))
+    ended(write(global, args, printer, make_kubeconfig, merge::kubeconfig))
+}
+
+/// Merges a kubeconfig into `path`.
+pub fn merge_kubeconfig(global: &Global, path: &Path, printer: &Printer) -> Result<(), Wrong> {
+    write(global, &into(path), printer, make_kubeconfig, merge::kubeconfig).map(|_| ())
+}
+
+/// Merges a talosconfig into `path`.
+pub fn merge_talosconfig(global: &Global, path: &Path, printer: &Printer) -> Result<(), Wrong> {
+    write(global, &into(path), printer, make_talosconfig, merge::talosconfig).map(|_| ())
+}
+
+fn into(path: &Path) -> OutputArgs {
+    OutputArgs { output: Some(path.to_owned()), hours: HOURS, merge: true }
+}
+
+fn make_kubeconfig(bundle: &Bundle, blueprint: &Blueprint, lifetime: Duration, now: Timestamp) -> Made {
+    let identity = pki::kubernetes_admin(bundle, lifetime, now)?;
+    Ok(pki::kubeconfig(&blueprint.cluster, &blueprint.endpoint, &identity))
+}
+
+fn make_talosconfig(bundle: &Bundle, blueprint: &Blueprint, lifetime: Duration, now: Timestamp) -> Made {
+    let identity = pki::talos_client(bundle, pki::ADMIN, lifetime, now)?;
+    // Never the VIP: it is gone whenever etcd is, which is when one needs the Talos API most.
+    let endpoints: Vec<String> = blueprint.control_planes().map(|n| n.address.addr().to_string()).collect();
+    let nodes: Vec<String> = blueprint.nodes.values().map(|n| n.address.addr().to_string()).collect();
+    Ok(pki::talosconfig(&blueprint.cluster, &endpoints, &nodes, &identity))
 }
 
 /// Writes a talosconfig.
 pub fn talosconfig(global: &Global, args: &OutputArgs, printer: &Printer) -> Result<Exit, Problem> {
-    ended(write(global, args, printer, |bundle, blueprint, lifetime, now| {
-        let identity = pki::talos_client(bundle, pki::ADMIN, lifetime, now)?;
-        // Never the VIP: it is gone whenever etcd is, which is when one needs the Talos API most.
-        let endpoints: Vec<String> =
-            blueprint.control_planes().map(|n| n.address.addr().to_string()).collect();
-        let nodes: Vec<String> = blueprint.nodes.values().map(|n| n.address.addr().to_string()).collect();
-        Ok(pki::talosconfig(&blueprint.cluster, &endpoints, &nodes, &identity))
-    }))
+    ended(write(global, args, printer, make_talosconfig, merge::talosconfig))
 }
 
 fn write(
     global: &Global,
     args: &OutputArgs,
     printer: &Printer,
-    make: impl Fn(&Bundle, &Blueprint, Duration, Timestamp) -> Result<String, pki::PkiError>,
+    make: fn(&Bundle, &Blueprint, Duration, Timestamp) -> Made,
+    merge: Merge,
 ) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     let Some(bundle) = setup.place.load_bundle()? else {
@@ -61,6 +87,7 @@ fn write(
     match &args.output {
         None => printer.verbatim(&text),
         Some(path) => {
+            let text = if args.merge { merged(path, &text, merge)? } else { text };
             write_private(path, text.as_bytes(), false).map_err(|e| {
                 Problem::of(Exit::World, &e).within(format!("could not write {}", path.display()))
             })?;
@@ -72,4 +99,17 @@ fn write(
         }
     }
     Ok(Exit::Done)
+}
+
+/// What is in `path` together with what is new. A file that is not there is an empty one.
+fn merged(path: &Path, new: &str, merge: Merge) -> Result<String, Problem> {
+    let within = |problem: Problem| problem.within(format!("could not merge into {}", path.display()));
+    let there = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(within(Problem::of(Exit::World, &error))),
+    };
+    merge(&there, new).map_err(|e| {
+        within(Problem::of(Exit::Input, &e)).remedy("name another file; this one was left as it is")
+    })
 }

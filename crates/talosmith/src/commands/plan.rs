@@ -1,9 +1,13 @@
 //! `plan` and `status`: looking without touching.
 
+use std::time::Duration;
+
 use engine::Session;
+use engine::saved::SavedPlan;
+use engine::secrets::write_private;
 
 use super::setup::{Setup, Wrong, ended};
-use crate::args::{Global, PlanArgs};
+use crate::args::{Global, PlanArgs, StatusArgs};
 use crate::exit::Exit;
 use crate::view::{Printer, Problem, Verb};
 
@@ -18,7 +22,23 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
     let session = Session::new(outside.world.clone(), setup.loaded.spec.clone(), setup.place.load_bundle()?);
     let look = setup.look(&session, printer).await?;
     let plan = look.plan();
-    printer.plan(&plan, Verb::Apply);
+    if args.markdown {
+        printer.markdown(&plan, Verb::Apply);
+    } else {
+        printer.plan(&plan, Verb::Apply);
+    }
+    if let Some(path) = args.output.as_ref().filter(|_| plan.refusals.is_empty()) {
+        let saved = SavedPlan::new(&look, &plan);
+        write_private(path, saved.to_text().as_bytes(), false).map_err(|e| {
+            Problem::of(Exit::World, &e).within(format!("could not write the plan {}", path.display()))
+        })?;
+        printer.note(&format!(
+            "Saved to {}. Carry it out with: talosmith apply{} {}",
+            path.display(),
+            super::setup::flags(global),
+            path.display()
+        ));
+    }
     Ok(if !plan.refusals.is_empty() {
         Exit::Refused
     } else if args.detailed_exitcode && !plan.steps.is_empty() {
@@ -29,15 +49,31 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
 }
 
 /// Shows how the cluster is.
-pub async fn status(global: &Global, printer: &Printer) -> Result<Exit, Problem> {
-    ended(try_status(global, printer).await)
+pub async fn status(global: &Global, args: &StatusArgs, printer: &Printer) -> Result<Exit, Problem> {
+    ended(try_status(global, args, printer).await)
 }
 
-async fn try_status(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
+async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     let outside = setup.outside(global)?;
     let session = Session::new(outside.world.clone(), setup.loaded.spec.clone(), setup.place.load_bundle()?);
-    let look = setup.look(&session, printer).await?;
-    printer.status(&look.blueprint, &look.observed, &look.plan().notices);
-    Ok(Exit::Done)
+    let mut first = true;
+    loop {
+        // Proxmox may be away for a moment; whoever watches wants to see it come back.
+        match setup.look(&session, printer).await {
+            Ok(look) => {
+                if args.watch {
+                    printer.new_page(first);
+                }
+                printer.status(&look.blueprint, &look.observed, &look.plan());
+            }
+            Err(Wrong::Problem(problem)) if args.watch && !first => printer.problem(&problem),
+            Err(wrong) => return Err(wrong),
+        }
+        if !args.watch {
+            return Ok(Exit::Done);
+        }
+        first = false;
+        outside.world.clock.sleep(Duration::from_secs(args.every)).await;
+    }
 }

@@ -159,6 +159,18 @@ impl Setup {
     }
 }
 
+/// The options of this command line that another command needs to mean the same cluster, each with a space before it.
+pub fn flags(global: &Global) -> String {
+    let mut flags = String::new();
+    for file in global.files.iter().filter(|f| f.as_os_str() != "cluster.yaml") {
+        flags.push_str(&format!(" -f {}", file.display()));
+    }
+    if global.lab {
+        flags.push_str(" --lab");
+    }
+    flags
+}
+
 /// The end of a command: diagnostics that were shown already count as wrong input.
 pub fn ended(result: Result<Exit, Wrong>) -> Result<Exit, Problem> {
     match result {

@@ -65,7 +65,7 @@ fn farewell(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
 }
 
 /// Steps by what they are about, in the order in which they first appear.
-fn groups(steps: &[Step]) -> Vec<(String, Vec<&Step>)> {
+pub(super) fn groups(steps: &[Step]) -> Vec<(String, Vec<&Step>)> {
     let mut groups: Vec<(String, Vec<&Step>)> = Vec::new();
     for step in steps {
         let title = match &step.action {
@@ -88,15 +88,31 @@ fn line(w: &mut dyn Write, ink: Ink, step: &Step, last: bool) -> io::Result<()> 
     let (branch, below) = if last { ("└─", "  ") } else { ("├─", "│ ") };
     let text = step.action.describe();
     let removes = step.disturbs == Disturbs::Removes && !matches!(step.action, Action::StopVm { .. });
-    let painted = if removes { ink.red(&format!("{text}, for good")) } else { text.clone() };
+    let (painted, added) = if removes {
+        (ink.red(&format!("{text}, for good")), 10)
+    } else if !matches!(step.disturbs, Disturbs::Nothing | Disturbs::Removes) {
+        let class = disturbance(step.disturbs);
+        (format!("{text} [{}]", ink.yellow(&class)), class.chars().count() + 3)
+    } else {
+        (text.clone(), 0)
+    };
     let reason = clean(&step.reason);
-    let columns = text.chars().count() + reason.chars().count() + 8 + if removes { 10 } else { 0 };
+    let columns = text.chars().count() + reason.chars().count() + 8 + added;
     let reason = ink.dim(&format!("({reason})"));
     if columns <= ink.width {
         writeln!(w, "{branch} {painted}  {reason}")
     } else {
         writeln!(w, "{branch} {painted}\n{below}     {reason}")
     }
+}
+
+/// What a step does to what runs, in words.
+pub(super) fn disturbance(disturbs: Disturbs) -> String {
+    if disturbs == Disturbs::Removes {
+        return "removes for good".to_owned();
+    }
+    let name = serde_json::to_value(disturbs).ok().and_then(|name| Some(name.as_str()?.replace('-', " ")));
+    name.unwrap_or_default()
 }
 
 fn refusals(w: &mut dyn Write, ink: Ink, cluster: &str, refusals: &[Refusal]) -> io::Result<()> {

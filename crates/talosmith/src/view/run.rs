@@ -55,7 +55,8 @@ impl RunView {
         let form = if settings.json {
             Form::Json
         } else if settings.stderr_is_terminal && !settings.quiet {
-            Form::Live(Live::new(&state.rows(), printer.ink(true)))
+            // One line stays free for the cursor, one for what is printed above.
+            Form::Live(Live::new(&state.rows(), printer.ink(true), settings.height.saturating_sub(2)))
         } else {
             Form::Plain(Plain::default())
         };

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use model::blueprint::{Blueprint, Node, Role};
 use model::mark::Mark;
 use model::observed::{Api, Etcd, Machine, Observed, Vm};
-use model::plan::Notice;
+use model::plan::{Notice, Plan, Refusal};
 use serde::Serialize;
 
 use super::ink::{Ink, clean, count};
@@ -24,7 +24,7 @@ pub fn human(
     ink: Ink,
     blueprint: &Blueprint,
     observed: &Observed,
-    notices: &[Notice],
+    plan: &Plan,
 ) -> io::Result<()> {
     let ready = blueprint.nodes.values().filter(|node| is_ready(observed, node)).count();
     let total = blueprint.nodes.len();
@@ -37,7 +37,24 @@ pub fn human(
     for unseen in &observed.unseen {
         writeln!(w, "{} {}: {}", ink.yellow("not seen:"), clean(&unseen.what), clean(&unseen.why))?;
     }
-    write_notices(w, ink, notices)
+    drift(w, ink, plan)?;
+    write_notices(w, ink, &plan.notices)
+}
+
+/// Whether the world is as the file says.
+fn drift(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
+    if let Some(refusal) = plan.refusals.first() {
+        writeln!(w, "{} {}", ink.red("in the way:"), clean(&refusal.why))
+    } else if plan.steps.is_empty() {
+        writeln!(w, "Drift:  none; everything is as the file says.")
+    } else {
+        let steps = count(plan.steps.len(), "step");
+        writeln!(
+            w,
+            "Drift:  {}; `talosmith plan` shows what would be done.",
+            ink.yellow(&format!("{steps} to do"))
+        )
+    }
 }
 
 fn hosts(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<()> {
@@ -201,7 +218,7 @@ pub(super) fn table(w: &mut dyn Write, ink: Ink, titles: &[&str], rows: &[Vec<St
 pub fn json<'a>(
     blueprint: &'a Blueprint,
     observed: &'a Observed,
-    notices: &'a [Notice],
+    plan: &'a Plan,
 ) -> impl Serialize + use<'a> {
     #[derive(Serialize)]
     struct Document<'a> {
@@ -212,6 +229,9 @@ pub fn json<'a>(
         nodes: Vec<Wanted<'a>>,
         observed: &'a Observed,
         notices: &'a [Notice],
+        /// How many steps it would take to bring the world to the file.
+        pending: usize,
+        refusals: &'a [Refusal],
     }
     #[derive(Serialize)]
     struct Wanted<'a> {
@@ -243,7 +263,9 @@ pub fn json<'a>(
         ready: nodes.iter().filter(|node| node.ready).count(),
         nodes,
         observed,
-        notices,
+        notices: &plan.notices,
+        pending: plan.steps.len(),
+        refusals: &plan.refusals,
     }
 }
 

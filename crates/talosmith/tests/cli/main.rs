@@ -5,8 +5,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
 mod files;
+#[cfg(unix)]
+mod interrupted;
 mod killed;
 mod lab_runs;
+mod saved;
 mod served;
 mod shell;
 mod start;

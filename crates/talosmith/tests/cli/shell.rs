@@ -66,7 +66,7 @@ impl Shell {
         self.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
     }
 
-    fn command(&self, args: &str) -> Command {
+    pub fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_talosmith"));
         command.args(args.split_whitespace()).current_dir(self.path()).stdin(Stdio::null());
         // Nothing of whoever runs the tests: no token, no identity, no colours.

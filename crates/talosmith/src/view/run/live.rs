@@ -1,7 +1,8 @@
 //! A line per node on a terminal, redrawn in place.
 //!
 //! The text of each line comes from the state; indicatif only keeps the lines where they are and draws the bars of
-//! downloads. Failures are printed above the lines, where they stay.
+//! downloads. Failures are printed above the lines, where they stay. Where there are more lines than the terminal has, those
+//! that failed or are at work are shown, and the others are counted in the last one.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use model::event::{Event, Outcome, What};
@@ -12,6 +13,9 @@ use super::state::{Row, RunState, Sign};
 
 /// Frames of the sign of a line at work, one a redraw.
 const FRAMES: [&str; 4] = ["-", "\\", "|", "/"];
+
+/// The fewest lines that are of use, however small the terminal.
+const FEWEST: usize = 5;
 
 /// The lines on the terminal.
 pub struct Live {
@@ -25,22 +29,18 @@ pub struct Live {
 
 impl Live {
     /// A line for each row, on stderr.
-    pub fn new(rows: &[Row], ink: Ink) -> Self {
-        Self::onto(ProgressDrawTarget::stderr(), rows, ink)
-    }
-
-    fn onto(target: ProgressDrawTarget, rows: &[Row], ink: Ink) -> Self {
-        let lines = MultiProgress::with_draw_target(target);
+    pub fn new(rows: &[Row], ink: Ink, height: usize) -> Self {
+        let lines = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
         let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
-        let bars = rows
-            .iter()
+        let number = rows.len().min(height.max(FEWEST));
+        let bars = (0..number)
             .map(|_| {
                 let bar = lines.add(ProgressBar::new(100));
                 bar.set_style(plain_style());
                 bar
             })
             .collect();
-        Self { lines, bars, ink, frame: 0, width, shown: vec![String::new(); rows.len()] }
+        Self { lines, bars, ink, frame: 0, width, shown: vec![String::new(); number] }
     }
 
     /// Shows what an event changed.
@@ -67,7 +67,8 @@ impl Live {
     /// Draws every line anew.
     pub fn redraw(&mut self, state: &RunState) {
         self.frame = (self.frame + 1) % FRAMES.len();
-        for ((row, bar), shown) in state.rows().iter().zip(&self.bars).zip(&mut self.shown) {
+        let rows = fit(state.rows(), self.bars.len());
+        for ((row, bar), shown) in rows.iter().zip(&self.bars).zip(&mut self.shown) {
             let text = line(self.ink, row, self.width, FRAMES[self.frame]);
             if *shown == text {
                 continue;
@@ -94,6 +95,40 @@ impl Live {
             self.bars.iter().for_each(ProgressBar::abandon);
         }
     }
+}
+
+/// At most so many rows, the first always among them. Which of the others are shown goes by how much they tell; their
+/// order stays.
+fn fit(rows: Vec<Row>, number: usize) -> Vec<Row> {
+    if rows.len() <= number {
+        return rows;
+    }
+    let mut ranked: Vec<usize> = (1..rows.len()).collect();
+    ranked.sort_by_key(|at| match rows[*at].sign {
+        Sign::Failed => 0,
+        Sign::Working => 1,
+        Sign::Waiting => 2,
+        Sign::Done => 3,
+    });
+    let (shown, counted) = ranked.split_at(number.saturating_sub(2).min(ranked.len()));
+    let words = [
+        (Sign::Failed, "failed"),
+        (Sign::Working, "at work"),
+        (Sign::Waiting, "waiting"),
+        (Sign::Done, "done"),
+    ];
+    let counts: Vec<String> = words
+        .into_iter()
+        .map(|(sign, word)| (counted.iter().filter(|at| rows[**at].sign == sign).count(), word))
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, word)| format!("{number} {word}"))
+        .collect();
+    let sign = if counted.iter().all(|at| rows[*at].sign == Sign::Done) { Sign::Done } else { Sign::Waiting };
+    let text = format!("and {} more: {}", counted.len(), counts.join(", "));
+    let rest = Row { name: String::new(), sign, text, millis: None, percent: None };
+    let is_shown = |at: usize| at == 0 || shown.contains(&at);
+    let kept = rows.into_iter().enumerate().filter(|(at, _)| is_shown(*at)).map(|(_, row)| row);
+    kept.chain([rest]).collect()
 }
 
 fn plain_style() -> ProgressStyle {
@@ -148,6 +183,33 @@ mod tests {
         ✓ w1    1 min 01 s  joined
         ✗ w1                joining failed: no clock
         ");
+    }
+
+    #[test]
+    fn a_hundred_nodes_fit_a_terminal() {
+        let signs = [Sign::Done, Sign::Working, Sign::Waiting];
+        let rows: Vec<Row> = (0..101)
+            .map(|n| Row {
+                name: format!("n{n}"),
+                sign: if n == 77 { Sign::Failed } else { signs[n * 7 % 11 % 3] },
+                text: "text".into(),
+                millis: None,
+                percent: None,
+            })
+            .collect();
+        let fitted = fit(rows.clone(), 8);
+        let text: Vec<String> = fitted.iter().map(|row| line(Ink::PLAIN, row, 4, "-")).collect();
+        insta::assert_snapshot!(text.join("\n"), @"
+        ✓ n0                text
+        - n1                text
+        - n3                text
+        - n8                text
+        - n10               text
+        - n12               text
+        ✗ n77               text
+        ·                   and 94 more: 32 at work, 27 waiting, 35 done
+        ");
+        assert_eq!(fit(rows.clone(), 200), rows);
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Plain {
                 texts.extend(warnings.iter().map(|warning| format!("warning: {}", clean(warning))));
                 (subject(state, step, node.as_deref()), texts)
             }
-            What::StepFailed { step, node, causes: all, remedy } => {
+            What::StepFailed { step, node, causes: all, remedy, .. } => {
                 let mut text = Vec::new();
                 let plain = Ink { colour: false, width: usize::MAX };
                 // Writing to memory cannot fail.
@@ -62,7 +62,7 @@ impl Plain {
             }
             // One failure may keep dozens of steps from beginning; the summary counts them.
             What::StepSkipped { .. } => return vec![],
-            What::Interrupted => (String::new(), vec!["stopping: no new step begins".to_owned()]),
+            What::Interrupted => (String::new(), vec![words::STOPPING.to_owned()]),
             // The summary says it.
             What::Ended { .. } => return vec![],
         };

@@ -22,6 +22,8 @@ pub struct RunState {
     now: Option<Timestamp>,
     failures: Vec<Failure>,
     warnings: Vec<String>,
+    /// What is waited for before the first step.
+    aside: Option<String>,
     interrupted: bool,
     ended: Option<(Outcome, u64)>,
 }
@@ -94,6 +96,7 @@ impl RunState {
             now: None,
             failures: vec![],
             warnings: vec![],
+            aside: None,
             interrupted: false,
             ended: None,
         }
@@ -103,17 +106,22 @@ impl RunState {
     pub fn see(&mut self, event: &Event) {
         self.tick(event.at);
         match &event.what {
-            What::Started { .. } => self.began = Some(event.at),
+            What::Started { .. } => {
+                self.began = Some(event.at);
+                self.aside = None;
+            }
             What::StepStarted { step, .. } => {
                 let running = Progress::Running { since: event.at, note: String::new(), percent: None };
                 self.progress.insert(step.clone(), running);
             }
-            What::StepProgress { step, note: new, percent: part, .. } => {
-                if let Some(Progress::Running { note, percent, .. }) = self.progress.get_mut(step) {
+            What::StepProgress { step, note: new, percent: part, .. } => match self.progress.get_mut(step) {
+                Some(Progress::Running { note, percent, .. }) => {
                     *note = clean(new).into_owned();
                     *percent = part.or(*percent);
                 }
-            }
+                Some(_) => {}
+                None => self.aside = Some(clean(new).into_owned()),
+            },
             What::StepDone { step, millis, warnings, .. } => {
                 let title = self.title(step);
                 self.warnings.extend(warnings.iter().map(|warning| format!("{title}: {warning}")));
@@ -233,8 +241,11 @@ impl RunState {
                 text = format!("{text}, {}", words::doing_with(&step.action, note));
             }
         }
+        if let Some(aside) = &self.aside {
+            text = aside.clone();
+        }
         if self.interrupted && self.ended.is_none() {
-            text = format!("{text}, stopping: no new step begins");
+            text = format!("{text}, {}", words::STOPPING);
         }
         let sign = match self.ended {
             Some((Outcome::Done, _)) => Sign::Done,

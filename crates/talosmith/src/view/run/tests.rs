@@ -90,7 +90,10 @@ fn bad_end() -> Vec<Event> {
         event(40_000, What::StepSkipped { step: StepId(step.into()), node: node.map(Into::into), because })
     };
     vec![
-        event(40_000, What::StepFailed { step, node: W3.map(Into::into), causes, remedy }),
+        event(
+            40_000,
+            What::StepFailed { step, node: W3.map(Into::into), code: "timed-out".into(), causes, remedy },
+        ),
         skipped("join/home-work-3", W3),
         skipped("check-health", None),
         event(40_000, What::Ended { outcome: Outcome::Failed, millis: 40_000 }),
@@ -219,6 +222,7 @@ fn printed(json: bool, quiet: bool) -> (String, String) {
         stderr_is_terminal: false,
         colour: true,
         width: 100,
+        height: 24,
         json,
         quiet,
     };

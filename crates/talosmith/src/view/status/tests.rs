@@ -7,6 +7,7 @@ use model::diagnostic::Source;
 use model::mark::{BootstrapMark, Lease, RecordState};
 use model::observed::{Guest, KubernetesNode, RecordSeen, Unseen};
 
+use super::super::plan::tests::{one_more, plan_of};
 use super::*;
 
 const FILE: &str = "
@@ -63,7 +64,7 @@ fn observed() -> Observed {
         expires: "2026-01-01T00:05:00Z".parse().unwrap(),
     };
     let bootstrap = BootstrapMark { node: "home-control-1".into(), at, done: true };
-    let state = RecordState { lease: Some(lease), bootstrap: Some(bootstrap) };
+    let state = RecordState { lease: Some(lease), bootstrap: Some(bootstrap), turns: 1 };
     seen.proxmox.record = Some(RecordSeen { vmid: 150_000, host: "pve1".into(), state });
     let mut control = Machine::with(Api::Configured);
     control.talos = Some("v1.13.9".into());
@@ -81,9 +82,10 @@ fn observed() -> Observed {
 
 #[test]
 fn the_page_fits_a_hundred_columns_and_says_what_is_not_known() {
-    let notices = [Notice { text: "home-control-1 is on pve2 now".into() }];
+    let mut plan = one_more();
+    plan.notices.push(Notice { text: "home-control-1 is on pve2 now".into() });
     let mut text = Vec::new();
-    human(&mut text, Ink::PLAIN, &blueprint(), &observed(), &notices).unwrap();
+    human(&mut text, Ink::PLAIN, &blueprint(), &observed(), &plan).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
     insta::assert_snapshot!(text, @"
@@ -103,6 +105,7 @@ fn the_page_fits_a_hundred_columns_and_says_what_is_not_known() {
     Record: VM 150000 on pve1; etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
             eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
     not seen: home-work-1: connection refused
+    Drift:  7 steps to do; `talosmith plan` shows what would be done.
     notice: home-control-1 is on pve2 now
     ");
 }
@@ -110,7 +113,7 @@ fn the_page_fits_a_hundred_columns_and_says_what_is_not_known() {
 #[test]
 fn an_empty_proxmox_shows_what_is_wanted() {
     let mut text = Vec::new();
-    human(&mut text, Ink::PLAIN, &blueprint(), &Observed::default(), &[]).unwrap();
+    human(&mut text, Ink::PLAIN, &blueprint(), &Observed::default(), &plan_of(vec![])).unwrap();
     insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
     home: 0 of 3 nodes ready, Kubernetes at https://10.25.150.10:6443
 
@@ -121,14 +124,16 @@ fn an_empty_proxmox_shows_what_is_wanted() {
     home-work-2     worker   pve1  150022  10.25.150.22  ?      no VM  -     ?
 
     Record: none; home was not begun, or is not on this Proxmox.
+    Drift:  none; everything is as the file says.
     ");
 }
 
 #[test]
 fn programs_get_both_sides() {
-    let (blueprint, observed) = (blueprint(), observed());
-    let document = serde_json::to_value(json(&blueprint, &observed, &[])).unwrap();
+    let (blueprint, observed, plan) = (blueprint(), observed(), one_more());
+    let document = serde_json::to_value(json(&blueprint, &observed, &plan)).unwrap();
     assert_eq!(document["ready"], 1);
+    assert_eq!(document["pending"], 7);
     assert_eq!(document["nodes"][0]["name"], "home-control-1");
     assert_eq!(document["nodes"][0]["ready"], true);
     assert_eq!(document["observed"]["machines"]["home-work-1"]["api"]["is"], "silent");

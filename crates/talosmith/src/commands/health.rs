@@ -1,0 +1,47 @@
+//! `health`: the named conditions, asked once or waited for.
+
+use std::time::Duration;
+
+use engine::Session;
+
+use super::setup::{Setup, Wrong, ended};
+use crate::args::{Global, HealthArgs};
+use crate::exit::Exit;
+use crate::view::{Printer, Problem};
+
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// Says whether the cluster is healthy.
+pub async fn health(global: &Global, args: &HealthArgs, printer: &Printer) -> Result<Exit, Problem> {
+    ended(try_health(global, args, printer).await)
+}
+
+async fn try_health(global: &Global, args: &HealthArgs, printer: &Printer) -> Result<Exit, Wrong> {
+    let setup = Setup::new(global, printer)?;
+    let outside = setup.outside(global)?;
+    let session = Session::new(outside.world.clone(), setup.loaded.spec.clone(), setup.place.load_bundle()?);
+    let look = setup.look(&session, printer).await?;
+    let clock = &outside.world.clock;
+    let began = clock.now();
+    let mut waited_for = String::new();
+    loop {
+        let conditions = engine::health::conditions(&outside.world, &look).await;
+        let missing = conditions.iter().find_map(|c| Some(format!("{}: {}", c.name, c.missing.as_ref()?)));
+        let left = args.timeout.is_some_and(|limit| {
+            clock.now().duration_since(began) < limit.try_into().unwrap_or(jiff::SignedDuration::MAX)
+        });
+        match missing {
+            Some(missing) if left => {
+                if missing != waited_for {
+                    printer.note(&format!("waiting: {missing}"));
+                    waited_for = missing;
+                }
+            }
+            missing => {
+                printer.health(&look.blueprint.cluster, &conditions);
+                return Ok(if missing.is_none() { Exit::Done } else { Exit::World });
+            }
+        }
+        clock.sleep(PAUSE).await;
+    }
+}

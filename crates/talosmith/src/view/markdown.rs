@@ -1,0 +1,113 @@
+//! A plan as Markdown, for a pull request. The same plan is always the same text: no times, no colours, no widths.
+
+use std::io::{self, Write};
+
+use model::plan::Plan;
+use model::step::{Disturbs, Step};
+
+use super::ink::clean;
+use super::plan::{Verb, groups, summary};
+
+/// Writes the plan.
+///
+/// # Errors
+/// When writing fails.
+pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
+    let title = if verb == Verb::Destroy { "Destroy" } else { "Plan" };
+    writeln!(w, "## {title} for `{}`\n", plan.cluster)?;
+    if !plan.refusals.is_empty() {
+        writeln!(w, "**Refused.** Nothing is done, because this is in the way:\n")?;
+        for refusal in &plan.refusals {
+            writeln!(w, "- {}\n  - remedy: {}", escaped(&refusal.why), escaped(&refusal.remedy))?;
+        }
+    } else if plan.steps.is_empty() {
+        writeln!(w, "Nothing to do.")?;
+    } else {
+        writeln!(w, "{}\n", escaped(&summary(plan)))?;
+        writeln!(w, "| step | why | disturbs |\n| --- | --- | --- |")?;
+        for (title, steps) in groups(&plan.steps) {
+            writeln!(w, "| **{}** | | |", escaped(&title))?;
+            for step in steps {
+                let (what, why) = (escaped(&step.action.describe()), escaped(&step.reason));
+                writeln!(w, "| {what} | {why} | {} |", disturbs(step))?;
+            }
+        }
+    }
+    if !plan.notices.is_empty() {
+        writeln!(w, "\n**To know:**\n")?;
+        for notice in &plan.notices {
+            writeln!(w, "- {}", escaped(&notice.text))?;
+        }
+    }
+    Ok(())
+}
+
+fn disturbs(step: &Step) -> String {
+    if step.disturbs == Disturbs::Nothing {
+        return "nothing".to_owned();
+    }
+    format!("**{}**", super::plan::disturbance(step.disturbs))
+}
+
+/// On one line, with nothing that Markdown or a table would take for its own.
+fn escaped(text: &str) -> String {
+    let mut line = String::new();
+    for c in clean(text).chars() {
+        if matches!(c, '|' | '*' | '_' | '`' | '<' | '>' | '[' | ']' | '\\') {
+            line.push('\\');
+        }
+        line.push(c);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use model::plan::{Notice, Refusal};
+
+    use super::super::plan::tests::{farewell_of_two, one_more, plan_of};
+    use super::*;
+
+    fn text(plan: &Plan, verb: Verb) -> String {
+        let mut text = Vec::new();
+        write(&mut text, plan, verb).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn a_plan_is_a_table() {
+        let mut plan = one_more();
+        plan.notices.push(Notice { text: "a|b *c*".into() });
+        insta::assert_snapshot!(text(&plan, Verb::Apply), @r"
+        ## Plan for `home`
+
+        home: 1 image to download, 1 VM to create, nothing that runs is disturbed, about 2 min.
+
+        | step | why | disturbs |
+        | --- | --- | --- |
+        | **Images** | | |
+        | register schematic 376567988ad3 with the Image Factory | the file asks for it and no VM of ours is it | nothing |
+        | download talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2 to local on pve2 | the file asks for it and no VM of ours is it | nothing |
+        | **home-work-3** | | |
+        | create home-work-3, VM 150023 on pve2, disk on local-zfs | the file asks for it and no VM of ours is it | nothing |
+        | start home-work-3 | the file asks for it and no VM of ours is it | nothing |
+        | configure home-work-3 | the file asks for it and no VM of ours is it | nothing |
+        | wait for home-work-3 to join | the file asks for it and no VM of ours is it | nothing |
+        | **Cluster** | | |
+        | check that the cluster is healthy | the file asks for it and no VM of ours is it | nothing |
+
+        **To know:**
+
+        - a\|b \*c\*
+        ");
+    }
+
+    #[test]
+    fn removals_refusals_and_nothing() {
+        assert!(text(&farewell_of_two(), Verb::Destroy).contains("| **removes for good** |"));
+        assert_eq!(text(&plan_of(vec![]), Verb::Apply), "## Plan for `home`\n\nNothing to do.\n");
+        let mut plan = plan_of(vec![]);
+        plan.refusals.push(Refusal { why: "a stranger".into(), remedy: "free it".into() });
+        assert!(text(&plan, Verb::Apply).contains("- a stranger\n  - remedy: free it\n"));
+    }
+}

@@ -1,0 +1,74 @@
+//! Real signals to the real program.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::shell::{HOME, Shell};
+
+fn interrupt(child: &Child) {
+    let sent = Command::new("/bin/kill").args(["-INT", &child.id().to_string()]).status();
+    let sent = sent.or_else(|_| Command::new("kill").args(["-INT", &child.id().to_string()]).status());
+    assert!(sent.unwrap().success());
+}
+
+#[expect(clippy::disallowed_methods, reason = "a real process is interrupted at a real moment")]
+fn pause(millis: u64) {
+    std::thread::sleep(Duration::from_millis(millis));
+}
+
+/// Starts an apply and waits until `word` has been printed.
+fn begun(shell: &Shell, word: &str) -> (Child, BufReader<std::process::ChildStderr>) {
+    let mut command = shell.command("apply --lab --lab-speed 30 --yes");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(word) {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended before it said {word:?}");
+    }
+    (child, lines)
+}
+
+fn rest(mut lines: impl BufRead) -> String {
+    let mut text = String::new();
+    lines.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn the_first_ends_what_is_begun_and_says_how_to_go_on() {
+    let shell = Shell::with(HOME);
+    let (child, lines) = begun(&shell, "creating the VM");
+    interrupt(&child);
+    let told = rest(lines);
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(130));
+    assert!(told.contains("what is being changed is finished first"), "{told}");
+    assert!(told.contains("VM created"), "a creation that was begun came to its end: {told}");
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert!(said.contains("Run the same command again to go on."), "{said}");
+    let status = shell.ok("status --lab --lab-speed max");
+    assert!(status.contains("nobody is changing it"), "the lease was given back: {status}");
+    let again = shell.ok("apply --lab --lab-speed max --yes --quiet");
+    assert!(again.contains("5 of 5 nodes ready"), "{again}");
+}
+
+#[test]
+fn the_second_stops_at_once() {
+    let shell = Shell::with(HOME);
+    let (mut child, lines) = begun(&shell, "creating the VM");
+    interrupt(&child);
+    pause(50);
+    interrupt(&child);
+    let mut waited = 0;
+    while child.try_wait().unwrap().is_none() {
+        pause(20);
+        waited += 20;
+        assert!(waited < 2_000, "two seconds are not at once");
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    drop(lines);
+    let again = shell.ok("apply --lab --lab-speed max --yes --quiet");
+    assert!(again.contains("5 of 5 nodes ready"), "{again}");
+}

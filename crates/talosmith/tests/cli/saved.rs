@@ -1,0 +1,54 @@
+//! Plans that are saved, reviewed, and carried out later; health; credentials on request.
+
+use crate::shell::{HOME, Shell};
+
+#[test]
+fn a_saved_plan_is_carried_out_only_in_the_same_world() {
+    let shell = Shell::with(HOME);
+    shell.ok("plan --lab --lab-speed max -o first.plan");
+    shell.ok("apply --lab --lab-speed max --quiet first.plan --kubeconfig kc --talosconfig tc");
+    for name in ["kc", "tc"] {
+        let text = std::fs::read_to_string(shell.path().join(name)).unwrap();
+        assert!(text.contains("home"), "{text}");
+    }
+
+    let stale = shell.run("apply --lab --lab-speed max first.plan");
+    assert_eq!(stale.code, Some(4), "{}", stale.all());
+    assert!(stale.err.contains("the plan first.plan does not hold any more"), "{}", stale.err);
+    assert!(stale.err.contains("is new"), "says what changed: {}", stale.err);
+
+    shell.write("cluster.yaml", &HOME.replace("count: 2", "count: 3"));
+    shell.ok("plan --lab --lab-speed max -o second.plan");
+    shell.write("cluster.yaml", &HOME.replace("count: 2", "count: 4"));
+    let other = shell.run("apply --lab --lab-speed max second.plan");
+    assert_eq!(other.code, Some(4), "another file: {}", other.all());
+    assert!(other.err.contains("file/nodes/home-work-4"), "{}", other.err);
+    shell.write("cluster.yaml", &HOME.replace("count: 2", "count: 3"));
+    let grown = shell.ok("apply --lab --lab-speed max --quiet second.plan");
+    assert!(grown.contains("6 of 6 nodes ready"), "{grown}");
+
+    let wrong = shell.run("apply --lab --lab-speed max cluster.yaml");
+    assert_eq!(wrong.code, Some(3), "{}", wrong.all());
+    assert!(wrong.err.contains("it is not a plan that `talosmith plan -o` has written"), "{}", wrong.err);
+    let text = std::fs::read_to_string(shell.path().join("second.plan")).unwrap();
+    shell.write("second.plan", &text.replace("home-work-3", "home-work-9"));
+    let tampered = shell.run("apply --lab --lab-speed max second.plan");
+    assert!(tampered.err.contains("it was changed after it was written"), "{}", tampered.err);
+}
+
+#[test]
+fn health_is_a_list_of_conditions_and_an_exit_code() {
+    let shell = Shell::with(HOME);
+    let nothing = shell.run("health --lab --lab-speed max");
+    assert_eq!(nothing.code, Some(5), "{}", nothing.all());
+    shell.ok("apply --lab --lab-speed max --yes --quiet");
+    insta::assert_snapshot!(shell.ok("health --lab --lab-speed max --timeout 1m"), @"
+    ✓ etcd members are the control planes
+    ✓ every machine runs and is ready
+    ✓ every node is ready in Kubernetes
+    ✓ the control plane's pods are ready
+    home is healthy.
+    ");
+    let markdown = shell.ok("plan --lab --lab-speed max --markdown");
+    assert_eq!(markdown, "## Plan for `home`\n\nNothing to do.\n");
+}
