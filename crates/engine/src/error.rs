@@ -14,6 +14,7 @@ pub struct Error {
     attempt: String,
     remedy: Option<String>,
     kind: Kind,
+    code: Option<&'static str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -37,7 +38,7 @@ pub enum Kind {
 impl Error {
     /// An attempt that failed by itself.
     pub fn new(kind: Kind, attempt: impl Into<String>) -> Self {
-        Self { attempt: attempt.into(), remedy: None, kind, source: None }
+        Self { attempt: attempt.into(), remedy: None, kind, code: None, source: None }
     }
 
     /// The world did not do what was asked.
@@ -59,6 +60,13 @@ impl Error {
         self
     }
 
+    /// Gives it a code of its own, where nothing below has one.
+    #[must_use]
+    pub fn coded(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
+    }
+
     /// What sort of failure it was.
     #[must_use]
     pub fn kind(&self) -> Kind {
@@ -68,6 +76,9 @@ impl Error {
     /// What sort of failure it was at the bottom, in one word for programs. A word never changes its meaning.
     #[must_use]
     pub fn code(&self) -> &'static str {
+        if let Some(code) = self.code {
+            return code;
+        }
         let mut source = StdError::source(self);
         while let Some(cause) = source {
             if let Some(code) = code_below(cause) {

@@ -14,20 +14,35 @@ use crate::record::remedy;
 /// Longer than any creation takes.
 const PATIENCE: u32 = 150;
 const PAUSE: Duration = Duration::from_secs(2);
+/// How many looks until it is asked whether the creation still goes on.
+const LOOKS_PER_QUESTION: u32 = 5;
 
 /// The VM's configuration once nobody is making it any more. `None` when there is no such VM.
 pub(crate) async fn settled(world: &World, host: &str, vmid: u32) -> Result<Option<VmConfig>> {
     let attempt = || Error::world(format!("could not find out whose VM {vmid} on {host} is"));
-    for _ in 0..PATIENCE {
+    for look in 1..=PATIENCE {
         match world.pve.vm_config(host, vmid).await {
             Ok(config) if matches!(config.lock(), Some("create" | "clone")) => {}
             Ok(config) => return Ok(Some(config)),
             Err(error) if error.is_missing() => return Ok(None),
             Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
         }
+        if look % LOOKS_PER_QUESTION == 0 && !is_at_work(world, host, vmid).await {
+            break;
+        }
         world.clock.sleep(PAUSE).await;
     }
-    Err(attempt().remedy(format!(
-        "its creation does not end; look at its task, or run `qm unlock {vmid}` on {host} as root"
+    // Only root may touch a locked VM, and it has neither disks that count nor notes that say whose it is.
+    Err(attempt().coded("locked").remedy(format!(
+        "its creation was cut off and left its lock behind; as root on {host}: `qm unlock {vmid} && qm destroy {vmid}`, then run \
+         the command again"
     )))
+}
+
+/// Whether a task works on the VM. Where that cannot be seen, one may.
+async fn is_at_work(world: &World, host: &str, vmid: u32) -> bool {
+    match world.pve.tasks(host, 0).await {
+        Ok(tasks) => tasks.iter().any(|(upid, end)| end.is_none() && upid.id == vmid.to_string()),
+        Err(_) => true,
+    }
 }

@@ -98,6 +98,9 @@ struct WireLine {
 #[derive(Deserialize)]
 struct WireTask {
     upid: String,
+    /// Absent as long as it is at work, whatever its status says.
+    #[serde(default, deserialize_with = "scalar::number")]
+    endtime: Option<u64>,
     #[serde(default, deserialize_with = "scalar::text")]
     status: Option<String>,
 }
@@ -115,7 +118,8 @@ impl Client {
         let call = call.with("since", since).with("source", "all").with("limit", PAGE);
         let wire: Vec<WireTask> = self.call(call).await?;
         // An id that cannot be read names no task that could be asked about.
-        Ok(wire.into_iter().filter_map(|task| Some((task.upid.parse().ok()?, task.status))).collect())
+        let end = |task: WireTask| task.endtime.and(task.status);
+        Ok(wire.into_iter().filter_map(|task| Some((task.upid.parse().ok()?, end(task)))).collect())
     }
 
     /// What a task is doing.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lab::CallMoment;
+use lab::{CallMoment, Verdict};
 use model::event::Outcome;
 
 use crate::rig::{HOME, Rig};
@@ -100,10 +100,11 @@ async fn calls_of_a_look(rig: &Rig, file: &str) -> u64 {
     let calls = Arc::new(AtomicU64::new(0));
     rig.lab.on_call({
         let calls = calls.clone();
-        move |_, at, _, _| {
-            if at == CallMoment::Before {
+        move |_, at, _, path| {
+            if at == CallMoment::Before && path.starts_with("/api2/") {
                 calls.fetch_add(1, Ordering::Relaxed);
             }
+            Verdict::GoOn
         }
     });
     rig.look(file).await;

@@ -1,0 +1,59 @@
+//! What a failed run leaves behind for whoever must understand it.
+
+use engine::report::{self, Failed};
+use engine::scrub::Scrub;
+use lab::{CallFilter, Disturbance, When};
+use model::event::Outcome;
+
+use crate::rig::{HOME, Rig, bundle};
+
+#[tokio::test(start_paused = true)]
+async fn the_report_has_the_logs_and_no_secret() {
+    let rig = Rig::new();
+    let which =
+        CallFilter { method: "POST".to_owned(), path_contains: "/nodes/pve2/qemu".to_owned(), skip: 0 };
+    rig.lab.disturb(Disturbance::Known { number: 47, when: When::Call(which) });
+    let look = rig.look(HOME).await;
+    let ran = rig.carry_out(&look, &look.plan(), "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+
+    // Every secret of the bundle, in a place that goes into the report.
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal.jsonl");
+    let secrets = bundle().to_yaml();
+    std::fs::write(&journal, format!("the last line\n{secrets}\n")).unwrap();
+    let scrub = Scrub::of(&bundle());
+    let failed =
+        Failed { world: &rig.world, look: &look, events: &ran.events, journal: &journal, scrub: &scrub };
+    let path = report::write(folder.path(), &failed).await.unwrap();
+
+    let mut all = String::new();
+    let mut names = vec![];
+    for entry in std::fs::read_dir(&path).unwrap() {
+        let entry = entry.unwrap();
+        names.push(entry.file_name().into_string().unwrap());
+        all.push_str(&std::fs::read_to_string(entry.path()).unwrap());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+    }
+    names.sort();
+    assert_eq!(
+        names,
+        ["etcd.txt", "failures.txt", "journal.jsonl", "machine-home-control-2.txt", "proxmox-pve2.txt"],
+    );
+    assert!(all.contains("create-vm/home-control-2 failed (task-failed)"), "{all}");
+    assert!(all.contains("Insufficient free space"), "the task's log is there: {all}");
+    assert!(all.contains("the last line"), "the journal is there");
+    for line in secrets.lines() {
+        let value = line.split_once(": ").map_or("", |(_, value)| value.trim_matches('"'));
+        assert!(
+            value.len() < 12 || !all.contains(value),
+            "{} leaked",
+            line.split(':').next().unwrap_or_default()
+        );
+    }
+}
