@@ -123,7 +123,7 @@ pub struct PlanArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Print Markdown, for a pull request: the same plan is always the same text.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     pub markdown: bool,
 }
 

@@ -7,8 +7,7 @@ use std::time::Duration;
 use crate::shell::{HOME, Shell};
 
 fn interrupt(child: &Child) {
-    let sent = Command::new("/bin/kill").args(["-INT", &child.id().to_string()]).status();
-    let sent = sent.or_else(|_| Command::new("kill").args(["-INT", &child.id().to_string()]).status());
+    let sent = Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
     assert!(sent.unwrap().success());
 }
 
