@@ -208,7 +208,9 @@ impl Machines {
 
     /// A worker's certificate comes from the trustd of a control plane that it can find and whose token it shares.
     fn step_certificate(&mut self, vmid: u32) -> bool {
-        let Some(node) = self.live(vmid).filter(|node| node.issuer.is_none() && node.clock_from <= self.now)
+        let Some(node) = self
+            .live(vmid)
+            .filter(|node| node.issuer.is_none() && node.clock_from <= self.now && !node.without_api)
         else {
             return false;
         };
@@ -475,6 +477,7 @@ fn end_trial(machine: &mut Machine, now: Timestamp) -> bool {
         _ => {
             node.api_from = None;
             node.issuer = None;
+            node.without_api = true;
             machine.epoch += 1;
         }
     }

@@ -140,6 +140,9 @@ impl Machine {
             Some((_, state, healthy, said)) => (state.as_str(), *healthy, said.as_str()),
             None => {
                 self.service(at, id, "Starting", "Starting service".to_owned(), None);
+                if let Some(words) = waits_for(id).filter(|_| now.state != "Waiting") {
+                    self.service(at, id, "Waiting", words.to_owned(), None);
+                }
                 ("Starting", None, "")
             }
         };
@@ -181,6 +184,27 @@ impl Machine {
             }
             _ => {}
         }
+    }
+}
+
+/// What a service waits for before it starts, in the words of its state.
+fn waits_for(id: &str) -> Option<&'static str> {
+    match id {
+        "apid" => {
+            Some("Waiting for service \"containerd\" to be \"up\", api certificates, config to be ready")
+        }
+        "syslogd" => Some("Waiting for service \"machined\" to be \"up\""),
+        "cri" => Some(
+            "Waiting for volumes /var/lib, /var/lib/cni, /var/lib/containerd, /var/run, /var/run/lock to be mounted, network",
+        ),
+        "trustd" => Some("Waiting for service \"containerd\" to be \"up\", time sync, network"),
+        "etcd" => Some(
+            "Waiting for volumes /var/lib, ETCD to be mounted, service \"cri\" to be \"up\", time sync, network, etcd spec",
+        ),
+        "kubelet" => Some(
+            "Waiting for volumes /var/lib, /var/lib/kubelet, /var/log to be mounted, service \"cri\" to be \"up\", time sync, network, nodename, host info",
+        ),
+        _ => None,
     }
 }
 

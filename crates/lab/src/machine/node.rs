@@ -164,6 +164,9 @@ pub struct Node {
     /// How many configurations were active since the start; Kubernetes' static pods carry it.
     #[serde(default)]
     pub generation: u64,
+    /// A trial that began in maintenance has ended: nothing gives this machine an API again before it restarts.
+    #[serde(default)]
+    pub without_api: bool,
     /// The kubelet was stopped by its API.
     #[serde(default)]
     pub kubelet_stopped: bool,
@@ -438,6 +441,7 @@ impl Machine {
             actor: String::new(),
             trial: None,
             generation: 1,
+            without_api: false,
             kubelet_stopped: false,
         }));
     }

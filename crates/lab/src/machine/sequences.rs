@@ -107,6 +107,18 @@ impl Machine {
     pub(super) fn publish_initialize(&mut self, at: Timestamp) {
         self.begin_log();
         self.sequence(at, "", "initialize", Start);
+        let stage = |stage: &str, ready, unmet: &[(&str, &str)]| {
+            let unmet =
+                unmet.iter().map(|(name, reason)| ((*name).to_owned(), (*reason).to_owned())).collect();
+            Happening::Status(Status { stage: stage.to_owned(), ready, unmet })
+        };
+        self.publish(at, "", stage("unknown", true, &[]));
+        let waits = [
+            ("time", "time is not synced"),
+            ("network", "waiting on: address, connectivity, hostname"),
+            ("services", "apid not running, machined not running, kubelet not running"),
+        ];
+        self.publish(at, "", stage("booting", false, &waits));
         self.phases(at, "", INITIALIZE);
         self.phase(at, "", "config", Start);
         self.task(at, "", "loadConfig", Start);
@@ -190,16 +202,31 @@ impl Machine {
             self.publish(at, &their, Happening::Failure(name.to_owned(), Fault::Canceled, words));
         } else if self.told.booting {
             self.stop_boot(at);
+            self.publish_cut_off(at);
             let words =
                 "sequence failed: error running phase 9 in boot sequence: task 1/1: failed, context canceled";
             self.publish(at, "", Happening::Failure("boot".to_owned(), Fault::Canceled, words.to_owned()));
         }
         self.sequence(at, actor, why.name(), Start);
-        self.phases(at, actor, &first_phases(why));
+        // The rest follows when the services have stopped; until then another sequence may take over.
+        self.phases(at, actor, &first_phases(why)[..1]);
+    }
+
+    /// A boot that is cut off counts as ended for a moment: the stage is running, and not ready.
+    fn publish_cut_off(&mut self, at: Timestamp) {
+        let last = self.log.iter().rev().find_map(|entry| match &entry.what {
+            Happening::Status(status) => Some(status.clone()),
+            _ => None,
+        });
+        if let Some(status) = last {
+            let cut = Status { stage: "running".to_owned(), ready: false, ..status };
+            self.publish(at, "", Happening::Status(cut));
+        }
     }
 
     /// The services are stopped and the disks unmounted.
     pub(super) fn publish_stopped(&mut self, at: Timestamp, actor: &str, why: &Leave) {
+        self.phases(at, actor, &first_phases(why)[1..]);
         self.phases(at, actor, STOP_SERVICES);
         match why {
             Leave::Upgrade => {

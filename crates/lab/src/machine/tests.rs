@@ -9,6 +9,11 @@ use tonic::Code;
 
 use super::*;
 
+mod etcd;
+mod recorded;
+mod surprises;
+mod upgrades;
+
 /// A bundle costs seconds: one for all tests.
 pub(crate) static BUNDLE: LazyLock<Bundle> =
     LazyLock::new(|| Bundle::generate(Contract::parse("v1.13").unwrap(), start()).unwrap());
@@ -58,8 +63,23 @@ pub(crate) fn boot(number: u32) -> Boot {
 
 /// A configuration for machine `number`.
 pub(crate) fn config(number: u32, role: Role, change: impl FnOnce(&mut Input)) -> Vec<u8> {
-    let contract = Contract::parse("v1.13").unwrap();
-    let mut input = Input::new(contract, role, "lab", &format!("https://{VIP}:6443"), "v1.36.3");
+    made(number, role, "v1.13", "v1.36.3", change)
+}
+
+/// A configuration for machine `number` by another contract.
+fn config_of(number: u32, role: Role, contract: &str, kubernetes: &str) -> Vec<u8> {
+    made(number, role, contract, kubernetes, |_| {})
+}
+
+fn made(
+    number: u32,
+    role: Role,
+    contract: &str,
+    kubernetes: &str,
+    change: impl FnOnce(&mut Input),
+) -> Vec<u8> {
+    let contract = Contract::parse(contract).unwrap();
+    let mut input = Input::new(contract, role, "lab", &format!("https://{VIP}:6443"), kubernetes);
     change(&mut input);
     let mut documents = generate(&BUNDLE, &input).unwrap();
     let node = NodeInput {

@@ -1,5 +1,7 @@
 //! The Talos API over the lab's network, with real TLS on both sides.
 
+mod many;
+
 use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Duration;
