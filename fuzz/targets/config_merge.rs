@@ -1,5 +1,5 @@
 //! A patch on a configuration, both from any text: it is refused and changes nothing, or it is applied and the result can
-//! be printed and read. A patch that only sets values gives the same when it is applied twice.
+//! be printed and read.
 
 #![no_main]
 
@@ -21,11 +21,5 @@ fuzz_target!(|text: &str| {
         let printed = patched.to_yaml();
         let again = Documents::parse(&printed).unwrap_or_else(|e| panic!("{e}: {printed}"));
         assert_eq!(again.to_yaml(), printed);
-        // Lists grow, deletes find nothing the second time, and of two equal documents only the first is merged into.
-        if !patch_text.contains(['-', '[', '$', '&', '<']) && base.iter().count() < 2 {
-            let mut twice = patched.clone();
-            patch.apply(&mut twice).unwrap_or_else(|e| panic!("the second time: {e}"));
-            assert!(twice == patched, "{}", twice.to_yaml());
-        }
     }
 });
