@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Map, Value, map, reader, yaml::YamlError};
+use super::{Map, Value, map, reader, redact, yaml::YamlError};
 
 /// The documents of a machine configuration. Its `Debug` names the kinds only; its memory is wiped when it goes.
 #[derive(Clone, PartialEq)]
@@ -98,6 +98,12 @@ impl Documents {
     pub(crate) fn take_kind(&mut self, kind: &str) -> Option<Map> {
         let index = self.0.iter().position(|document| document.text("kind") == Some(kind))?;
         Some(self.0.remove(index))
+    }
+
+    /// The same with every secret replaced, so that people may see it.
+    #[must_use]
+    pub fn redacted(&self) -> Self {
+        Self(self.0.iter().map(redact::redacted).collect())
     }
 
     /// Adds a document at the end.

@@ -112,7 +112,7 @@ mod tests {
         input.extra_kernel_args = vec!["foo=bar".to_owned(), "bar=baz".to_owned()];
         input.cert_sans = vec!["foo".to_owned(), "bar".to_owned()];
         input.dns_domain = "example.com".to_owned();
-        input.cni = Cni::Custom("https://example.com/cni.yaml".to_owned());
+        input.cni = Cni::Custom(vec!["https://example.com/cni.yaml".to_owned()]);
         input.allow_scheduling_on_control_planes = true;
         input.local_api_port = Some(5443);
         input.sysctls.insert("foo".to_owned(), "bar".to_owned());

@@ -32,8 +32,8 @@ pub enum Cni {
     Flannel,
     /// None: somebody else brings one.
     None,
-    /// Manifests from a URL.
-    Custom(String),
+    /// Manifests from URLs.
+    Custom(Vec<String>),
 }
 
 /// A folder of the node that the kubelet sees too.

@@ -69,14 +69,17 @@ pub(super) fn control_plane(bundle: &Bundle, input: &Input) -> Vec<Map> {
         proxy.with("config", Map::new()),
     ];
     if input.cni == Cni::Flannel {
-        documents
-            .push(document("KubeFlannelCNIConfig").with("backendType", "vxlan").with("backendPort", 4789));
+        documents.push(
+            document("KubeFlannelCNIConfig").with("backendType", "vxlan").with("backendPort", 4789_u16),
+        );
     }
     documents.push(document("KubeCoreDNSConfig").with("enabled", input.core_dns));
-    if let Cni::Custom(url) = &input.cni {
-        documents.push(
-            document("KubeExternalManifestConfig").with("name", "custom-cni").with("url", url.as_str()),
-        );
+    if let Cni::Custom(urls) = &input.cni {
+        for (index, url) in urls.iter().enumerate() {
+            let name = if index == 0 { "custom-cni".to_owned() } else { format!("custom-cni-{}", index + 1) };
+            documents
+                .push(document("KubeExternalManifestConfig").with("name", name).with("url", url.as_str()));
+        }
     }
     documents
 }

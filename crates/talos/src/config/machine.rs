@@ -1,7 +1,9 @@
 //! Putting the wishes about one machine into its configuration.
 
+use std::collections::BTreeMap;
+
 use super::{
-    Contract, Documents, GenerateError, MachineSettings, Map, Nic, Role, UserVolume, Value,
+    Contract, Documents, ExtraMount, GenerateError, MachineSettings, Map, Nic, Role, UserVolume, Value,
     documents::document,
     map,
     settings::{DiskId, Route},
@@ -28,8 +30,8 @@ pub fn apply_machine(
         network_fields(legacy.map_mut("machine"), settings, role);
         mirror_fields(legacy.map_mut("machine"), settings);
     }
-    node(documents, contract, settings);
-    kubelet(documents, contract, settings);
+    node(documents, contract, settings, role);
+    kubelet(documents, contract, settings, role);
     if role == Role::ControlPlane
         && !settings.etcd_subnets.is_empty()
         && let Some(legacy) = documents.v1alpha1_mut()
@@ -152,12 +154,14 @@ fn mirror_fields(machine: &mut Map, settings: &MachineSettings) {
     }
 }
 
-/// Labels, annotations and taints.
-fn node(documents: &mut Documents, contract: Contract, settings: &MachineSettings) {
+/// Labels and annotations, and the taints of control planes.
+fn node(documents: &mut Documents, contract: Contract, settings: &MachineSettings, role: Role) {
+    let none = BTreeMap::new();
+    let taints = if role == Role::ControlPlane { &settings.taints } else { &none };
     let wishes = [
         ("labels", "nodeLabels", &settings.labels),
         ("annotations", "nodeAnnotations", &settings.annotations),
-        ("taints", "nodeTaints", &settings.taints),
+        ("taints", "nodeTaints", taints),
     ];
     for (key, field, values) in wishes.into_iter().filter(|(_, _, values)| !values.is_empty()) {
         let target = if contract.kubernetes_documents() {
@@ -174,9 +178,11 @@ fn node(documents: &mut Documents, contract: Contract, settings: &MachineSetting
     }
 }
 
-/// The kubelet's arguments, subnets and mounts.
-fn kubelet(documents: &mut Documents, contract: Contract, settings: &MachineSettings) {
-    let mounts: Vec<Value> = settings.volumes.iter().filter_map(bind_mount).collect();
+/// The kubelet's arguments, subnets and mounts, and the taints that a worker registers with.
+fn kubelet(documents: &mut Documents, contract: Contract, settings: &MachineSettings, role: Role) {
+    let asked = settings.mounts.iter().map(mount);
+    let mounts: Vec<Value> = settings.volumes.iter().filter_map(bind_mount).chain(asked).collect();
+    let taints = if role == Role::Worker { registered(&settings.taints) } else { Vec::new() };
     let documents_hold_it = contract.kubernetes_documents();
     if documents_hold_it && !mounts.is_empty() {
         // The document of 1.14 has no mounts, but the release still takes the section that it replaced.
@@ -191,12 +197,18 @@ fn kubelet(documents: &mut Documents, contract: Contract, settings: &MachineSett
             kubelet.map_mut("nodeIP").insert("validSubnets", subnets);
         }
     }
-    let kubelet = if documents_hold_it && mounts.is_empty() {
-        (!settings.kubelet_args.is_empty()).then(|| documents.kind_mut("KubeletConfig"))
+    let in_document = documents_hold_it && mounts.is_empty();
+    let kubelet = if in_document {
+        let asked = !settings.kubelet_args.is_empty() || !taints.is_empty();
+        asked.then(|| documents.kind_mut("KubeletConfig"))
     } else {
         documents.v1alpha1_mut().map(|legacy| legacy.map_mut("machine").map_mut("kubelet"))
     };
     let Some(kubelet) = kubelet else { return };
+    if !taints.is_empty() {
+        let config = if in_document { "config" } else { "extraConfig" };
+        kubelet.map_mut(config).insert("registerWithTaints", Value::List(taints));
+    }
     for (key, value) in &settings.kubelet_args {
         kubelet.map_mut("extraArgs").insert(key, value.as_str());
     }
@@ -226,19 +238,34 @@ fn replace_kubelet_document(documents: &mut Documents) {
     kubelet.insert("disableManifestsDirectory", true);
 }
 
+/// Taints in the kubelet's own form.
+fn registered(taints: &BTreeMap<String, String>) -> Vec<Value> {
+    let one = |(key, text): (&String, &String)| {
+        let (value, effect) = text.rsplit_once(':').unwrap_or(("", text));
+        map([("key", key.as_str().into())])
+            .with_some("value", (!value.is_empty()).then_some(value))
+            .with("effect", effect)
+            .into()
+    };
+    taints.iter().map(one).collect()
+}
+
 fn bind_mount(volume: &UserVolume) -> Option<Value> {
-    let destination = volume.mount.as_deref()?;
+    let destination = volume.mount.clone()?;
     let source = format!("/var/mnt/{}", volume.name);
-    let options = ["bind", "rshared", "rw"].map(Value::from);
-    (destination != source).then(|| {
-        map([
-            ("destination", destination.into()),
-            ("type", "bind".into()),
-            ("source", source.into()),
-            ("options", Value::List(options.into())),
-        ])
-        .into()
-    })
+    let options = ["bind", "rshared", "rw"].map(str::to_owned).to_vec();
+    (destination != source)
+        .then(|| mount(&ExtraMount { destination, source, kind: "bind".to_owned(), options }))
+}
+
+fn mount(mount: &ExtraMount) -> Value {
+    map([
+        ("destination", mount.destination.as_str().into()),
+        ("type", mount.kind.as_str().into()),
+        ("source", mount.source.as_str().into()),
+        ("options", Value::texts(&mount.options)),
+    ])
+    .into()
 }
 
 fn kernel_modules(documents: &mut Documents, contract: Contract, settings: &MachineSettings) {
@@ -322,6 +349,12 @@ mod tests {
                 filesystem: None,
                 mount: Some("/var/lib/data".to_owned()),
             }],
+            mounts: vec![ExtraMount {
+                destination: "/var/x".to_owned(),
+                source: "/var/y".to_owned(),
+                kind: "bind".to_owned(),
+                options: vec!["bind".to_owned(), "ro".to_owned()],
+            }],
             kernel_modules: vec![KernelModule { name: "nvidia".to_owned(), parameters: Vec::new() }],
             mirrors: [(
                 "docker.io".to_owned(),
@@ -353,7 +386,9 @@ machine:
         image: k:v1
         disableManifestsDirectory: true
         extraArgs: {v: "4"}
-        extraMounts: [{destination: /var/lib/data, type: bind, source: /var/mnt/data, options: [bind, rshared, rw]}]
+        extraMounts:
+            - {destination: /var/lib/data, type: bind, source: /var/mnt/data, options: [bind, rshared, rw]}
+            - {destination: /var/x, type: bind, source: /var/y, options: [bind, ro]}
 cluster: {etcd: {ca: {}, advertisedSubnets: [10.0.0.0/24]}}
 ---
 {apiVersion: v1alpha1, kind: HostnameConfig, auto: "off", hostname: cp-1}
@@ -407,8 +442,11 @@ machine:
     kubelet:
         image: k:v1
         nodeIP: {validSubnets: [10.0.0.0/24]}
+        extraConfig: {registerWithTaints: [{key: gpu, effect: NoSchedule}]}
         extraArgs: {v: "4"}
-        extraMounts: [{destination: /var/lib/data, type: bind, source: /var/mnt/data, options: [bind, rshared, rw]}]
+        extraMounts:
+            - {destination: /var/lib/data, type: bind, source: /var/mnt/data, options: [bind, rshared, rw]}
+            - {destination: /var/x, type: bind, source: /var/y, options: [bind, ro]}
     network:
         hostname: cp-1
         interfaces:
@@ -419,7 +457,6 @@ machine:
               dhcp: true
               routes: [{network: 10.9.0.0/16, metric: 5}]
     registries: {mirrors: {docker.io: {endpoints: [https://m.example/p], overridePath: true}}}
-    nodeTaints: {gpu: NoSchedule}
     kernel: {modules: [{name: nvidia}]}
 cluster: {}
 ---
@@ -429,6 +466,18 @@ name: data
 provisioning: {diskSelector: {match: disk.wwid == "naa.5000c500abcd0001"}, minSize: 100MiB, grow: true}
 "#;
         assert_eq!(applied(11, config).to_yaml(), Documents::parse(expected).unwrap().to_yaml());
+    }
+
+    #[test]
+    fn a_worker_of_1_14_registers_with_its_taints() {
+        let mut documents = Documents::parse("version: v1alpha1\nmachine: {type: worker}\n---\n{apiVersion: v1alpha1, kind: KubeletConfig, image: 'k:v1', config: {}}\n").unwrap();
+        let taints = [("gpu".to_owned(), "true:NoSchedule".to_owned())].into();
+        let settings = MachineSettings { taints, ..MachineSettings::default() };
+        apply_machine(&mut documents, crate::config::NEWEST, &settings).unwrap();
+        let registered = documents.kind("KubeletConfig").unwrap().find("config.registerWithTaints").unwrap();
+        let expected = Documents::parse("a: [{key: gpu, value: 'true', effect: NoSchedule}]").unwrap();
+        assert_eq!(Some(registered), expected.iter().next().unwrap().get("a"));
+        assert_eq!(documents.kind("KubeNodeConfig"), None);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod kubernetes;
 mod machine;
 mod node;
 mod reader;
+mod redact;
 mod settings;
 mod v1alpha1;
 mod value;

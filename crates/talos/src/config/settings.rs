@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use super::ExtraMount;
+
 /// The label under which Kubernetes knows a node's region.
 pub const REGION_LABEL: &str = "topology.kubernetes.io/region";
 
@@ -29,7 +31,9 @@ pub struct MachineSettings {
     pub labels: BTreeMap<String, String>,
     /// Kubernetes annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Kubernetes taints: the effect by key, with a value before it as in `value:NoSchedule`.
+    /// Kubernetes taints: the effect by key, with a value before it as in `value:NoSchedule`. A control plane keeps them as
+    /// they stand here; a worker may only bring them along when it registers, because Kubernetes lets no kubelet change its
+    /// own taints afterwards.
     pub taints: BTreeMap<String, String>,
     /// More arguments of the kubelet.
     pub kubelet_args: BTreeMap<String, String>,
@@ -39,6 +43,8 @@ pub struct MachineSettings {
     pub etcd_subnets: Vec<String>,
     /// Disks for data.
     pub volumes: Vec<UserVolume>,
+    /// Folders of the machine that the kubelet sees too.
+    pub mounts: Vec<ExtraMount>,
     /// Kernel modules to load.
     pub kernel_modules: Vec<KernelModule>,
     /// Mirrors by registry host.
@@ -70,7 +76,7 @@ pub struct Route {
     /// Through which router; without one the network is on the link itself.
     pub gateway: Option<String>,
     /// The metric; a smaller one is taken first.
-    pub metric: Option<u16>,
+    pub metric: Option<u32>,
 }
 
 /// How a disk is told from others.

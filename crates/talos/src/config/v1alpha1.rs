@@ -144,9 +144,7 @@ fn network(input: &Input) -> Map {
     let cni = match &input.cni {
         Cni::Flannel => None,
         Cni::None => Some(map([("name", "none".into())])),
-        Cni::Custom(url) => {
-            Some(map([("name", "custom".into()), ("urls", Value::List(vec![url.as_str().into()]))]))
-        }
+        Cni::Custom(urls) => Some(map([("name", "custom".into()), ("urls", Value::texts(urls))])),
     };
     Map::new()
         .with_some("cni", cni)

@@ -232,6 +232,12 @@ impl From<u16> for Value {
     }
 }
 
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Self::Int(number.into())
+    }
+}
+
 impl From<Map> for Value {
     fn from(map: Map) -> Self {
         Self::Map(map)

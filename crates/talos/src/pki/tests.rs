@@ -160,3 +160,39 @@ fn the_files_for_people_name_the_cluster_and_carry_the_identity() {
     let clusters = file.get("clusters").and_then(crate::config::Value::as_list).unwrap();
     assert_eq!(clusters[0].as_map().unwrap().text("cluster.server"), Some("https://10.0.0.10:6443"));
 }
+
+#[test]
+fn certificates_verify_with_openssl() {
+    let openssl = |words: &[&str]| std::process::Command::new("openssl").args(words).output();
+    if openssl(&["version"]).is_err() {
+        println!("skipped: no openssl");
+        return;
+    }
+    let bundle = Bundle::placeholder(crate::config::NEWEST, now()).unwrap();
+    let folder = std::env::temp_dir().join(format!("talos-pki-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = |name: &str| folder.join(name).display().to_string();
+    let at = now().as_second().to_string();
+    let talos = talos_client(&bundle, ADMIN, DAY, now()).unwrap();
+    let admin = kubernetes_admin(&bundle, DAY, now()).unwrap();
+    for (identity, purpose) in [(&talos, "sslclient"), (&admin, "sslclient")] {
+        std::fs::write(path("ca"), identity.ca_pem()).unwrap();
+        std::fs::write(path("leaf"), identity.certificate_pem()).unwrap();
+        let words = ["verify", "-attime", &at, "-purpose", purpose, "-CAfile", &path("ca"), &path("leaf")];
+        let output = openssl(&words).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        // A certificate that may only ask must not serve.
+        let words =
+            ["verify", "-attime", &at, "-purpose", "sslserver", "-CAfile", &path("ca"), &path("leaf")];
+        assert!(!openssl(&words).unwrap().status.success());
+    }
+    for pair in [bundle.os(), bundle.kubernetes(), bundle.etcd(), &bundle.aggregator] {
+        std::fs::write(path("ca"), &pair.certificate).unwrap();
+        let words = ["verify", "-attime", &at, "-CAfile", &path("ca"), &path("ca")];
+        let output = openssl(&words).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    std::fs::write(path("key"), bundle.kubernetes().key.expose()).unwrap();
+    assert!(openssl(&["pkey", "-noout", "-in", &path("key")]).unwrap().status.success());
+    std::fs::remove_dir_all(&folder).unwrap();
+}

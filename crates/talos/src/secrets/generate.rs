@@ -29,6 +29,24 @@ impl Bundle {
     ///
     /// Where the crypto library fails or `now` cannot stand in a certificate.
     pub fn generate(contract: Contract, now: Timestamp) -> Result<Self, BundleError> {
+        Self::made(contract, now, keys::rsa4096)
+    }
+
+    /// A bundle to check a configuration with before there is a real one. Its service account key is of a small kind, so
+    /// it is made at once; no cluster should ever run with it.
+    ///
+    /// # Errors
+    ///
+    /// Where the crypto library fails or `now` cannot stand in a certificate.
+    pub fn placeholder(contract: Contract, now: Timestamp) -> Result<Self, BundleError> {
+        Self::made(contract, now, keys::p256)
+    }
+
+    fn made(
+        contract: Contract,
+        now: Timestamp,
+        service_account: fn() -> Result<Secret, KeyGenerationError>,
+    ) -> Result<Self, BundleError> {
         let making = |what| move |source| BundleError::Generate { what, source };
         let id = keys::random::<32>().map_err(making("cluster id"))?;
         Ok(Self {
@@ -46,7 +64,7 @@ impl Bundle {
             kubernetes: authority("Kubernetes", Some("kubernetes"), keys::p256, now)?,
             // Talos leaves this one without a name.
             aggregator: authority("aggregator", None, keys::p256, now)?,
-            service_account: keys::rsa4096().map_err(making("service account key"))?,
+            service_account: service_account().map_err(making("service account key"))?,
             os: authority("Talos API", Some("talos"), keys::ed25519, now)?,
         })
     }

@@ -1,0 +1,124 @@
+//! Taking the secrets out of a configuration, so that people may see the rest.
+//!
+//! A value is known to be secret by its key, whatever the document: Talos names them alike everywhere. A private key is known
+//! wherever it stands, and so is a manifest that holds a Kubernetes secret.
+
+use super::{Map, Value};
+
+/// What stands in place of a secret.
+const REDACTED: &str = "REDACTED";
+
+/// Keys whose value is always secret.
+const SECRETS: &[&str] = &[
+    "token",
+    "secret",
+    "clusterSecret",
+    "aescbcEncryptionSecret",
+    "secretboxEncryptionSecret",
+    "privateKey",
+    "presharedKey",
+    "password",
+    "auth",
+    "identityToken",
+    "passphrase",
+    "sideroLinkJoinToken",
+];
+
+/// The mapping without its secrets.
+pub(super) fn redacted(map: &Map) -> Map {
+    // A key is a secret beside a certificate; elsewhere it may be the key of a label.
+    let pair = map.get("crt").is_some() || map.get("cert").is_some();
+    let one = |(key, value): (&str, &Value)| {
+        let secret = SECRETS.contains(&key) || (key == "key" && pair);
+        let value = match value {
+            Value::Text(text) if !text.is_empty() && (secret || holds_secret(text)) => REDACTED.into(),
+            Value::Map(inner) if key == "serviceAccount" => whole(inner),
+            value => inside(value),
+        };
+        (key.to_owned(), value)
+    };
+    map.iter().map(one).collect()
+}
+
+fn inside(value: &Value) -> Value {
+    match value {
+        Value::Map(map) => redacted(map).into(),
+        Value::List(list) => Value::List(list.iter().map(inside).collect()),
+        Value::Text(text) if holds_secret(text) => REDACTED.into(),
+        other => other.clone(),
+    }
+}
+
+/// A mapping of which every text is secret.
+fn whole(map: &Map) -> Value {
+    let one = |(key, _): (&str, &Value)| (key.to_owned(), REDACTED.into());
+    map.iter().map(one).collect::<Map>().into()
+}
+
+/// Private keys as PEM or as base64 of it, and manifests of Kubernetes secrets.
+fn holds_secret(text: &str) -> bool {
+    text.contains("PRIVATE KEY-----")
+        || text.contains("UFJJVkFURSBLRVkt")
+        || text.contains("BSSVZBVEUgS0VZL")
+        || text.contains("QUklWQVRFIEtFWS")
+        || text
+            .lines()
+            .any(|line| matches!(line.trim().trim_end_matches(','), "kind: Secret" | "\"kind\": \"Secret\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Contract, Documents, Input, Role, generate};
+    use crate::secrets::Bundle;
+
+    /// Every text of a bundle but its id, as it stands in the file and as it stands in PEM.
+    fn secrets(bundle: &Bundle) -> Vec<String> {
+        let pairs = [bundle.os(), bundle.kubernetes(), bundle.etcd(), &bundle.aggregator];
+        let mut found: Vec<String> = pairs.iter().map(|pair| pair.key.expose().to_owned()).collect();
+        let others = [
+            &bundle.cluster_secret,
+            &bundle.bootstrap_token,
+            &bundle.machine_token,
+            &bundle.service_account,
+            match &bundle.etcd_encryption {
+                crate::secrets::EtcdEncryption::Secretbox(key)
+                | crate::secrets::EtcdEncryption::AesCbc(key) => key,
+            },
+        ];
+        found.extend(others.iter().map(|secret| secret.expose().to_owned()));
+        use base64::{Engine as _, engine::general_purpose::STANDARD};
+        let encoded: Vec<String> = found.iter().map(|text| STANDARD.encode(text)).collect();
+        // The first line of a key says only what it is.
+        let middle = |text: String| text.lines().nth(1).map(str::to_owned).unwrap_or(text);
+        found.into_iter().map(middle).chain(encoded).collect()
+    }
+
+    #[test]
+    fn no_secret_of_a_bundle_stays_whatever_the_contract() {
+        let newest = crate::config::NEWEST;
+        let bundle = Bundle::placeholder(newest, "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
+        for minor in 9..=14 {
+            for role in [Role::ControlPlane, Role::Worker] {
+                let contract = Contract::parse(&format!("v1.{minor}")).unwrap();
+                let input = Input::new(contract, role, "c", "https://c:6443", "1.35.4");
+                let documents = generate(&bundle, &input).unwrap();
+                let (plain, text) = (documents.to_yaml(), documents.redacted().to_yaml());
+                let indented = |text: &str| text.replace('\n', "\n        ");
+                for secret in secrets(&bundle) {
+                    assert!(!text.contains(&secret) && !text.contains(&indented(&secret)), "v1.{minor}");
+                }
+                assert!(plain.contains(bundle.machine_token.expose()));
+                assert_eq!(documents.iter().count(), documents.redacted().iter().count());
+                assert!(text.contains("REDACTED") && text.contains("https://c:6443"));
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_labels_stay_and_secrets_in_manifests_go() {
+        let text = "machine: {kubelet: {extraConfig: {registerWithTaints: [{key: gpu, effect: NoSchedule}]}}}\ncluster: {inlineManifests: [{name: a, contents: 'apiVersion: v1\n\n    kind: Secret\n\n'}, {name: b, contents: 'kind: Namespace'}]}\n";
+        let documents = Documents::parse(text).unwrap().redacted().to_yaml();
+        assert!(documents.contains("key: gpu") && documents.contains("kind: Namespace"), "{documents}");
+        assert!(!documents.contains("kind: Secret"), "{documents}");
+    }
+}
