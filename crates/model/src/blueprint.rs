@@ -13,7 +13,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-pub use hardware::{BootDisk, Disk, DiskOptions, Hardware, Nic, Pci, Route, Taint};
+pub use hardware::{BootDisk, Disk, DiskOptions, Hardware, Nic, NodePatch, Pci, Route, Taint};
 
 use crate::spec;
 
@@ -207,7 +207,7 @@ pub struct NodeSettings {
     /// Kubernetes taints by key.
     pub taints: BTreeMap<String, Taint>,
     /// Patches of the Talos configuration, in the order they are applied: those of all nodes first.
-    pub patches: Vec<spec::Patch>,
+    pub patches: Vec<NodePatch>,
 }
 
 /// What Proxmox offers, as far as resolving needs it.
@@ -253,6 +253,18 @@ impl Blueprint {
     /// The control planes, by name.
     pub fn control_planes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values().filter(|n| n.role == Role::ControlPlane)
+    }
+
+    /// Whether nodes are expected to wait for a network plug-in: the file asks for none, and brings no manifest that
+    /// could hold one.
+    #[must_use]
+    pub fn awaits_network(&self) -> bool {
+        let manifests = &self.options.manifests;
+        let brings = !manifests.files.is_empty()
+            || !manifests.urls.is_empty()
+            || !manifests.inline.is_empty()
+            || !manifests.helm.is_empty();
+        self.options.kubernetes.cni.details().name == spec::CniName::None && !brings
     }
 
     /// The workers, by name.

@@ -62,6 +62,14 @@ fn secret(path: &Path) -> Diagnostic {
         .help("take it out of the file, and renew it if it was ever committed")
 }
 
+/// Every problem of a patch that stands in a file of its own; `path` is the place that names the file.
+#[must_use]
+pub fn patch_file(text: &str, path: &Path) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    patches::text_patch(text, path, &mut found);
+    found
+}
+
 /// Every problem of a file, by path.
 pub(crate) fn problems(spec: &Spec) -> Vec<Diagnostic> {
     examine(&Draft::new(spec))

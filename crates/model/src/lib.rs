@@ -9,6 +9,7 @@
 //!
 //! - [`load`] reads text into a [`spec::Spec`] and remembers where every value stood; [`check`] finds everything that is
 //!   wrong with it, at once, as [`diagnostic::Diagnostic`]s that point at those places.
+//! - [`attachments`] lists the other files that it points to.
 //! - [`import`] reads the inputs of other tools and writes such a file.
 //! - [`starter`] writes a file to begin with, and [`mod@reference`] the page that explains its keys.
 //! - [`resolve`] decides every name, address, VM id, MAC address and host: a [`blueprint::Blueprint`].
@@ -17,6 +18,7 @@
 //! - [`plan`] compares the two. All rules of order and safety live there.
 //! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
 
+pub mod attachments;
 pub mod blueprint;
 pub mod check;
 pub mod diagnostic;

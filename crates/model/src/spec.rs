@@ -26,7 +26,7 @@ pub use hardware::{
 pub use image::{Arch, Delivery, Image, ImageOverride};
 pub use kubernetes::{Cni, CniDetails, CniName, Kubernetes, Mount, Oidc, RegistryMirror};
 pub use network::{ExtraNetwork, ExtraNic, ExtraRange, Network, NicModel, NicOverride, Route};
-pub use nodes::{Defaults, Node, NodeVersions, Placement, Pool, RoleDefaults, Traits};
+pub use nodes::{Defaults, Gpu, Node, NodeVersions, Placement, Pool, RoleDefaults, Traits};
 pub use reference::{DEFAULT_TOKEN, Reference, ReferenceError};
 
 use crate::blueprint::Role;

@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 
+use crate::diagnostic::Path;
+use crate::spec;
 use crate::spec::{Bios, Bus, Cache, NicModel, Startup};
 
 /// The VM beside cores, memory, boot disk size and first network.
@@ -171,6 +173,16 @@ pub struct Route {
     pub via: Ipv4Addr,
     /// The lower, the more preferred.
     pub metric: Option<u32>,
+}
+
+/// A patch of a node's Talos configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodePatch {
+    /// Where the file says it.
+    #[serde(skip)]
+    pub path: Path,
+    /// The patch.
+    pub patch: spec::Patch,
 }
 
 /// A Kubernetes taint.

@@ -50,6 +50,9 @@ codes! {
     TOO_LARGE "TS0004" "The file is too large"
         "No cluster file is larger than 16 MiB, nested more than 40 deep, or made of aliases that stand for other aliases. This is most likely another file."
         bad "" good "cluster: home\n"
+    UNREADABLE "TS0005" "A file that cannot be read"
+        "The cluster file names another file (a patch, a manifest, a schematic, chart values) that is not there or is no text. Names are taken from the folder of the cluster file."
+        bad "" good "patches: [patches/sysctls.yaml]\n"
 
     UNKNOWN_KEY "TS0101" "A key that is not known"
         "Keys that are not known are refused, because a misspelt key that is silently ignored costs an evening."
@@ -112,6 +115,12 @@ codes! {
     SCHEMATIC_CHOICE "TS0216" "A schematic file, and more beside it"
         "A schematic file is posted to the Image Factory as it stands, so extensions and kernel arguments beside it would have no effect."
         bad "image: { schematic: schematic.yaml, kernel_args: [quiet] }\n" good "image: { schematic: schematic.yaml }\n"
+    BAD_SCHEMATIC "TS0217" "Not a usable schematic"
+        "An image is named by the hash of its schematic. The file has a field that Image Factories do not know, or a text in it that YAML writers quote in different ways, so that the hash is not known before a factory is asked."
+        bad "" good "image: { schematic: schematic.yaml }\n"
+    BAD_MANIFEST "TS0218" "Not a usable manifest"
+        "A manifest is YAML, one or more Kubernetes objects, each with `apiVersion` and `kind`; values of a chart are one mapping."
+        bad "" good "manifests: { files: [manifests/namespace.yaml] }\n"
 
     BAD_VERSION "TS0301" "Not a version"
         "A version has three numbers, with or without a leading `v`, and perhaps a pre-release: `v1.13.9`, `1.14.0-rc.1`."
@@ -273,6 +282,9 @@ codes! {
     NO_PROXY "TS0702" "No kube-proxy, and nothing in its place"
         "Something must carry connections to services: kube-proxy, or a network plug-in that replaces it, such as Cilium."
         bad "kubernetes: { kube_proxy: false }\n" good "kubernetes: { kube_proxy: false, cni: cilium }\n"
+    CONFIG_REFUSED "TS0703" "A configuration that Talos would refuse"
+        "The machine configuration of each node is made and checked before anything is sent: unknown keys, values of the wrong kind, documents that the node's release does not know, settings that contradict each other. The place is the patch after which it is refused."
+        bad "" good "patches:\n  - machine: { sysctls: { vm.swappiness: \"0\" } }\n"
 
     IMPORT_UNKNOWN "TS0801" "Nothing that can be imported"
         "None of the files holds an input of a format that is known. Formats are told by their keys, not by file names."

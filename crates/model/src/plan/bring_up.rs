@@ -60,6 +60,7 @@ pub(super) fn steps(
         b.join(node);
     }
     b.health();
+    b.network();
     b.others();
     (b.steps, b.notices, b.refusals)
 }
@@ -385,7 +386,9 @@ impl Builder<'_> {
         }
         match self.observed.kubernetes.nodes.get(&node.name) {
             None => Some("Kubernetes does not know it".to_owned()),
-            Some(n) if !n.ready => Some("Kubernetes says that it is not ready".to_owned()),
+            Some(n) if !n.ready && !self.blueprint.awaits_network() => {
+                Some("Kubernetes says that it is not ready".to_owned())
+            }
             Some(_) => None,
         }
     }
@@ -396,6 +399,18 @@ impl Builder<'_> {
         }
         let after = self.steps.iter().map(|s| s.id.clone()).collect();
         self.push(Action::CheckHealth, after, "something changed", usual::HEALTH);
+    }
+
+    /// Nodes that become ready only when somebody installs a network plug-in.
+    fn network(&mut self) {
+        let ready =
+            |node: &Node| self.observed.kubernetes.nodes.get(&node.name).is_some_and(|seen| seen.ready);
+        if self.blueprint.awaits_network() && !self.blueprint.nodes.values().all(ready) {
+            self.notices.push(Notice {
+                text: "the file asks for no network plug-in, so nodes become ready only once you install one"
+                    .to_owned(),
+            });
+        }
     }
 
     /// VMs of ours that the file does not have, and what could not be seen.

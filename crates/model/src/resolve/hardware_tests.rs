@@ -136,7 +136,8 @@ fn settings_add_up_from_far_to_near() {
     let blueprint = resolved(RICH);
     let node = &blueprint.nodes["home-work-2"];
     assert_eq!(node.settings.patches.len(), 3);
-    assert_eq!(node.settings.patches[2], Patch::Text("pool.yaml".into()));
+    assert_eq!(node.settings.patches[2].patch, Patch::Text("pool.yaml".into()));
+    assert_eq!(node.settings.patches[2].path.to_string(), "pools.work.patches[0]");
     assert_eq!(node.labels["tier"], "work");
     assert_eq!(node.settings.annotations["a"], "b");
     let taint = &blueprint.nodes["home-gpu-1"].settings.taints["gpu"];

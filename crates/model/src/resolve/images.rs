@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::draft::DraftNode;
 use crate::blueprint::Image;
 use crate::check::forms::Version;
-use crate::spec::{self, Spec};
+use crate::spec::{self, Gpu, Spec};
 
 /// The key of the image of nodes that ask for no other.
 const DEFAULT: &str = "default";
@@ -26,7 +26,7 @@ impl<'s> Images<'s> {
 
     /// The key of a node's image.
     pub(super) fn of(&mut self, node: &DraftNode<'_>) -> Option<String> {
-        let plain = node.traits.iter().all(|(traits, _)| traits.image.is_none());
+        let plain = node.traits.iter().all(|(traits, _)| traits.image.is_none() && traits.gpu.is_none());
         let image = match plain && node.talos.value == self.spec.versions.talos {
             true => self.base.clone()?,
             false => image(&effective(self.spec, node), node.talos.value)?,
@@ -51,6 +51,7 @@ impl<'s> Images<'s> {
 /// What the file says about a node's image, key by key.
 pub(crate) fn effective(spec: &Spec, node: &DraftNode<'_>) -> spec::Image {
     let mut image = spec.image.clone();
+    let gpu = node.nearest(|traits| traits.gpu);
     for (traits, _) in &node.traits {
         let Some(other) = &traits.image else { continue };
         image.factory = other.factory.clone().unwrap_or(image.factory);
@@ -63,6 +64,9 @@ pub(crate) fn effective(spec: &Spec, node: &DraftNode<'_>) -> spec::Image {
         image.schematic = other.schematic.clone().or(image.schematic);
         image.secure_boot = other.secure_boot.unwrap_or(image.secure_boot);
         image.delivery = other.delivery.unwrap_or(image.delivery);
+    }
+    if image.schematic.is_none() {
+        image.extensions.extend(gpu.into_iter().flat_map(Gpu::extensions).map(|name| (*name).to_owned()));
     }
     image
 }

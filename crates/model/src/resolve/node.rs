@@ -5,8 +5,11 @@ use ipnet::Ipv4Net;
 use super::datastores::{Purpose, Stores};
 use super::draft::{Draft, DraftDisk, DraftExtra, DraftNode, Options, Said, node_network};
 use super::{identity, images, tags};
-use crate::blueprint::{BootDisk, Disk, DiskOptions, Hardware, Nic, Node, NodeSettings, Pci, Route};
+use crate::blueprint::{
+    BootDisk, Disk, DiskOptions, Hardware, Nic, Node, NodePatch, NodeSettings, Pci, Route,
+};
 use crate::check::forms::{self, Version};
+use crate::diagnostic::Path;
 use crate::spec::{self, Arch, Bios, Bus};
 
 /// Decides everything about a node; `None` when something that it needs has no usable form.
@@ -157,14 +160,22 @@ fn options(said: &Options, bus: Bus) -> DiskOptions {
 fn settings(draft: &Draft<'_>, node: &DraftNode<'_>) -> NodeSettings {
     let extra_nics = node.extra.iter().filter_map(nic).collect();
     let taints = node.merged(|traits| &traits.taints);
-    let patches = node.traits.iter().flat_map(|(traits, _)| &traits.patches);
+    let lists = node.traits.iter().map(|(traits, path)| (&traits.patches, path.key("patches")));
+    let patches = [(&draft.spec.patches, Path::of(&["patches"]))].into_iter().chain(lists);
+    let numbered = |(list, path): (&Vec<spec::Patch>, Path)| {
+        let one = |(index, patch): (usize, &spec::Patch)| NodePatch {
+            path: path.index(index),
+            patch: patch.clone(),
+        };
+        list.iter().enumerate().map(one).collect::<Vec<_>>()
+    };
     NodeSettings {
         dhcp: draft.spec.network.dhcp,
         routes: routes(&draft.spec.network.routes),
         extra_nics,
         annotations: node.merged(|traits| &traits.annotations),
         taints: taints.into_iter().filter_map(|(key, text)| Some((key, forms::taint(&text)?))).collect(),
-        patches: draft.spec.patches.iter().chain(patches).cloned().collect(),
+        patches: patches.flat_map(numbered).collect(),
     }
 }
 

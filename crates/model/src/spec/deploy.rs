@@ -32,7 +32,18 @@ pub enum Patch {
     Inline(Map<String, Value>),
 }
 
-/// Manifests that are applied once Kubernetes answers.
+impl Patch {
+    /// The file that holds it, where it does not stand here itself.
+    #[must_use]
+    pub fn file(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) if !text.contains('\n') => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// Manifests that Talos applies once Kubernetes answers. What is there already is not changed by them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Manifests {
@@ -45,9 +56,12 @@ pub struct Manifests {
     /// Manifests by name, as text.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub inline: BTreeMap<String, String>,
-    /// Helm charts by release name, installed by a job in the cluster.
+    /// Helm charts by release name, installed by a job in the cluster that runs once.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub helm: BTreeMap<String, Chart>,
+    /// Image with the program `helm`, for the jobs that install charts. Left out: `docker.io/alpine/helm:3.17.3`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub helm_image: Option<String>,
     /// The cloud controller manager for Proxmox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxmox_ccm: Option<Integration>,

@@ -113,7 +113,7 @@ pub enum CniName {
 pub struct CniDetails {
     /// Which one.
     pub name: CniName,
-    /// Version of the chart, for Cilium.
+    /// Version of the chart, for Cilium. Left out: 1.19.4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Values of the chart, for Cilium.

@@ -18,6 +18,10 @@ pub struct Traits {
     /// Another image than the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageOverride>,
+    /// A graphics card that is handed through with `pci`: its driver comes into the image and is loaded. With a schematic
+    /// file the extensions are yours to name in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<Gpu>,
     /// What differs on the first network card.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NicOverride>,
@@ -41,6 +45,27 @@ pub struct Traits {
     /// Changes of the Talos configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<Patch>,
+}
+
+/// A graphics card, by whose driver it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Gpu {
+    /// NVIDIA, with the open kernel modules and the container toolkit.
+    Nvidia,
+}
+
+impl Gpu {
+    /// The system extensions that it needs.
+    #[must_use]
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Nvidia => &[
+                "siderolabs/nvidia-container-toolkit-production",
+                "siderolabs/nvidia-open-gpu-kernel-modules-production",
+            ],
+        }
+    }
 }
 
 /// Versions of some nodes.
