@@ -134,9 +134,11 @@ async fn nodes_ready(look: &Look, kubernetes: &Kubernetes) -> Held {
     for node in look.blueprint.nodes.values() {
         match nodes.get(&node.name) {
             None => return Err(format!("{} is not registered", node.name)),
-            Some(n) if !n.ready => return Err(format!("{} is not ready", node.name)),
-            Some(n) if n.version != look.blueprint.kubernetes => {
-                return Err(format!("{} runs {}, not {}", node.name, n.version, look.blueprint.kubernetes));
+            Some(n) if !n.ready && !look.blueprint.awaits_network() => {
+                return Err(format!("{} is not ready", node.name));
+            }
+            Some(n) if n.version != node.kubernetes => {
+                return Err(format!("{} runs {}, not {}", node.name, n.version, node.kubernetes));
             }
             Some(_) => {}
         }

@@ -1,6 +1,7 @@
 //! Looking at the world, and changing it as a plan says.
 //!
 //! - [`world`]: the clients, the clock and the network in one value. Everything that talks starts from it.
+//! - [`attachments`]: the other files that a cluster file points to.
 //! - [`secrets`]: the bundle at rest, encrypted with age.
 //! - [`render`]: blueprint and bundle to machine configurations and schematics.
 //! - [`observe`]: what is there, in parallel, each part allowed to fail with a reason.
@@ -14,6 +15,7 @@
 //! The engine never prints and never reads the environment: whoever calls it hands everything in.
 
 pub mod apply;
+pub mod attachments;
 pub mod emit;
 pub mod error;
 pub mod health;

@@ -1,14 +1,25 @@
 //! From blueprint and bundle to what the nodes and the Image Factory receive.
+//!
+//! Rendering asks nobody: it works offline, and gives the same for the same file, attached files and bundle. What the file says
+//! becomes settings ([`machine`], [`manifests`]), `talos` writes them in the form of the contract, then the file's patches
+//! are merged, and the result is held against what the node's release would refuse.
+
+mod machine;
+mod manifests;
+mod patches;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use model::blueprint::{Blueprint, Image, Node, Role};
-use talos::config::{self, Contract, Input, NodeInput};
+use model::attachments::Attachments;
+use model::blueprint::{Blueprint, Image, Node};
+use model::diagnostic::{Diagnostic, Path, codes};
+use talos::config::{self, ClusterSettings, Contract, Documents};
 use talos::pki::{self, Identity};
-use talos::schematic::Schematic;
+use talos::schematic::SchematicFile;
 use talos::secrets::Bundle;
+use talos::validate::{Mode, Problem, validate};
 use talos_client::Credentials;
 use zeroize::Zeroizing;
 
@@ -26,12 +37,20 @@ pub struct Access {
     pub kubernetes: Identity,
 }
 
-/// The machine configuration of one node. It holds keys, so it is never shown and wiped when dropped.
+/// The machine configuration of one node. It holds keys, so it is wiped when dropped.
 pub struct Config(Zeroizing<String>);
 
 impl Config {
-    pub(crate) fn as_str(&self) -> &str {
+    /// The text with its keys. Only the node, or a file that nobody else may read, is given it.
+    #[must_use]
+    pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// The text without its keys, which may be shown.
+    #[must_use]
+    pub fn redacted(&self) -> String {
+        Documents::parse(&self.0).map(|documents| documents.redacted().to_yaml()).unwrap_or_default()
     }
 }
 
@@ -49,14 +68,56 @@ impl Access {
     }
 }
 
-/// The schematic of an image.
-#[must_use]
-pub fn schematic(image: &Image) -> Schematic {
-    Schematic {
-        extensions: image.extensions.iter().cloned().collect(),
-        extra_kernel_args: image.kernel_args.clone(),
-        ..Schematic::default()
+/// What an image is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schematic {
+    /// The text that the factory is given.
+    pub text: String,
+    /// Its id, where it is known before a factory is asked.
+    pub id: Option<String>,
+    /// The system extensions.
+    pub extensions: Vec<String>,
+}
+
+impl Schematic {
+    /// Whether NVIDIA's driver is in it.
+    fn has_nvidia(&self) -> bool {
+        let driver = |name: &String| {
+            name.contains("nvidia") && (name.contains("kernel-modules") || name.contains("kmod"))
+        };
+        self.extensions.iter().any(driver)
     }
+}
+
+/// The schematic of an image: made from the file's words, or the attached file as it stands.
+///
+/// # Errors
+///
+/// When the attached file is missing or no schematic, which reading the attached files would have told.
+pub fn schematic(image: &Image, attachments: &Attachments) -> Result<Schematic> {
+    let Some(file) = &image.schematic_file else {
+        let made = talos::schematic::Schematic {
+            extensions: image.extensions.iter().cloned().collect(),
+            extra_kernel_args: image.kernel_args.clone(),
+            ..talos::schematic::Schematic::default()
+        };
+        let extensions = image.extensions.clone();
+        return Ok(Schematic { text: made.canonical(), id: made.id(), extensions });
+    };
+    let attempt = || Error::new(Kind::Input, format!("could not use the schematic {file}"));
+    let text = attachments.get(file).ok_or_else(|| attempt().remedy("the file was not read"))?;
+    let read = SchematicFile::parse(text).map_err(|e| attempt().because(e))?;
+    Ok(Schematic { text: read.canonical(), id: read.id(), extensions: read.extensions() })
+}
+
+/// The schematics of all images, by image key.
+///
+/// # Errors
+///
+/// When an attached file is no schematic.
+pub fn schematics(blueprint: &Blueprint, attachments: &Attachments) -> Result<BTreeMap<String, Schematic>> {
+    let one = |(key, image): (&String, &Image)| Ok((key.clone(), schematic(image, attachments)?));
+    blueprint.images.iter().map(one).collect()
 }
 
 /// Schematic ids by image key.
@@ -64,79 +125,223 @@ pub fn schematic(image: &Image) -> Schematic {
 /// # Errors
 ///
 /// When an id can only be computed by a factory, because of characters that YAML writers quote differently.
-pub fn schematics(blueprint: &Blueprint) -> Result<BTreeMap<String, String>> {
-    blueprint.images.iter().map(|(key, image)| Ok((key.clone(), schematic_id(image)?))).collect()
-}
-
-fn schematic_id(image: &Image) -> Result<String> {
-    schematic(image).id().ok_or_else(|| {
-        Error::new(
-            Kind::Input,
-            format!("the id of the image with the kernel arguments {:?} is not known", image.kernel_args),
-        )
-        .remedy("use extensions and kernel arguments of letters, digits and /_.=,+- only")
-    })
-}
-
-/// The configuration of every node.
-///
-/// # Errors
-///
-/// When a node's Talos version has no known configuration.
-pub fn configs(blueprint: &Blueprint, bundle: &Bundle) -> Result<BTreeMap<String, Config>> {
-    blueprint.nodes.values().map(|node| Ok((node.name.clone(), one(blueprint, node, bundle)?))).collect()
+pub(crate) fn ids(
+    blueprint: &Blueprint,
+    schematics: &BTreeMap<String, Schematic>,
+) -> Result<BTreeMap<String, String>> {
+    let one = |(key, schematic): (&String, &Schematic)| match &schematic.id {
+        Some(id) => Ok((key.clone(), id.clone())),
+        None => {
+            let arguments =
+                blueprint.images.get(key).map(|image| image.kernel_args.clone()).unwrap_or_default();
+            let what = format!("the id of the image with the kernel arguments {arguments:?} is not known");
+            let remedy = "use extensions and kernel arguments of letters, digits and /_.=,+- only";
+            Err(Error::new(Kind::Input, what).remedy(remedy))
+        }
+    };
+    schematics.iter().map(one).collect()
 }
 
 pub(crate) fn digests(configs: &BTreeMap<String, Config>) -> BTreeMap<String, String> {
     configs.iter().map(|(name, config)| (name.clone(), digest(config.0.as_bytes()))).collect()
 }
 
-fn one(blueprint: &Blueprint, node: &Node, bundle: &Bundle) -> Result<Config> {
-    let attempt =
-        || Error::new(Kind::Input, format!("could not make the machine configuration of {}", node.name));
-    let contract = Contract::parse(&node.talos).map_err(|e| attempt().because(e))?;
-    let mut documents =
-        config::generate(bundle, &input(blueprint, node, contract)).map_err(|e| attempt().because(e))?;
-    config::apply_node(&mut documents, contract, &node_input(blueprint, node));
-    Ok(Config(Zeroizing::new(documents.to_yaml())))
+/// Everything that configurations are made from, beside the secrets.
+pub struct Renderer<'a> {
+    blueprint: &'a Blueprint,
+    schematics: &'a BTreeMap<String, Schematic>,
+    attachments: &'a Attachments,
+    cluster: ClusterSettings,
+    /// What stands for a host that is still open, where nothing is kept of what is made.
+    open_host: Option<&'a str>,
 }
 
-/// What all nodes of a role share. Nothing in it depends on which other nodes there are: adding one must not change the
-/// configuration of another.
-fn input(blueprint: &Blueprint, node: &Node, contract: Contract) -> Input {
-    let role = match node.role {
-        Role::ControlPlane => config::Role::ControlPlane,
-        Role::Worker => config::Role::Worker,
+impl<'a> Renderer<'a> {
+    /// For one blueprint, with the files that it points to.
+    #[must_use]
+    pub fn new(
+        blueprint: &'a Blueprint,
+        schematics: &'a BTreeMap<String, Schematic>,
+        attachments: &'a Attachments,
+    ) -> Self {
+        let nvidia = schematics.values().any(Schematic::has_nvidia);
+        let cluster = manifests::settings(blueprint, attachments, nvidia);
+        Self { blueprint, schematics, attachments, cluster, open_host: None }
+    }
+
+    /// The configuration of every node.
+    ///
+    /// # Errors
+    ///
+    /// Everything that the nodes would refuse, each once, at the patch that is to blame.
+    pub fn configs(&self, bundle: &Bundle) -> std::result::Result<BTreeMap<String, Config>, Vec<Diagnostic>> {
+        let mut configs = BTreeMap::new();
+        let mut found = Vec::new();
+        for node in self.blueprint.nodes.values() {
+            match self.documents(node, bundle) {
+                Ok(documents) => {
+                    configs.insert(node.name.clone(), Config(Zeroizing::new(documents.to_yaml())));
+                }
+                Err(problems) => found.extend(problems.into_iter().map(|found| (node.name.as_str(), found))),
+            }
+        }
+        if found.is_empty() { Ok(configs) } else { Err(told_once(found)) }
+    }
+
+    /// Finds what the nodes would refuse, before there is a bundle. Nothing is kept of what it makes.
+    ///
+    /// # Errors
+    ///
+    /// The same as for [`Renderer::configs`].
+    pub fn check(&self, now: Timestamp) -> std::result::Result<(), Vec<Diagnostic>> {
+        let contract =
+            self.blueprint.nodes.values().find_map(|node| self.contract(node)).unwrap_or(config::NEWEST);
+        let bundle = Bundle::placeholder(contract, now).map_err(|error| {
+            let message = format!("the configurations could not be checked: {error}");
+            vec![Diagnostic::error(codes::CONFIG_REFUSED, message)]
+        })?;
+        let trial = Self { open_host: Some("open"), cluster: self.cluster.clone(), ..*self };
+        trial.configs(&bundle).map(drop)
+    }
+
+    fn documents(&self, node: &Node, bundle: &Bundle) -> std::result::Result<Documents, Vec<Refused>> {
+        let release = Contract::parse(&node.talos).map_err(|e| vec![Refused::node(node, e.to_string())])?;
+        let patches = self.patches(node, release)?;
+        let mut documents = self.unpatched(node, bundle)?;
+        for (path, patch) in &patches {
+            patch.apply(&mut documents).map_err(|e| vec![Refused::patch(path, &e)])?;
+        }
+        let problems = validate(&documents, release, Mode::Cloud);
+        if problems.is_empty() { Ok(documents) } else { Err(self.blame(node, bundle, &patches, problems)) }
+    }
+
+    fn patches(
+        &self,
+        node: &Node,
+        release: Contract,
+    ) -> std::result::Result<Vec<patches::Read>, Vec<Refused>> {
+        let values = patches::values(self.blueprint, node, self.open_host);
+        patches::read(node, self.attachments, release, &values)
+    }
+
+    /// The contract that a node's configuration follows: the file's, or that of the node's own release.
+    fn contract(&self, node: &Node) -> Option<Contract> {
+        let text = self.blueprint.options.contract.as_ref().unwrap_or(&node.talos);
+        Contract::parse(text).ok()
+    }
+
+    fn unpatched(&self, node: &Node, bundle: &Bundle) -> std::result::Result<Documents, Vec<Refused>> {
+        let refused = |message: String| vec![Refused::node(node, message)];
+        let contract = self.contract(node).unwrap_or(config::NEWEST);
+        let schematic = self.schematics.get(&node.image);
+        let input = machine::input(self.blueprint, node, contract, schematic);
+        let mut documents = config::generate(bundle, &input).map_err(|e| refused(e.to_string()))?;
+        let settings = machine::settings(self.blueprint, node, schematic);
+        config::apply_machine(&mut documents, contract, &settings).map_err(|e| refused(e.to_string()))?;
+        config::apply_cluster(&mut documents, contract, &self.cluster);
+        Ok(documents)
+    }
+
+    /// The patch after which each problem is first there; what was there before any patch belongs to the node.
+    fn blame(
+        &self,
+        node: &Node,
+        bundle: &Bundle,
+        patches: &[patches::Read],
+        problems: Vec<Problem>,
+    ) -> Vec<Refused> {
+        let Ok(release) = Contract::parse(&node.talos) else { return Vec::new() };
+        let Ok(mut documents) = self.unpatched(node, bundle) else { return Vec::new() };
+        let mut left = problems;
+        let mut refused = Vec::new();
+        let mut blame = |documents: &Documents, path: Option<&Path>| {
+            let seen = validate(documents, release, Mode::Cloud);
+            left.retain(|problem| {
+                let here = seen.contains(problem);
+                if here {
+                    refused.push(Refused::setting(node, path, problem));
+                }
+                !here
+            });
+        };
+        blame(&documents, None);
+        for (path, patch) in patches {
+            if patch.apply(&mut documents).is_err() {
+                break;
+            }
+            blame(&documents, Some(path));
+        }
+        refused
+    }
+}
+
+/// One thing that is wrong, and where.
+struct Refused {
+    path: Path,
+    code: &'static str,
+    message: String,
+    help: Option<String>,
+}
+
+impl Refused {
+    fn node(node: &Node, message: String) -> Self {
+        Self { path: node_path(node), code: codes::CONFIG_REFUSED, message, help: None }
+    }
+
+    fn patch(path: &Path, error: &talos::patch::PatchError) -> Self {
+        let code = match error {
+            talos::patch::PatchError::Json { .. } => codes::JSON_PATCH,
+            talos::patch::PatchError::Unfit(_) => codes::CONFIG_REFUSED,
+            _ => codes::BAD_PATCH,
+        };
+        let mut message = error.to_string();
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            message = format!("{message}: {cause}");
+            source = cause.source();
+        }
+        Self { path: path.clone(), code, message, help: error.remedy() }
+    }
+
+    fn setting(node: &Node, path: Option<&Path>, problem: &Problem) -> Self {
+        let path = path.cloned().unwrap_or_else(|| node_path(node));
+        let message = format!("Talos would refuse this configuration: {problem}");
+        Self { path, code: codes::CONFIG_REFUSED, message, help: None }
+    }
+}
+
+fn node_path(node: &Node) -> Path {
+    match &node.pool {
+        Some(pool) => Path::of(&["pools", pool]),
+        None => Path::of(&["nodes", &node.name]),
+    }
+}
+
+/// One patch may be wrong for many nodes: it is said once, with the nodes.
+fn told_once(found: Vec<(&str, Refused)>) -> Vec<Diagnostic> {
+    let mut told: Vec<(Refused, Vec<&str>)> = Vec::new();
+    for (node, refused) in found {
+        let same = |other: &Refused| other.path == refused.path && other.message == refused.message;
+        match told.iter_mut().find(|(other, _)| same(other)) {
+            Some((_, nodes)) => nodes.push(node),
+            None => told.push((refused, vec![node])),
+        }
+    }
+    let say = |(refused, nodes): (Refused, Vec<&str>)| {
+        let note = match nodes[..] {
+            [one] => format!("for {one}"),
+            [one, other] => format!("for {one} and {other}"),
+            [one, ref others @ ..] => format!("for {one} and {} others", others.len()),
+            [] => String::new(),
+        };
+        let found = Diagnostic::error(refused.code, refused.message).at(refused.path, note);
+        match refused.help {
+            Some(help) => found.help(help),
+            None => found,
+        }
     };
-    let image = blueprint.images.get(&node.image).and_then(|i| {
-        Some(talos::schematic::installer_image(factory_host(&i.factory), &schematic(i).id()?, &node.talos))
-    });
-    Input {
-        install_image: image,
-        cert_sans: blueprint.vip.iter().map(ToString::to_string).collect(),
-        dns_domain: blueprint.dns_domain.clone(),
-        pod_subnets: vec![blueprint.pod_cidr.to_string()],
-        service_subnets: vec![blueprint.service_cidr.to_string()],
-        allow_scheduling_on_control_planes: blueprint.schedule_on_control_planes,
-        ..Input::new(contract, role, &blueprint.cluster, &blueprint.endpoint, &blueprint.kubernetes)
-    }
+    told.into_iter().map(say).collect()
 }
 
-fn node_input(blueprint: &Blueprint, node: &Node) -> NodeInput {
-    NodeInput {
-        hostname: node.name.clone(),
-        mac: node.mac.clone(),
-        address: Some(node.address.to_string()),
-        gateway: Some(node.gateway.to_string()),
-        nameservers: node.dns.iter().map(ToString::to_string).collect(),
-        time_servers: node.ntp.clone(),
-        mtu: node.mtu,
-        vip: blueprint.vip.map(|v| v.to_string()),
-        labels: node.labels.clone(),
-    }
-}
-
-/// Image references have no scheme.
-fn factory_host(url: &str) -> &str {
-    url.trim_start_matches("https://").trim_start_matches("http://").trim_end_matches('/')
-}
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::attachments::Attachments;
 use model::blueprint::{Blueprint, Node};
 use model::observed::Observed;
 use model::plan::{self, Plan, Rendered};
@@ -10,7 +11,7 @@ use model::spec::Spec;
 use talos::secrets::Bundle;
 
 use crate::error::{Error, Kind, Result};
-use crate::render::{self, Access, Config};
+use crate::render::{self, Access, Config, Renderer, Schematic};
 use crate::{World, observe};
 
 /// A file, a world, and the bundle if there is one.
@@ -19,6 +20,7 @@ pub struct Session {
     /// The world.
     pub world: World,
     spec: Arc<Spec>,
+    attachments: Arc<Attachments>,
     bundle: Option<Arc<Bundle>>,
 }
 
@@ -31,6 +33,7 @@ pub struct Look {
     pub observed: Arc<Observed>,
     /// Digests of what was rendered.
     pub rendered: Arc<Rendered>,
+    schematics: Arc<BTreeMap<String, Schematic>>,
     configs: Arc<BTreeMap<String, Config>>,
     access: Option<Arc<Access>>,
 }
@@ -54,7 +57,13 @@ impl Session {
     /// A sitting. Without a bundle nothing that needs keys is looked at.
     #[must_use]
     pub fn new(world: World, spec: Spec, bundle: Option<Bundle>) -> Self {
-        Self { world, spec: Arc::new(spec), bundle: bundle.map(Arc::new) }
+        Self { world, spec: Arc::new(spec), attachments: Arc::default(), bundle: bundle.map(Arc::new) }
+    }
+
+    /// The same sitting with the files that the cluster file points to.
+    #[must_use]
+    pub fn with_attachments(self, attachments: Attachments) -> Self {
+        Self { attachments: Arc::new(attachments), ..self }
     }
 
     /// The same sitting with a bundle.
@@ -77,21 +86,29 @@ impl Session {
         let blueprint =
             model::resolve::resolve(&self.spec, survey.as_ref().map(|s| &s.inventory), cluster_id)
                 .map_err(LookError::File)?;
+        let schematics = render::schematics(&blueprint, &self.attachments)?;
+        let renderer = Renderer::new(&blueprint, &schematics, &self.attachments);
+        let now = self.world.clock.now();
         let (access, configs) = match &self.bundle {
             Some(bundle) => {
-                let access = Access::mint(bundle, self.world.clock.now())?;
-                (Some(Arc::new(access)), render::configs(&blueprint, bundle)?)
+                let access = Access::mint(bundle, now)?;
+                (Some(Arc::new(access)), renderer.configs(bundle).map_err(LookError::File)?)
             }
-            None => (None, BTreeMap::new()),
+            // What the nodes would refuse must be known before keys are made and machines created.
+            None => {
+                renderer.check(now).map_err(LookError::File)?;
+                (None, BTreeMap::new())
+            }
         };
-        let rendered =
-            Rendered { schematics: render::schematics(&blueprint)?, configs: render::digests(&configs) };
+        let ids = render::ids(&blueprint, &schematics)?;
+        let rendered = Rendered { schematics: ids, configs: render::digests(&configs) };
         let observed =
             Box::pin(observe::observe(&self.world, survey, &blueprint, access.as_deref(), &configs)).await?;
         Ok(Look {
             blueprint: Arc::new(blueprint),
             observed: Arc::new(observed),
             rendered: Arc::new(rendered),
+            schematics: Arc::new(schematics),
             configs: Arc::new(configs),
             access,
         })
@@ -135,8 +152,18 @@ impl Look {
         })
     }
 
+    /// The text of an image's schematic, as the factory is given it.
+    pub(crate) fn schematic(&self, image: &str) -> Result<&str> {
+        self.schematics.get(image).map(|schematic| schematic.text.as_str()).ok_or_else(|| {
+            Error::new(
+                Kind::Refused,
+                format!("the plan names the image {image}, which the blueprint does not have"),
+            )
+        })
+    }
+
     pub(crate) fn config(&self, name: &str) -> Result<&str> {
-        self.configs.get(name).map(Config::as_str).ok_or_else(no_bundle)
+        self.configs.get(name).map(Config::expose).ok_or_else(no_bundle)
     }
 }
 

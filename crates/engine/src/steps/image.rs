@@ -24,8 +24,8 @@ pub(super) async fn register(context: &Context, image: &str, schematic: &str) ->
     };
     let factory = Factory::new(world.net.clone(), &world.clock, &wanted.factory, &world.factory_roots)
         .map_err(|e| attempt().because(e))?;
-    let text = crate::render::schematic(wanted).canonical();
-    let posted = world.clock.timeout(FACTORY, factory.post_schematic(&text)).await;
+    let text = context.look.schematic(image)?;
+    let posted = world.clock.timeout(FACTORY, factory.post_schematic(text)).await;
     let answered = match posted {
         Ok(Ok(answer)) => answer,
         // Whoever has a mirror may have no way to the factory. The mirror knows what it was told before; the download tells.

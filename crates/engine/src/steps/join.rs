@@ -75,7 +75,10 @@ async fn missing(context: &Context, node: &Node, kubernetes: &Kubernetes) -> Opt
         Err(_) => Some("waits for Kubernetes to answer".to_owned()),
         Ok(nodes) => match nodes.get(&node.name) {
             None => Some("not registered in Kubernetes yet".to_owned()),
-            Some(n) if !n.ready => Some("registered in Kubernetes, not ready yet".to_owned()),
+            // Without a network plug-in a node is as far as it can be once it is registered.
+            Some(n) if !n.ready && !context.look.blueprint.awaits_network() => {
+                Some("registered in Kubernetes, not ready yet".to_owned())
+            }
             Some(_) => None,
         },
     }

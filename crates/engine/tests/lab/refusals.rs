@@ -27,7 +27,8 @@ async fn stranger(rig: &Rig) {
         &rig.world.factory_roots,
     )
     .unwrap();
-    factory.post_schematic(&engine::render::schematic(image).canonical()).await.unwrap();
+    let made = engine::render::schematic(image, &model::attachments::Attachments::new()).unwrap();
+    factory.post_schematic(&made.text).await.unwrap();
     let download = pve::DownloadUrl {
         url: image.url(schematic),
         filename: "mine.qcow2".to_owned(),
