@@ -3,6 +3,7 @@
 mod file;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -75,7 +76,7 @@ pub enum LabSpeed {
 pub enum Command {
     /// Write a commented cluster file to begin with.
     Init(InitArgs),
-    /// Check the file, without looking at anything else.
+    /// Check the file and the files that it points to, without asking anybody.
     Validate(FileArgs),
     /// Show everything that the file decides: nodes, addresses, VM ids, hardware. Proxmox is not asked.
     Show(FileArgs),
@@ -93,8 +94,13 @@ pub enum Command {
     Destroy(ChangeArgs),
     /// Write a kubeconfig for an administrator.
     Kubeconfig(OutputArgs),
-    /// Write a talosconfig for an administrator.
-    Talosconfig(OutputArgs),
+    /// Write a talosconfig.
+    Talosconfig(TalosconfigArgs),
+    /// Write what the nodes would be given, without asking anybody: configurations, schematics, a talosconfig.
+    Render(RenderArgs),
+    /// Look after the cluster's secrets, the one thing that must be kept.
+    #[command(subcommand)]
+    Secrets(SecretsCommand),
     /// Print the JSON Schema of the cluster file, for editors.
     Schema,
     /// Explain a problem by its code, with an example.
@@ -177,9 +183,98 @@ pub struct OutputArgs {
     /// With `--output`: keep what the file holds of other clusters.
     #[arg(long, requires = "output")]
     pub merge: bool,
-    /// For how many hours the certificate holds.
-    #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = clap::value_parser!(u64).range(1..=87_600))]
-    pub hours: u64,
+    /// For how long the certificate holds: `90m`, `24h`, `30d`.
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_ttl)]
+    pub ttl: Duration,
+}
+
+#[derive(Debug, Args)]
+pub struct TalosconfigArgs {
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// What its holder may do.
+    #[arg(long, value_name = "ROLE", default_value = "admin")]
+    pub role: TalosRole,
+}
+
+/// What the holder of a talosconfig may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TalosRole {
+    /// Everything.
+    Admin,
+    /// Restart, reboot, shut down, and what a reader may.
+    Operator,
+    /// Look, but no secrets.
+    Reader,
+    /// Save etcd, nothing else.
+    EtcdBackup,
+}
+
+impl TalosRole {
+    /// As it stands in a certificate.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Admin => "os:admin",
+            Self::Operator => "os:operator",
+            Self::Reader => "os:reader",
+            Self::EtcdBackup => "os:etcd:backup",
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct RenderArgs {
+    /// The folder to write to; made if it is not there. Files in it are replaced.
+    #[arg(short, long, value_name = "FOLDER")]
+    pub output: PathBuf,
+    /// Only this node.
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<String>,
+    /// Without secrets, to be shown or compared. Needs no bundle.
+    #[arg(long)]
+    pub redact: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SecretsCommand {
+    /// Make the secrets of a new cluster. `apply` does the same when there are none.
+    New {
+        #[command(flatten)]
+        keep: KeepArgs,
+    },
+    /// Take over the secrets of a cluster that exists: a secrets.yaml of talosctl, or an OpenTofu state.
+    Import {
+        /// The file; `-` reads standard input.
+        from: PathBuf,
+        #[command(flatten)]
+        keep: KeepArgs,
+    },
+    /// Write the secrets as they are, as talosctl reads them.
+    Export {
+        /// The file, readable by you only. It must not exist.
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Show who can open the secrets; let others open them, or no longer.
+    Recipients {
+        /// Let this one open them: a public key, `age1…`.
+        #[arg(long, value_name = "KEY")]
+        add: Vec<String>,
+        /// Let this one no longer open them. What it has seen it may have kept.
+        #[arg(long, value_name = "KEY")]
+        remove: Vec<String>,
+    },
+}
+
+/// How new secrets are kept.
+#[derive(Debug, Args)]
+pub struct KeepArgs {
+    /// Let this one open them too: a public key, `age1…`. Can be given several times.
+    #[arg(long = "recipient", value_name = "KEY")]
+    pub recipients: Vec<String>,
+    /// Do not encrypt them. Whoever reads the file owns the cluster.
+    #[arg(long, conflicts_with = "recipients")]
+    pub plain: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -203,6 +298,20 @@ pub enum LabCommand {
         #[arg(short, long)]
         yes: bool,
     },
+}
+
+fn parse_ttl(text: &str) -> Result<Duration, String> {
+    let wrong = || "it is a number and a unit, from `1m` to `3650d`: `90m`, `24h`, `30d`".to_owned();
+    let unit = text.chars().next_back().ok_or_else(wrong)?;
+    let number: u64 = text.trim_end_matches(unit).parse().map_err(|_| wrong())?;
+    let seconds = match unit {
+        'm' => 60,
+        'h' => 3600,
+        'd' => 24 * 3600,
+        _ => return Err(wrong()),
+    };
+    let all = number.checked_mul(seconds).filter(|all| (60..=3650 * 24 * 3600).contains(all));
+    all.map(Duration::from_secs).ok_or_else(wrong)
 }
 
 fn parse_speed(text: &str) -> Result<LabSpeed, String> {
@@ -252,6 +361,15 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn lifetimes() {
+        assert_eq!(parse_ttl("90m"), Ok(Duration::from_secs(5400)));
+        assert_eq!(parse_ttl("1d"), parse_ttl("24h"));
+        for wrong in ["", "h", "0h", "1", "1s", "-1h", "4000d", "99999999999999999999h", "1hh", "é"] {
+            assert!(parse_ttl(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

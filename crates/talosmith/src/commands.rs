@@ -9,6 +9,8 @@ mod lab;
 mod manual;
 mod offline;
 mod plan;
+mod render;
+mod secrets;
 mod setup;
 
 use crate::args::{Cli, Command, LabCommand};
@@ -32,6 +34,8 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
         Command::Validate(_) => offline::validate(&global, &printer),
         Command::Show(_) => offline::show(&global, &printer),
         Command::Import(args) => import::import(&args, &printer),
+        Command::Render(args) => render::render(&global, &args, &printer),
+        Command::Secrets(command) => secrets::secrets(&global, command, &printer).await,
         Command::Schema => Ok(offline::schema(&printer)),
         Command::Explain { code } => offline::explain(&code, &printer),
         Command::Completions { shell } => Ok(manual::completions(shell, &printer)),

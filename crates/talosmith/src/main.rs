@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod exit;
+mod identity;
 mod interrupt;
 mod merge;
 mod outside;

@@ -15,30 +15,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use engine::record::Operator;
-use engine::secrets::{Identity, Store, write_private};
-use secrecy::ExposeSecret;
+use engine::secrets::{self, AtRest, Kept, write_private};
+use talos::secrets::Bundle;
 use uuid::Uuid;
 
 use crate::exit::Exit;
-use crate::view::{Printer, Problem};
+use crate::identity::IdentityPlace;
+use crate::view::Problem;
 
 /// The folders of one cluster.
 #[derive(Debug, Clone)]
 pub struct Place {
     folder: PathBuf,
+    /// Of the bundle, encrypted; `.yaml` in place of `.age` where it is plain.
     bundle: PathBuf,
     identity: IdentityPlace,
     file: PathBuf,
-}
-
-#[derive(Debug, Clone)]
-enum IdentityPlace {
-    /// A file of ours, made at first use.
-    Ours(PathBuf),
-    /// A file that the operator named.
-    Named(PathBuf),
-    /// No home, no name.
-    Nowhere,
 }
 
 /// Held for as long as this process changes the cluster from this folder. The system lets go of it when the process ends,
@@ -50,11 +42,7 @@ impl Place {
     /// Beside the real file.
     pub fn real(file: &Path, cluster: &str) -> Self {
         let beside = parent(file);
-        let identity = match std::env::var_os("TALOSMITH_IDENTITY").filter(|v| !v.is_empty()) {
-            Some(path) => IdentityPlace::Named(PathBuf::from(path)),
-            None => config_folder()
-                .map_or(IdentityPlace::Nowhere, |f| IdentityPlace::Ours(f.join("identity.txt"))),
-        };
+        let identity = IdentityPlace::from_environment();
         Self {
             folder: beside.join(".talosmith").join(cluster),
             bundle: beside.join(format!("{cluster}.secrets.age")),
@@ -110,78 +98,61 @@ impl Place {
         self.folder.join("journal.jsonl")
     }
 
-    /// The bundle, if there is one. An identity is only asked for when there is something to open.
-    pub fn load_bundle(&self) -> Result<Option<talos::secrets::Bundle>, Problem> {
-        if !self.bundle.exists() {
-            return Ok(None);
-        }
-        let identity = self.read_identity()?.ok_or_else(|| {
-            Problem::new(
+    /// The bundle, if there is one.
+    pub fn load_bundle(&self) -> Result<Option<Bundle>, Problem> {
+        Ok(self.kept()?.map(|kept| kept.bundle))
+    }
+
+    /// The bundle with how it lies on the disk. An identity is only asked for when there is something to open.
+    pub fn kept(&self) -> Result<Option<Kept>, Problem> {
+        let (encrypted, plain) = (self.bundle_path(false), self.bundle_path(true));
+        match (encrypted.exists(), plain.exists()) {
+            (false, false) => Ok(None),
+            (true, true) => Err(Problem::new(
                 Exit::Secrets,
-                format!("there is no identity to open the bundle {}", self.bundle.display()),
+                format!("there are two bundles: {} and {}", encrypted.display(), plain.display()),
             )
-            .remedy(match &self.identity {
-                IdentityPlace::Ours(path) => {
-                    format!(
-                        "restore {} from your backup, or name another file with TALOSMITH_IDENTITY",
-                        path.display()
-                    )
-                }
-                _ => "name the file that holds it with TALOSMITH_IDENTITY".to_owned(),
-            })
-        })?;
-        Store::new(self.bundle.clone(), identity).load().map_err(|e| Problem::from(&e))
-    }
-
-    /// Where a new bundle goes, with the identity that opens it, which is made if there is none.
-    pub fn new_store(&self, printer: &Printer, loud: bool) -> Result<Store, Problem> {
-        let identity = match (self.read_identity()?, &self.identity) {
-            (Some(identity), _) => identity,
-            (None, IdentityPlace::Ours(path)) => {
-                let identity = Identity::generate();
-                write_private(path, identity.to_text().expose_secret().as_bytes(), true).map_err(|e| {
-                    Problem::of(Exit::Secrets, &e)
-                        .within(format!("could not write the identity {}", path.display()))
+            .remedy("move away the one that is not the cluster's")),
+            (false, true) => secrets::load(&plain, None).map_err(|e| Problem::from(&e)),
+            (true, false) => {
+                let identity = self.identity.read()?.ok_or_else(|| {
+                    let what = format!("there is no identity to open the bundle {}", encrypted.display());
+                    Problem::new(Exit::Secrets, what).remedy(self.identity.remedy())
                 })?;
-                if loud {
-                    printer.note(&format!(
-                        "A new identity was made: {}. BACK IT UP: without it the secrets of your clusters cannot be opened.",
-                        path.display()
-                    ));
-                }
-                identity
+                secrets::load(&encrypted, Some(&identity)).map_err(|e| Problem::from(&e))
             }
-            (None, IdentityPlace::Named(path)) => {
-                return Err(Problem::new(
-                    Exit::Secrets,
-                    format!("TALOSMITH_IDENTITY names {}, which is not there", path.display()),
-                )
-                .remedy("make one with `age-keygen -o FILE`, or unset the variable to have one made"));
-            }
-            (None, IdentityPlace::Nowhere) => {
-                return Err(Problem::new(Exit::Secrets, "there is no home folder to keep an identity in")
-                    .remedy("set HOME, or name a file with TALOSMITH_IDENTITY"));
-            }
-        };
-        Ok(Store::new(self.bundle.clone(), identity))
+        }
     }
 
-    fn read_identity(&self) -> Result<Option<Identity>, Problem> {
-        let (IdentityPlace::Ours(path) | IdentityPlace::Named(path)) = &self.identity else {
-            return Ok(None);
-        };
-        match std::fs::read_to_string(path) {
-            Ok(text) => {
-                let text = secrecy::SecretString::from(text);
-                let identity = Identity::parse(text.expose_secret());
-                identity
-                    .map(Some)
-                    .map_err(|e| Problem::from(&e).within(format!("could not use {}", path.display())))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Problem::of(Exit::Secrets, &error)
-                .within(format!("could not read the identity {}", path.display()))),
+    /// Where the bundle is, or would be.
+    pub fn bundle_path(&self, plain: bool) -> PathBuf {
+        if plain { self.bundle.with_extension("yaml") } else { self.bundle.clone() }
+    }
+
+    /// Refuses when there is a bundle already.
+    pub fn no_bundle_yet(&self) -> Result<(), Problem> {
+        let there = [false, true].map(|plain| self.bundle_path(plain)).into_iter().find(|path| path.exists());
+        match there {
+            None => Ok(()),
+            Some(path) => Err(Problem::new(
+                Exit::Secrets,
+                format!("the cluster has secrets already: {}", path.display()),
+            )
+            .remedy("a bundle is never overwritten; move it away if it belongs to a cluster that is gone")),
         }
+    }
+
+    /// Writes a new bundle; says where.
+    pub fn create_bundle(&self, bundle: &Bundle, at_rest: &AtRest) -> Result<PathBuf, Problem> {
+        self.no_bundle_yet()?;
+        let path = self.bundle_path(*at_rest == AtRest::Plain);
+        secrets::create(&path, bundle, at_rest).map_err(|e| Problem::from(&e))?;
+        Ok(path)
+    }
+
+    /// Where the identity is.
+    pub fn identity(&self) -> &IdentityPlace {
+        &self.identity
     }
 
     /// Takes this folder for one process.
@@ -245,9 +216,4 @@ fn parent(file: &Path) -> PathBuf {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
     }
-}
-
-fn config_folder() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|h| h.join(".config"))).map(|f| f.join("talosmith"))
 }

@@ -10,7 +10,7 @@ use engine::journal::Journal;
 use engine::report::{self, Failed};
 use engine::saved::SavedPlan;
 use engine::scrub::Scrub;
-use engine::{Look, Session, World};
+use engine::{Look, World};
 use model::event::{Event, Outcome};
 use model::plan::Plan;
 use secrecy::ExposeSecret;
@@ -41,8 +41,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
     setup.place.make()?;
     let _lock = setup.place.lock()?;
     let outside = setup.outside(global)?;
-    let mut session =
-        Session::new(outside.world.clone(), setup.loaded.spec.clone(), setup.place.load_bundle()?);
+    let mut session = setup.session(&outside, printer)?;
     let mut look = setup.look(&session, printer).await?;
     let mut plan = look.plan();
     if let (Some(saved), Some(path)) = (&saved, &args.plan) {
@@ -115,7 +114,7 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
     setup.place.make()?;
     let _lock = setup.place.lock()?;
     let outside = setup.outside(global)?;
-    let session = Session::new(outside.world.clone(), setup.loaded.spec.clone(), setup.place.load_bundle()?);
+    let session = setup.session(&outside, printer)?;
     let look = setup.look(&session, printer).await?;
     let plan = look.plan_destroy();
     if !printer.is_json() || !plan.refusals.is_empty() || plan.steps.is_empty() {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use engine::Session;
 
 use super::setup::{Setup, Wrong, ended};
 use crate::args::{Global, HealthArgs};
@@ -19,7 +18,7 @@ pub async fn health(global: &Global, args: &HealthArgs, printer: &Printer) -> Re
 async fn try_health(global: &Global, args: &HealthArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     let outside = setup.outside(global)?;
-    let session = Session::new(outside.world.clone(), setup.loaded.spec.clone(), setup.place.load_bundle()?);
+    let session = setup.session(&outside, printer)?;
     let look = setup.look(&session, printer).await?;
     let clock = &outside.world.clock;
     let began = clock.now();

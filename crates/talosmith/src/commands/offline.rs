@@ -1,26 +1,38 @@
 //! Commands that look at nothing but the file.
 
+use engine::render::{Renderer, schematics};
 use model::blueprint::Blueprint;
 use model::diagnostic::codes;
 use model::load::Loaded;
 
-use super::setup::{Wrong, ended, load_file};
+use super::setup::{Setup, Wrong, ended, load_file};
 use crate::args::Global;
 use crate::exit::Exit;
+use crate::outside;
 use crate::view::show::summary;
 use crate::view::{Printer, Problem};
 
 /// Checks the file, and says in one line what it makes.
 pub fn validate(global: &Global, printer: &Printer) -> Result<Exit, Problem> {
-    ended(resolved(global, printer).map(|(loaded, blueprint)| {
-        if printer.is_json() {
-            printer.diagnostics(&loaded.sources, &model::check::check(&loaded));
-        } else {
-            let names: Vec<&str> = loaded.sources.iter().map(|s| s.name.as_str()).collect();
-            printer.say(&format!("{} is good: {}.", names.join(", "), summary(&blueprint)));
-        }
-        Exit::Done
-    }))
+    ended(try_validate(global, printer))
+}
+
+fn try_validate(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
+    let setup = Setup::new(global, printer)?;
+    let attachments = setup.attachments(printer)?;
+    let shown = |found| setup.shown(found, printer);
+    let loaded = &setup.loaded;
+    let blueprint = model::resolve::resolve(&loaded.spec, None, None).map_err(shown)?;
+    let schematics = schematics(&blueprint, &attachments).map_err(|e| Problem::from(&e))?;
+    let now = outside::time(setup.lab.map(|_| setup.place.folder()));
+    Renderer::new(&blueprint, &schematics, &attachments).check(now).map_err(shown)?;
+    if printer.is_json() {
+        printer.diagnostics(&loaded.sources, &model::check::check(loaded));
+    } else {
+        let names: Vec<&str> = loaded.sources.iter().map(|source| source.name.as_str()).collect();
+        printer.say(&format!("{} is good: {}.", names.join(", "), summary(&blueprint)));
+    }
+    Ok(Exit::Done)
 }
 
 /// Shows what the file decides.

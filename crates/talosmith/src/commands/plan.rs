@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use engine::Session;
 use engine::saved::SavedPlan;
 use engine::secrets::write_private;
 
@@ -19,7 +18,7 @@ pub async fn plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
 async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     let outside = setup.outside(global)?;
-    let session = Session::new(outside.world.clone(), setup.loaded.spec.clone(), setup.place.load_bundle()?);
+    let session = setup.session(&outside, printer)?;
     let look = setup.look(&session, printer).await?;
     let plan = look.plan();
     if args.markdown {
@@ -56,7 +55,7 @@ pub async fn status(global: &Global, args: &StatusArgs, printer: &Printer) -> Re
 async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     let outside = setup.outside(global)?;
-    let session = Session::new(outside.world.clone(), setup.loaded.spec.clone(), setup.place.load_bundle()?);
+    let session = setup.session(&outside, printer)?;
     let mut first = true;
     loop {
         // Proxmox may be away for a moment; whoever watches wants to see it come back.

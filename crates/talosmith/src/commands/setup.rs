@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use engine::session::LookError;
 use engine::{Look, Session};
-use model::diagnostic::Source;
+use model::attachments::Attachments;
+use model::diagnostic::{Diagnostic, Source};
 use model::load::{Loaded, MAX_BYTES, load};
 
 use crate::args::{Global, LabSpeed};
@@ -35,6 +36,8 @@ impl From<Problem> for Wrong {
 /// A file that is right, and where its things are.
 pub struct Setup {
     pub loaded: Loaded,
+    /// The folder of the cluster file, from which other files are named.
+    pub folder: PathBuf,
     pub place: Place,
     pub lab: Option<(LabSpeed, u64)>,
 }
@@ -58,7 +61,7 @@ pub fn load_file(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
         }
     };
     let found = model::check::check(&loaded);
-    if found.iter().any(model::diagnostic::Diagnostic::is_error) {
+    if found.iter().any(Diagnostic::is_error) {
         printer.diagnostics(&loaded.sources, &found);
         return Err(Wrong::Shown);
     }
@@ -130,7 +133,27 @@ impl Setup {
         let cluster = &loaded.spec.cluster;
         let place = if global.lab { Place::lab(file, cluster) } else { Place::real(file, cluster) };
         let lab = global.lab.then(|| (global.lab_speed.unwrap_or(WATCHABLE), global.lab_seed));
-        Self { loaded, place, lab }
+        let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
+        Self { loaded, folder, place, lab }
+    }
+
+    /// The files that the cluster file points to.
+    pub fn attachments(&self, printer: &Printer) -> Result<Attachments, Wrong> {
+        engine::attachments::read(&self.loaded.spec, &self.folder).map_err(|found| self.shown(found, printer))
+    }
+
+    /// A sitting with the cluster in its world.
+    pub fn session(&self, outside: &Outside, printer: &Printer) -> Result<Session, Wrong> {
+        let attachments = self.attachments(printer)?;
+        let bundle = self.place.load_bundle()?;
+        let session = Session::new(outside.world.clone(), self.loaded.spec.clone(), bundle);
+        Ok(session.with_attachments(attachments))
+    }
+
+    /// Shows problems of the file.
+    pub fn shown(&self, found: Vec<Diagnostic>, printer: &Printer) -> Wrong {
+        printer.diagnostics(&self.loaded.sources, &self.loaded.locate(found));
+        Wrong::Shown
     }
 
     /// The world that the file is about.
@@ -151,10 +174,7 @@ impl Setup {
     pub async fn look(&self, session: &Session, printer: &Printer) -> Result<Look, Wrong> {
         session.look().await.map_err(|error| match error {
             LookError::Engine(error) => Wrong::Problem(Problem::from(&error)),
-            LookError::File(diagnostics) => {
-                printer.diagnostics(&self.loaded.sources, &self.loaded.locate(diagnostics));
-                Wrong::Shown
-            }
+            LookError::File(found) => self.shown(found, printer),
         })
     }
 }

@@ -4,12 +4,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
+mod canaries;
 mod files;
-#[cfg(unix)]
 mod interrupted;
 mod killed;
 mod lab_runs;
+mod offline;
 mod saved;
 mod served;
 mod shell;
 mod start;
+#[cfg(unix)]

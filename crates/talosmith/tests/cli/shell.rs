@@ -55,6 +55,13 @@ impl Shell {
         }
     }
 
+    /// Runs a command with a variable in its environment.
+    pub fn run_with(&self, name: &str, value: &str, args: &str) -> Ran {
+        let Output { status, stdout, stderr } = self.command(args).env(name, value).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ran { out: text(stdout), err: text(stderr), code: status.code() }
+    }
+
     /// Runs a command that must succeed.
     pub fn ok(&self, args: &str) -> String {
         let ran = self.run(args);

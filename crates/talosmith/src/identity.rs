@@ -1,0 +1,166 @@
+//! The age identity that opens bundles: where it is, and how it is read.
+//!
+//! TALOSMITH_IDENTITY is a file, `cmd:` and a command that prints it, or the identity itself. Without it, a file in the user's
+//! configuration folder is used and made at first use.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use engine::secrets::{Identity, write_private};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::exit::Exit;
+use crate::view::{Printer, Problem};
+
+/// Where an identity is.
+#[derive(Clone)]
+pub enum IdentityPlace {
+    /// A file of ours, made at first use.
+    Ours(PathBuf),
+    /// A file that the operator named.
+    Named(PathBuf),
+    /// What a command prints.
+    Command(String),
+    /// It was handed over itself.
+    Itself(SecretString),
+    /// No home, no name.
+    Nowhere,
+}
+
+impl std::fmt::Debug for IdentityPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ours(_) => "Ours",
+            Self::Named(_) => "Named",
+            Self::Command(_) => "Command",
+            Self::Itself(_) => "Itself",
+            Self::Nowhere => "Nowhere",
+        })
+    }
+}
+
+impl IdentityPlace {
+    /// What the environment says.
+    pub fn from_environment() -> Self {
+        let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+        match set("TALOSMITH_IDENTITY") {
+            Some(text) => Self::of(&text.to_string_lossy()),
+            None => set("XDG_CONFIG_HOME")
+                .map(PathBuf::from)
+                .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".config")))
+                .map_or(Self::Nowhere, |folder| Self::Ours(folder.join("talosmith").join("identity.txt"))),
+        }
+    }
+
+    fn of(text: &str) -> Self {
+        let trimmed = text.trim();
+        if trimmed.starts_with("AGE-SECRET-KEY-1") {
+            return Self::Itself(SecretString::from(trimmed));
+        }
+        match (trimmed.strip_prefix("cmd:"), trimmed.strip_prefix("file:")) {
+            (Some(command), _) => Self::Command(command.trim().to_owned()),
+            (_, Some(path)) => Self::Named(PathBuf::from(path.trim())),
+            _ => Self::Named(PathBuf::from(text)),
+        }
+    }
+
+    /// The identity, if there is one.
+    pub fn read(&self) -> Result<Option<Identity>, Problem> {
+        let text = match self {
+            Self::Ours(path) | Self::Named(path) => match std::fs::read_to_string(path) {
+                Ok(text) => SecretString::from(text),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => {
+                    return Err(Problem::of(Exit::Secrets, &error)
+                        .within(format!("could not read the identity {}", path.display())));
+                }
+            },
+            Self::Command(command) => printed(command)?,
+            Self::Itself(text) => text.clone(),
+            Self::Nowhere => return Ok(None),
+        };
+        let from = match self {
+            Self::Ours(path) | Self::Named(path) => path.display().to_string(),
+            Self::Command(_) => "what the command in TALOSMITH_IDENTITY printed".to_owned(),
+            Self::Itself(_) | Self::Nowhere => "TALOSMITH_IDENTITY".to_owned(),
+        };
+        Identity::parse(text.expose_secret())
+            .map(Some)
+            .map_err(|e| Problem::from(&e).within(format!("could not use {from}")))
+    }
+
+    /// The identity, which is made if it may be made and there is none.
+    pub fn read_or_make(&self, printer: &Printer, loud: bool) -> Result<Identity, Problem> {
+        match (self.read()?, self) {
+            (Some(identity), _) => Ok(identity),
+            (None, Self::Ours(path)) => make(path, printer, loud),
+            (None, Self::Named(path)) => Err(Problem::new(
+                Exit::Secrets,
+                format!("TALOSMITH_IDENTITY names {}, which is not there", path.display()),
+            )
+            .remedy("make one with `age-keygen -o FILE`, or unset the variable to have one made")),
+            (None, _) => Err(Problem::new(Exit::Secrets, "there is no home folder to keep an identity in")
+                .remedy("set HOME, or name a file with TALOSMITH_IDENTITY")),
+        }
+    }
+
+    /// What to do when there is none and one is needed.
+    pub fn remedy(&self) -> String {
+        match self {
+            Self::Ours(path) => format!(
+                "restore {} from your backup, or name another file with TALOSMITH_IDENTITY",
+                path.display()
+            ),
+            Self::Named(path) => format!("TALOSMITH_IDENTITY names {}, which is not there", path.display()),
+            _ => "name the file that holds it with TALOSMITH_IDENTITY".to_owned(),
+        }
+    }
+}
+
+fn make(path: &Path, printer: &Printer, loud: bool) -> Result<Identity, Problem> {
+    let identity = Identity::generate();
+    write_private(path, identity.to_text().expose_secret().as_bytes(), true).map_err(|e| {
+        Problem::of(Exit::Secrets, &e).within(format!("could not write the identity {}", path.display()))
+    })?;
+    if loud {
+        printer.note(&format!(
+            "A new identity was made: {}. BACK IT UP: without it the secrets of your clusters cannot be opened.",
+            path.display()
+        ));
+    }
+    Ok(identity)
+}
+
+fn printed(command: &str) -> Result<SecretString, Problem> {
+    let problem = |what: String| Problem::new(Exit::Secrets, what).remedy("run it by hand to see why");
+    let output = std::process::Command::new("sh").arg("-c").arg(command).output().map_err(|e| {
+        Problem::of(Exit::Secrets, &e).within("could not run the command in TALOSMITH_IDENTITY")
+    })?;
+    if !output.status.success() {
+        return Err(problem(format!("the command in TALOSMITH_IDENTITY failed ({})", output.status)));
+    }
+    String::from_utf8(output.stdout)
+        .map(SecretString::from)
+        .map_err(|_| problem("the command in TALOSMITH_IDENTITY printed something else than text".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_is_a_file_a_command_or_the_identity_itself() {
+        let text = Identity::generate().to_text();
+        let key = text.expose_secret().lines().nth(1).unwrap();
+        let IdentityPlace::Itself(_) = IdentityPlace::of(key) else { panic!("itself") };
+        assert!(!format!("{:?}", IdentityPlace::of(key)).contains("SECRET"));
+        let IdentityPlace::Named(path) = IdentityPlace::of("a b/c") else { panic!("named") };
+        assert_eq!(path, Path::new("a b/c"));
+        let wanted = IdentityPlace::of(key).read().unwrap().unwrap().recipients();
+        let printed = IdentityPlace::of(&format!("cmd: echo '# x'; echo {key}")).read().unwrap().unwrap();
+        assert_eq!(printed.recipients(), wanted);
+        let failed = IdentityPlace::of("cmd:exit 3").read().unwrap_err();
+        assert!(failed.causes[0].contains("failed"), "{failed:?}");
+        assert!(IdentityPlace::of("cmd:echo nothing").read().is_err());
+    }
+}
