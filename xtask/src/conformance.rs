@@ -1,13 +1,16 @@
 //! Conformance: what Talos' own library says, beside what we say.
 //!
 //! For each release one oracle is asked about the same things that our code decides: generated configurations, patches,
-//! broken configurations, secrets. Every difference is printed and fails the run. Without a Go toolchain there is no oracle, and
+//! broken configurations, secrets, and what the program renders of whole cluster files. Every difference is printed and fails the run. Without a Go toolchain there is no oracle, and
 //! the run says that it skipped; with one, a skip is a failure.
 
+mod blueprints;
 mod cases;
 mod fuzz;
 mod oracle;
+mod program;
 mod schema;
+mod talosctl;
 
 use anyhow::{Context, bail};
 use serde_json::json;
@@ -43,11 +46,13 @@ pub fn run(words: &[String]) -> anyhow::Result<()> {
         run.schematics()?;
         run.generator()?;
         run.machines()?;
+        run.blueprints()?;
         run.patches()?;
         run.random_patches()?;
         run.breakages()?;
         differences += run.differences;
     }
+    talosctl::run()?;
     if releases.len() == RELEASES.len() {
         schema::run(true)?;
     }

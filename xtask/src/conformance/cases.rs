@@ -45,6 +45,10 @@ impl Dice {
         (z ^ (z >> 31)) % limit.max(1)
     }
 
+    pub fn between(&mut self, first: u32, last: u32) -> u32 {
+        first + u32::try_from(self.below(u64::from(last - first) + 1)).unwrap_or_default()
+    }
+
     pub fn coin(&mut self) -> bool {
         self.below(2) == 0
     }
@@ -139,7 +143,8 @@ pub fn kernel_arguments(dice: &mut Dice) -> Vec<String> {
 /// The configuration of a random machine.
 pub fn random_machine(dice: &mut Dice, bundle: &Bundle, minor: u32) -> anyhow::Result<Documents> {
     let mut input = random_input(dice, minor)?;
-    input.cni = dice.pick(&[Cni::Flannel, Cni::None, Cni::Custom("https://cni.example/x.yaml".to_owned())]);
+    input.cni =
+        dice.pick(&[Cni::Flannel, Cni::None, Cni::Custom(vec!["https://cni.example/x.yaml".to_owned()])]);
     input.kube_proxy = dice.coin();
     input.core_dns = dice.coin();
     let settings = settings(dice, &input);
@@ -201,6 +206,7 @@ fn settings(dice: &mut Dice, input: &Input) -> MachineSettings {
         kubelet_subnets: dice.some(&["10.25.0.0/24".to_owned(), "!10.25.0.10/32".to_owned()]),
         etcd_subnets: dice.some(&["10.25.0.0/24".to_owned()]),
         volumes,
+        mounts: Vec::new(),
         kernel_modules: dice.some(&modules),
         mirrors: dice.some(&[("quay.io".to_owned(), mirror)]).into_iter().collect(),
     }
