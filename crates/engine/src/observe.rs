@@ -46,7 +46,7 @@ pub async fn observe(
         return Ok(observed);
     }
     let machines = futures::future::join_all(running.iter().map(|node| {
-        let wanted = configs.get(&node.name).map(Config::as_str);
+        let wanted = configs.get(&node.name).map(Config::expose);
         // On the heap, because a hundred machines are looked at at once.
         Box::pin(machines::look(world, node, access, wanted))
     }));

@@ -18,7 +18,7 @@ fn loaded(more: &str) -> Loaded {
     if !more.contains("versions:") {
         text.push_str("versions: { talos: v1.13.9, kubernetes: v1.35.4 }\n");
     }
-    if !more.contains("network: {") {
+    if !more.lines().any(|line| line.starts_with("network:")) {
         text.push_str("network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }\n");
     }
     if more.contains("pools:") {
