@@ -303,7 +303,7 @@ pub enum LabCommand {
 fn parse_ttl(text: &str) -> Result<Duration, String> {
     let wrong = || "it is a number and a unit, from `1m` to `3650d`: `90m`, `24h`, `30d`".to_owned();
     let unit = text.chars().next_back().ok_or_else(wrong)?;
-    let number: u64 = text.trim_end_matches(unit).parse().map_err(|_| wrong())?;
+    let number: u64 = text.strip_suffix(unit).unwrap_or_default().parse().map_err(|_| wrong())?;
     let seconds = match unit {
         'm' => 60,
         'h' => 3600,

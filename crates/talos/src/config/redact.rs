@@ -29,7 +29,9 @@ pub(super) fn redacted(map: &Map) -> Map {
     // A key is a secret beside a certificate; elsewhere it may be the key of a label.
     let pair = map.get("crt").is_some() || map.get("cert").is_some();
     let one = |(key, value): (&str, &Value)| {
-        let secret = SECRETS.contains(&key) || (key == "key" && pair);
+        // The cluster's id is none, but it too belongs to a bundle.
+        let id = key == "clusterID" || (key == "id" && map.get("secret").is_some());
+        let secret = SECRETS.contains(&key) || (key == "key" && pair) || id;
         let value = match value {
             Value::Text(text) if !text.is_empty() && (secret || holds_secret(text)) => REDACTED.into(),
             Value::Map(inner) if key == "serviceAccount" => whole(inner),
@@ -55,15 +57,17 @@ fn whole(map: &Map) -> Value {
     map.iter().map(one).collect::<Map>().into()
 }
 
-/// Private keys as PEM or as base64 of it, and manifests of Kubernetes secrets.
+/// Whatever is PEM, as it is or in base64, and manifests of Kubernetes secrets. Certificates are no secret, but they say nothing
+/// to a reader and differ from bundle to bundle.
 fn holds_secret(text: &str) -> bool {
-    text.contains("PRIVATE KEY-----")
+    let is_secret =
+        |line: &str| matches!(line.trim_end_matches(','), "kind: Secret" | "\"kind\": \"Secret\"");
+    text.starts_with("LS0tLS1CRUdJTi")
+        || text.contains("-----BEGIN ")
         || text.contains("UFJJVkFURSBLRVkt")
         || text.contains("BSSVZBVEUgS0VZL")
         || text.contains("QUklWQVRFIEtFWS")
-        || text
-            .lines()
-            .any(|line| matches!(line.trim().trim_end_matches(','), "kind: Secret" | "\"kind\": \"Secret\""))
+        || text.lines().map(str::trim).any(is_secret)
 }
 
 #[cfg(test)]
