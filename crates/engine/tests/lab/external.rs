@@ -24,7 +24,8 @@ async fn machine(rig: &Rig, vmid: u32, last: u8) {
     let schematic = &look.rendered.schematics["default"];
     let (net, clock) = (rig.world.net.clone(), &rig.world.clock);
     let factory = talos_client::Factory::new(net, clock, &image.factory, &rig.world.factory_roots).unwrap();
-    factory.post_schematic(&engine::render::schematic(image).canonical()).await.unwrap();
+    let made = engine::render::schematic(image, &model::attachments::Attachments::new()).unwrap();
+    factory.post_schematic(&made.text).await.unwrap();
     let pve = &rig.world.pve;
     let file = format!("of-{vmid}.qcow2");
     let download = pve::DownloadUrl {
