@@ -147,7 +147,7 @@ pub struct StatusArgs {
 pub struct HealthArgs {
     /// How long to wait for every condition to hold, such as 90s or 10m. Without it, they are asked once.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub timeout: Option<std::time::Duration>,
+    pub timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -325,7 +325,7 @@ fn parse_speed(text: &str) -> Result<LabSpeed, String> {
 }
 
 /// `90s`, `10m`, `2h`, or a plain number of seconds.
-fn parse_time(text: &str) -> Result<std::time::Duration, String> {
+fn parse_time(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
         Some(at) => text.split_at(at),
         None => (text, "s"),
@@ -337,9 +337,7 @@ fn parse_time(text: &str) -> Result<std::time::Duration, String> {
         _ => None,
     };
     match (number.parse::<u64>(), seconds) {
-        (Ok(number), Some(seconds)) if number <= 100_000 => {
-            Ok(std::time::Duration::from_secs(number * seconds))
-        }
+        (Ok(number), Some(seconds)) if number <= 100_000 => Ok(Duration::from_secs(number * seconds)),
         _ => Err("it is a number with `s`, `m` or `h`, such as 90s or 10m".to_owned()),
     }
 }

@@ -10,15 +10,16 @@ use engine::journal::Journal;
 use engine::report::{self, Failed};
 use engine::saved::SavedPlan;
 use engine::scrub::Scrub;
+use engine::secrets::AtRest;
 use engine::{Look, World};
 use model::event::{Event, Outcome};
 use model::plan::Plan;
 use secrecy::ExposeSecret;
-use talos::config::Contract;
 use talos::secrets::Bundle;
 use tokio::sync::watch;
 
 use super::credentials;
+use super::secrets::make_bundle;
 use super::setup::{Setup, Wrong, confirm, ended, flags};
 use crate::args::{ApplyArgs, ChangeArgs, Global};
 use crate::exit::Exit;
@@ -184,25 +185,19 @@ fn still_holds(saved: &SavedPlan, path: &Path, look: &Look, plan: &Plan) -> Resu
     Err(problem.remedy("look at what changed, then save a new plan with `talosmith plan -o FILE`"))
 }
 
-/// A new bundle, made beside other work because its RSA key takes seconds, and written before it is used.
+/// A new bundle, written before it is used.
 async fn new_bundle(
     setup: &Setup,
     world: &World,
     global: &Global,
     printer: &Printer,
 ) -> Result<Bundle, Problem> {
-    let store = setup.place.new_store(printer, !global.lab)?;
+    let identity = setup.place.identity().read_or_make(printer, !global.lab)?;
     printer.note("Making the cluster's secrets.");
-    let contract = Contract::parse(&setup.loaded.spec.versions.talos)
-        .map_err(|e| Problem::of(Exit::Input, &e).within("could not make the cluster's secrets"))?;
-    let now = world.clock.now();
-    let made = tokio::task::spawn_blocking(move || Bundle::generate(contract, now)).await;
-    let bundle = made
-        .map_err(|e| Problem::of(Exit::Internal, &e).within("could not make the cluster's secrets"))?
-        .map_err(|e| Problem::of(Exit::Secrets, &e).within("could not make the cluster's secrets"))?;
-    store.create(&bundle).map_err(|e| Problem::from(&e))?;
+    let bundle = make_bundle(&setup.loaded.spec, world.clock.now()).await?;
+    let path = setup.place.create_bundle(&bundle, &AtRest::Encrypted(identity.recipients()))?;
     if !global.lab {
-        printer.note(&format!("The secrets are in {}, encrypted. Keep that file.", store.path().display()));
+        printer.note(&format!("The secrets are in {}, encrypted. Keep that file.", path.display()));
     }
     Ok(bundle)
 }

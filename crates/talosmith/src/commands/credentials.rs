@@ -9,15 +9,16 @@ use model::blueprint::Blueprint;
 use talos::pki;
 use talos::secrets::Bundle;
 
+use super::secrets::no_secrets;
 use super::setup::{Setup, Wrong, ended};
-use crate::args::{Global, OutputArgs};
+use crate::args::{Global, OutputArgs, TalosRole, TalosconfigArgs};
 use crate::exit::Exit;
 use crate::merge::{self, MergeError};
 use crate::outside;
 use crate::view::{Printer, Problem};
 
 /// For how long a certificate holds that nobody gave a time for.
-const HOURS: u64 = 24;
+const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 type Made = Result<String, pki::PkiError>;
 type Merge = fn(&str, &str) -> Result<String, MergeError>;
@@ -38,7 +39,7 @@ pub fn merge_talosconfig(global: &Global, path: &Path, printer: &Printer) -> Res
 }
 
 fn into(path: &Path) -> OutputArgs {
-    OutputArgs { output: Some(path.to_owned()), hours: HOURS, merge: true }
+    OutputArgs { output: Some(path.to_owned()), ttl: LIFETIME, merge: true }
 }
 
 fn make_kubeconfig(bundle: &Bundle, blueprint: &Blueprint, lifetime: Duration, now: Timestamp) -> Made {
@@ -47,7 +48,18 @@ fn make_kubeconfig(bundle: &Bundle, blueprint: &Blueprint, lifetime: Duration, n
 }
 
 fn make_talosconfig(bundle: &Bundle, blueprint: &Blueprint, lifetime: Duration, now: Timestamp) -> Made {
-    let identity = pki::talos_client(bundle, pki::ADMIN, lifetime, now)?;
+    talosconfig_text(bundle, blueprint, TalosRole::Admin, lifetime, now)
+}
+
+/// A talosconfig for all nodes.
+pub fn talosconfig_text(
+    bundle: &Bundle,
+    blueprint: &Blueprint,
+    role: TalosRole,
+    lifetime: Duration,
+    now: Timestamp,
+) -> Made {
+    let identity = pki::talos_client(bundle, role.as_str(), lifetime, now)?;
     // Never the VIP: it is gone whenever etcd is, which is when one needs the Talos API most.
     let endpoints: Vec<String> = blueprint.control_planes().map(|n| n.address.addr().to_string()).collect();
     let nodes: Vec<String> = blueprint.nodes.values().map(|n| n.address.addr().to_string()).collect();
@@ -55,34 +67,26 @@ fn make_talosconfig(bundle: &Bundle, blueprint: &Blueprint, lifetime: Duration, 
 }
 
 /// Writes a talosconfig.
-pub fn talosconfig(global: &Global, args: &OutputArgs, printer: &Printer) -> Result<Exit, Problem> {
-    ended(write(global, args, printer, make_talosconfig, merge::talosconfig))
+pub fn talosconfig(global: &Global, args: &TalosconfigArgs, printer: &Printer) -> Result<Exit, Problem> {
+    let make = |bundle: &Bundle, blueprint: &Blueprint, lifetime: Duration, now: Timestamp| {
+        talosconfig_text(bundle, blueprint, args.role, lifetime, now)
+    };
+    ended(write(global, &args.output, printer, make, merge::talosconfig))
 }
 
 fn write(
     global: &Global,
     args: &OutputArgs,
     printer: &Printer,
-    make: fn(&Bundle, &Blueprint, Duration, Timestamp) -> Made,
+    make: impl Fn(&Bundle, &Blueprint, Duration, Timestamp) -> Made,
     merge: Merge,
 ) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
-    let Some(bundle) = setup.place.load_bundle()? else {
-        return Err(Problem::new(
-            Exit::Secrets,
-            format!("the cluster {} has no secrets yet", setup.loaded.spec.cluster),
-        )
-        .remedy("`talosmith apply` makes them")
-        .into());
-    };
-    let blueprint =
-        model::resolve::resolve(&setup.loaded.spec, None, Some(bundle.cluster_id())).map_err(|found| {
-            printer.diagnostics(&setup.loaded.sources, &setup.loaded.locate(found));
-            Wrong::Shown
-        })?;
+    let Some(bundle) = setup.place.load_bundle()? else { return Err(no_secrets(&setup).into()) };
+    let blueprint = model::resolve::resolve(&setup.loaded.spec, None, Some(bundle.cluster_id()))
+        .map_err(|found| setup.shown(found, printer))?;
     let now = outside::time(setup.lab.map(|_| setup.place.folder()));
-    let lifetime = Duration::from_secs(args.hours * 3600);
-    let text = make(&bundle, &blueprint, lifetime, now)
+    let text = make(&bundle, &blueprint, args.ttl, now)
         .map_err(|e| Problem::of(Exit::Secrets, &e).within("could not make the certificate"))?;
     match &args.output {
         None => printer.verbatim(&text),
@@ -92,9 +96,9 @@ fn write(
                 Problem::of(Exit::World, &e).within(format!("could not write {}", path.display()))
             })?;
             printer.note(&format!(
-                "Written to {}; its certificate holds for {} hours.",
+                "Written to {}; its certificate holds for {}.",
                 path.display(),
-                args.hours
+                length(args.ttl)
             ));
         }
     }
@@ -112,4 +116,14 @@ fn merged(path: &Path, new: &str, merge: Merge) -> Result<String, Problem> {
     merge(&there, new).map_err(|e| {
         within(Problem::of(Exit::Input, &e)).remedy("name another file; this one was left as it is")
     })
+}
+
+/// A length of time in words, in the largest unit that fits.
+pub fn length(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (number, unit) = [(24 * 3600, "day"), (3600, "hour"), (60, "minute")]
+        .into_iter()
+        .find(|(unit, _)| seconds.is_multiple_of(*unit) && seconds >= 2 * unit)
+        .map_or((seconds / 60, "minute"), |(unit, name)| (seconds / unit, name));
+    if number == 1 { format!("1 {unit}") } else { format!("{number} {unit}s") }
 }

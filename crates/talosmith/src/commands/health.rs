@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-
 use super::setup::{Setup, Wrong, ended};
 use crate::args::{Global, HealthArgs};
 use crate::exit::Exit;

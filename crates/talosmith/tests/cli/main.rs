@@ -6,6 +6,7 @@
 
 mod canaries;
 mod files;
+#[cfg(unix)]
 mod interrupted;
 mod killed;
 mod lab_runs;
@@ -14,4 +15,3 @@ mod saved;
 mod served;
 mod shell;
 mod start;
-#[cfg(unix)]
