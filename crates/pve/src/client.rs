@@ -39,6 +39,8 @@ type Boxed = BoxCloneSyncService<Request<Full<Bytes>>, Response<Bytes>, BoxError
 #[derive(Clone)]
 pub struct Client {
     service: Boxed,
+    /// Who calls: `user@realm`, or `user@realm!token`.
+    caller: String,
     credentials: Credentials,
     clock: Clock,
     limits: Arc<Limits>,
@@ -91,7 +93,8 @@ impl Client {
     }
 
     fn new(service: Boxed, token: &Token, clock: Clock) -> Self {
-        Self { service, credentials: Credentials::token(token), clock, limits: Arc::default() }
+        let caller = token.id().to_owned();
+        Self { service, caller, credentials: Credentials::token(token), clock, limits: Arc::default() }
     }
 
     /// A client that logged in with a password, which is used once and not kept. Its right ends after two hours.
@@ -109,7 +112,8 @@ impl Client {
     ) -> std::result::Result<Self, LoginError> {
         let transport = Transport::new(endpoints, trust, net, clock.clone())?;
         let service = BoxCloneSyncService::new(transport);
-        let mut client = Self { service, credentials: Credentials::default(), clock, limits: Arc::default() };
+        let (caller, credentials) = (user.to_owned(), Credentials::default());
+        let mut client = Self { service, caller, credentials, clock, limits: Arc::default() };
         let call = Call::secret(format!("logging in as {user}"), "/access/ticket");
         let call = call.with("username", user).with("password", password.expose_secret());
         let ticket: Ticket = client.call(call).await?;
@@ -131,6 +135,12 @@ impl Client {
             (None, Some(node)) => self.limits.lower(Place::Node(node.to_owned())),
             (None, None) => {}
         }
+    }
+
+    /// Who calls: `user@realm`, or `user@realm!token`. No secret.
+    #[must_use]
+    pub fn caller(&self) -> &str {
+        &self.caller
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -193,7 +203,7 @@ pub(crate) struct Call {
     attempt: String,
     method: Method,
     path: String,
-    params: BTreeMap<String, String>,
+    params: BTreeMap<String, Value>,
     /// The node that a changing call keeps busy.
     changes: Option<String>,
     /// A body of its own kind, instead of the parameters.
@@ -235,12 +245,18 @@ impl Call {
     }
 
     pub(crate) fn with(mut self, key: &str, value: impl Display) -> Self {
-        self.params.insert(key.to_owned(), value.to_string());
+        self.params.insert(key.to_owned(), Value::String(value.to_string()));
+        self
+    }
+
+    /// A parameter that is a list. Only bodies can carry one.
+    pub(crate) fn with_list(mut self, key: &str, values: &[String]) -> Self {
+        self.params.insert(key.to_owned(), values.into());
         self
     }
 
     pub(crate) fn params(mut self, params: &BTreeMap<String, String>) -> Self {
-        self.params.extend(params.iter().map(|(k, v)| (k.clone(), v.clone())));
+        self.params.extend(params.iter().map(|(k, v)| (k.clone(), Value::String(v.clone()))));
         self
     }
 
@@ -254,6 +270,7 @@ impl Call {
         } else if self.method == Method::GET || self.method == Method::DELETE {
             for (index, (key, value)) in self.params.iter().enumerate() {
                 let separator = if index == 0 { '?' } else { '&' };
+                let value = value.as_str().unwrap_or_default();
                 write!(target, "{separator}{}={}", encode(key), encode(value))?;
             }
         } else if !self.params.is_empty() {

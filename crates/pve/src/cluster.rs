@@ -191,6 +191,11 @@ struct WireVersion {
 }
 
 #[derive(Deserialize)]
+struct WireTime {
+    time: i64,
+}
+
+#[derive(Deserialize)]
 struct WireMember {
     #[serde(rename = "type")]
     kind: String,
@@ -267,6 +272,16 @@ impl Client {
     pub async fn node_networks(&self, node: &str) -> Result<Vec<Network>> {
         let path = format!("/nodes/{}/network", encode(node));
         self.call(Call::get(format!("listing the networks of {node}"), path)).await
+    }
+
+    /// The time of a node's clock, in seconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// As any call; needs `Sys.Audit` on the node.
+    pub async fn node_time(&self, node: &str) -> Result<i64> {
+        let path = format!("/nodes/{}/time", encode(node));
+        Ok(self.call::<WireTime>(Call::get(format!("reading the clock of {node}"), path)).await?.time)
     }
 
     /// What the token may do.

@@ -7,6 +7,7 @@
 //! reading call is repeated when the connection broke, a changing call never is, because its effect may have
 //! happened ([`Error::effect_unknown`]).
 
+mod access;
 mod client;
 mod cluster;
 mod copies;
@@ -23,15 +24,16 @@ mod transport;
 mod trust;
 mod vm;
 
+pub use access::{Grant, Granted, NewToken, Role};
 pub use client::{Client, LoginError};
 pub use cluster::{ClusterNode, ClusterStatus, Network, Node, Permissions, Resource, Version};
 pub use copies::{Clone, Migrate};
 pub use error::{Error, Kind, Result};
 pub use limits::Turn;
 pub use pending::BothConfigs;
-pub use pools::{Mapping, NewToken, Pool};
+pub use pools::{Mapping, PciDevice, Pool};
 pub use property::PropertyString;
-pub use storage::{Checksum, Content, DownloadUrl, Storage, Upload};
+pub use storage::{Checksum, Content, DownloadUrl, Storage, StorageDefinition, Upload};
 pub use task::{Finished, LogLine, TaskStatus, Upid};
 pub use token::{InvalidToken, Token};
 pub use transport::{Endpoint, Endpoints, InvalidEndpoint, NotConnected};

@@ -1,11 +1,11 @@
-//! Pools, mappings of PCI devices, and what an administrator sets up for a token: role, user, rights.
+//! Pools, PCI devices and their mappings.
 
 use http::Method;
 use serde::Deserialize;
 
 use crate::client::{Call, Client, encode};
-use crate::error::{Error, Kind, Result};
-use crate::token::Token;
+use crate::error::Result;
+use crate::scalar;
 
 /// A pool.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -28,22 +28,24 @@ pub struct Mapping {
     pub map: Vec<String>,
 }
 
-/// A token to be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewToken {
-    /// The user, `name@realm`.
-    pub user: String,
-    /// The token's name.
+/// A PCI device of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct PciDevice {
+    /// Its address, such as `0000:01:00.0`.
+    #[serde(rename = "id")]
+    pub address: String,
+    /// The vendor's number, such as `0x10de`.
+    #[serde(default)]
+    pub vendor: String,
+    /// The device's number.
+    #[serde(default)]
+    pub device: String,
+    /// What it is called.
+    #[serde(default, rename = "device_name")]
     pub name: String,
-    /// Whether it has rights of its own instead of the user's.
-    pub separated: bool,
-}
-
-#[derive(Deserialize)]
-struct MadeToken {
-    #[serde(rename = "full-tokenid")]
-    id: String,
-    value: String,
+    /// Its IOMMU group; `-1` where there is none.
+    #[serde(default, rename = "iommugroup", deserialize_with = "scalar::text")]
+    pub group: Option<String>,
 }
 
 impl Client {
@@ -60,7 +62,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Kind::Exists`] when there is one of that name.
+    /// [`Kind::Exists`](crate::Kind::Exists) when there is one of that name.
     pub async fn create_pool(&self, name: &str, comment: &str) -> Result<()> {
         let call = Call::change_all(Method::POST, format!("making pool {name}"), "/pools");
         self.call(call.with("poolid", name).with("comment", comment)).await
@@ -70,7 +72,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Kind::Missing`] when there is none of that name.
+    /// [`Kind::Missing`](crate::Kind::Missing) when there is none of that name.
     pub async fn delete_pool(&self, name: &str) -> Result<()> {
         let call = Call::change_all(Method::DELETE, format!("removing pool {name}"), "/pools");
         self.call(call.with("poolid", name)).await
@@ -95,60 +97,23 @@ impl Client {
         self.call(Call::get("listing the PCI mappings", "/cluster/mapping/pci")).await
     }
 
-    /// Makes a mapping for one device of one node.
+    /// Makes a mapping of devices, each `node=…,path=…,id=…`.
     ///
     /// # Errors
     ///
-    /// [`Kind::Exists`] when there is one of that name.
-    pub async fn create_pci_mapping(&self, id: &str, device: &str) -> Result<()> {
+    /// [`Kind::Exists`](crate::Kind::Exists) when there is one of that name.
+    pub async fn create_pci_mapping(&self, id: &str, devices: &[String]) -> Result<()> {
         let call = Call::change_all(Method::POST, format!("making PCI mapping {id}"), "/cluster/mapping/pci");
-        self.call(call.with("id", id).with("map", device)).await
+        self.call(call.with("id", id).with_list("map", devices)).await
     }
 
-    /// Makes a role with these privileges.
+    /// The PCI devices of a node.
     ///
     /// # Errors
     ///
-    /// [`Kind::Exists`] when there is one of that name; [`Kind::Parameter`] for a privilege that this version does not have.
-    pub async fn create_role(&self, name: &str, privileges: &[&str]) -> Result<()> {
-        let call = Call::change_all(Method::POST, format!("making role {name}"), "/access/roles");
-        self.call(call.with("roleid", name).with("privs", privileges.join(","))).await
-    }
-
-    /// Makes a user without a password.
-    ///
-    /// # Errors
-    ///
-    /// [`Kind::Exists`] when there is one of that name.
-    pub async fn create_user(&self, user: &str, comment: &str) -> Result<()> {
-        let call = Call::change_all(Method::POST, format!("making user {user}"), "/access/users");
-        self.call(call.with("userid", user).with("comment", comment)).await
-    }
-
-    /// Gives a user a role at a path and below.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
-    pub async fn grant(&self, path: &str, user: &str, role: &str) -> Result<()> {
-        let attempt = format!("giving {user} the role {role} at {path}");
-        let call = Call::change_all(Method::PUT, attempt, "/access/acl");
-        self.call(call.with("path", path).with("users", user).with("roles", role)).await
-    }
-
-    /// Makes a token. Its secret is told this once.
-    ///
-    /// # Errors
-    ///
-    /// [`Kind::Parameter`] when the user has one of that name.
-    pub async fn create_token(&self, wish: &NewToken) -> Result<Token> {
-        let path = format!("/access/users/{}/token/{}", encode(&wish.user), encode(&wish.name));
-        let attempt = format!("making token {}!{}", wish.user, wish.name);
-        let call = Call::change_all(Method::POST, attempt.clone(), path);
-        let made: MadeToken = self.call(call.with("privsep", u8::from(wish.separated))).await?;
-        let token = format!("{}={}", made.id, made.value).parse();
-        // The answer holds a secret, so it is not repeated.
-        token
-            .map_err(|_| Error::new(attempt, Kind::Protocol { text: "the answer holds no token".to_owned() }))
+    /// As any call; needs `Sys.Audit` or `Sys.Modify` on `/`.
+    pub async fn pci_devices(&self, node: &str) -> Result<Vec<PciDevice>> {
+        let path = format!("/nodes/{}/hardware/pci", encode(node));
+        self.call(Call::get(format!("listing the PCI devices of {node}"), path)).await
     }
 }

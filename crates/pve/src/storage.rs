@@ -41,6 +41,22 @@ pub struct Storage {
     pub avail: Option<u64>,
 }
 
+/// A storage as the cluster defines it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct StorageDefinition {
+    /// Its name.
+    pub storage: String,
+    /// `dir`, `lvmthin`, `zfspool`, `rbd`, …
+    #[serde(default, rename = "type", deserialize_with = "scalar::text")]
+    pub kind: Option<String>,
+    /// What it may hold.
+    #[serde(default, deserialize_with = "scalar::list")]
+    pub content: Vec<String>,
+    /// The state of the file that it was read from.
+    #[serde(default, deserialize_with = "scalar::text")]
+    pub digest: Option<String>,
+}
+
 /// A volume in a storage.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Content {
@@ -137,6 +153,31 @@ impl Client {
         let body = file.form(&boundary);
         let call = Call::change(Method::POST, node, attempt, path);
         self.task(call.body(format!("multipart/form-data; boundary={boundary}"), body)).await
+    }
+
+    /// The storages that the cluster defines, as far as the caller may see them.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn storage_definitions(&self) -> Result<Vec<StorageDefinition>> {
+        self.call(Call::get("listing the storages of the cluster", "/storage")).await
+    }
+
+    /// Says anew what a storage may hold, unless somebody changed the storages since the definition was read.
+    ///
+    /// # Errors
+    ///
+    /// As any call; needs `Datastore.Allocate` on `/storage`.
+    pub async fn set_content(&self, storage: &StorageDefinition, content: &[String]) -> Result<()> {
+        let name = &storage.storage;
+        let path = format!("/storage/{}", encode(name));
+        let mut call = Call::change_all(Method::PUT, format!("changing what storage {name} may hold"), path);
+        if let Some(digest) = &storage.digest {
+            call = call.with("digest", digest);
+        }
+        let _: serde_json::Value = self.call(call.with("content", content.join(","))).await?;
+        Ok(())
     }
 
     /// The storages of a node that the token may see.

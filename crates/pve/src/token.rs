@@ -25,6 +25,12 @@ impl Token {
         &self.id
     }
 
+    /// The whole token, for the one moment in which a new one is handed to its owner.
+    #[must_use]
+    pub fn reveal(&self) -> SecretString {
+        SecretString::from(format!("{}={}", self.id, self.secret.expose_secret()))
+    }
+
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         let text = format!("PVEAPIToken={}={}", self.id, self.secret.expose_secret());
         let mut value = HeaderValue::from_str(&text).ok()?;

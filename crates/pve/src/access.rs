@@ -1,0 +1,194 @@
+//! What an administrator sets up for a token: role, user, token, rights; and reading them back, so that it can be done again.
+
+use http::Method;
+use serde::Deserialize;
+
+use crate::client::{Call, Client, encode};
+use crate::error::{Error, Kind, Result};
+use crate::scalar;
+use crate::token::Token;
+
+/// A role.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Role {
+    /// Its name.
+    #[serde(rename = "roleid")]
+    pub name: String,
+    /// Its privileges.
+    #[serde(default, rename = "privs", deserialize_with = "scalar::list")]
+    pub privileges: Vec<String>,
+}
+
+/// A line of an access control list.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Granted {
+    /// Where.
+    pub path: String,
+    /// `user`, `group` or `token`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whom.
+    #[serde(rename = "ugid")]
+    pub whom: String,
+    /// What.
+    #[serde(rename = "roleid")]
+    pub role: String,
+    /// Whether it holds below the path as well.
+    #[serde(default, deserialize_with = "scalar::flag")]
+    pub propagate: bool,
+}
+
+/// A right to be given to a user and to a token of the user. A token with rights of its own has what both have.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Grant {
+    /// Where.
+    pub path: String,
+    /// The role.
+    pub role: String,
+    /// The user, `name@realm`.
+    pub user: String,
+    /// The token, `name@realm!token`.
+    pub token: String,
+    /// Whether it holds below the path as well.
+    pub propagate: bool,
+}
+
+/// A token to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewToken {
+    /// The user, `name@realm`.
+    pub user: String,
+    /// The token's name.
+    pub name: String,
+    /// Whether it has rights of its own instead of the user's.
+    pub separated: bool,
+}
+
+#[derive(Deserialize)]
+struct MadeToken {
+    #[serde(rename = "full-tokenid")]
+    id: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+struct WireUser {
+    userid: String,
+}
+
+#[derive(Deserialize)]
+struct WireToken {
+    tokenid: String,
+}
+
+impl Client {
+    /// All roles.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn roles(&self) -> Result<Vec<Role>> {
+        self.call(Call::get("listing the roles", "/access/roles")).await
+    }
+
+    /// Makes a role with these privileges.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Exists`] when there is one of that name; [`Kind::Parameter`] for a privilege that this version does not have.
+    pub async fn create_role(&self, name: &str, privileges: &[&str]) -> Result<()> {
+        let call = Call::change_all(Method::POST, format!("making role {name}"), "/access/roles");
+        self.call(call.with("roleid", name).with("privs", privileges.join(","))).await
+    }
+
+    /// Gives a role more privileges.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Missing`] when there is none of that name.
+    pub async fn add_to_role(&self, name: &str, privileges: &[&str]) -> Result<()> {
+        let path = format!("/access/roles/{}", encode(name));
+        let call = Call::change_all(Method::PUT, format!("adding privileges to role {name}"), path);
+        self.call(call.with("privs", privileges.join(",")).with("append", 1)).await
+    }
+
+    /// The names of all users that the caller may see.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn users(&self) -> Result<Vec<String>> {
+        let users: Vec<WireUser> = self.call(Call::get("listing the users", "/access/users")).await?;
+        Ok(users.into_iter().map(|user| user.userid).collect())
+    }
+
+    /// Makes a user without a password.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Exists`] when there is one of that name.
+    pub async fn create_user(&self, user: &str, comment: &str) -> Result<()> {
+        let call = Call::change_all(Method::POST, format!("making user {user}"), "/access/users");
+        self.call(call.with("userid", user).with("comment", comment)).await
+    }
+
+    /// The names of a user's tokens.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Missing`] when there is no such user.
+    pub async fn tokens(&self, user: &str) -> Result<Vec<String>> {
+        let path = format!("/access/users/{}/token", encode(user));
+        let tokens: Vec<WireToken> =
+            self.call(Call::get(format!("listing the tokens of {user}"), path)).await?;
+        Ok(tokens.into_iter().map(|token| token.tokenid).collect())
+    }
+
+    /// Makes a token. Its secret is told this once.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Parameter`] when the user has one of that name.
+    pub async fn create_token(&self, wish: &NewToken) -> Result<Token> {
+        let path = format!("/access/users/{}/token/{}", encode(&wish.user), encode(&wish.name));
+        let attempt = format!("making token {}!{}", wish.user, wish.name);
+        let call = Call::change_all(Method::POST, attempt.clone(), path);
+        let made: MadeToken = self.call(call.with("privsep", u8::from(wish.separated))).await?;
+        let token = format!("{}={}", made.id, made.value).parse();
+        // The answer holds a secret, so it is not repeated.
+        token
+            .map_err(|_| Error::new(attempt, Kind::Protocol { text: "the answer holds no token".to_owned() }))
+    }
+
+    /// Removes a token, with its rights.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Missing`] when there is none of that name.
+    pub async fn delete_token(&self, user: &str, name: &str) -> Result<()> {
+        let path = format!("/access/users/{}/token/{}", encode(user), encode(name));
+        self.call(Call::change_all(Method::DELETE, format!("removing token {user}!{name}"), path)).await
+    }
+
+    /// The access control lists at all paths whose rights the caller may change.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn granted(&self) -> Result<Vec<Granted>> {
+        self.call(Call::get("reading the access control lists", "/access/acl")).await
+    }
+
+    /// Gives a user and its token a role at a path.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn grant(&self, grant: &Grant) -> Result<()> {
+        let Grant { path, role, user, token, propagate } = grant;
+        let attempt = format!("giving {token} the role {role} at {path}");
+        let call = Call::change_all(Method::PUT, attempt, "/access/acl");
+        let call = call.with("path", path).with("roles", role).with("users", user).with("tokens", token);
+        self.call(call.with("propagate", u8::from(*propagate))).await
+    }
+}
