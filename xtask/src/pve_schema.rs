@@ -1,12 +1,11 @@
 //! Makes `crates/lab/src/schema/gen/methods.json`: what Proxmox VE says about the parameters and the permissions of each
-//! call that the lab serves.
+//! call that it knows.
 //!
-//! Which calls those are is read from the lab's table of routes, so the two cannot drift apart. The source is the API
-//! schema of a real server, which is not part of this repository: where it is missing, nothing is checked and nothing is
-//! written. Descriptions, defaults and results are left out, and a property-string format that many parameters share is
-//! written once.
+//! The source is the API schema of a real server, which is not part of this repository: where it is missing, nothing is
+//! checked and nothing is written. Descriptions and defaults are left out, of a result only its type is kept, and a
+//! property-string format that many parameters share is written once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -36,9 +35,8 @@ pub fn run(words: &[String]) -> Result<()> {
     }
     let schema: Value =
         serde_json::from_str(&fs::read_to_string(&source)?).context("the API schema is no JSON")?;
-    let routes = served(&fs::read_to_string(repository.join("crates/lab/src/pve/routes.rs"))?);
     let target = repository.join("crates/lab/src/schema/gen/methods.json");
-    let made = table(&schema, &routes)?;
+    let made = table(&schema)?;
     if fs::read_to_string(&target).is_ok_and(|known| known == made) {
         return Ok(());
     }
@@ -48,28 +46,12 @@ pub fn run(words: &[String]) -> Result<()> {
     fs::write(&target, made).with_context(|| format!("could not write {}", target.display()))
 }
 
-/// Method and path of every row in the lab's table of routes.
-fn served(source: &str) -> BTreeSet<(String, String)> {
-    let mut found = BTreeSet::new();
-    for (word, method) in [("get", "GET"), ("post", "POST"), ("put", "PUT"), ("delete", "DELETE")] {
-        let mark = format!("{word}(\"/");
-        for rest in source.split(mark.as_str()).skip(1) {
-            let path = rest.split('"').next().unwrap_or_default();
-            found.insert((method.to_owned(), format!("/{path}")));
-        }
-    }
-    found
-}
-
-fn table(schema: &Value, routes: &BTreeSet<(String, String)>) -> Result<String> {
+fn table(schema: &Value) -> Result<String> {
     let methods = schema["methods"].as_array().context("the API schema has no methods")?;
     let mut formats = Formats { known: &schema["formats"], made: BTreeMap::new() };
     let mut rows = BTreeMap::new();
     for method in methods {
         let key = (text(&method["path"]), text(&method["method"]));
-        if !routes.contains(&(key.1.clone(), key.0.clone())) {
-            continue;
-        }
         let properties = &method["parameters"]["properties"];
         let properties: Map<String, Value> = properties
             .as_object()
@@ -84,6 +66,7 @@ fn table(schema: &Value, routes: &BTreeSet<(String, String)>) -> Result<String> 
                 "open": method["parameters"]["additionalProperties"] != json!(0),
                 "permissions": method.get("permissions").cloned().unwrap_or(Value::Null),
                 "token": method["allowtoken"] != json!(0),
+                "returns": method["returns"]["type"],
             }),
         );
     }

@@ -45,6 +45,37 @@ pub struct HostConfig {
     pub storages: Vec<StorageConfig>,
     /// Linux bridges.
     pub bridges: Vec<String>,
+    /// PCI devices that can be handed through.
+    pub pci: Vec<PciConfig>,
+}
+
+/// One PCI device of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PciConfig {
+    /// Its address, such as `0000:01:00.0`.
+    pub address: String,
+    /// Its class, such as `0x030000` for a graphics card.
+    pub class: String,
+    /// The vendor's number, such as `0x10de`.
+    pub vendor: String,
+    /// The device's number.
+    pub device: String,
+    /// What it is called.
+    pub name: String,
+}
+
+impl PciConfig {
+    /// A graphics card at an address.
+    #[must_use]
+    pub fn graphics(address: &str) -> Self {
+        Self {
+            address: address.to_owned(),
+            class: "0x030000".to_owned(),
+            vendor: "0x10de".to_owned(),
+            device: "0x2204".to_owned(),
+            name: "GA102 [GeForce RTX 3090]".to_owned(),
+        }
+    }
 }
 
 /// One storage on a host.
@@ -125,7 +156,7 @@ fn talos_versions() -> Vec<String> {
 }
 
 impl HostConfig {
-    /// `pve1` and so on: 16 CPUs, 64 GiB, `local` and `local-lvm`, one bridge.
+    /// `pve1` and so on: 16 CPUs, 64 GiB, `local` and `local-lvm`, one bridge, a graphics card.
     #[must_use]
     pub fn numbered(number: u8) -> Self {
         let content = |list: &[&str]| list.iter().map(|c| (*c).to_owned()).collect();
@@ -151,6 +182,7 @@ impl HostConfig {
                 },
             ],
             bridges: vec!["vmbr0".to_owned()],
+            pci: vec![PciConfig::graphics("0000:01:00.0")],
         }
     }
 }

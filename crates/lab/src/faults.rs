@@ -1,24 +1,56 @@
-//! What is broken on purpose: hosts that are off, and single calls that fail, in the world's data so that a reopened
-//! world is broken in the same way. Hooks are the tests' way to do something of their own at the nth call.
+//! What is broken on purpose: hosts that are off, slow or full, a cluster without quorum, and single calls that fail; in the
+//! world's data, so that a reopened world is broken in the same way. Hooks are the tests' way to do something of their own
+//! at the nth call.
 
 mod known;
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::rng::Rng;
-pub use known::known_faults;
 pub(crate) use known::{Shows, fill, known};
+pub use known::{known_faults, known_words};
 
 /// Something to break or to mend.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Disturbance {
     /// A Proxmox host loses power, and its guests with it.
     HostOffline(String),
     /// It comes back; guests with `onboot` start.
     HostOnline(String),
+    /// Every answer of a host, and every stage of its tasks, takes so much longer. Zero mends it.
+    HostSlow {
+        /// Which host.
+        node: String,
+        /// How much longer.
+        by: Duration,
+    },
+    /// A host has no room left, neither in its storages nor in its memory; or it has again.
+    HostFull {
+        /// Which host.
+        node: String,
+        /// Whether it is full.
+        full: bool,
+    },
+    /// The clock of a host is so many seconds ahead.
+    HostClock {
+        /// Which host.
+        node: String,
+        /// How many seconds; fewer than none is behind.
+        ahead: i64,
+    },
+    /// The cluster loses its quorum, or has it back. It also loses it when half of its hosts are off.
+    Quorum {
+        /// Whether it is lost.
+        lost: bool,
+    },
+    /// Nothing is broken any more: every host is there, quick and has room, and no call is waited for.
+    Mend,
     /// One Proxmox call is answered with an error instead of being carried out.
     FailCall {
         /// Which calls are counted.
@@ -51,8 +83,11 @@ pub enum When {
     After(u64),
     /// One call by method and path.
     Call(CallFilter),
-    /// So many of a thousand calls that change something, chosen by chance from a seed, for as long as the world lasts.
+    /// So many of a thousand calls that fit, chosen by chance from a seed, until everything is mended. Where no method is
+    /// named, those fit that change something.
     Chance {
+        /// Which calls; what they skip is not looked at.
+        which: CallFilter,
         /// How many of a thousand.
         permille: u16,
         /// What the choice comes from.
@@ -61,9 +96,10 @@ pub enum When {
 }
 
 /// Picks one call out of many.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CallFilter {
-    /// The HTTP method.
+    /// The HTTP method; nothing means any.
     pub method: String,
     /// A part of the path.
     pub path_contains: String,
@@ -88,6 +124,39 @@ pub(crate) enum CallFault {
     Known(u8),
 }
 
+impl fmt::Display for CallFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fail { status, text } => write!(f, "{status} {text}"),
+            Self::Cut { after: false } => f.write_str("a cut connection"),
+            Self::Cut { after: true } => f.write_str("a cut connection, after the call was carried out,"),
+            Self::Known(number) => write!(f, "failure {number}"),
+        }
+    }
+}
+
+impl fmt::Display for CallFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let method = if self.method.is_empty() { "any call" } else { &self.method };
+        match self.path_contains.as_str() {
+            "" => write!(f, "{method}")?,
+            path => write!(f, "{method} with {path}")?,
+        }
+        if self.skip > 0 { write!(f, ", after {} others", self.skip) } else { Ok(()) }
+    }
+}
+
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::After(0) => f.write_str("the next call"),
+            Self::After(others) => write!(f, "any call, after {others} others"),
+            Self::Call(filter) => write!(f, "{filter}"),
+            Self::Chance { which, permille, .. } => write!(f, "{permille} of a thousand: {which}"),
+        }
+    }
+}
+
 /// A known failure and the calls it waits for.
 #[derive(Debug, Serialize, Deserialize)]
 struct Ordered {
@@ -110,17 +179,23 @@ impl Ordered {
                 let now = filter.counts(method, path);
                 (now, now)
             }
-            When::Chance { permille, .. } => {
-                (method != "GET" && self.rng.below(1000) < u64::from(*permille), false)
+            When::Chance { which, permille, .. } => {
+                let changes = !which.method.is_empty() || method != "GET";
+                let now = changes && which.fits(method, path) && self.rng.below(1000) < u64::from(*permille);
+                (now, false)
             }
         }
     }
 }
 
 impl CallFilter {
+    fn fits(&self, method: &str, path: &str) -> bool {
+        (self.method.is_empty() || self.method == method) && path.contains(&self.path_contains)
+    }
+
     /// Counts one call; says whether it is the one.
     fn counts(&mut self, method: &str, path: &str) -> bool {
-        if self.method != method || !path.contains(&self.path_contains) {
+        if !self.fits(method, path) {
             return false;
         }
         let now = self.skip == 0;
@@ -135,9 +210,43 @@ pub struct Faults {
     calls: Vec<(CallFilter, CallFault)>,
     #[serde(default)]
     ordered: Vec<Ordered>,
+    #[serde(default)]
+    met: Vec<Met>,
+}
+
+/// A known failure that met a call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Met {
+    /// Which failure.
+    pub number: u8,
+    /// The method of the call.
+    pub method: String,
+    /// Its path.
+    pub path: String,
 }
 
 impl Faults {
+    /// The known failures that met a call, in their order.
+    #[must_use]
+    pub fn met(&self) -> &[Met] {
+        &self.met
+    }
+
+    /// What is waited for, in words.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<String> {
+        let calls = self.calls.iter().map(|(filter, fault)| format!("{fault} at {filter}"));
+        calls
+            .chain(self.ordered.iter().map(|order| format!("failure {} at {}", order.number, order.when)))
+            .collect()
+    }
+
+    /// Nothing is waited for any more.
+    pub(crate) fn clear(&mut self) {
+        self.calls.clear();
+        self.ordered.clear();
+    }
+
     pub(crate) fn add(&mut self, which: CallFilter, fault: CallFault) {
         self.calls.push((which, fault));
     }
@@ -169,6 +278,7 @@ impl Faults {
             let number = order.number;
             let (now, done) = if found.is_none() { order.meets(method, path) } else { (false, false) };
             if now {
+                self.met.push(Met { number, method: method.to_owned(), path: path.to_owned() });
                 found = Some(CallFault::Known(number));
             }
             if done {

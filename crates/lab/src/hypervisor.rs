@@ -15,6 +15,7 @@ pub(crate) mod download;
 pub(crate) mod drive;
 pub(crate) mod guest;
 pub(crate) mod import;
+pub(crate) mod kept;
 pub(crate) mod migrate;
 pub(crate) mod movement;
 pub(crate) mod options;
@@ -29,6 +30,7 @@ pub(crate) mod vm;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -38,8 +40,9 @@ use crate::keys::Identity;
 use crate::net::PROXMOX_PORT;
 use crate::rng::Rng;
 use crate::world::World;
-use crate::{Facts, HostConfig, LabConfig, LabError};
+use crate::{Facts, HostConfig, LabConfig, LabError, PciConfig};
 use access::Access;
+use kept::{Fields, Kept};
 use storage::Storages;
 use tasks::Task;
 use vm::Vm;
@@ -68,6 +71,12 @@ pub struct Hypervisor {
     /// Resources of high availability by id, with their options.
     #[serde(default)]
     pub(crate) ha: BTreeMap<String, BTreeMap<String, String>>,
+    /// The cluster has lost its quorum, however many hosts are there.
+    #[serde(default)]
+    pub(crate) no_quorum: bool,
+    /// Configuration that nothing acts on.
+    #[serde(default)]
+    pub(crate) kept: Kept,
     /// A web server that the hosts reach, beside the Image Factory.
     #[serde(default)]
     pub(crate) web: Option<Web>,
@@ -121,6 +130,21 @@ pub(crate) struct Host {
     pub(crate) booted: Timestamp,
     pub(crate) identity: Identity,
     pub(crate) fingerprint: String,
+    /// Devices that can be handed through.
+    #[serde(default)]
+    pub(crate) pci: Vec<PciConfig>,
+    /// The interfaces, once somebody changed them.
+    #[serde(default)]
+    pub(crate) network: Option<BTreeMap<String, Fields>>,
+    /// The interfaces after the next reload, where that differs.
+    #[serde(default)]
+    pub(crate) next_network: Option<BTreeMap<String, Fields>>,
+    /// How many seconds its clock is ahead.
+    #[serde(default)]
+    pub(crate) clock_error: i64,
+    /// How much longer every answer and every stage of a task takes.
+    #[serde(default)]
+    pub(crate) slow: Duration,
     /// The process number of the last task or VM.
     last_pid: u32,
 }
@@ -141,6 +165,11 @@ impl Host {
             booted: now,
             identity,
             fingerprint,
+            pci: config.pci.clone(),
+            network: None,
+            next_network: None,
+            clock_error: 0,
+            slow: Duration::ZERO,
             last_pid: 1200,
         })
     }
@@ -150,6 +179,20 @@ impl Host {
         let step = u32::try_from(1 + rng.below(9)).unwrap_or(1);
         self.last_pid = if self.last_pid > 4_000_000 { 1200 } else { self.last_pid.saturating_add(step) };
         self.last_pid
+    }
+
+    /// Makes what waits of the network true.
+    pub(crate) fn reload_network(&mut self) {
+        let Some(mut next) = self.next_network.take() else { return };
+        for interface in next.values_mut() {
+            interface.insert("active".to_owned(), 1.into());
+        }
+        let bridge = |fields: &Fields| {
+            matches!(fields.get("type").and_then(|kind| kind.as_str()), Some("bridge" | "OVSBridge"))
+        };
+        self.bridges =
+            next.iter().filter(|(_, fields)| bridge(fields)).map(|(name, _)| name.clone()).collect();
+        self.network = Some(next);
     }
 
     /// Seconds since the host started.
@@ -171,6 +214,8 @@ impl Hypervisor {
             access: Access::new(rng),
             mappings: BTreeMap::new(),
             ha: BTreeMap::new(),
+            no_quorum: false,
+            kept: Kept::default(),
             web: None,
             order: Vec::new(),
             authority: Identity::authority("Proxmox Virtual Environment")?,
@@ -193,6 +238,9 @@ impl Hypervisor {
                 let missing = wanted.bridges.iter().filter(|bridge| !host.bridges.contains(bridge)).cloned();
                 let missing: Vec<_> = missing.collect();
                 host.bridges.extend(missing);
+                let missing = wanted.pci.iter().filter(|device| !host.pci.contains(device)).cloned();
+                let missing: Vec<_> = missing.collect();
+                host.pci.extend(missing);
             }
             for storage in &wanted.storages {
                 self.storages.add_missing(&wanted.name, storage);
@@ -230,6 +278,12 @@ impl Hypervisor {
             root_password: self.access.root_password().to_owned(),
             factory_ca_pem: factory.authority_pem().to_owned(),
         }
+    }
+
+    /// Whether enough hosts are there to change anything.
+    pub(crate) fn quorate(&self) -> bool {
+        let online = self.hosts.values().filter(|host| host.online).count();
+        !self.no_quorum && (self.hosts.len() == 1 || online * 2 > self.hosts.len())
     }
 
     /// Memory that running VMs of `node` hold.

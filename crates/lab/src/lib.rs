@@ -7,6 +7,7 @@
 //! (in-memory pipes, real TLS bytes) or through loopback TCP ([`Lab::serve`]).
 
 mod config;
+mod control;
 mod error;
 mod factory;
 mod faults;
@@ -31,9 +32,12 @@ use ambient::{Clock, Net};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{HostConfig, LabConfig, StorageConfig, StorageKind};
+pub use config::{HostConfig, LabConfig, PciConfig, StorageConfig, StorageKind};
+pub use control::{Control, ControlError, Order, Report};
 pub use error::LabError;
-pub use faults::{CallFilter, CallMoment, Disturbance, Verdict, When, known_faults};
+pub use faults::{
+    CallFilter, CallMoment, Disturbance, Faults, Met, Verdict, When, known_faults, known_words,
+};
 pub use hypervisor::described::Description;
 pub use machine::timing;
 pub use serve::{ServeOptions, Serving};

@@ -9,18 +9,23 @@ mod agent;
 mod answer;
 mod caller;
 mod cluster;
-mod firewall;
 mod ha;
+mod kept;
+mod kept_words;
 mod mapping;
+mod network;
 mod nodes;
 mod permission;
 mod pools;
+mod quorum;
 mod request;
 mod routes;
 mod snapshots;
 mod storage;
+mod system;
 mod tasks;
 mod tokens;
+mod twisted;
 mod upload;
 mod vms;
 
@@ -46,6 +51,8 @@ use routes::{Handler, Route};
 const IDLE: Duration = Duration::from_secs(5);
 /// A caller who is not let in waits this long for the answer.
 const UNWELCOME: Duration = Duration::from_secs(3);
+/// How long a host waits for another to answer in its stead.
+const PROXY_PATIENCE: Duration = Duration::from_secs(30);
 /// How long it takes to notice that another host is off.
 const NO_ROUTE: Duration = Duration::from_secs(3);
 
@@ -70,11 +77,11 @@ async fn answer_or_fail(shared: &Shared, node: &str, request: Request<Incoming>)
         Some(CallFault::Fail { status, text }) => Ok(answer::failed(status, &text)),
         Some(CallFault::Cut { after: false }) => Err(Cut),
         Some(CallFault::Cut { after: true }) => {
-            carry_out(shared, node, request, None).await?;
+            carry_out(shared, node, request, Twist::None).await?;
             Err(Cut)
         }
         Some(CallFault::Known(number)) => known_failure(shared, node, request, number).await,
-        None => carry_out(shared, node, request, None).await,
+        None => carry_out(shared, node, request, Twist::None).await,
     }
 }
 
@@ -93,33 +100,64 @@ async fn known_failure(
     match faults::known(number) {
         Some(Shows::Answer(status, text, seconds)) => Ok(fail(status, text, seconds).await),
         Some(Shows::AnswerAfter(status, text, seconds)) => {
-            carry_out(shared, node, request, None).await?;
+            carry_out(shared, node, request, Twist::None).await?;
             Ok(fail(status, text, seconds).await)
         }
-        Some(Shows::Task(text)) => carry_out(shared, node, request, Some(text)).await,
+        Some(Shows::Parameter(name, text)) => {
+            let errors = vec![(name.to_owned(), faults::fill(text, &path, None))];
+            Ok(answer::failure(&Failure::parameters(errors), false))
+        }
+        Some(Shows::Task(text)) => carry_out(shared, node, request, Twist::Doomed(text)).await,
+        Some(Shows::NotStarted) => carry_out(shared, node, request, Twist::NotStarted).await,
+        Some(Shows::Stuck) => carry_out(shared, node, request, Twist::Stuck).await,
+        Some(Shows::Waits) => carry_out(shared, node, request, Twist::Waits).await,
+        Some(Shows::Lags) => carry_out(shared, node, request, Twist::Lags).await,
         Some(Shows::Cut(after)) => {
             if after {
-                carry_out(shared, node, request, None).await?;
+                carry_out(shared, node, request, Twist::None).await?;
             }
             Err(Cut)
         }
-        None => carry_out(shared, node, request, None).await,
+        None => carry_out(shared, node, request, Twist::None).await,
     }
 }
 
-/// Carries a request out. With `doom`, the task that it would begin fails with that text and does nothing.
+/// What goes differently while a request is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Twist {
+    None,
+    /// The task that it would begin fails with this text and does nothing.
+    Doomed(&'static str),
+    NotStarted,
+    Stuck,
+    Waits,
+    Lags,
+}
+
+/// Carries a request out.
 async fn carry_out(
     shared: &Shared,
     node: &str,
     request: Request<Incoming>,
-    doom: Option<&str>,
+    twist: Twist,
 ) -> Result<Answer, Cut> {
     let plain = match request::read(request).await? {
         Ok(plain) => plain,
         Err(failure) => return Ok(answer::failure(&failure, false)),
     };
     let extjs = plain.extjs;
-    match respond(shared, node, plain, doom).await {
+    let answering =
+        plain.path.strip_prefix("/nodes/").and_then(|rest| rest.split('/').next()).unwrap_or(node);
+    let proxied = answering != node;
+    let slow = shared.peek(|world| world.hypervisor.hosts.get(answering).map(|host| host.slow));
+    let slow = slow.unwrap_or_default();
+    let result = respond(shared, node, plain, twist).await;
+    if proxied && slow >= PROXY_PATIENCE {
+        shared.clock().sleep(PROXY_PATIENCE).await;
+        return Ok(answer::failed(596, "Connection timed out"));
+    }
+    shared.clock().sleep(slow).await;
+    match result {
         Ok(data) => Ok(answer::data(&data, extjs)),
         Err((delay, failure)) => {
             shared.clock().sleep(delay).await;
@@ -130,7 +168,7 @@ async fn carry_out(
 
 type Delayed = (Duration, Failure);
 
-async fn respond(shared: &Shared, local: &str, plain: Plain, doom: Option<&str>) -> Result<Data, Delayed> {
+async fn respond(shared: &Shared, local: &str, plain: Plain, twist: Twist) -> Result<Data, Delayed> {
     let at_once = |failure: Failure| (Duration::ZERO, failure);
     let path = plain.path.clone();
     let found = routes::find(&plain.method, &path);
@@ -170,22 +208,40 @@ async fn respond(shared: &Shared, local: &str, plain: Plain, doom: Option<&str>)
     if let Some(Err(errors)) = rules.map(|rules| params.check(rules)) {
         return Err(at_once(Failure::parameters(errors)));
     }
-    let call = Call { node, local: local.to_owned(), caller, params, upload: plain.upload };
-    if let Some(text) = doom {
-        let text = faults::fill(text, &path, call.get("vmid"));
-        return match tasks::kind(plain.method.as_str(), route.path) {
-            Some((kind, names)) => {
-                let id = call.text(names);
-                let begin = |world: &mut World| {
-                    let work = work::Work::Doomed(text);
-                    work::begin(world, &call.node, kind, id, &call.caller, work)
-                };
-                Ok(serde_json::json!(shared.with(|world, _| begin(world))).into())
-            }
-            None => Err(at_once(Failure::of(500, text))),
-        };
+    let call = Call {
+        node,
+        local: local.to_owned(),
+        caller,
+        method: plain.method.to_string(),
+        path: route.path,
+        params,
+        upload: plain.upload,
+    };
+    let lost = shared.read(|world, _| !world.hypervisor.quorate()).then(|| quorum::lost(&call)).flatten();
+    match lost {
+        Some(quorum::Lost::Answer(text)) => return Err(at_once(Failure::of(500, text))),
+        Some(quorum::Lost::Task(text)) => return doomed(shared, &call, text),
+        None => {}
     }
-    run(shared, route, &call).await
+    if let Twist::Doomed(text) = twist {
+        return doomed(shared, &call, faults::fill(text, &path, call.get("vmid")));
+    }
+    twisted::run(shared, &route, &call, twist).await.map_err(|(delay, failure)| match failure {
+        Some(failure) => (delay, failure),
+        None => (delay, Failure::not_implemented(&plain.method, &path)),
+    })
+}
+
+/// Begins the task that a call would begin, and lets it fail; a call that begins none fails itself.
+fn doomed(shared: &Shared, call: &Call, text: String) -> Result<Data, Delayed> {
+    let Some((kind, names)) = tasks::kind(&call.method, call.path) else {
+        return Err((Duration::ZERO, Failure::of(500, text)));
+    };
+    let begin = |world: &mut World| {
+        let work = work::Work::Doomed(text);
+        work::begin(world, &call.node, kind, call.text(names), &call.caller, work)
+    };
+    Ok(serde_json::json!(shared.with(|world, _| begin(world))).into())
 }
 
 /// The node that must answer: the one named in the path, or the one that was called.
@@ -204,7 +260,10 @@ fn target(shared: &Shared, local: &str, named: Option<&str>) -> Result<String, D
 }
 
 /// Runs the endpoint; waits for another task's lock as long as the real one would.
-async fn run(shared: &Shared, route: &Route, call: &Call) -> Result<Data, Delayed> {
+///
+/// No failure means that nothing here can carry the call out.
+async fn run(shared: &Shared, route: &Route, call: &Call) -> Result<Data, (Duration, Option<Failure>)> {
+    let at_once = |failure: Failure| (Duration::ZERO, Some(failure));
     let give_up = configure::patience_ends(shared.clock().now());
     loop {
         let result = match route.handler {
@@ -216,14 +275,13 @@ async fn run(shared: &Shared, route: &Route, call: &Call) -> Result<Data, Delaye
             Err(Refusal::Busy(_)) if shared.clock().now() < give_up => {
                 shared.clock().sleep(work::LOCK_RETRY).await;
             }
-            Err(Refusal::Busy(vmid)) => {
-                return Err((Duration::ZERO, Failure::of(500, work::lock_timeout(vmid))));
-            }
-            Err(Refusal::Failed(text)) => return Err((Duration::ZERO, Failure::of(500, text))),
-            Err(Refusal::FailedAfter(delay, text)) => return Err((delay, Failure::of(500, text))),
-            Err(Refusal::Forbidden(text)) => return Err((Duration::ZERO, Failure::of(403, text))),
-            Err(Refusal::Unauthorized(text)) => return Err((UNWELCOME, Failure::of(401, text))),
-            Err(Refusal::Parameters(errors)) => return Err((Duration::ZERO, Failure::parameters(errors))),
+            Err(Refusal::Busy(vmid)) => return Err(at_once(Failure::of(500, work::lock_timeout(vmid)))),
+            Err(Refusal::Failed(text)) => return Err(at_once(Failure::of(500, text))),
+            Err(Refusal::FailedAfter(delay, text)) => return Err((delay, Some(Failure::of(500, text)))),
+            Err(Refusal::Forbidden(text)) => return Err(at_once(Failure::of(403, text))),
+            Err(Refusal::Unauthorized(text)) => return Err((UNWELCOME, Some(Failure::of(401, text)))),
+            Err(Refusal::Parameters(errors)) => return Err(at_once(Failure::parameters(errors))),
+            Err(Refusal::Unserved) => return Err((Duration::ZERO, None)),
         }
     }
 }

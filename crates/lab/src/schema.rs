@@ -21,6 +21,8 @@ pub(crate) const MISSING: &str = "property is missing and it is not optional";
 /// Everything that is known of the calls.
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
+    /// Every path there is, with its names in braces.
+    paths: Vec<String>,
     methods: BTreeMap<String, Method>,
     formats: BTreeMap<String, Props>,
 }
@@ -37,6 +39,8 @@ pub(crate) struct Method {
     pub(crate) permissions: Value,
     /// Whether an API token may call.
     pub(crate) token: bool,
+    /// The type of what it answers.
+    pub(crate) returns: String,
 }
 
 /// What a value must be.
@@ -88,6 +92,11 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| load::schema(include_str!("sc
 /// The call `method path`, the path with its names in braces.
 pub(crate) fn method(method: &str, path: &str) -> Option<&'static Method> {
     SCHEMA.methods.get(&format!("{method} {path}"))
+}
+
+/// Every path there is, with its names in braces.
+pub(crate) fn paths() -> &'static [String] {
+    &SCHEMA.paths
 }
 
 /// The property-string format of that name.

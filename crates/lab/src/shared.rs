@@ -199,7 +199,7 @@ fn without_time(text: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The world holds the keys of its clusters, so only its owner may read it.
-fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
+pub(crate) fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]

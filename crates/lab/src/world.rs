@@ -1,6 +1,8 @@
 //! The world as plain data. Everything that takes time is a moment stored somewhere below; [`World::advance`] goes
 //! through those moments in order of time, first the hypervisor's, then the machines', and never on its own.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -78,11 +80,45 @@ impl World {
         }
     }
 
+    fn mend(&mut self) {
+        self.faults.clear();
+        self.hypervisor.no_quorum = false;
+        self.hypervisor.storages.full.clear();
+        for host in self.hypervisor.hosts.values_mut() {
+            host.slow = Duration::ZERO;
+            host.clock_error = 0;
+        }
+        let off = self.hypervisor.hosts.values().filter(|host| !host.online).map(|host| host.name.clone());
+        for node in off.collect::<Vec<_>>() {
+            hypervisor::host_online(self, &node);
+        }
+    }
+
+    /// The names of the hosts, in order.
+    #[must_use]
+    pub fn host_names(&self) -> Vec<String> {
+        self.hypervisor.hosts.keys().cloned().collect()
+    }
+
     /// Breaks something, or mends it.
     pub(crate) fn disturb(&mut self, disturbance: Disturbance) {
         match disturbance {
             Disturbance::HostOffline(node) => hypervisor::host_offline(self, &node),
             Disturbance::HostOnline(node) => hypervisor::host_online(self, &node),
+            Disturbance::HostSlow { node, by } => {
+                if let Some(host) = self.hypervisor.hosts.get_mut(&node) {
+                    host.slow = by;
+                }
+            }
+            Disturbance::HostFull { node, full: true } => drop(self.hypervisor.storages.full.insert(node)),
+            Disturbance::HostFull { node, full: false } => drop(self.hypervisor.storages.full.remove(&node)),
+            Disturbance::HostClock { node, ahead } => {
+                if let Some(host) = self.hypervisor.hosts.get_mut(&node) {
+                    host.clock_error = ahead;
+                }
+            }
+            Disturbance::Quorum { lost } => self.hypervisor.no_quorum = lost,
+            Disturbance::Mend => self.mend(),
             Disturbance::FailCall { which, status, text } => {
                 self.faults.add(which, CallFault::Fail { status, text })
             }

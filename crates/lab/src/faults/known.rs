@@ -1,6 +1,6 @@
 //! The failures that Proxmox is known for, by the number that they have in the list of facts about it: what each answers,
-//! or what its task ends with. Failures that follow from the state of the world (a taken number, a wrong parameter) need no
-//! ordering and are not here.
+//! or what its task ends with. Many of them also follow from the state of the world (a taken number, a wrong parameter);
+//! ordered, they meet a call that would have gone well.
 
 /// How a known failure shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +12,16 @@ pub(crate) enum Shows {
     /// The call is answered with a task, which ends with this text; nothing else happens. A call that begins no task is
     /// answered with 500 and the text.
     Task(&'static str),
+    /// The call is answered as one with a wrong parameter: its name, and what is wrong with it.
+    Parameter(&'static str, &'static str),
+    /// The VM is made, and a second task that should start it fails.
+    NotStarted,
+    /// The number is reserved, then the worker vanishes: a VM is left with nothing but its lock.
+    Stuck,
+    /// What a configuration is changed to waits for the next start, although it need not.
+    Waits,
+    /// A VM that was made in the last ten seconds has neither name nor state in the list of resources.
+    Lags,
     /// The connection ends without an answer; the flag says whether what was asked for happens.
     Cut(bool),
 }
@@ -22,9 +32,31 @@ const KNOWN: &[(u8, Shows)] = &[
     (2, Shows::Answer(401, "Authentication failed!", 3)),
     (3, Shows::Answer(401, "invalid token value!", 3)),
     (4, Shows::Answer(401, "Permission denied - invalid csrf token", 3)),
+    (5, Shows::Answer(401, "authentication failure", 3)),
     (6, Shows::Answer(403, "Permission check failed (/vms/{vmid}, VM.Audit)", 0)),
     (7, Shows::Answer(403, "Permission check failed", 0)),
+    (
+        8,
+        Shows::Answer(
+            403,
+            "Permission check failed (/vms/{vmid}, VM.Config.Disk|VM.Config.CDROM|VM.Config.CPU|VM.Config.Memory|VM.Config.Network|VM.Config.HWType|VM.Config.Options|VM.Config.Cloudinit)",
+            0,
+        ),
+    ),
     (9, Shows::Answer(403, "Permission check failed (/sdn/zones/localnetwork/vmbr0, SDN.Use)", 0)),
+    (10, Shows::Answer(403, "Permission check failed (pool 'k8s' does not exist)", 0)),
+    (11, Shows::Answer(403, "Permission check failed (/, Sys.Modify for modifying tag 'prod')", 0)),
+    (
+        12,
+        Shows::Task(
+            "unable to create VM {vmid} - 403 Permission check failed (/vms/{vmid}, VM.Config.Options)",
+        ),
+    ),
+    (13, Shows::Parameter("ha-managed", crate::schema::UNKNOWN)),
+    (14, Shows::Parameter("onboot", "type check ('boolean') failed - got 'true'")),
+    (15, Shows::Parameter("name", "invalid format - value does not look like a valid DNS name\n")),
+    (16, Shows::Parameter("vmid", "VM {vmid} already exists")),
+    (17, Shows::Answer(500, "unable to create VM {vmid} - VM {vmid} already exists on node '{node}'", 0)),
     (
         18,
         Shows::Answer(
@@ -80,8 +112,19 @@ const KNOWN: &[(u8, Shows)] = &[
     (37, Shows::Answer(500, "got no worker upid - start worker failed", 0)),
     (38, Shows::Answer(500, "storage '{storage}' is not online", 0)),
     (39, Shows::Answer(500, "storage '{storage}' is not configured for content-type 'import'", 0)),
+    (40, Shows::Answer(403, "Permission check failed", 0)),
     (41, Shows::Task("download failed: exit code 8")),
     (42, Shows::Task("checksum mismatch: got 'aa' != expect 'bb'")),
+    (43, Shows::Task("refusing to override existing file '/var/lib/vz/import/talos.qcow2'")),
+    (44, Shows::Task("decompression not supported for import")),
+    (
+        45,
+        Shows::Parameter(
+            "scsi0",
+            "local:iso/talos.img has wrong type 'iso' - needs to be 'images' or 'import'",
+        ),
+    ),
+    (46, Shows::Answer(500, "only root can set 'args' config", 0)),
     (
         47,
         Shows::Task(
@@ -89,11 +132,22 @@ const KNOWN: &[(u8, Shows)] = &[
         ),
     ),
     (48, Shows::Task("start failed: QEMU exited with code 1")),
+    (49, Shows::NotStarted),
     (50, Shows::Task("VM quit/powerdown failed - got timeout")),
     (51, Shows::Answer(500, "QEMU guest agent is not running", 3)),
+    (52, Shows::Answer(500, "VM {vmid} is running - destroy failed", 0)),
     (53, Shows::Task("WARNINGS: 1")),
+    (54, Shows::Stuck),
+    (55, Shows::Task("shrinking disks is not supported")),
+    (56, Shows::Parameter("scsi1", "hotplug problem - error on hot-plugging device 'scsi1'")),
+    (57, Shows::Waits),
     (58, Shows::Task("unexpected status")),
     (59, Shows::Task("received interrupt")),
+    (60, Shows::Answer(500, "cannot create group: ha groups have been migrated to rules", 0)),
+    (61, Shows::Parameter("privs", "invalid format - invalid privilege 'VM.Monitor'\n")),
+    (62, Shows::Lags),
+    (63, Shows::Parameter("filename", "wrong file extension")),
+    (64, Shows::Parameter("ha-managed", crate::schema::UNKNOWN)),
 ];
 
 /// The failure of that number, if it can be ordered.
@@ -105,6 +159,23 @@ pub(crate) fn known(number: u8) -> Option<Shows> {
 #[must_use]
 pub fn known_faults() -> Vec<u8> {
     KNOWN.iter().map(|(number, _)| *number).collect()
+}
+
+/// What a failure shows as, in a few words; nothing for a number that there is not.
+#[must_use]
+pub fn known_words(number: u8) -> Option<String> {
+    Some(match known(number)? {
+        Shows::Answer(status, text, _) => format!("{status} {text}"),
+        Shows::AnswerAfter(status, text, _) => format!("{status} {text}, although it happens"),
+        Shows::Task(text) => format!("task: {text}"),
+        Shows::Parameter(name, text) => format!("400 {name}: {}", text.trim_end()),
+        Shows::NotStarted => "the VM is made and its start fails".to_owned(),
+        Shows::Stuck => "a creation that leaves a locked VM".to_owned(),
+        Shows::Waits => "a change that waits for the next start".to_owned(),
+        Shows::Lags => "a list of resources that lags behind".to_owned(),
+        Shows::Cut(true) => "a cut connection, although it happens".to_owned(),
+        Shows::Cut(false) => "a cut connection".to_owned(),
+    })
 }
 
 /// A text with what the path of the call names.

@@ -130,7 +130,7 @@ impl Clone {
             Some(name) => source.snapshots.get(name).map(|kept| kept.config.clone()).unwrap_or_default(),
             None => source.config.clone(),
         };
-        let (guest, firewall) = (source.guest.clone(), source.firewall.clone());
+        let guest = source.guest.clone();
         let named = source.name();
         let mut takes = Duration::from_millis(300);
         config.retain(|key, _| {
@@ -169,8 +169,9 @@ impl Clone {
         self.made = config;
         let mut vm = Vm::new(self.newid, &task.node);
         vm.config.insert("lock".to_owned(), "clone".to_owned());
-        (vm.guest, vm.firewall) = (guest, firewall);
+        vm.guest = guest;
         world.hypervisor.vms.insert(self.newid, vm);
+        world.hypervisor.kept.copy_below(&format!("/qemu/{}", self.source), &format!("/qemu/{}", self.newid));
         Ok(world.rng.around(takes))
     }
 

@@ -94,6 +94,7 @@ fn text_of(refusal: Refusal) -> String {
             errors.into_iter().map(|(key, text)| format!("{key}: {text}")).collect()
         }
         Refusal::Busy(vmid) => tasks::lock_timeout(vmid),
+        Refusal::Unserved => "not implemented".to_owned(),
     }
 }
 

@@ -140,6 +140,7 @@ impl Description {
             memory_bytes: self.node.memory_bytes,
             storages: self.storages.iter().map(storage).collect(),
             bridges: self.bridges.iter().map(|bridge| bridge.iface.clone()).collect(),
+            pci: Vec::new(),
         };
         LabConfig { hosts: vec![host], described: Some(self), ..LabConfig::default() }
     }

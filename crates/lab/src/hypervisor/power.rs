@@ -309,7 +309,8 @@ fn begin_start(world: &mut World, task: &mut Task, vmid: u32, skiplock: bool) ->
     if let Some(bridge) = bridges.iter().find(|bridge| !known(bridge)) {
         return Err(format!("bridge '{bridge}' does not exist"));
     }
-    if in_use.saturating_add(needed) > host.map_or(0, |host| host.memory_bytes) {
+    let full = hypervisor.storages.full.contains(node);
+    if full || in_use.saturating_add(needed) > host.map_or(0, |host| host.memory_bytes) {
         task.log(now, "kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory");
         return Err("start failed: QEMU exited with code 1".to_owned());
     }
@@ -476,6 +477,7 @@ impl Destroy {
             task.log(now, format!("purging VM {} from related configurations..", self.vmid));
         }
         world.hypervisor.access.forget_vm(self.vmid);
+        world.hypervisor.kept.forget_below(&format!("/qemu/{}", self.vmid));
         world.hypervisor.vms.remove(&self.vmid);
         world.machines.forget(self.vmid);
         Next::End(Ok(()))

@@ -17,6 +17,8 @@ pub(crate) enum Refusal {
     Unauthorized(String),
     /// Another task holds the lock of this VM.
     Busy(u32),
+    /// The call exists, and this world has nothing that could carry it out.
+    Unserved,
 }
 
 impl Refusal {

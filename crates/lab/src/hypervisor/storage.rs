@@ -19,6 +19,9 @@ pub(crate) struct Storages {
     volumes: BTreeMap<String, BTreeMap<String, Volume>>,
     #[serde(default)]
     pub(crate) leftovers: Vec<Leftover>,
+    /// Hosts on which no storage has any room left.
+    #[serde(default)]
+    pub(crate) full: BTreeSet<String>,
 }
 
 /// One storage definition.
@@ -228,7 +231,11 @@ impl Storages {
         volumes.filter(|volume| volume.volid.split_once(':').is_some_and(|(id, _)| id == storage.id))
     }
 
+    /// What is in use of a storage, as seen from `node`.
     pub(crate) fn used(&self, node: &str, storage: &Storage) -> u64 {
+        if self.full.contains(node) {
+            return storage.bytes;
+        }
         self.volumes(node, storage).map(|volume| volume.used).sum()
     }
 
@@ -275,7 +282,7 @@ impl Storages {
         let name = if wish.cloudinit { stem(None) } else { stem((0..1000).find(|number| !taken(*number))) };
         let volid = volid(&name);
         let free = storage.bytes.saturating_sub(self.used(node, storage));
-        if wish.used > free {
+        if wish.used > free || self.full.contains(node) {
             return Err(no_space(storage, &name, free, wish.used));
         }
         let volume = Volume {

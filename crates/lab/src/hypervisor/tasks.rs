@@ -69,6 +69,10 @@ pub(crate) enum Work {
     Move(Move),
     Migrate(Migrate),
     Ha(Ha),
+    /// What waits of a host's network becomes true.
+    ReloadNetwork,
+    /// Nothing that this world would show.
+    Nothing,
     /// Nothing but to fail with this text, after a moment.
     Doomed(String),
 }
@@ -222,6 +226,15 @@ fn step(world: &mut World, upid: &str) {
                 Work::Move(movement) => movement.step(world, &mut task),
                 Work::Migrate(migrate) => migrate.step(world, &mut task),
                 Work::Ha(ha) => ha.step(world, &mut task),
+                Work::ReloadNetwork if task.stage == 0 => Next::After(Duration::from_millis(1500)),
+                Work::ReloadNetwork => {
+                    if let Some(host) = world.hypervisor.hosts.get_mut(&task.node) {
+                        host.reload_network();
+                    }
+                    Next::End(Ok(()))
+                }
+                Work::Nothing if task.stage == 0 => Next::After(Duration::from_millis(500)),
+                Work::Nothing => Next::End(Ok(())),
                 Work::Doomed(_) if task.stage == 0 => Next::After(Duration::from_millis(800)),
                 Work::Doomed(text) => Next::fail(text),
             };
@@ -232,7 +245,10 @@ fn step(world: &mut World, upid: &str) {
         Err(text) => Next::fail(text),
     };
     match next {
-        Next::After(delay) => task.due = Some(later(now, delay)),
+        Next::After(delay) => {
+            let slow = world.hypervisor.hosts.get(&task.node).map_or(Duration::ZERO, |host| host.slow);
+            task.due = Some(later(now, delay + slow));
+        }
         Next::End(result) => {
             task.end(now, result);
             for vm in world.hypervisor.vms.values_mut().filter(|vm| vm.holder.as_deref() == Some(upid)) {
@@ -252,6 +268,8 @@ fn take_lock(world: &mut World, task: &Task) -> Result<bool, String> {
         | Work::Import(_)
         | Work::Clone(_)
         | Work::Ha(_)
+        | Work::ReloadNetwork
+        | Work::Nothing
         | Work::Doomed(_) => {
             return Ok(true);
         }

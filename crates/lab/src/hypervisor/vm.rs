@@ -37,8 +37,6 @@ pub(crate) struct Vm {
     /// The snapshot that the present state comes from.
     #[serde(default)]
     pub(crate) parent: Option<String>,
-    #[serde(default)]
-    pub(crate) firewall: Firewall,
     /// What runs inside, where it is not Talos.
     #[serde(default)]
     pub(crate) guest: Option<Guest>,
@@ -51,13 +49,6 @@ pub(crate) struct Snapshot {
     pub(crate) at: Timestamp,
     pub(crate) description: Option<String>,
     pub(crate) parent: Option<String>,
-}
-
-/// What was set of a VM's firewall.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Firewall {
-    pub(crate) options: BTreeMap<String, String>,
-    pub(crate) rules: Vec<BTreeMap<String, String>>,
 }
 
 /// The process of a running VM.
@@ -79,7 +70,6 @@ impl Vm {
             paused: false,
             snapshots: BTreeMap::new(),
             parent: None,
-            firewall: Firewall::default(),
             guest: None,
         }
     }

@@ -100,9 +100,23 @@ pub(super) fn password(world: &mut World, call: &Call) -> Result<Data, Refusal> 
     Ok(Value::Null.into())
 }
 
-pub(super) fn domains(_: &World, _: &Call) -> Result<Data, Refusal> {
+pub(super) fn domains(world: &World, _: &Call) -> Result<Data, Refusal> {
     let row = |(realm, comment): &(&str, &str)| json!({"realm": realm, "type": realm, "comment": comment});
-    Ok(REALMS.iter().map(row).collect::<Value>().into())
+    let mut rows: Vec<Value> = REALMS.iter().map(row).collect();
+    for (realm, fields) in world.hypervisor.kept.named("/access/domains") {
+        let shown = fields.iter().filter(|(key, _)| matches!(key.as_str(), "comment" | "default" | "type"));
+        let mut row: Map<String, Value> = shown.map(|(key, value)| (key.clone(), value.clone())).collect();
+        row.insert("realm".to_owned(), json!(realm));
+        rows.push(Value::Object(row));
+    }
+    Ok(Value::Array(rows).into())
+}
+
+pub(super) fn domain(world: &World, call: &Call) -> Result<Data, Refusal> {
+    match REALMS.iter().find(|(realm, _)| *realm == call.text("realm")) {
+        Some((realm, comment)) => Ok(json!({"type": realm, "comment": comment}).into()),
+        None => super::kept::read(world, call),
+    }
 }
 
 fn user_mut<'a>(world: &'a mut World, id: &str, what: &str) -> Result<&'a mut User, Refusal> {
@@ -174,11 +188,12 @@ pub(super) fn create_user(world: &mut World, call: &Call) -> Result<Data, Refusa
     let id = call.text("userid");
     let realm = id.rsplit_once('@').map_or("", |(_, realm)| realm);
     let failed = |text: String| Err(Refusal::failed(format!("create user failed: {text}")));
+    let own_realm = world.hypervisor.kept.get("/access/domains", realm).is_some();
     let access = &mut world.hypervisor.access;
     if access.users.contains_key(id) {
         return failed(format!("user '{id}' already exists"));
     }
-    if !REALMS.iter().any(|(known, _)| *known == realm) {
+    if !own_realm && !REALMS.iter().any(|(known, _)| *known == realm) {
         return failed(format!("domain '{realm}' does not exist"));
     }
     let groups: BTreeSet<String> = call.list("groups").into_iter().collect();

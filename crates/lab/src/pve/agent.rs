@@ -107,6 +107,39 @@ pub(super) fn users(world: &World, call: &Call) -> Result<Data, Refusal> {
     Ok(json!({"result": []}).into())
 }
 
+/// A question to which this guest's answer is an empty list.
+pub(super) fn empty_list(world: &World, call: &Call) -> Result<Data, Refusal> {
+    must_answer(world, call)?;
+    Ok(json!({"result": []}).into())
+}
+
+pub(super) fn vcpus(world: &World, call: &Call) -> Result<Data, Refusal> {
+    must_answer(world, call)?;
+    let cores = world.hypervisor.vms.get(&call.vmid()).map_or(1, crate::hypervisor::vm::Vm::cores);
+    let row = |id: u32| json!({"logical-id": id, "online": true, "can-offline": id > 0});
+    Ok(json!({"result": (0..cores).map(row).collect::<Vec<_>>()}).into())
+}
+
+pub(super) fn time(world: &World, call: &Call) -> Result<Data, Refusal> {
+    must_answer(world, call)?;
+    Ok(json!({"result": world.now.as_second().saturating_mul(1_000_000_000)}).into())
+}
+
+pub(super) fn timezone(world: &World, call: &Call) -> Result<Data, Refusal> {
+    must_answer(world, call)?;
+    Ok(json!({"result": {"zone": "UTC", "offset": 0}}).into())
+}
+
+pub(super) fn thawed(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    must_answer(world, call)?;
+    Ok(json!({"result": "thawed"}).into())
+}
+
+pub(super) fn trimmed(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    must_answer(world, call)?;
+    Ok(json!({"result": {"paths": []}}).into())
+}
+
 fn not_here(call: &Call, command: &str) -> Refusal {
     let text = format!("VM {} qga command '{command}' failed - command not available", call.vmid());
     Refusal::failed(text)

@@ -11,20 +11,26 @@ use crate::https::Answer;
 /// What a successful call answers.
 #[derive(Debug)]
 pub(super) struct Data {
-    value: Value,
+    pub(super) value: Value,
     total: Option<usize>,
+    changes: Option<String>,
 }
 
 impl From<Value> for Data {
     fn from(value: Value) -> Self {
-        Self { value, total: None }
+        Self { value, total: None, changes: None }
     }
 }
 
 impl Data {
     /// A list of which this is a part.
     pub(super) fn of_total(value: Value, total: usize) -> Self {
-        Self { value, total: Some(total) }
+        Self { value, total: Some(total), changes: None }
+    }
+
+    /// A list with what waits to become true.
+    pub(super) fn with_changes(value: Value, changes: Option<String>) -> Self {
+        Self { value, total: None, changes }
     }
 }
 
@@ -77,6 +83,9 @@ pub(super) fn data(data: &Data, extjs: bool) -> Answer {
     if let Some(total) = data.total {
         body.insert("total".to_owned(), json!(total));
     }
+    if let Some(changes) = &data.changes {
+        body.insert("changes".to_owned(), json!(changes));
+    }
     if extjs {
         body.insert("success".to_owned(), json!(1));
     }
@@ -110,7 +119,9 @@ pub(super) fn failure(failure: &Failure, extjs: bool) -> Answer {
 
 /// A failure that somebody ordered.
 pub(super) fn failed(status: u16, text: &str) -> Answer {
-    let ordered = if status >= 590 { Failure::empty(status, text) } else { Failure::of(status, text) };
+    // A login that failed is told in the body as well; every other refusal of a caller has none.
+    let bare = status >= 590 || (status == 401 && text != "authentication failure");
+    let ordered = if bare { Failure::empty(status, text) } else { Failure::of(status, text) };
     failure(&ordered, false)
 }
 

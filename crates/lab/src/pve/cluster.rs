@@ -8,6 +8,7 @@ use super::request::Call;
 use super::vms::row;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::storage::Storage;
+use crate::hypervisor::tasks::{self, Work};
 use crate::hypervisor::vm::Vm;
 use crate::hypervisor::{RELEASE, REPOID, VERSION};
 use crate::world::World;
@@ -28,8 +29,7 @@ pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
     let hosts = &world.hypervisor.hosts;
     let mut rows: Vec<Value> = Vec::new();
     if hosts.len() > 1 {
-        let online = hosts.values().filter(|host| host.online).count();
-        let quorate = u8::from(online * 2 > hosts.len());
+        let quorate = u8::from(world.hypervisor.quorate());
         rows.push(json!({
             "type": "cluster", "id": "cluster", "name": "lab", "nodes": hosts.len(), "quorate": quorate,
             "version": hosts.len(),
@@ -144,7 +144,39 @@ pub(super) fn next_id(world: &World, call: &Call) -> Result<Data, Refusal> {
 pub(super) fn options(world: &World, _: &Call) -> Result<Data, Refusal> {
     let tags = world.hypervisor.vms.values().filter_map(|vm| vm.get("tags"));
     let tags: std::collections::BTreeSet<&str> = tags.flat_map(|tags| tags.split(';')).collect();
-    Ok(json!({"mac_prefix": "BC:24:11", "description": "", "allowed-tags": tags}).into())
+    let mut row = json!({"mac_prefix": "BC:24:11", "description": "", "allowed-tags": tags});
+    for (key, value) in world.hypervisor.kept.single(OPTIONS).into_iter().flatten() {
+        row[key] = parsed(key, value);
+    }
+    Ok(row.into())
+}
+
+/// Where the options of the cluster are kept.
+const OPTIONS: &str = "/cluster/options";
+
+/// An option as it is shown: what was given as a property string is taken apart.
+fn parsed(key: &str, value: &Value) -> Value {
+    let text = value.as_str().unwrap_or_default();
+    let rule = crate::schema::method("PUT", OPTIONS).and_then(|method| method.rule(key));
+    let props = rule.and_then(|rule| crate::schema::props(rule.format.as_deref()?));
+    match props.and_then(|props| props.parse(key, text).ok()) {
+        Some(parts) => json!(parts),
+        None if key == "registered-tags" => json!(text.split(';').collect::<Vec<_>>()),
+        None => value.clone(),
+    }
+}
+
+pub(super) fn set_options(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let set = super::kept::fields(call);
+    let options = world.hypervisor.kept.single_mut(OPTIONS);
+    options.extend(set);
+    options.retain(|key, _| !call.list("delete").contains(key));
+    Ok(Value::Null.into())
+}
+
+/// Nothing of SDN is carried out, so that applying it is done at once.
+pub(super) fn apply_sdn(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    Ok(json!(tasks::begin(world, &call.local, "reloadnetworkall", "", &call.caller, Work::Nothing)).into())
 }
 
 /// The parts of the cluster.

@@ -5,6 +5,7 @@ use sha1::{Digest, Sha1};
 
 use super::answer::Data;
 use super::request::Call;
+use crate::hypervisor::migrate::{self, Migrate};
 use crate::hypervisor::refusal::Refusal;
 use crate::world::World;
 
@@ -70,7 +71,10 @@ pub(super) fn remove(world: &mut World, call: &Call) -> Result<Data, Refusal> {
 
 pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
     let mut rows = vec![
-        json!({"id": "quorum", "type": "quorum", "node": call.local, "status": "OK", "quorate": 1}),
+        json!({
+            "id": "quorum", "type": "quorum", "node": call.local, "quorate": u8::from(world.hypervisor.quorate()),
+            "status": if world.hypervisor.quorate() { "OK" } else { "No quorum on node" },
+        }),
         json!({
             "id": "fencing", "type": "fencing", "node": call.local, "armed-state": "standby",
             "status": "standby (CRM watchdog standby)",
@@ -89,9 +93,34 @@ pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
     Ok(Value::Array(rows).into())
 }
 
-/// Nothing is kept of rules, groups and networks that the lab does not have.
-pub(super) fn none(_: &World, _: &Call) -> Result<Data, Refusal> {
-    Ok(json!([]).into())
+/// Moves a resource to another host, once its manager gets to it.
+pub(super) fn relocate(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let id = sid(call);
+    if !world.hypervisor.ha.contains_key(&id) {
+        return Err(Refusal::failed(format!("no such resource '{id}'")));
+    }
+    let node = call.text("node");
+    if !world.hypervisor.hosts.contains_key(node) {
+        return Err(Refusal::parameter("node", format!("no such cluster node '{node}'")));
+    }
+    if let Some(vmid) = id.strip_prefix("vm:").and_then(|id| id.parse::<u32>().ok()) {
+        let from = world.hypervisor.vms.get(&vmid).map(|vm| vm.node.clone()).unwrap_or_default();
+        if from != node {
+            let online = world.hypervisor.vms.get(&vmid).is_some_and(|vm| vm.running.is_some());
+            let wish = Migrate { vmid, target: node.to_owned(), online, with_local_disks: false };
+            migrate::begin(world, &from, wish, "root@pam")?;
+        }
+    }
+    Ok(json!({"requested-node": node, "sid": id}).into())
+}
+
+pub(super) fn no_groups(_: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let verb = match call.method.as_str() {
+        "POST" => "create",
+        "PUT" => "update",
+        _ => "delete",
+    };
+    Err(Refusal::failed(format!("cannot {verb} group: ha groups have been migrated to rules")))
 }
 
 pub(super) fn groups(_: &World, _: &Call) -> Result<Data, Refusal> {

@@ -1,4 +1,4 @@
-//! What a host answers about itself.
+//! What a host answers about itself: figures, capabilities, devices, and what it sees of the web.
 
 use serde_json::{Value, json};
 
@@ -73,39 +73,6 @@ pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
     .into())
 }
 
-pub(super) fn network(world: &World, call: &Call) -> Result<Data, Refusal> {
-    let Some(host) = world.hypervisor.hosts.get(&call.node) else {
-        return Err(Refusal::failed("no such node"));
-    };
-    let wanted = |kind: &str| match call.get("type") {
-        None | Some("include_sdn") => true,
-        Some("any_bridge" | "any_local_bridge") => kind == "bridge",
-        Some(asked) => asked == kind,
-    };
-    let mut rows = Vec::new();
-    for (index, bridge) in host.bridges.iter().enumerate().filter(|_| wanted("bridge")) {
-        let port = format!("nic{index}");
-        let mut row = json!({
-            "iface": bridge, "type": "bridge", "active": 1, "autostart": 1, "bridge_fd": "0", "bridge_stp": "off",
-            "bridge_ports": port, "families": ["inet"], "method6": "manual", "priority": 4 + index,
-            "method": if index == 0 { "static" } else { "manual" },
-        });
-        if index == 0 {
-            row["address"] = json!(host.address);
-            row["netmask"] = json!("24");
-            row["cidr"] = json!(format!("{}/24", host.address));
-        }
-        rows.push(row);
-    }
-    for index in (0..host.bridges.len()).filter(|_| wanted("eth")) {
-        rows.push(json!({
-            "iface": format!("nic{index}"), "type": "eth", "active": 1, "exists": 1, "families": ["inet"],
-            "method": "manual", "method6": "manual", "priority": 2 + index,
-        }));
-    }
-    Ok(Value::Array(rows).into())
-}
-
 /// The parts of a host.
 pub(super) fn index(_: &World, _: &Call) -> Result<Data, Refusal> {
     let names = ["qemu", "storage", "tasks", "network", "status", "version", "capabilities", "hardware"];
@@ -137,9 +104,27 @@ pub(super) fn machines(_: &World, _: &Call) -> Result<Data, Refusal> {
     Ok(json!([row("i440fx", "pc-i440fx-10.0"), row("q35", "pc-q35-10.0")]).into())
 }
 
-/// The hosts of this lab have no PCI devices to hand through.
-pub(super) fn pci(_: &World, _: &Call) -> Result<Data, Refusal> {
-    Ok(json!([]).into())
+/// The PCI devices, but for the classes that nobody hands through.
+pub(super) fn pci(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let devices = world.hypervisor.hosts.get(&call.node).map(|host| host.pci.as_slice()).unwrap_or_default();
+    let left_out = call.list("pci-class-blacklist");
+    let class = |text: &str| text.trim_start_matches("0x").to_owned();
+    let shown = devices
+        .iter()
+        .filter(|device| !left_out.iter().any(|prefix| class(&device.class).starts_with(&class(prefix))));
+    let rows = shown.enumerate().map(|(index, device)| {
+        let mut row = json!({"id": device.address});
+        if call.get("verbose") != Some("0") {
+            row["class"] = json!(device.class);
+            row["vendor"] = json!(device.vendor);
+            row["device"] = json!(device.device);
+            row["device_name"] = json!(device.name);
+            row["vendor_name"] = json!("NVIDIA Corporation");
+            row["iommugroup"] = json!(index + 10);
+        }
+        row
+    });
+    Ok(rows.collect::<Value>().into())
 }
 
 /// What a web server says about a file before it is fetched.

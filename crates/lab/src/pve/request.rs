@@ -30,6 +30,20 @@ pub(super) struct Plain {
     pub(super) upload: Option<Upload>,
 }
 
+#[cfg(test)]
+impl Plain {
+    /// A request with these parameters and nothing else.
+    pub(super) fn of(method: &str, path: &str, authorization: &str, params: &[(&str, &str)]) -> Self {
+        let mut all = Params::default();
+        for (name, value) in params {
+            all.put((*name).to_owned(), (*value).to_owned());
+        }
+        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, authorization.parse().unwrap())]);
+        let (method, path) = (method.parse().unwrap(), path.to_owned());
+        Self { method, path, headers, params: all, extjs: false, upload: None }
+    }
+}
+
 /// A checked request for an endpoint.
 pub(super) struct Call {
     /// The node that answers.
@@ -37,6 +51,9 @@ pub(super) struct Call {
     /// The node that was called.
     pub(super) local: String,
     pub(super) caller: String,
+    pub(super) method: String,
+    /// The path as the table of calls has it, with names in braces.
+    pub(super) path: &'static str,
     pub(super) params: Params,
     pub(super) upload: Option<Upload>,
 }
@@ -196,6 +213,12 @@ impl Params {
             Some(Param::Many(all)) => all.clone(),
             Some(Param::Absent) | None => Vec::new(),
         }
+    }
+
+    /// The names of all parameters that have a value.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        let given = self.0.iter().filter(|(_, value)| !matches!(value, Param::Absent));
+        given.map(|(name, _)| name.as_str())
     }
 
     /// All parameters that have one value.

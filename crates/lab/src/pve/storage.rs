@@ -109,6 +109,16 @@ pub(super) fn remove(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     Ok(json!(download::remove(world, &call.node, &volid(call), &call.caller)).into())
 }
 
+/// Notes and protection are for backups, of which there are none.
+pub(super) fn annotate(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let volid = volid(call);
+    if world.hypervisor.storages.volume(&call.node, &volid).is_none() {
+        return Err(Refusal::failed(format!("volume '{volid}' does not exist")));
+    }
+    let what = if call.get("notes").is_some() { "notes" } else { "protected" };
+    Err(Refusal::failed(format!("attribute '{what}' is not supported for volume '{volid}'")))
+}
+
 pub(super) fn download(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     let wish = download::Wish {
         storage: call.text("storage").to_owned(),

@@ -1,5 +1,7 @@
 //! The API as a client meets it: real TLS and HTTP over the lab's network, on a clock that jumps.
 
+mod breadth;
+mod broken;
 mod client;
 
 use std::sync::Arc;
@@ -390,7 +392,10 @@ async fn known_failures_meet_their_calls() {
     let exit = client.done("POST", "/nodes/pve1/qemu", json!({"vmid": 100})).await;
     assert_eq!(exit, "unable to create VM 100 - cfs-lock 'storage-local' error: got lock request timeout");
     assert_eq!(client.done("POST", "/nodes/pve1/qemu", json!({"vmid": 100})).await, "OK");
-    lab.disturb(Disturbance::Known { number: 37, when: When::Chance { permille: 500, seed: 7 } });
+    lab.disturb(Disturbance::Known {
+        number: 37,
+        when: When::Chance { which: CallFilter::default(), permille: 500, seed: 7 },
+    });
     let mut failed = 0;
     for vmid in 200..240 {
         let reply = client.call("POST", "/nodes/pve1/qemu", json!({ "vmid": vmid })).await;

@@ -1,7 +1,7 @@
 //! Reading the table of calls. It is part of the program, so what it cannot say is left out rather than an error; a test
 //! makes sure that nothing is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -11,7 +11,10 @@ use super::{Kind, Method, Props, Rule, Schema};
 pub(super) fn schema(text: &str) -> Schema {
     let Ok(table) = serde_json::from_str::<Value>(text) else { return Schema::default() };
     let members = |key: &str| table.get(key).and_then(Value::as_object).into_iter().flatten();
+    let paths = members("methods").filter_map(|(name, _)| name.split_once(' '));
+    let paths: BTreeSet<String> = paths.map(|(_, path)| path.to_owned()).collect();
     Schema {
+        paths: paths.into_iter().collect(),
         methods: members("methods").map(|(name, value)| (name.clone(), method(value))).collect(),
         formats: members("formats").map(|(name, value)| (name.clone(), props(value))).collect(),
     }
@@ -33,6 +36,7 @@ fn method(value: &Value) -> Method {
         open: flag("open"),
         permissions: value["permissions"].clone(),
         token: flag("token"),
+        returns: value["returns"].as_str().unwrap_or_default().to_owned(),
     }
 }
 

@@ -22,7 +22,7 @@ impl Pattern {
     /// Compiles `text`; nothing if it uses what this does not know.
     pub(crate) fn new(text: &str) -> Option<Self> {
         let chars: Vec<char> = text.chars().collect();
-        let mut parser = Parser { chars: &chars, at: 0 };
+        let mut parser = Parser { chars: &chars, at: 0, any_case: false };
         let node = parser.either()?;
         (parser.at == chars.len()).then_some(Self(node))
     }
@@ -77,6 +77,8 @@ fn repeat(
 struct Parser<'a> {
     chars: &'a [char],
     at: usize,
+    /// Inside a group in which large and small letters are the same.
+    any_case: bool,
 }
 
 impl Parser<'_> {
@@ -118,11 +120,20 @@ impl Parser<'_> {
     fn atom(&mut self) -> Option<Node> {
         match self.take()? {
             '(' => {
-                // A group that captures, one that does not, or one with flags: all the same to us.
+                // Whether a group captures is the same to us; of its flags one counts, and `^` takes it away.
+                let outside = self.any_case;
                 if self.eat("?") {
-                    while self.take()? != ':' {}
+                    loop {
+                        match self.take()? {
+                            ':' => break,
+                            '^' => self.any_case = false,
+                            'i' => self.any_case = true,
+                            _ => {}
+                        }
+                    }
                 }
                 let node = self.either()?;
+                self.any_case = outside;
                 self.eat(")").then_some(node)
             }
             '[' => self.class(),
@@ -130,10 +141,33 @@ impl Parser<'_> {
             '^' => Some(Node::Begin),
             '$' => Some(Node::End),
             '\\' => {
-                let (ranges, wanted) = escaped(self.take()?);
-                Some(Node::Class(ranges, wanted))
+                let (ranges, wanted) = self.escape()?;
+                Some(self.letters(ranges, wanted))
             }
-            c => Some(Node::Class(vec![(c, c)], true)),
+            c => Some(self.letters(vec![(c, c)], true)),
+        }
+    }
+
+    /// A class, with the letters of the other case where that is asked for.
+    fn letters(&self, mut ranges: Vec<(char, char)>, wanted: bool) -> Node {
+        if self.any_case {
+            let small = ranges.iter().map(|(a, b)| (a.to_ascii_lowercase(), b.to_ascii_lowercase()));
+            let large = ranges.iter().map(|(a, b)| (a.to_ascii_uppercase(), b.to_ascii_uppercase()));
+            ranges = ranges.iter().copied().chain(small).chain(large).collect();
+        }
+        Node::Class(ranges, wanted)
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self) -> Option<(Vec<(char, char)>, bool)> {
+        match self.take()? {
+            'x' => {
+                let digits: String = [self.take()?, self.take()?].into_iter().collect();
+                let c = char::from(u8::from_str_radix(&digits, 16).ok()?);
+                Some((vec![(c, c)], true))
+            }
+            '0' => Some((vec![('\0', '\0')], true)),
+            letter => Some(escaped(letter)),
         }
     }
 
@@ -176,14 +210,25 @@ impl Parser<'_> {
         let mut ranges = Vec::new();
         loop {
             match self.take()? {
-                ']' => return Some(Node::Class(ranges, wanted)),
-                '\\' => ranges.extend(escaped(self.take()?).0),
-                from if self.peek() == Some('-') && self.chars.get(self.at + 1) != Some(&']') => {
-                    self.at += 1;
-                    ranges.push((from, self.take()?));
-                }
-                c => ranges.push((c, c)),
+                ']' => return Some(self.letters(ranges, wanted)),
+                '\\' => match self.escape()?.0.as_slice() {
+                    [(from, to)] if from == to => ranges.push((*from, self.range_end(*from)?)),
+                    many => ranges.extend(many),
+                },
+                from => ranges.push((from, self.range_end(from)?)),
             }
+        }
+    }
+
+    /// The other end of a range in a class, or the character itself where there is none.
+    fn range_end(&mut self, from: char) -> Option<char> {
+        if self.peek() != Some('-') || self.chars.get(self.at + 1) == Some(&']') {
+            return Some(from);
+        }
+        self.at += 1;
+        match self.take()? {
+            '\\' => Some(self.escape()?.0.first()?.0),
+            to => Some(to),
         }
     }
 }
@@ -219,6 +264,8 @@ mod tests {
             ),
             (r"[^/\.:]+", &["nvidia-1"], &["a/b", "a:b", ""]),
             (r"https?://.*", &["http://x", "https://"], &["ftp://x"]),
+            (r"(?^i:[a-z0-9_][a-z0-9_\-]*)", &["Prod-1", "x"], &["-x", "a b"]),
+            (r"(?^:\w+=[^\x00-\x08\x10-\x1F\x7F]*)", &["A=b c", "A="], &["A=\x07", "A b"]),
         ];
         for (pattern, good, bad) in cases {
             let compiled = Pattern::new(pattern).unwrap();

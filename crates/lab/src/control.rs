@@ -1,0 +1,286 @@
+//! Orders to a lab that is served: something breaks, somebody looks, it goes down.
+//!
+//! The lab listens on a loopback port of its own for one line of JSON a connection and answers with one. Where that is, and
+//! the secret that an order must carry, stands in `control.json` in the lab's folder, which only its owner can read.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ambient::Net;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::faults::{self, Disturbance, Met};
+use crate::shared::{Shared, write_private};
+use crate::{Lab, LabError};
+
+const FILE: &str = "control.json";
+/// No order is longer.
+const LONGEST: u64 = 64 * 1024;
+
+/// What can be asked of a lab that is served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Break something, or mend it.
+    Disturb(Disturbance),
+    /// Tell what is broken.
+    Look,
+    /// Go down.
+    Down,
+}
+
+/// What is broken, and what was met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Whether the cluster has quorum.
+    pub quorate: bool,
+    /// Each host, and what is wrong with it.
+    pub hosts: Vec<(String, Vec<String>)>,
+    /// Failures that wait for their call.
+    pub waiting: Vec<String>,
+    /// Failures that met a call.
+    pub met: Vec<Met>,
+}
+
+/// Why an order did not arrive, or was not followed.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// No lab left word of itself there.
+    #[error("no lab is up with the folder {}", .0.display())]
+    NoLab(PathBuf),
+    /// It left word, and does not answer.
+    #[error("the lab with the folder {} does not answer", folder.display())]
+    Silent {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        #[source]
+        source: io::Error,
+    },
+    /// The lab does not do that.
+    #[error("{0}")]
+    Refused(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Address {
+    address: SocketAddr,
+    secret: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    secret: String,
+    order: Order,
+}
+
+/// Takes orders until it is dropped.
+#[derive(Debug)]
+pub struct Control {
+    file: PathBuf,
+    down: CancellationToken,
+    _stop: DropGuard,
+}
+
+impl Control {
+    /// Waits until somebody wants the lab to go down.
+    pub async fn wants_down(&self) {
+        self.down.cancelled().await;
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+impl Lab {
+    /// Takes orders that carry `secret`, and leaves word of it in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// When no port can be had or the folder cannot be written.
+    pub async fn control(&self, folder: &Path, secret: String) -> Result<Control, LabError> {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let bind = async {
+            let listener = TcpListener::bind(any).await?;
+            let address = listener.local_addr()?;
+            io::Result::Ok((listener, address))
+        };
+        let (listener, address) = bind.await.map_err(|source| LabError::Listen { address: any, source })?;
+        let file = folder.join(FILE);
+        let text = serde_json::to_vec(&Address { address, secret: secret.clone() }).unwrap_or_default();
+        let written = fs::create_dir_all(folder).and_then(|()| write_private(&file, &text));
+        written.map_err(|source| LabError::Folder { what: "write", path: file.clone(), source })?;
+
+        let (stop, down) = (self.network.stop.child_token(), CancellationToken::new());
+        let (shared, secret, told) = (self.shared().clone(), Arc::new(secret), down.clone());
+        let work = async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { continue };
+                let (shared, secret, told) = (shared.clone(), secret.clone(), told.clone());
+                tokio::spawn(async move {
+                    // Whoever does not hear the answer is gone.
+                    let _ = serve(stream, &shared, &secret, &told).await;
+                });
+            }
+        };
+        tokio::spawn(stop.clone().run_until_cancelled_owned(work));
+        Ok(Control { file, down, _stop: stop.drop_guard() })
+    }
+}
+
+async fn serve(
+    stream: tokio::net::TcpStream,
+    shared: &Shared,
+    secret: &str,
+    down: &CancellationToken,
+) -> io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut text = String::new();
+    BufReader::new(read.take(LONGEST)).read_line(&mut text).await?;
+    let answer = match serde_json::from_str::<Line>(&text) {
+        Ok(line) if line.secret == secret => follow(shared, line.order, down),
+        Ok(_) => Err("the secret is wrong".to_owned()),
+        Err(error) => Err(format!("this is no order: {error}")),
+    };
+    let mut text = serde_json::to_vec(&answer)?;
+    text.push(b'\n');
+    write.write_all(&text).await?;
+    write.shutdown().await
+}
+
+fn follow(shared: &Shared, order: Order, down: &CancellationToken) -> Result<Report, String> {
+    match order {
+        Order::Disturb(disturbance) => {
+            check(shared, &disturbance)?;
+            shared.with(|world, _| world.disturb(disturbance));
+        }
+        Order::Look => {}
+        Order::Down => down.cancel(),
+    }
+    Ok(report(shared))
+}
+
+/// Refuses what would break nothing.
+fn check(shared: &Shared, disturbance: &Disturbance) -> Result<(), String> {
+    let host = match disturbance {
+        Disturbance::HostOffline(node) | Disturbance::HostOnline(node) => Some(node),
+        Disturbance::HostSlow { node, .. }
+        | Disturbance::HostFull { node, .. }
+        | Disturbance::HostClock { node, .. } => Some(node),
+        _ => None,
+    };
+    let hosts = shared.peek(crate::World::host_names);
+    if let Some(host) = host.filter(|host| !hosts.contains(host)) {
+        return Err(format!("there is no host '{host}'; the hosts are {}", hosts.join(", ")));
+    }
+    match disturbance {
+        Disturbance::Known { number, .. } if faults::known(*number).is_none() => {
+            Err(format!("there is no failure {number}; they are numbered 1 to 64"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn report(shared: &Shared) -> Report {
+    shared.read(|world, _| {
+        let hypervisor = &world.hypervisor;
+        let hosts = hypervisor.hosts.values().map(|host| {
+            let wrong = [
+                (!host.online).then(|| "off".to_owned()),
+                (!host.slow.is_zero()).then(|| format!("slow by {} s", host.slow.as_secs_f64())),
+                hypervisor.storages.full.contains(&host.name).then(|| "full".to_owned()),
+                (host.clock_error != 0).then(|| format!("clock ahead by {} s", host.clock_error)),
+            ];
+            (host.name.clone(), wrong.into_iter().flatten().collect())
+        });
+        Report {
+            quorate: hypervisor.quorate(),
+            hosts: hosts.collect(),
+            waiting: world.faults.waiting(),
+            met: world.faults.met().to_vec(),
+        }
+    })
+}
+
+impl Order {
+    /// Gives this order to the lab that left word in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such lab, it does not answer, or it does not do that.
+    pub async fn give(&self, folder: &Path, net: &Net) -> Result<Report, ControlError> {
+        let text = fs::read(folder.join(FILE)).map_err(|_| ControlError::NoLab(folder.to_owned()))?;
+        let at: Address =
+            serde_json::from_slice(&text).map_err(|_| ControlError::NoLab(folder.to_owned()))?;
+        let exchange = async {
+            let mut stream = net.dial(&at.address.ip().to_string(), at.address.port()).await?;
+            let mut line = serde_json::to_vec(&Line { secret: at.secret, order: self.clone() })?;
+            line.push(b'\n');
+            stream.write_all(&line).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            let answer: Result<Report, String> = serde_json::from_str(&answer)?;
+            io::Result::Ok(answer)
+        };
+        match exchange.await {
+            Ok(answer) => answer.map_err(ControlError::Refused),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Err(ControlError::NoLab(folder.to_owned()))
+            }
+            Err(source) => Err(ControlError::Silent { folder: folder.to_owned(), source }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ambient::Clock;
+
+    use super::*;
+    use crate::LabConfig;
+
+    #[tokio::test]
+    async fn a_served_lab_takes_orders_from_its_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::from(LabConfig::first_moment(), 1.0);
+        let lab = Lab::open(LabConfig::default(), clock).unwrap();
+        let net = Net::tcp();
+        let none = Order::Look.give(folder.path(), &net).await;
+        assert!(matches!(none, Err(ControlError::NoLab(_))), "{none:?}");
+        let control = lab.control(folder.path(), "s".to_owned()).await.unwrap();
+
+        let give = async |order: Order| order.give(folder.path(), &net).await;
+        give(Order::Disturb(Disturbance::HostOffline("pve3".to_owned()))).await.unwrap();
+        let slow = Disturbance::HostSlow { node: "pve2".to_owned(), by: Duration::from_millis(1500) };
+        let report = give(Order::Disturb(slow)).await.unwrap();
+        assert!(report.quorate);
+        assert_eq!(report.hosts[1], ("pve2".to_owned(), vec!["slow by 1.5 s".to_owned()]));
+        assert_eq!(report.hosts[2], ("pve3".to_owned(), vec!["off".to_owned()]));
+
+        let nobody = give(Order::Disturb(Disturbance::HostOffline("pve9".to_owned()))).await.unwrap_err();
+        assert_eq!(nobody.to_string(), "there is no host 'pve9'; the hosts are pve1, pve2, pve3");
+
+        let text = fs::read_to_string(folder.path().join(FILE)).unwrap();
+        fs::write(folder.path().join(FILE), text.replace("\"s\"", "\"guessed\"")).unwrap();
+        assert_eq!(give(Order::Down).await.unwrap_err().to_string(), "the secret is wrong");
+        fs::write(folder.path().join(FILE), text).unwrap();
+
+        give(Order::Disturb(Disturbance::Mend)).await.unwrap();
+        assert!(give(Order::Look).await.unwrap().hosts.iter().all(|(_, wrong)| wrong.is_empty()));
+        give(Order::Down).await.unwrap();
+        control.wants_down().await;
+        drop(control);
+        assert!(!folder.path().join(FILE).exists());
+    }
+}
