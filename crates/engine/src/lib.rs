@@ -7,6 +7,7 @@
 //! - [`observe`]: what is there, in parallel, each part allowed to fail with a reason.
 //! - [`record`]: the lease and the bootstrap mark in the cluster's record, changed by compare-and-set.
 //! - [`apply`]: runs the graph of steps. [`steps`] has one file per kind of step: do, then verify.
+//! - [`doctor`]: whether Proxmox is as a cluster needs it; [`grounds`]: making it so, with an administrator's login.
 //! - [`health`]: what "healthy" means, as named conditions.
 //! - [`journal`]: events on disk. It explains; nothing reads it to decide.
 //! - [`saved`]: a plan on disk, carried out only if the world is still the same.
@@ -16,8 +17,10 @@
 
 pub mod apply;
 pub mod attachments;
+pub mod doctor;
 pub mod emit;
 pub mod error;
+pub mod grounds;
 pub mod health;
 pub mod journal;
 pub mod kubernetes;

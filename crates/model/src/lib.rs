@@ -16,6 +16,7 @@
 //! - [`observed`] is what was found out there, incomplete by design: it says what could not be seen.
 //! - [`vm`] says what a node's VM is in Proxmox' words.
 //! - [`plan`] compares the two. All rules of order and safety live there.
+//! - [`rights`] is what a token must be allowed to do for a blueprint, and where.
 //! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
 
 pub mod attachments;
@@ -30,6 +31,7 @@ pub mod observed;
 pub mod plan;
 pub mod reference;
 pub mod resolve;
+pub mod rights;
 pub mod spec;
 pub mod starter;
 pub mod step;

@@ -76,7 +76,8 @@ impl Client {
             Err::<Response<Bytes>, BoxError>("this cluster has no Proxmox".into())
         });
         let service = BoxCloneSyncService::new(service);
-        Self { service, credentials: Credentials::default(), clock, limits: Arc::default() }
+        let (caller, credentials) = (String::new(), Credentials::default());
+        Self { service, caller, credentials, clock, limits: Arc::default() }
     }
 
     /// A client over any HTTP service. The requests name no host. An error that is [`crate::NotConnected`] means that

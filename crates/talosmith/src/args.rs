@@ -115,9 +115,51 @@ pub enum Command {
     },
     /// Print the manual page.
     Man(ManArgs),
+    /// Prove that Proxmox is as the file needs it: version, privileges, hosts, datastores, bridges, devices, clocks.
+    Doctor,
+    /// Proxmox VE itself.
+    #[command(subcommand)]
+    Proxmox(ProxmoxCommand),
     /// The simulated world, for trying things out.
     #[command(subcommand)]
     Lab(LabCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ProxmoxCommand {
+    /// Make Proxmox ready for the cluster: role, user, token, rights, content `import`, PCI mappings.
+    ///
+    /// Needs an administrator's login, uses it once and keeps it nowhere. Shows what it will do and asks first. What is
+    /// there already is left alone.
+    Setup(SetupArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct SetupArgs {
+    /// The administrator. The password is taken from TALOSMITH_ADMIN_PASSWORD, or asked for.
+    #[arg(long, value_name = "USER@REALM", default_value = "root@pam")]
+    pub admin: String,
+    /// Read the administrator's password from stdin.
+    #[arg(long, conflicts_with = "admin_token")]
+    pub password_stdin: bool,
+    /// Use this token instead of a password: `env:NAME`, `file:PATH` or `cmd:COMMAND`.
+    #[arg(long, value_name = "REFERENCE")]
+    pub admin_token: Option<String>,
+    /// The user that is made for Talosmith.
+    #[arg(long, value_name = "USER@REALM", default_value = "talosmith@pve")]
+    pub user: String,
+    /// The name of its token.
+    #[arg(long, value_name = "NAME", default_value = "talosmith")]
+    pub token: String,
+    /// Write the token to this file, readable by you only, instead of to the terminal.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace a token that is there already by a new one.
+    #[arg(long)]
+    pub renew: bool,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -280,18 +322,16 @@ pub struct KeepArgs {
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
     /// Serve the lab on loopback, with TLS and real ports, for any program; write the twin of the file that uses it.
-    Up {
-        /// Where Proxmox listens.
-        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8006")]
-        proxmox: std::net::SocketAddr,
-        /// Where the Image Factory listens.
-        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
-        factory: std::net::SocketAddr,
-        /// Serve the world that this JSON file describes (host, storages, files, VMs), instead of one for a cluster file.
-        /// It lives as long as the command.
-        #[arg(long, value_name = "FILE")]
-        world: Option<PathBuf>,
-    },
+    Up(UpArgs),
+    /// Stop a lab that is served.
+    Down(FolderArgs),
+    /// Break something in a lab that is served, mend it, or show what is broken.
+    #[command(
+        after_help = "Examples:\n  talosmith lab disturb off pve3\n  talosmith lab disturb slow pve2 --by 4\n  \
+        talosmith lab disturb fault 35 --path /qemu --times 3\n  talosmith lab disturb fault 37 --chance 10\n  \
+        talosmith lab disturb mend"
+    )]
+    Disturb(DisturbArgs),
     /// Forget the lab's world of this file, its secrets included.
     Reset {
         /// Do not ask.
@@ -312,6 +352,123 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
     };
     let all = number.checked_mul(seconds).filter(|all| (60..=3650 * 24 * 3600).contains(all));
     all.map(Duration::from_secs).ok_or_else(wrong)
+}
+
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Where Proxmox listens.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8006")]
+    pub proxmox: std::net::SocketAddr,
+    /// Where the Image Factory listens.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
+    pub factory: std::net::SocketAddr,
+    /// Serve the world that this JSON file describes (host, storages, files, VMs), instead of one for a cluster file.
+    #[arg(long, value_name = "FILE")]
+    pub world: Option<PathBuf>,
+    #[command(flatten)]
+    pub folder: FolderArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct FolderArgs {
+    /// Where the world is kept between runs. Left out: beside the cluster file; a world that a file describes is then not
+    /// kept, and takes no orders.
+    #[arg(long, value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct DisturbArgs {
+    #[command(subcommand)]
+    pub what: Disturb,
+    #[command(flatten)]
+    pub folder: FolderArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Disturb {
+    /// Show what is broken, and which failures met a call.
+    Show,
+    /// List the failures that can be ordered, by number.
+    Faults,
+    /// A host loses power, and its guests with it.
+    Off {
+        /// The host.
+        host: String,
+    },
+    /// A host comes back.
+    On {
+        /// The host.
+        host: String,
+    },
+    /// Every answer of a host, and every stage of its tasks, takes longer.
+    Slow {
+        /// The host.
+        host: String,
+        /// How many seconds longer; 0 mends it.
+        #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_seconds)]
+        by: f64,
+    },
+    /// A host has no room left, neither in its storages nor in its memory.
+    Full {
+        /// The host.
+        host: String,
+        /// It has room again.
+        #[arg(long)]
+        no: bool,
+    },
+    /// The clock of a host goes wrong.
+    Clock {
+        /// The host.
+        host: String,
+        /// How many seconds it is ahead; fewer than none is behind.
+        #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, default_value_t = 300)]
+        ahead: i64,
+    },
+    /// The cluster loses its quorum.
+    Quorum {
+        /// It has it back.
+        #[arg(long)]
+        back: bool,
+    },
+    /// A failure that Proxmox is known for, at the next call, at calls of a path, or by chance.
+    Fault {
+        /// Its number; `lab disturb faults` lists them.
+        number: u8,
+        /// Only calls with this method.
+        #[arg(long, value_name = "METHOD", default_value = "")]
+        method: String,
+        /// Only calls whose path has this in it.
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        path: String,
+        /// How many calls that fit are let through first.
+        #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+        after: u32,
+        /// At how many calls.
+        #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        times: u32,
+        /// At so many of a hundred calls that fit, by chance, until mended. Without a method: calls that change something.
+        #[arg(long, value_name = "PERCENT", conflicts_with_all = ["after", "times"], value_parser = parse_percent)]
+        chance: Option<u16>,
+        /// What chance comes from: equal seeds make equal choices.
+        #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+        seed: u64,
+    },
+    /// Everything is well again.
+    Mend,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "it is a number of seconds, from 0 to 3600".to_owned())
+}
+
+/// Percent, as so many of a thousand.
+fn parse_percent(text: &str) -> Result<u16, String> {
+    let percent = text.trim_end_matches('%').parse::<f64>().ok().filter(|p| *p > 0.0 && *p <= 100.0);
+    let percent = percent.ok_or_else(|| "it is a number above 0, up to 100".to_owned())?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 1000")]
+    Ok((percent * 10.0).round() as u16)
 }
 
 fn parse_speed(text: &str) -> Result<LabSpeed, String> {
@@ -368,6 +525,12 @@ mod tests {
         for wrong in ["", "h", "0h", "1", "1s", "-1h", "4000d", "99999999999999999999h", "1hh", "é"] {
             assert!(parse_ttl(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn percents_are_of_a_thousand() {
+        assert_eq!((parse_percent("10"), parse_percent("0.5%")), (Ok(100), Ok(5)));
+        assert!(["0", "-1", "101", "x"].into_iter().all(|wrong| parse_percent(wrong).is_err()));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 mod change;
 mod credentials;
+mod disturb;
+mod doctor;
 mod health;
 mod import;
 mod init;
@@ -9,11 +11,12 @@ mod lab;
 mod manual;
 mod offline;
 mod plan;
+mod proxmox;
 mod render;
 mod secrets;
 mod setup;
 
-use crate::args::{Cli, Command, LabCommand};
+use crate::args::{Cli, Command, LabCommand, ProxmoxCommand};
 use crate::exit::Exit;
 use crate::view::{Printer, Problem};
 
@@ -47,10 +50,14 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
         Command::Destroy(args) => change::destroy(&global, &args, &printer).await,
         Command::Kubeconfig(args) => credentials::kubeconfig(&global, &args, &printer),
         Command::Talosconfig(args) => credentials::talosconfig(&global, &args, &printer),
-        Command::Lab(LabCommand::Up { proxmox, factory, world }) => match world {
-            Some(world) => lab::up_world(&global, &world, proxmox, factory, &printer).await,
-            None => lab::up(&global, proxmox, factory, &printer).await,
+        Command::Doctor => doctor::doctor(&global, &printer).await,
+        Command::Proxmox(ProxmoxCommand::Setup(args)) => proxmox::setup(&global, &args, &printer).await,
+        Command::Lab(LabCommand::Up(args)) => match &args.world {
+            Some(world) => lab::up_world(&global, world, &args, &printer).await,
+            None => lab::up(&global, &args, &printer).await,
         },
+        Command::Lab(LabCommand::Down(args)) => disturb::down(&global, &args, &printer).await,
+        Command::Lab(LabCommand::Disturb(args)) => disturb::disturb(&global, &args, &printer).await,
         Command::Lab(LabCommand::Reset { yes }) => lab::reset(&global, yes, &printer),
     }
 }

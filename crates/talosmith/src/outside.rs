@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ambient::{Clock, Net};
 use engine::World;
-use lab::{HostConfig, Lab, LabConfig, StorageConfig, StorageKind};
+use lab::{HostConfig, Lab, LabConfig, PciConfig, StorageConfig, StorageKind};
 use model::spec::{DEFAULT_TOKEN, Reference, Spec};
 use pve::{Endpoints, Token, Trust};
 use rustls_pki_types::CertificateDer;
@@ -23,31 +23,88 @@ pub struct Outside {
     pub world: World,
     /// The secret of the Proxmox token, to be kept out of what is written.
     pub token: SecretString,
+    /// What it is called.
+    pub name: String,
     /// Keeps the lab's time running.
     _lab: Option<Lab>,
+}
+
+/// Who sets Proxmox up.
+pub enum Administrator {
+    /// With an API token.
+    Token(SecretString),
+    /// With a password, which is used once.
+    Password {
+        /// `name@realm`.
+        user: String,
+        /// The password.
+        password: SecretString,
+    },
 }
 
 /// The real world that the file names.
 pub fn real(spec: &Spec, file: &Path) -> Result<Outside, Problem> {
     let folder = file.parent().unwrap_or_else(|| Path::new("."));
-    let (net, clock) = (Net::tcp(), Clock::real());
-    let mut roots = system_roots();
-    if let Some(path) = &spec.image.ca {
-        roots.extend(authorities(&read(&folder.join(path))?, path)?);
-    }
-    let factory_roots = Arc::new(Roots(roots));
     if !model::resolve::needs_proxmox(spec) {
-        let pve = pve::Client::of_nothing(clock.clone());
-        let world = World { pve, net, clock, factory_roots };
-        return Ok(Outside { world, token: SecretString::default(), _lab: None });
+        return around(spec, folder, pve::Client::of_nothing(Clock::real()), SecretString::default());
     }
+    let (endpoints, trust) = way(spec, folder)?;
+    let reference = spec.proxmox.token.as_deref().unwrap_or(DEFAULT_TOKEN);
+    let secret = read_reference(reference, folder, "the Proxmox token")?;
+    let (net, clock) = (Net::tcp(), Clock::real());
+    let pve = pve::Client::connect(endpoints, &token(&secret)?, &trust, net, clock).map_err(untrusting)?;
+    around(spec, folder, pve, secret_part(secret.expose_secret()))
+}
+
+/// The same world with an administrator's login.
+pub async fn administered(spec: &Spec, file: &Path, who: Administrator) -> Result<Outside, Problem> {
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    let (endpoints, trust) = way(spec, folder)?;
+    let (net, clock) = (Net::tcp(), Clock::real());
+    let (pve, secret) = match who {
+        Administrator::Token(text) => {
+            let pve = pve::Client::connect(endpoints, &token(&text)?, &trust, net, clock);
+            (pve.map_err(untrusting)?, secret_part(text.expose_secret()))
+        }
+        Administrator::Password { user, password } => {
+            let pve = pve::Client::login(endpoints, &user, &password, &trust, net, clock).await;
+            (pve.map_err(not_logged_in)?, password)
+        }
+    };
+    around(spec, folder, pve, secret)
+}
+
+fn not_logged_in(error: pve::LoginError) -> Problem {
+    match error {
+        pve::LoginError::Trust(error) => untrusting(error),
+        pve::LoginError::Call(error) => {
+            let problem = Problem::of(Exit::World, &error).within("could not log in to Proxmox");
+            match (error.kind(), error.remedy()) {
+                (pve::Kind::Unauthenticated { .. }, _) => {
+                    problem.remedy("check the user, the realm and the password")
+                }
+                (_, Some(remedy)) => problem.remedy(remedy),
+                (_, None) => problem,
+            }
+        }
+    }
+}
+
+fn untrusting(error: pve::InvalidTrust) -> Problem {
+    Problem::of(Exit::Input, &error).within("could not use what the file says to trust Proxmox by")
+}
+
+fn token(text: &SecretString) -> Result<Token, Problem> {
+    text.expose_secret().parse().map_err(|e: pve::InvalidToken| {
+        Problem::of(Exit::Input, &e).within("could not use the Proxmox token")
+    })
+}
+
+/// The addresses of Proxmox, and how its certificate is judged.
+fn way(spec: &Spec, folder: &Path) -> Result<(Endpoints, Trust), Problem> {
     let addresses = spec.proxmox.endpoint.iter().chain(&spec.proxmox.endpoints).map(String::as_str);
     let endpoints = Endpoints::parse(addresses)
         .map_err(|e| Problem::of(Exit::Input, &e).within("could not use the Proxmox endpoints"))?;
-    let secret = read_reference(spec.proxmox.token.as_deref().unwrap_or(DEFAULT_TOKEN), folder)?;
-    let token: Token = secret.expose_secret().parse().map_err(|e: pve::InvalidToken| {
-        Problem::of(Exit::Input, &e).within("could not use the Proxmox token")
-    })?;
     let trust = if spec.proxmox.insecure {
         Trust::Insecure
     } else if let Some(text) = &spec.proxmox.fingerprint {
@@ -58,11 +115,19 @@ pub fn real(spec: &Spec, file: &Path) -> Result<Outside, Problem> {
     } else {
         Trust::System(system_roots())
     };
-    let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone()).map_err(|e| {
-        Problem::of(Exit::Input, &e).within("could not use what the file says to trust Proxmox by")
-    })?;
-    let world = World { pve, net, clock, factory_roots };
-    Ok(Outside { world, token: secret_part(secret.expose_secret()), _lab: None })
+    Ok((endpoints, trust))
+}
+
+/// Everything else of the real world, around a client.
+fn around(spec: &Spec, folder: &Path, pve: pve::Client, token: SecretString) -> Result<Outside, Problem> {
+    let (net, clock) = (Net::tcp(), Clock::real());
+    let mut roots = system_roots();
+    if let Some(path) = &spec.image.ca {
+        roots.extend(authorities(&read(&folder.join(path))?, path)?);
+    }
+    let world = World { pve, net, clock, factory_roots: Arc::new(Roots(roots)) };
+    let name = spec.proxmox.endpoint.iter().chain(&spec.proxmox.endpoints).next().cloned();
+    Ok(Outside { world, name: name.unwrap_or_default(), token, _lab: None })
 }
 
 /// The lab, with hosts, datastores and bridges as the file names them.
@@ -83,7 +148,8 @@ pub fn lab(spec: &Spec, folder: &Path, speed: LabSpeed, seed: u64) -> Result<Out
         .map_err(|e| internal(&e))?;
     let roots = authorities(&facts.factory_ca_pem, "the lab's factory")?;
     let world = World { pve, net, clock, factory_roots: Arc::new(Roots(roots)) };
-    Ok(Outside { world, token: secret_part(&facts.token), _lab: Some(lab) })
+    let (name, token) = ("the lab".to_owned(), secret_part(&facts.token));
+    Ok(Outside { world, name, token, _lab: Some(lab) })
 }
 
 /// What stands behind the name of a token.
@@ -137,6 +203,11 @@ fn lab_config(spec: &Spec, folder: PathBuf, seed: u64) -> LabConfig {
     let memory = nodes.values().map(|n| n.memory_mib << 20).sum::<u64>();
     for host in &mut config.hosts {
         host.memory_bytes = host.memory_bytes.max(memory + memory / 4);
+        for address in devices(spec) {
+            if !host.pci.iter().any(|known| known.address == address) {
+                host.pci.push(PciConfig::graphics(&address));
+            }
+        }
         let here = || nodes.values().filter(|n| n.host.as_ref().is_none_or(|on| *on == host.name));
         let extra = here().flat_map(|n| n.settings.extra_nics.iter().map(|nic| &nic.bridge));
         for bridge in here().map(|n| &n.bridge).chain(extra) {
@@ -186,6 +257,18 @@ fn offer(storages: &mut Vec<StorageConfig>, id: &str, content: &str) {
     }
 }
 
+/// Addresses of devices that the file names, so that the lab's hosts have them.
+fn devices(spec: &Spec) -> Vec<String> {
+    let nodes = spec.nodes.values().filter_map(|node| node.hardware.pci.as_ref());
+    let pools = spec.pools.values().filter_map(|pool| pool.hardware.pci.as_ref());
+    let sizes = spec.sizes.values().filter_map(|size| size.pci.as_ref());
+    let named = nodes.chain(pools).chain(sizes).flatten().map(|device| device.mapping());
+    named
+        .filter(|name| name.contains(':'))
+        .map(|name| if name.len() < 12 { format!("0000:{name}") } else { name.to_owned() })
+        .collect()
+}
+
 /// Every host that the file names, in order.
 fn named_hosts(spec: &Spec) -> Vec<String> {
     let mut names: Vec<String> = spec.hosts.keys().cloned().collect();
@@ -197,35 +280,34 @@ fn named_hosts(spec: &Spec) -> Vec<String> {
 }
 
 /// Reads a secret from where the file says it is.
-fn read_reference(text: &str, folder: &Path) -> Result<SecretString, Problem> {
+pub fn read_reference(text: &str, folder: &Path, what: &str) -> Result<SecretString, Problem> {
     let reference: Reference =
-        text.parse().map_err(|e| Problem::of(Exit::Input, &e).within("could not read the Proxmox token"))?;
+        text.parse().map_err(|e| Problem::of(Exit::Input, &e).within(format!("could not read {what}")))?;
     let problem = |what: String| Problem::new(Exit::Input, what);
     match &reference {
         Reference::Env(name) => std::env::var(name).map(SecretString::from).map_err(|_| {
-            problem(format!(
-                "the environment variable {name}, which should hold the Proxmox token, is not set"
-            ))
-            .remedy(format!(
-                "export {name}='user@realm!name=secret', or say with `proxmox.token` where the token is"
-            ))
+            problem(format!("the environment variable {name}, which should hold {what}, is not set")).remedy(
+                format!(
+                    "export {name}='user@realm!name=secret', or say with `proxmox.token` where the token is"
+                ),
+            )
         }),
         Reference::File(path) => read(&folder.join(path)).map(SecretString::from),
         Reference::Cmd(command) => {
             let output = std::process::Command::new("sh").arg("-c").arg(command).output().map_err(|e| {
                 Problem::of(Exit::Input, &e)
-                    .within("could not run the command that should print the Proxmox token")
+                    .within(format!("could not run the command that should print {what}"))
             })?;
             if !output.status.success() {
                 return Err(problem(format!(
-                    "the command that should print the Proxmox token failed ({})",
+                    "the command that should print {what} failed ({})",
                     output.status
                 ))
                 .remedy("run it by hand to see why"));
             }
-            String::from_utf8(output.stdout).map(SecretString::from).map_err(|_| {
-                problem("the command that should print the Proxmox token printed something else".to_owned())
-            })
+            String::from_utf8(output.stdout)
+                .map(SecretString::from)
+                .map_err(|_| problem(format!("the command that should print {what} printed something else")))
         }
     }
 }

@@ -73,6 +73,11 @@ impl Place {
         }
     }
 
+    /// The same with another folder.
+    pub fn at(self, folder: PathBuf) -> Self {
+        Self { folder, ..self }
+    }
+
     /// The folder of ours.
     pub fn folder(&self) -> &Path {
         &self.folder

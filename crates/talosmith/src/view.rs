@@ -10,6 +10,7 @@
 
 pub mod diagnostics;
 pub mod error;
+mod findings;
 pub mod health;
 pub mod import;
 mod ink;
@@ -22,6 +23,7 @@ pub mod status;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use engine::doctor::Finding;
 use model::blueprint::Blueprint;
 use model::diagnostic::{Diagnostic, Source};
 use model::import::Imported;
@@ -153,6 +155,15 @@ impl Printer {
             self.data(&status::json(blueprint, observed, plan));
         } else {
             self.to_out(|w, ink| status::human(w, ink, blueprint, observed, plan));
+        }
+    }
+
+    /// What was found out about Proxmox.
+    pub fn findings(&self, caller: &str, found: &[Finding]) {
+        if self.settings.json {
+            self.data(&findings::json(caller, found));
+        } else {
+            self.to_out(|w, ink| findings::human(w, ink, caller, found));
         }
     }
 

@@ -1,4 +1,4 @@
-//! `lab up` and `lab reset`.
+//! `lab up` and `lab reset`; orders to a lab that is up are in `disturb`.
 //!
 //! `lab up` serves a lab on loopback, with real ports. All of 127.0.0.0/8 is loopback on Linux, so the file's network is
 //! moved there (10.25.150.0/24 becomes 127.25.150.0/24), and the *twin* of the file is written with that network, the
@@ -13,31 +13,25 @@ use engine::secrets::write_private;
 use model::spec::Spec;
 
 use super::setup::{Setup, Wrong, confirm, ended};
-use crate::args::{Global, LabSpeed};
+use crate::args::{Global, LabSpeed, UpArgs};
 use crate::exit::Exit;
 use crate::outside;
 use crate::place::Place;
 use crate::view::{Printer, Problem};
 
 /// Serves the lab until it is interrupted.
-pub async fn up(
-    global: &Global,
-    proxmox: SocketAddr,
-    factory: SocketAddr,
-    printer: &Printer,
-) -> Result<Exit, Problem> {
-    ended(try_up(global, proxmox, factory, printer).await)
+pub async fn up(global: &Global, args: &UpArgs, printer: &Printer) -> Result<Exit, Problem> {
+    ended(try_up(global, args, printer).await)
 }
 
-async fn try_up(
-    global: &Global,
-    proxmox: SocketAddr,
-    factory: SocketAddr,
-    printer: &Printer,
-) -> Result<Exit, Wrong> {
+async fn try_up(global: &Global, args: &UpArgs, printer: &Printer) -> Result<Exit, Wrong> {
+    let (proxmox, factory) = (args.proxmox, args.factory);
     let setup = Setup::new(global, printer)?;
     let file = global.files.first().cloned().unwrap_or_else(|| "cluster.yaml".into());
-    let place = Place::served(&file, &setup.loaded.spec.cluster);
+    let mut place = Place::served(&file, &setup.loaded.spec.cluster);
+    if let Some(folder) = &args.folder.folder {
+        place = place.at(folder.clone());
+    }
     place.make()?;
     let _lock = place.lock()?;
     let mut moved = moved(&setup.loaded.spec);
@@ -45,6 +39,9 @@ async fn try_up(
     let clock = Clock::from(outside::time(None), served_speed(global)?);
     let lab = outside::open_lab(&moved, place.folder().to_owned(), clock, global.lab_seed)?;
     let serving = serve(&lab, proxmox, factory).await?;
+    // Where the system chose the port, the twin must know which.
+    moved.image.factory = format!("https://{}", serving.factory);
+    let control = control(&lab, place.folder()).await?;
     let facts = lab.facts();
     let write = |name: &str, text: &str| {
         let path = place.folder().join(name);
@@ -82,7 +79,7 @@ async fn try_up(
             facts.token, serving.proxmox
         ));
     }
-    let _ = tokio::signal::ctrl_c().await;
+    until_down(Some(&control)).await;
     for (address, why) in serving.trouble() {
         printer.note(&format!("{address} could not be served: {why}"));
     }
@@ -94,18 +91,32 @@ async fn try_up(
 pub async fn up_world(
     global: &Global,
     file: &Path,
-    proxmox: SocketAddr,
-    factory: SocketAddr,
+    args: &UpArgs,
     printer: &Printer,
 ) -> Result<Exit, Problem> {
     let within = |problem: Problem| problem.within(format!("could not use the world in {}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|e| within(Problem::of(Exit::Input, &e)))?;
     let description: lab::Description =
         serde_json::from_str(&text).map_err(|e| within(Problem::of(Exit::Input, &e)))?;
-    let config = lab::LabConfig { seed: global.lab_seed, ..description.config() };
-    let clock = Clock::from(outside::time(None), served_speed(global)?);
+    let folder = args.folder.folder.clone();
+    let _lock = match &folder {
+        Some(folder) => {
+            let place = Place::served(file, "world").at(folder.clone());
+            place.make()?;
+            Some(place.lock()?)
+        }
+        None => None,
+    };
+    // A world that is kept goes on where it stood.
+    let now = folder.as_deref().and_then(lab::Lab::saved_time).unwrap_or_else(|| outside::time(None));
+    let config = lab::LabConfig { seed: global.lab_seed, folder: folder.clone(), ..description.config() };
+    let clock = Clock::from(now, served_speed(global)?);
     let lab = lab::Lab::open(config, clock).map_err(|e| within(Problem::of(Exit::World, &e)))?;
-    let serving = serve(&lab, proxmox, factory).await?;
+    let serving = serve(&lab, args.proxmox, args.factory).await?;
+    let control = match &folder {
+        Some(folder) => Some(control(&lab, folder).await?),
+        None => None,
+    };
     let facts = lab.facts();
     if printer.is_json() {
         printer.data(&serde_json::json!({
@@ -116,15 +127,52 @@ pub async fn up_world(
             "factory": format!("https://{}", serving.factory),
         }));
     } else {
-        printer.say("The lab is up. It ends with Ctrl-C, and its world with it.\n");
+        match &folder {
+            Some(folder) => printer.say(&format!(
+                "The lab is up. It ends with Ctrl-C; its world is kept in {}.\n",
+                folder.display()
+            )),
+            None => printer.say("The lab is up. It ends with Ctrl-C, and its world with it.\n"),
+        }
         printer.say(&format!("  Proxmox VE    https://{}", serving.proxmox));
         printer.say(&format!("  fingerprint   {}", facts.fingerprint));
         printer.say(&format!("  token         {}", facts.token));
         printer.say(&format!("  root@pam      {}", facts.root_password));
     }
-    let _ = tokio::signal::ctrl_c().await;
+    until_down(control.as_ref()).await;
     printer.note("The lab is down.");
     Ok(Exit::Done)
+}
+
+/// Waits for Ctrl-C, for the system to end us, or for an order to go down.
+async fn until_down(control: Option<&lab::Control>) {
+    let ordered = async {
+        match control {
+            Some(control) => control.wants_down().await,
+            None => std::future::pending().await,
+        }
+    };
+    let ended = async {
+        #[cfg(unix)]
+        if let Ok(mut signal) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            signal.recv().await;
+            return;
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        () = ordered => {}
+        () = ended => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}
+
+/// Lets the lab take orders; whoever can read its folder knows the secret.
+async fn control(lab: &lab::Lab, folder: &Path) -> Result<lab::Control, Problem> {
+    let secret = uuid::Uuid::from_bytes(rand::random()).to_string();
+    let control = lab.control(folder, secret).await;
+    control.map_err(|e| Problem::of(Exit::World, &e).within("could not let the lab take orders"))
 }
 
 /// How fast a served lab's time runs. It cannot jump, because others look at it.

@@ -12,7 +12,7 @@ use model::load::{Loaded, MAX_BYTES, load};
 
 use crate::args::{Global, LabSpeed};
 use crate::exit::Exit;
-use crate::outside::{self, Outside};
+use crate::outside::{self, Administrator, Outside};
 use crate::place::Place;
 use crate::view::{Printer, Problem};
 
@@ -154,6 +154,19 @@ impl Setup {
     pub fn shown(&self, found: Vec<Diagnostic>, printer: &Printer) -> Wrong {
         printer.diagnostics(&self.loaded.sources, &self.loaded.locate(found));
         Wrong::Shown
+    }
+
+    /// The world with an administrator's login. The lab's is its own.
+    pub async fn administered(
+        &self,
+        global: &Global,
+        who: impl FnOnce() -> Result<Administrator, Problem>,
+    ) -> Result<Outside, Problem> {
+        if self.lab.is_some() {
+            return self.outside(global);
+        }
+        let file = global.files.first().map_or_else(|| Path::new("cluster.yaml"), |f| f.as_path());
+        outside::administered(&self.loaded.spec, file, who()?).await
     }
 
     /// The world that the file is about.

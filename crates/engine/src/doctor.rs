@@ -1,0 +1,302 @@
+//! Proves that Proxmox is as a cluster needs it, before anything is changed: version, privileges, hosts, datastores,
+//! bridges, devices, clocks. Every check that could be made is reported, the good ones too; each bad one says what to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::join_all;
+use model::blueprint::Blueprint;
+use model::rights::{self, Need};
+use model::spec::Spec;
+use pve::Permissions;
+
+use crate::World;
+use crate::error::{Error, Result};
+use crate::observe::proxmox::{Survey, survey};
+use crate::record::remedy;
+
+/// Machines' certificates are valid from a little before they were made. A clock that is further off than this breaks that.
+const CLOCK_TOLERANCE: i64 = 30;
+/// The first version that is supported.
+const FIRST_MAJOR: u32 = 9;
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// It is as it must be.
+    Good,
+    /// It works, and could be better.
+    Doubtful,
+    /// It is not as it must be.
+    Bad,
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at.
+    pub what: String,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What was found.
+    pub detail: String,
+    /// What to do about it: commands, or a sentence.
+    pub remedy: Vec<String>,
+}
+
+impl Finding {
+    fn good(what: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { what: what.into(), verdict: Verdict::Good, detail: detail.into(), remedy: vec![] }
+    }
+
+    fn bad(what: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { what: what.into(), verdict: Verdict::Bad, detail: detail.into(), remedy: vec![remedy.into()] }
+    }
+
+    fn doubtful(what: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Doubtful, ..Self::bad(what, detail, remedy) }
+    }
+}
+
+/// Why nothing could be examined.
+#[derive(Debug)]
+pub enum Unexamined {
+    /// The file asks for something that this Proxmox cannot give.
+    File(Vec<model::diagnostic::Diagnostic>, Vec<Finding>),
+    /// Proxmox does not answer, or does not let us in.
+    World(Error),
+}
+
+/// Examines Proxmox for the cluster of a file.
+///
+/// # Errors
+///
+/// When Proxmox does not answer at all, or the file cannot be resolved against what it has; what was found out by then comes
+/// along.
+pub async fn examine(world: &World, spec: &Spec) -> std::result::Result<Vec<Finding>, Unexamined> {
+    let attempt = |e: pve::Error| {
+        Unexamined::World(Error::world("could not look at Proxmox").remedy(remedy(&e)).because(e))
+    };
+    let version = world.pve.version().await.map_err(attempt)?;
+    let mut found = vec![if version.major >= FIRST_MAJOR {
+        Finding::good("version", format!("Proxmox VE {}", version.text))
+    } else {
+        Finding::bad("version", format!("Proxmox VE {} is too old", version.text), "upgrade to Proxmox VE 9")
+    }];
+    let survey = survey(world).await.map_err(Unexamined::World)?;
+    found.extend(hosts(world, &survey, spec).await);
+    let blueprint = match model::resolve::resolve(spec, Some(&survey.inventory), None) {
+        Ok(blueprint) => blueprint,
+        Err(problems) => {
+            // Without the rights to see a datastore or a bridge it looks as if there were none: that is told as well.
+            if let Ok(open) = model::resolve::resolve(spec, None, None) {
+                found.extend(privileges(world, &open).await.map_err(attempt)?);
+            }
+            return Err(Unexamined::File(problems, found));
+        }
+    };
+    found.extend(privileges(world, &blueprint).await.map_err(attempt)?);
+    found.extend(stores(&survey, &blueprint));
+    found.extend(bridges(world, &blueprint).await);
+    found.extend(devices(world, &blueprint).await);
+    Ok(found)
+}
+
+/// Quorum, which hosts are up, and how far each clock is off.
+async fn hosts(world: &World, survey: &Survey, spec: &Spec) -> Vec<Finding> {
+    let mut found = vec![];
+    match world.pve.cluster_status().await {
+        Ok(status) if status.quorate => {
+            found.push(Finding::good("quorum", "the Proxmox cluster can be changed"))
+        }
+        Ok(_) => found.push(Finding::bad(
+            "quorum",
+            "the Proxmox cluster has no quorum, so nothing can be changed",
+            "bring back enough hosts",
+        )),
+        // Without Sys.Audit on / it cannot be asked; that is found below.
+        Err(_) => {}
+    }
+    let named = |name: &String| spec.hosts.is_empty() || spec.hosts.contains_key(name);
+    let (on, off): (Vec<_>, Vec<_>) =
+        survey.inventory.hosts.iter().filter(|(name, _)| named(name)).partition(|(_, host)| host.online);
+    found.extend(on.iter().map(|(name, _)| Finding::good(format!("host {name}"), "online")));
+    for (name, _) in off {
+        let detail = "offline; no node can be made there, and what runs there cannot be seen";
+        found.push(Finding::bad(format!("host {name}"), detail, "start it, or take it out of `hosts`"));
+    }
+    for name in spec.hosts.keys().filter(|name| !survey.inventory.hosts.contains_key(*name)) {
+        found.push(Finding::bad(format!("host {name}"), "there is no host of that name", "correct `hosts`"));
+    }
+    let times = join_all(on.iter().map(|(name, _)| world.pve.node_time(name))).await;
+    for ((name, _), time) in on.iter().zip(times) {
+        let what = format!("clock of {name}");
+        let Ok(time) = time else { continue };
+        let ahead = time - world.clock.now().as_second();
+        found.push(if ahead.abs() <= CLOCK_TOLERANCE {
+            Finding::good(what, format!("{} s from ours", ahead.abs()))
+        } else {
+            let word = if ahead > 0 { "ahead of" } else { "behind" };
+            let detail = format!("{} s {word} ours; machines take their time from it", ahead.abs());
+            Finding::doubtful(
+                what,
+                detail,
+                format!("look at `chronyc tracking` on {name}, and at this machine's clock"),
+            )
+        });
+    }
+    found
+}
+
+/// Each privilege at each path. What is missing is told by path, with the commands that grant it.
+async fn privileges(world: &World, blueprint: &Blueprint) -> pve::Result<Vec<Finding>> {
+    let permissions = world.pve.permissions().await?;
+    let needs = rights::needs(blueprint);
+    let mut by_path: BTreeMap<&str, Vec<&Need>> = BTreeMap::new();
+    for need in &needs {
+        by_path.entry(&need.path).or_default().push(need);
+    }
+    let caller = world.pve.caller();
+    Ok(by_path.into_iter().map(|(path, needs)| at_path(&permissions, caller, path, &needs)).collect())
+}
+
+fn at_path(permissions: &Permissions, caller: &str, path: &str, needs: &[&Need]) -> Finding {
+    let what = format!("privileges at {path}");
+    let missing: Vec<&&Need> = needs.iter().filter(|need| !permissions.has(path, need.privilege)).collect();
+    let Some(first) = missing.first() else {
+        let all: Vec<&str> = needs.iter().map(|need| need.privilege).collect();
+        return Finding::good(what, all.join(" "));
+    };
+    let told: Vec<String> =
+        missing.iter().map(|need| format!("{} ({})", need.privilege, need.reason)).collect();
+    let names: BTreeSet<&str> = missing.iter().map(|need| need.privilege).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let role = rights::role_of(first);
+    let user = caller.split('!').next().unwrap_or(caller);
+    let whom = if user == caller {
+        format!("--users '{user}'")
+    } else {
+        format!("--users '{user}' --tokens '{caller}'")
+    };
+    let down = if path == "/" { " --propagate 0" } else { "" };
+    Finding {
+        what,
+        verdict: Verdict::Bad,
+        detail: format!("missing: {}", told.join(", ")),
+        remedy: vec![
+            format!("pveum role add {role}  # unless it exists"),
+            format!("pveum role modify {role} --append 1 --privs '{}'", names.join(" ")),
+            format!("pveum acl modify {path} --roles {role} {whom}{down}"),
+        ],
+    }
+}
+
+/// The datastores that the blueprint chose, each with what it must hold.
+fn stores(survey: &Survey, blueprint: &Blueprint) -> Vec<Finding> {
+    let mut wanted: BTreeSet<(&str, &str, &str)> = BTreeSet::new();
+    for node in blueprint.nodes.values().filter(|node| !node.external) {
+        let Some(host) = &node.host else { continue };
+        let disks = node.hardware.disks.iter().filter_map(|disk| disk.datastore.as_deref());
+        let disks =
+            disks.chain(node.disk_datastore.as_deref()).chain(node.hardware.cloudinit_datastore.as_deref());
+        wanted.extend(disks.map(|store| (host.as_str(), store, "images")));
+        wanted.extend(node.image_datastore.as_deref().map(|store| (host.as_str(), store, "import")));
+    }
+    let check = |(host, store, content): (&str, &str, &str)| {
+        let what = format!("datastore {store} on {host}");
+        let seen = survey.inventory.hosts.get(host).and_then(|host| host.datastores.get(store));
+        match seen {
+            Some(seen) if seen.content.iter().any(|kind| kind == content) => {
+                Finding::good(what, format!("takes {content}, {} GiB free", seen.free_bytes >> 30))
+            }
+            Some(seen) => {
+                let mut all = seen.content.clone();
+                all.push(content.to_owned());
+                let command = format!("pvesm set {store} --content {}", all.join(","));
+                Finding::bad(what, format!("does not take content `{content}`"), command)
+            }
+            None => Finding::bad(
+                what,
+                "it is not there, or the token may not see it",
+                format!("pvesm status --storage {store}"),
+            ),
+        }
+    };
+    wanted.into_iter().map(check).collect()
+}
+
+async fn bridges(world: &World, blueprint: &Blueprint) -> Vec<Finding> {
+    let mut wanted: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for node in blueprint.nodes.values().filter(|node| !node.external) {
+        let Some(host) = &node.host else { continue };
+        let more = node.settings.extra_nics.iter().map(|nic| nic.bridge.as_str());
+        wanted.entry(host).or_default().extend(std::iter::once(node.bridge.as_str()).chain(more));
+    }
+    let networks = join_all(wanted.keys().map(|host| world.pve.node_networks(host))).await;
+    let mut found = vec![];
+    for ((host, bridges), networks) in wanted.into_iter().zip(networks) {
+        let networks = networks.unwrap_or_default();
+        found.extend(bridges.into_iter().map(|bridge| {
+            let what = format!("bridge {bridge} on {host}");
+            if networks.iter().any(|network| network.iface == bridge) {
+                return Finding::good(what, "there");
+            }
+            let detail = "it is not there, or the token may not use it";
+            Finding::bad(what, detail, format!("look at {host}, System, Network"))
+        }));
+    }
+    found
+}
+
+async fn devices(world: &World, blueprint: &Blueprint) -> Vec<Finding> {
+    let nodes = blueprint.nodes.values().filter(|node| !node.external);
+    let wanted: BTreeSet<(&str, &str)> = nodes
+        .filter_map(|node| Some((node, node.host.as_deref()?)))
+        .flat_map(|(node, host)| node.hardware.pci.iter().map(move |device| (device.mapping.as_str(), host)))
+        .collect();
+    if wanted.is_empty() {
+        return vec![];
+    }
+    let mappings = world.pve.pci_mappings().await.unwrap_or_default();
+    let check = |(name, host): (&str, &str)| {
+        let what = format!("PCI mapping {name} on {host}");
+        let on = format!("node={host}");
+        let there = mappings.iter().find(|mapping| mapping.id == name);
+        match there.map(|mapping| mapping.map.iter().any(|entry| entry.split(',').any(|part| part == on))) {
+            Some(true) => Finding::good(what, "there"),
+            Some(false) => Finding::bad(
+                what,
+                "the mapping has no device on this host",
+                "add one under Datacenter, Resource Mappings",
+            ),
+            None => Finding::bad(
+                what,
+                "it is not there, or the token may not see it",
+                "give the device's address in the file and run `talosmith proxmox setup`",
+            ),
+        }
+    };
+    wanted.into_iter().map(check).collect()
+}
+
+/// The worst of all verdicts.
+#[must_use]
+pub fn verdict(found: &[Finding]) -> Verdict {
+    found.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Good)
+}
+
+/// Refuses a server that is too old, before anything else is asked of it.
+///
+/// # Errors
+///
+/// When the version is below 9, or cannot be read.
+pub async fn supported(pve: &pve::Client) -> Result<()> {
+    let version = pve
+        .version()
+        .await
+        .map_err(|e| Error::world("could not look at Proxmox").remedy(remedy(&e)).because(e))?;
+    if version.major >= FIRST_MAJOR {
+        return Ok(());
+    }
+    let text = format!("this is Proxmox VE {}; version 9 or newer is needed", version.text);
+    Err(Error::new(crate::error::Kind::Refused, text).remedy("upgrade Proxmox VE"))
+}

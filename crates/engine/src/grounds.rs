@@ -1,0 +1,385 @@
+//! Prepares Proxmox for a cluster, with an administrator's rights: role, user, token, rights, content types, mappings.
+//!
+//! First everything that is missing is found ([`Grounds::survey`]), as a list that a person can read; then exactly that list
+//! is carried out. What is there already is left alone, so doing it again does nothing. Only a token's secret cannot be had
+//! a second time: a token that exists is kept, unless a new one is asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::blueprint::Inventory;
+use model::rights;
+use model::spec::Spec;
+use pve::{Client, Grant, NewToken, StorageDefinition, Token};
+
+use crate::World;
+use crate::error::{Error, Kind, Result};
+use crate::observe::proxmox::survey;
+use crate::record::remedy;
+
+/// Storages of these kinds keep files, so that they can hold an image to import.
+const FILES: &[&str] = &["dir", "nfs", "cifs", "btrfs", "cephfs"];
+
+/// Whom everything is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whom {
+    /// The user, `name@realm`.
+    pub user: String,
+    /// The token's name.
+    pub token: String,
+    /// Whether a token that exists is replaced by a new one.
+    pub renew: bool,
+}
+
+impl Whom {
+    fn token_id(&self) -> String {
+        format!("{}!{}", self.user, self.token)
+    }
+}
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Task {
+    /// Make a role.
+    MakeRole(&'static str, BTreeSet<&'static str>),
+    /// Give a role what it lacks.
+    AddToRole(&'static str, BTreeSet<&'static str>),
+    /// Make a user.
+    MakeUser(String),
+    /// Make a pool.
+    MakePool(String),
+    /// Remove a token that a new one takes the place of.
+    RemoveToken(NewToken),
+    /// Make a token.
+    MakeToken(NewToken),
+    /// Give a right.
+    Grant(Grant),
+    /// Let a storage hold images to import.
+    AllowImport(StorageDefinition),
+    /// Give a device a name.
+    MapDevice {
+        /// The name.
+        name: String,
+        /// Its address.
+        address: String,
+        /// `node=…,path=…,id=…`, one for each host that has it.
+        devices: Vec<String>,
+    },
+}
+
+impl std::fmt::Display for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let list = |all: &BTreeSet<&str>| all.iter().copied().collect::<Vec<_>>().join(" ");
+        match self {
+            Self::MakeRole(name, all) => write!(f, "make the role {name}: {}", list(all)),
+            Self::AddToRole(name, more) => write!(f, "add to the role {name}: {}", list(more)),
+            Self::MakeUser(user) => write!(f, "make the user {user}, without a password"),
+            Self::MakePool(pool) => write!(f, "make the pool {pool}"),
+            Self::RemoveToken(token) => write!(f, "remove the token {}!{}", token.user, token.name),
+            Self::MakeToken(token) => {
+                write!(f, "make the token {}!{}, with rights of its own", token.user, token.name)
+            }
+            Self::Grant(grant) => {
+                let below = if grant.propagate { " and below" } else { " alone" };
+                write!(f, "give the role {} at {}{below} to the user and the token", grant.role, grant.path)
+            }
+            Self::AllowImport(store) => write!(f, "let the storage {} hold images to import", store.storage),
+            Self::MapDevice { name, address, devices } => {
+                let on: Vec<&str> =
+                    devices.iter().filter_map(|d| d.strip_prefix("node=")?.split(',').next()).collect();
+                write!(f, "give the device {address} on {} the name {name}", on.join(", "))
+            }
+        }
+    }
+}
+
+/// What is missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grounds {
+    /// What to do, in order.
+    pub tasks: Vec<Task>,
+    /// Whether the token is there already, so that its secret cannot be told.
+    pub token_kept: bool,
+    /// What the file must say in place of each address.
+    pub names: BTreeMap<String, String>,
+}
+
+/// Why the grounds could not be surveyed.
+#[derive(Debug)]
+pub enum Unsurveyed {
+    /// The file asks for something that this Proxmox cannot give.
+    File(Vec<model::diagnostic::Diagnostic>),
+    /// Anything else.
+    Engine(Error),
+}
+
+impl From<Error> for Unsurveyed {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+fn failed(error: pve::Error) -> Error {
+    Error::world("could not look at Proxmox").remedy(remedy(&error)).because(error)
+}
+
+impl Grounds {
+    /// Finds what is missing. `world` carries an administrator's login.
+    ///
+    /// # Errors
+    ///
+    /// When Proxmox cannot be asked or is too old, or the file cannot be resolved against what it has.
+    pub async fn survey(world: &World, spec: &Spec, whom: &Whom) -> std::result::Result<Self, Unsurveyed> {
+        let pve = &world.pve;
+        crate::doctor::supported(pve).await?;
+        let (spec, names) = with_names(spec);
+        let mut inventory = survey(world).await?.inventory;
+        let definitions = pve.storage_definitions().await.map_err(failed)?;
+        let mut tasks = allow_import(&spec, &mut inventory, &definitions);
+        let blueprint = model::resolve::resolve(&spec, Some(&inventory), None).map_err(Unsurveyed::File)?;
+        tasks.extend(map_devices(pve, &inventory, &names).await?);
+        let needs = rights::needs(&blueprint);
+        tasks.extend(roles(pve, &rights::roles(&needs)).await?);
+        let users = pve.users().await.map_err(failed)?;
+        let known = users.contains(&whom.user);
+        if !known {
+            tasks.push(Task::MakeUser(whom.user.clone()));
+        }
+        if let Some(pool) = &blueprint.resource_pool {
+            let pools = pve.pools().await.map_err(failed)?;
+            if !pools.iter().any(|known| known.name == *pool) {
+                tasks.push(Task::MakePool(pool.clone()));
+            }
+        }
+        let token = NewToken { user: whom.user.clone(), name: whom.token.clone(), separated: true };
+        let tokens = if known { pve.tokens(&whom.user).await.map_err(failed)? } else { vec![] };
+        let there = tokens.contains(&whom.token);
+        if there && whom.renew {
+            tasks.push(Task::RemoveToken(token.clone()));
+        }
+        if !there || whom.renew {
+            tasks.push(Task::MakeToken(token));
+        }
+        // What a token that goes was given goes with it.
+        let kept = there && !whom.renew;
+        tasks.extend(grants(pve, &rights::places(&needs), whom, kept).await?);
+        Ok(Self { tasks, token_kept: kept, names })
+    }
+
+    /// Does everything on the list; gives the new token, if one was made.
+    ///
+    /// # Errors
+    ///
+    /// When one of the tasks fails; those before it are done, and doing it again goes on from there.
+    pub async fn prepare(&self, pve: &Client, mut tell: impl FnMut(&Task)) -> Result<Option<Token>> {
+        let mut made = None;
+        for task in &self.tasks {
+            let list = |all: &BTreeSet<&'static str>| all.iter().copied().collect::<Vec<_>>();
+            let done = match task {
+                Task::MakeRole(name, all) => pve.create_role(name, &list(all)).await,
+                Task::AddToRole(name, more) => pve.add_to_role(name, &list(more)).await,
+                Task::MakeUser(user) => pve.create_user(user, "Talosmith").await,
+                Task::MakePool(pool) => pve.create_pool(pool, "Talosmith").await,
+                Task::RemoveToken(token) => pve.delete_token(&token.user, &token.name).await,
+                Task::MakeToken(wish) => pve.create_token(wish).await.map(|token| made = Some(token)),
+                Task::Grant(grant) => pve.grant(grant).await,
+                Task::AllowImport(store) => {
+                    let mut content = store.content.clone();
+                    content.push("import".to_owned());
+                    pve.set_content(store, &content).await
+                }
+                Task::MapDevice { name, devices, .. } => pve.create_pci_mapping(name, devices).await,
+            };
+            done.map_err(|e| {
+                let text = format!("could not {task}");
+                Error::new(Kind::World, text).remedy(remedy(&e)).because(e)
+            })?;
+            tell(task);
+        }
+        Ok(made)
+    }
+}
+
+/// The file with a name in place of every device's address, and those names by address.
+fn with_names(spec: &Spec) -> (Spec, BTreeMap<String, String>) {
+    fn walk(value: &mut serde_json::Value, names: &mut BTreeMap<String, String>) {
+        match value {
+            serde_json::Value::Object(map) => {
+                for (key, value) in map {
+                    match value {
+                        serde_json::Value::Array(devices) if key == "pci" => {
+                            devices.iter_mut().for_each(|device| rename(device, names));
+                        }
+                        other => walk(other, names),
+                    }
+                }
+            }
+            serde_json::Value::Array(all) => all.iter_mut().for_each(|value| walk(value, names)),
+            _ => {}
+        }
+    }
+    fn rename(device: &mut serde_json::Value, names: &mut BTreeMap<String, String>) {
+        let mapping = if device.is_object() { &mut device["mapping"] } else { device };
+        if let Some(address) = mapping.as_str().and_then(address) {
+            let name = format!("pci-{}", address.replace([':', '.'], "-"));
+            *mapping = serde_json::Value::String(name.clone());
+            names.insert(address, name);
+        }
+    }
+    let mut names = BTreeMap::new();
+    let changed = serde_json::to_value(spec).and_then(|mut value| {
+        walk(&mut value, &mut names);
+        serde_json::from_value(value)
+    });
+    match changed {
+        Ok(spec) => (spec, names),
+        // A file that was read can be written and read again; if not, it is left as it is and the check refuses it.
+        Err(_) => (spec.clone(), BTreeMap::new()),
+    }
+}
+
+/// A device's address with its domain, `0000:01:00.0`, if the text is one.
+fn address(text: &str) -> Option<String> {
+    let full = if text.matches(':').count() == 1 { format!("0000:{text}") } else { text.to_owned() };
+    let (rest, function) = full.rsplit_once('.')?;
+    let parts: Vec<&str> = rest.split(':').collect();
+    let hex = |text: &str, length: usize| text.len() == length && text.chars().all(|c| c.is_ascii_hexdigit());
+    let fits =
+        matches!(parts.as_slice(), [domain, bus, device] if hex(domain, 4) && hex(bus, 2) && hex(device, 2));
+    (fits && hex(function, 1)).then(|| full.to_lowercase())
+}
+
+/// Storages that must hold images to import and do not yet. The inventory is left as if they did.
+fn allow_import(spec: &Spec, inventory: &mut Inventory, definitions: &[StorageDefinition]) -> Vec<Task> {
+    let keeps_files = |id: &str| {
+        definitions
+            .iter()
+            .find(|d| d.storage == id)
+            .filter(|d| d.kind.as_deref().is_some_and(|kind| FILES.contains(&kind)))
+    };
+    let mut chosen: BTreeMap<String, StorageDefinition> = BTreeMap::new();
+    for (name, host) in &mut inventory.hosts {
+        let named = spec.hosts.get(name).and_then(|host| host.datastores.image.clone());
+        let takes =
+            |id: &String| host.datastores.get(id).is_some_and(|s| s.content.iter().any(|c| c == "import"));
+        let used = spec.hosts.is_empty() || spec.hosts.contains_key(name);
+        let enough = match &named {
+            Some(id) => takes(id),
+            None => host.datastores.keys().any(takes),
+        };
+        if !used || enough {
+            continue;
+        }
+        // The roomiest that keeps files, unless the file names one.
+        let roomiest = || {
+            let all = host.datastores.iter().filter(|(id, _)| keeps_files(id).is_some());
+            all.max_by_key(|(_, store)| store.free_bytes).map(|(id, _)| id.clone())
+        };
+        if let Some(definition) = named.or_else(roomiest).and_then(|id| keeps_files(&id).cloned()) {
+            if let Some(store) = host.datastores.get_mut(&definition.storage) {
+                store.content.push("import".to_owned());
+            }
+            chosen.insert(definition.storage.clone(), definition);
+        }
+    }
+    chosen.into_values().map(Task::AllowImport).collect()
+}
+
+async fn map_devices(
+    pve: &Client,
+    inventory: &Inventory,
+    names: &BTreeMap<String, String>,
+) -> Result<Vec<Task>> {
+    if names.is_empty() {
+        return Ok(vec![]);
+    }
+    let known = pve.pci_mappings().await.map_err(failed)?;
+    let mut devices: BTreeMap<&String, Vec<String>> = BTreeMap::new();
+    for host in inventory.hosts.iter().filter(|(_, host)| host.online).map(|(name, _)| name) {
+        for device in pve.pci_devices(host).await.map_err(failed)? {
+            if let Some((address, _)) = names.get_key_value(&device.address) {
+                let number = |text: &str| text.trim_start_matches("0x").to_owned();
+                let mut entry = format!(
+                    "node={host},path={address},id={}:{}",
+                    number(&device.vendor),
+                    number(&device.device)
+                );
+                if let Some(group) = device.group.filter(|group| group != "-1") {
+                    entry.push_str(&format!(",iommugroup={group}"));
+                }
+                devices.entry(address).or_default().push(entry);
+            }
+        }
+    }
+    let mut tasks = vec![];
+    for (address, name) in names {
+        if known.iter().any(|mapping| mapping.id == *name) {
+            continue;
+        }
+        let Some(devices) = devices.remove(address) else {
+            let text = format!("no host has a device at {address}");
+            return Err(Error::new(Kind::Input, text).remedy("`lspci -D` on the host lists the addresses"));
+        };
+        tasks.push(Task::MapDevice { name: name.clone(), address: address.clone(), devices });
+    }
+    Ok(tasks)
+}
+
+async fn roles(pve: &Client, wanted: &BTreeMap<&'static str, BTreeSet<&'static str>>) -> Result<Vec<Task>> {
+    let known = pve.roles().await.map_err(failed)?;
+    let mut tasks = vec![];
+    for (name, privileges) in wanted {
+        match known.iter().find(|role| role.name == **name) {
+            None => tasks.push(Task::MakeRole(name, privileges.clone())),
+            Some(role) => {
+                let has = |privilege: &&&str| role.privileges.iter().any(|known| known == **privilege);
+                let missing: BTreeSet<&'static str> =
+                    privileges.iter().filter(|privilege| !has(privilege)).copied().collect();
+                if !missing.is_empty() {
+                    tasks.push(Task::AddToRole(name, missing));
+                }
+            }
+        }
+    }
+    Ok(tasks)
+}
+
+async fn grants(
+    pve: &Client,
+    places: &BTreeSet<rights::Place>,
+    whom: &Whom,
+    token_kept: bool,
+) -> Result<Vec<Task>> {
+    let known = pve.granted().await.map_err(failed)?;
+    let token = whom.token_id();
+    let has = |place: &rights::Place, whom: &str| {
+        known.iter().any(|line| {
+            line.path == place.path
+                && line.role == place.role
+                && line.whom == whom
+                && (line.propagate || !place.propagate)
+        })
+    };
+    let missing = places.iter().filter(|place| !has(place, &whom.user) || !token_kept || !has(place, &token));
+    let grant = |place: &rights::Place| Grant {
+        path: place.path.clone(),
+        role: place.role.to_owned(),
+        user: whom.user.clone(),
+        token: token.clone(),
+        propagate: place.propagate,
+    };
+    Ok(missing.map(|place| Task::Grant(grant(place))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn addresses_are_told_from_names() {
+        assert_eq!(address("01:00.0").as_deref(), Some("0000:01:00.0"));
+        assert_eq!(address("0000:0A:00.1").as_deref(), Some("0000:0a:00.1"));
+        for name in ["gpu", "pci-0000-01-00-0", "0000:01:00", "01.00.0", ""] {
+            assert_eq!(address(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `lab disturb` and `lab down`: orders to a lab that is served elsewhere.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ambient::Net;
+use lab::{CallFilter, ControlError, Disturbance, Order, Report, When};
+
+use super::setup::{Wrong, ended, load_file};
+use crate::args::{Disturb, DisturbArgs, FolderArgs, Global};
+use crate::exit::Exit;
+use crate::place::Place;
+use crate::view::{Printer, Problem};
+
+/// Stops a lab that is served.
+pub async fn down(global: &Global, args: &FolderArgs, printer: &Printer) -> Result<Exit, Problem> {
+    let folder = match folder(global, args, printer) {
+        Ok(folder) => folder,
+        Err(wrong) => return ended(Err(wrong)),
+    };
+    match Order::Down.give(&folder, &Net::tcp()).await {
+        Ok(_) => {
+            printer.say("The lab is down.");
+            Ok(Exit::Done)
+        }
+        Err(ControlError::NoLab(_)) => {
+            printer.say("No lab of this file is up.");
+            Ok(Exit::Done)
+        }
+        Err(error) => Err(problem(&error)),
+    }
+}
+
+/// Breaks something in a lab that is served.
+pub async fn disturb(global: &Global, args: &DisturbArgs, printer: &Printer) -> Result<Exit, Problem> {
+    if matches!(args.what, Disturb::Faults) {
+        for number in lab::known_faults() {
+            printer.say(&format!("{number:>3}  {}", lab::known_words(number).unwrap_or_default()));
+        }
+        return Ok(Exit::Done);
+    }
+    let folder = match folder(global, &args.folder, printer) {
+        Ok(folder) => folder,
+        Err(wrong) => return ended(Err(wrong)),
+    };
+    let mut last = None;
+    for order in orders(&args.what) {
+        last = Some(order.give(&folder, &Net::tcp()).await.map_err(|error| problem(&error))?);
+    }
+    if let Some(report) = last {
+        show(&report, printer);
+    }
+    Ok(Exit::Done)
+}
+
+/// The folder of the lab that is meant.
+fn folder(global: &Global, args: &FolderArgs, printer: &Printer) -> Result<PathBuf, Wrong> {
+    if let Some(folder) = &args.folder {
+        return Ok(folder.clone());
+    }
+    let loaded = load_file(global, printer)?;
+    let file = global.files.first().cloned().unwrap_or_else(|| "cluster.yaml".into());
+    Ok(Place::served(&file, &loaded.spec.cluster).folder().to_owned())
+}
+
+fn problem(error: &ControlError) -> Problem {
+    let problem = Problem::of(Exit::World, error);
+    match error {
+        ControlError::NoLab(_) => problem.remedy("`talosmith lab up` begins one; `--folder` names another"),
+        ControlError::Silent { .. } => {
+            problem.remedy("stop it with Ctrl-C where it runs, and begin it again")
+        }
+        ControlError::Refused(_) => problem,
+    }
+}
+
+fn orders(what: &Disturb) -> Vec<Order> {
+    let one = |disturbance| vec![Order::Disturb(disturbance)];
+    match what {
+        Disturb::Show | Disturb::Faults => vec![Order::Look],
+        Disturb::Off { host } => one(Disturbance::HostOffline(host.clone())),
+        Disturb::On { host } => one(Disturbance::HostOnline(host.clone())),
+        Disturb::Slow { host, by } => {
+            one(Disturbance::HostSlow { node: host.clone(), by: Duration::from_secs_f64(*by) })
+        }
+        Disturb::Full { host, no } => one(Disturbance::HostFull { node: host.clone(), full: !no }),
+        Disturb::Clock { host, ahead } => one(Disturbance::HostClock { node: host.clone(), ahead: *ahead }),
+        Disturb::Quorum { back } => one(Disturbance::Quorum { lost: !back }),
+        Disturb::Mend => one(Disturbance::Mend),
+        Disturb::Fault { number, method, path, after, times, chance, seed } => {
+            let which =
+                CallFilter { method: method.to_uppercase(), path_contains: path.clone(), skip: *after };
+            let known = |when| Order::Disturb(Disturbance::Known { number: *number, when });
+            match chance {
+                Some(permille) => vec![known(When::Chance { which, permille: *permille, seed: *seed })],
+                // Each waits for a call of its own: one that is taken leaves the next call to the next.
+                None => (0..*times).map(|_| known(When::Call(which.clone()))).collect(),
+            }
+        }
+    }
+}
+
+fn show(report: &Report, printer: &Printer) {
+    if printer.is_json() {
+        printer.data(report);
+        return;
+    }
+    for (host, wrong) in &report.hosts {
+        printer
+            .say(&format!("{host}: {}", if wrong.is_empty() { "well".to_owned() } else { wrong.join(", ") }));
+    }
+    printer.say(if report.quorate { "The cluster has quorum." } else { "The cluster has no quorum." });
+    for waiting in &report.waiting {
+        printer.say(&format!("waits: {waiting}"));
+    }
+    let shown = report.met.len().saturating_sub(20);
+    if shown > 0 {
+        printer.say(&format!("{shown} earlier failures met a call"));
+    }
+    for met in report.met.iter().skip(shown) {
+        printer.say(&format!("met: failure {} at {} {}", met.number, met.method, met.path));
+    }
+}

@@ -1,0 +1,31 @@
+//! `doctor`: whether Proxmox is as the file needs it.
+
+use engine::doctor::{self, Unexamined, Verdict};
+
+use super::setup::{Setup, Wrong, ended};
+use crate::args::Global;
+use crate::exit::Exit;
+use crate::view::{Printer, Problem};
+
+/// Examines Proxmox and shows what was found.
+pub async fn doctor(global: &Global, printer: &Printer) -> Result<Exit, Problem> {
+    ended(try_doctor(global, printer).await)
+}
+
+async fn try_doctor(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
+    let setup = Setup::new(global, printer)?;
+    let outside = setup.outside(global)?;
+    let found = match doctor::examine(&outside.world, &setup.loaded.spec).await {
+        Ok(found) => found,
+        Err(Unexamined::World(error)) => return Err(Problem::from(&error).into()),
+        Err(Unexamined::File(problems, found)) => {
+            printer.findings(outside.world.pve.caller(), &found);
+            if !printer.is_json() {
+                printer.diagnostics(&setup.loaded.sources, &setup.loaded.locate(problems));
+            }
+            return Err(Wrong::Shown);
+        }
+    };
+    printer.findings(outside.world.pve.caller(), &found);
+    Ok(if doctor::verdict(&found) == Verdict::Bad { Exit::Refused } else { Exit::Done })
+}

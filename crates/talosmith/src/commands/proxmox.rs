@@ -1,0 +1,161 @@
+//! `proxmox setup`: with an administrator's login, used once and kept nowhere, Proxmox is made ready for a cluster.
+
+use engine::grounds::{Grounds, Unsurveyed, Whom};
+use engine::secrets::write_private;
+use model::diagnostic::{Source, codes};
+use model::load::{Loaded, load};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::setup::{Setup, Wrong, confirm, ended};
+use crate::args::{Global, SetupArgs};
+use crate::exit::Exit;
+use crate::outside::{self, Administrator};
+use crate::view::{Printer, Problem};
+
+/// Where the administrator's password may stand.
+const PASSWORD: &str = "TALOSMITH_ADMIN_PASSWORD";
+
+/// Makes Proxmox ready.
+pub async fn setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Result<Exit, Problem> {
+    ended(try_setup(global, args, printer).await)
+}
+
+async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Result<Exit, Wrong> {
+    let loaded = load_for_setup(global, printer)?;
+    let setup = Setup::of(global, loaded);
+    if let Some(path) = args.output.as_ref().filter(|path| path.exists() && !args.renew) {
+        return Err(Problem::new(Exit::Usage, format!("{} exists already", path.display()))
+            .remedy("give another file, or `--renew` to replace the token and the file")
+            .into());
+    }
+    let outside = setup.administered(global, || administrator(args)).await?;
+    let whom = Whom { user: args.user.clone(), token: args.token.clone(), renew: args.renew };
+    let grounds = Grounds::survey(&outside.world, &setup.loaded.spec, &whom).await.map_err(|e| match e {
+        Unsurveyed::Engine(error) => Wrong::Problem(Problem::from(&error)),
+        Unsurveyed::File(found) => {
+            printer.diagnostics(&setup.loaded.sources, &setup.loaded.locate(found));
+            Wrong::Shown
+        }
+    })?;
+    if grounds.tasks.is_empty() {
+        printer.say("Proxmox is ready for this cluster; there is nothing to do.");
+    } else {
+        let listed: Vec<String> = grounds.tasks.iter().map(|task| format!("  - {task}")).collect();
+        printer.note(&format!("On {}, this will be done:\n\n{}\n", outside.name, listed.join("\n")));
+        if !args.yes && !confirm(printer, "Nothing else is changed.")? {
+            return Ok(Exit::Done);
+        }
+        let prepared =
+            grounds.prepare(&outside.world.pve, |task| printer.note(&format!("done: {task}"))).await;
+        let token = prepared.map_err(|error| Problem::from(&error))?;
+        if let Some(token) = token {
+            hand_over(&token.reveal(), args, printer)?;
+        } else {
+            printer.say("Proxmox is ready for this cluster.");
+        }
+    }
+    if printer.is_json() && grounds.tasks.is_empty() {
+        printer.data(&serde_json::json!({"token": null, "changed": false}));
+    }
+    if grounds.token_kept {
+        printer.note(&format!(
+            "The token {}!{} was there already. Proxmox tells its secret only once; `--renew` makes a new one.",
+            whom.user, whom.token
+        ));
+    }
+    for (address, name) in &grounds.names {
+        printer.note(&format!("In the file, write `{name}` in place of the address `{address}`."));
+    }
+    Ok(Exit::Done)
+}
+
+/// Tells the token, this once.
+fn hand_over(token: &SecretString, args: &SetupArgs, printer: &Printer) -> Result<(), Problem> {
+    if let Some(path) = &args.output {
+        write_private(path, format!("{}\n", token.expose_secret()).as_bytes(), false).map_err(|e| {
+            // The token must not be lost because a disk is full.
+            printer.verbatim(&format!("{}\n", token.expose_secret()));
+            Problem::of(Exit::World, &e)
+                .within(format!("could not write {}", path.display()))
+                .remedy("the token was printed instead; it is not told again")
+        })?;
+        if printer.is_json() {
+            printer.data(&serde_json::json!({"token": null, "file": path, "changed": true}));
+        }
+        printer.say(&format!(
+            "The token is in {}, readable by you only. In the file: `proxmox: {{ token: 'file:{}' }}`.",
+            path.display(),
+            path.display()
+        ));
+        return Ok(());
+    }
+    if printer.is_json() {
+        printer.data(&serde_json::json!({"token": token.expose_secret(), "changed": true}));
+    } else {
+        printer.note("This is the token. It is not told again:");
+        printer.verbatim(&format!("{}\n", token.expose_secret()));
+        printer.note(
+            "Keep it where `proxmox.token` of the file says; without that: export PROXMOX_VE_API_TOKEN='…'.",
+        );
+    }
+    Ok(())
+}
+
+/// The file, in which addresses of devices are allowed: naming them is what this command is for.
+fn load_for_setup(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
+    let mut sources = vec![];
+    for path in &global.files {
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            Problem::of(Exit::Input, &e).within(format!("could not read the cluster file {}", path.display()))
+        })?;
+        sources.push(Source::new(path.display().to_string(), text));
+    }
+    let loaded = load(&sources).map_err(|failed| {
+        printer.diagnostics(&failed.sources, &failed.diagnostics);
+        Wrong::Shown
+    })?;
+    let found = model::check::check(&loaded);
+    let wrong: Vec<_> = found.into_iter().filter(|d| d.is_error() && d.code != codes::PCI_ADDRESS).collect();
+    if wrong.is_empty() {
+        return Ok(loaded);
+    }
+    printer.diagnostics(&loaded.sources, &wrong);
+    Err(Wrong::Shown)
+}
+
+/// The administrator's login: a token from where the arguments say, or a password from the environment, from the pipe, or
+/// asked for without showing it.
+fn administrator(args: &SetupArgs) -> Result<Administrator, Problem> {
+    if let Some(reference) = &args.admin_token {
+        return outside::read_reference(reference, std::path::Path::new("."), "the administrator's token")
+            .map(Administrator::Token);
+    }
+    let user = args.admin.clone();
+    let password = if args.password_stdin {
+        let mut line = String::new();
+        std::io::stdin()
+            .read_line(&mut line)
+            .map_err(|e| Problem::of(Exit::Usage, &e).within("could not read the password"))?;
+        SecretString::from(line.trim_end_matches(['\r', '\n']).to_owned())
+    } else if let Ok(password) = std::env::var(PASSWORD) {
+        SecretString::from(password)
+    } else {
+        ask(&user)?
+    };
+    Ok(Administrator::Password { user, password })
+}
+
+fn ask(user: &str) -> Result<SecretString, Problem> {
+    let terminal = console::Term::stderr();
+    let nobody = || {
+        Problem::new(Exit::Usage, format!("the password of {user} is needed, and there is nobody to ask")).remedy(
+            format!("set {PASSWORD}, pipe it in with `--password-stdin`, or name a token with `--admin-token env:NAME`"),
+        )
+    };
+    if !terminal.is_term() {
+        return Err(nobody());
+    }
+    let asked =
+        terminal.write_str(&format!("Password of {user}: ")).and_then(|()| terminal.read_secure_line());
+    asked.map(SecretString::from).map_err(|_| nobody())
+}

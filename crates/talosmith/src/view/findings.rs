@@ -1,0 +1,99 @@
+//! What `doctor` found: a line a check, what is wrong with its remedy below it, and a last line that sums up.
+
+use std::io::{self, Write};
+
+use engine::doctor::{Finding, Verdict};
+use serde::Serialize;
+
+use super::ink::{Ink, clean, count};
+
+/// For people.
+///
+/// # Errors
+/// When writing fails.
+pub fn human(w: &mut dyn Write, ink: Ink, caller: &str, found: &[Finding]) -> io::Result<()> {
+    writeln!(w, "Proxmox, as {} sees it:\n", clean(caller))?;
+    let width = found.iter().map(|finding| finding.what.chars().count()).max().unwrap_or(0);
+    for finding in found {
+        let mark = match finding.verdict {
+            Verdict::Good => ink.green("ok  "),
+            Verdict::Doubtful => ink.yellow("hm  "),
+            Verdict::Bad => ink.red("bad "),
+        };
+        let what = clean(&finding.what);
+        let space = " ".repeat(width.saturating_sub(what.chars().count()));
+        let detail = clean(&finding.detail);
+        let detail = if finding.verdict == Verdict::Good { ink.dim(&detail) } else { detail.into_owned() };
+        writeln!(w, "  {mark}{what}{space}  {detail}")?;
+        for line in &finding.remedy {
+            writeln!(w, "        {}", clean(line))?;
+        }
+    }
+    let of = |verdict: Verdict| found.iter().filter(|finding| finding.verdict == verdict).count();
+    let sum = match (of(Verdict::Bad), of(Verdict::Doubtful)) {
+        (0, 0) => ink.green("Everything is as it must be."),
+        (0, some) => ink.yellow(&format!("It will work; {} could be better.", count(some, "thing"))),
+        (some, _) => ink.red(&format!("{} must be put right first.", count(some, "thing"))),
+    };
+    writeln!(w, "\n{sum}")
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    what: &'a str,
+    verdict: &'static str,
+    detail: &'a str,
+    remedy: &'a [String],
+}
+
+/// For programs.
+pub fn json(caller: &str, found: &[Finding]) -> serde_json::Value {
+    let row = |finding: &Finding| {
+        let verdict = match finding.verdict {
+            Verdict::Good => "good",
+            Verdict::Doubtful => "doubtful",
+            Verdict::Bad => "bad",
+        };
+        serde_json::json!(Row {
+            what: &finding.what,
+            verdict,
+            detail: &finding.detail,
+            remedy: &finding.remedy
+        })
+    };
+    serde_json::json!({"caller": caller, "findings": found.iter().map(row).collect::<Vec<_>>()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_finding_stands_out_with_its_commands() {
+        let found = [
+            Finding {
+                what: "version".into(),
+                verdict: Verdict::Good,
+                detail: "Proxmox VE 9.1.8".into(),
+                remedy: vec![],
+            },
+            Finding {
+                what: "privileges at /vms".into(),
+                verdict: Verdict::Bad,
+                detail: "missing: VM.Allocate (create and delete VMs)".into(),
+                remedy: vec!["pveum acl modify /vms --roles Talosmith --users 'a@pve'".into()],
+            },
+        ];
+        let mut text = Vec::new();
+        human(&mut text, Ink::PLAIN, "a@pve!t", &found).unwrap();
+        insta::assert_snapshot!(String::from_utf8(text).unwrap(), @r"
+        Proxmox, as a@pve!t sees it:
+
+          ok  version             Proxmox VE 9.1.8
+          bad privileges at /vms  missing: VM.Allocate (create and delete VMs)
+                pveum acl modify /vms --roles Talosmith --users 'a@pve'
+
+        1 thing must be put right first.
+        ");
+    }
+}

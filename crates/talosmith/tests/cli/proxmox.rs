@@ -1,0 +1,61 @@
+//! `proxmox setup`, `doctor`, and orders to a lab that is served, as a person types them.
+
+use std::io::{BufRead, BufReader};
+
+use crate::shell::{HOME, Shell};
+
+#[test]
+fn setting_up_in_the_lab_tells_the_token_once() {
+    let shell = Shell::with(HOME);
+    let setup = "proxmox setup --lab --lab-speed max --yes";
+    let first = shell.run(setup);
+    assert!(first.code == Some(0) && first.out.starts_with("talosmith@pve!talosmith="), "{}", first.all());
+    assert!(first.err.contains("make the user talosmith@pve, without a password"), "{}", first.err);
+    let again = shell.run(setup);
+    assert_eq!(again.out, "Proxmox is ready for this cluster; there is nothing to do.\n");
+    assert!(again.err.contains("`--renew` makes a new one"), "{}", again.err);
+    let doctor = shell.ok("doctor --lab --lab-speed max");
+    assert!(doctor.ends_with("Everything is as it must be.\n"), "{doctor}");
+}
+
+#[test]
+fn a_password_is_not_asked_for_where_there_is_nobody() {
+    let shell = Shell::with(HOME);
+    insta::assert_snapshot!(shell.run("proxmox setup").all(), @r"
+    exit Some(64)
+    --- stdout
+    --- stderr
+    error: the password of root@pam is needed, and there is nobody to ask
+      remedy: set TALOSMITH_ADMIN_PASSWORD, pipe it in with `--password-stdin`, or name a token with `--admin-token env:NAME`
+    ");
+}
+
+#[test]
+fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
+    let shell = Shell::with(&HOME.replace("10.25.150.", "10.213.78."));
+    let none = shell.run("lab disturb off pve3");
+    assert!(none.code == Some(5) && none.err.contains("no lab is up"), "{}", none.all());
+    let mut lab = shell.start("lab up --json --proxmox 127.213.78.200:0 --factory 127.213.78.200:0");
+    let mut line = String::new();
+    BufReader::new(lab.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let facts: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
+    let twin = facts["file"].as_str().unwrap();
+
+    insta::assert_snapshot!(shell.ok("lab disturb off pve3"), @r"
+    pve1: well
+    pve2: well
+    pve3: off
+    The cluster has quorum.
+    ");
+    let doctor = shell.run(&format!("doctor -f {twin}"));
+    assert_eq!(doctor.code, Some(4), "{}", doctor.all());
+    assert!(doctor.out.contains("bad host pve3"), "{}", doctor.out);
+    let ordered = shell.ok("lab disturb fault 2 --path /version");
+    assert!(ordered.contains("waits: failure 2 at any call with /version"), "{ordered}");
+    let met = shell.run(&format!("doctor -f {twin}"));
+    assert!(met.code == Some(5) && met.err.contains("Authentication failed!"), "{}", met.all());
+    assert!(shell.ok("lab disturb mend").contains("met: failure 2 at GET /api2/json/version"));
+    assert_eq!(shell.ok("lab down"), "The lab is down.\n");
+    assert!(lab.wait().unwrap().success());
+    assert_eq!(shell.ok("lab down"), "No lab of this file is up.\n");
+}
