@@ -122,17 +122,18 @@ impl Client {
         Ok(client)
     }
 
-    /// Waits for a turn to work on a storage. Hold it while something is made there: a few at a time are let through, fewer
-    /// after Proxmox reported that a lock was waited for in vain.
-    pub async fn storage_turn(&self, storage: &str) -> Turn {
-        self.limits.turn(Place::Storage(storage.to_owned())).await
+    /// Waits for a turn to work on a storage of a node, or on one that all nodes share. Hold it while something is made
+    /// there: a few at a time are let through, fewer after Proxmox reported that a lock was waited for in vain.
+    pub async fn storage_turn(&self, node: &str, storage: &str, shared: bool) -> Turn {
+        let node = (!shared).then(|| node.to_owned());
+        self.limits.turn(Place::Storage(storage.to_owned(), node)).await
     }
 
     /// Takes note of the words of a failure: where a lock was waited for in vain, less is done at a time from now on.
     pub(crate) fn notice(&self, node: Option<&str>, kind: &Kind) {
         let Kind::LockTimeout { text } = kind else { return };
         match (crowded_storage(text), node) {
-            (Some(storage), _) => self.limits.lower(Place::Storage(storage.to_owned())),
+            (Some(storage), _) => self.limits.lower_storage(storage),
             (None, Some(node)) => self.limits.lower(Place::Node(node.to_owned())),
             (None, None) => {}
         }

@@ -39,3 +39,6 @@ pub use token::{InvalidToken, Token};
 pub use transport::{Endpoint, Endpoints, InvalidEndpoint, NotConnected};
 pub use trust::{Fingerprint, InvalidTrust, Trust};
 pub use vm::{AgentInterface, Drive, Params, PowerState, VmConfig, VmStatus};
+
+#[cfg(test)]
+mod fuzz_tests;

@@ -20,7 +20,8 @@ pub struct Turn(#[expect(dead_code, reason = "holding it is its use")] Option<Ow
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Node(String),
-    Storage(String),
+    /// A storage by its name, and the node whose own it is where it is not shared.
+    Storage(String, Option<String>),
 }
 
 #[derive(Debug)]
@@ -59,6 +60,21 @@ impl Limits {
         });
     }
 
+    /// One turn less from now on at every place that is this storage.
+    pub(crate) fn lower_storage(&self, storage: &str) {
+        let places: Vec<Place> = {
+            let limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            limits
+                .keys()
+                .filter(|place| matches!(place, Place::Storage(name, _) if name == storage))
+                .cloned()
+                .collect()
+        };
+        for place in places {
+            self.lower(place);
+        }
+    }
+
     /// How many turns there are.
     #[cfg(test)]
     pub(crate) fn size(&self, place: Place) -> usize {
@@ -69,7 +85,7 @@ impl Limits {
         let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let size = match place {
             Place::Node(_) => PER_NODE,
-            Place::Storage(_) => PER_STORAGE,
+            Place::Storage(..) => PER_STORAGE,
         };
         work(limits.entry(place).or_insert_with(|| Limit {
             turns: Arc::new(Semaphore::new(size)),
@@ -98,7 +114,7 @@ mod tests {
     #[tokio::test]
     async fn a_limit_is_lowered_but_never_to_nothing() {
         let limits = Limits::default();
-        let place = || Place::Storage("ceph".to_owned());
+        let place = || Place::Storage("ceph".to_owned(), None);
         for _ in 0..9 {
             limits.lower(place());
         }
@@ -121,6 +137,16 @@ mod tests {
         drop(held);
         let _one = limits.turn(place()).await;
         assert!(futures::poll!(std::pin::pin!(limits.turn(place()))).is_pending());
+    }
+
+    #[tokio::test]
+    async fn a_crowded_storage_is_lowered_wherever_it_is() {
+        let limits = Limits::default();
+        let on = |node: &str| Place::Storage("lvm".to_owned(), Some(node.to_owned()));
+        drop((limits.turn(on("pve1")).await, limits.turn(on("pve2")).await));
+        limits.lower_storage("lvm");
+        limits.lower_storage("other");
+        assert_eq!((limits.size(on("pve1")), limits.size(on("pve2"))), (3, 3));
     }
 
     #[test]
