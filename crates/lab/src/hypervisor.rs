@@ -28,7 +28,7 @@ pub(crate) mod storage;
 pub(crate) mod tasks;
 pub(crate) mod vm;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -65,6 +65,9 @@ pub struct Hypervisor {
     pub(crate) storages: Storages,
     pub(crate) vms: BTreeMap<u32, Vm>,
     pub(crate) tasks: BTreeMap<String, Task>,
+    /// Tasks that go on. Every request asks what is due next, and most tasks have ended long ago.
+    #[serde(default)]
+    pub(crate) active: BTreeSet<String>,
     pub(crate) access: Access,
     #[serde(default)]
     pub(crate) mappings: BTreeMap<String, Mapping>,
@@ -80,6 +83,9 @@ pub struct Hypervisor {
     /// A web server that the hosts reach, beside the Image Factory.
     #[serde(default)]
     pub(crate) web: Option<Web>,
+    /// Web servers of this machine that were asked for a file, by their address.
+    #[serde(default)]
+    pub(crate) local_web: BTreeMap<String, Web>,
     /// Hosts in the order of the configuration: the first is the one that people are told.
     order: Vec<String>,
     authority: Identity,
@@ -211,12 +217,14 @@ impl Hypervisor {
             storages: Storages::default(),
             vms: BTreeMap::new(),
             tasks: BTreeMap::new(),
+            active: BTreeSet::new(),
             access: Access::new(rng),
             mappings: BTreeMap::new(),
             ha: BTreeMap::new(),
             no_quorum: false,
             kept: Kept::default(),
             web: None,
+            local_web: BTreeMap::new(),
             order: Vec::new(),
             authority: Identity::authority("Proxmox Virtual Environment")?,
         };
@@ -229,6 +237,8 @@ impl Hypervisor {
 
     /// Adds hosts, bridges, storages and pools of `config` that are not there yet; what is there stays as it is.
     pub(crate) fn add_missing(&mut self, config: &LabConfig, now: Timestamp) -> Result<(), LabError> {
+        self.active
+            .extend(self.tasks.values().filter(|task| task.due().is_some()).map(|task| task.upid.clone()));
         for wanted in &config.hosts {
             if !self.hosts.contains_key(&wanted.name) {
                 self.hosts.insert(wanted.name.clone(), Host::new(wanted, now, &self.authority)?);
@@ -253,7 +263,7 @@ impl Hypervisor {
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.tasks.values().filter_map(Task::due).min()
+        self.active.iter().filter_map(|upid| self.tasks.get(upid)?.due()).min()
     }
 
     /// The host with this name or address.
@@ -278,6 +288,12 @@ impl Hypervisor {
             root_password: self.access.root_password().to_owned(),
             factory_ca_pem: factory.authority_pem().to_owned(),
         }
+    }
+
+    /// The web server that an address leads to, beside the Image Factory.
+    pub(crate) fn web_at(&self, url: &str) -> Option<&Web> {
+        let here = |web: &&Web| url.strip_prefix(&web.base).is_some_and(|rest| rest.starts_with('/'));
+        self.local_web.values().chain(&self.web).find(here)
     }
 
     /// Whether enough hosts are there to change anything.

@@ -28,6 +28,7 @@ mod tokens;
 mod twisted;
 mod upload;
 mod vms;
+mod web;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -151,6 +152,7 @@ async fn carry_out(
     let proxied = answering != node;
     let slow = shared.peek(|world| world.hypervisor.hosts.get(answering).map(|host| host.slow));
     let slow = slow.unwrap_or_default();
+    web::look(shared, &plain).await;
     let result = respond(shared, node, plain, twist).await;
     if proxied && slow >= PROXY_PATIENCE {
         shared.clock().sleep(PROXY_PATIENCE).await;
@@ -158,7 +160,7 @@ async fn carry_out(
     }
     shared.clock().sleep(slow).await;
     match result {
-        Ok(data) => Ok(answer::data(&data, extjs)),
+        Ok(data) => Ok(answer::data(data, extjs)),
         Err((delay, failure)) => {
             shared.clock().sleep(delay).await;
             Ok(answer::failure(&failure, extjs))

@@ -61,6 +61,7 @@ impl Lab {
     /// When a port is taken.
     pub async fn serve(&self, options: ServeOptions) -> Result<Serving, LabError> {
         let network = &self.network;
+        network.shared.set_served();
         let stop = network.stop.child_token();
         let (hosts, factory_host) =
             network.shared.peek(|world| (world.hypervisor.host_addresses(), world.factory.host().to_owned()));

@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ambient::Clock;
@@ -27,6 +28,8 @@ pub struct Shared {
     changed: watch::Sender<u64>,
     folder: Option<PathBuf>,
     hooks: Hooks,
+    /// Whether the world is served on loopback, where its hosts may look at other servers.
+    served: AtomicBool,
 }
 
 /// What is in the file, to write it only when something changed.
@@ -67,6 +70,7 @@ impl Shared {
             changed: watch::Sender::new(0),
             folder: None,
             hooks: Hooks::default(),
+            served: AtomicBool::new(false),
         }
     }
 
@@ -111,6 +115,15 @@ impl Shared {
     /// Looks at the world as it was left, without letting time pass.
     pub(crate) fn peek<T>(&self, look: impl FnOnce(&World) -> T) -> T {
         look(&self.lock())
+    }
+
+    /// From now on the world is served on loopback.
+    pub(crate) fn set_served(&self) {
+        self.served.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_served(&self) -> bool {
+        self.served.load(Ordering::Relaxed)
     }
 
     /// The lab's clock.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::hypervisor::drive::{Source, print_size};
+use crate::hypervisor::drive::{self, Source, print_size};
 use crate::hypervisor::options;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::storage::{Storages, Volume, Wish};
@@ -76,11 +76,21 @@ pub(crate) fn make(
     now: Timestamp,
 ) -> Result<Made, String> {
     match Source::of(parts)? {
-        Source::Nothing | Source::Existing { .. } => {
+        Source::Nothing => {
             Ok(Made { value: print(key, parts), volid: None, lines: Vec::new(), takes: Duration::ZERO })
         }
+        Source::Existing { volid } => {
+            let mut parts = parts.clone();
+            // The size of a disk is looked up, whatever the caller says or leaves out.
+            if let Some(volume) = storages.volume(node, &volid).filter(|volume| volume.content == "images")
+                && !drive::is_cdrom(&parts)
+            {
+                parts.insert("size".to_owned(), print_size(volume.size));
+            }
+            Ok(Made { value: print(key, &parts), volid: None, lines: Vec::new(), takes: Duration::ZERO })
+        }
         Source::CloudInit { storage } => {
-            let format = Some("qcow2");
+            let format = Some(parts.get("format").map_or("qcow2", String::as_str));
             let wish = Wish {
                 storage: &storage,
                 vmid,

@@ -106,7 +106,7 @@ impl Download {
         task.log(now, format!("downloading {url} to {}", self.path));
         task.log(now, format!("--{}--  {url}", clock_face(now)));
         let Some((host, path)) = split_url(&url) else { return Next::fail("download failed: exit code 1") };
-        if let Some(web) = world.hypervisor.web.as_ref().filter(|web| url.starts_with(&web.base)) {
+        if let Some(web) = world.hypervisor.web_at(&url) {
             task.log(now, format!("Connecting to {}... connected.", web.authority()));
             let Some(file) = web.files.get(path) else {
                 task.log(now, format!("HTTP request sent, awaiting response... {}", web.otherwise));
@@ -154,7 +154,7 @@ impl Download {
             return Some(Next::fail(format!("refusing to override existing file '{}'", self.path)));
         };
         let path = split_url(&self.wish.url).map(|(_, path)| path).unwrap_or_default();
-        let web = world.hypervisor.web.as_ref().filter(|web| self.wish.url.starts_with(&web.base));
+        let web = world.hypervisor.web_at(&self.wish.url);
         let got = match web.and_then(|web| web.files.get(path)) {
             Some(file) => file.sha256.clone(),
             None => hex::encode(Sha256::digest(path)),

@@ -266,8 +266,6 @@ impl Storages {
         let volid = |stem: &str| {
             if !files {
                 format!("{}:{stem}", wish.storage)
-            } else if wish.cloudinit && format == "raw" {
-                format!("{}:{vmid}/{stem}", wish.storage)
             } else {
                 format!("{}:{vmid}/{stem}.{format}", wish.storage)
             }

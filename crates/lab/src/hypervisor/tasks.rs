@@ -189,6 +189,7 @@ pub(crate) fn begin(world: &mut World, node: &str, kind: &str, id: &str, user: &
         work,
     };
     world.hypervisor.tasks.insert(upid.clone(), task);
+    world.hypervisor.active.insert(upid.clone());
     step(world, &upid);
     upid
 }
@@ -197,7 +198,8 @@ pub(crate) fn begin(world: &mut World, node: &str, kind: &str, id: &str, user: &
 pub(crate) fn run_due(world: &mut World) {
     let now = world.now;
     loop {
-        let due = world.hypervisor.tasks.values().filter_map(|task| Some((task.due?, &task.upid)));
+        let tasks = world.hypervisor.active.iter().filter_map(|upid| world.hypervisor.tasks.get(upid));
+        let due = tasks.filter_map(|task| Some((task.due?, &task.upid)));
         let Some(upid) = due.filter(|(due, _)| *due <= now).min().map(|(_, upid)| upid.clone()) else {
             return;
         };
@@ -251,6 +253,7 @@ fn step(world: &mut World, upid: &str) {
         }
         Next::End(result) => {
             task.end(now, result);
+            world.hypervisor.active.remove(upid);
             for vm in world.hypervisor.vms.values_mut().filter(|vm| vm.holder.as_deref() == Some(upid)) {
                 vm.holder = None;
             }

@@ -146,16 +146,21 @@ impl Vm {
     }
 
     /// The disk that a guest would boot from, first in the boot order.
-    fn boot_disk(&self) -> Option<String> {
+    fn boot_disk(&self) -> Option<&str> {
         let order = self.get("boot").and_then(|boot| boot.strip_prefix("order=")).unwrap_or_default();
-        let disk = |key: &&str| self.drives().any(|(other, parts)| other == *key && !drive::is_cdrom(&parts));
-        order.split(';').find(disk).map(str::to_owned)
+        let disk = |key: &&str| {
+            let value = self.get(key).filter(|_| options::drive_props(key).is_some());
+            value.is_some_and(|value| !value.split(',').any(|part| part == "media=cdrom"))
+        };
+        order.split(';').find(disk)
     }
 
-    /// The size of the boot disk.
+    /// The size of the boot disk. It is asked for every row of every list, so the value is not taken apart.
     pub(crate) fn max_disk(&self) -> u64 {
-        let size = |key: String| drive::parse_size(drive::parts(&key, self.get(&key)?)?.get("size")?);
-        self.boot_disk().and_then(size).unwrap_or(0)
+        let size = |value: &str| {
+            value.split(',').find_map(|part| part.strip_prefix("size=").and_then(drive::parse_size))
+        };
+        self.boot_disk().and_then(|key| self.get(key)).and_then(size).unwrap_or(0)
     }
 
     /// The file as Proxmox would write it. The digest is of this text.
@@ -230,8 +235,8 @@ impl Vm {
         let volume = |parts: &Parts| storages.volume(&self.node, parts.get("file")?);
         let mut disks: Vec<_> =
             self.drives().filter(|(key, parts)| is_disk(key) && !drive::is_cdrom(parts)).collect();
-        disks.sort_by_key(|(key, _)| (Some(*key) != boot_disk.as_deref(), slot_order(key)));
-        let first = disks.first().filter(|(key, _)| Some(*key) == boot_disk.as_deref());
+        disks.sort_by_key(|(key, _)| (Some(*key) != boot_disk, slot_order(key)));
+        let first = disks.first().filter(|(key, _)| Some(*key) == boot_disk);
         let image = first.and_then(|(_, parts)| volume(parts)).and_then(|volume| volume.origin.clone());
         let uuid = self.get("smbios1").and_then(|text| options::smbios().parse("smbios1", text).ok());
         Boot {

@@ -9,6 +9,7 @@ use super::request::Call;
 use crate::hypervisor::access::{Access, Principal, ROOT, User};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::roles;
+use crate::hypervisor::tasks::{self, Work};
 use crate::world::World;
 
 /// Paths that are shown even where no list names them.
@@ -117,6 +118,15 @@ pub(super) fn domain(world: &World, call: &Call) -> Result<Data, Refusal> {
         Some((realm, comment)) => Ok(json!({"type": realm, "comment": comment}).into()),
         None => super::kept::read(world, call),
     }
+}
+
+/// There is no directory to take users from, so that a synchronisation ends well and brings nobody.
+pub(super) fn sync(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    let realm = call.text("realm");
+    if world.hypervisor.kept.get("/access/domains", realm).is_none() {
+        return Err(Refusal::failed(format!("domain '{realm}' does not exist")));
+    }
+    Ok(json!(tasks::begin(world, &call.local, "auth-realm-sync", realm, &call.caller, Work::Nothing)).into())
 }
 
 fn user_mut<'a>(world: &'a mut World, id: &str, what: &str) -> Result<&'a mut User, Refusal> {

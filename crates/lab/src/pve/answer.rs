@@ -78,12 +78,12 @@ impl Failure {
     }
 }
 
-pub(super) fn data(data: &Data, extjs: bool) -> Answer {
-    let mut body = Map::from_iter([("data".to_owned(), data.value.clone())]);
+pub(super) fn data(data: Data, extjs: bool) -> Answer {
+    let mut body = Map::from_iter([("data".to_owned(), data.value)]);
     if let Some(total) = data.total {
         body.insert("total".to_owned(), json!(total));
     }
-    if let Some(changes) = &data.changes {
+    if let Some(changes) = data.changes {
         body.insert("changes".to_owned(), json!(changes));
     }
     if extjs {
@@ -126,7 +126,8 @@ pub(super) fn failed(status: u16, text: &str) -> Answer {
 }
 
 fn envelope(status: StatusCode, reason: &str, body: Option<String>) -> Answer {
-    let mut answer = Response::new(Full::new(Bytes::from(body.clone().unwrap_or_default())));
+    let has_body = body.is_some();
+    let mut answer = Response::new(Full::new(Bytes::from(body.unwrap_or_default())));
     *answer.status_mut() = status;
     if let Ok(reason) = ReasonPhrase::try_from(reason.as_bytes().to_vec()) {
         answer.extensions_mut().insert(reason);
@@ -135,7 +136,7 @@ fn envelope(status: StatusCode, reason: &str, body: Option<String>) -> Answer {
     headers.insert(header::SERVER, HeaderValue::from_static("pve-api-daemon/3.0"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=0"));
     headers.insert(header::PRAGMA, HeaderValue::from_static("no-cache"));
-    if body.is_some() {
+    if has_body {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json;charset=UTF-8"));
     }
     if status.as_u16() >= 400 {

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::answer::Data;
 use super::nodes::host_row;
 use super::request::Call;
-use super::vms::row;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::storage::Storage;
 use crate::hypervisor::tasks::{self, Work};
@@ -87,24 +86,24 @@ pub(super) fn resources(world: &World, call: &Call) -> Result<Data, Refusal> {
     Ok(Value::Array(rows).into())
 }
 
-/// The row of a VM among all resources.
+/// The row of a VM among all resources. There may be ten thousand of them.
 pub(super) fn vm_row(vm: &Vm, world: &World) -> Value {
-    let mut row = row(vm, world, false);
-    row["id"] = json!(format!("qemu/{}", vm.vmid));
-    row["type"] = json!("qemu");
-    row["node"] = json!(vm.node);
-    row["maxcpu"] = row["cpus"].take();
-    row["template"] = json!(u8::from(vm.flag("template")));
-    row["diskread"] = json!(0);
-    row["diskwrite"] = json!(0);
+    let memory = vm.memory_bytes();
+    let since = vm.running.as_ref().map(|running| world.now.duration_since(running.since).as_secs().max(0));
+    let mut row = json!({
+        "id": format!("qemu/{}", vm.vmid), "type": "qemu", "vmid": vm.vmid, "node": vm.node, "name": vm.name(),
+        "status": if since.is_some() { "running" } else { "stopped" }, "maxcpu": vm.cores(), "maxmem": memory,
+        "maxdisk": vm.max_disk(), "template": u8::from(vm.flag("template")), "uptime": since.unwrap_or(0),
+        "mem": since.map_or(0, |_| memory / 4), "memhost": since.map_or(0, |_| memory / 3), "disk": 0,
+        "cpu": since.map_or(json!(0), |_| json!(0.01)), "netin": 0, "netout": 0, "diskread": 0, "diskwrite": 0,
+    });
+    for key in ["tags", "lock"] {
+        if let Some(value) = vm.get(key) {
+            row[key] = json!(value);
+        }
+    }
     if let Some(pool) = world.hypervisor.access.pool_of(vm.vmid) {
         row["pool"] = json!(pool);
-    }
-    if let Some(row) = row.as_object_mut() {
-        for key in ["cpus", "pid", "serial"] {
-            row.remove(key);
-        }
-        row.retain(|key, _| !key.starts_with("pressure"));
     }
     row
 }

@@ -120,7 +120,12 @@ fn row(fields: &Fields, name: &str, id: &str, digest: Option<String>) -> Value {
 /// What lies under the path of the call must be there, if it is a thing in a list.
 fn holder(kept: &Kept, call: &Call) -> Result<(), Refusal> {
     match in_list(call.path) {
-        Some((list, name)) if is_kept(list) && kept.get(&filled(list, call), call.text(name)).is_none() => {
+        // A list to which nothing can be added only groups what is below it.
+        Some((list, name))
+            if is_kept(list)
+                && schema::method("POST", list).is_some()
+                && kept.get(&filled(list, call), call.text(name)).is_none() =>
+        {
             Err(words::missing(list, name, call.text(name), Doing::Read))
         }
         _ => Ok(()),
@@ -165,10 +170,11 @@ pub(super) fn read(world: &World, call: &Call) -> Result<Data, Refusal> {
         }
         (None, Some((list, "pos"))) => {
             let list = filled(list, call);
-            let found = position(call).and_then(|pos| Some((pos, kept.ordered(&list).get(pos)?)));
-            let (pos, rule) = found.ok_or_else(|| no_rule(call))?;
-            let mut row = rule.clone();
-            row.extend([("pos".to_owned(), json!(pos)), ("digest".to_owned(), json!(kept.digest(&list)))]);
+            let rule = position(call).and_then(|pos| kept.ordered(&list).get(pos));
+            let mut row = rule.ok_or_else(|| no_rule(call))?.clone();
+            // It is answered as it was asked for: as text.
+            let pos = json!(call.text("pos"));
+            row.extend([("pos".to_owned(), pos), ("digest".to_owned(), json!(kept.digest(&list)))]);
             Ok(json!(row).into())
         }
         (None, Some((list, name))) => {

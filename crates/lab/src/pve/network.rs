@@ -108,8 +108,16 @@ fn next<'a>(world: &'a mut World, call: &Call) -> Result<&'a mut BTreeMap<String
     Ok(host.next_network.get_or_insert(now))
 }
 
+/// Options that are shown as numbers. Everything else is read from a text file and stays text.
+const NUMBERS: &[&str] = &["active", "autostart", "bridge_vlan_aware", "exists", "priority"];
+
 /// What Proxmox makes of the options of an interface.
 fn complete(mut fields: Fields, order: usize) -> Fields {
+    for (key, value) in &mut fields {
+        if value.is_number() && !NUMBERS.contains(&key.as_str()) {
+            *value = json!(value.to_string());
+        }
+    }
     for (cidr, address, netmask) in [("cidr", "address", "netmask"), ("cidr6", "address6", "netmask6")] {
         let split = fields.get(cidr).and_then(Value::as_str).and_then(|text| text.split_once('/'));
         let split = split.map(|(address, mask)| (address.to_owned(), mask.to_owned()));

@@ -132,7 +132,7 @@ pub(super) fn query_url(world: &World, call: &Call) -> Result<Data, Refusal> {
     let url = call.text("url");
     let (host, path) = split_url(url).ok_or_else(|| Refusal::failed("invalid URL"))?;
     let name = path.rsplit('/').next().unwrap_or_default();
-    if let Some(web) = world.hypervisor.web.as_ref().filter(|web| url.starts_with(&web.base)) {
+    if let Some(web) = world.hypervisor.web_at(url) {
         return match web.files.get(path) {
             Some(file) => Ok(json!({"filename": name, "size": file.bytes, "mimetype": file.mimetype}).into()),
             None => Err(Refusal::failed(format!("invalid server response: '{}'", web.otherwise))),

@@ -91,6 +91,7 @@ const ROUTES: &[Route] = &[
     open(get("/access/ticket", access::ticket_form)),
     open(get("/access/domains", access::domains)),
     get("/access/domains/{realm}", access::domain),
+    post("/access/domains/{realm}/sync", access::sync),
     put("/access/password", access::password),
     get("/access/users", access::users),
     post("/access/users", access::create_user),

@@ -13,6 +13,7 @@ use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::need;
 use crate::hypervisor::storage::{Storage, Storages, Volume};
 use crate::hypervisor::{download, drive};
+use crate::schema;
 use crate::world::World;
 
 fn figures(storages: &Storages, node: &str, storage: &Storage) -> Value {
@@ -194,6 +195,17 @@ fn digest(world: &World) -> String {
     hex::encode(Sha1::digest(text))
 }
 
+/// An option as it is answered: a number where the table of calls says so.
+fn typed(key: &str, value: &str) -> Value {
+    let rule = schema::method("POST", "/storage").and_then(|method| method.rule(key));
+    match rule.map(|rule| rule.kind) {
+        Some(schema::Kind::Bool | schema::Kind::Int) => {
+            value.parse::<i64>().map_or_else(|_| json!(value), |number| json!(number))
+        }
+        _ => json!(value),
+    }
+}
+
 /// A definition as it is answered.
 fn definition(world: &World, storage: &Storage) -> Value {
     let mut row = json!({
@@ -203,7 +215,7 @@ fn definition(world: &World, storage: &Storage) -> Value {
         row["path"] = json!(storage.path());
     }
     for (key, value) in &storage.options {
-        row[key] = json!(value);
+        row[key] = typed(key, value);
     }
     if storage.restricted {
         row["nodes"] = json!(storage.nodes.iter().cloned().collect::<Vec<_>>().join(","));

@@ -80,7 +80,7 @@ fn digest(algorithm: &str, content: &[u8]) -> Option<String> {
 }
 
 /// A qcow2 image says in its head how large its disk is; anything else is its own disk.
-fn disk_bytes(content: &[u8]) -> u64 {
+pub(super) fn disk_bytes(content: &[u8]) -> u64 {
     let own = u64::try_from(content.len()).unwrap_or(u64::MAX);
     let size = content.strip_prefix(b"QFI\xfb").and_then(|rest| rest.get(20..28)?.try_into().ok());
     size.map_or(own, u64::from_be_bytes)
