@@ -84,17 +84,18 @@ pub async fn examine(world: &World, spec: &Spec) -> std::result::Result<Vec<Find
     }];
     let survey = survey(world).await.map_err(Unexamined::World)?;
     found.extend(hosts(world, &survey, spec).await);
+    let carriers = rights::hosts(spec, &survey.inventory);
     let blueprint = match model::resolve::resolve(spec, Some(&survey.inventory), None) {
         Ok(blueprint) => blueprint,
         Err(problems) => {
             // Without the rights to see a datastore or a bridge it looks as if there were none: that is told as well.
             if let Ok(open) = model::resolve::resolve(spec, None, None) {
-                found.extend(privileges(world, &open).await.map_err(attempt)?);
+                found.extend(privileges(world, &open, &carriers).await.map_err(attempt)?);
             }
             return Err(Unexamined::File(problems, found));
         }
     };
-    found.extend(privileges(world, &blueprint).await.map_err(attempt)?);
+    found.extend(privileges(world, &blueprint, &carriers).await.map_err(attempt)?);
     found.extend(stores(&survey, &blueprint));
     found.extend(bridges(world, &blueprint).await);
     found.extend(devices(world, &blueprint).await);
@@ -148,9 +149,9 @@ async fn hosts(world: &World, survey: &Survey, spec: &Spec) -> Vec<Finding> {
 }
 
 /// Each privilege at each path. What is missing is told by path, with the commands that grant it.
-async fn privileges(world: &World, blueprint: &Blueprint) -> pve::Result<Vec<Finding>> {
+async fn privileges(world: &World, blueprint: &Blueprint, hosts: &[String]) -> pve::Result<Vec<Finding>> {
     let permissions = world.pve.permissions().await?;
-    let needs = rights::needs(blueprint);
+    let needs = rights::needs(blueprint, hosts);
     let mut by_path: BTreeMap<&str, Vec<&Need>> = BTreeMap::new();
     for need in &needs {
         by_path.entry(&need.path).or_default().push(need);

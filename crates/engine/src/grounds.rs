@@ -137,7 +137,7 @@ impl Grounds {
         let mut tasks = allow_import(&spec, &mut inventory, &definitions);
         let blueprint = model::resolve::resolve(&spec, Some(&inventory), None).map_err(Unsurveyed::File)?;
         tasks.extend(map_devices(pve, &inventory, &names).await?);
-        let needs = rights::needs(&blueprint);
+        let needs = rights::needs(&blueprint, &rights::hosts(&spec, &inventory));
         tasks.extend(roles(pve, &rights::roles(&needs)).await?);
         let users = pve.users().await.map_err(failed)?;
         let known = users.contains(&whom.user);

@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::blueprint::{Blueprint, Node};
+use crate::blueprint::{Blueprint, Inventory, Node};
+use crate::spec::Spec;
 
 /// The role for what is worked with.
 pub const ROLE: &str = "Talosmith";
@@ -61,9 +62,17 @@ const HOST: &[(&str, &str)] =
     &[("Sys.AccessNetwork", "let the host download"), ("Sys.Audit", "see memory, clock and tasks")];
 const BRIDGE: &[(&str, &str)] = &[("SDN.Audit", "see the bridge"), ("SDN.Use", "connect VMs to the bridge")];
 
-/// Everything that is needed, by path and privilege, each once.
+/// The hosts that may carry nodes: those that the file names, or all.
 #[must_use]
-pub fn needs(blueprint: &Blueprint) -> Vec<Need> {
+pub fn hosts(spec: &Spec, inventory: &Inventory) -> Vec<String> {
+    let named = |name: &&String| spec.hosts.is_empty() || spec.hosts.contains_key(*name);
+    inventory.hosts.keys().filter(named).cloned().collect()
+}
+
+/// Everything that is needed, by path and privilege, each once. `hosts` are all that may carry nodes: where the next node
+/// goes is decided by what can be seen of each of them.
+#[must_use]
+pub fn needs(blueprint: &Blueprint, hosts: &[String]) -> Vec<Need> {
     let mut all: BTreeMap<(String, &'static str), &'static str> = BTreeMap::new();
     let mut add = |path: String, list: &[(&'static str, &'static str)]| {
         for (privilege, reason) in list {
@@ -79,15 +88,15 @@ pub fn needs(blueprint: &Blueprint) -> Vec<Need> {
         }
         None => add("/vms".to_owned(), VM),
     }
+    for host in hosts {
+        add(format!("/nodes/{host}"), HOST);
+    }
     for node in blueprint.nodes.values().filter(|node| !node.external) {
         for store in disk_stores(node) {
             add(format!("/storage/{store}"), DISKS);
         }
         if let Some(store) = &node.image_datastore {
             add(format!("/storage/{store}"), IMAGES);
-        }
-        if let Some(host) = &node.host {
-            add(format!("/nodes/{host}"), HOST);
         }
         let more = node.settings.extra_nics.iter().map(|nic| (&nic.bridge, nic.vlan));
         for (bridge, vlan) in std::iter::once((&node.bridge, node.vlan)).chain(more) {
@@ -151,7 +160,7 @@ pub fn role_of(need: &Need) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blueprint::{Inventory, InventoryDatastore, InventoryHost};
+    use crate::blueprint::{InventoryDatastore, InventoryHost};
     use crate::diagnostic::Source;
 
     fn blueprint(more: &str) -> Blueprint {
@@ -172,6 +181,7 @@ mod tests {
             memory_mib: 64 << 10,
             datastores: [("local".to_owned(), store("import")), ("lvm".to_owned(), store("images"))].into(),
             bridges: vec!["vmbr0".to_owned()],
+            ..InventoryHost::default()
         };
         let inventory = Inventory { hosts: [("pve1".to_owned(), host)].into() };
         crate::resolve::resolve(&loaded.spec, Some(&inventory), None).unwrap()
@@ -179,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_plain_cluster_needs_little_and_only_where_it_works() {
-        let needs = needs(&blueprint("proxmox: { endpoint: 'https://pve1:8006' }\n"));
+        let needs = needs(&blueprint("proxmox: { endpoint: 'https://pve1:8006' }\n"), &["pve1".to_owned()]);
         let places: Vec<String> =
             places(&needs).into_iter().map(|p| format!("{} {} {}", p.path, p.role, p.propagate)).collect();
         insta::assert_snapshot!(places.join("\n"), @r"
@@ -195,7 +205,7 @@ mod tests {
 
     #[test]
     fn with_a_pool_other_vms_are_only_seen() {
-        let needs = needs(&blueprint("proxmox: { endpoint: 'https://pve1:8006', pool: k8s }\n"));
+        let needs = needs(&blueprint("proxmox: { endpoint: 'https://pve1:8006', pool: k8s }\n"), &[]);
         let at =
             |path: &str| needs.iter().filter(|n| n.path == path).map(|n| n.privilege).collect::<Vec<_>>();
         assert_eq!(at("/vms"), ["VM.Audit"]);

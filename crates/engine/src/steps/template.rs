@@ -55,10 +55,11 @@ pub(super) async fn create(
     }
     let pve = &context.world.pve;
     progress.note("creating the template");
-    let mut warnings = make(context, place, &attempt, template.mark, progress, || async {
-        pve.create_vm(place.host, place.vmid, &params).await
-    })
-    .await?;
+    let mut warnings =
+        make(context, place, template.datastore, &attempt, template.mark, progress, || async {
+            pve.create_vm(place.host, place.vmid, &params).await
+        })
+        .await?;
     let failed = |e: pve::Error| Error::world(&attempt).remedy(remedy(&e)).because(e);
     let is_template = || async {
         let config = pve.vm_config(place.host, place.vmid).await.map_err(failed)?;
@@ -98,7 +99,7 @@ pub(super) async fn copy(
         target: None,
     };
     progress.note("copying the template");
-    let mut warnings = make(context, place, &attempt, &node.name, progress, || async {
+    let mut warnings = make(context, place, datastore, &attempt, &node.name, progress, || async {
         context.world.pve.clone_vm(place.host, template, &wish).await
     })
     .await?;

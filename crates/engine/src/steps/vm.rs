@@ -42,7 +42,8 @@ pub(super) async fn create(
     let (params, tags_later) = params(context, node, image)?;
     let attempt = format!("could not create {}, {place}", node.name);
     progress.note("creating the VM");
-    let warnings = make(context, place, &attempt, &node.name, progress, || async {
+    let datastore = node.disk_datastore.as_deref().unwrap_or_default();
+    let warnings = make(context, place, datastore, &attempt, &node.name, progress, || async {
         context.world.pve.create_vm(place.host, place.vmid, &params).await
     })
     .await?;
@@ -54,11 +55,12 @@ pub(super) async fn create(
     Ok(Done { warnings })
 }
 
-/// Begins a creation and follows it, again while Proxmox is busy. A VM that is there already is as good, if its mark says
-/// that it is `whose`.
+/// Begins a creation in `datastore` and follows it, again while Proxmox is busy. A VM that is there already is as good, if
+/// its mark says that it is `whose`.
 pub(super) async fn make<F>(
     context: &Context,
     place: &Place<'_>,
+    datastore: &str,
     attempt: &str,
     whose: &str,
     progress: &Progress,
@@ -70,9 +72,12 @@ where
     let failed = |error: pve::Error| Error::world(attempt).remedy(remedy(&error)).because(error);
     let mut tries = 1;
     loop {
-        let made = match begin().await {
-            Ok(upid) => context.world.pve.follow(&upid, |line| copying(line, progress)).await,
-            Err(error) => Err(error),
+        let made = {
+            let _turn = turn(context, place.host, datastore).await;
+            match begin().await {
+                Ok(upid) => context.world.pve.follow(&upid, |line| copying(line, progress)).await,
+                Err(error) => Err(error),
+            }
         };
         match made {
             Ok(finished) => return Ok(finished.warnings),
@@ -88,9 +93,19 @@ where
             Err(error) => return Err(failed(error)),
         }
         progress.note("Proxmox is busy; trying again");
-        context.world.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
+        // Those that failed together must not come back together.
+        let apart = Duration::from_millis(u64::from(place.vmid) * 137 % 1000);
+        context.world.clock.sleep(Duration::from_secs(2 * u64::from(tries)) + apart).await;
         tries += 1;
     }
+}
+
+/// Waits for a turn to make disks in a datastore: it gives out one at a time, and whoever waits for too long fails.
+async fn turn(context: &Context, host: &str, datastore: &str) -> pve::Turn {
+    let hosts = &context.look.observed.proxmox.inventory.hosts;
+    let shared =
+        hosts.get(host).and_then(|host| host.datastores.get(datastore)).is_some_and(|store| store.shared);
+    context.world.pve.storage_turn(host, datastore, shared).await
 }
 
 /// How far the copy of a disk is, from a line such as `transferred 1.2 GiB of 8.0 GiB (15.00%)`.
