@@ -55,9 +55,21 @@ pub fn run(words: &[String]) -> anyhow::Result<()> {
     talosctl::run()?;
     if releases.len() == RELEASES.len() {
         schema::run(true)?;
+        // OpenTofu and its provider take minutes to build, so they are not part of every run.
+        script("conformance/tofu/run")?;
     }
     if differences > 0 {
         bail!("{differences} differences from Talos' own library");
+    }
+    Ok(())
+}
+
+/// Runs a check that is a script of its own and prints what it found.
+fn script(path: &str) -> anyhow::Result<()> {
+    let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let status = std::process::Command::new("bash").arg(path).current_dir(repository).status();
+    if !status.with_context(|| format!("run {path}"))?.success() {
+        bail!("{path} failed");
     }
     Ok(())
 }
