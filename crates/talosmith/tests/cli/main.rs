@@ -6,11 +6,11 @@
 
 mod canaries;
 mod files;
-#[cfg(unix)]
 mod interrupted;
 mod killed;
 mod lab_runs;
 mod offline;
+mod proxmox;
 mod saved;
 mod served;
 mod shell;
