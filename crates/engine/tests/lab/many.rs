@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ambient::Clock;
 use futures::future::join_all;
-use lab::{CallFilter, CallMoment, Disturbance, HostConfig, Lab, LabConfig, When};
+use lab::{CallFilter, CallMoment, Disturbance, HostConfig, Lab, LabConfig, Verdict, When};
 use pve::{Client, Kind, Params};
 
 const HOSTS: u32 = 5;
@@ -76,7 +76,7 @@ fn watch(lab: &Lab) -> Arc<Mutex<BTreeMap<String, (u32, u32)>>> {
     let seen = busy.clone();
     lab.on_call(move |_, moment, method, path| {
         if method == "GET" {
-            return;
+            return Verdict::GoOn;
         }
         let node = path.split('/').nth(4).unwrap_or_default().to_owned();
         let mut busy = seen.lock().unwrap();
@@ -86,6 +86,7 @@ fn watch(lab: &Lab) -> Arc<Mutex<BTreeMap<String, (u32, u32)>>> {
             CallMoment::After => *now -= 1,
         }
         *most = (*most).max(*now);
+        Verdict::GoOn
     });
     busy
 }
