@@ -51,7 +51,8 @@ pub(crate) fn reconcile(store: &mut Store, report: &Report<'_>, now: Timestamp) 
     manifests::make(store, report, now);
     pods::write_static(store, report.kubelets, now);
     let recently = store.ran.is_some_and(|ran| now.duration_since(ran) < PACE && ran <= now);
-    if !recently {
+    // What is due is done, however recently they looked: nothing else would wake them again.
+    if !recently || store.due.is_some_and(|due| due <= now) {
         run(store, now);
     } else if store.looked != Some(store.revision()) {
         let soon = store.ran.and_then(|ran| ran.checked_add(PACE).ok());

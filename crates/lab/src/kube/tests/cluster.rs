@@ -277,6 +277,19 @@ fn an_external_cloud_provider_has_the_first_look_at_a_node() {
 }
 
 #[test]
+fn what_is_due_is_done_though_somebody_wrote_just_before() {
+    let mut cluster = Cluster::new(PLAIN, 1, true);
+    cluster.pass(10);
+    cluster.put("apps", "deployments", "web", deployment("web", 1));
+    let due = cluster.store.next_due().unwrap();
+    cluster.now = due - SignedDuration::from_millis(100);
+    cluster.put("", "configmaps", "other", json!({}));
+    cluster.now = due;
+    cluster.report();
+    assert_eq!(cluster.pods("web"), running(&["w1"]));
+}
+
+#[test]
 fn nothing_changes_while_nothing_happens() {
     let mut cluster = Cluster::new(PLAIN, 3, true);
     cluster.put("apps", "deployments", "web", deployment("web", 3));
