@@ -309,8 +309,8 @@ pub(crate) struct Hooks {
     calls: AtomicU64,
 }
 
-impl std::fmt::Debug for Hooks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hooks").field("calls", &self.calls).finish_non_exhaustive()
     }
 }
