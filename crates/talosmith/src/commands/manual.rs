@@ -1,4 +1,7 @@
-//! What comes from the command line's own description: completions and manual pages.
+//! What comes from the command line's own description: completions, manual pages, and the reference of commands.
+
+#[cfg(test)]
+mod reference;
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
