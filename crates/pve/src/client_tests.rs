@@ -131,7 +131,9 @@ async fn a_silent_server_does_not_hold_us_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn a_node_is_not_asked_for_more_than_three_changes_at_once() {
     let busy = Arc::new(Mutex::new((0_u32, 0_u32)));
-    let (seen, clock) = (busy.clone(), Clock::real());
+    // A clock that follows the paused runtime; the real one is the system's.
+    let clock = Clock::from("2026-01-01T00:00:00Z".parse().unwrap(), 1.0);
+    let (seen, ours) = (busy.clone(), clock.clone());
     let service = service_fn(move |_: Request<Full<Bytes>>| {
         let (busy, clock) = (busy.clone(), clock.clone());
         async move {
@@ -147,7 +149,7 @@ async fn a_node_is_not_asked_for_more_than_three_changes_at_once() {
             Ok::<_, BoxError>(Response::new(Full::new(body)))
         }
     });
-    let client = Client::over(service, &"a@pve!b=c".parse().unwrap(), Clock::real());
+    let client = Client::over(service, &"a@pve!b=c".parse().unwrap(), ours);
     let started = client.clock().now();
     futures::future::try_join_all((1..=7).map(|vmid| client.start("a", vmid))).await.unwrap();
     assert_eq!(seen.lock().unwrap().1, 3);

@@ -177,7 +177,7 @@ async fn for_new_nodes(world: &World, blueprint: &Blueprint, seen: &mut Proxmox,
 }
 
 /// Addresses of new nodes, and that of a new cluster, at which somebody is already. Who refuses a connection is there, too;
-/// where nobody is, nothing comes back.
+/// where nobody is, nothing comes back. Loopback is the exception: this machine has all of its addresses and refuses for each.
 async fn occupied(world: &World, blueprint: &Blueprint, seen: &Proxmox) -> BTreeMap<Ipv4Addr, String> {
     let nodes = preflight::to_create(blueprint, seen).map(|node| (node.address.addr(), TALOS_PORT));
     let api = blueprint.vip.filter(|_| seen.record.is_none()).map(|vip| (vip, KUBERNETES_PORT));
@@ -186,7 +186,9 @@ async fn occupied(world: &World, blueprint: &Blueprint, seen: &Proxmox) -> BTree
         let host = address.to_string();
         match world.clock.timeout(KNOCK, world.net.dial(&host, *port)).await {
             Ok(Ok(_)) => Some((*address, format!("something answers there on port {port}"))),
-            Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            Ok(Err(error))
+                if error.kind() == std::io::ErrorKind::ConnectionRefused && !address.is_loopback() =>
+            {
                 Some((*address, "a machine is there, and refuses the connection".to_owned()))
             }
             _ => None,

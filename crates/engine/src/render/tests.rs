@@ -295,7 +295,7 @@ fn patches_are_merged_from_far_to_near_with_the_node_s_values() {
 }
 
 fn refused(more: &str) -> String {
-    let found = rendered(more, &[]).unwrap_err();
+    let found = rendered(more, &[]).expect_err(more);
     let one = |d: &Diagnostic| {
         let label = &d.labels[0];
         let place = label.place.as_ref().map_or(0, |place| place.line);
@@ -321,7 +321,7 @@ fn what_a_node_would_refuse_has_the_place_of_the_patch() {
         ),
         ("patches: [{ apiVersion: v1alpha1, kind: KubeletConfig, image: x }]\n", "it came with v1.14"),
         (
-            "patches: [{ machine: { sysctls: { $patch: delete } } }]\n",
+            "patches: [{ machine: { sysctls: { a.b: { $patch: delete } } } }]\n",
             "is to be deleted, but it is not there",
         ),
     ];

@@ -79,7 +79,11 @@ fn scenario(seed: u64) -> Vec<Breaks> {
             let when = match chance.below(3) {
                 0 => When::After(chance.below(250)),
                 1 => When::Call(call(chance)),
-                _ => When::Chance { permille: 10 + chance.below(90) as u16, seed: chance.next() },
+                _ => When::Chance {
+                    which: CallFilter::default(),
+                    permille: 10 + chance.below(90) as u16,
+                    seed: chance.next(),
+                },
             };
             Breaks::Known(chance.one(&known), when)
         }

@@ -183,6 +183,10 @@ fn another_tools_files_are_read() {
     "#);
     let file = std::fs::read_to_string(shell.path().join("copse.yaml")).unwrap();
     assert!(file.contains("schematic: tofu/image/missing.yaml"), "{file}");
+    // The import keeps the name of a file that is not there, and validating says so; once it is there, all is well.
+    let lacking = shell.run("validate copse.yaml");
+    assert!(lacking.code == Some(3) && lacking.err.contains("TS0005"), "{}", lacking.all());
+    shell.write("tofu/image/missing.yaml", "customization: {}\n");
     assert!(shell.ok("validate copse.yaml").contains("copse, 1 control plane and 1 worker"));
     let again = shell.run("import tofu -o copse.yaml");
     assert_eq!(again.code, Some(64), "{}", again.all());

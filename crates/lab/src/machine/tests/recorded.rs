@@ -103,12 +103,10 @@ fn from_power_on_over_maintenance_to_services() {
         assert!(ours[&id].starts_with(&states), "{id}: {:?} does not begin with {states:?}", ours[&id]);
     }
 
-    let theirs = stages(rows.iter().filter_map(|row| {
-        row["type_url"]
-            .as_str()?
-            .ends_with("MachineStatusEvent")
-            .then(|| row["event"]["stage"].as_str().unwrap_or("UNKNOWN").to_lowercase())
-    }));
+    let theirs = rows
+        .iter()
+        .filter(|row| row["type_url"].as_str().is_some_and(|kind| kind.ends_with("MachineStatusEvent")));
+    let theirs = stages(theirs.map(|row| row["event"]["stage"].as_str().unwrap_or("UNKNOWN").to_lowercase()));
     let ours = stages(log.iter().filter_map(|entry| match &entry.what {
         Happening::Status(status) => Some(status.stage.clone()),
         _ => None,
