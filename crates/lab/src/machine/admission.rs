@@ -37,7 +37,8 @@ pub enum Objection {
 pub fn documents(bytes: &[u8], profile: Profile) -> Result<Vec<Document>, String> {
     let control = |b: &u8| *b < 0x20 && !b"\n\r\t".contains(b) || *b == 0x7f;
     if let Some(offset) = bytes.iter().position(control) {
-        return Err(format!("decode error: yaml: offset {offset}: control characters are not allowed"));
+        let place = if profile.minor <= 12 { String::new() } else { format!("offset {offset}: ") };
+        return Err(format!("decode error: yaml: {place}control characters are not allowed"));
     }
     let Ok(whole) = std::str::from_utf8(bytes) else {
         return Err("decode error: yaml: invalid leading UTF-8 octet".into());
@@ -86,17 +87,16 @@ fn flow_trouble(part: &str, profile: Profile) -> Option<String> {
     let (number, opened) = lines.next()?;
     let column = opened.find('[')? + 1;
     let next =
-        lines.find_map(|(number, line)| Some((number + 1, line.find(": ").or_else(|| line.find(':'))? + 1)));
+        lines.find_map(|(number, line)| Some((number, line.find(": ").or_else(|| line.find(':'))? + 1)));
+    // Lines count from zero in most of these, as that reader counts them.
     Some(match (next, profile.minor) {
-        (Some(_), ..=12) => format!("line {}: did not find expected ',' or ']'", number + 1),
+        (Some(_), ..=12) => format!("line {number}: did not find expected ',' or ']'"),
         (None, ..=12) => format!("line {}: did not find expected node content", number + 1),
         (Some((line, at)), _) => format!(
-            "while parsing a flow sequence at line {}, column {column}: line {line}, column {at}: did not find expected ',' or ']'",
-            number + 1
+            "while parsing a flow sequence at line {number}, column {column}: line {line}, column {at}: did not find expected ',' or ']'"
         ),
         (None, _) => format!(
-            "while parsing a flow node at line {}, column {}: did not find expected node content",
-            number + 1,
+            "while parsing a flow node at line {number}, column {}: did not find expected node content",
             column + 1
         ),
     })

@@ -15,8 +15,9 @@ pub struct Profile {
     pub kubernetes_minors: (u64, u64),
 }
 
+// A recorded 1.12.11 took Kubernetes 1.36 and refused 1.37.
 const PROFILES: [Profile; 3] = [
-    Profile { minor: 12, go: "go1.26.8", etcd: "3.6.11", etcd_storage: "3.6.0", kubernetes_minors: (30, 35) },
+    Profile { minor: 12, go: "go1.26.8", etcd: "3.6.11", etcd_storage: "3.6.0", kubernetes_minors: (30, 36) },
     Profile { minor: 13, go: "go1.26.8", etcd: "3.6.12", etcd_storage: "3.6.0", kubernetes_minors: (31, 36) },
     Profile { minor: 14, go: "go1.26.8", etcd: "3.7.1", etcd_storage: "3.7.0", kubernetes_minors: (32, 37) },
 ];

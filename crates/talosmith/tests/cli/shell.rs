@@ -1,5 +1,6 @@
 //! Runs the real binary in a folder of its own.
 
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -69,8 +70,8 @@ impl Shell {
         ran.out
     }
 
-    pub fn start(&self, args: &str) -> Child {
-        self.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    pub fn start(&self, args: &str) -> Started {
+        Started(self.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
     }
 
     pub fn command(&self, args: &str) -> Command {
@@ -79,5 +80,30 @@ impl Shell {
         // Nothing of whoever runs the tests: no token, no identity, no colours.
         command.env_clear().env("HOME", self.path()).env("PATH", "/usr/bin:/bin").env("USER", "eva");
         command
+    }
+}
+
+/// A program that does not outlive its test, also when the test fails.
+pub struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Deref for Started {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Started {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
     }
 }

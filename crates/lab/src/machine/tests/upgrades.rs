@@ -64,14 +64,8 @@ fn a_staged_upgrade_is_installed_at_the_next_boot() {
 #[test]
 fn an_installer_refuses_what_does_not_go_together() {
     let rig = Rig::cluster();
-    let words = |talos: &str| rig.machines.precheck(104, &system(talos)).unwrap_err();
     let arm = BootImage { arch: "arm64".into(), ..system("v1.13.10") };
     assert!(rig.machines.precheck(104, &arm).unwrap_err().contains("exec format error"));
-    // The cluster runs Kubernetes 1.36, which 1.12 does not know.
-    assert_eq!(
-        words("v1.12.9"),
-        "component kubelet version issue: version of Kubernetes 1.36.3 is too new to be used with Talos 1.12.9"
-    );
     assert!(rig.machines.precheck(104, &system("v1.14.0")).is_ok());
 }
 
