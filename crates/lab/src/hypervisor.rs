@@ -323,8 +323,10 @@ pub(crate) fn host_offline(world: &mut World, node: &str) {
     for task in world.hypervisor.tasks.values_mut().filter(|task| task.node == node) {
         task.lost(now);
     }
-    for (vmid, vm) in &mut world.hypervisor.vms {
-        if vm.node == node && vm.running.is_some() {
+    for (vmid, vm) in world.hypervisor.vms.iter_mut().filter(|(_, vm)| vm.node == node) {
+        // A lock file is held by a process, and those are gone. What stands in the configuration stays.
+        vm.holder = None;
+        if vm.running.is_some() {
             vm.stopped();
             world.machines.power_off(*vmid, now);
         }

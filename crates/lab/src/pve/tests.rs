@@ -279,6 +279,18 @@ async fn a_host_that_is_off_cannot_be_reached() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lock_does_not_outlive_the_power() {
+    let (lab, client, clock) = lab();
+    assert_eq!(client.done("POST", "/nodes/pve2/qemu", json!({"vmid": 100})).await, "OK");
+    let start = "/nodes/pve2/qemu/100/status/start";
+    assert_eq!(client.call("POST", start, json!({})).await.status, 200);
+    clock.sleep(Duration::from_millis(100)).await;
+    lab.disturb(Disturbance::HostOffline("pve2".to_owned()));
+    lab.disturb(Disturbance::HostOnline("pve2".to_owned()));
+    assert_eq!(client.done("POST", start, json!({})).await, "OK");
+}
+
+#[tokio::test(start_paused = true)]
 async fn single_calls_can_be_made_to_fail() {
     let (lab, client, _) = lab();
     let which = |skip| CallFilter { method: "POST".to_owned(), path_contains: "/qemu".to_owned(), skip };
