@@ -224,3 +224,24 @@ fn shells_and_manuals() {
     assert!(shell.path().join("pages/talosmith-import.1").exists());
     assert_eq!(shell.run("completions tcsh").code, Some(64));
 }
+
+#[test]
+fn every_example_of_another_tool_makes_a_good_file() {
+    let shell = Shell::with("");
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/import");
+    let mut good = 0;
+    for example in std::fs::read_dir(examples).unwrap() {
+        let name = example.unwrap().file_name().into_string().unwrap();
+        let imported = shell.run(&format!("import {examples}/{name} -o {name}.yaml"));
+        let ran = shell.run(&format!("validate {name}.yaml"));
+        if name == "ancestor-call" {
+            // Its own values clash: they are kept, and reported by both.
+            assert!(imported.err.contains("TS0406") && ran.err.contains("TS0406"), "{}", ran.all());
+            assert_eq!((imported.code, ran.code), (Some(3), Some(3)));
+            continue;
+        }
+        assert_eq!((imported.code, ran.code), (Some(0), Some(0)), "{name}: {}{}", imported.all(), ran.all());
+        good += 1;
+    }
+    assert!(good >= 15, "{good} examples");
+}

@@ -14,7 +14,7 @@ module "talos" {
     update_version = "v1.13.9" # renovate: github-releases=siderolabs/talos
     schematic      = file("${path.module}/talos/image/schematic.yaml")
   }
-  cilium  = { values = file("${path.module}/../k8s/infra/cilium/values.yaml"), install = file("${path.module}/talos/inline-manifests/cilium-install.yaml") }
+  cilium  = { values = file("${path.module}/k8s/infra/cilium/values.yaml"), install = file("${path.module}/talos/inline-manifests/cilium-install.yaml") }
   coredns = { install = file("${path.module}/talos/inline-manifests/coredns-install.yaml") }
   cluster = {
     name = "grove", endpoint = "api.grove.example", gateway = "10.61.0.1", vip = "10.61.0.10"

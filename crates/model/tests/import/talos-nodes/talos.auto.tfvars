@@ -3,7 +3,7 @@ proxmox_api_token = "root@pam!tofu=11111111-2222-3333-4444-555555555555"
 talos_image       = { version = "v1.12.6", update_version = "v1.13.9", schematic_path = "talos/image/schematic.yaml" }
 talos_cluster_config = {
   name = "wood", vip = "192.168.50.99", gateway = "192.168.50.1", proxmox_cluster = "wood", kubernetes_version = "v1.35.3", gateway_api_version = "v1.4.1"
-  cilium  = { bootstrap_manifest_path = "talos/inline-manifests/cilium-install.yaml", values_file_path = "../../k8s/infra/network/cilium/values.yaml" }
+  cilium  = { bootstrap_manifest_path = "talos/inline-manifests/cilium-install.yaml", values_file_path = "k8s/infra/network/cilium/values.yaml" }
   kubelet = <<-EOT
     extraArgs:
       feature-gates: ImageVolume=true
