@@ -1,7 +1,7 @@
 //! From blueprint and bundle to what the nodes and the Image Factory receive.
 //!
 //! Rendering asks nobody: it works offline, and gives the same for the same file, attached files and bundle. What the file says
-//! becomes settings ([`machine`], [`manifests`]), `talos` writes them in the form of the contract, then the file's patches
+//! becomes settings (`machine`, `manifests`), `talos` writes them in the form of the contract, then the file's patches
 //! are merged, and the result is held against what the node's release would refuse.
 
 mod machine;
