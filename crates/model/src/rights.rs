@@ -52,6 +52,8 @@ const VM: &[(&str, &str)] = &[
     ("VM.Migrate", "move VMs off a host"),
     ("VM.PowerMgmt", "start and stop VMs"),
 ];
+/// Of these, what creating a VM does not need.
+const LATER: &[&str] = &["VM.Clone", "VM.GuestAgent.Audit", "VM.Migrate"];
 const DISKS: &[(&str, &str)] =
     &[("Datastore.AllocateSpace", "make disks"), ("Datastore.Audit", "see the room that is left")];
 const IMAGES: &[(&str, &str)] = &[
@@ -61,6 +63,11 @@ const IMAGES: &[(&str, &str)] = &[
 const HOST: &[(&str, &str)] =
     &[("Sys.AccessNetwork", "let the host download"), ("Sys.Audit", "see memory, clock and tasks")];
 const BRIDGE: &[(&str, &str)] = &[("SDN.Audit", "see the bridge"), ("SDN.Use", "connect VMs to the bridge")];
+
+/// The privileges on a VM without which it cannot be created and started.
+pub(crate) fn to_create_a_vm() -> impl Iterator<Item = &'static str> {
+    VM.iter().map(|(privilege, _)| *privilege).filter(|privilege| !LATER.contains(privilege))
+}
 
 /// The hosts that may carry nodes: those that the file names, or all.
 #[must_use]

@@ -12,6 +12,7 @@ use super::{Notice, Refusal};
 use crate::blueprint::{Blueprint, Node};
 use crate::mark::Mark;
 use crate::observed::{Observed, Proxmox};
+use crate::rights;
 use crate::spec::Delivery;
 use crate::vm::{self, Holds};
 
@@ -21,21 +22,6 @@ pub struct Need {
     /// Path and privilege; each of them is enough.
     pub one_of: Vec<(String, String)>,
 }
-
-/// What a VM's life needs on its own path.
-const ON_VMS: &[&str] = &[
-    "VM.Allocate",
-    "VM.Audit",
-    "VM.Config.CDROM",
-    "VM.Config.CPU",
-    "VM.Config.Cloudinit",
-    "VM.Config.Disk",
-    "VM.Config.HWType",
-    "VM.Config.Memory",
-    "VM.Config.Network",
-    "VM.Config.Options",
-    "VM.PowerMgmt",
-];
 
 /// Nodes that have no VM yet. One whose VM may be on a host that does not answer is not among them.
 pub fn to_create<'b, 'p>(
@@ -61,10 +47,10 @@ pub fn needs(blueprint: &Blueprint, new: &[&Node]) -> Vec<Need> {
     for node in new {
         let templated =
             blueprint.images.get(&node.image).is_some_and(|image| image.delivery == Delivery::Template);
-        for right in ON_VMS.iter().chain(templated.then_some(&"VM.Clone")) {
-            let mut places = vec![(format!("/vms/{}", node.vmid), *right)];
+        for right in rights::to_create_a_vm().chain(templated.then_some("VM.Clone")) {
+            let mut places = vec![(format!("/vms/{}", node.vmid), right)];
             if let Some(pool) = &blueprint.resource_pool {
-                places.push((format!("/pool/{pool}"), *right));
+                places.push((format!("/pool/{pool}"), right));
             }
             need(&places);
         }
