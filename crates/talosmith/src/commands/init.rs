@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use model::diagnostic::{Diagnostic, Source};
-use model::load::Loaded;
+use model::diagnostic::Source;
 use model::spec::DEFAULT_TOKEN;
 use model::starter::{Starter, starter};
 
 use super::import::{refuse_existing, write_new};
-use super::setup::{Setup, Wrong};
+use super::setup::{Setup, Wrong, checked};
 use crate::args::{Global, InitArgs};
 use crate::exit::Exit;
 use crate::view::show::summary;
@@ -30,7 +29,8 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
     }
     let options = options(args);
     let mut text = starter(&options, None);
-    let loaded = checked(&path, &text, printer)?;
+    let source = |text: &str| Source::new(path.display().to_string(), text);
+    let (loaded, _) = checked(&[source(&text)], printer)?;
     let mut hosts = None;
     if let Some(why_not) = not_asked(global, args) {
         printer.note(&why_not);
@@ -44,7 +44,7 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
         text = starter(&options, Some(&survey.inventory));
         hosts = Some(survey.inventory.hosts.into_keys().collect::<Vec<_>>());
     }
-    let loaded = checked(&path, &text, printer)?;
+    let (loaded, _) = checked(&[source(&text)], printer)?;
     if args.print {
         printer.verbatim(&text);
         return Ok(Exit::Done);
@@ -109,21 +109,4 @@ fn not_asked(global: &Global, args: &InitArgs) -> Option<String> {
         )),
         () => None,
     }
-}
-
-/// The file as it would be read. Everything that is wrong with it is shown.
-fn checked(path: &std::path::Path, text: &str, printer: &Printer) -> Result<Loaded, Wrong> {
-    let loaded = match model::load::load(&[Source::new(path.display().to_string(), text)]) {
-        Ok(loaded) => loaded,
-        Err(failed) => {
-            printer.diagnostics(&failed.sources, &failed.diagnostics);
-            return Err(Wrong::Shown);
-        }
-    };
-    let found = model::check::check(&loaded);
-    if found.iter().any(Diagnostic::is_error) {
-        printer.diagnostics(&loaded.sources, &found);
-        return Err(Wrong::Shown);
-    }
-    Ok(loaded)
 }

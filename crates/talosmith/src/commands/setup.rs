@@ -53,7 +53,16 @@ pub fn load_file(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
         })?;
         sources.push(Source::new(path.display().to_string(), text));
     }
-    let loaded = match load(&sources) {
+    let (loaded, found) = checked(&sources, printer)?;
+    if !found.is_empty() && !printer.is_json() {
+        printer.diagnostics(&loaded.sources, &found);
+    }
+    Ok(loaded)
+}
+
+/// What was read, with warnings. Where something is wrong with it, everything is shown.
+pub fn checked(sources: &[Source], printer: &Printer) -> Result<(Loaded, Vec<Diagnostic>), Wrong> {
+    let loaded = match load(sources) {
         Ok(loaded) => loaded,
         Err(failed) => {
             printer.diagnostics(&failed.sources, &failed.diagnostics);
@@ -65,10 +74,7 @@ pub fn load_file(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
         printer.diagnostics(&loaded.sources, &found);
         return Err(Wrong::Shown);
     }
-    if !found.is_empty() && !printer.is_json() {
-        printer.diagnostics(&loaded.sources, &found);
-    }
-    Ok(loaded)
+    Ok((loaded, found))
 }
 
 /// Puts the YAML files of a folder, by name, in the place of the folder.
