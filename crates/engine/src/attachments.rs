@@ -60,7 +60,9 @@ fn schematic(one: &Attached<'_>, text: &str) -> Option<Diagnostic> {
         Ok(file) if file.id().is_some() => None,
         Ok(_) => problem(format!("the id of the schematic `{}` is not known", one.file))
             .map(|found| found.help("use texts of letters, digits and /_.=,+- only, on one line each")),
-        Err(error) => problem(format!("`{}` is no schematic: {}", one.file, chain(&error))),
+        Err(error) => problem(format!("`{}` is no schematic: {}", one.file, chain(&error))).map(|found| {
+            found.help("write what the Image Factory takes, or `customization: {}` for nothing")
+        }),
     }
 }
 
@@ -76,11 +78,17 @@ fn manifest(one: &Attached<'_>, text: &str) -> Option<Diagnostic> {
 }
 
 fn unfit(one: &Attached<'_>, what: &str) -> Diagnostic {
-    Diagnostic::error(codes::BAD_MANIFEST, format!("`{}` {what}", one.file)).at(one.path.clone(), "")
+    let help = match one.kind {
+        Kind::Values => "write values as the chart's own `values.yaml` does, `key: value`",
+        _ => "write Kubernetes objects, each with its `apiVersion` and `kind`",
+    };
+    Diagnostic::error(codes::BAD_MANIFEST, format!("`{}` {what}", one.file))
+        .at(one.path.clone(), "")
+        .help(help)
 }
 
 /// An error with its causes in one line.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

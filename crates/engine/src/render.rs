@@ -23,6 +23,7 @@ use talos::validate::{Mode, Problem, validate};
 use talos_client::Credentials;
 use zeroize::Zeroizing;
 
+use crate::attachments::chain;
 use crate::error::{Error, Kind, Result};
 use crate::observe::machines::digest;
 
@@ -283,6 +284,9 @@ struct Refused {
     help: Option<String>,
 }
 
+/// What helps where Talos would refuse something and says no more.
+const CHANGE_IT: &str = "change what stands there to what this release of Talos takes";
+
 impl Refused {
     fn node(node: &Node, message: String) -> Self {
         Self { path: node_path(node), code: codes::CONFIG_REFUSED, message, help: None }
@@ -294,19 +298,14 @@ impl Refused {
             talos::patch::PatchError::Unfit(_) => codes::CONFIG_REFUSED,
             _ => codes::BAD_PATCH,
         };
-        let mut message = error.to_string();
-        let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
-            message = format!("{message}: {cause}");
-            source = cause.source();
-        }
-        Self { path: path.clone(), code, message, help: error.remedy() }
+        let help = error.remedy().or_else(|| (code == codes::CONFIG_REFUSED).then(|| CHANGE_IT.to_owned()));
+        Self { path: path.clone(), code, message: chain(error), help }
     }
 
     fn setting(node: &Node, path: Option<&Path>, problem: &Problem) -> Self {
         let path = path.cloned().unwrap_or_else(|| node_path(node));
         let message = format!("Talos would refuse this configuration: {problem}");
-        Self { path, code: codes::CONFIG_REFUSED, message, help: None }
+        Self { path, code: codes::CONFIG_REFUSED, message, help: Some(CHANGE_IT.to_owned()) }
     }
 }
 

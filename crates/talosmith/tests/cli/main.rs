@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
+mod attached;
 mod canaries;
 mod files;
 mod interrupted;
