@@ -123,7 +123,7 @@ fn without_time(world: &serde_json::Value) -> u64 {
 
 /// Three and three, died around every single call. Takes minutes: `conformance/crashes/run`.
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: conformance/crashes/run"]
 fn every_call() {
     let file = HOME.replace("count: 2", "count: 3");
     let runtime =

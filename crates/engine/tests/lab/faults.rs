@@ -346,7 +346,7 @@ async fn a_few_worlds_that_break() {
 
 /// As many as are wanted, from a seed: `conformance/faults/run SEED RUNS`.
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "takes minutes: conformance/faults/run"]
 fn many_worlds_that_break() {
     let seed: u64 = setting("FAULT_SEED").unwrap_or(1);
     let runs: u64 = setting("FAULT_RUNS").unwrap_or(100);

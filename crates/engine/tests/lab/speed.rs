@@ -79,7 +79,7 @@ async fn a_small_cluster_takes_little_more_than_the_world_itself() {
 
 /// A hundred nodes on ten hosts: `conformance/speed/run`.
 #[tokio::test(start_paused = true)]
-#[ignore = "takes a minute"]
+#[ignore = "takes a minute: conformance/speed/run"]
 async fn a_hundred_nodes_on_ten_hosts() {
     let hosts = (1..=10).map(|n| HostConfig { memory_bytes: 512 << 30, ..HostConfig::numbered(n) }).collect();
     let rig = Rig::with(LabConfig { hosts, ..LabConfig::default() });

@@ -33,7 +33,7 @@ fn three_times_at_different_moments() {
 
 /// As often as is wanted, at moments from a seed: `conformance/kill/run SEED TIMES`.
 #[test]
-#[ignore = "takes a minute"]
+#[ignore = "takes a minute: conformance/kill/run"]
 fn many_times_by_chance() {
     let number = |name: &str, otherwise: u64| {
         std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(otherwise)

@@ -62,7 +62,7 @@ fn resident() -> u64 {
 }
 
 #[test]
-#[ignore = "takes half a minute: cargo test -p lab three_hundred -- --ignored --nocapture"]
+#[ignore = "takes half a minute: conformance/many-machines/run"]
 fn three_hundred_machines_fit_in_one_process() {
     let mut machines = crate::machine::Machines::default();
     let mut now = crate::machine::tests::start();
