@@ -26,6 +26,13 @@ pub struct LabConfig {
     pub talos_versions: Vec<String>,
     /// Resource pools.
     pub pools: Vec<String>,
+    /// Schematics that somebody posted to the factory before, as they were posted.
+    pub schematics: Vec<String>,
+    /// The hosts outside that answer: mirrors, registries, time servers, the factory. Without a list everything does. A host
+    /// that is asked for `/OTHER/…` is a proxy and answers for the other.
+    pub outside: Option<Vec<String>>,
+    /// The network in which a DHCP server gives out addresses, if there is one.
+    pub dhcp: Option<ipnet::IpNet>,
     /// What a new world has beside its hosts: files, VMs, a web server.
     pub described: Option<Description>,
 }
@@ -141,6 +148,9 @@ impl Default for LabConfig {
             factory_host: "factory.talos.dev".to_owned(),
             talos_versions: talos_versions(),
             pools: Vec::new(),
+            schematics: Vec::new(),
+            outside: None,
+            dhcp: None,
             described: None,
         }
     }

@@ -29,6 +29,12 @@ pub enum LabError {
     /// No host was configured.
     #[error("a lab needs at least one Proxmox host")]
     NoHosts,
+    /// A schematic in the configuration is none.
+    #[error("the factory does not take a schematic of the configuration: {why}")]
+    Schematic {
+        /// Its words.
+        why: String,
+    },
     /// A key or certificate could not be made.
     #[error("cannot make the certificate of {whose}")]
     Certificate {

@@ -55,13 +55,22 @@ impl Factory {
     pub(crate) fn new(config: &LabConfig) -> Result<Self, LabError> {
         let authority = Identity::authority("Lab Image Factory")?;
         let server = authority.issue(&names(std::slice::from_ref(&config.factory_host)))?;
-        Ok(Self {
+        let mut factory = Self {
             hosts: vec![config.factory_host.clone()],
             schematics: BTreeMap::new(),
             versions: config.talos_versions.clone(),
             authority,
             server,
-        })
+        };
+        factory.know(&config.schematics)?;
+        Ok(factory)
+    }
+
+    /// Takes schematics that were posted before.
+    fn know(&mut self, schematics: &[String]) -> Result<(), LabError> {
+        schematics
+            .iter()
+            .try_for_each(|text| self.post(text).map(drop).map_err(|why| LabError::Schematic { why }))
     }
 
     /// Takes on a name and versions that are new in the configuration.
@@ -73,7 +82,7 @@ impl Factory {
         let new = config.talos_versions.iter().filter(|version| !self.versions.contains(version));
         let new: Vec<String> = new.cloned().collect();
         self.versions.extend(new);
-        Ok(())
+        self.know(&config.schematics)
     }
 
     /// The name it is served under.

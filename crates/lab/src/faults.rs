@@ -49,6 +49,25 @@ pub enum Disturbance {
         /// Whether it is lost.
         lost: bool,
     },
+    /// Only the named hosts outside answer (mirrors, registries, time servers, the factory); without a list all do.
+    Outside {
+        /// The hosts.
+        only: Option<Vec<String>>,
+    },
+    /// A Talos version does not come up on a machine, or does again.
+    BrokenSystem {
+        /// The VM of the machine.
+        vmid: u32,
+        /// The version, with its `v`.
+        talos: String,
+        /// Whether it is broken.
+        broken: bool,
+    },
+    /// The etcd database of a machine is full: it has the alarm, until somebody ends it.
+    FullEtcd {
+        /// The VM of the machine.
+        vmid: u32,
+    },
     /// Nothing is broken any more: every host is there, quick and has room, and no call is waited for.
     Mend,
     /// One Proxmox call is answered with an error instead of being carried out.

@@ -142,9 +142,9 @@ impl Machines {
         self.settle();
     }
 
-    /// Lets a DHCP server give out addresses of `net`, from the 200th host on.
+    /// Lets a DHCP server give out addresses of `net`, from the 200th host on. A server that is there already stays.
     pub fn serve_dhcp(&mut self, net: Option<ipnet::IpNet>) {
-        self.dhcp = net;
+        self.dhcp = net.or(self.dhcp);
     }
 
     /// The address that a card has from the DHCP server, which gives the same one always.

@@ -55,6 +55,9 @@ impl Network {
         let address: Option<IpAddr> = host.parse().ok();
         self.shared.read(|world, _| {
             if world.factory.is_called(host) {
+                if !world.machines.reaches(host) {
+                    return Answers::NoName;
+                }
                 return if port == FACTORY_PORT { Answers::Factory } else { Answers::Refused };
             }
             if let Some(found) = world.hypervisor.host_at(host, address) {

@@ -52,6 +52,7 @@ impl Shared {
         .map_or_else(|| World::new(config, now), Ok)?;
         world.hypervisor.add_missing(config, now)?;
         world.factory.add_missing(config)?;
+        world.machines.serve_dhcp(config.dhcp);
         let shared = Self { folder: config.folder.clone(), ..Self::of(world, clock) };
         shared.save(&shared.lock()).map_err(|source| LabError::Folder {
             what: "write the lab's world in",

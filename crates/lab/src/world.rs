@@ -42,15 +42,9 @@ impl World {
         let mut rng = Rng::new(config.seed);
         let hypervisor = Hypervisor::new(config, now, &mut rng)?;
         let factory = Factory::new(config)?;
-        Ok(Self {
-            seed: config.seed,
-            rng,
-            now,
-            hypervisor,
-            factory,
-            machines: Machines::default(),
-            faults: Faults::default(),
-        })
+        let mut machines = Machines::default();
+        machines.close_outside(config.outside.clone());
+        Ok(Self { seed: config.seed, rng, now, hypervisor, factory, machines, faults: Faults::default() })
     }
 
     /// The next moment at which something happens by itself.
@@ -118,6 +112,11 @@ impl World {
                 }
             }
             Disturbance::Quorum { lost } => self.hypervisor.no_quorum = lost,
+            Disturbance::Outside { only } => self.machines.close_outside(only),
+            Disturbance::BrokenSystem { vmid, talos, broken } => {
+                self.machines.break_system(vmid, &talos, broken)
+            }
+            Disturbance::FullEtcd { vmid } => self.machines.fill_etcd(vmid),
             Disturbance::Mend => self.mend(),
             Disturbance::FailCall { which, status, text } => {
                 self.faults.add(which, CallFault::Fail { status, text })

@@ -27,6 +27,13 @@ pub struct Description {
     #[serde(default)]
     vms: Vec<VmText>,
     web: Option<WebText>,
+    /// The hosts outside that answer; all when nothing is said.
+    outside: Option<Vec<String>>,
+    /// The network in which a DHCP server gives out addresses.
+    dhcp: Option<ipnet::IpNet>,
+    /// Schematics that the factory knows.
+    #[serde(default)]
+    schematics: Vec<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -142,7 +149,14 @@ impl Description {
             bridges: self.bridges.iter().map(|bridge| bridge.iface.clone()).collect(),
             pci: Vec::new(),
         };
-        LabConfig { hosts: vec![host], described: Some(self), ..LabConfig::default() }
+        LabConfig {
+            hosts: vec![host],
+            outside: self.outside.clone(),
+            dhcp: self.dhcp,
+            schematics: self.schematics.clone(),
+            described: Some(self),
+            ..LabConfig::default()
+        }
     }
 
     /// Puts files, VMs and the web server into a new world.

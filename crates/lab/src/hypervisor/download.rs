@@ -121,11 +121,11 @@ impl Download {
             task.set_work(Work::Download(Box::new(self.clone())));
             return Next::After(takes);
         }
-        if !world.factory.is_reached_at(host) {
+        let Some(path) = factory_path(world, host, path) else {
             let text = format!("wget: unable to resolve host address '{host}'");
             task.log(now, &text);
             return Next::fail(format!("download failed: {text}"));
-        }
+        };
         let wait = Duration::from_millis(1500);
         task.log(now, format!("Connecting to {host}... connected."));
         match world.factory.asset(path) {
@@ -227,6 +227,19 @@ impl Download {
     }
 }
 
+/// The path that the factory is asked for, at its own host or at a proxy, which names it in the first part of the path.
+pub(crate) fn factory_path<'a>(world: &World, host: &str, path: &'a str) -> Option<&'a str> {
+    if !world.machines.reaches(host) {
+        return None;
+    }
+    if let Some((name, _)) = path.strip_prefix('/').and_then(|rest| rest.split_once('/'))
+        && world.factory.is_called(name)
+    {
+        return path.get(name.len() + 1..);
+    }
+    world.factory.is_reached_at(host).then_some(path)
+}
+
 /// Host (without port) and path of a web address.
 pub(crate) fn split_url(url: &str) -> Option<(&str, &str)> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
@@ -273,5 +286,43 @@ impl Remove {
         }
         task.log(now, format!("Removed volume '{}'", self.volid));
         Next::End(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LabConfig;
+
+    const EMPTY: &str = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba";
+
+    fn fetch(world: &mut World, base: &str) -> bool {
+        let wish = Wish {
+            storage: "local".to_owned(),
+            url: format!("{base}/image/{EMPTY}/v1.13.9/nocloud-amd64.qcow2"),
+            content: "import".to_owned(),
+            filename: format!("{}.qcow2", normal_name(&base.replace('/', "-"))),
+            checksum: None,
+            compression: None,
+        };
+        let volid = format!("local:import/{}", wish.filename);
+        download(world, "pve1", wish, "root@pam").unwrap();
+        world.advance(world.now.checked_add(jiff::SignedDuration::from_mins(5)).unwrap());
+        world.hypervisor.storages.volume("pve1", &volid).is_some()
+    }
+
+    #[test]
+    fn in_a_closed_world_images_come_through_a_proxy_only() {
+        let config = LabConfig {
+            outside: Some(vec!["proxy.lan".to_owned()]),
+            schematics: vec!["customization: {}\n".to_owned()],
+            ..LabConfig::default()
+        };
+        let mut world = World::new(&config, LabConfig::first_moment()).unwrap();
+        assert!(!fetch(&mut world, "https://factory.talos.dev"));
+        assert!(!fetch(&mut world, "https://other.lan/factory.talos.dev"));
+        assert!(fetch(&mut world, "https://proxy.lan/factory.talos.dev"));
+        world.machines.close_outside(None);
+        assert!(fetch(&mut world, "https://factory.talos.dev"));
     }
 }

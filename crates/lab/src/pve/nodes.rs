@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::answer::Data;
 use super::request::Call;
-use crate::hypervisor::download::split_url;
+use crate::hypervisor::download::{factory_path, split_url};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::{Host, REPOID, VERSION};
 use crate::world::World;
@@ -138,11 +138,11 @@ pub(super) fn query_url(world: &World, call: &Call) -> Result<Data, Refusal> {
             None => Err(Refusal::failed(format!("invalid server response: '{}'", web.otherwise))),
         };
     }
-    if !world.factory.is_reached_at(host) {
+    let Some(path) = factory_path(world, host, path) else {
         return Err(Refusal::failed(format!(
             "invalid server response: '500 Can't connect to {host}:443 (Name or service not known)'"
         )));
-    }
+    };
     match world.factory.asset(path) {
         Ok(asset) => {
             Ok(json!({"filename": name, "size": asset.bytes, "mimetype": "application/octet-stream"}).into())
