@@ -431,6 +431,26 @@ pub enum Disturb {
         #[arg(long)]
         back: bool,
     },
+    /// Only the named hosts outside answer: mirrors, registries, time servers, the Image Factory.
+    Outside {
+        /// The hosts; without any, all answer again.
+        only: Vec<String>,
+    },
+    /// A Talos version does not come up on a machine.
+    BrokenSystem {
+        /// The VM of the machine.
+        vmid: u32,
+        /// The version, such as v1.13.9.
+        talos: String,
+        /// It comes up again.
+        #[arg(long)]
+        no: bool,
+    },
+    /// The etcd database of a machine is full.
+    FullEtcd {
+        /// The VM of the machine.
+        vmid: u32,
+    },
     /// A failure that Proxmox is known for, at the next call, at calls of a path, or by chance.
     Fault {
         /// Its number; `lab disturb faults` lists them.

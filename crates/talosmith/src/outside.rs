@@ -231,6 +231,9 @@ fn lab_config(spec: &Spec, folder: PathBuf, seed: u64) -> LabConfig {
         }
     }
     config.pools.extend(spec.proxmox.pool.clone());
+    if spec.network.dhcp || spec.network.extra.values().any(|extra| extra.dhcp) {
+        config.dhcp = spec.network.cidr.parse().ok();
+    }
     if let Some(host) = spec.image.factory.split("://").nth(1).and_then(|rest| rest.split(['/', ':']).next())
     {
         config.factory_host = host.to_owned();

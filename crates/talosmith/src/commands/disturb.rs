@@ -86,6 +86,13 @@ fn orders(what: &Disturb) -> Vec<Order> {
         Disturb::Full { host, no } => one(Disturbance::HostFull { node: host.clone(), full: !no }),
         Disturb::Clock { host, ahead } => one(Disturbance::HostClock { node: host.clone(), ahead: *ahead }),
         Disturb::Quorum { back } => one(Disturbance::Quorum { lost: !back }),
+        Disturb::Outside { only } => {
+            one(Disturbance::Outside { only: (!only.is_empty()).then(|| only.clone()) })
+        }
+        Disturb::BrokenSystem { vmid, talos, no } => {
+            one(Disturbance::BrokenSystem { vmid: *vmid, talos: talos.clone(), broken: !no })
+        }
+        Disturb::FullEtcd { vmid } => one(Disturbance::FullEtcd { vmid: *vmid }),
         Disturb::Mend => one(Disturbance::Mend),
         Disturb::Fault { number, method, path, after, times, chance, seed } => {
             let which =
