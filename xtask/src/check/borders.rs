@@ -92,6 +92,13 @@ pub const ROWS: &[Row] = &[
         why: "the program is on top: nobody depends on it",
     },
     Row {
+        name: "talosmith-fuzz",
+        ours: &["ambient", "model", "pve", "talos"],
+        not: &["kube", "clap"],
+        not_directly: &[],
+        why: "what reads texts of others is tried without a world around it",
+    },
+    Row {
         name: "xtask",
         ours: &["talos"],
         not: &[],

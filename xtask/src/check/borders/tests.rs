@@ -4,8 +4,18 @@ use serde_json::json;
 
 use super::*;
 
-const OURS: &[&str] =
-    &["ambient", "engine", "lab", "model", "pve", "talos", "talos-client", "talosmith", "xtask"];
+const OURS: &[&str] = &[
+    "ambient",
+    "engine",
+    "lab",
+    "model",
+    "pve",
+    "talos",
+    "talos-client",
+    "talosmith",
+    "talosmith-fuzz",
+    "xtask",
+];
 
 /// Metadata with all of our crates and these edges: from, to, kind.
 fn metadata(edges: &[(&str, &str, Option<&str>)]) -> String {
