@@ -131,7 +131,7 @@ fn random_file(dice: &mut Dice, minor: u32, release: &str) -> Value {
     let file = json!({
         "cluster": "home",
         "versions": { "talos": talos, "kubernetes": kubernetes, "contract": contract },
-        "proxmox": { "endpoint": "https://pve1:8006" },
+        "proxmox": { "endpoint": "https://pve1:8006", "region": dice.coin().then_some("home") },
         "network": network(dice),
         "image": image(dice),
         "kubernetes": cluster(dice),
@@ -197,6 +197,7 @@ fn cluster(dice: &mut Dice) -> Value {
         "dns_domain": dice.pick(&["cluster.local", "k.example.org"]),
         "cert_sans": if dice.coin() { json!(["k8s.example.org", "10.9.9.9"]) } else { Value::Null },
         "extra_mounts": if dice.coin() { json!([{ "source": "/var/lib/longhorn" }]) } else { Value::Null },
+        "storage": if dice.coin() { json!([dice.pick(&["longhorn", "iscsi", "nfs"])]) } else { Value::Null },
         "registry_mirrors": if dice.coin() {
             json!({
                 "docker.io": { "endpoints": ["https://m.example/v2/d"], "override_path": dice.coin(), "skip_fallback": dice.coin() },
@@ -227,6 +228,7 @@ fn traits(dice: &mut Dice) -> Value {
         "labels": if dice.coin() { one("topology.kubernetes.io/region", "home") } else { Value::Null },
         "annotations": if dice.coin() { one("a.example/b", "any text at all: yes") } else { Value::Null },
         "taints": if dice.coin() { one("gpu", dice.pick(&["true:NoSchedule", ":NoExecute"])) } else { Value::Null },
+        "kubelet_args": if dice.coin() { one("rotate-server-certificates", dice.pick(&["true", "false"])) } else { Value::Null },
         "patches": if dice.coin() { json!([{ "machine": { "sysctls": { "a.b": "${node.address}" } } }]) } else { Value::Null },
     })
 }

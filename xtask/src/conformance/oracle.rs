@@ -1,7 +1,7 @@
 //! Building and asking the oracle: a small Go program over Talos' own library, one binary a minor release.
 //!
-//! Sources live in `conformance/oracle`; the modules and binaries in a cache folder outside of the repository, so that only the
-//! first run waits for a download and a build.
+//! Sources live in `conformance/oracle`; `conformance/peers` builds them into a cache folder outside of the repository, so that only
+//! the first run waits for a download and a build.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -12,29 +12,21 @@ use std::{
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-/// One release that the oracle is built for, with what its module needs to build from a registry.
+/// One release that there is an oracle for.
 pub struct Release {
     /// The minor version.
     pub minor: u32,
     /// The version of the library.
     pub version: &'static str,
-    replace: &'static [&'static str],
 }
 
 /// Every release that there is an oracle for, newest first.
 pub const RELEASES: &[Release] = &[
-    Release {
-        minor: 14,
-        version: "v1.14.1",
-        replace: &[
-            "github.com/cosi-project/runtime => github.com/cosi-project/runtime v1.16.2",
-            "github.com/jsimonetti/rtnetlink/v2 => github.com/jsimonetti/rtnetlink/v2 v2.2.0",
-        ],
-    },
-    Release { minor: 13, version: "v1.13.9", replace: &[] },
-    Release { minor: 12, version: "v1.12.6", replace: &[] },
-    Release { minor: 11, version: "v1.11.6", replace: &[] },
-    Release { minor: 10, version: "v1.10.6", replace: &[] },
+    Release { minor: 14, version: "v1.14.1" },
+    Release { minor: 13, version: "v1.13.9" },
+    Release { minor: 12, version: "v1.12.6" },
+    Release { minor: 11, version: "v1.11.6" },
+    Release { minor: 10, version: "v1.10.6" },
 ];
 
 /// Whether there is a Go toolchain.
@@ -52,8 +44,7 @@ pub struct Oracle {
 impl Oracle {
     /// Builds the oracle of a release where it is not built yet, and starts it.
     pub fn start(release: &Release) -> anyhow::Result<Self> {
-        let binary =
-            build(release).with_context(|| format!("build the oracle for Talos {}", release.version))?;
+        let binary = peer(&format!("oracle-1.{}", release.minor))?;
         let mut child = Command::new(&binary).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let questions = child.stdin.take();
         let answers = child.stdout.take().context("the oracle has no output")?;
@@ -95,53 +86,15 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-fn cache() -> anyhow::Result<PathBuf> {
-    let base = match std::env::var_os("XDG_CACHE_HOME") {
-        Some(folder) if !folder.is_empty() => PathBuf::from(folder),
-        _ => PathBuf::from(std::env::var_os("HOME").context("HOME is not set")?).join(".cache"),
-    };
-    Ok(base.join("talosmith-conformance"))
-}
-
-fn build(release: &Release) -> anyhow::Result<PathBuf> {
-    let folder = cache()?.join(release.version);
-    std::fs::create_dir_all(&folder)?;
-    let mut module = format!(
-        "module oracle\n\ngo 1.26\n\nrequire github.com/siderolabs/talos/pkg/machinery {}\n",
-        release.version
-    );
-    for line in release.replace {
-        module += &format!("\nreplace {line}\n");
-    }
-    // The build adds what the library needs to go.mod, so what we wrote is remembered beside it.
-    if write_if_changed(&folder.join("go.mod.wanted"), &module)? {
-        std::fs::write(folder.join("go.mod"), &module)?;
-    }
-    for entry in std::fs::read_dir(repository().join("conformance/oracle"))? {
-        let path = entry?.path();
-        if let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|it| it == "go")) {
-            write_if_changed(&folder.join(name), &std::fs::read_to_string(&path)?)?;
-        }
-    }
-    let binary = folder.join("oracle");
-    let output = Command::new("go")
-        .args(["build", "-mod=mod", "-trimpath", "-o"])
-        .arg(&binary)
-        .arg(".")
-        .env("CGO_ENABLED", "0")
-        .current_dir(&folder)
+/// Builds a real program where it is not built yet, and says where it lies. There is Go, so whatever cannot be had is an error.
+pub fn peer(name: &str) -> anyhow::Result<PathBuf> {
+    let output = Command::new(repository().join("conformance/peers"))
+        .arg(name)
+        .stderr(Stdio::inherit())
         .output()
-        .context("run go build")?;
+        .context("run conformance/peers")?;
     if !output.status.success() {
-        bail!("go build failed: {}", String::from_utf8_lossy(&output.stderr));
+        bail!("{name} cannot be had");
     }
-    Ok(binary)
-}
-
-fn write_if_changed(path: &Path, text: &str) -> anyhow::Result<bool> {
-    let same = std::fs::read_to_string(path).is_ok_and(|old| old == text);
-    if !same {
-        std::fs::write(path, text).with_context(|| format!("write {}", path.display()))?;
-    }
-    Ok(!same)
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim()))
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use talos::config::Documents;
 
-use super::{oracle::repository, program::Folder, say};
+use super::{oracle::peer, program::Folder, say};
 
 const FILE: &str = "cluster: home
 versions: { talos: v1.13.9, kubernetes: v1.35.4 }
@@ -18,12 +18,7 @@ pools:
 
 /// Asks talosctl of 1.13.
 pub fn run() -> anyhow::Result<()> {
-    let output =
-        Command::new("bash").arg(repository().join("conformance/peers")).arg("talosctl-1.13").output()?;
-    if !output.status.success() {
-        bail!("talosctl cannot be had: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    let talosctl = String::from_utf8(output.stdout)?.trim().to_owned();
+    let talosctl = peer("talosctl-1.13")?;
     let folder = Folder::new("talosctl")?;
     folder.write("cluster.yaml", FILE)?;
     let ours = |words: &[&str]| folder.talosmith(words)?.map_err(anyhow::Error::msg);
