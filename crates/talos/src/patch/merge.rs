@@ -26,12 +26,14 @@ pub(super) fn merge(left: &mut Map, right: &Map, root: &'static str, minor: u32)
     fields(left, right, root, minor)
 }
 
-/// A document as it is after reading it: what is empty in lists of plain values is not there.
+/// A document as it is after reading it: a key without a value is not there, nor is what is empty in lists of plain values.
 pub(super) fn normal(document: &Map, root: &'static str, minor: u32) -> Map {
     let mut normal = document.clone();
     for field in fields_of(root, minor) {
-        if let Some(value) = normal.get_mut(field.key) {
-            drop_nulls(value, field.kind, minor);
+        match normal.get_mut(field.key) {
+            Some(Value::Null) => drop(normal.remove(field.key)),
+            Some(value) => drop_nulls(value, field.kind, minor),
+            None => {}
         }
     }
     normal

@@ -190,16 +190,13 @@ impl Patch {
 fn kind_of(document: &Map, minor: u32) -> Result<&'static schema::Kind, PatchError> {
     let name = document.text("kind").filter(|name| !name.is_empty());
     let Some(name) = name else {
-        let is_v1alpha1 = ["version", "machine", "cluster", "debug", "persist"];
+        // A version alone is nothing: Talos does not find a configuration in it.
+        let is_v1alpha1 = ["machine", "cluster", "debug", "persist"];
         if document.get("apiVersion").is_none() && is_v1alpha1.iter().any(|key| document.get(key).is_some()) {
             let kind = schema::kind_of("v1alpha1", minor);
             return kind.ok_or_else(|| unfit(document, "version", "is not known"));
         }
-        return Err(unfit(
-            document,
-            "kind",
-            "is missing: a document has a kind, or machine, cluster or version",
-        ));
+        return Err(unfit(document, "kind", "is missing: a document has a kind, or machine or cluster"));
     };
     if document.text("apiVersion") != Some("v1alpha1") {
         return Err(unfit(document, "apiVersion", "must be v1alpha1"));

@@ -188,3 +188,15 @@ fn no_text_makes_it_panic() {
     }
     assert!(read > 50, "{read}");
 }
+
+#[test]
+fn a_key_without_a_value_is_not_there() {
+    for minor in [12, 14] {
+        let patch = "version:\nmachine: {network: , kubelet: {nodeIP: }, certSANs: }\n";
+        let base = "{version: v1alpha1, machine: {type: worker}}\n";
+        assert_patched(base, patch, minor, "{version: v1alpha1, machine: {type: worker, kubelet: {}}}");
+        // So it can be said again and changes nothing.
+        let once = patched(base, patch, minor).unwrap();
+        assert_eq!(patched(&once, patch, minor).unwrap(), once);
+    }
+}
