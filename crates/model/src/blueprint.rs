@@ -204,6 +204,9 @@ pub struct NodeSettings {
     pub extra_nics: Vec<Nic>,
     /// Kubernetes annotations.
     pub annotations: BTreeMap<String, String>,
+    /// More arguments of the kubelet.
+    #[serde(default)]
+    pub kubelet_args: BTreeMap<String, String>,
     /// Kubernetes taints by key.
     pub taints: BTreeMap<String, Taint>,
     /// Patches of the Talos configuration, in the order they are applied: those of all nodes first.

@@ -24,7 +24,7 @@ pub use hardware::{
     Pci, PciDetails, Startup,
 };
 pub use image::{Arch, Delivery, Image, ImageOverride};
-pub use kubernetes::{Cni, CniDetails, CniName, Kubernetes, Mount, Oidc, RegistryMirror};
+pub use kubernetes::{Cni, CniDetails, CniName, Kubernetes, Mount, Oidc, RegistryMirror, Storage};
 pub use network::{ExtraNetwork, ExtraNic, ExtraRange, Network, NicModel, NicOverride, Route};
 pub use nodes::{Defaults, Gpu, Node, NodeVersions, Placement, Pool, RoleDefaults, Traits};
 pub use reference::{DEFAULT_TOKEN, Reference, ReferenceError};
@@ -139,6 +139,9 @@ pub struct Proxmox {
     /// Tags for every VM, beside `talosmith`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Value of the label `topology.kubernetes.io/region` on the nodes: what this Proxmox cluster is called in Kubernetes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
     /// VM id of the cluster's record, a stopped VM without disks. Left out: it mirrors the VIP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<u32>,

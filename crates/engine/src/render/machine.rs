@@ -82,6 +82,16 @@ pub(super) fn settings(blueprint: &Blueprint, node: &Node, schematic: Option<&Sc
         kind: "bind".to_owned(),
         options: mount.options.clone(),
     });
+    let mut mounts: Vec<ExtraMount> = mounts.collect();
+    // What a disk is mounted at, or the file says itself, is there already.
+    let disks: Vec<&str> = node.hardware.disks.iter().map(|disk| disk.mount.as_str()).collect();
+    for folder in kubernetes.storage.iter().filter_map(|storage| storage.folder()) {
+        if !disks.contains(&folder) && !mounts.iter().any(|mount| mount.destination == folder) {
+            let options = ["bind", "rshared", "rw"].map(str::to_owned).to_vec();
+            let (destination, source) = (folder.to_owned(), folder.to_owned());
+            mounts.push(ExtraMount { destination, source, kind: "bind".to_owned(), options });
+        }
+    }
     let taint = |taint: &Taint| match taint.value.is_empty() {
         true => taint.effect.clone(),
         false => format!("{}:{}", taint.value, taint.effect),
@@ -95,13 +105,13 @@ pub(super) fn settings(blueprint: &Blueprint, node: &Node, schematic: Option<&Sc
         labels: node.labels.clone(),
         annotations: node.settings.annotations.clone(),
         taints: node.settings.taints.iter().map(|(key, it)| (key.clone(), taint(it))).collect(),
+        kubelet_args: node.settings.kubelet_args.clone(),
         kubelet_subnets: subnets(blueprint, node, options.kubelet_network),
         etcd_subnets: subnets(blueprint, node, options.etcd_network),
         volumes: node.hardware.disks.iter().map(volume).collect(),
-        mounts: mounts.collect(),
+        mounts,
         kernel_modules: modules(schematic),
         mirrors: mirrors.collect(),
-        ..MachineSettings::default()
     }
 }
 

@@ -224,6 +224,47 @@ fn labels_annotations_and_taints_by_role() {
 }
 
 #[test]
+fn kubelet_arguments_topology_and_cloud_provider() {
+    let args = "defaults: { worker: { kubelet_args: { rotate-server-certificates: 'true' } } }\n";
+    let parts = ["extraArgs:", "rotate-server-certificates: true"];
+    reaches(WORKER, args, &[], &parts, &parts);
+    let zones = "hosts: { pve1: { zone: rack-a } }\nnodes: { home-work-1: { host: pve1 } }\ndefaults: { worker: { labels: { topology.kubernetes.io/region: home } } }\n";
+    let parts = ["topology.kubernetes.io/region: home", "topology.kubernetes.io/zone: rack-a"];
+    reaches(WORKER, zones, &[], &parts, &parts);
+    let provider = "manifests: { proxmox_ccm: {} }\n";
+    for node in [CP, WORKER] {
+        let made = rendered(provider, &[]).unwrap();
+        let legacy = made[node].v1alpha1().unwrap();
+        assert_eq!(legacy.find("cluster.externalCloudProvider.enabled"), Some(&true.into()), "{node}");
+    }
+}
+
+#[test]
+fn storage_brings_extensions_and_its_folder() {
+    let made = |more: &str| {
+        let blueprint = model::resolve::resolve(&loaded(more).spec, None, None).unwrap();
+        let schematics = schematics(&blueprint, &Attachments::new()).unwrap();
+        schematics["default"].extensions.join(" ")
+    };
+    let agent = "siderolabs/qemu-guest-agent";
+    assert_eq!(
+        made("kubernetes: { storage: [longhorn] }\n"),
+        format!("siderolabs/iscsi-tools {agent} siderolabs/util-linux-tools")
+    );
+    assert_eq!(
+        made("kubernetes: { storage: [nfs, iscsi] }\n"),
+        format!("siderolabs/iscsi-tools siderolabs/nfs-utils {agent}")
+    );
+    let parts = ["destination: /var/lib/longhorn", "source: /var/lib/longhorn", "- rshared"];
+    reaches(WORKER, "kubernetes: { storage: [longhorn] }\n", &[], &parts, &parts);
+    // A disk that is mounted there is the folder.
+    let disk = "defaults: { worker: { disks: { longhorn: { size: 10G, mount: /var/lib/longhorn } } } }\nkubernetes: { storage: [longhorn] }\n";
+    let text = different(WORKER, disk, &[]);
+    assert_eq!(text.matches("destination: /var/lib/longhorn").count(), 1, "{text}");
+    assert!(text.contains("source: /var/mnt/longhorn"), "{text}");
+}
+
+#[test]
 fn versions_of_a_node_and_the_contract() {
     let more = "versions: { talos: v1.14.1, kubernetes: v1.36.0, contract: v1.12 }\nnodes: { home-work-1: { versions: { kubernetes: v1.35.4 } } }\n";
     let made = rendered(more, &[]).unwrap();

@@ -236,6 +236,13 @@ pub(crate) fn is_mount(text: &str) -> bool {
     text.strip_prefix("/var/").is_some_and(|rest| rest.trim_end_matches('/').split('/').all(step))
 }
 
+/// The name of a program's argument, without the dashes before it.
+pub(crate) fn is_argument(text: &str) -> bool {
+    let part =
+        |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    text.split('-').all(part)
+}
+
 /// A Proxmox tag.
 pub(crate) fn is_tag(text: &str) -> bool {
     let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

@@ -114,7 +114,22 @@ fn labels(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
                 found.push(problem.at(path, "").help(help));
             }
         }
+        for name in traits.kubelet_args.keys().filter(|name| !forms::is_argument(name)) {
+            let what = format!("`{name}` cannot be the name of an argument");
+            let problem =
+                Diagnostic::error(codes::BAD_NAME, what).at_key(path.key("kubelet_args").key(name), "");
+            found.push(
+                problem.help("write it without the dashes before it, as in `rotate-server-certificates`"),
+            );
+        }
         tags(&traits.tags, &path.key("tags"), found);
+    }
+    if let Some(region) = &spec.proxmox.region
+        && (region.is_empty() || !forms::is_label_value(region))
+    {
+        let problem =
+            Diagnostic::error(codes::BAD_LABEL, format!("`{region}` cannot be the name of a region"));
+        found.push(problem.at(Path::of(&["proxmox", "region"]), "").help(rule));
     }
     for (name, host) in &spec.hosts {
         if let Some(zone) = host.zone.as_ref().filter(|zone| zone.is_empty() || !forms::is_label_value(zone))

@@ -105,6 +105,16 @@ nodes:
   home-a-1: { pool: a, cpu: 2 }
   home-a-2: { pool: a, address: 10.25.150.40 }
 "), @"");
+    insta::assert_snapshot!(problems_with("proxmox: { endpoint: https://pve1:8006, region: 'my region' }
+defaults: { worker: { kubelet_args: { --v: '4', rotate-server-certificates: 'true' } } }
+"), @r#"
+error[TS0204] `my region` cannot be the name of a region
+  at proxmox.region «'my region'»
+  help: use at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends
+error[TS0201] `--v` cannot be the name of an argument
+  at defaults.worker.kubelet_args.--v «--v»
+  help: write it without the dashes before it, as in `rotate-server-certificates`
+"#);
 }
 
 #[test]

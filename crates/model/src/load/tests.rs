@@ -70,7 +70,7 @@ error[TS0103] `pools.work.count` is a number out of range: -2
   help: give a number from 0 to 4294967295
 error[TS0101] `pools.work.colour` is not a key that is known
   at c.yaml:7:39+6 pools.work.colour
-  help: known here are `addresses`, `annotations`, `bios`, `count`, `cpu`, `datastore`, `description`, `disk`, `disks`, `display`, `gpu`, `hosts`, `image`, `labels`, `machine`, `memory`, `network`, `networks`, `patches`, `pci`, `placement`, `role`, `size`, `start_on_boot`, `startup`, `tags`, `taints`, `tpm`, `versions`, `vmids`
+  help: known here are `addresses`, `annotations`, `bios`, `count`, `cpu`, `datastore`, `description`, `disk`, `disks`, `display`, `gpu`, `hosts`, `image`, `kubelet_args`, `labels`, `machine`, `memory`, `network`, `networks`, `patches`, `pci`, `placement`, `role`, `size`, `start_on_boot`, `startup`, `tags`, `taints`, `tpm`, `versions`, `vmids`
 error[TS0103] `pools.work.labels.gpu` must be a text, not true
   at c.yaml:7:67+4 pools.work.labels.gpu
   help: write "true" with quotes to mean the text

@@ -21,7 +21,11 @@ pub(super) struct Images<'s> {
 
 impl<'s> Images<'s> {
     pub(super) fn new(spec: &'s Spec) -> Self {
-        Self { spec, used: BTreeMap::new(), base: image(&spec.image, &spec.versions.talos) }
+        Self {
+            spec,
+            used: BTreeMap::new(),
+            base: image(&with_choices(spec, spec.image.clone(), None), &spec.versions.talos),
+        }
     }
 
     /// The key of a node's image.
@@ -65,8 +69,15 @@ pub(crate) fn effective(spec: &Spec, node: &DraftNode<'_>) -> spec::Image {
         image.secure_boot = other.secure_boot.unwrap_or(image.secure_boot);
         image.delivery = other.delivery.unwrap_or(image.delivery);
     }
+    with_choices(spec, image, gpu)
+}
+
+/// The image with what the storage and the graphics card need. A schematic file is taken as it stands.
+fn with_choices(spec: &Spec, mut image: spec::Image, gpu: Option<Gpu>) -> spec::Image {
     if image.schematic.is_none() {
-        image.extensions.extend(gpu.into_iter().flat_map(Gpu::extensions).map(|name| (*name).to_owned()));
+        let storage = spec.kubernetes.storage.iter().flat_map(|storage| storage.extensions());
+        let needed = storage.chain(gpu.into_iter().flat_map(Gpu::extensions));
+        image.extensions.extend(needed.map(|name| (*name).to_owned()));
     }
     image
 }

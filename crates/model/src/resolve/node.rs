@@ -26,6 +26,9 @@ pub(super) fn decide(
     if let Some(zone) = host.and_then(|host| spec.hosts.get(host)).and_then(|host| host.zone.clone()) {
         labels.entry("topology.kubernetes.io/zone".to_owned()).or_insert(zone);
     }
+    if let Some(region) = spec.proxmox.region.as_ref().filter(|_| !node.external) {
+        labels.entry("topology.kubernetes.io/region".to_owned()).or_insert_with(|| region.clone());
+    }
     let said = &node.hardware;
     Some(Node {
         name: node.name.clone(),
@@ -174,6 +177,7 @@ fn settings(draft: &Draft<'_>, node: &DraftNode<'_>) -> NodeSettings {
         routes: routes(&draft.spec.network.routes),
         extra_nics,
         annotations: node.merged(|traits| &traits.annotations),
+        kubelet_args: node.merged(|traits| &traits.kubelet_args),
         taints: taints.into_iter().filter_map(|(key, text)| Some((key, forms::taint(&text)?))).collect(),
         patches: patches.flat_map(numbered).collect(),
     }

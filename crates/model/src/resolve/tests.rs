@@ -101,7 +101,7 @@ home-work-2 worker 10.25.150.22/24 150022 BC:24:11:86:5A:B9 4c 8192M 40G pve1 lo
 fn what_is_written_wins_key_by_key() {
     let text = "cluster: lab
 versions: { talos: 1.14.0, kubernetes: 1.36.1 }
-proxmox: { endpoint: https://pve1:8006, tags: [zoo, alpha], pool: prod }
+proxmox: { endpoint: https://pve1:8006, tags: [zoo, alpha], pool: prod, region: r }
 network: { cidr: 192.168.0.0/16, gateway: 192.168.0.1, dns: [192.168.0.1], vlan: 7 }
 hosts:
   pve1: { datastores: { disks: fast, image: nas }, zone: a }
@@ -132,7 +132,8 @@ more worker 192.168.9.10/16 9010 BC:24:11:4F:5E:EB 8c 32768M 100G pve2 ? ?
     let node = &blueprint.nodes["lab-work-2"];
     assert!(node.host_pinned && node.pool.as_deref() == Some("work"));
     let labels: Vec<String> = node.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
-    assert_eq!(labels, ["a=pool", "b=node", "topology.kubernetes.io/zone=a"]);
+    let topology = ["topology.kubernetes.io/region=r", "topology.kubernetes.io/zone=a"];
+    assert_eq!(labels, ["a=pool", "b=node", topology[0], topology[1]]);
 }
 
 #[test]

@@ -35,6 +35,10 @@ pub struct Kubernetes {
     /// Folders of the node that the kubelet may hand to pods.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub extra_mounts: Vec<Mount>,
+    /// Storage that the cluster will use: what each kind needs comes into the image of every node. You install the storage
+    /// itself. With a schematic file the extensions are yours to name in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub storage: Vec<Storage>,
     /// Where images are pulled from instead, by registry.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub registry_mirrors: BTreeMap<String, RegistryMirror>,
@@ -55,8 +59,42 @@ impl Default for Kubernetes {
             coredns: true,
             cert_sans: Vec::new(),
             extra_mounts: Vec::new(),
+            storage: Vec::new(),
             registry_mirrors: BTreeMap::new(),
             oidc: None,
+        }
+    }
+}
+
+/// Storage, by what it needs on the nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Storage {
+    /// Longhorn: `iscsi-tools`, `util-linux-tools`, and its folder `/var/lib/longhorn` where pods can reach it.
+    Longhorn,
+    /// Disks over iSCSI: `iscsi-tools`.
+    Iscsi,
+    /// NFS with locks: `nfs-utils`.
+    Nfs,
+}
+
+impl Storage {
+    /// The system extensions that it needs.
+    #[must_use]
+    pub fn extensions(self) -> &'static [&'static str] {
+        match self {
+            Self::Longhorn => &["siderolabs/iscsi-tools", "siderolabs/util-linux-tools"],
+            Self::Iscsi => &["siderolabs/iscsi-tools"],
+            Self::Nfs => &["siderolabs/nfs-utils"],
+        }
+    }
+
+    /// The folder of the node that its pods work in, where it has one.
+    #[must_use]
+    pub fn folder(self) -> Option<&'static str> {
+        match self {
+            Self::Longhorn => Some("/var/lib/longhorn"),
+            Self::Iscsi | Self::Nfs => None,
         }
     }
 }

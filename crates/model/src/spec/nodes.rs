@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{ExtraNic, ExtraRange, Hardware, ImageOverride, NicOverride, Patch, Written, is_default};
 use crate::blueprint::Role;
 
-/// What a node is beside its hardware. Labels, annotations, taints, tags and patches of a node are added to those of its
-/// pool and of its role's defaults; anything else nearer to the node wins.
+/// What a node is beside its hardware. Labels, annotations, taints, kubelet arguments, tags and patches of a node are added
+/// to those of its pool and of its role's defaults; anything else nearer to the node wins.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Traits {
     /// Other versions than the cluster's.
@@ -36,6 +36,10 @@ pub struct Traits {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("examples" = [{ "gpu": "true:NoSchedule" }]))]
     pub taints: BTreeMap<String, String>,
+    /// More arguments of the kubelet, by name without the dashes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("examples" = [{ "rotate-server-certificates": "true" }]))]
+    pub kubelet_args: BTreeMap<String, String>,
     /// Tags of the VM in Proxmox.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
