@@ -1,11 +1,13 @@
 //! Recognisable secrets are planted in the bundle; they must be seen in no output, error, journal or argument list.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 
 use crate::offline::bundle;
-use crate::shell::{HOME, Shell};
+use crate::shell::{HOME, Ran, Shell};
 
 /// The secrets of a bundle as they stand in it, and the inner lines of its keys.
 fn canaries(bundle: &str) -> Vec<String> {
@@ -32,9 +34,9 @@ fn decoded(text: &str) -> Option<String> {
     use std::io::Write;
     let mut child = std::process::Command::new("base64")
         .arg("-d")
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
@@ -49,76 +51,166 @@ fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     }
 }
 
-#[test]
-fn what_was_planted_in_the_bundle_is_seen_nowhere() {
-    let shell = Shell::with(HOME);
-    let bundle = bundle();
-    let canaries = canaries(&bundle);
-    let check = |what: &str, text: &str| {
-        let found = canaries.iter().find(|canary| text.contains(canary.as_str()));
+/// Every command that there is, from the page that is made of the command line itself; not those that only hold others.
+fn all_commands() -> Vec<&'static str> {
+    let page = include_str!("../../../../docs/reference/commands.md");
+    let names: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## talosmith ")).collect();
+    let holds_others = |name: &str| names.iter().any(|other| other.starts_with(&format!("{name} ")));
+    names.iter().copied().filter(|name| !holds_others(name)).collect()
+}
+
+/// Runs commands and looks at all that can be seen of them.
+struct Watch {
+    shell: Shell,
+    canaries: Vec<String>,
+    tried: Vec<String>,
+}
+
+impl Watch {
+    fn check(&self, what: &str, text: &str) {
+        let found = self.canaries.iter().find(|canary| text.contains(canary.as_str()));
         assert_eq!(found, None, "in {what}");
-    };
-    shell.write("plain.yaml", &bundle);
-    // A bundle that is broken in one place must not be shown in the error.
-    shell.write("broken.yaml", &bundle.replacen("os:", "so:", 1));
-    let lab = "--lab --lab-speed max";
-    let mut commands = vec![
-        format!("secrets import broken.yaml {lab}"),
-        format!("secrets import plain.yaml {lab}"),
-        format!("secrets import plain.yaml {lab}"),
-        format!("secrets new {lab} --json"),
-        format!("secrets recipients {lab}"),
-        "validate".to_owned(),
-        "validate --json".to_owned(),
-        format!("plan {lab}"),
-        format!("plan {lab} --json"),
-        format!("apply {lab} --yes"),
-        format!("apply {lab} --yes --json"),
-        format!("status {lab}"),
-        format!("status {lab} --json"),
-        format!("render -o shown --redact {lab}"),
-        format!("render -o hidden {lab}"),
-        format!("render -o hidden {lab} --json"),
-        format!("kubeconfig {lab}"),
-        format!("talosconfig {lab}"),
-        format!("secrets export -o hidden/plain.yaml {lab}"),
-        format!("secrets export -o hidden/plain.yaml {lab} --json"),
-    ];
-    for command in commands.drain(..) {
-        let mut child = shell.start(&command);
+    }
+
+    /// What a command prints, and its arguments as others on the machine see them.
+    fn see(&mut self, command: &str) -> Ran {
+        let mut child = self.shell.start(command);
         if let Ok(arguments) = std::fs::read(format!("/proc/{}/cmdline", child.id())) {
-            check(&format!("the arguments of {command}"), &String::from_utf8_lossy(&arguments));
+            self.check(&format!("the arguments of {command}"), &String::from_utf8_lossy(&arguments));
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        let ran = shell.run(&command);
-        check(&command, &ran.all());
+        let ran = self.shell.run(command);
+        self.check(command, &ran.all());
+        self.tried.push(command.to_owned());
+        ran
+    }
+}
+
+#[test]
+fn what_was_planted_in_the_bundle_is_seen_nowhere() {
+    // A network of its own, so that a served lab of whoever runs the tests is not in the way.
+    let home = HOME.replace("10.25.150.", "10.213.79.");
+    let bundle = bundle();
+    let mut watch = Watch { shell: Shell::with(&home), canaries: canaries(&bundle), tried: Vec::new() };
+    watch.shell.write("plain.yaml", &bundle);
+    // A bundle that is broken in one place must not be shown in the error.
+    watch.shell.write("broken.yaml", &bundle.replacen("os:", "so:", 1));
+    let lab = "--lab --lab-speed max";
+    let commands = [
+        "init --offline --print",
+        "import broken.yaml",
+        "import plain.yaml -o imported.yaml",
+        "schema",
+        "explain TS0101",
+        "completions bash",
+        "man",
+        "show",
+        "show --json",
+        "validate",
+        "validate --json",
+    ];
+    let in_lab = [
+        "secrets import broken.yaml",
+        "secrets import plain.yaml",
+        "secrets import plain.yaml",
+        "secrets new --json",
+        "secrets recipients",
+        "plan",
+        "plan --json",
+        "plan -o saved.plan",
+        "apply --yes",
+        "apply --yes --json",
+        "status",
+        "status --json",
+        "health",
+        "health --json",
+        "doctor",
+        "doctor --json",
+        "proxmox setup --yes -o token",
+        "render -o shown --redact",
+        "render -o hidden",
+        "render -o hidden --json",
+        "kubeconfig",
+        "talosconfig",
+        "secrets export -o hidden/plain.yaml",
+        "secrets export -o hidden/plain.yaml --json",
+    ];
+    for command in commands {
+        watch.see(command);
+    }
+    for command in in_lab {
+        watch.see(&format!("{command} {lab}"));
     }
     // The same with a file that Talos would refuse, and with a machine that is given another configuration.
-    shell.write("cluster.yaml", &format!("{HOME}patches: [{{ machine: {{ sysctl: {{ a: b }} }} }}]\n"));
+    watch.shell.write("cluster.yaml", &format!("{home}patches: [{{ machine: {{ sysctl: {{ a: b }} }} }}]\n"));
     for command in ["plan", "apply --yes", "status", "validate"] {
-        let ran = shell.run(&format!("{command} {lab}"));
+        let ran = watch.see(&format!("{command} {lab}"));
         assert_eq!(ran.code, Some(3), "{}", ran.all());
-        check(command, &ran.all());
     }
-    shell.write("cluster.yaml", &format!("{HOME}patches: [{{ machine: {{ sysctls: {{ a: b }} }} }}]\n"));
+    watch
+        .shell
+        .write("cluster.yaml", &format!("{home}patches: [{{ machine: {{ sysctls: {{ a: b }} }} }}]\n"));
     for command in ["plan", "plan --json", "apply --yes", "destroy --yes", "destroy --yes --json"] {
-        check(command, &shell.run(&format!("{command} {lab}")).all());
+        watch.see(&format!("{command} {lab}"));
     }
+    served(&mut watch);
     for name in ["plain.yaml", "broken.yaml"] {
-        std::fs::remove_file(shell.path().join(name)).unwrap();
+        std::fs::remove_file(watch.shell.path().join(name)).unwrap();
     }
     let mut written = Vec::new();
-    files(shell.path(), &mut written);
+    files(watch.shell.path(), &mut written);
     let mut seen = 0;
     for path in written {
         // The lab's world is the machines themselves, and what is hidden was asked for.
-        if path.ends_with("world.json") || path.starts_with(shell.path().join("hidden")) {
+        if path.ends_with("world.json") || path.starts_with(watch.shell.path().join("hidden")) {
             continue;
         }
         let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
-        check(&path.display().to_string(), &text);
+        watch.check(&path.display().to_string(), &text);
         seen += 1;
     }
     assert!(seen > 8, "{seen} files: the journal, the bundle, what is shown");
+    watch.see("lab reset");
+
+    let untried = |name: &&str| !watch.tried.iter().any(|tried| tried.starts_with(name));
+    let untried: Vec<&str> = all_commands().into_iter().filter(untried).collect();
+    assert_eq!(untried, Vec::<&str>::new(), "commands that this test must run, too");
+}
+
+/// A lab that is served, and every order that it takes.
+fn served(watch: &mut Watch) {
+    let up = "lab up --json --proxmox 127.213.79.200:0 --factory 127.213.79.200:0";
+    let mut child = watch.shell.command(up).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let arguments = std::fs::read(format!("/proc/{}/cmdline", child.id())).unwrap_or_default();
+    watch.check("the arguments of lab up", &String::from_utf8_lossy(&arguments));
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut said = String::new();
+    out.read_line(&mut said).unwrap();
+    watch.tried.push(up.to_owned());
+    for order in [
+        "show",
+        "faults",
+        "off pve3",
+        "on pve3",
+        "slow pve2",
+        "full pve2",
+        "clock pve1",
+        "quorum",
+        "fault 2",
+        "mend",
+    ] {
+        watch.see(&format!("lab disturb {order}"));
+    }
+    let down = watch.shell.run("lab down");
+    watch.check("lab down", &down.all());
+    watch.tried.push("lab down".to_owned());
+    if down.code != Some(0) {
+        child.kill().unwrap();
+    }
+    let ended = child.wait().unwrap();
+    out.read_to_string(&mut said).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    watch.check("lab up", &said);
+    assert!(ended.success(), "{said}{}", down.all());
 }
