@@ -168,7 +168,8 @@ impl Caller {
     pub(super) async fn snapshot(&self) -> Answer<BoxStream<Data>> {
         self.wait_for_etcd("etcd snapshot").await?;
         let file = self.read(|machines, _| {
-            machines.etcd_of(self.vmid).map(|etcd| snapshot::write(&etcd.store, etcd.raft_index()))
+            let storage = machines.get(self.vmid)?.profile().etcd_storage;
+            machines.etcd_of(self.vmid).map(|etcd| snapshot::write(&etcd.store, etcd.raft_index(), storage))
         });
         let file = file.ok_or_else(|| Status::unavailable("the machine is gone"))?;
         Ok(data(file.chunks(CHUNK).map(<[u8]>::to_vec).collect()))

@@ -85,7 +85,7 @@ fn removal_is_refused_when_the_rest_could_not_decide() {
 fn a_snapshot_brings_a_lost_cluster_back() {
     let mut rig = Rig::cluster();
     let etcd = &rig.machines.etcds[0];
-    let file = snapshot::write(&etcd.store, etcd.raft_index());
+    let file = snapshot::write(&etcd.store, etcd.raft_index(), "3.6.0");
     let nodes = rig.nodes_ready();
     assert_eq!(nodes, 5);
     let wipe = Wipe { ephemeral: true, reboot: true, ..Wipe::default() };
