@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ambient::{Dial, Stream};
+use ambient::{Clock, Dial, Stream};
 use tokio_util::sync::CancellationToken;
 
 use crate::machine::{self, Judge, PortState};
@@ -26,6 +26,9 @@ pub(crate) const FACTORY_PORT: u16 = 443;
 
 /// How long a LAN looks for a host that is not there.
 pub(crate) const NO_ROUTE: Duration = Duration::from_secs(3);
+/// How long answers that are on their way may still leave a served machine that goes. Counted by the caller's clock: saving a
+/// world takes real time, in which a fast world's machine may be gone before its answer.
+const LAST_WORDS: Duration = Duration::from_millis(300);
 /// What one direction of a pipe holds.
 const PIPE: usize = 64 * 1024;
 
@@ -92,28 +95,31 @@ impl Network {
             }
             Answers::Proxmox(node) => {
                 let work = pve::serve(self.shared.clone(), node.clone(), stream);
-                self.spawn(work, move |world| {
+                self.spawn(work, CancellationToken::new(), move |world| {
                     world.hypervisor.hosts.get(&node).is_some_and(|host| host.online)
                 });
                 Ok(())
             }
             Answers::Factory => {
-                self.spawn(factory::serve(self.shared.clone(), stream), |_| true);
+                let work = factory::serve(self.shared.clone(), stream);
+                self.spawn(work, CancellationToken::new(), |_| true);
                 Ok(())
             }
             Answers::Machine(listener) => {
                 let (vmid, epoch) = (listener.vmid, listener.epoch);
-                let work = machine::serve(listener, self.shared.clone(), stream, judge);
-                self.spawn(work, move |world| world.machines.is_alive(vmid, epoch));
+                let ending = CancellationToken::new();
+                let work = machine::serve(listener, self.shared.clone(), stream, judge, ending.clone());
+                self.spawn(work, ending, move |world| world.machines.is_alive(vmid, epoch));
                 Ok(())
             }
         }
     }
 
-    /// Runs `work` until it ends, the lab ends, or `alive` no longer holds.
+    /// Runs `work` until it ends, the lab ends, or `alive` no longer holds, which `ending` tells it.
     fn spawn(
         &self,
         work: impl Future<Output = ()> + Send + 'static,
+        ending: CancellationToken,
         alive: impl Fn(&crate::World) -> bool + Send + Sync + 'static,
     ) {
         let shared = self.shared.clone();
@@ -121,10 +127,16 @@ impl Network {
             let mut changed = shared.subscribe();
             let ends =
                 async { while shared.read(|world, _| alive(world)) && changed.changed().await.is_ok() {} };
+            let mut work = std::pin::pin!(work);
             tokio::select! {
                 biased;
                 () = ends => {}
-                () = work => {}
+                () = &mut work => return,
+            }
+            ending.cancel();
+            if shared.is_served() {
+                // Whoever is still there then is cut off.
+                let _ = Clock::real().timeout(LAST_WORDS, work).await;
             }
         };
         tokio::spawn(self.stop.clone().run_until_cancelled_owned(work));

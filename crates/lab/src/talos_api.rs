@@ -30,6 +30,7 @@ use rustls_pki_types::CertificateDer;
 use talos::pki::Leaf;
 use talos::wire::{MAX_MESSAGE_SIZE, cluster, cosi as wire_cosi, inspect, machine, storage, time};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::service::Routes;
 
@@ -53,6 +54,7 @@ pub(crate) async fn serve(
     shared: Arc<Shared>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     client: Option<CertificateDer<'static>>,
+    ending: CancellationToken,
 ) {
     let maintenance = listener.kind == Kind::Maintenance;
     let roles = match client.and_then(|certificate| Leaf::read(&certificate)) {
@@ -69,8 +71,14 @@ pub(crate) async fn serve(
         }
     });
     let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-    // A connection that breaks is the client's business.
-    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    tokio::select! {
+        biased;
+        // A connection that breaks is the client's business.
+        _ = &mut connection => return,
+        () = ending.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
 }
 
 impl Caller {

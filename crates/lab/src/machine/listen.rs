@@ -4,13 +4,20 @@ use std::sync::Arc;
 
 use ambient::Stream;
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 
 use super::{Kind, Listener, tls};
 use crate::shared::Shared;
 use crate::{kube, talos_api};
 
-/// Serves `stream` as `listener` until either side ends it.
-pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, stream: Stream, judge: tls::Judge) {
+/// Serves `stream` as `listener` until either side ends it. Once it is `ending`, nothing new is begun.
+pub(crate) async fn serve(
+    listener: Listener,
+    shared: Arc<Shared>,
+    stream: Stream,
+    judge: tls::Judge,
+    ending: CancellationToken,
+) {
     let clock = shared.clock().clone();
     let config = shared.read(|world, _| {
         let machines = &world.machines;
@@ -22,7 +29,7 @@ pub(crate) async fn serve(listener: Listener, shared: Arc<Shared>, stream: Strea
     let Ok(stream) = TlsAcceptor::from(config).accept(stream).await else { return };
     let client = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).cloned();
     match listener.kind {
-        Kind::Maintenance | Kind::Api => talos_api::serve(listener, shared, stream, client).await,
+        Kind::Maintenance | Kind::Api => talos_api::serve(listener, shared, stream, client, ending).await,
         Kind::Trustd => talos_api::serve_trustd(listener.vmid, shared, stream).await,
         Kind::Kubernetes => kube::serve(listener.vmid, shared, stream, client).await,
     }
