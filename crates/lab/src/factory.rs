@@ -1,8 +1,10 @@
 //! The Image Factory: schematics by the hash of their canonical text, and images of them.
 //!
-//! A schematic must have been posted before its images exist. Bodies of images are tiny; their announced sizes are those
+//! A schematic must have been posted before its images exist. The first who asks for an image waits until it is built; a
+//! GET is then sent on to where images are kept, a HEAD is not. Bodies of images are tiny; their announced sizes are those
 //! that a hypervisor reckons with.
 
+mod extensions;
 mod schematic;
 
 use std::collections::BTreeMap;
@@ -15,6 +17,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::https::{Answer, Cut};
@@ -29,6 +32,10 @@ const DISK_BYTES: u64 = 1246 << 20;
 /// What its qcow2 file takes.
 const QCOW2_BYTES: u64 = 243 << 20;
 const IDLE: Duration = Duration::from_secs(120);
+/// How long an image takes to be built.
+const BUILD: Duration = Duration::from_secs(20);
+/// The folder that a GET of an image is sent on to.
+const STORE: &str = "store";
 
 /// The factory's memory.
 #[derive(Debug, Serialize, Deserialize)]
@@ -38,6 +45,9 @@ pub struct Factory {
     /// Canonical text by id.
     schematics: BTreeMap<String, String>,
     versions: Vec<String>,
+    /// When each image that somebody asked for is built.
+    #[serde(default)]
+    built: BTreeMap<String, Timestamp>,
     authority: Identity,
     server: Identity,
 }
@@ -59,6 +69,7 @@ impl Factory {
             hosts: vec![config.factory_host.clone()],
             schematics: BTreeMap::new(),
             versions: config.talos_versions.clone(),
+            built: BTreeMap::new(),
             authority,
             server,
         };
@@ -139,8 +150,15 @@ impl Factory {
         if !version.starts_with('v') {
             return Err("500 Internal Server Error".to_owned());
         }
+        if [".sha256", ".sha512", ".sigstore.json"].iter().any(|ending| file.ends_with(ending)) {
+            return Err("402 Payment Required".to_owned());
+        }
         if !self.schematics.contains_key(schematic) || !self.versions.iter().any(|known| known == version) {
             return Err(not_found());
+        }
+        let extensions = self.extensions_of(schematic);
+        if !extensions.iter().all(|name| extensions::is_official(name)) {
+            return Err("400 Bad Request".to_owned());
         }
         let (stem, ending) = file.split_once('.').ok_or_else(not_found)?;
         let stem = stem.strip_suffix("-secureboot").unwrap_or(stem);
@@ -153,7 +171,7 @@ impl Factory {
             schematic: schematic.to_owned(),
             platform: platform.to_owned(),
             arch: arch.to_owned(),
-            extensions: self.extensions_of(schematic),
+            extensions,
         };
         let (bytes, bootable) = match ending {
             "qcow2" => (QCOW2_BYTES, true),
@@ -167,6 +185,13 @@ impl Factory {
             disk_bytes: if bootable { DISK_BYTES } else { bytes },
             image: bootable.then_some(image),
         })
+    }
+
+    /// How long the image at a path is still being built. The first who asks begins it.
+    pub(crate) fn still_builds(&mut self, path: &str, now: Timestamp) -> Duration {
+        let ready =
+            *self.built.entry(path.to_owned()).or_insert_with(|| now.saturating_add(BUILD).unwrap_or(now));
+        Duration::try_from(ready.duration_since(now)).unwrap_or(Duration::ZERO)
     }
 
     fn post(&mut self, body: &str) -> Result<String, String> {
@@ -219,33 +244,65 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
         ["versions"] if reading => {
             json(StatusCode::OK, &serde_json::json!(shared.read(|world, _| world.factory.versions.clone())))
         }
-        ["image", ..] if reading => image(&shared, path, parts.method == Method::HEAD),
+        ["version", version, what @ ("extensions" | "overlays"), "official"] if reading => {
+            if !version.starts_with('v') {
+                return Ok(plain(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "500 Internal Server Error\n".to_owned(),
+                ));
+            }
+            match shared.read(|world, _| world.factory.has_version(version)) {
+                true if *what == "extensions" => json(StatusCode::OK, &extensions::list(version)),
+                true => json(StatusCode::OK, &serde_json::json!([])),
+                false => plain(StatusCode::NOT_FOUND, format!("version {version} is not available\n")),
+            }
+        }
+        ["image", ..] if reading => image(&shared, path, parts.method == Method::HEAD).await,
+        [STORE, ..] if reading => stored(&shared, path.get(STORE.len() + 1..).unwrap_or_default()),
         ["healthz" | "readyz"] if reading => plain(StatusCode::OK, String::new()),
         _ => plain(StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
     };
     Ok(answer)
 }
 
-/// HEAD announces the true size; GET gives a few bytes that say what they stand for.
-fn image(shared: &Shared, path: &str, head: bool) -> Answer {
-    match shared.read(|world, _| world.factory.asset(path)) {
-        Ok(asset) => {
-            let body =
-                if head { String::new() } else { format!("a lab image of {} bytes: {path}\n", asset.bytes) };
-            let mut answer = plain(StatusCode::OK, body);
-            let headers = answer.headers_mut();
-            headers
-                .insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/octet-stream"));
-            if head {
-                headers.insert(header::CONTENT_LENGTH, asset.bytes.into());
-            }
-            answer
-        }
-        Err(status) => {
-            let code = status.get(..3).and_then(|code| StatusCode::from_bytes(code.as_bytes()).ok());
-            plain(code.unwrap_or(StatusCode::NOT_FOUND), format!("{status}\n"))
-        }
+/// HEAD announces the true size, GET leads to where the image is kept; both when it is built.
+async fn image(shared: &Shared, path: &str, head: bool) -> Answer {
+    let found = shared.with(|world, now| {
+        let asset = world.factory.asset(path)?;
+        Ok::<_, String>((asset.bytes, world.factory.still_builds(path, now)))
+    });
+    let (bytes, wait) = match found {
+        Ok(found) => found,
+        Err(status) => return refusal(&status),
+    };
+    shared.clock().sleep(wait).await;
+    let mut answer = plain(if head { StatusCode::OK } else { StatusCode::FOUND }, String::new());
+    let headers = answer.headers_mut();
+    if head {
+        headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/octet-stream"));
+        headers.insert(header::CONTENT_LENGTH, bytes.into());
+    } else if let Ok(place) = format!("/{STORE}{path}").parse() {
+        headers.insert(header::LOCATION, place);
     }
+    answer
+}
+
+/// A few bytes that say what they stand for.
+fn stored(shared: &Shared, path: &str) -> Answer {
+    match shared.read(|world, _| world.factory.asset(path)) {
+        Ok(asset) => typed(
+            StatusCode::OK,
+            "application/octet-stream",
+            format!("a lab image of {} bytes: {path}\n", asset.bytes),
+        ),
+        Err(status) => refusal(&status),
+    }
+}
+
+/// A refusal by its status line.
+fn refusal(status: &str) -> Answer {
+    let code = status.get(..3).and_then(|code| StatusCode::from_bytes(code.as_bytes()).ok());
+    plain(code.unwrap_or(StatusCode::NOT_FOUND), format!("{status}\n"))
 }
 
 fn json(status: StatusCode, value: &serde_json::Value) -> Answer {

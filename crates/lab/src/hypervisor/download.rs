@@ -126,9 +126,11 @@ impl Download {
             task.log(now, &text);
             return Next::fail(format!("download failed: {text}"));
         };
-        let wait = Duration::from_millis(1500);
+        let found = world.factory.asset(path);
+        let builds = if found.is_ok() { world.factory.still_builds(path, now) } else { Duration::ZERO };
+        let wait = Duration::from_millis(1500) + builds;
         task.log(now, format!("Connecting to {host}... connected."));
-        match world.factory.asset(path) {
+        match found {
             Err(status) => {
                 task.log(now, format!("HTTP request sent, awaiting response... {status}"));
                 let (code, words) = status.split_once(' ').unwrap_or((status.as_str(), ""));
