@@ -21,4 +21,5 @@ mod real_kubernetes;
 mod refusals;
 mod report;
 mod rig;
+mod six;
 mod speed;

@@ -1,58 +1,10 @@
-//! Many machines: six through their API in a blink, and three hundred in one process.
+//! Three hundred machines in one process.
 
 use std::time::{Duration, Instant};
 
 use talos::config::Role;
-use talos::wire::machine as wire;
 
-use super::Rig;
 use crate::machine::tests::{boot, config};
-
-/// From power-on to six ready nodes, over TLS and gRPC; what the machines published.
-async fn six() -> String {
-    let rig = Rig::new();
-    for number in 101..=106 {
-        rig.on(number);
-    }
-    rig.wait(40).await;
-    for number in 101..=106 {
-        rig.apply(number, if number < 104 { Role::ControlPlane } else { Role::Worker }).await;
-    }
-    rig.wait(10).await;
-    let admin = rig.role("os:admin");
-    rig.client(101, Some(&admin)).bootstrap(wire::BootstrapRequest::default()).await.unwrap();
-    for number in 101..=106 {
-        loop {
-            let mut client = rig.client(number, Some(&admin));
-            let services = client.service_list(()).await.unwrap().into_inner().messages.remove(0).services;
-            assert!(services.len() > 6);
-            let ready = rig.lab.shared().read(|world, _| world.machines.status(number).unwrap());
-            if ready.stage == "running" && ready.ready {
-                break;
-            }
-            rig.wait(5).await;
-        }
-    }
-    rig.lab.shared().read(|world, _| {
-        let logs = world.machines.iter().map(|(vmid, machine)| (vmid, machine.log.clone()));
-        serde_json::to_string_pretty(&logs.collect::<Vec<_>>()).unwrap()
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn six_machines_are_ready_within_a_second_and_twice_the_same() {
-    // The bundle's keys take seconds, once for all tests.
-    let _ = &*crate::machine::tests::BUNDLE;
-    #[expect(clippy::disallowed_methods, reason = "real time is what is measured")]
-    let began = Instant::now();
-    let first = six().await;
-    let took = began.elapsed();
-    assert!(first.len() > 10_000);
-    assert_eq!(first, six().await, "one seed, one story");
-    // A machine that does ten other things may be slower; on a quiet one this takes a quarter of it.
-    assert!(took < Duration::from_secs(if std::env::var_os("CI").is_some() { 3 } else { 10 }), "{took:?}");
-    println!("six machines: {took:?}");
-}
 
 /// The memory of this process, in MiB.
 fn resident() -> u64 {
