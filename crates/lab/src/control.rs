@@ -182,6 +182,13 @@ fn check(shared: &Shared, disturbance: &Disturbance) -> Result<(), String> {
     if let Some(host) = host.filter(|host| !hosts.contains(host)) {
         return Err(format!("there is no host '{host}'; the hosts are {}", hosts.join(", ")));
     }
+    let machine = match disturbance {
+        Disturbance::BrokenSystem { vmid, .. } | Disturbance::FullEtcd { vmid } => Some(*vmid),
+        _ => None,
+    };
+    if let Some(vmid) = machine.filter(|vmid| shared.peek(|world| world.machines.get(*vmid).is_none())) {
+        return Err(format!("no machine was ever switched on as VM {vmid}"));
+    }
     match disturbance {
         Disturbance::Known { number, .. } if faults::known(*number).is_none() => {
             Err(format!("there is no failure {number}; they are numbered 1 to 64"))
@@ -270,6 +277,9 @@ mod tests {
 
         let nobody = give(Order::Disturb(Disturbance::HostOffline("pve9".to_owned()))).await.unwrap_err();
         assert_eq!(nobody.to_string(), "there is no host 'pve9'; the hosts are pve1, pve2, pve3");
+
+        let nothing = give(Order::Disturb(Disturbance::FullEtcd { vmid: 7 })).await.unwrap_err();
+        assert_eq!(nothing.to_string(), "no machine was ever switched on as VM 7");
 
         let text = fs::read_to_string(folder.path().join(FILE)).unwrap();
         fs::write(folder.path().join(FILE), text.replace("\"s\"", "\"guessed\"")).unwrap();

@@ -43,7 +43,7 @@ pub(crate) use network::TALOS_PORT;
 pub(crate) use node::{EtcdService, Leave, Machine, Node, Phase, Registration, Seen, Wipe};
 pub(crate) use operations::{RecoverOptions, ServiceAction};
 pub(crate) use profile::Profile;
-pub(crate) use status::Status;
+pub(crate) use status::{Service, Status};
 pub(crate) use tls::{Judge, is_client_of, sign_request};
 pub(crate) use upgrade::Installer;
 

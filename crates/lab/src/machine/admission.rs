@@ -95,10 +95,10 @@ fn flow_trouble(part: &str, profile: Profile) -> Option<String> {
         (Some((line, at)), _) => format!(
             "while parsing a flow sequence at line {number}, column {column}: line {line}, column {at}: did not find expected ',' or ']'"
         ),
-        (None, _) => format!(
-            "while parsing a flow node at line {number}, column {}: did not find expected node content",
-            column + 1
-        ),
+        // The text ends, and no column is told.
+        (None, _) => {
+            format!("while parsing a flow node at line {}: did not find expected node content", number + 1)
+        }
     })
 }
 
@@ -140,14 +140,16 @@ pub fn check(documents: &[Document], machine: &Machine) -> Result<(), Objection>
     if !found.is_empty() {
         return Err(Objection::Validation(several(&found)));
     }
-    let runtime: Vec<String> =
-        documents.iter().filter_map(|d| d.value.get("machine")).filter_map(|m| kubelet(m, machine)).collect();
+    let runtime: Vec<String> = documents.iter().flat_map(|d| kubernetes_images(&d.value, machine)).collect();
     if !runtime.is_empty() {
         let inner = format!("v1alpha1.Config: {}", several(&runtime));
         return Err(Objection::Runtime(several(&[inner])));
     }
-    // What nobody was seen to say is said in our own words: better than to take what Talos would not.
-    let rest: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    // What nobody was seen to say is said in our own words: better than to take what Talos would not. Kubernetes' versions
+    // were judged already.
+    let judged = |path: &str| IMAGES.iter().any(|(_, place)| place[1..].replace('/', ".") == path);
+    let rest: Vec<String> =
+        problems.iter().filter(|problem| !judged(&problem.path)).map(ToString::to_string).collect();
     if rest.is_empty() { Ok(()) } else { Err(Objection::Validation(several(&rest))) }
 }
 
@@ -445,20 +447,35 @@ fn interfaces(machine: &Value) -> impl Iterator<Item = &Value> {
     machine.pointer("/network/interfaces").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The Kubernetes version that a kubelet image asks for must be one that this Talos can run.
-fn kubelet(machine: &Value, target: &Machine) -> Option<String> {
-    let (profile, talos) = (target.profile(), target.talos());
-    let image = machine.pointer("/kubelet/image").and_then(Value::as_str)?;
+/// Images whose tag is a version of Kubernetes, and where they stand; all but the first count on control planes only.
+const IMAGES: [(&str, &str); 4] = [
+    ("kubelet", "/machine/kubelet/image"),
+    ("kube-apiserver", "/cluster/apiServer/image"),
+    ("kube-controller-manager", "/cluster/controllerManager/image"),
+    ("kube-scheduler", "/cluster/scheduler/image"),
+];
+
+/// Versions of Kubernetes that do not go with the machine's Talos.
+fn kubernetes_images(document: &Value, machine: &Machine) -> Vec<String> {
+    let kind = document.pointer("/machine/type").and_then(Value::as_str).unwrap_or_default();
+    let counted = if kind == "controlplane" { &IMAGES[..] } else { &IMAGES[..1] };
+    let trouble = |(name, place): &(&str, &str)| {
+        let image = document.pointer(place).and_then(Value::as_str)?;
+        Some(format!("{name} image is not valid: {}", kubernetes_image(image, machine)?))
+    };
+    counted.iter().filter_map(trouble).collect()
+}
+
+fn kubernetes_image(image: &str, machine: &Machine) -> Option<String> {
+    let (oldest, newest) = machine.profile().kubernetes_minors;
     let tag = image.split('@').next()?.rsplit_once(':').map(|(_, tag)| tag).unwrap_or_default();
     let minor =
         tag.strip_prefix("v1.").and_then(|rest| rest.split('.').next()).and_then(|m| m.parse::<u64>().ok());
-    let prefix = "kubelet image is not valid:";
     let Some(minor) = minor else {
         return Some(format!(
-            "{prefix} failed to parse Kubernetes version from image reference {image:?}: invalid image reference: {image:?}"
+            "failed to parse Kubernetes version from image reference {image:?}: invalid image reference: {image:?}"
         ));
     };
-    let (oldest, newest) = profile.kubernetes_minors;
     let trouble = if minor < oldest {
         "old"
     } else if minor > newest {
@@ -466,8 +483,8 @@ fn kubelet(machine: &Value, target: &Machine) -> Option<String> {
     } else {
         return None;
     };
-    let (version, talos) = (tag.trim_start_matches('v'), talos.trim_start_matches('v'));
-    Some(format!("{prefix} version of Kubernetes {version} is too {trouble} to be used with Talos {talos}"))
+    let (version, talos) = (tag.trim_start_matches('v'), machine.talos().trim_start_matches('v'));
+    Some(format!("version of Kubernetes {version} is too {trouble} to be used with Talos {talos}"))
 }
 
 #[cfg(test)]

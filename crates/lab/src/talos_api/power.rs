@@ -7,7 +7,7 @@ use tonic::Status;
 use super::Caller;
 use super::machine_service::{stamp, status};
 use super::resources::devices;
-use crate::machine::{Leave, ServiceAction, Wipe, timing};
+use crate::machine::{Leave, Service, ServiceAction, Wipe, timing};
 
 impl Caller {
     pub(super) async fn leave(&self, why: Leave) -> Result<String, Status> {
@@ -127,21 +127,32 @@ impl Caller {
         });
         services
             .into_iter()
-            .map(|(events, service)| wire::ServiceInfo {
-                id: service.id,
-                state: service.state.into(),
-                events: Some(wire::ServiceEvents { events }),
-                health: Some(wire::ServiceHealth {
-                    unknown: service.healthy.is_none(),
-                    healthy: service.healthy == Some(true),
-                    last_message: if service.healthy == Some(false) {
-                        service.message
-                    } else {
-                        String::new()
-                    },
-                    last_change: Some(stamp(service.since)),
-                }),
+            .map(|(events, service)| {
+                let ran = events.iter().any(|event| event.state == "Running");
+                let (healthy, last_message) = health(&service, ran);
+                wire::ServiceInfo {
+                    health: Some(wire::ServiceHealth {
+                        unknown: healthy.is_none(),
+                        healthy: healthy == Some(true),
+                        last_message,
+                        last_change: Some(stamp(service.since)),
+                    }),
+                    id: service.id,
+                    state: service.state.into(),
+                    events: Some(wire::ServiceEvents { events }),
+                }
             })
             .collect()
+    }
+}
+
+/// What the last health check of a service found, and its words. One that began is looked at only after a while; one that
+/// ran and ended is known not to run. Services of extensions are never looked at.
+fn health(service: &Service, ran: bool) -> (Option<bool>, String) {
+    match (service.state, service.healthy) {
+        (_, Some(false)) => (Some(false), service.message.clone()),
+        ("Running", None) if !service.id.starts_with("ext-") => (None, "Unknown".to_owned()),
+        ("Finished", None) if ran => (Some(false), "service not running".to_owned()),
+        (_, healthy) => (healthy, String::new()),
     }
 }
