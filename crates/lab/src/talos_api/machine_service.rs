@@ -47,6 +47,14 @@ impl MachineService for Caller {
         let request = request.into_inner();
         let trial = request.try_mode_timeout.and_then(|d| Duration::try_from(d).ok());
         let mode = Mode::from_wire(request.mode);
+        let small_server = self.maintenance
+            && self.read(|machines, _| machines.get(self.vmid).is_some_and(|m| m.profile().minor <= 12));
+        if small_server && wire::apply_configuration_request::Mode::try_from(request.mode).is_err() {
+            return Err(Status::unimplemented(format!(
+                "apply configuration --mode='{}' is not supported in maintenance mode",
+                request.mode
+            )));
+        }
         let applied = self
             .act(|machines, now| machines.apply(self.vmid, &request.data, mode, request.dry_run, trial, now))
             .await?;
