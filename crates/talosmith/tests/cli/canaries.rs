@@ -51,10 +51,28 @@ fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     }
 }
 
-/// Every command that there is, from the page that is made of the command line itself; not those that only hold others.
+/// The page that is made of the command line itself.
+const PAGE: &str = include_str!("../../../../docs/reference/commands.md");
+
+/// Every order that a served lab takes, with something for each word that it needs.
+fn orders() -> Vec<String> {
+    let word = |word: &str| match word {
+        "HOST" => "pve2".to_owned(),
+        "VMID" => "79011".to_owned(),
+        "NUMBER" => "2".to_owned(),
+        "TALOS" => "v1.13.8".to_owned(),
+        other => other.to_owned(),
+    };
+    let usages = PAGE.lines().filter(|line| line.starts_with("talosmith lab disturb "));
+    let words = |usage: &str| {
+        usage.split(' ').skip(1).filter(|it| !it.starts_with('[')).map(word).collect::<Vec<_>>()
+    };
+    usages.map(|usage| words(usage).join(" ")).collect()
+}
+
+/// Every command that there is; not those that only hold others.
 fn all_commands() -> Vec<&'static str> {
-    let page = include_str!("../../../../docs/reference/commands.md");
-    let names: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## talosmith ")).collect();
+    let names: Vec<&str> = PAGE.lines().filter_map(|line| line.strip_prefix("## talosmith ")).collect();
     let holds_others = |name: &str| names.iter().any(|other| other.starts_with(&format!("{name} ")));
     names.iter().copied().filter(|name| !holds_others(name)).collect()
 }
@@ -188,19 +206,8 @@ fn served(watch: &mut Watch) {
     let mut said = String::new();
     out.read_line(&mut said).unwrap();
     watch.tried.push(up.to_owned());
-    for order in [
-        "show",
-        "faults",
-        "off pve3",
-        "on pve3",
-        "slow pve2",
-        "full pve2",
-        "clock pve1",
-        "quorum",
-        "fault 2",
-        "mend",
-    ] {
-        watch.see(&format!("lab disturb {order}"));
+    for order in orders() {
+        watch.see(&order);
     }
     let down = watch.shell.run("lab down");
     watch.check("lab down", &down.all());
