@@ -134,7 +134,9 @@ fn wire(
 ) -> Wire {
     let (yaml_spec, proto_spec) = resource.encode(&definition.spec);
     let seen = machines.version_of(vmid, kind, &resource.id, &yaml_spec, now);
-    let metadata = metadata(kind, definition, resource, &seen);
+    let minor = machines.get(vmid).map_or(0, |machine| machine.profile().minor);
+    let metadata =
+        Metadata { finalizers: resource.holders(kind, minor), ..metadata(kind, definition, resource, &seen) };
     Wire { metadata: Some(metadata), spec: Some(Spec { proto_spec, yaml_spec }) }
 }
 

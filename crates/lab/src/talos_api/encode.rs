@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ipnet::IpNet;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use serde_json::Value;
@@ -203,6 +205,18 @@ fn field(number: u32, value: &Value, kind: &str, bytes: &mut Vec<u8>) {
                 Some(index) => varint(number, u64::try_from(index).unwrap_or(0), bytes),
             }
         }
+        (kind, Value::Object(pair)) if kind.starts_with("x509.PEMEncoded") => {
+            let mut message = vec![];
+            for (part, name) in [(1, "crt"), (2, "key")] {
+                let text = pair.get(name).and_then(Value::as_str).unwrap_or_default();
+                if let Ok(pem) = STANDARD.decode(text)
+                    && !pem.is_empty()
+                {
+                    delimited(part, &pem, &mut message);
+                }
+            }
+            delimited(number, &message, bytes);
+        }
         (kind, Value::Object(_)) if table::fields(kind).is_some() => {
             delimited(number, &protobuf(value, kind), bytes);
         }
@@ -292,6 +306,13 @@ mod tests {
     fn addresses_are_messages_in_protobuf() {
         let value = json!({"addresses": ["10.1.0.11/24"], "sortAlgorithm": "v1"});
         assert_eq!(protobuf(&value, "network.NodeAddressSpec"), [0x0a, 8, 0x0a, 4, 10, 1, 0, 11, 0x10, 24]);
+    }
+
+    #[test]
+    fn certificates_are_bytes_in_protobuf() {
+        let value = json!({"server": {"crt": "YWI=", "key": "Yw=="}, "skipVerifyingClientCert": false});
+        let bytes = [0x1a, 7, 0x0a, 2, b'a', b'b', 0x12, 1, b'c'];
+        assert_eq!(protobuf(&value, "secrets.APICertsSpec"), bytes);
     }
 
     #[test]

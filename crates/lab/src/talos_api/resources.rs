@@ -60,6 +60,22 @@ impl Resource {
         self
     }
 
+    /// Who holds a resource of the type `kind`: it cannot go before they let it.
+    pub(super) fn holders(&self, kind: &str, minor: u32) -> Vec<String> {
+        let ready = matches!(&self.content, Content::Tree(tree) if tree["phase"] == "ready");
+        let holder = match kind {
+            "VolumeStatuses.block.talos.dev" if ready && self.id == "META" => "META",
+            "VolumeStatuses.block.talos.dev" if ready => "block.MountController",
+            "MaintenanceServiceRequests.runtime.talos.dev" if minor <= 12 => {
+                "runtime.MaintenanceServiceController"
+            }
+            "MaintenanceServiceRequests.runtime.talos.dev" => "runtime.APIServiceConfigController",
+            "HostnameSpecs.net.talos.dev" => "network.HostnameSpecController",
+            _ => return vec![],
+        };
+        vec![holder.to_owned()]
+    }
+
     /// The spec as YAML and as protobuf, for a type whose spec is `spec`.
     pub(super) fn encode(&self, spec: &str) -> (String, Vec<u8>) {
         match &self.content {

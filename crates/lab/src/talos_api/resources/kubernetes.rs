@@ -116,6 +116,11 @@ fn kubelet(view: &View<'_>) -> Value {
     for (key, text) in KUBELET_TEXTS {
         config[*key] = (*text).into();
     }
+    if node.is_control_plane() {
+        // The machine serves its static pods to its own kubelet, on a port that it was given.
+        let port = 32_768 + crate::machine::stable_number(&["static pods", name]) % 28_000;
+        config["staticPodURL"] = format!("http://127.0.0.1:{port}").into();
+    }
     json!({
         "image": node.settings.images.kubelet,
         "args": [
