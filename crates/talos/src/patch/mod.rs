@@ -172,10 +172,24 @@ impl Patch {
         for document in &self.documents {
             let kind = kind_of(document, self.minor)?;
             let wanted = id(document, kind);
-            match patched.iter_mut().find(|left| left_id(left, self.minor).as_ref() == Some(&wanted)) {
-                Some(left) => merge::merge(left, document, kind.root, self.minor)
-                    .map_err(|(path, reason)| PatchError::NoMerge { path: place(&wanted, &path), reason })?,
-                None => patched.push(merge::normal(document, kind.root, self.minor)),
+            let same = |left: &Map| left_id(left, self.minor).as_ref() == Some(&wanted);
+            let index = match patched.iter().position(same) {
+                Some(index) => {
+                    let merged = merge::merge(&mut patched[index], document, kind.root, self.minor);
+                    merged.map_err(|(path, reason)| PatchError::NoMerge {
+                        path: place(&wanted, &path),
+                        reason,
+                    })?;
+                    index
+                }
+                None => {
+                    patched.push(merge::normal(document, kind.root, self.minor));
+                    patched.len() - 1
+                }
+            };
+            // Where there is nothing but keys without values, they are what tells its kind.
+            if patched[index].is_empty() {
+                patched[index] = document.clone();
             }
         }
         if let Some((first, second)) = conflicts(&patched, self.minor).into_iter().next() {

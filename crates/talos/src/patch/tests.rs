@@ -198,5 +198,9 @@ fn a_key_without_a_value_is_not_there() {
         // So it can be said again and changes nothing.
         let once = patched(base, patch, minor).unwrap();
         assert_eq!(patched(&once, patch, minor).unwrap(), once);
+        let other = "{apiVersion: v1alpha1, kind: HostnameConfig, hostname: a}\n";
+        let once = patched(other, "machine:\n", minor).unwrap();
+        assert_eq!(Documents::parse(&once).unwrap().iter().count(), 2);
+        assert_eq!(patched(&once, "machine:\n", minor).unwrap(), once);
     }
 }
