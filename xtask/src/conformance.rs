@@ -84,6 +84,7 @@ fn script(words: &[&str]) -> anyhow::Result<()> {
     let mut child = Command::new("bash")
         .args(words)
         .current_dir(oracle::repository())
+        .env("TALOSMITH", program::talosmith()?)
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("run {name}"))?;

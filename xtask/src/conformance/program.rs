@@ -76,7 +76,7 @@ impl Drop for Folder {
 }
 
 /// The program that was built beside this one.
-fn talosmith() -> anyhow::Result<PathBuf> {
+pub fn talosmith() -> anyhow::Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("talosmith");
     if !path.exists() {
         bail!("{} is not there; run `cargo build` first", path.display());
