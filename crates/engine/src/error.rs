@@ -135,26 +135,10 @@ fn code_below(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
 }
 
 fn proxmox_code(error: &pve::Error) -> &'static str {
-    use pve::Kind;
     match error.meaning() {
-        Kind::Exists { .. } => "exists",
-        Kind::Missing { .. } => "missing",
-        Kind::Locked { .. } => "locked",
-        Kind::LockTimeout { .. } => "lock-timeout",
-        Kind::WrongState { .. } => "wrong-state",
-        Kind::Permission { .. } => "permission",
-        Kind::Parameter { .. } => "parameter",
-        Kind::Unauthenticated { .. } => "unauthenticated",
-        Kind::NotImplemented { .. } => "not-implemented",
-        Kind::NodeUnreachable { .. } => "unreachable",
-        Kind::NoQuorum { .. } => "no-quorum",
-        Kind::DigestMismatch => "changed-meanwhile",
-        Kind::Protocol { .. } => "protocol",
-        Kind::Untrusted(_) => "untrusted",
-        Kind::Transport(_) => "no-answer",
-        Kind::Lost(_) => "answer-lost",
-        _ if matches!(error.kind(), Kind::TaskFailed { .. }) => "task-failed",
-        _ => "rejected",
+        // The end of a task that means nothing more than that.
+        pve::Kind::Refused { .. } => error.kind().code(),
+        meaning => meaning.code(),
     }
 }
 

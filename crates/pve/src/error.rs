@@ -149,6 +149,45 @@ pub enum Kind {
     Lost(#[source] BoxError),
 }
 
+/// One word for each kind, and with it the list of all of them: whoever adds a kind adds its word.
+macro_rules! codes {
+    ($($kind:pat => $code:literal,)*) => {
+        /// Every word that [`Kind::code`] has.
+        pub const CODES: &'static [&'static str] = &[$($code),*];
+
+        /// The kind in one word, for programs. A word never changes its meaning.
+        #[must_use]
+        pub fn code(&self) -> &'static str {
+            match self {
+                $($kind => $code,)*
+            }
+        }
+    };
+}
+
+impl Kind {
+    codes! {
+        Self::Exists { .. } => "exists",
+        Self::Missing { .. } => "missing",
+        Self::Locked { .. } => "locked",
+        Self::LockTimeout { .. } => "lock-timeout",
+        Self::WrongState { .. } => "wrong-state",
+        Self::Permission { .. } => "permission",
+        Self::Parameter { .. } => "parameter",
+        Self::Unauthenticated { .. } => "unauthenticated",
+        Self::NotImplemented { .. } => "not-implemented",
+        Self::NodeUnreachable { .. } => "unreachable",
+        Self::NoQuorum { .. } => "no-quorum",
+        Self::DigestMismatch => "changed-meanwhile",
+        Self::TaskFailed { .. } => "task-failed",
+        Self::Refused { .. } => "rejected",
+        Self::Protocol { .. } => "protocol",
+        Self::Untrusted(_) => "untrusted",
+        Self::Transport(_) => "no-answer",
+        Self::Lost(_) => "answer-lost",
+    }
+}
+
 impl Error {
     pub(crate) fn new(attempt: impl Into<String>, kind: Kind) -> Self {
         Self { attempt: attempt.into(), kind }

@@ -1,5 +1,6 @@
 //! Every kind of failure that the client can tell, brought about in the lab.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lab::{CallFilter, Disturbance, When};
@@ -29,11 +30,15 @@ async fn the_lab_produces_every_kind_of_failure() {
     let trust = Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]);
     let made =
         async |vmid: u32| pve.follow(&pve.create_vm("pve1", vmid, &Params::new()).await?, |_| {}).await;
+    let mut seen = BTreeSet::new();
     macro_rules! fails {
         ($call:expr, $kind:pat) => {
             match $call.await {
                 Ok(_) => panic!("{} went well", stringify!($call)),
-                Err(error) => assert!(matches!(error.kind(), $kind), "{}: {error:?}", stringify!($call)),
+                Err(error) => {
+                    assert!(matches!(error.kind(), $kind), "{}: {error:?}", stringify!($call));
+                    seen.insert(error.kind().code());
+                }
             }
         };
     }
@@ -87,4 +92,5 @@ async fn the_lab_produces_every_kind_of_failure() {
     fails!(pve.create_vm("pve1", 105, &Params::new()), Kind::Lost(_));
     rig.world.clock.sleep(Duration::from_secs(5)).await;
     pve.vm_config("pve1", 105).await.unwrap();
+    assert_eq!(seen, Kind::CODES.iter().copied().collect());
 }
