@@ -11,26 +11,51 @@ use crate::https::Answer;
 /// What a successful call answers.
 #[derive(Debug)]
 pub(super) struct Data {
-    pub(super) value: Value,
+    content: Content,
     total: Option<usize>,
     changes: Option<String>,
 }
 
+#[derive(Debug)]
+enum Content {
+    Tree(Value),
+    /// JSON, where a list may be so long that a tree of it would take longer than writing it.
+    Text(String),
+}
+
 impl From<Value> for Data {
     fn from(value: Value) -> Self {
-        Self { value, total: None, changes: None }
+        Self { content: Content::Tree(value), total: None, changes: None }
     }
 }
 
 impl Data {
     /// A list of which this is a part.
     pub(super) fn of_total(value: Value, total: usize) -> Self {
-        Self { value, total: Some(total), changes: None }
+        Self { total: Some(total), ..Self::from(value) }
     }
 
     /// A list with what waits to become true.
     pub(super) fn with_changes(value: Value, changes: Option<String>) -> Self {
-        Self { value, total: None, changes }
+        Self { changes, ..Self::from(value) }
+    }
+
+    /// A long list, each row as JSON.
+    pub(super) fn of_rows(rows: &[String]) -> Self {
+        let content = Content::Text(format!("[{}]", rows.join(",")));
+        Self { content, total: None, changes: None }
+    }
+
+    /// The rows, to change some of them.
+    pub(super) fn rows_mut(&mut self) -> impl Iterator<Item = &mut Value> {
+        if let Content::Text(text) = &self.content {
+            self.content = Content::Tree(serde_json::from_str(text).unwrap_or_default());
+        }
+        let rows = match &mut self.content {
+            Content::Tree(value) => value.as_array_mut(),
+            Content::Text(_) => None,
+        };
+        rows.into_iter().flatten()
     }
 }
 
@@ -79,17 +104,18 @@ impl Failure {
 }
 
 pub(super) fn data(data: Data, extjs: bool) -> Answer {
-    let mut body = Map::from_iter([("data".to_owned(), data.value)]);
-    if let Some(total) = data.total {
-        body.insert("total".to_owned(), json!(total));
+    let mut body = match data.content {
+        Content::Tree(value) => format!("{{\"data\":{value}"),
+        Content::Text(text) => format!("{{\"data\":{text}"),
+    };
+    let total = data.total.map(|total| ("total", json!(total)));
+    let changes = data.changes.map(|changes| ("changes", json!(changes)));
+    let success = extjs.then(|| ("success", json!(1)));
+    for (name, value) in [total, changes, success].into_iter().flatten() {
+        body.push_str(&format!(",\"{name}\":{value}"));
     }
-    if let Some(changes) = data.changes {
-        body.insert("changes".to_owned(), json!(changes));
-    }
-    if extjs {
-        body.insert("success".to_owned(), json!(1));
-    }
-    envelope(StatusCode::OK, "OK", Some(Value::Object(body).to_string()))
+    body.push('}');
+    envelope(StatusCode::OK, "OK", Some(body))
 }
 
 pub(super) fn failure(failure: &Failure, extjs: bool) -> Answer {

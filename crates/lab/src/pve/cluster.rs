@@ -1,6 +1,7 @@
 //! What the cluster as a whole answers.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Number, Value, json};
 
 use super::answer::Data;
 use super::nodes::host_row;
@@ -47,11 +48,13 @@ pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
 pub(super) fn resources(world: &World, call: &Call) -> Result<Data, Refusal> {
     let wanted = |kind: &str| call.get("type").is_none_or(|asked| asked == kind);
     let hypervisor = &world.hypervisor;
-    let mut rows: Vec<Value> = Vec::new();
+    let mut long: Vec<String> = Vec::new();
     if wanted("vm") {
         let shown = |vm: &&Vm| hypervisor.access.may(&call.caller, &format!("/vms/{}", vm.vmid), "VM.Audit");
-        rows.extend(hypervisor.vms.values().filter(shown).map(|vm| vm_row(vm, world)));
+        let rows = hypervisor.vms.values().filter(shown).map(|vm| vm_row(vm, world));
+        long.extend(rows.filter_map(|row| serde_json::to_string(&row).ok()));
     }
+    let mut rows: Vec<Value> = Vec::new();
     if call.get("type").is_none() {
         let pools = hypervisor.access.pools.keys();
         let shown =
@@ -83,29 +86,67 @@ pub(super) fn resources(world: &World, call: &Call) -> Result<Data, Refusal> {
             })
         }));
     }
-    Ok(Value::Array(rows).into())
+    long.extend(rows.iter().map(Value::to_string));
+    Ok(Data::of_rows(&long))
 }
 
 /// The row of a VM among all resources. There may be ten thousand of them.
-pub(super) fn vm_row(vm: &Vm, world: &World) -> Value {
+#[derive(Debug, Serialize)]
+pub(super) struct VmRow<'a> {
+    id: String,
+    r#type: &'static str,
+    vmid: u32,
+    node: &'a str,
+    name: String,
+    status: &'static str,
+    template: u8,
+    uptime: i64,
+    maxcpu: u32,
+    maxmem: u64,
+    maxdisk: u64,
+    cpu: Number,
+    mem: u64,
+    memhost: u64,
+    disk: u8,
+    diskread: u8,
+    diskwrite: u8,
+    netin: u8,
+    netout: u8,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tags: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lock: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<&'a str>,
+}
+
+pub(super) fn vm_row<'a>(vm: &'a Vm, world: &'a World) -> VmRow<'a> {
     let memory = vm.memory_bytes();
     let since = vm.running.as_ref().map(|running| world.now.duration_since(running.since).as_secs().max(0));
-    let mut row = json!({
-        "id": format!("qemu/{}", vm.vmid), "type": "qemu", "vmid": vm.vmid, "node": vm.node, "name": vm.name(),
-        "status": if since.is_some() { "running" } else { "stopped" }, "maxcpu": vm.cores(), "maxmem": memory,
-        "maxdisk": vm.max_disk(), "template": u8::from(vm.flag("template")), "uptime": since.unwrap_or(0),
-        "mem": since.map_or(0, |_| memory / 4), "memhost": since.map_or(0, |_| memory / 3), "disk": 0,
-        "cpu": since.map_or(json!(0), |_| json!(0.01)), "netin": 0, "netout": 0, "diskread": 0, "diskwrite": 0,
-    });
-    for key in ["tags", "lock"] {
-        if let Some(value) = vm.get(key) {
-            row[key] = json!(value);
-        }
+    VmRow {
+        id: format!("qemu/{}", vm.vmid),
+        r#type: "qemu",
+        vmid: vm.vmid,
+        node: &vm.node,
+        name: vm.name(),
+        status: if since.is_some() { "running" } else { "stopped" },
+        template: u8::from(vm.flag("template")),
+        uptime: since.unwrap_or(0),
+        maxcpu: vm.cores(),
+        maxmem: memory,
+        maxdisk: vm.max_disk(),
+        cpu: since.and_then(|_| Number::from_f64(0.01)).unwrap_or_else(|| 0.into()),
+        mem: since.map_or(0, |_| memory / 4),
+        memhost: since.map_or(0, |_| memory / 3),
+        disk: 0,
+        diskread: 0,
+        diskwrite: 0,
+        netin: 0,
+        netout: 0,
+        tags: vm.get("tags"),
+        lock: vm.get("lock"),
+        pool: world.hypervisor.access.pool_of(vm.vmid),
     }
-    if let Some(pool) = world.hypervisor.access.pool_of(vm.vmid) {
-        row["pool"] = json!(pool);
-    }
-    row
 }
 
 /// The row of a storage on one host among all resources.

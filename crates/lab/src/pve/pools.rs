@@ -26,7 +26,7 @@ fn members(world: &World, pool: &Pool, call: &Call) -> Vec<Value> {
     let wanted = |kind: &str| call.get("type").is_none_or(|asked| asked == kind);
     let hypervisor = &world.hypervisor;
     let vms = pool.vms.iter().filter_map(|vmid| hypervisor.vms.get(vmid)).filter(|_| wanted("qemu"));
-    let mut rows: Vec<Value> = vms.map(|vm| cluster::vm_row(vm, world)).collect();
+    let mut rows: Vec<Value> = vms.map(|vm| json!(cluster::vm_row(vm, world))).collect();
     let storages = pool.storages.iter().filter_map(|id| hypervisor.storages.defined.get(id));
     for storage in storages.filter(|_| wanted("storage")) {
         rows.extend(storage.nodes.iter().map(|node| cluster::storage_row(storage, node, world)));
@@ -133,18 +133,24 @@ pub(super) fn update(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     Ok(Value::Null.into())
 }
 
-/// A pool goes whether or not it has members, as the recorded server let it.
+/// Only an empty pool goes. Members that were destroyed elsewhere do not count.
 pub(super) fn delete(world: &mut World, call: &Call) -> Result<Data, Refusal> {
-    let (pools, name) = (&mut world.hypervisor.access.pools, call.text("poolid"));
-    if !pools.contains_key(name) {
-        return Err(Refusal::failed(format!("delete pool failed: pool '{name}' does not exist")));
-    }
+    let (hypervisor, name) = (&mut world.hypervisor, call.text("poolid"));
+    let failed = |text: String| Err(Refusal::failed(format!("delete pool failed: {text}")));
+    let Some(pool) = hypervisor.access.pools.get(name) else {
+        return failed(format!("pool '{name}' does not exist"));
+    };
     let below = format!("{name}/");
-    if pools.keys().any(|other| other.starts_with(&below)) {
-        return Err(Refusal::failed(format!(
-            "delete pool failed: pool '{name}' is not empty (contains subpools)"
-        )));
+    let part = hypervisor.access.pools.keys().find(|other| other.starts_with(&below));
+    let vm = pool.vms.iter().find(|vmid| hypervisor.vms.contains_key(vmid));
+    let storage = pool.storages.iter().find(|id| hypervisor.storages.defined.contains_key(*id));
+    let holds = part
+        .map(|part| format!("pool '{part}'"))
+        .or_else(|| vm.map(|vmid| format!("VM {vmid}")))
+        .or_else(|| storage.map(|id| format!("storage '{id}'")));
+    if let Some(holds) = holds {
+        return failed(format!("pool '{name}' is not empty (contains {holds})"));
     }
-    pools.remove(name);
+    hypervisor.access.pools.remove(name);
     Ok(Value::Null.into())
 }

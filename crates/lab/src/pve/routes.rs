@@ -251,23 +251,35 @@ fn known(method: &Method, path: &str) -> Option<(Route, BTreeMap<String, String>
     Some((Route { method: name, path: known, open, handler }, captured))
 }
 
+/// The named parts of `path`, if it has the form of `pattern`. Most patterns do not fit, so nothing is taken over before
+/// it is known that this one does.
 fn fit(pattern: &str, path: &str) -> Option<BTreeMap<String, String>> {
-    let mut captured = BTreeMap::new();
-    let mut given = path.split('/').filter(|segment| !segment.is_empty());
-    for wanted in pattern.split('/').filter(|segment| !segment.is_empty()) {
+    let segments = |text| str::split(text, '/').filter(|segment| !segment.is_empty());
+    let mut given = segments(path);
+    let mut whole = false;
+    for wanted in segments(pattern) {
         let segment = given.next()?;
-        match wanted.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
-            // A volume may hold slashes that nobody encoded.
-            Some("volume") => {
-                let rest: Vec<&str> = std::iter::once(segment).chain(given.by_ref()).collect();
-                captured.insert("volume".to_owned(), decode(&rest.join("/"), false));
-            }
-            Some(name) => drop(captured.insert(name.to_owned(), decode(segment, false))),
-            None if wanted == segment => {}
-            None => return None,
+        // A volume may hold slashes that nobody encoded.
+        whole |= wanted == "{volume}";
+        if !wanted.starts_with('{') && wanted != segment {
+            return None;
         }
     }
-    given.next().is_none().then_some(captured)
+    if given.next().is_some() && !whole {
+        return None;
+    }
+    let mut given = segments(path);
+    let mut captured = BTreeMap::new();
+    for wanted in segments(pattern) {
+        let segment = given.next()?;
+        let Some(name) = wanted.strip_prefix('{').and_then(|name| name.strip_suffix('}')) else { continue };
+        let value = match name {
+            "volume" => std::iter::once(segment).chain(given.by_ref()).collect::<Vec<_>>().join("/"),
+            _ => segment.to_owned(),
+        };
+        captured.insert(name.to_owned(), decode(&value, false));
+    }
+    Some(captured)
 }
 
 #[cfg(test)]

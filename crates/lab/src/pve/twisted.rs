@@ -52,7 +52,7 @@ pub(super) async fn run(
             let new = |vmid: u64| {
                 u32::try_from(vmid).ok().and_then(|vmid| age(shared, vmid, now)).is_some_and(|age| age < LAG)
             };
-            for row in data.value.as_array_mut().into_iter().flatten() {
+            for row in data.rows_mut() {
                 if row["vmid"].as_u64().is_some_and(new)
                     && let Some(row) = row.as_object_mut()
                 {
