@@ -3,6 +3,7 @@
 //! The lab listens on a loopback port of its own for one line of JSON a connection and answers with one. Where that is, and
 //! the secret that an order must carry, stands in `control.json` in the lab's folder, which only its owner can read.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::faults::{self, Disturbance, Met};
+use crate::faults::{self, Disturbance, Met, Service};
 use crate::shared::{Shared, write_private};
 use crate::{Lab, LabError};
 
@@ -46,6 +47,8 @@ pub struct Report {
     pub waiting: Vec<String>,
     /// Failures that met a call.
     pub met: Vec<Met>,
+    /// How many calls each service has had since the lab was begun.
+    pub calls: BTreeMap<Service, u64>,
 }
 
 /// Why an order did not arrive, or was not followed.
@@ -214,6 +217,7 @@ fn report(shared: &Shared) -> Report {
             hosts: hosts.collect(),
             waiting: world.faults.waiting(),
             met: world.faults.met().to_vec(),
+            calls: shared.hooks().answered(),
         }
     })
 }

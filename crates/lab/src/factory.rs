@@ -20,6 +20,7 @@ use hyper::body::Incoming;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::faults::Service;
 use crate::https::{Answer, Cut};
 use crate::keys::Identity;
 use crate::machine::BootImage;
@@ -215,7 +216,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream) {
         let shared = shared.clone();
         async move {
             let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-            shared.hooks().around(&method, &path, answer(shared.clone(), request)).await
+            shared.hooks().around(Service::Factory, &method, &path, answer(shared.clone(), request)).await
         }
     };
     crate::https::serve(clock, tls, stream, IDLE, handle).await;

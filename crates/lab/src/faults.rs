@@ -4,6 +4,7 @@
 
 mod known;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -321,11 +322,26 @@ pub enum Verdict {
 
 type Hook = Arc<dyn Fn(u64, CallMoment, &str, &str) -> Verdict + Send + Sync>;
 
-/// The hook of the tests, and the running number of calls.
+/// Who answers a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Service {
+    /// Proxmox VE.
+    Proxmox,
+    /// The Image Factory.
+    Factory,
+    /// The API of the machines.
+    Talos,
+    /// Kubernetes' API.
+    Kubernetes,
+}
+
+/// The hook of the tests, and how many calls there were.
 #[derive(Default)]
 pub(crate) struct Hooks {
     hook: Mutex<Option<Hook>>,
     calls: AtomicU64,
+    answered: Mutex<BTreeMap<Service, u64>>,
 }
 
 impl fmt::Debug for Hooks {
@@ -339,9 +355,21 @@ impl Hooks {
         *self.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(hook));
     }
 
+    /// How many calls each has had since the lab was opened.
+    pub(crate) fn answered(&self) -> BTreeMap<Service, u64> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Carries out one call, with the hook before and after it.
-    pub(crate) async fn around<T>(&self, method: &str, path: &str, call: impl Future<Output = T>) -> T {
+    pub(crate) async fn around<T>(
+        &self,
+        service: Service,
+        method: &str,
+        path: &str,
+        call: impl Future<Output = T>,
+    ) -> T {
         let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        *self.answered.lock().unwrap_or_else(PoisonError::into_inner).entry(service).or_default() += 1;
         self.pass(number, CallMoment::Before, method, path).await;
         let answer = call.await;
         self.pass(number, CallMoment::After, method, path).await;

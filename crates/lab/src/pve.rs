@@ -37,7 +37,7 @@ use ambient::Stream;
 use http::{Method, Request};
 use hyper::body::Incoming;
 
-use crate::faults::{self, CallFault, Shows};
+use crate::faults::{self, CallFault, Service, Shows};
 use crate::https::{Answer, Cut};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::{configure, tasks as work};
@@ -68,7 +68,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, node: String, stream: Stream) {
 /// Answers one request, with hooks around it.
 async fn answer(shared: &Shared, node: &str, request: Request<Incoming>) -> Result<Answer, Cut> {
     let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-    shared.hooks().around(&method, &path, answer_or_fail(shared, node, request)).await
+    shared.hooks().around(Service::Proxmox, &method, &path, answer_or_fail(shared, node, request)).await
 }
 
 /// Answers truly, unless this call was to fail.

@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::service::Routes;
 
+use crate::faults::Service;
 use crate::machine::{Kind, Listener, Machines, Refusal};
 use crate::shared::Shared;
 pub(crate) use logs::fingerprint;
@@ -67,7 +68,9 @@ pub(crate) async fn serve(
         let caller = caller.clone();
         async move {
             let (shared, path) = (caller.shared.clone(), request.uri().path().to_owned());
-            Ok::<_, Infallible>(shared.hooks().around("CALL", &path, door::enter(caller, request)).await)
+            Ok::<_, Infallible>(
+                shared.hooks().around(Service::Talos, "CALL", &path, door::enter(caller, request)).await,
+            )
         }
     });
     let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());

@@ -26,6 +26,7 @@ use super::store::Store;
 use super::target::{Target, Trouble};
 use super::write::{Change, write};
 use super::{controllers, discovery, openapi, watch};
+use crate::faults::Service;
 use crate::machine::{Etcd, Machines, is_client_of};
 use crate::shared::Shared;
 
@@ -48,7 +49,8 @@ pub(crate) async fn serve(
         let server = server.clone();
         async move {
             let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-            let answer = server.shared.hooks().around(&method, &path, server.answer(request));
+            let answer =
+                server.shared.hooks().around(Service::Kubernetes, &method, &path, server.answer(request));
             Ok::<_, Infallible>(answer.await)
         }
     });

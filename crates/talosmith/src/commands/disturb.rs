@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ambient::Net;
-use lab::{CallFilter, ControlError, Disturbance, Order, Report, When};
+use lab::{CallFilter, ControlError, Disturbance, Order, Report, Service, When};
 
 use super::setup::{Wrong, ended, load_file};
 use crate::args::{Disturb, DisturbArgs, FolderArgs, Global};
@@ -107,6 +107,19 @@ fn orders(what: &Disturb) -> Vec<Order> {
     }
 }
 
+/// How many calls the lab has answered, as a sentence.
+fn calls(report: &Report) -> String {
+    let name = |service: &Service| match service {
+        Service::Proxmox => "Proxmox VE",
+        Service::Factory => "the Image Factory",
+        Service::Talos => "machines",
+        Service::Kubernetes => "Kubernetes",
+    };
+    let parts: Vec<String> =
+        report.calls.iter().map(|(service, count)| format!("{count} to {}", name(service))).collect();
+    if parts.is_empty() { "Nobody called it.".to_owned() } else { format!("Calls: {}.", parts.join(", ")) }
+}
+
 fn show(report: &Report, printer: &Printer) {
     if printer.is_json() {
         printer.data(report);
@@ -117,6 +130,7 @@ fn show(report: &Report, printer: &Printer) {
             .say(&format!("{host}: {}", if wrong.is_empty() { "well".to_owned() } else { wrong.join(", ") }));
     }
     printer.say(if report.quorate { "The cluster has quorum." } else { "The cluster has no quorum." });
+    printer.say(&calls(report));
     for waiting in &report.waiting {
         printer.say(&format!("waits: {waiting}"));
     }

@@ -46,6 +46,7 @@ fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
     pve2: well
     pve3: off
     The cluster has quorum.
+    Nobody called it.
     ");
     let doctor = shell.run(&format!("doctor -f {twin}"));
     assert_eq!(doctor.code, Some(4), "{}", doctor.all());
@@ -54,7 +55,12 @@ fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
     assert!(ordered.contains("waits: failure 2 at any call with /version"), "{ordered}");
     let met = shell.run(&format!("doctor -f {twin}"));
     assert!(met.code == Some(5) && met.err.contains("Authentication failed!"), "{}", met.all());
-    assert!(shell.ok("lab disturb mend").contains("met: failure 2 at GET /api2/json/version"));
+    let mended = shell.ok("lab disturb mend");
+    assert!(mended.contains("met: failure 2 at GET /api2/json/version"), "{mended}");
+    assert!(
+        mended.lines().any(|line| line.starts_with("Calls: ") && line.contains(" to Proxmox VE")),
+        "{mended}"
+    );
     assert_eq!(shell.ok("lab down"), "The lab is down.\n");
     assert!(lab.wait().unwrap().success());
     assert_eq!(shell.ok("lab down"), "No lab of this file is up.\n");
