@@ -8,6 +8,7 @@ pub(crate) mod access;
 pub(crate) mod clone;
 pub(crate) mod cloudinit;
 pub(crate) mod configure;
+pub(crate) mod cpu;
 pub(crate) mod create;
 pub(crate) mod described;
 pub(crate) mod disks;
@@ -304,7 +305,8 @@ impl Hypervisor {
 
     /// Memory that running VMs of `node` hold.
     pub(crate) fn memory_in_use(&self, node: &str) -> u64 {
-        self.vms.values().filter(|vm| vm.node == node && vm.running.is_some()).map(Vm::memory_bytes).sum()
+        // Which of many VMs run is known without comparing names.
+        self.vms.values().filter(|vm| vm.running.is_some() && vm.node == node).map(Vm::memory_bytes).sum()
     }
 
     /// A guest switched itself off.

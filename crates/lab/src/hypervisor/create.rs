@@ -10,7 +10,7 @@ use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::Asked;
 use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::{Vm, is_numbered};
-use crate::hypervisor::{Hypervisor, QEMU, disks, drive, options, power};
+use crate::hypervisor::{Hypervisor, QEMU, cpu, disks, drive, options, power};
 use crate::rng::Rng;
 use crate::schema::Parts;
 use crate::world::World;
@@ -69,6 +69,9 @@ pub(crate) fn check_options(
     config: &BTreeMap<String, String>,
     caller: &str,
 ) -> Result<(), Refusal> {
+    if let Some(model) = config.get("cpu") {
+        cpu::check(model)?;
+    }
     root_checked(config, caller)?;
     let mut cloudinit: Option<&str> = None;
     for (key, value) in config {

@@ -107,7 +107,9 @@ pub(crate) fn make(
         }
         Source::New { storage, bytes } => {
             let size = match key {
-                "efidisk0" => 528 << 10,
+                // What the firmware keeps its variables in; the larger form must be asked for.
+                "efidisk0" if parts.get("efitype").is_some_and(|kind| kind == "4m") => 528 << 10,
+                "efidisk0" => 128 << 10,
                 "tpmstate0" => CLOUDINIT,
                 _ => bytes,
             };

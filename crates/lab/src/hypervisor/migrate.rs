@@ -33,7 +33,7 @@ pub(crate) fn begin(world: &mut World, node: &str, wish: Migrate, caller: &str) 
     }
     let hypervisor = &world.hypervisor;
     match hypervisor.hosts.get(&wish.target) {
-        None => return Err(Refusal::parameter("target", format!("no such cluster node '{}'", wish.target))),
+        None => return Err(Refusal::failed(format!("no such cluster node '{}'", wish.target))),
         Some(host) if !host.online => {
             return Err(Refusal::failed(format!("node '{}' is not online", wish.target)));
         }

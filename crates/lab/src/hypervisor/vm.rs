@@ -285,6 +285,8 @@ impl Vm {
 pub(crate) fn shown(key: &str, value: &str) -> Value {
     match value.parse::<i64>() {
         _ if key == "cipassword" => json!("**********"),
+        // It is kept as lines of comment, and read back without white space at its end.
+        _ if key == "description" => json!(value.trim_end()),
         Ok(number) if options::is_number(key) => json!(number),
         _ => json!(value),
     }

@@ -440,7 +440,12 @@ pub(super) fn set_acl(world: &mut World, call: &Call) -> Result<Data, Refusal> {
             return failed(format!("user '{user}' does not exist"));
         }
         if let Some(token) = tokens.iter().find(|token| !known_token(token)) {
-            return failed(format!("no such token '{token}'"));
+            let (user, name) = token.split_once('!').unwrap_or((token, ""));
+            return failed(if access.users.contains_key(user) {
+                format!("no such token '{name}' for user '{user}'")
+            } else {
+                format!("no such user ('{user}')")
+            });
         }
     }
     let whom = users.into_iter().map(Principal::User).chain(groups.into_iter().map(Principal::Group));

@@ -32,6 +32,7 @@ const KEPT: &[&str] = &[
     "/cluster/sdn",
     "/nodes/{node}/config",
     "/nodes/{node}/firewall",
+    "/nodes/{node}/lxc/{vmid}/firewall",
     "/nodes/{node}/qemu/{vmid}/firewall",
 ];
 /// Parameters that are no option of the thing itself.
@@ -75,9 +76,9 @@ pub(super) fn filled(path: &str, call: &Call) -> String {
         Some(name) => call.text(name).to_owned(),
         None => part.to_owned(),
     };
-    // The firewall of a VM goes with it from host to host.
-    let path =
-        if path.starts_with("/nodes/{node}/qemu/") { path.trim_start_matches("/nodes/{node}") } else { path };
+    // The firewall of a guest goes with it from host to host.
+    let of_guest = ["/nodes/{node}/qemu/", "/nodes/{node}/lxc/"].iter().any(|start| path.starts_with(start));
+    let path = if of_guest { path.trim_start_matches("/nodes/{node}") } else { path };
     path.split('/').map(fill).collect::<Vec<_>>().join("/")
 }
 
@@ -132,15 +133,11 @@ fn holder(kept: &Kept, call: &Call) -> Result<(), Refusal> {
     }
 }
 
-/// The VM whose firewall the path names must be there.
-fn owner(world: &World, call: &Call) -> Result<(), Refusal> {
-    if call.path.contains("/qemu/{vmid}/") { super::vms::find(world, call).map(drop) } else { Ok(()) }
-}
-
 pub(super) fn read(world: &World, call: &Call) -> Result<Data, Refusal> {
     let kept = &world.hypervisor.kept;
     let at = filled(call.path, call);
-    if call.path.starts_with("/nodes/{node}/lxc/{vmid}") {
+    // A firewall is a file of its own: it can be there before its guest.
+    if call.path.starts_with("/nodes/{node}/lxc/{vmid}") && !is_kept(call.path) {
         let text =
             format!("Configuration file 'nodes/{}/lxc/{}.conf' does not exist", call.node, call.vmid());
         return Err(Refusal::failed(text));
@@ -221,7 +218,6 @@ pub(super) fn write(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     if !is_kept(call.path) {
         return Err(Refusal::Unserved);
     }
-    owner(world, call)?;
     words::allowed(world, call)?;
     let kept = &mut world.hypervisor.kept;
     match (call.method.as_str(), name_below(call.path), in_list(call.path)) {
@@ -266,8 +262,7 @@ pub(super) fn write(world: &mut World, call: &Call) -> Result<Data, Refusal> {
             changed_since(kept, &at, call)?;
             let set = fields(call);
             let thing = kept.get_mut(&at, id).ok_or_else(|| words::missing(list, name, id, Doing::Update))?;
-            thing.extend(set);
-            thing.retain(|key, _| !call.list("delete").contains(key));
+            write_into(thing, set, call);
             if let Some(new) = call.get("rename").filter(|new| *new != id) {
                 kept.rename(&at, id, new);
             }
@@ -283,13 +278,17 @@ pub(super) fn write(world: &mut World, call: &Call) -> Result<Data, Refusal> {
             let at = filled(call.path, call);
             changed_since(kept, &at, call)?;
             let set = fields(call);
-            let thing = kept.single_mut(&at);
-            thing.extend(set);
-            thing.retain(|key, _| !call.list("delete").contains(key));
+            write_into(kept.single_mut(&at), set, call);
         }
         _ => return Err(Refusal::Unserved),
     }
     Ok(Value::Null.into())
+}
+
+/// Sets and removes options. One without a value is lost when the file is read again, so it is as good as removed.
+fn write_into(thing: &mut Fields, set: Fields, call: &Call) {
+    thing.extend(set);
+    thing.retain(|key, value| *value != json!("") && !call.list("delete").contains(key));
 }
 
 fn make(
@@ -303,7 +302,8 @@ fn make(
     if kept.get(at, id).is_some() {
         return Err(words::exists(list, name, id));
     }
-    let mut made = fields(call);
+    let mut made = Fields::new();
+    write_into(&mut made, fields(call), call);
     made.remove(name);
     words::derive(kept, call, &mut made);
     kept.put(at, id, made);

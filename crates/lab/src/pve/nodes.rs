@@ -6,7 +6,7 @@ use super::answer::Data;
 use super::request::Call;
 use crate::hypervisor::download::{factory_path, split_url};
 use crate::hypervisor::refusal::Refusal;
-use crate::hypervisor::{Host, REPOID, VERSION};
+use crate::hypervisor::{Host, REPOID, VERSION, cpu};
 use crate::world::World;
 
 const KERNEL: &str = "6.17.13-2-pve";
@@ -81,21 +81,8 @@ pub(super) fn index(_: &World, _: &Call) -> Result<Data, Refusal> {
 
 /// Some CPU models of each vendor.
 pub(super) fn cpus(_: &World, _: &Call) -> Result<Data, Refusal> {
-    let models = [
-        ("host", "default"),
-        ("kvm64", "default"),
-        ("max", "default"),
-        ("qemu64", "default"),
-        ("x86-64-v2", "default"),
-        ("x86-64-v2-AES", "default"),
-        ("x86-64-v3", "default"),
-        ("x86-64-v4", "default"),
-        ("EPYC", "AuthenticAMD"),
-        ("EPYC-Milan", "AuthenticAMD"),
-        ("Haswell", "GenuineIntel"),
-        ("Icelake-Server", "GenuineIntel"),
-    ];
-    Ok(json!(models.map(|(name, vendor)| json!({"name": name, "vendor": vendor, "custom": 0}))).into())
+    let rows = cpu::models().map(|(name, vendor)| json!({"name": name, "vendor": vendor, "custom": 0}));
+    Ok(rows.collect::<Value>().into())
 }
 
 /// The machine types that a guest can have.

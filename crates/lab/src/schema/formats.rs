@@ -27,6 +27,12 @@ pub(crate) fn check(format: &str, name: &str, value: &str) -> Result<(), String>
         "ipv6" => looks(value.parse::<Ipv6Addr>().is_ok(), "ipv6 address"),
         "ip" => looks(value.parse::<IpAddr>().is_ok(), "IP address"),
         "address" => looks(value.parse::<IpAddr>().is_ok() || value.split('.').all(is_label), "address"),
+        "CIDRv4" => {
+            looks(value.parse::<ipnet::Ipv4Net>().is_ok_and(|net| net.prefix_len() > 7), "IPv4 CIDR network")
+        }
+        "CIDRv6" => {
+            looks(value.parse::<ipnet::Ipv6Net>().is_ok_and(|net| net.prefix_len() > 7), "IPv6 CIDR network")
+        }
         "CIDR" => looks(value.parse::<ipnet::IpNet>().is_ok(), "CIDR network"),
         "pve-ipv4-config" => {
             let fits = matches!(value, "dhcp" | "manual") || value.parse::<ipnet::Ipv4Net>().is_ok();

@@ -121,3 +121,38 @@ async fn a_network_changes_when_it_is_reloaded() {
         (&json!("10.7.0.1"), &json!(1), &json!("lab\n"))
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_recorded_follows_from_the_servers_own_rules() {
+    let (_lab, client, _) = lab();
+    let vms = "/nodes/pve1/qemu";
+    client.call("POST", "/pools", json!({"poolid": "k8s"})).await.data();
+    let made = json!({"vmid": 100, "pool": "k8s", "description": "two\nlines\n", "efidisk0": "local-lvm:1"});
+    assert_eq!(client.done("POST", vms, made).await, "OK");
+    let config = client.get(&format!("{vms}/100/config")).await;
+    assert_eq!(config["description"], "two\nlines");
+    assert!(config["efidisk0"].as_str().unwrap().ends_with("size=128K"), "{config}");
+    let full = client.call("DELETE", "/pools?poolid=k8s", Value::Null).await;
+    assert_eq!(full.reason, "delete pool failed: pool 'k8s' is not empty (contains VM 100)");
+    let model = client.call("PUT", &format!("{vms}/100/config"), json!({"cpu": "nosuch"})).await.json();
+    let words = "invalid format - Built-in cputype 'nosuch' is not defined (missing 'custom-' prefix?)\n";
+    assert_eq!(model["errors"]["cpu"], words);
+    let nowhere = client.call("POST", &format!("{vms}/100/migrate"), json!({"target": "pve9"})).await;
+    assert_eq!((nowhere.status, nowhere.reason.as_str()), (500, "no such cluster node 'pve9'"));
+
+    let bridge = json!({"iface": "vmbr7", "type": "bridge", "cidr": "10.7.0.1"});
+    let mask = client.call("POST", "/nodes/pve1/network", bridge).await.json();
+    assert_eq!(
+        mask["errors"]["cidr"],
+        "invalid format - value does not look like a valid IPv4 CIDR network\n"
+    );
+    let list = json!({"path": "/vms", "roles": "PVEAdmin", "tokens": "root@pam!none"});
+    let token = client.call("PUT", "/access/acl", list).await;
+    assert_eq!(token.reason, "ACL update failed: no such token 'none' for user 'root@pam'");
+
+    // A firewall is a file of its own, and an option without a value is lost when its file is read again.
+    client.call("PUT", &format!("{vms}/999/firewall/options"), json!({"enable": 1})).await.data();
+    let realm = json!({"realm": "sso", "type": "openid", "issuer-url": "https://sso", "client-id": "x", "scopes": ""});
+    client.call("POST", "/access/domains", realm).await.data();
+    assert_eq!(client.get("/access/domains/sso").await.get("scopes"), None);
+}
