@@ -187,9 +187,11 @@ impl Patch {
                     patched.len() - 1
                 }
             };
-            // Where there is nothing but keys without values, they are what tells its kind.
-            if patched[index].is_empty() {
-                patched[index] = document.clone();
+            // Keys without values go, but not where they are all that tells the kind.
+            if kind_of(&patched[index], self.minor).is_err() {
+                for (key, value) in document.iter().filter(|(_, value)| **value == Value::Null) {
+                    patched[index].insert(key, value.clone());
+                }
             }
         }
         if let Some((first, second)) = conflicts(&patched, self.minor).into_iter().next() {

@@ -199,8 +199,10 @@ fn a_key_without_a_value_is_not_there() {
         let once = patched(base, patch, minor).unwrap();
         assert_eq!(patched(&once, patch, minor).unwrap(), once);
         let other = "{apiVersion: v1alpha1, kind: HostnameConfig, hostname: a}\n";
-        let once = patched(other, "machine:\n", minor).unwrap();
-        assert_eq!(Documents::parse(&once).unwrap().iter().count(), 2);
-        assert_eq!(patched(&once, "machine:\n", minor).unwrap(), once);
+        for (base, count) in [(other, 2), ("{version: v1alpha1, machine: }\n", 1)] {
+            let once = patched(base, "machine:\n", minor).unwrap();
+            assert_eq!(Documents::parse(&once).unwrap().iter().count(), count);
+            assert_eq!(patched(&once, "machine:\n", minor).unwrap(), once);
+        }
     }
 }
