@@ -1,5 +1,6 @@
 //! What a new world is made of. The defaults are three ordinary hosts, so that a small cluster fits at once.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
@@ -33,6 +34,10 @@ pub struct LabConfig {
     pub outside: Option<Vec<String>>,
     /// The network in which a DHCP server gives out addresses, if there is one.
     pub dhcp: Option<ipnet::IpNet>,
+    /// Addresses that the DHCP server keeps for cards, by MAC address.
+    pub reservations: BTreeMap<String, ipnet::IpNet>,
+    /// What the operator's name server knows, beside hosts and factory: the cluster's endpoint, for one.
+    pub names: BTreeMap<String, IpAddr>,
     /// What a new world has beside its hosts: files, VMs, a web server.
     pub described: Option<Description>,
 }
@@ -151,6 +156,8 @@ impl Default for LabConfig {
             schematics: Vec::new(),
             outside: None,
             dhcp: None,
+            reservations: BTreeMap::new(),
+            names: BTreeMap::new(),
             described: None,
         }
     }

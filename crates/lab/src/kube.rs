@@ -6,6 +6,7 @@
 
 mod apply;
 mod budgets;
+mod charts;
 mod columns;
 mod controllers;
 mod defaults;

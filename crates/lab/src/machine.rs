@@ -147,6 +147,12 @@ impl Machines {
         self.dhcp = net.or(self.dhcp);
     }
 
+    /// Keeps addresses for cards, by MAC address.
+    pub fn reserve(&mut self, reservations: &BTreeMap<String, ipnet::IpNet>) {
+        let kept = reservations.iter().map(|(mac, address)| (mac.to_lowercase(), *address));
+        self.leases.extend(kept);
+    }
+
     /// The address that a card has from the DHCP server, which gives the same one always.
     fn lease(&mut self, mac: &str) -> Option<ipnet::IpNet> {
         let mac = mac.to_lowercase();

@@ -55,8 +55,8 @@ impl Network {
     }
 
     fn find(&self, host: &str, port: u16) -> Answers {
-        let address: Option<IpAddr> = host.parse().ok();
         self.shared.read(|world, _| {
+            let address: Option<IpAddr> = host.parse().ok().or_else(|| world.names.get(host).copied());
             if world.factory.is_called(host) {
                 if !world.machines.reaches(host) {
                     return Answers::NoName;

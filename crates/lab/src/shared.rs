@@ -53,6 +53,8 @@ impl Shared {
         world.hypervisor.add_missing(config, now)?;
         world.factory.add_missing(config)?;
         world.machines.serve_dhcp(config.dhcp);
+        world.machines.reserve(&config.reservations);
+        world.names.extend(config.names.clone());
         let shared = Self { folder: config.folder.clone(), ..Self::of(world, clock) };
         shared.save(&shared.lock()).map_err(|source| LabError::Folder {
             what: "write the lab's world in",

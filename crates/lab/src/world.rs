@@ -1,6 +1,8 @@
 //! The world as plain data. Everything that takes time is a moment stored somewhere below; [`World::advance`] goes
 //! through those moments in order of time, first the hypervisor's, then the machines', and never on its own.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -30,6 +32,9 @@ pub struct World {
     pub machines: Machines,
     /// What was broken on purpose.
     pub faults: Faults,
+    /// What the operator's name server knows.
+    #[serde(default)]
+    pub names: BTreeMap<String, IpAddr>,
 }
 
 impl World {
@@ -44,7 +49,17 @@ impl World {
         let factory = Factory::new(config)?;
         let mut machines = Machines::default();
         machines.close_outside(config.outside.clone());
-        Ok(Self { seed: config.seed, rng, now, hypervisor, factory, machines, faults: Faults::default() })
+        let names = config.names.clone();
+        Ok(Self {
+            seed: config.seed,
+            rng,
+            now,
+            hypervisor,
+            factory,
+            machines,
+            faults: Faults::default(),
+            names,
+        })
     }
 
     /// The next moment at which something happens by itself.

@@ -1,5 +1,7 @@
 //! The world that a command works on: the real one that the file names, or the lab.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -233,7 +235,11 @@ fn lab_config(spec: &Spec, folder: PathBuf, seed: u64) -> LabConfig {
     config.pools.extend(spec.proxmox.pool.clone());
     if spec.network.dhcp || spec.network.extra.values().any(|extra| extra.dhcp) {
         config.dhcp = spec.network.cidr.parse().ok();
+        // An operator keeps the addresses that the file says.
+        let expected = nodes.values().filter(|node| node.settings.dhcp);
+        config.reservations = expected.map(|node| (node.mac.clone(), node.address.into())).collect();
     }
+    config.names = names(spec);
     if let Some(host) = spec.image.factory.split("://").nth(1).and_then(|rest| rest.split(['/', ':']).next())
     {
         config.factory_host = host.to_owned();
@@ -243,6 +249,19 @@ fn lab_config(spec: &Spec, folder: PathBuf, seed: u64) -> LabConfig {
         config.talos_versions.push(talos);
     }
     config
+}
+
+/// The endpoint's name leads to the address of the cluster, as an operator's name server would say: the shared one, or that of
+/// the first control plane.
+fn names(spec: &Spec) -> BTreeMap<String, IpAddr> {
+    let Ok(blueprint) = model::resolve::resolve(spec, None, None) else { return BTreeMap::new() };
+    let host = blueprint.endpoint.split_once("://").map_or("", |(_, rest)| rest);
+    let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+    let first = blueprint.control_planes().next().map(|node| node.address.addr());
+    match blueprint.vip.or(first) {
+        Some(address) if host.parse::<IpAddr>().is_err() => [(host.to_owned(), address.into())].into(),
+        _ => BTreeMap::new(),
+    }
 }
 
 /// Makes a datastore take a kind of content.

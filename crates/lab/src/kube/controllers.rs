@@ -4,7 +4,7 @@
 //! stored and writes the difference, until nothing is left to do. What takes time (a pod that starts, a job that runs) is
 //! derived from the times in the objects themselves. What a user put on a node (labels, taints, cordon) stays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -30,10 +30,15 @@ pub(crate) struct Report<'a> {
     pub(crate) configs: &'a [&'a str],
     /// What can be fetched from outside, by address.
     pub(crate) documents: &'a BTreeMap<String, String>,
+    /// The hosts outside that answer; all when there is none.
+    pub(crate) outside: Option<&'a BTreeSet<String>>,
 }
 
 /// Brings the stored objects up to date.
 pub(crate) fn reconcile(store: &mut Store, report: &Report<'_>, now: Timestamp) {
+    if store.outside.as_ref() != report.outside {
+        store.outside = report.outside.cloned();
+    }
     for namespace in NAMESPACES {
         let place = Place::core("namespaces", "", namespace);
         if store.get(&place).is_none() {

@@ -69,21 +69,35 @@ fn make_once(store: &mut Store, object: &Value, now: Timestamp) {
     if store.made.contains(&id) {
         return;
     }
-    let Some(kind) = Kind::of_manifest(store, object) else { return };
+    if put(store, object, false, now) {
+        store.made.insert(id);
+    }
+}
+
+/// Makes an object, or gives one that is there what the manifest says. Says whether that could be done.
+pub(super) fn put(store: &mut Store, object: &Value, again: bool, now: Timestamp) -> bool {
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let Some(kind) = Kind::of_manifest(store, object) else { return false };
     let namespace = match kind.namespaced {
         true => object.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or("default"),
         false => "",
     };
     if !namespace.is_empty() && store.get(&Place::core("namespaces", "", namespace)).is_none() {
-        return;
+        return false;
     }
     let place = Place { group: &kind.group, plural: &kind.plural, namespace, name };
-    if store.get(&place).is_none() {
-        let mut object = object.clone();
-        defaults::complete(store, &kind, &mut object);
-        store.put(&place, object, now);
+    let mut made = object.clone();
+    defaults::complete(store, &kind, &mut made);
+    match store.get(&place) {
+        None => drop(store.put(&place, made, now)),
+        Some(kept) if again && made.get("spec").is_some() => {
+            let mut kept = kept.clone();
+            kept["spec"] = made["spec"].take();
+            store.put(&place, kept, now);
+        }
+        Some(_) => {}
     }
-    store.made.insert(id);
+    true
 }
 
 impl Wanted {

@@ -1,12 +1,15 @@
 //! Pods: given to nodes, started, finished, stopped; and the pods that kubelets run by themselves.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::events;
+use super::charts::Release;
 use super::nodes::{Kubelet, Readiness, UNINITIALIZED, condition, set_taints};
 use super::scheduler::{Nodes, Verdict};
 use super::store::{Place, Store, second};
+use super::{events, manifests};
 
 const STATIC: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 /// How long images and containers take.
@@ -94,7 +97,7 @@ pub(super) fn run(store: &mut Store, now: Timestamp) {
     let mut nodes = Nodes::of(store);
     for (key, pod) in pods {
         let Some(place) = Place::of_key(&key) else { continue };
-        match step(&pod, &nodes) {
+        match step(&pod, &nodes, store.outside.as_ref()) {
             Step::Place => give(store, &place, pod, &mut nodes, now),
             Step::Start(at) if at <= now => start(store, &place, pod, now),
             Step::Finish(at) if at <= now => finish(store, &place, pod, now),
@@ -111,7 +114,8 @@ pub(super) fn run(store: &mut Store, now: Timestamp) {
 /// When the next pod moves by itself.
 pub(super) fn next_due(store: &Store, now: Timestamp) -> Option<Timestamp> {
     let nodes = Nodes::of(store);
-    let moments = store.entries("", "pods", None).filter_map(|(_, pod)| match step(pod, &nodes) {
+    let outside = store.outside.as_ref();
+    let moments = store.entries("", "pods", None).filter_map(|(_, pod)| match step(pod, &nodes, outside) {
         Step::Start(at) | Step::Finish(at) | Step::Stop(at) => Some(at),
         _ => None,
     });
@@ -128,7 +132,7 @@ enum Step {
     Nothing,
 }
 
-fn step(pod: &Value, nodes: &Nodes) -> Step {
+fn step(pod: &Value, nodes: &Nodes, outside: Option<&BTreeSet<String>>) -> Step {
     let node = text(pod, "/spec/nodeName");
     let phase = text(pod, "/status/phase");
     let known = nodes.readiness(node);
@@ -156,6 +160,13 @@ fn step(pod: &Value, nodes: &Nodes) -> Step {
         }
         "Running" if text(pod, "/spec/restartPolicy") != "Always" && is_job(pod) => {
             match since(pod, "Ready").and_then(|from| from.checked_add(RUN).ok()) {
+                // What cannot fetch its chart begins again and again.
+                Some(_)
+                    if Release::of(pod)
+                        .is_some_and(|r| outside.is_some_and(|open| !open.contains(&r.host))) =>
+                {
+                    Step::Nothing
+                }
                 Some(at) if readiness != Readiness::Unknown => Step::Finish(at),
                 _ => Step::Nothing,
             }
@@ -257,7 +268,11 @@ fn finish(store: &mut Store, place: &Place<'_>, mut pod: Value, now: Timestamp) 
     set_conditions(&mut pod, "False", "PodCompleted", now);
     pod["status"]["containerStatuses"] = containers(&pod, false, &ended).into();
     pod["status"]["phase"] = "Succeeded".into();
+    let objects = Release::of(&pod).map(|release| release.objects()).unwrap_or_default();
     store.put(place, pod, now);
+    for object in objects {
+        manifests::put(store, &object, true, now);
+    }
 }
 
 fn set_ready(store: &mut Store, place: &Place<'_>, mut pod: Value, ready: bool, now: Timestamp) {

@@ -83,6 +83,9 @@ pub struct Store {
     /// When they did.
     #[serde(default)]
     pub(super) ran: Option<Timestamp>,
+    /// The hosts outside that answer; all when there is none.
+    #[serde(skip)]
+    pub(super) outside: Option<BTreeSet<String>>,
     /// What was written of each kubelet last.
     #[serde(skip)]
     pub(super) known: Known,

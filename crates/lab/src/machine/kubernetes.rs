@@ -8,32 +8,44 @@ use crate::kube::{Kubelet, Report, has_network, reconcile};
 impl Machines {
     /// Writes what kubelets and controllers would write, wherever etcd takes writes and an API server is up.
     pub(super) fn write_kubernetes(&mut self) {
-        let now = self.now;
         for index in 0..self.etcds.len() {
-            if self.etcds[index].leader.is_none() || !self.has_api_server(&self.etcds[index]) {
-                continue;
+            self.write_kubernetes_of(index);
+            // A kubelet that found its network says so at once: nothing else would wake it.
+            if self.find_networks(index) {
+                self.write_kubernetes_of(index);
             }
-            let kubelets = self.kubelets(&self.etcds[index]);
-            let etcd = &mut self.etcds[index];
-            let lost = etcd.nodes.iter().filter(|(_, known)| known.lost_at.is_some_and(|at| at <= now));
-            let lost: Vec<_> = lost.map(|(name, _)| name.clone()).collect();
-            let nodes =
-                etcd.members.values().filter_map(|member| self.machines.get(&member.vmid)?.live_node());
-            let serving = nodes.filter(|node| node.api_server_from.is_some_and(|at| at <= now));
-            let configs: Vec<&str> = serving.map(|node| node.config.as_str()).collect();
-            let report =
-                Report { kubelets: &kubelets, lost: &lost, configs: &configs, documents: &self.documents };
-            reconcile(&mut etcd.store, &report, now);
-            for known in etcd.nodes.values_mut() {
-                known.registers = false;
-            }
-            self.find_networks(index);
+        }
+    }
+
+    fn write_kubernetes_of(&mut self, index: usize) {
+        let now = self.now;
+        if self.etcds[index].leader.is_none() || !self.has_api_server(&self.etcds[index]) {
+            return;
+        }
+        let kubelets = self.kubelets(&self.etcds[index]);
+        let etcd = &mut self.etcds[index];
+        let lost = etcd.nodes.iter().filter(|(_, known)| known.lost_at.is_some_and(|at| at <= now));
+        let lost: Vec<_> = lost.map(|(name, _)| name.clone()).collect();
+        let nodes = etcd.members.values().filter_map(|member| self.machines.get(&member.vmid)?.live_node());
+        let serving = nodes.filter(|node| node.api_server_from.is_some_and(|at| at <= now));
+        let configs: Vec<&str> = serving.map(|node| node.config.as_str()).collect();
+        let report = Report {
+            kubelets: &kubelets,
+            lost: &lost,
+            configs: &configs,
+            documents: &self.documents,
+            outside: self.outside.as_ref(),
+        };
+        reconcile(&mut etcd.store, &report, now);
+        for known in etcd.nodes.values_mut() {
+            known.registers = false;
         }
     }
 
     /// A node whose network does not come with Talos is ready when something has set one up.
-    fn find_networks(&mut self, index: usize) {
+    fn find_networks(&mut self, index: usize) -> bool {
         let (now, etcd) = (self.now, &self.etcds[index]);
+        let mut found = false;
         for (name, known) in &etcd.nodes {
             let node = self.machines.get_mut(&known.vmid).and_then(|machine| machine.node_mut());
             let waits = node.and_then(|node| match &mut node.registration {
@@ -42,8 +54,10 @@ impl Machines {
             });
             if let Some(ready_at) = waits.filter(|_| has_network(&etcd.store, name)) {
                 *ready_at = Some(now);
+                found = true;
             }
         }
+        found
     }
 
     /// The pods that Kubernetes says run on a machine: name with namespace, container, image.

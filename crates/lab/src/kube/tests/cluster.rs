@@ -62,6 +62,7 @@ impl Cluster {
             lost: &self.lost,
             configs: &[&self.config],
             documents: &self.documents,
+            outside: None,
         };
         reconcile(&mut self.store, &report, self.now);
     }
