@@ -100,7 +100,7 @@ impl<'t> Bag<'t> {
     }
 
     pub(super) fn bag(&self, key: &str) -> Option<Bag<'t>> {
-        let name = if self.name.is_empty() { key.to_owned() } else { format!("{}.{key}", self.name) };
+        let name = self.full(key);
         self.read(key, |tree| Bag::new(name, tree))
     }
 
@@ -110,6 +110,11 @@ impl<'t> Bag<'t> {
         keys.into_iter().filter_map(|key| Some((key, self.bag(key)?))).collect()
     }
 
+    /// A key with the names of what it stands in.
+    fn full(&self, key: &str) -> String {
+        if self.name.is_empty() { key.to_owned() } else { format!("{}.{key}", self.name) }
+    }
+
     /// Says of every key that nobody took that it has no counterpart here.
     pub(super) fn finish(self, notes: &mut Notes) {
         for (key, span, value, fate) in &self.entries {
@@ -117,7 +122,7 @@ impl<'t> Bag<'t> {
             if fate.get() == Fate::Taken || null {
                 continue;
             }
-            let name = if self.name.is_empty() { (*key).to_owned() } else { format!("{}.{key}", self.name) };
+            let name = self.full(key);
             match value {
                 Tree::Scalar { span, raw, .. } if names_secret(key) && !raw.is_empty() => {
                     notes.lost_secret(*span, &name);
@@ -136,13 +141,14 @@ impl<'t> Bag<'t> {
             if keys.contains(key) && fate.get() != Fate::Taken {
                 fate.set(Fate::Taken);
                 if !matches!(value, Tree::Scalar { value: Scalar::Null, .. }) {
-                    notes.lost(*span, &format!("`{}.{key}` is not carried over: {why}", self.name));
+                    let name = self.full(key);
+                    notes.lost(*span, &format!("`{name}` is not carried over: {why}"));
                 }
             }
         }
     }
 
-    /// Keys that say what holds here anyway.
+    /// Keys that the input itself does not say: a declaration gave them their value.
     pub(super) fn ignore(&self, keys: &[&str]) {
         self.entries
             .iter()

@@ -36,7 +36,8 @@ pub(super) fn translate(bag: &Bag<'_>, notes: &mut Notes) -> Spec {
             let port = group.text("port").map_or("8006".to_owned(), |port| port.value);
             spec.proxmox.endpoint = Some(format!("https://{}:{port}", host.value));
         }
-        group.ignore(&["port", "node_name"]);
+        group.lose(&["port"], "the endpoint names it", notes);
+        group.lose(&["node_name"], "`node_distribution` names the hosts", notes);
         spec.network.dns = group.values("dns_servers");
         group.lose(&["ssh_config"], "nothing here needs SSH", notes);
     } else {
@@ -58,7 +59,7 @@ pub(super) fn translate(bag: &Bag<'_>, notes: &mut Notes) -> Spec {
     networks(&mut spec, bag, network.as_ref(), cluster.as_ref(), notes);
     hardware(&mut spec, bag, notes);
     tags(&mut spec, bag);
-    let stores = Stores::take(bag, proxmox.as_ref());
+    let stores = Stores::take(bag, proxmox.as_ref(), notes);
     let counts = counts(bag, node_config.as_ref(), notes);
     pools(&mut spec, bag, node_config.as_ref(), grouped, &counts, notes);
     for host in counts.keys() {
@@ -78,7 +79,8 @@ pub(super) fn translate(bag: &Bag<'_>, notes: &mut Notes) -> Spec {
     common::miss_network(&spec, notes);
     common::assume_endpoint(&mut spec, notes);
     [proxmox, network, cluster, node_config].into_iter().flatten().for_each(|group| group.finish(notes));
-    bag.ignore(&["talos_schematic_id"]);
+    let why = "the schematic is computed from `image.extensions`";
+    bag.lose(&["talos_schematic_id"], why, notes);
     spec
 }
 
@@ -121,10 +123,11 @@ fn networks(
         spec.network.dhcp = true;
         notes.assumed("addresses came from DHCP; here each node has one, for which the DHCP server needs a reservation by MAC address: `show` prints both");
     }
-    // Cards are found by their MAC address, so the name in the guest does not matter.
-    bag.ignore(&["network_interface"]);
+    let why = "cards are found by their MAC address";
+    bag.lose(&["network_interface"], why, notes);
     if let Some(group) = network {
-        group.ignore(&["interface", "bridge_id"]);
+        group.lose(&["interface"], why, notes);
+        group.lose(&["bridge_id"], "the bridge is named", notes);
         if let Some(pool) = group.text("resource_pool_id") {
             notes.changed(
                 pool.span,
@@ -248,13 +251,13 @@ struct Stores {
 }
 
 impl Stores {
-    fn take(bag: &Bag<'_>, proxmox: Option<&Bag<'_>>) -> Self {
+    fn take(bag: &Bag<'_>, proxmox: Option<&Bag<'_>>, notes: &mut Notes) -> Self {
         let group = proxmox.and_then(|group| group.bag("datastores"));
         let pick = |key: &str, or: &str| {
             let found = proxmox.and_then(|group| group.text(key)).or_else(|| bag.text(key));
             found.or_else(|| group.as_ref()?.text(key)).map_or_else(|| or.to_owned(), |text| text.value)
         };
-        bag.ignore(&["image_download_node", "template_node"]);
+        bag.lose(&["image_download_node", "template_node"], "each host has its own", notes);
         Self {
             image: pick("talos_disk_image_datastore_id", "local"),
             disks: pick("template_datastore_id", "local-lvm"),

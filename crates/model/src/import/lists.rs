@@ -78,8 +78,7 @@ fn about_cluster(spec: &mut Spec, group: &Bag<'_>, notes: &mut Notes) {
     if let Some(store) = group.bag("datastore") {
         let image = store.text("id").map(|text| text.value);
         spec.hosts.values_mut().for_each(|host| host.datastores.image.clone_from(&image));
-        // A shared datastore is seen by all hosts; which one downloads is decided here.
-        store.ignore(&["node"]);
+        store.lose(&["node"], "a datastore that all hosts see is filled by any of them", notes);
         store.finish(notes);
     }
     if let Some(mirrors) = group.bag("registry_mirrors") {
@@ -120,8 +119,12 @@ fn about_cluster(spec: &mut Spec, group: &Bag<'_>, notes: &mut Notes) {
 }
 
 fn git(spec: &mut Spec, group: &Bag<'_>, notes: &mut Notes) {
-    let engine = match group.text("provider").map(|text| text.value).as_deref() {
-        Some("argocd") => GitOpsEngine::Argocd,
+    let engine = match group.text("provider") {
+        Some(name) if name.value == "argocd" => GitOpsEngine::Argocd,
+        Some(name) if name.value != "flux" => {
+            notes.changed(name.span, &format!("`{}` is not known; Flux was taken", name.value), "");
+            GitOpsEngine::Flux
+        }
         _ => GitOpsEngine::Flux,
     };
     let bootstrap = group.bag("bootstrap");
@@ -165,7 +168,7 @@ fn nodes(spec: &mut Spec, group: &Bag<'_>, pool_name: &str, role: Role, notes: &
             spec.network.vip =
                 vip.text("address").map(|text| text.value.split('/').next().unwrap_or("").to_owned());
         }
-        vip.ignore(&["address"]);
+        vip.lose(&["address"], "it is not enabled", notes);
         vip.finish(notes);
     }
     let Some(Tree::List { items, .. }) = group.take("nodes") else { return };
@@ -239,8 +242,14 @@ fn cards(spec: &mut Spec, node: &mut Node, networks: &Bag<'_>, notes: &mut Notes
                 spec.network.cidr = net.trunc().to_string();
                 bridge.clone_into(&mut spec.network.bridge);
             }
-            if let Some(gateway) = gateway.filter(|_| spec.network.gateway.is_empty()) {
-                spec.network.gateway = gateway.value;
+            if let Some(gateway) = gateway {
+                if spec.network.gateway.is_empty() {
+                    spec.network.gateway = gateway.value;
+                } else if spec.network.gateway != gateway.value {
+                    let message =
+                        format!("the gateway {} is another than that of the first node", gateway.value);
+                    notes.lost(gateway.span, &message);
+                }
             }
             node.address = Some(bare);
         } else {

@@ -117,8 +117,8 @@ fn proxmox(
     if let Some(group) = bag.bag("proxmox") {
         common::proxmox(spec, &group, notes);
         ground.host = group.text("name").map(|text| text.value);
-        // The name of the Proxmox cluster is only a label in these modules.
-        group.ignore(&["cluster_name", "node_name"]);
+        let why = "the label of the region comes from `proxmox_cluster`";
+        group.lose(&["cluster_name", "node_name"], why, notes);
         group.finish(notes);
     }
     common::token(spec, bag, "proxmox_api_token", notes);
@@ -333,7 +333,8 @@ fn granted(spec: &mut Spec, ground: &Ground, bag: &Bag<'_>, region: Option<Strin
         let mut defaults = RoleDefaults { hardware, traits };
         if let Some(group) = group {
             node::data_disks(&mut defaults.hardware, &group, notes);
-            group.ignore(&["machine_type", "igpu"]);
+            group.lose(&["machine_type"], "these are the defaults of a role", notes);
+            group.lose(&["igpu"], "a device belongs to one node", notes);
             group.finish(notes);
         } else if role == 1 && ground.format == Format::NodesConfig && !head {
             node::default_longhorn(&mut defaults.hardware, notes);

@@ -28,6 +28,11 @@ impl Notes {
         self.say(codes::IMPORT_LOST, span, message, "");
     }
 
+    /// Something that the input says and nothing in it makes use of.
+    pub(super) fn unused(&mut self, message: &str) {
+        self.list.push(Diagnostic::warning(codes::IMPORT_LOST, message));
+    }
+
     /// Something that is different now, or that a person must do.
     pub(super) fn changed(&mut self, span: Span, message: &str, help: &str) {
         self.say(codes::IMPORT_CHANGED, span, message, help);

@@ -36,6 +36,10 @@ pub(super) fn versions(
             {
                 // The image is what runs; the other number only shaped the configuration.
                 spec.versions.contract = common::contract(&spec.versions.talos);
+                let (said, runs) = (&spec.versions.talos, &version_here);
+                notes.unused(&format!(
+                    "two versions of Talos are named, {said} and {runs}; {runs}, the image's, is what runs"
+                ));
             }
             spec.versions.talos = version_here;
         }
@@ -53,8 +57,8 @@ pub(super) fn versions(
         if let Some(store) = text("proxmox_datastore").or_else(|| text("datastore_id")) {
             ground.image_store = Some(store.value);
         }
-        // Images are shared between clusters, under names that tell them apart.
-        image.ignore(&["file_prefix", "image_filename_prefix", "platform"]);
+        let why = "images are shared between clusters, under names that tell them apart";
+        image.lose(&["file_prefix", "image_filename_prefix"], why, notes);
         image.finish(notes);
     }
     if let Some(image) = bag.bag("kubernetes_image") {

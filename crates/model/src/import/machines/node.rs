@@ -37,6 +37,15 @@ pub(super) fn translate(spec: &mut Spec, ground: &Ground, nodes: &Bag<'_>, notes
         made.push((name.to_owned(), node));
     }
     hoist(spec, &mut made);
+    if let Some(host) = &ground.host
+        && !made.iter().any(|(_, node)| node.host.as_ref() == Some(host))
+    {
+        notes.unused(&format!("`proxmox.name`, {host}, is not carried over: every node names its own host"));
+    }
+    let ahead = ground.update_talos.as_ref().filter(|version| **version != spec.versions.talos);
+    if let Some(version) = ahead.filter(|_| !made.iter().any(|(_, node)| node.traits.versions.is_some())) {
+        notes.unused(&format!("`update_version`, {version}, is not carried over: no node is marked for it"));
+    }
     if made.iter().any(|(_, node)| node.mac.is_none() && !node.external) {
         notes.assumed("where no MAC address is given, Proxmox drew one; here it is derived, so set `mac` to keep one that exists");
     }
@@ -231,7 +240,8 @@ fn hardware(hardware: &mut Hardware, bag: &Bag<'_>, notes: &mut Notes) {
     {
         notes.lost(*span, "nodes boot from their first disk only");
     }
-    bag.ignore(&["root_disk_file_format", "additional_disk_file_format"]);
+    let formats = ["root_disk_file_format", "additional_disk_file_format"];
+    bag.lose(&formats, "the datastore decides it", notes);
 }
 
 /// Data disks of a node, or of the defaults. Options that stand beside them hold for all of them.
@@ -255,7 +265,10 @@ pub(super) fn data_disks(hardware: &mut Hardware, bag: &Bag<'_>, notes: &mut Not
         if one.slot.is_none() && one.size.is_some() && name != "longhorn" && index > 1 {
             one.slot = Some(index);
         }
-        if let Some(device) = disk.text("device").filter(|_| one.size.is_none() && disk.has("mountpoint")) {
+        if one.size.is_none()
+            && disk.has("mountpoint")
+            && let Some(device) = disk.text("device")
+        {
             let message =
                 format!("the disk `{name}` has no size, so it is one that exists, found as {}", device.value);
             notes.changed(
@@ -264,8 +277,7 @@ pub(super) fn data_disks(hardware: &mut Hardware, bag: &Bag<'_>, notes: &mut Not
                 "give it a `size`, or mount it by a patch with a `UserVolumeConfig`",
             );
         }
-        // Talos finds a disk by what is written on it, never by a device's name.
-        disk.ignore(&["device"]);
+        disk.lose(&["device"], "Talos finds the disk by its WWN or serial number", notes);
         disk.finish(notes);
         hardware.disks.insert(name, one);
     }
@@ -305,15 +317,16 @@ fn gpu(spec: &Spec, ground: &Ground, node: &mut Node, name: &str, bag: &Bag<'_>,
     let mut pci = Vec::new();
     for (index, device) in devices.iter().enumerate() {
         let mapping = format!("gpu-{name}-{index}");
-        let known = meta.as_ref().is_some_and(|meta| meta.take(&device.value).is_some());
-        let message = match known {
+        let known = meta.as_ref().and_then(|meta| meta.bag(&device.value));
+        let message = match known.is_some() {
             true => format!("the device {} is handed through by the mapping `{mapping}`", device.value),
             false => format!("{} is not in `gpu_device_meta`, so the module itself refuses it", device.value),
         };
+        let about = described(known, notes);
         notes.changed(
             device.span,
             &message,
-            &format!("make the mapping `{mapping}` for it in Proxmox, Resource Mappings"),
+            &format!("make the mapping `{mapping}` for it in Proxmox, Resource Mappings{about}"),
         );
         let details = PciDetails { mapping, pcie: None, rombar: None, primary: (index == 0).then_some(true) };
         pci.push(Pci::Details(details));
@@ -338,6 +351,16 @@ fn gpu(spec: &Spec, ground: &Ground, node: &mut Node, name: &str, bag: &Bag<'_>,
         ["nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset"].map(|name| json!({ "name": name }));
     node.traits.patches.extend(patch(json!({ "machine": { "kernel": { "modules": modules } } })));
     notes.assumed(&format!("`{name}` gets the NVIDIA extensions and modules that the module adds; its container runtime comes with them"));
+}
+
+/// What the input knows of a device, which whoever makes the mapping can compare.
+fn described(meta: Option<Bag<'_>>, notes: &mut Notes) -> String {
+    let Some(meta) = meta else { return String::new() };
+    let known = [("id", "id"), ("subsystem_id", "subsystem"), ("iommu_group", "IOMMU group")];
+    let known = known.iter().filter_map(|(key, name)| Some(format!("{name} {}", meta.text(key)?.value)));
+    let known: Vec<String> = known.collect();
+    meta.finish(notes);
+    if known.is_empty() { String::new() } else { format!(": {}", known.join(", ")) }
 }
 
 fn bus(text: &str) -> Option<Bus> {
