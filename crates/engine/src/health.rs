@@ -3,12 +3,15 @@
 //! `apply` waits for all of them; `status` shows them once. The order is that of causes, so the first one that fails is
 //! usually the one to look at.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use model::blueprint::Blueprint;
+use model::observed::KubernetesNode;
+use model::spec::CniName;
 use serde::Serialize;
-use talos_client::Machine;
+use talos_client::{Machine, MachineStatus};
 
 use crate::apply::Context;
 use crate::emit::Progress;
@@ -29,30 +32,45 @@ pub struct Condition {
     pub name: &'static str,
     /// What is missing; `None` when it holds.
     pub missing: Option<String>,
+    /// What it waits for by the file's own wish, so that nobody waits with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub awaits: Option<String>,
+}
+
+impl Condition {
+    fn of(name: &'static str, held: Held) -> Self {
+        match held {
+            Ok(awaits) => Self { name, missing: None, awaits },
+            Err(missing) => Self { name, missing: Some(missing), awaits: None },
+        }
+    }
 }
 
 /// Every condition, asked once.
 pub async fn conditions(world: &World, look: &Look) -> Vec<Condition> {
     let Ok(access) = look.access() else {
-        return vec![Condition { name: "bundle", missing: Some("there is no secrets bundle".to_owned()) }];
+        return vec![Condition::of("bundle", Err("there is no secrets bundle".to_owned()))];
     };
     let kubernetes = Kubernetes::new(world, &look.blueprint.endpoint, &access.kubernetes);
     let etcd = etcd_members(world, look, access).await;
     let machines = machines_ready(world, look, access).await;
     let mut conditions = vec![
-        Condition { name: "etcd members are the control planes", missing: etcd.err() },
-        Condition { name: "every machine runs and is ready", missing: machines.err() },
+        Condition::of("etcd members are the control planes", etcd),
+        Condition::of("every machine runs and is ready", machines),
     ];
     match kubernetes {
         Ok(kubernetes) => {
-            let nodes = nodes_ready(look, &kubernetes).await;
+            let nodes = kubernetes.nodes().await.map_err(|e| e.causes().join(": "));
+            let ready = nodes.as_ref().map_err(Clone::clone).and_then(|nodes| nodes_ready(look, nodes));
             let pods = control_plane_pods(look, &kubernetes).await;
-            conditions.push(Condition { name: "every node is ready in Kubernetes", missing: nodes.err() });
-            conditions.push(Condition { name: "the control plane's pods are ready", missing: pods.err() });
+            conditions.push(Condition::of("every node is ready in Kubernetes", ready));
+            conditions.push(Condition::of("the control plane's pods are ready", pods));
+            if look.blueprint.options.manifests.proxmox_ccm.is_some() {
+                let seen = nodes.and_then(|nodes| nodes_initialized(look, &nodes));
+                conditions.push(Condition::of("the cloud provider has seen every node", seen));
+            }
         }
-        Err(error) => {
-            conditions.push(Condition { name: "Kubernetes answers", missing: Some(error.to_string()) })
-        }
+        Err(error) => conditions.push(Condition::of("Kubernetes answers", Err(error.to_string()))),
     }
     conditions
 }
@@ -87,7 +105,8 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
     Ok(Done::default())
 }
 
-type Held = std::result::Result<(), String>;
+/// It holds, perhaps but for what the file leaves to others; or what is missing.
+type Held = std::result::Result<Option<String>, String>;
 
 /// Each control plane lists the same members, all voters, one for each control plane.
 async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
@@ -111,39 +130,67 @@ async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
             return Err(format!("{node} sees {}", list(&members)));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
+    let settled = |status: &MachineStatus| {
+        look.blueprint.is_settled(status.ready, status.unmet.iter().map(|unmet| &unmet.name))
+    };
     let asked = look.blueprint.nodes.values().map(|node| async move {
         let address = IpAddr::V4(node.address.addr());
         let machine =
             Machine::connect(&world.net, &world.clock, address, &access.talos).map_err(|e| e.to_string())?;
         match world.clock.timeout(QUESTION, machine.stage()).await {
-            Ok(Ok(status)) if status.stage.to_string() == "running" && status.ready => Ok(()),
+            Ok(Ok(status)) if status.stage.to_string() == "running" && settled(&status) => Ok(()),
             Ok(Ok(status)) => Err(format!("{} is {}", node.name, status.stage)),
             Ok(Err(error)) => Err(format!("{}: {error}", node.name)),
             Err(_) => Err(format!("{} did not answer in time", node.name)),
         }
     });
-    futures::future::join_all(asked).await.into_iter().collect()
+    let seen: std::result::Result<(), String> = futures::future::join_all(asked).await.into_iter().collect();
+    seen.map(|()| None)
 }
 
-async fn nodes_ready(look: &Look, kubernetes: &Kubernetes) -> Held {
-    let nodes = kubernetes.nodes().await.map_err(|e| e.causes().join(": "))?;
+fn nodes_ready(look: &Look, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
+    let mut awaits = None;
     for node in look.blueprint.nodes.values() {
         match nodes.get(&node.name) {
             None => return Err(format!("{} is not registered", node.name)),
             Some(n) if !n.ready && !look.blueprint.awaits_network() => {
-                return Err(format!("{} is not ready", node.name));
+                return Err(format!("{} is not ready{}", node.name, likely(&look.blueprint)));
             }
             Some(n) if n.version != node.kubernetes => {
                 return Err(format!("{} runs {}, not {}", node.name, n.version, node.kubernetes));
             }
+            Some(n) if !n.ready => {
+                awaits = Some("waits for the network plug-in that the file leaves to you".to_owned());
+            }
             Some(_) => {}
         }
     }
-    Ok(())
+    Ok(awaits)
+}
+
+/// Why a node that runs is likely not to be ready, where its network does not come with Talos.
+pub(crate) fn likely(blueprint: &Blueprint) -> &'static str {
+    match blueprint.options.kubernetes.cni.details().name {
+        CniName::Flannel => "",
+        CniName::Cilium => "; it waits for Cilium, which the job helm-cilium in kube-system installs",
+        CniName::Custom => "; it waits for the network plug-in from `kubernetes.cni.urls`",
+        CniName::None => "; it waits for a network plug-in from `manifests`",
+    }
+}
+
+fn nodes_initialized(look: &Look, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
+    let waits = look.blueprint.nodes.keys().find(|name| nodes.get(*name).is_none_or(|n| n.uninitialized));
+    match waits {
+        None => Ok(None),
+        Some(_) if look.blueprint.awaits_cloud_provider() => {
+            Ok(Some("waits for the cloud provider that the file leaves to you".to_owned()))
+        }
+        Some(name) => Err(format!("{name} takes no pods before the cloud provider has seen it")),
+    }
 }
 
 async fn control_plane_pods(look: &Look, kubernetes: &Kubernetes) -> Held {
@@ -157,7 +204,7 @@ async fn control_plane_pods(look: &Look, kubernetes: &Kubernetes) -> Held {
             }
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 fn list(names: &BTreeSet<String>) -> String {

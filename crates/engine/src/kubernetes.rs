@@ -17,10 +17,11 @@ use ambient::tls::Connector;
 use ambient::{Clock, Net};
 use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::rt::TokioExecutor;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::client::Body;
 use kube::client::middleware::BaseUriLayer;
+use model::holder::SecretPlace;
 use model::observed::KubernetesNode;
 use rustls::{ClientConfig, RootCertStore};
 use talos::pki::Identity;
@@ -29,6 +30,9 @@ use tower::ServiceBuilder;
 use crate::World;
 use crate::error::{Error, Result};
 use crate::world::QUESTION;
+
+/// The taint of a node that an external cloud provider has still to look at.
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 /// Kubernetes of one cluster.
 #[derive(Clone)]
@@ -121,6 +125,18 @@ impl Kubernetes {
         Ok(list.items.into_iter().filter_map(system_pod).collect())
     }
 
+    /// Whether a Secret is there. What is in it is not asked for.
+    ///
+    /// # Errors
+    ///
+    /// When Kubernetes does not answer in time, or refuses.
+    pub async fn has_secret(&self, place: &SecretPlace) -> Result<bool> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &place.namespace);
+        let found =
+            self.ask_maybe(&format!("tell about Secret {place}"), secrets.get_metadata(&place.name)).await?;
+        Ok(found.is_some())
+    }
+
     /// Keeps new pods off a node, or lets them come again. Says whether that was a change.
     ///
     /// # Errors
@@ -188,6 +204,11 @@ fn seen(node: &Node) -> KubernetesNode {
             .map(|i| i.kubelet_version.clone())
             .unwrap_or_default(),
         schedulable: !node.spec.as_ref().and_then(|s| s.unschedulable).unwrap_or(false),
+        uninitialized: node
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.taints.as_deref())
+            .is_some_and(|taints| taints.iter().any(|taint| taint.key == UNINITIALIZED)),
     }
 }
 

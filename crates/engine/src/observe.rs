@@ -6,9 +6,10 @@
 pub mod machines;
 pub mod proxmox;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::blueprint::{Blueprint, Node};
+use model::holder::Holder;
 use model::mark::Mark;
 use model::observed::{Api, Kubernetes, Observed, Proxmox, Unseen, Vm};
 use uuid::Uuid;
@@ -84,5 +85,11 @@ async fn is_off_after_all(world: &World, observed: &mut Observed, owner: Uuid, n
 
 async fn kubernetes(world: &World, blueprint: &Blueprint, access: &Access) -> Result<Kubernetes> {
     let client = crate::kubernetes::Kubernetes::new(world, &blueprint.endpoint, &access.kubernetes)?;
-    Ok(Kubernetes { answered: true, nodes: client.nodes().await? })
+    let mut secrets = BTreeSet::new();
+    for place in Holder::of(blueprint).into_iter().map(|holder| holder.secret(blueprint)) {
+        if client.has_secret(&place).await? {
+            secrets.insert(place.to_string());
+        }
+    }
+    Ok(Kubernetes { answered: true, nodes: client.nodes().await?, secrets })
 }

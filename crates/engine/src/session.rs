@@ -8,11 +8,15 @@ use model::blueprint::{Blueprint, Node};
 use model::observed::Observed;
 use model::plan::{self, Plan, Rendered};
 use model::spec::Spec;
+use secrecy::SecretString;
 use talos::secrets::Bundle;
 
 use crate::error::{Error, Kind, Result};
 use crate::render::{self, Access, Config, Renderer, Schematic};
 use crate::{World, observe};
+
+/// Reads a secret from where the file says it is (`env:…`, `file:…`, `cmd:…`), or tells why it cannot.
+pub type ReadReference = dyn Fn(&str) -> std::result::Result<SecretString, String> + Send + Sync;
 
 /// A file, a world, and the bundle if there is one.
 #[derive(Clone)]
@@ -22,6 +26,7 @@ pub struct Session {
     spec: Arc<Spec>,
     attachments: Arc<Attachments>,
     bundle: Option<Arc<Bundle>>,
+    references: Arc<ReadReference>,
 }
 
 /// What one look brought: what shall be, what is, and what is needed to get from one to the other. Cheap to clone.
@@ -36,6 +41,7 @@ pub struct Look {
     schematics: Arc<BTreeMap<String, Schematic>>,
     configs: Arc<BTreeMap<String, Config>>,
     access: Option<Arc<Access>>,
+    references: Arc<ReadReference>,
 }
 
 /// Looking may fail because of the file, in which case there are diagnostics to show.
@@ -57,7 +63,20 @@ impl Session {
     /// A sitting. Without a bundle nothing that needs keys is looked at.
     #[must_use]
     pub fn new(world: World, spec: Spec, bundle: Option<Bundle>) -> Self {
-        Self { world, spec: Arc::new(spec), attachments: Arc::default(), bundle: bundle.map(Arc::new) }
+        let references = |_: &str| Err("nobody here reads secrets from outside".to_owned());
+        Self {
+            world,
+            spec: Arc::new(spec),
+            attachments: Arc::default(),
+            bundle: bundle.map(Arc::new),
+            references: Arc::new(references),
+        }
+    }
+
+    /// The same sitting with somebody who reads the secrets that the file refers to. Nothing is read before it is needed.
+    #[must_use]
+    pub fn with_references(self, references: Arc<ReadReference>) -> Self {
+        Self { references, ..self }
     }
 
     /// The same sitting with the files that the cluster file points to.
@@ -111,6 +130,7 @@ impl Session {
             schematics: Arc::new(schematics),
             configs: Arc::new(configs),
             access,
+            references: self.references.clone(),
         })
     }
 }
@@ -144,6 +164,14 @@ impl Look {
     /// When there is no bundle.
     pub fn access(&self) -> Result<&Access> {
         self.access.as_deref().ok_or_else(no_bundle)
+    }
+
+    /// A secret that the file refers to.
+    pub(crate) fn referenced(&self, reference: &str) -> Result<SecretString> {
+        (self.references)(reference).map_err(|why| {
+            let remedy = "put the secret there, or name another place in the file";
+            Error::new(Kind::Input, format!("could not read {reference}: {why}")).remedy(remedy)
+        })
     }
 
     pub(crate) fn node(&self, name: &str) -> Result<&Node> {

@@ -2,6 +2,7 @@
 
 mod bootstrap;
 mod configure;
+mod credentials;
 mod image;
 mod join;
 mod reconfigure;
@@ -83,6 +84,7 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             Box::pin(bootstrap::run(context, context.look.node(node)?, progress)).await
         }
         Action::Join { node } => Box::pin(join::run(context, context.look.node(node)?, progress)).await,
+        Action::GiveCredentials { to, .. } => Box::pin(credentials::run(context, *to)).await,
         Action::CheckHealth => Box::pin(health::run(context, progress)).await,
         Action::StopVm { host, vmid, .. } => {
             Box::pin(vm::stop(context, &vm::Place { host, vmid: *vmid })).await

@@ -73,6 +73,17 @@ pub struct Options {
     pub upgrade: spec::Upgrade,
     /// Snapshots of etcd.
     pub backup: Option<spec::Backup>,
+    /// Proxmox' address as the cluster itself reaches it.
+    pub proxmox_api: Option<ProxmoxApi>,
+}
+
+/// How something that runs in the cluster reaches Proxmox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProxmoxApi {
+    /// `https://HOST:8006`.
+    pub url: String,
+    /// Whether its certificate can be verified there. Only a public authority's can.
+    pub verified: bool,
 }
 
 /// The stopped VM without disks that says whose the cluster is and carries lease and bootstrap mark.
@@ -262,12 +273,30 @@ impl Blueprint {
     /// could hold one.
     #[must_use]
     pub fn awaits_network(&self) -> bool {
+        self.options.kubernetes.cni.details().name == spec::CniName::None && !self.brings_manifests()
+    }
+
+    /// Whether a machine is as far as it can be by its own word. Where nobody has installed a network plug-in yet, its node
+    /// is not ready, and that alone keeps it from calling itself so.
+    #[must_use]
+    pub fn is_settled(&self, ready: bool, mut unmet: impl Iterator<Item = impl AsRef<str>>) -> bool {
+        ready || (self.awaits_network() && unmet.all(|name| name.as_ref().starts_with("nodeReady")))
+    }
+
+    /// Whether nodes are expected to wait for a cloud provider: the file asks for one, but names no version to install and
+    /// brings no manifest that could hold it.
+    #[must_use]
+    pub fn awaits_cloud_provider(&self) -> bool {
+        let provider = self.options.manifests.proxmox_ccm.as_ref();
+        provider.is_some_and(|ccm| ccm.version.is_none()) && !self.brings_manifests()
+    }
+
+    fn brings_manifests(&self) -> bool {
         let manifests = &self.options.manifests;
-        let brings = !manifests.files.is_empty()
+        !manifests.files.is_empty()
             || !manifests.urls.is_empty()
             || !manifests.inline.is_empty()
-            || !manifests.helm.is_empty();
-        self.options.kubernetes.cni.details().name == spec::CniName::None && !brings
+            || !manifests.helm.is_empty()
     }
 
     /// The workers, by name.

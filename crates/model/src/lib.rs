@@ -17,6 +17,7 @@
 //! - [`vm`] says what a node's VM is in Proxmox' words.
 //! - [`plan`] compares the two. All rules of order and safety live there.
 //! - [`rights`] is what a token must be allowed to do for a blueprint, and where.
+//! - [`holder`] is whoever is given credentials inside the cluster.
 //! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
 
 pub mod attachments;
@@ -24,6 +25,7 @@ pub mod blueprint;
 pub mod check;
 pub mod diagnostic;
 pub mod event;
+pub mod holder;
 pub mod import;
 pub mod load;
 pub mod mark;

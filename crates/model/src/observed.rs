@@ -200,6 +200,8 @@ pub struct Kubernetes {
     pub answered: bool,
     /// Nodes by name.
     pub nodes: BTreeMap<String, KubernetesNode>,
+    /// Those of the Secrets for [`Holder`](crate::holder::Holder)s that are there, as `namespace/name`.
+    pub secrets: BTreeSet<String>,
 }
 
 /// One node as Kubernetes sees it.
@@ -211,6 +213,8 @@ pub struct KubernetesNode {
     pub version: String,
     /// Whether new pods may go there.
     pub schedulable: bool,
+    /// Whether a cloud provider has still to look at it.
+    pub uninitialized: bool,
 }
 
 impl Machine {

@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::blueprint::Blueprint;
+use crate::holder::{Account, Holder};
 use crate::observed::Observed;
 use crate::step::Step;
 
@@ -88,8 +89,22 @@ pub fn plan(blueprint: &Blueprint, rendered: &Rendered, observed: &Observed) -> 
 pub fn plan_destroy(blueprint: &Blueprint, observed: &Observed) -> Plan {
     let mut refusals = refuse::always(blueprint, observed);
     refusals.extend(refuse::protected(blueprint));
-    let (steps, notices) = destroy::steps(blueprint, observed);
+    let (steps, mut notices) = destroy::steps(blueprint, observed);
+    if !steps.is_empty() {
+        notices.extend(accounts(blueprint));
+    }
     finish(blueprint, steps, notices, refusals)
+}
+
+/// Accounts in Proxmox that were made for what ran in the cluster. Few tokens may remove users, so people do.
+fn accounts(blueprint: &Blueprint) -> Vec<Notice> {
+    let made = Holder::of(blueprint).into_iter().filter_map(|holder| holder.account(blueprint));
+    let say = |Account { user, role, .. }: Account| Notice {
+        text: format!(
+            "the account {user} stays in Proxmox: `pveum user delete {user}` and `pveum role delete {role}` remove it"
+        ),
+    };
+    made.map(say).collect()
 }
 
 fn finish(blueprint: &Blueprint, steps: Vec<Step>, notices: Vec<Notice>, refusals: Vec<Refusal>) -> Plan {

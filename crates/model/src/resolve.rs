@@ -17,7 +17,7 @@ use datastores::Stores;
 use draft::{Draft, DraftNode, Said};
 use images::Images;
 
-use crate::blueprint::{Blueprint, Image, Inventory, Node, Options, Record, Role};
+use crate::blueprint::{Blueprint, Image, Inventory, Node, Options, ProxmoxApi, Record, Role};
 use crate::check;
 use crate::check::forms::{self, Version};
 use crate::diagnostic::{Diagnostic, Path, codes, nearest};
@@ -147,8 +147,17 @@ fn finish(
             gitops: spec.gitops.clone(),
             upgrade: spec.upgrade.clone(),
             backup: spec.backup.clone(),
+            proxmox_api: proxmox_api(spec),
         },
     })
+}
+
+/// How the cluster itself reaches Proxmox.
+fn proxmox_api(spec: &Spec) -> Option<ProxmoxApi> {
+    let proxmox = &spec.proxmox;
+    let url = proxmox.endpoint.iter().chain(&proxmox.endpoints).next()?;
+    let verified = !proxmox.insecure && proxmox.fingerprint.is_none() && proxmox.ca.is_none();
+    Some(ProxmoxApi { url: url.trim_end_matches('/').to_owned(), verified })
 }
 
 /// Tags with ours among them, sorted, each once.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::holder::Holder;
+
 /// Names a step within its plan, such as `create-vm/home-control-1`. Stable between plans that ask for the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -179,6 +181,13 @@ pub enum Action {
         /// Node.
         node: String,
     },
+    /// Puts the credentials of something that runs in the cluster into Kubernetes.
+    GiveCredentials {
+        /// Whose.
+        to: Holder,
+        /// The account that is made for it in Proxmox, `name@realm`, where the file names no token.
+        user: Option<String>,
+    },
     /// Waits until the whole cluster is healthy.
     CheckHealth,
     /// Stops a VM.
@@ -228,6 +237,7 @@ impl Action {
             | Self::DownloadImage { .. }
             | Self::CreateTemplate { .. }
             | Self::CreateRecord { .. }
+            | Self::GiveCredentials { .. }
             | Self::CheckHealth
             | Self::DeleteRecord { .. } => None,
         }
@@ -253,6 +263,7 @@ impl Action {
             | Self::Reconfigure { .. }
             | Self::Bootstrap { .. }
             | Self::Join { .. }
+            | Self::GiveCredentials { .. }
             | Self::CheckHealth => None,
         }
     }
@@ -276,6 +287,7 @@ impl Action {
             Self::Reconfigure { node } => format!("reconfigure/{node}"),
             Self::Bootstrap { node } => format!("bootstrap/{node}"),
             Self::Join { node } => format!("join/{node}"),
+            Self::GiveCredentials { to, .. } => format!("give-credentials/{}", to.as_str()),
             Self::CheckHealth => "check-health".to_owned(),
             // With the id, because a restored backup may carry the same name.
             Self::StopVm { node, vmid, .. } => format!("stop-vm/{node}/{vmid}"),
@@ -319,6 +331,10 @@ impl Action {
             Self::Reconfigure { node } => format!("configure {node} anew, while it runs"),
             Self::Bootstrap { node } => format!("begin etcd on {node}"),
             Self::Join { node } => format!("wait for {node} to join"),
+            Self::GiveCredentials { to, user: Some(user) } => {
+                format!("give {} an account in Proxmox, {user}", to.title())
+            }
+            Self::GiveCredentials { to, user: None } => format!("give {} its credentials", to.title()),
             Self::CheckHealth => "check that the cluster is healthy".to_owned(),
             Self::StopVm { node, vmid, .. } => format!("stop {node}, VM {vmid}"),
             Self::DeleteVm { node, host, vmid } => {

@@ -1,8 +1,11 @@
-//! What Talos applies once Kubernetes answers: the file's manifests, charts as jobs, and what graphics cards need.
+//! What Talos applies once Kubernetes answers: the file's manifests, charts as jobs, the hand-over to GitOps, and what
+//! graphics cards need.
 //!
 //! A chart is installed inside the cluster by a job that runs `helm upgrade --install` once, on a control plane and on the
 //! host's own network, because before the network plug-in there is no other. Its name ends with a hash of what it installs: Talos
 //! adds manifests that are missing and changes none, so another version or other values are another job.
+
+mod handover;
 
 use std::collections::BTreeMap;
 
@@ -33,12 +36,16 @@ pub(super) fn settings(blueprint: &Blueprint, attachments: &Attachments, nvidia:
     }
     let mut charts: BTreeMap<String, Chart> = manifests.helm.clone();
     charts.extend(cilium(blueprint, attachments).map(|chart| ("cilium".to_owned(), chart)));
+    charts.extend(handover::charts(blueprint));
     if !charts.is_empty() {
         inline.insert(free_name(&inline, "helm-install"), helm_rights());
     }
     let image = manifests.helm_image.as_deref().unwrap_or(HELM);
     for (release, chart) in &charts {
         inline.insert(free_name(&inline, &format!("helm-{release}")), helm_job(release, chart, image));
+    }
+    if let Some(objects) = handover::source(blueprint) {
+        inline.insert(free_name(&inline, "gitops"), yaml(&objects));
     }
     if nvidia {
         let class = json!({

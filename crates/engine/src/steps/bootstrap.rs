@@ -149,13 +149,30 @@ async fn doubt(context: &Context, node: &Node) -> Option<Doubt> {
         Identified::Configured(machine) => match has_no_etcd(&context.world, &machine).await {
             Some(true) => None,
             Some(false) => Some(Doubt::Certain(format!("{} has etcd data", node.name))),
-            None => Some(Doubt::Unclear(format!("{} does not say yet whether it has etcd data", node.name))),
+            None => {
+                let waits = waits_for(&context.world, &machine).await;
+                Some(Doubt::Unclear(format!(
+                    "{} does not say yet whether it has etcd data{waits}",
+                    node.name
+                )))
+            }
         },
         Identified::Maintenance(_) => None,
         Identified::Stranger { why } => {
             Some(Doubt::Certain(format!("{} is somebody else: {why}", node.name)))
         }
         Identified::Silent { why } => Some(Doubt::Unclear(format!("{} cannot be seen: {why}", node.name))),
+    }
+}
+
+/// What a machine says that it waits for, most often the time.
+async fn waits_for(world: &World, machine: &Machine) -> String {
+    match world.clock.timeout(QUESTION, machine.stage()).await {
+        Ok(Ok(status)) => {
+            let first = status.unmet.first();
+            first.map(|unmet| format!(" (it waits: {}, {})", unmet.name, unmet.reason)).unwrap_or_default()
+        }
+        Ok(Err(_)) | Err(_) => String::new(),
     }
 }
 

@@ -9,6 +9,7 @@ use model::observed::{Api, Etcd};
 use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Result};
+use crate::health::likely;
 use crate::kubernetes::Kubernetes;
 use crate::observe::machines;
 use crate::steps::Done;
@@ -64,9 +65,13 @@ async fn missing(context: &Context, node: &Node, kubernetes: &Kubernetes) -> Opt
             Etcd::Empty | Etcd::Unknown => return Some("etcd: not a member yet".to_owned()),
         }
     }
-    if machine.stage.as_deref() != Some("running") || !machine.ready {
+    let settled = context.look.blueprint.is_settled(machine.ready, machine.unmet.iter());
+    if machine.stage.as_deref() != Some("running") || !settled {
         let stage = machine.stage.as_deref().unwrap_or("unknown");
         return Some(match machine.unmet.first() {
+            Some(unmet) if unmet.starts_with("nodeReady") => {
+                format!("{stage}: {unmet}{}", likely(&context.look.blueprint))
+            }
             Some(unmet) => format!("{stage}: {unmet}"),
             None => stage.to_owned(),
         });
@@ -77,7 +82,8 @@ async fn missing(context: &Context, node: &Node, kubernetes: &Kubernetes) -> Opt
             None => Some("not registered in Kubernetes yet".to_owned()),
             // Without a network plug-in a node is as far as it can be once it is registered.
             Some(n) if !n.ready && !context.look.blueprint.awaits_network() => {
-                Some("registered in Kubernetes, not ready yet".to_owned())
+                let likely = likely(&context.look.blueprint);
+                Some(format!("registered in Kubernetes, not ready yet{likely}"))
             }
             Some(_) => None,
         },

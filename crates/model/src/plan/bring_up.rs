@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::images::Site;
 use super::{Notice, Refusal, Rendered, drift};
 use crate::blueprint::{Blueprint, Node, Role};
+use crate::holder::Holder;
 use crate::mark::Mark;
 use crate::observed::{Api, Etcd, Machine, Observed, Vm};
 use crate::step::{Action, Disturbs, Step, StepId};
@@ -29,6 +30,7 @@ pub(super) mod usual {
     pub const CONFIGURE: u32 = 35;
     pub const BOOTSTRAP: u32 = 10;
     pub const JOIN: u32 = 60;
+    pub const CREDENTIALS: u32 = 3;
     pub const HEALTH: u32 = 10;
 }
 
@@ -59,8 +61,10 @@ pub(super) fn steps(
     for node in blueprint.nodes.values() {
         b.join(node);
     }
+    b.credentials();
     b.health();
     b.network();
+    b.cloud_provider();
     b.others();
     (b.steps, b.notices, b.refusals)
 }
@@ -370,7 +374,8 @@ impl Builder<'_> {
     /// What a configured node lacks.
     fn missing(&self, node: &Node) -> Option<String> {
         let machine = self.observed.machines.get(&node.name)?;
-        if machine.stage.as_deref() != Some("running") || !machine.ready {
+        let settled = self.blueprint.is_settled(machine.ready, machine.unmet.iter());
+        if machine.stage.as_deref() != Some("running") || !settled {
             let stage = machine.stage.as_deref().unwrap_or("unknown");
             return Some(if machine.unmet.is_empty() {
                 format!("its stage is {stage}")
@@ -393,6 +398,22 @@ impl Builder<'_> {
         }
     }
 
+    /// What runs in the cluster and must show credentials elsewhere. One whose Secret may be there, because Kubernetes did
+    /// not answer, is looked at again by the step itself.
+    fn credentials(&mut self) {
+        let control = self.blueprint.control_planes().map(|n| Action::Join { node: n.name.clone() }.id());
+        let joined: Vec<StepId> = control.filter(|id| self.has(id)).collect();
+        for to in Holder::of(self.blueprint) {
+            let place = to.secret(self.blueprint).to_string();
+            if self.observed.kubernetes.secrets.contains(&place) {
+                continue;
+            }
+            let user = to.account(self.blueprint).map(|account| account.user);
+            let reason = format!("Kubernetes has no Secret {place}");
+            self.push(Action::GiveCredentials { to, user }, joined.clone(), reason, usual::CREDENTIALS);
+        }
+    }
+
     fn health(&mut self) {
         if self.steps.is_empty() {
             return;
@@ -408,6 +429,20 @@ impl Builder<'_> {
         if self.blueprint.awaits_network() && !self.blueprint.nodes.values().all(ready) {
             self.notices.push(Notice {
                 text: "the file asks for no network plug-in, so nodes become ready only once you install one"
+                    .to_owned(),
+            });
+        }
+    }
+
+    /// Nodes that take no ordinary pods until somebody installs a cloud provider.
+    fn cloud_provider(&mut self) {
+        let looked_at = |node: &Node| {
+            self.observed.kubernetes.nodes.get(&node.name).is_some_and(|seen| !seen.uninitialized)
+        };
+        if self.blueprint.awaits_cloud_provider() && !self.blueprint.nodes.values().all(looked_at) {
+            self.notices.push(Notice {
+                text: "the file asks for a cloud provider and names no version of it, so nodes take pods only once you \
+                       install one"
                     .to_owned(),
             });
         }

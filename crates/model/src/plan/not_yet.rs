@@ -27,15 +27,11 @@ fn cluster(options: &Options) -> Vec<&'static str> {
         kubelet_network: _,
         etcd_network: _,
         kubernetes: _,
-        manifests,
-        gitops,
+        manifests: _,
+        gitops: _,
         upgrade: _,
         backup,
+        proxmox_api: _,
     } = options;
-    named(&[
-        (manifests.proxmox_ccm.is_some(), "manifests.proxmox_ccm"),
-        (manifests.proxmox_csi.is_some(), "manifests.proxmox_csi"),
-        (gitops.is_some(), "gitops"),
-        (backup.is_some(), "backup"),
-    ])
+    named(&[(backup.is_some(), "backup")])
 }

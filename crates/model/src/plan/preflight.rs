@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Notice, Refusal};
 use crate::blueprint::{Blueprint, Node};
+use crate::holder::Holder;
 use crate::mark::Mark;
 use crate::observed::{Observed, Proxmox};
 use crate::rights;
@@ -78,6 +79,11 @@ pub fn needs(blueprint: &Blueprint, new: &[&Node]) -> Vec<Need> {
             need(&[("/".to_owned(), "Sys.Modify")]);
         }
     }
+    if !new.is_empty() {
+        for (path, right) in Holder::of(blueprint).into_iter().flat_map(|holder| holder.needs(blueprint)) {
+            need(&[(path, right)]);
+        }
+    }
     needs.into_iter().collect()
 }
 
@@ -93,13 +99,20 @@ pub(super) fn rights(observed: &Observed) -> Vec<Refusal> {
     if by_right.is_empty() {
         return vec![];
     }
+    // Only accounts for what runs in the cluster need this one, and few tokens should have it.
+    let accounts = match by_right.contains_key("Permissions.Modify") {
+        true => {
+            "; or make the accounts of cloud provider and storage driver yourself and say with `token` where theirs are"
+        }
+        false => "",
+    };
     let told: Vec<String> = by_right
         .into_iter()
         .map(|(right, paths)| format!("{right} on {}", paths.into_iter().collect::<Vec<_>>().join(", ")))
         .collect();
     vec![Refusal {
         why: format!("the token may not do what is needed: it lacks {}", told.join("; ")),
-        remedy: "give these privileges to the token's role: Datacenter, Permissions".to_owned(),
+        remedy: format!("give these privileges to the token's role: Datacenter, Permissions{accounts}"),
     }]
 }
 

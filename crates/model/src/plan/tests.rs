@@ -165,7 +165,12 @@ fn healthy_world(blueprint: &Blueprint) -> Observed {
             Role::Worker => Etcd::Empty,
         };
         world.machines.insert(n.name.clone(), machine(Api::Configured, etcd));
-        let k = KubernetesNode { ready: true, version: "v1.35.4".to_owned(), schedulable: true };
+        let k = KubernetesNode {
+            ready: true,
+            version: "v1.35.4".to_owned(),
+            schedulable: true,
+            uninitialized: false,
+        };
         world.kubernetes.nodes.insert(n.name.clone(), k);
     }
     world.kubernetes.answered = true;

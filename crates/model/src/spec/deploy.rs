@@ -89,7 +89,8 @@ pub struct Chart {
     pub values: Map<String, Value>,
 }
 
-/// Something in the cluster that talks to Proxmox, with a user and token of its own.
+/// Something in the cluster that talks to Proxmox, with a user and token of its own. Where the file trusts Proxmox by a
+/// fingerprint or an authority of your own, it is told not to verify, because it has no way to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Integration {
@@ -125,13 +126,14 @@ pub struct GitOps {
     /// Namespace of the engine itself. Left out: `flux-system` or `argocd`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Version of the engine's chart.
+    /// Version of the engine's chart. Left out: 2.18.2 of Flux, 9.2.3 of Argo CD.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart_version: Option<String>,
     /// Namespace that what is found there goes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destination_namespace: Option<String>,
-    /// Where the repository's credentials are found: `env:NAME`, `file:PATH` or `cmd:COMMAND`. Reading is enough.
+    /// Where the repository's credentials are found: `env:NAME`, `file:PATH` or `cmd:COMMAND`. A token, `USER:PASSWORD`, or
+    /// an SSH key with the server's lines of `known_hosts` behind it. Reading is enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<String>,
 }

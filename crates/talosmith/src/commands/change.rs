@@ -302,7 +302,16 @@ fn show_the_end(global: &Global, look: Option<&Look>, printer: &Printer) {
 /// What to type next.
 fn next(global: &Global, look: &Look, printer: &Printer) {
     let flags = flags(global);
-    printer.say(&format!("\nThe cluster {} is healthy. Next:\n", look.blueprint.cluster));
+    let (blueprint, seen) = (&look.blueprint, &look.observed.kubernetes.nodes);
+    let network = blueprint.awaits_network() && seen.values().any(|node| !node.ready);
+    let provider = blueprint.awaits_cloud_provider() && seen.values().any(|node| node.uninitialized);
+    let state = match (network, provider) {
+        (false, false) => "is healthy",
+        (true, false) => "is up, and waits for a network plug-in. Install one, or name it under `manifests`",
+        (false, true) => "is up, and waits for its cloud provider. Install it, or name its `version`",
+        (true, true) => "is up, and waits for a network plug-in and its cloud provider, which you install",
+    };
+    printer.say(&format!("\nThe cluster {} {state}. Next:\n", blueprint.cluster));
     let mut lines = vec![
         (format!("talosmith status{flags}"), "how it is"),
         (format!("talosmith plan{flags}"), "after a change of the file: what would be done"),

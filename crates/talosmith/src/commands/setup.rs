@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use engine::session::LookError;
 use engine::{Look, Session};
 use model::attachments::Attachments;
 use model::diagnostic::{Diagnostic, Source};
 use model::load::{Loaded, MAX_BYTES, load};
+use secrecy::SecretString;
 
 use crate::args::{Global, LabSpeed};
 use crate::exit::Exit;
@@ -153,7 +155,14 @@ impl Setup {
         let attachments = self.attachments(printer)?;
         let bundle = self.place.load_bundle()?;
         let session = Session::new(outside.world.clone(), self.loaded.spec.clone(), bundle);
-        Ok(session.with_attachments(attachments))
+        let (folder, in_lab) = (self.folder.clone(), self.lab.is_some());
+        // Real secrets have no place in a lab.
+        let references = move |reference: &str| match in_lab {
+            true => Ok(SecretString::from("lab@pve!lab=00000000-0000-0000-0000-000000000000")),
+            false => outside::read_reference(reference, &folder, "credentials for the cluster")
+                .map_err(|problem| problem.causes.join(": ")),
+        };
+        Ok(session.with_attachments(attachments).with_references(Arc::new(references)))
     }
 
     /// Shows problems of the file.

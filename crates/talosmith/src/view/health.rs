@@ -13,13 +13,21 @@ use super::ink::{Ink, clean};
 /// When writing fails.
 pub fn human(w: &mut dyn Write, ink: Ink, cluster: &str, conditions: &[Condition]) -> io::Result<()> {
     for condition in conditions {
-        match &condition.missing {
-            None => writeln!(w, "{} {}", ink.green("✓"), condition.name)?,
-            Some(missing) => writeln!(w, "{} {}: {}", ink.red("✗"), condition.name, clean(missing))?,
+        match (&condition.missing, &condition.awaits) {
+            (None, None) => writeln!(w, "{} {}", ink.green("✓"), condition.name)?,
+            (None, Some(awaits)) => writeln!(w, "{} {}: {}", ink.yellow("…"), condition.name, clean(awaits))?,
+            (Some(missing), _) => writeln!(w, "{} {}: {}", ink.red("✗"), condition.name, clean(missing))?,
         }
     }
     let missing = conditions.iter().filter(|c| c.missing.is_some()).count();
+    let awaited = conditions.iter().filter(|c| c.awaits.is_some()).count();
     match missing {
+        0 if awaited > 0 => writeln!(
+            w,
+            "{cluster} is {}: {awaited} of {} conditions wait for you.",
+            ink.yellow("as far as its file goes"),
+            conditions.len()
+        ),
         0 => writeln!(w, "{} is {}.", cluster, ink.green("healthy")),
         _ => writeln!(
             w,
@@ -49,10 +57,11 @@ mod tests {
     #[test]
     fn each_condition_is_a_line() {
         let conditions = [
-            Condition { name: "etcd members are the control planes", missing: None },
+            Condition { name: "etcd members are the control planes", missing: None, awaits: None },
             Condition {
                 name: "every node is ready in Kubernetes",
                 missing: Some("home-work-1 is not ready".into()),
+                awaits: None,
             },
         ];
         let mut text = Vec::new();
@@ -63,5 +72,14 @@ mod tests {
         home is not healthy: 1 of 2 conditions do not hold.
         ");
         assert_eq!(serde_json::to_value(json("home", &conditions)).unwrap()["healthy"], false);
+        let [first, mut second] = conditions;
+        (second.missing, second.awaits) = (None, Some("waits for you".into()));
+        let mut text = Vec::new();
+        human(&mut text, Ink::PLAIN, "home", &[first, second]).unwrap();
+        insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
+        ✓ etcd members are the control planes
+        … every node is ready in Kubernetes: waits for you
+        home is as far as its file goes: 1 of 2 conditions wait for you.
+        ");
     }
 }

@@ -1,0 +1,211 @@
+//! Puts credentials into Kubernetes for what runs there: an account of its own in Proxmox, or what the file refers to.
+//!
+//! Proxmox tells the secret of a token only once. So a token whose Secret never reached Kubernetes is replaced by a new
+//! one, and a Secret that is there is left as it is.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use model::blueprint::Blueprint;
+use model::holder::{self, Account, Holder};
+use model::spec::GitOpsEngine;
+use pve::{Client, Grant, NewToken};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value, json};
+
+use crate::apply::Context;
+use crate::error::{Error, Kind, Result};
+use crate::kubernetes::Kubernetes;
+use crate::record::remedy;
+use crate::steps::Done;
+
+pub(super) async fn run(context: &Context, holder: Holder) -> Result<Done> {
+    let blueprint = &context.look.blueprint;
+    let kubernetes =
+        Kubernetes::new(&context.world, &blueprint.endpoint, &context.look.access()?.kubernetes)?;
+    let place = holder.secret(blueprint);
+    if kubernetes.has_secret(&place).await? {
+        return Ok(Done::default());
+    }
+    let secret = match (holder.reference(blueprint), holder.account(blueprint)) {
+        (Some(reference), _) => context.look.referenced(reference)?,
+        (None, Some(account)) => make_account(&context.world.pve, &account, holder.title()).await?,
+        (None, None) => {
+            let what = format!("the file says nothing about the credentials of {}", holder.title());
+            return Err(Error::new(Kind::Refused, what));
+        }
+    };
+    let (data, labels) = match holder {
+        Holder::ProxmoxCcm | Holder::ProxmoxCsi => (for_proxmox(blueprint, &secret)?, json!({})),
+        Holder::Gitops => for_git(blueprint, &secret),
+    };
+    if place.namespace != "kube-system" {
+        let namespace = namespace(&place.namespace, holder);
+        kubernetes.apply(&namespace).await?;
+    }
+    let data: Map<String, Value> =
+        data.into_iter().map(|(key, text)| (key.to_owned(), BASE64_STANDARD.encode(text).into())).collect();
+    let object = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": { "name": place.name, "namespace": place.namespace, "labels": labels },
+        "data": data,
+    });
+    kubernetes.apply(&object).await?;
+    Ok(Done::default())
+}
+
+/// A namespace. The storage driver's pods mount disks of the machine, which Kubernetes allows only where it is told to.
+fn namespace(name: &str, holder: Holder) -> Value {
+    let labels = match holder {
+        Holder::ProxmoxCsi => json!({ "pod-security.kubernetes.io/enforce": "privileged" }),
+        Holder::ProxmoxCcm | Holder::Gitops => json!({}),
+    };
+    json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": labels } })
+}
+
+/// Role, user, right and token, each made if it is missing.
+async fn make_account(pve: &Client, account: &Account, title: &str) -> Result<SecretString> {
+    let failed = |error: pve::Error| {
+        let what = format!("could not make the account {} for {title}", account.user);
+        Error::world(what).remedy(remedy(&error)).because(error)
+    };
+    let roles = pve.roles().await.map_err(failed)?;
+    match roles.iter().find(|role| role.name == account.role) {
+        None => pve.create_role(&account.role, account.privileges).await.map_err(failed)?,
+        Some(role) => {
+            let has = |privilege: &&&str| role.privileges.iter().any(|have| have == **privilege);
+            let lacks: Vec<&str> = account.privileges.iter().filter(|p| !has(p)).copied().collect();
+            if !lacks.is_empty() {
+                pve.add_to_role(&account.role, &lacks).await.map_err(failed)?;
+            }
+        }
+    }
+    if pve.users().await.map_err(failed)?.contains(&account.user) {
+        if pve.tokens(&account.user).await.map_err(failed)?.iter().any(|token| token == account.token) {
+            pve.delete_token(&account.user, account.token).await.map_err(failed)?;
+        }
+    } else {
+        pve.create_user(&account.user, "Talosmith").await.map_err(failed)?;
+    }
+    let wish = NewToken { user: account.user.clone(), name: account.token.to_owned(), separated: true };
+    let token = pve.create_token(&wish).await.map_err(failed)?;
+    let grant = Grant {
+        path: "/".to_owned(),
+        role: account.role.clone(),
+        user: account.user.clone(),
+        token: format!("{}!{}", account.user, account.token),
+        propagate: true,
+    };
+    pve.grant(&grant).await.map_err(failed)?;
+    Ok(token.reveal())
+}
+
+type Entries = Vec<(&'static str, String)>;
+
+/// What cloud provider and storage driver read: where Proxmox is, and the token.
+fn for_proxmox(blueprint: &Blueprint, token: &SecretString) -> Result<Entries> {
+    let refused = |what: &str| Error::new(Kind::Input, what.to_owned());
+    let Some((id, secret)) = token.expose_secret().trim().split_once('=') else {
+        return Err(refused("the token for what runs in the cluster is not one")
+            .remedy("it looks like `user@realm!name=secret`"));
+    };
+    let api = blueprint.options.proxmox_api.as_ref();
+    let api = api.ok_or_else(|| refused("the file does not say where Proxmox is"))?;
+    let clusters = json!({ "clusters": [{
+        "url": format!("{}/api2/json", api.url),
+        "insecure": !api.verified,
+        "token_id": id,
+        "token_secret": secret,
+        "region": holder::region(blueprint),
+    }] });
+    // JSON is YAML, too.
+    Ok(vec![("config.yaml", clusters.to_string())])
+}
+
+/// What the GitOps engine reads a repository with: a key, a user and password, or a token.
+fn for_git(blueprint: &Blueprint, secret: &SecretString) -> (Entries, Value) {
+    const END: &str = "-----END";
+    let text = secret.expose_secret().trim();
+    let gitops = blueprint.options.gitops.as_ref();
+    let argo = gitops.is_some_and(|gitops| gitops.engine == GitOpsEngine::Argocd);
+    let mut data: Entries = match text.find(END) {
+        // Behind a key stand the lines by which the server is known.
+        Some(at) => {
+            let rest = text.get(at..).unwrap_or_default();
+            let end = at + rest.find('\n').unwrap_or(rest.len());
+            let (key, hosts) = text.split_at(end);
+            let name = if argo { "sshPrivateKey" } else { "identity" };
+            let mut data = vec![(name, format!("{key}\n"))];
+            if !hosts.trim().is_empty() && !argo {
+                data.push(("known_hosts", format!("{}\n", hosts.trim())));
+            }
+            data
+        }
+        None => {
+            let (user, password) = text.split_once(':').unwrap_or(("git", text));
+            vec![("username", user.to_owned()), ("password", password.to_owned())]
+        }
+    };
+    if !argo {
+        return (data, json!({}));
+    }
+    data.push(("type", "git".to_owned()));
+    data.push(("url", gitops.map(|gitops| gitops.repository.clone()).unwrap_or_default()));
+    (data, json!({ "argocd.argoproj.io/secret-type": "repository" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use model::diagnostic::Source;
+
+    use super::*;
+
+    fn blueprint(more: &str) -> Blueprint {
+        let text = format!(
+            "cluster: home\nversions: {{ talos: v1.13.9, kubernetes: v1.35.4 }}\n\
+             network: {{ cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }}\n\
+             pools: {{ control: {{ role: controlplane, count: 1 }}, work: {{ role: worker, count: 1 }} }}\n{more}"
+        );
+        let loaded = model::load::load(&[Source::new("cluster.yaml", text)])
+            .unwrap_or_else(|failed| panic!("{:?}", failed.diagnostics));
+        model::resolve::resolve(&loaded.spec, None, None).unwrap()
+    }
+
+    #[test]
+    fn a_key_is_told_from_a_password() {
+        let flux = blueprint(
+            "proxmox: { endpoint: 'https://pve1:8006' }\ngitops: { engine: flux, repository: 'https://g.example/a.git' }\n",
+        );
+        let read = |blueprint: &Blueprint, text: &str| for_git(blueprint, &SecretString::from(text)).0;
+        let own = |pairs: &[(&'static str, &str)]| {
+            pairs.iter().map(|(key, text)| (*key, (*text).to_owned())).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&flux, "me:p:q\n"), own(&[("username", "me"), ("password", "p:q")]));
+        assert_eq!(read(&flux, "t0k3n"), own(&[("username", "git"), ("password", "t0k3n")]));
+        let key = "-----BEGIN K-----\nabc\n-----END K-----\ng.example ssh-ed25519 AAAA\n";
+        let parts = [
+            ("identity", "-----BEGIN K-----\nabc\n-----END K-----\n"),
+            ("known_hosts", "g.example ssh-ed25519 AAAA\n"),
+        ];
+        assert_eq!(read(&flux, key), own(&parts));
+        let argo = blueprint(
+            "proxmox: { endpoint: 'https://pve1:8006' }\ngitops: { engine: argocd, repository: 'https://g.example/a.git' }\n",
+        );
+        let (data, labels) = for_git(&argo, &SecretString::from("t0k3n"));
+        assert!(data.contains(&("url", "https://g.example/a.git".to_owned())), "where it is for");
+        assert_eq!(labels["argocd.argoproj.io/secret-type"], "repository");
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused_without_repeating_it() {
+        let blueprint = blueprint("proxmox: { endpoint: 'https://pve1:8006/', insecure: true }\n");
+        let good = for_proxmox(&blueprint, &SecretString::from("a@pve!b=cd")).unwrap();
+        let said: Value = serde_json::from_str(&good[0].1).unwrap();
+        let wanted = json!({ "clusters": [{
+            "insecure": true, "region": "home", "token_id": "a@pve!b", "token_secret": "cd",
+            "url": "https://pve1:8006/api2/json",
+        }] });
+        assert_eq!(said, wanted);
+        let error = for_proxmox(&blueprint, &SecretString::from("hunter2")).unwrap_err();
+        assert!(!error.causes().join(" ").contains("hunter2"));
+    }
+}
