@@ -75,6 +75,72 @@ async fn what_the_file_says_about_a_vm_is_found_in_proxmox() {
     rig.assert_nothing_to_do(RICH).await;
 }
 
+/// What needs more of Proxmox than a plain host has: bridges, a pool, a device, another datastore.
+const WIRED: &str = "\
+cluster: wired
+versions: { talos: v1.13.9, kubernetes: v1.35.4 }
+proxmox: { endpoint: 'https://pve1:8006', pool: k8s }
+network:
+  cidr: 10.25.150.0/24
+  gateway: 10.25.150.1
+  vip: 10.25.150.10
+  vlan: 20
+  mtu: 9000
+  extra:
+    storage: { cidr: 172.20.0.0/24, bridge: vmbr1, vlan: 30, mtu: 9000, model: e1000 }
+image: { secure_boot: true }
+kubernetes: { schedule_on_control_planes: true }
+nodes:
+  one:
+    role: controlplane
+    host: pve1
+    address: 10.25.150.11
+    disks:
+      data: { size: 220G, slot: 3, datastore: local, cache: unsafe, ssd: false, mount: /var/lib/data }
+      old: { size: 10G, bus: sata, discard: false, backup: false }
+      block: { size: 5G, bus: virtio, slot: 2, iothread: false }
+    pci: [{ mapping: gpu, rombar: false, primary: true }]
+";
+
+#[tokio::test(start_paused = true)]
+async fn cards_disks_devices_and_pools_are_found_in_proxmox() {
+    let mut config = lab::LabConfig { pools: vec!["k8s".to_owned()], ..lab::LabConfig::default() };
+    let host = &mut config.hosts[0];
+    host.bridges.push("vmbr1".to_owned());
+    host.storages[0].content.push("images".to_owned());
+    let rig = Rig::with(config);
+    let pve = &rig.world.pve;
+    pve.create_pci_mapping("gpu", &["node=pve1,path=0000:01:00.0,id=10de:2204".to_owned()]).await.unwrap();
+    let ran = rig.apply(WIRED).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let config = pve.vm_config("pve1", 150_011).await.unwrap();
+    let net = |key: &str| config.get(key).unwrap_or_default().to_owned();
+    let has = |key: &str, all: &[&str]| all.iter().all(|part| net(key).split(',').any(|is| is == *part));
+    assert!(has("net0", &["bridge=vmbr0", "tag=20", "mtu=9000"]), "{}", net("net0"));
+    assert!(net("net1").starts_with("e1000=") && has("net1", &["bridge=vmbr1", "tag=30"]), "{}", net("net1"));
+    assert_eq!(net("ipconfig1"), "ip=172.20.0.11/24");
+    assert!(has("hostpci0", &["mapping=gpu", "pcie=1", "rombar=0", "x-vga=1"]), "{}", net("hostpci0"));
+    assert_eq!(net("bios"), "ovmf");
+    for (key, gib, store, options) in [
+        ("scsi3", 220, "local:", [("cache", "unsafe"), ("ssd", "0"), ("discard", "on")]),
+        ("sata1", 10, "local-lvm:", [("cache", "none"), ("discard", "ignore"), ("backup", "0")]),
+        ("virtio2", 5, "local-lvm:", [("cache", "none"), ("discard", "on"), ("iothread", "0")]),
+    ] {
+        let disk = config.drive(key).unwrap();
+        assert_eq!(disk.size, Some(gib << 30), "{key}");
+        assert!(config.get(key).unwrap().starts_with(store), "{key}");
+        for (option, value) in options {
+            assert_eq!(disk.options.get(option), Some(value), "{key} {option}");
+        }
+    }
+    assert_eq!(config.drive("efidisk0").unwrap().options.get("pre-enrolled-keys"), Some("0"));
+    assert_eq!(config.drive("tpmstate0").unwrap().options.get("version"), Some("v2.0"));
+    let look = rig.look(WIRED).await;
+    let vm = look.observed.proxmox.marked.iter().find(|vm| vm.vmid == 150_011).unwrap();
+    assert_eq!(vm.pool.as_deref(), Some("k8s"));
+    rig.assert_nothing_to_do(WIRED).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn nodes_can_be_copies_of_templates() {
     let rig = Rig::new();

@@ -141,3 +141,36 @@ async fn an_answer_that_was_lost_makes_no_second_vm() {
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.assert_whole().await;
 }
+
+/// Nodes whose addresses come by DHCP are expected at what the file says; the server keeps those addresses for their cards.
+#[tokio::test(start_paused = true)]
+async fn addresses_may_come_from_a_dhcp_server() {
+    let file = HOME.replace("vip: 10.25.150.10 }", "vip: 10.25.150.10, dhcp: true }");
+    let blueprint = model::resolve::resolve(&spec(&file), None, None).unwrap();
+    let kept = blueprint.nodes.values().map(|node| (node.mac.clone(), node.address.into()));
+    let config = lab::LabConfig {
+        dhcp: Some("10.25.150.0/24".parse().unwrap()),
+        reservations: kept.collect(),
+        ..lab::LabConfig::default()
+    };
+    let rig = Rig::with(config);
+    let ran = rig.apply(&file).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert_eq!(rig.world.pve.vm_config("pve1", 150_011).await.unwrap().get("ipconfig0"), Some("ip=dhcp"));
+    rig.assert_nothing_to_do(&file).await;
+}
+
+/// One that got another address is found by its MAC address, through its agent, and the reservation that is missing is
+/// named.
+#[tokio::test(start_paused = true)]
+async fn a_dhcp_server_without_a_reservation_is_named() {
+    let config =
+        lab::LabConfig { dhcp: Some("10.25.150.0/24".parse().unwrap()), ..lab::LabConfig::default() };
+    let rig = Rig::with(config);
+    let file = HOME.replace("vip: 10.25.150.10 }", "vip: 10.25.150.10, dhcp: true }");
+    let ran = rig.apply(&file).await;
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let failures = ran.failures();
+    let told = "the DHCP server gave home-control-1 the address 10.25.150.2";
+    assert!(failures.iter().any(|failure| failure.contains(told)), "{failures:?}");
+}
