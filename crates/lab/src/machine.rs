@@ -19,6 +19,7 @@ mod network;
 mod node;
 mod operations;
 mod profile;
+mod pulls;
 mod reach;
 mod sequences;
 mod settings;
@@ -43,6 +44,7 @@ pub(crate) use network::TALOS_PORT;
 pub(crate) use node::{EtcdService, Leave, Machine, Node, Phase, Registration, Seen, Wipe};
 pub(crate) use operations::{RecoverOptions, ServiceAction};
 pub(crate) use profile::Profile;
+pub(crate) use pulls::{is_published, not_found};
 pub(crate) use status::{Service, Status};
 pub(crate) use tls::{Judge, is_client_of, sign_request};
 pub(crate) use upgrade::Installer;
@@ -199,6 +201,14 @@ impl Machines {
             machine.stop();
         }
         self.settle();
+    }
+
+    /// Takes a machine's power away for a moment. Its disk stays.
+    pub fn power_cycle(&mut self, vmid: u32, now: Timestamp) {
+        if let Some(hardware) = self.machines.get(&vmid).map(|machine| machine.hardware.clone()) {
+            self.power_off(vmid, now);
+            self.power_on(vmid, hardware, now);
+        }
     }
 
     /// Presses the power button: the machine shuts itself down in order, if it can.

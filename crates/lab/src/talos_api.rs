@@ -15,6 +15,7 @@ mod images;
 mod kubeconfig;
 mod logs;
 mod machine_service;
+mod pings;
 mod power;
 mod resources;
 mod small_services;
@@ -63,6 +64,7 @@ pub(crate) async fn serve(
         Some(leaf) => leaf.organizations,
         None => vec![],
     };
+    let stream = pings::Patient::new(stream, shared.clock().clone());
     let caller = Caller { shared, vmid: listener.vmid, roles: roles.into(), maintenance };
     let service = hyper::service::service_fn(move |request| {
         let caller = caller.clone();

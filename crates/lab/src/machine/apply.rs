@@ -254,7 +254,7 @@ fn again(
         return Err(Refusal::new(Code::Unimplemented, words));
     }
     let Some(node) = machine.node_mut() else { return Err(gone()) };
-    if node.leaving.is_some_and(|l| l.why == Leave::Reboot) && staged.as_ref() != Some(&node.config) {
+    if node.leaving.is_some_and(|leaving| leaving.for_config) {
         return Err(Refusal::new(
             Code::FailedPrecondition,
             "configuration was already applied and node is rebooting, cannot apply more configuration changes until next reboot",
@@ -287,7 +287,7 @@ fn again(
             details += &reason.map(|why| format!(": {why}")).unwrap_or_default();
             machine.publish_leaving(now, "", &Leave::Reboot, None);
             if let Some(node) = machine.node_mut() {
-                node.leaving = Some(leaving(Leave::Reboot, now));
+                node.leaving = Some(Leaving { for_config: true, ..leaving(Leave::Reboot, now) });
             }
         }
         Mode::Try => {
@@ -317,7 +317,8 @@ pub(super) fn leaving(why: Leave, now: Timestamp) -> Leaving {
     let work = if why == Leave::Upgrade { timing::INSTALL } else { Duration::ZERO };
     let quits = after(now, timing::LEAVING_API + work);
     let gone = after(now, timing::LEAVING + work);
-    Leaving { why, quits, closes: after(quits, timing::API_LINGERS), gone, stopped: false, closed: false }
+    let closes = after(quits, timing::API_LINGERS);
+    Leaving { why, quits, closes, gone, stopped: false, closed: false, for_config: false }
 }
 
 fn summary(mode: Mode) -> &'static str {

@@ -39,8 +39,9 @@ impl Machines {
             for vmid in &vmids {
                 let first = self.step_phase(*vmid);
                 let second = self.step_certificate(*vmid);
-                let third = self.step_etcd(*vmid);
-                changed |= self.mark(*vmid, first || second || third);
+                let third = self.step_images(*vmid);
+                let fourth = self.step_etcd(*vmid);
+                changed |= self.mark(*vmid, first || second || third || fourth);
             }
             changed |= self.step_clusters();
             for vmid in &vmids {

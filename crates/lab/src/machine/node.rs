@@ -170,6 +170,9 @@ pub struct Node {
     /// The kubelet was stopped by its API.
     #[serde(default)]
     pub kubelet_stopped: bool,
+    /// When the machine gives up to fetch a kubelet that no registry has.
+    #[serde(default)]
+    pub kubelet_gives_up: Option<Timestamp>,
 }
 
 /// The etcd service of a machine.
@@ -184,6 +187,10 @@ pub enum EtcdService {
     Joining { at: Timestamp },
     /// `Bootstrap` was called; nothing is on disk yet.
     Bootstrapping { at: Timestamp },
+    /// Its image is in no registry, and the machine still tries.
+    Pulling { until: Timestamp },
+    /// It no longer does. Only a restart or `Bootstrap` tries again.
+    Failed { since: Timestamp },
     /// Starts on the data it has.
     Starting { at: Timestamp },
     /// Left its cluster; only `Bootstrap` starts it again.
@@ -220,6 +227,9 @@ pub struct Leaving {
     pub stopped: bool,
     /// Set once the API has closed.
     pub closed: bool,
+    /// Whether it goes down to take a new configuration: until then it takes no other.
+    #[serde(default)]
+    pub for_config: bool,
 }
 
 /// Why a machine goes down.
@@ -443,6 +453,7 @@ impl Machine {
             generation: 1,
             without_api: false,
             kubelet_stopped: false,
+            kubelet_gives_up: None,
         }));
     }
 
@@ -526,15 +537,18 @@ impl Node {
     fn moments(&self) -> Vec<Timestamp> {
         let mut all = vec![self.clock_from, self.cri_from, self.kubelet_from, self.trustd_from()];
         all.extend(self.api_from);
+        all.extend(self.kubelet_gives_up);
         all.extend(self.api_server_from);
         all.extend(self.trial.iter().map(|(at, _)| *at));
         all.extend(self.leaving.iter().flat_map(|l| [l.quits, l.closes, l.gone]));
         match self.etcd {
             EtcdService::Absent
             | EtcdService::Preparing
+            | EtcdService::Failed { .. }
             | EtcdService::Finished { .. }
             | EtcdService::Removed => {}
             EtcdService::Joining { at }
+            | EtcdService::Pulling { until: at }
             | EtcdService::Bootstrapping { at }
             | EtcdService::Starting { at } => {
                 all.push(at);

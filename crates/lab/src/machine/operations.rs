@@ -176,6 +176,10 @@ impl Machines {
                 ServiceAction::Restart if node.kubelet_from <= now => {
                     node.kubelet_from = after(now, timing::KUBELET_RESTART);
                 }
+                // Whoever starts one that failed has the machine try again.
+                _ if node.kubelet_gives_up.is_some_and(|at| at <= now) => {
+                    node.kubelet_gives_up = Some(after(now, timing::PULL_GIVES_UP));
+                }
                 _ => node.kubelet_stopped = false,
             }
         }

@@ -96,6 +96,9 @@ pub struct Settings {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Images {
     pub kubelet: String,
+    /// Empty for Talos' own choice.
+    #[serde(default)]
+    pub etcd: String,
     pub api_server: String,
     pub controller_manager: String,
     pub scheduler: String,
@@ -166,6 +169,7 @@ impl Settings {
             volumes: volumes(documents),
             images: Images {
                 kubelet: image(machine.pointer("/kubelet/image")),
+                etcd: image(cluster.pointer("/etcd/image")),
                 api_server: image(cluster.pointer("/apiServer/image")),
                 controller_manager: image(cluster.pointer("/controllerManager/image")),
                 scheduler: image(cluster.pointer("/scheduler/image")),

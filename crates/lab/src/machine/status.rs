@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Machines;
 use super::node::{EtcdService, Leave, Machine, Node, Phase, Registration, after};
-use super::timing;
+use super::{pulls, timing};
 
 /// One service of machined.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,8 +140,15 @@ impl Machines {
         } else {
             state("cri", "Preparing", node.began, "Running pre state")
         });
+        let failed = |id: &str, since, image: &str| {
+            state(id, "Failed", since, &format!("Failed to run pre stage: {}", pulls::not_found(image)))
+        };
         found.push(match (clock, node.kubelet_from <= now) {
             (false, _) => waiting("kubelet", "Waiting for time sync"),
+            (true, false) if node.kubelet_gives_up.is_some_and(|at| at <= now) => {
+                let since = node.kubelet_gives_up.unwrap_or(now);
+                failed("kubelet", since, &node.settings.images.kubelet)
+            }
             (true, false) => state("kubelet", "Preparing", node.clock_from, "Running pre state"),
             (true, true) if node.kubelet_stopped => {
                 state("kubelet", "Finished", now, "Service finished successfully")
@@ -165,6 +172,7 @@ impl Machines {
             EtcdService::Finished { since } => {
                 state("etcd", "Finished", since, "Service finished successfully")
             }
+            EtcdService::Failed { since } => failed("etcd", since, &node.settings.images.etcd),
             EtcdService::Removed => state(
                 "etcd",
                 "Waiting",

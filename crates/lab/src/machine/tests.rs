@@ -67,7 +67,7 @@ pub(crate) fn config(number: u32, role: Role, change: impl FnOnce(&mut Input)) -
 }
 
 /// A configuration for machine `number` by another contract.
-fn config_of(number: u32, role: Role, contract: &str, kubernetes: &str) -> Vec<u8> {
+pub(crate) fn config_of(number: u32, role: Role, contract: &str, kubernetes: &str) -> Vec<u8> {
     made(number, role, contract, kubernetes, |_| {})
 }
 

@@ -79,5 +79,7 @@ pub const FAILED_BOOT: Duration = ms(10_000);
 pub const ETCD_LEAVE: Duration = ms(7_500);
 /// Connecting to a container runtime that is not there.
 pub const NO_CONTAINERD: Duration = ms(10_000);
+/// After this the machine no longer tries to fetch an image that is in no registry.
+pub const PULL_GIVES_UP: Duration = ms(130_000);
 /// A kubelet that is restarted runs again after this.
 pub const KUBELET_RESTART: Duration = ms(3_000);

@@ -57,7 +57,7 @@ impl Caller {
                 let reference = &request.image;
                 return Err(Status::unknown(format!(
                     "error validating installer image {reference:?}: {}",
-                    super::images::not_found(reference)
+                    crate::machine::not_found(reference)
                 )));
             }
         };

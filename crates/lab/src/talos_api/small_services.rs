@@ -256,6 +256,11 @@ impl Caller {
             addresses.map(|address| format!("{:?}", address.to_string())).collect::<Vec<_>>().join(" ")
         });
         progress.send(tell(format!("discovered nodes: [{nodes}]"))).await.ok()?;
+        let late = || Status::deadline_exceeded("context deadline exceeded");
+        // No time to wait is a time that is over already.
+        if end <= self.shared.clock().now() {
+            return progress.send(Err(late())).await.ok();
+        }
         for (name, check) in CHECKS {
             progress.send(tell(format!("waiting for {name}: ..."))).await.ok()?;
             let mut said = String::new();
@@ -268,10 +273,7 @@ impl Caller {
                 tokio::select! {
                     biased;
                     changed = changes.changed() => changed.ok()?,
-                    () = over => {
-                        let failure = Status::deadline_exceeded("context deadline exceeded");
-                        return progress.send(Err(failure)).await.ok();
-                    }
+                    () = over => return progress.send(Err(late())).await.ok(),
                 }
             }
             progress.send(tell(format!("waiting for {name}: OK"))).await.ok()?;

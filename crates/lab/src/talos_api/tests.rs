@@ -1,6 +1,7 @@
 //! The Talos API over the lab's network, with real TLS on both sides.
 
 mod many;
+mod surprises;
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -105,10 +106,14 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn new() -> Self {
+        Self::with(LabConfig::default())
+    }
+
+    fn with(config: LabConfig) -> Self {
         // The bundle is made in real time, which a paused clock does not see.
         let _ = &*BUNDLE;
         let clock = Clock::from(start(), 1.0);
-        let lab = Lab::open(LabConfig::default(), clock.clone()).unwrap();
+        let lab = Lab::open(config, clock.clone()).unwrap();
         Self { lab, clock }
     }
 

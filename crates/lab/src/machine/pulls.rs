@@ -1,0 +1,58 @@
+//! Images that a machine's own services need and that no registry has.
+//!
+//! Such a service is preparing for as long as the machine tries, then it has failed, and nobody tries again: a person can
+//! start the kubelet, etcd comes back only with a restart or a bootstrap. With the right image in the configuration the
+//! kubelet begins anew. A registry that does not answer is another matter (`reach`): for that a machine waits for ever.
+
+use jiff::Timestamp;
+
+use super::Machines;
+use super::node::{EtcdService, after};
+use super::timing;
+
+/// Whether the registry of an image has it. Those of the lab have everything but what is called `nope`, which stands for
+/// every name that somebody misspelt.
+pub(crate) fn is_published(image: &str) -> bool {
+    !image.contains("/nope")
+}
+
+/// What a registry says that does not have an image.
+pub(crate) fn not_found(reference: &str) -> String {
+    format!(
+        "1 error(s) occurred:\n\tfailed to pull image {reference:?}: failed to resolve reference {reference:?}: {reference}: not found"
+    )
+}
+
+impl Machines {
+    /// Services begin to fail, fail, or begin anew.
+    pub(super) fn step_images(&mut self, vmid: u32) -> bool {
+        let now = self.now;
+        let Some(node) = self.live_mut(vmid) else { return false };
+        let tried_from = now.max(node.cri_from).max(node.clock_from);
+        let gives_up = after(tried_from, timing::PULL_GIVES_UP);
+        let mut changed = false;
+        match (is_published(&node.settings.images.kubelet), node.kubelet_gives_up) {
+            (false, None) if node.kubelet_from > now => {
+                (node.kubelet_from, node.kubelet_gives_up) = (Timestamp::MAX, Some(gives_up));
+                changed = true;
+            }
+            (true, Some(_)) => {
+                (node.kubelet_from, node.kubelet_gives_up) = (after(tried_from, timing::KUBELET), None);
+                changed = true;
+            }
+            _ => {}
+        }
+        let etcd = match node.etcd {
+            EtcdService::Preparing | EtcdService::Bootstrapping { .. }
+                if !is_published(&node.settings.images.etcd) =>
+            {
+                EtcdService::Pulling { until: gives_up }
+            }
+            EtcdService::Pulling { until } if until <= now => EtcdService::Failed { since: now },
+            as_it_is => as_it_is,
+        };
+        changed |= etcd != node.etcd;
+        node.etcd = etcd;
+        changed
+    }
+}
