@@ -228,7 +228,18 @@ impl Error {
             Code::Unknown if words.contains("error building etcd client TLS config") => {
                 (Kind::NotReady, "etcd is not set up there yet".to_owned())
             }
-            code => (Kind::Other, if words.is_empty() { code.description().to_owned() } else { words }),
+            Code::Ok => (Kind::Protocol, "it says that all is well and gave no answer".to_owned()),
+            Code::Internal => (Kind::Other, format!("it failed inside ({words})")),
+            Code::ResourceExhausted | Code::OutOfRange => {
+                (Kind::Other, format!("the message is larger than what is taken ({words})"))
+            }
+            _ => (Kind::Other, words),
+        };
+        // Words that a machine left out are not replaced by the name of a code.
+        let reason = match reason.strip_suffix(" ()") {
+            Some(reason) => format!("{reason}, and gave no reason"),
+            None if reason.is_empty() => "it refused and gave no reason".to_owned(),
+            None => reason,
         };
         Self::new(address, attempt, kind, reason)
     }
@@ -367,5 +378,61 @@ mod tests {
         let refused = Fault::Tls(rustls::Error::AlertReceived(AlertDescription::CertificateRequired));
         assert_eq!(Error::of_status(NODE, "x", &status, Some(&refused)).kind(), Kind::Rejected);
         assert_eq!(Error::of_status(NODE, "x", &status, None).kind(), Kind::Unavailable);
+    }
+
+    /// Whatever goes wrong, whoever reads of it learns which machine it was, what was attempted, in which stage the machine
+    /// was seen, and a reason in words. The name of a code never stands for a reason.
+    #[test]
+    fn every_way_to_fail_has_a_machine_a_stage_and_a_reason() {
+        let codes = (0..=16).map(Code::from_i32);
+        let said =
+            codes.clone().flat_map(|code| ["", "some words", "not authorized"].map(|w| Status::new(code, w)));
+        let mut errors: Vec<Error> = Vec::new();
+        for status in said {
+            for of in [Error::of_status, Error::of_apply] {
+                errors.push(of(NODE, "doing something", &status, None));
+            }
+        }
+        let broken = || Status::from_error(Box::new(io::Error::from(io::ErrorKind::BrokenPipe)));
+        let io_kinds = [
+            io::ErrorKind::ConnectionRefused,
+            io::ErrorKind::ConnectionReset,
+            io::ErrorKind::TimedOut,
+            io::ErrorKind::HostUnreachable,
+            io::ErrorKind::NetworkUnreachable,
+            io::ErrorKind::NotConnected,
+            io::ErrorKind::BrokenPipe,
+            io::ErrorKind::UnexpectedEof,
+        ];
+        let tls = [
+            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer),
+            rustls::Error::InvalidCertificate(CertificateError::NotValidForName),
+            rustls::Error::InvalidCertificate(CertificateError::Expired),
+            rustls::Error::InvalidCertificate(CertificateError::NotValidYet),
+            rustls::Error::InvalidCertificate(CertificateError::Revoked),
+            rustls::Error::AlertReceived(AlertDescription::CertificateRequired),
+            rustls::Error::AlertReceived(AlertDescription::UnknownCA),
+            rustls::Error::AlertReceived(AlertDescription::CertificateExpired),
+            rustls::Error::AlertReceived(AlertDescription::BadCertificate),
+            rustls::Error::AlertReceived(AlertDescription::HandshakeFailure),
+            rustls::Error::HandshakeNotComplete,
+        ];
+        let faults = io_kinds.map(Fault::Io).into_iter().chain(tls.map(Fault::Tls));
+        for fault in faults {
+            errors.push(Error::of_status(NODE, "doing something", &broken(), Some(&fault)));
+            errors.push(Error::of_fault(NODE, "doing something", &fault));
+        }
+        errors.push(Error::of_status(NODE, "doing something", &broken(), None));
+        errors.push(Error::late(NODE, "doing something", Duration::from_secs(5)));
+        for error in errors {
+            let error = error.seen_in(Some(Stage::Booting));
+            let text = error.to_string();
+            assert!(text.starts_with("doing something on 10.0.0.1 (last seen booting): "), "{text}");
+            assert!(error.reason().split_whitespace().count() >= 2, "no reason: {text}");
+            for code in codes.clone() {
+                assert!(!error.reason().eq_ignore_ascii_case(code.description()), "a code alone: {text}");
+                assert!(!error.reason().contains(&format!("{code:?}")) || code == Code::Ok, "{text}");
+            }
+        }
     }
 }
