@@ -74,3 +74,36 @@ fn everything_that_is_wrong_is_said_and_nothing_secret() {
         ]
     );
 }
+
+/// Since 1.12 kernel arguments come from the schematic: arguments beside the setting that says so are refused where
+/// something is installed. A machine that booted an image ignores both.
+#[test]
+fn kernel_arguments_belong_in_the_schematic() {
+    let Some(mut documents) = configuration(13, Role::Worker) else { return };
+    let install = documents.v1alpha1_mut().unwrap().map_mut("machine").map_mut("install");
+    install.insert("extraKernelArgs", crate::config::Value::List(vec!["noapic".into()]));
+    let said = |mode| validate(&documents, Contract::parse("v1.13").unwrap(), mode);
+    let metal: Vec<String> = said(Mode::Metal).iter().map(ToString::to_string).collect();
+    assert_eq!(metal.len(), 1, "{metal:?}");
+    assert!(metal[0].ends_with("kernel arguments belong in the schematic"), "{metal:?}");
+}
+
+/// An old bundle that encrypts with AES-CBC keeps doing so under the newest contract: as secretbox, which upstream writes
+/// there, nothing that is in etcd could be read again.
+#[test]
+fn an_old_encryption_is_kept_under_every_contract() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/talos-golden/secrets.yaml");
+    let Ok(secrets) = std::fs::read_to_string(path) else {
+        println!("skipped: no golden files");
+        return;
+    };
+    let old = secrets.replace("secretboxencryptionsecret:", "aescbcencryptionsecret:");
+    assert_ne!(old, secrets);
+    let bundle = Bundle::parse(&old).unwrap();
+    for (contract, key) in [("v1.13", "aescbcEncryptionSecret:"), ("v1.14", "aescbc:")] {
+        let contract = Contract::parse(contract).unwrap();
+        let input = Input::new(contract, Role::ControlPlane, "home", "https://10.25.150.10:6443", "v1.35.4");
+        let text = generate(&bundle, &input).unwrap().to_yaml().to_string();
+        assert!(text.contains(key) && !text.contains("secretbox"), "{contract:?}");
+    }
+}
