@@ -60,19 +60,49 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         })?;
     }
     progress.note("waiting for etcd");
-    let limit = world.clock.timeout(PATIENCE, async {
-        while !matches!(machines::etcd(world, node, &machine).await, Etcd::Member { .. }) {
-            world.clock.sleep(PAUSE).await;
+    let did_not = |why: Option<talos_client::Error>| {
+        let error = Error::world(format!("etcd on {} was begun but did not come up", node.name))
+            .remedy("look at the service etcd there; running the command again is safe");
+        match why {
+            Some(why) => error.because(why),
+            None => error,
         }
-    });
-    if limit.await.is_err() {
-        return Err(Error::world(format!("etcd on {} was begun but did not come up", node.name))
-            .remedy("look at the service etcd there; running the command again is safe"));
+    };
+    match world.clock.timeout(PATIENCE, until_member(world, node, &machine, progress)).await {
+        Ok(outcome) => outcome.map_err(did_not)?,
+        Err(_) => return Err(did_not(None)),
     }
     if let Some(record) = &record {
         record.seal_bootstrap(&node.name).await?;
     }
     Ok(Done::default())
+}
+
+/// Waits until etcd is there. A machine that restarts before etcd has written anything has forgotten that it was asked, so
+/// after a restart it is asked again; never without one, because that would stop an etcd that is about to begin.
+async fn until_member(
+    world: &World,
+    node: &Node,
+    machine: &Machine,
+    progress: &Progress,
+) -> std::result::Result<(), Option<talos_client::Error>> {
+    let mut boot = None;
+    loop {
+        if matches!(machines::etcd(world, node, machine).await, Etcd::Member { .. }) {
+            return Ok(());
+        }
+        if let Ok(Ok(seen)) = world.clock.timeout(QUESTION, machine.boot_id()).await {
+            let restarted = boot.as_ref().is_some_and(|before| *before != seen);
+            if !restarted {
+                boot = Some(seen);
+            } else if has_no_etcd(world, machine).await == Some(true) {
+                progress.note("the machine restarted and forgot it; beginning etcd again");
+                begin(world, machine, progress).await?;
+                boot = Some(seen);
+            }
+        }
+        world.clock.sleep(PAUSE).await;
+    }
 }
 
 /// Asks for the bootstrap until Talos is ready for it. Data that is already there is success: an earlier call got through.

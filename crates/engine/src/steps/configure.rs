@@ -211,6 +211,18 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     ))
 }
 
+/// Gives a machine that lost its configuration the same one once more; says whether it was there to take it. Whose it is is
+/// proved again, over the connection that carries the configuration.
+pub(super) async fn again(context: &Context, node: &Node) -> Result<bool> {
+    let (access, config) = (context.look.access()?, context.look.config(&node.name)?);
+    match identify(&context.world, node, access).await {
+        Identified::Maintenance(connection) => {
+            send(&context.world, node, connection, config).await.map(|()| true)
+        }
+        Identified::Configured(_) | Identified::Stranger { .. } | Identified::Silent { .. } => Ok(false),
+    }
+}
+
 /// A DHCP server may give a machine another address than the one that the file expects it at. Its agent tells which.
 async fn another_address(context: &Context, node: &Node) -> Result<()> {
     if !node.settings.dhcp || node.external {

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::health::likely;
 use crate::kubernetes::Kubernetes;
 use crate::observe::machines;
-use crate::steps::Done;
+use crate::steps::{Done, configure};
 
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 const PAUSE: Duration = Duration::from_secs(3);
@@ -51,7 +51,16 @@ async fn missing(context: &Context, node: &Node, kubernetes: &Kubernetes) -> Opt
     let machine = machines::look(&context.world, node, access, None).await;
     match &machine.api {
         Api::Configured => {}
-        Api::Maintenance => return Some("waits in maintenance: it lost its configuration".to_owned()),
+        Api::Maintenance => {
+            // A configuration can be lost between the machine's answer and its disk.
+            let sent = configure::again(context, node).await;
+            let words = "waits in maintenance: it lost its configuration";
+            return Some(match sent {
+                Ok(true) => format!("{words}; sending it again"),
+                Ok(false) => words.to_owned(),
+                Err(error) => format!("{words}, and {error}"),
+            });
+        }
         Api::Silent { why } if node.role == Role::Worker => {
             return Some(format!("waits for a control plane to sign its certificate ({why})"));
         }

@@ -25,3 +25,4 @@ mod rig;
 mod seeds;
 mod six;
 mod speed;
+mod surprises;
