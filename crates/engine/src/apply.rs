@@ -29,8 +29,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::emit::{Emitter, MOMENT, Progress};
 use crate::error::{Error, Kind, Result};
-use crate::kubernetes::Kubernetes;
-use crate::kubernetes::lease::Claim;
+use crate::lease::KubernetesLease;
 use crate::record::{self, Operator, Record};
 use crate::session::Look;
 use crate::steps::{self, Done};
@@ -114,34 +113,37 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         operator: run.operator.clone(),
         record: watch::Sender::new(None),
     });
-    if let Some(seen) = &run.look.observed.proxmox.record {
-        let id = run.look.cluster_id()?;
-        let record =
-            Record::existing(run.world, &run.look.blueprint, id, &seen.host, seen.vmid, run.operator);
-        let mut stop = run.stop.clone();
-        let waits = |note: String| {
-            let step = StepId(LEASE.to_owned());
-            run.emitter.emit(What::StepProgress { step, node: None, note, percent: None });
-        };
-        let taken = tokio::select! {
-            biased;
-            taken = record.take_lease(seen.state.turns, waits) => taken,
-            _ = wish(&mut stop, Stop::No) => {
-                run.started(plan);
-                run.emitter.emit(What::Interrupted);
-                return Ok(run.ended(Outcome::Interrupted, began));
-            }
-            never = run.emitter.handing_on() => match never {},
-        };
-        run.emitter.hand_on();
-        taken?;
-        context.record.send_replace(Some(record));
-    }
-    let lease = match run.look.blueprint.has_proxmox() {
-        true => None,
-        // Before there is a Kubernetes there is no place for a lease; the plan says so.
-        false => KubernetesLease::take(&run).await?,
+    let waits = |note: String| {
+        let step = StepId(LEASE.to_owned());
+        run.emitter.emit(What::StepProgress { step, node: None, note, percent: None });
     };
+    let taking = async {
+        if let Some(seen) = &run.look.observed.proxmox.record {
+            let id = run.look.cluster_id()?;
+            let record =
+                Record::existing(run.world, &run.look.blueprint, id, &seen.host, seen.vmid, run.operator);
+            record.take_lease(seen.state.turns, waits).await?;
+            context.record.send_replace(Some(record));
+        }
+        match run.look.blueprint.has_proxmox() {
+            true => Ok(None),
+            // Before there is a Kubernetes there is no place for a lease; the plan says so.
+            false => KubernetesLease::take(&run, waits).await,
+        }
+    };
+    let mut stop = run.stop.clone();
+    let taken = tokio::select! {
+        biased;
+        taken = taking => taken,
+        _ = wish(&mut stop, Stop::No) => {
+            run.started(plan);
+            run.emitter.emit(What::Interrupted);
+            return Ok(run.ended(Outcome::Interrupted, began));
+        }
+        never = run.emitter.handing_on() => match never {},
+    };
+    run.emitter.hand_on();
+    let lease = taken?;
     run.started(plan);
     let mut dispatcher = Dispatcher::new(&run, context.clone(), plan, lease.clone());
     let outcome = tokio::select! {
@@ -244,9 +246,11 @@ impl<'a> Dispatcher<'a> {
                     None => std::future::pending().await,
                 }
             };
-            let context = &self.context;
+            let (context, lease) = (&self.context, &self.lease);
             let ended = std::future::poll_fn(|cx| {
-                if context.record().is_ok_and(|record| record.expired()) {
+                if context.record().is_ok_and(|record| record.expired())
+                    || lease.as_ref().is_some_and(KubernetesLease::expired)
+                {
                     urgent.notify_one();
                     return Poll::Pending;
                 }
@@ -412,42 +416,6 @@ impl<'a> Dispatcher<'a> {
     }
 }
 
-/// The lease of a cluster without Proxmox, kept in Kubernetes.
-#[derive(Clone)]
-struct KubernetesLease {
-    kubernetes: Kubernetes,
-    claim: Claim,
-}
-
-impl KubernetesLease {
-    /// Takes it, or says who has it. `None` as long as Kubernetes does not answer.
-    async fn take(run: &Run<'_>) -> Result<Option<Self>> {
-        if !run.look.observed.kubernetes.answered {
-            return Ok(None);
-        }
-        let blueprint = &run.look.blueprint;
-        let kubernetes = Kubernetes::new(run.world, &blueprint.endpoint, &run.look.access()?.kubernetes)?;
-        let claim = Claim {
-            namespace: "kube-system".to_owned(),
-            name: format!("talosmith-{}", blueprint.cluster),
-            holder: format!("{} ({})", run.operator.name, run.operator.place),
-            duration: record::RENEW_EVERY * 3,
-            take_over: run.operator.take_over,
-        };
-        kubernetes.claim(&claim).await?;
-        Ok(Some(Self { kubernetes, claim: Claim { take_over: false, ..claim } }))
-    }
-
-    /// Renews it; [`Kind::Busy`] when somebody took it over.
-    async fn renew(&self) -> Result<()> {
-        self.kubernetes.claim(&self.claim).await.map(drop)
-    }
-
-    async fn release(&self) -> Result<()> {
-        self.kubernetes.give_back(&self.claim).await
-    }
-}
-
 /// Renews the lease for as long as it is polled, at once when that is urgent. Comes back only when the lease is not ours
 /// any more, or may not be.
 async fn renewal(
@@ -464,7 +432,7 @@ async fn renewal(
         }
         if let Some(lease) = &lease
             && let Err(error) = lease.renew().await
-            && error.kind() == Kind::Busy
+            && (error.kind() == Kind::Busy || lease.expired())
         {
             return error;
         }

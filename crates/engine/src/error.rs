@@ -142,12 +142,15 @@ fn proxmox_code(error: &pve::Error) -> &'static str {
     }
 }
 
-fn machine_code(kind: talos_client::Kind) -> &'static str {
+/// The word for what a machine said.
+pub(crate) fn machine_code(kind: talos_client::Kind) -> &'static str {
     use talos_client::Kind;
     match kind {
         Kind::NotReady => "machine-not-ready",
         Kind::AlreadyExists => "exists",
         Kind::NotFound => "missing",
+        Kind::Clock => "clock",
+        Kind::NoQuorum => "etcd-no-quorum",
         Kind::Denied => "machine-denied",
         Kind::InvalidConfig => "configuration",
         Kind::Unavailable => "machine-unavailable",

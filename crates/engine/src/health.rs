@@ -17,6 +17,7 @@ use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Result};
 use crate::kubernetes::Kubernetes;
+use crate::lack::Lack;
 use crate::render::Access;
 use crate::session::Look;
 use crate::steps::Done;
@@ -24,6 +25,8 @@ use crate::world::{QUESTION, World};
 
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 const PAUSE: Duration = Duration::from_secs(3);
+/// The code of a machine that does not answer.
+const SILENT: &str = "machine-unavailable";
 
 /// One condition and what was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,13 +38,16 @@ pub struct Condition {
     /// What it waits for by the file's own wish, so that nobody waits with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub awaits: Option<String>,
+    /// What a run that waited for it in vain stops with.
+    #[serde(skip)]
+    pub code: &'static str,
 }
 
 impl Condition {
     fn of(name: &'static str, held: Held) -> Self {
         match held {
-            Ok(awaits) => Self { name, missing: None, awaits },
-            Err(missing) => Self { name, missing: Some(missing), awaits: None },
+            Ok(awaits) => Self { name, missing: None, awaits, code: "" },
+            Err(lack) => Self { name, missing: Some(lack.words), awaits: None, code: lack.code },
         }
     }
 }
@@ -49,7 +55,7 @@ impl Condition {
 /// Every condition, asked once.
 pub async fn conditions(world: &World, look: &Look) -> Vec<Condition> {
     let Ok(access) = look.access() else {
-        return vec![Condition::of("bundle", Err("there is no secrets bundle".to_owned()))];
+        return vec![Condition::of("bundle", Err(Lack::new("there is no secrets bundle")))];
     };
     let kubernetes = Kubernetes::new(world, &look.blueprint.endpoint, &access.kubernetes);
     let etcd = etcd_members(world, look, access).await;
@@ -60,7 +66,7 @@ pub async fn conditions(world: &World, look: &Look) -> Vec<Condition> {
     ];
     match kubernetes {
         Ok(kubernetes) => {
-            let nodes = kubernetes.nodes().await.map_err(|e| e.causes().join(": "));
+            let nodes = kubernetes.nodes().await.map_err(|e| no_kubernetes(&e));
             let ready = nodes.as_ref().map_err(Clone::clone).and_then(|nodes| nodes_ready(look, nodes));
             let pods = control_plane_pods(look, &kubernetes).await;
             conditions.push(Condition::of("every node is ready in Kubernetes", ready));
@@ -70,7 +76,7 @@ pub async fn conditions(world: &World, look: &Look) -> Vec<Condition> {
                 conditions.push(Condition::of("the cloud provider has seen every node", seen));
             }
         }
-        Err(error) => conditions.push(Condition::of("Kubernetes answers", Err(error.to_string()))),
+        Err(error) => conditions.push(Condition::of("Kubernetes answers", Err(Lack::new(error.to_string())))),
     }
     conditions
 }
@@ -81,9 +87,8 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
     let began = world.clock.now();
     loop {
         let conditions = conditions(world, &context.look).await;
-        let Some((name, missing)) = conditions.iter().find_map(|c| Some((c.name, c.missing.clone()?))) else {
-            break;
-        };
+        let lacks = |c: &Condition| Some((c.name, c.missing.clone()?, c.code));
+        let Some((name, missing, code)) = conditions.iter().find_map(lacks) else { break };
         progress.note(format!("{name}: {missing}"));
         if world.clock.now().duration_since(began) > PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX)
         {
@@ -91,6 +96,7 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
                 "not healthy after {} minutes: {name}: {missing}",
                 PATIENCE.as_secs() / 60
             ))
+            .coded(code)
             .remedy(
                 "`talosmith status` shows where each node stands; running the command again goes on waiting",
             ));
@@ -106,28 +112,32 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
 }
 
 /// It holds, perhaps but for what the file leaves to others; or what is missing.
-type Held = std::result::Result<Option<String>, String>;
+type Held = std::result::Result<Option<String>, Lack>;
 
 /// Each control plane lists the same members, all voters, one for each control plane.
 async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
     let mut views: Vec<(String, BTreeSet<String>)> = vec![];
     for node in look.blueprint.control_planes() {
         let address = IpAddr::V4(node.address.addr());
-        let machine =
-            Machine::connect(&world.net, &world.clock, address, &access.talos).map_err(|e| e.to_string())?;
+        let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
+            .map_err(|e| Lack::of_machine(e.to_string(), &e))?;
+        let did_not =
+            |e: talos_client::Error| Lack::of_machine(format!("{} did not list them: {e}", node.name), &e);
         let members = match world.clock.timeout(QUESTION, machine.etcd_members(false)).await {
-            Ok(members) => members.map_err(|e| format!("{} did not list them: {e}", node.name))?,
-            Err(_) => return Err(format!("{} did not list them in time", node.name)),
+            Ok(members) => members.map_err(did_not)?,
+            Err(_) => {
+                return Err(Lack::new(format!("{} did not list them in time", node.name)).coded(SILENT));
+            }
         };
         if let Some(learner) = members.iter().find(|m| m.learner) {
-            return Err(format!("{} is still a learner", learner.hostname));
+            return Err(Lack::new(format!("{} is still a learner", learner.hostname)));
         }
         views.push((node.name.clone(), members.into_iter().map(|m| m.hostname).collect()));
     }
     let wanted: BTreeSet<String> = look.blueprint.control_planes().map(|n| n.name.clone()).collect();
     for (node, members) in views {
         if members != wanted {
-            return Err(format!("{node} sees {}", list(&members)));
+            return Err(Lack::new(format!("{node} sees {}", list(&members))));
         }
     }
     Ok(None)
@@ -139,29 +149,34 @@ async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
     };
     let asked = look.blueprint.nodes.values().map(|node| async move {
         let address = IpAddr::V4(node.address.addr());
-        let machine =
-            Machine::connect(&world.net, &world.clock, address, &access.talos).map_err(|e| e.to_string())?;
+        let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
+            .map_err(|e| Lack::of_machine(e.to_string(), &e))?;
         match world.clock.timeout(QUESTION, machine.stage()).await {
             Ok(Ok(status)) if status.stage.to_string() == "running" && settled(&status) => Ok(()),
-            Ok(Ok(status)) => Err(format!("{} is {}", node.name, status.stage)),
-            Ok(Err(error)) => Err(format!("{}: {error}", node.name)),
-            Err(_) => Err(format!("{} did not answer in time", node.name)),
+            Ok(Ok(status)) => Err(Lack::new(format!("{} is {}", node.name, status.stage))),
+            Ok(Err(error)) => Err(Lack::of_machine(format!("{}: {error}", node.name), &error)),
+            Err(_) => Err(Lack::new(format!("{} did not answer in time", node.name)).coded(SILENT)),
         }
     });
-    let seen: std::result::Result<(), String> = futures::future::join_all(asked).await.into_iter().collect();
+    let seen: std::result::Result<(), Lack> = futures::future::join_all(asked).await.into_iter().collect();
     seen.map(|()| None)
+}
+
+fn no_kubernetes(error: &Error) -> Lack {
+    Lack::new(error.causes().join(": ")).coded("kubernetes")
 }
 
 fn nodes_ready(look: &Look, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
     let mut awaits = None;
     for node in look.blueprint.nodes.values() {
+        let lack = |words: String| Err(Lack::new(words));
         match nodes.get(&node.name) {
-            None => return Err(format!("{} is not registered", node.name)),
+            None => return lack(format!("{} is not registered", node.name)),
             Some(n) if !n.ready && !look.blueprint.awaits_network() => {
-                return Err(format!("{} is not ready{}", node.name, likely(&look.blueprint)));
+                return lack(format!("{} is not ready{}", node.name, likely(&look.blueprint)));
             }
             Some(n) if n.version != node.kubernetes => {
-                return Err(format!("{} runs {}, not {}", node.name, n.version, node.kubernetes));
+                return lack(format!("{} runs {}, not {}", node.name, n.version, node.kubernetes));
             }
             Some(n) if !n.ready => {
                 awaits = Some("waits for the network plug-in that the file leaves to you".to_owned());
@@ -189,17 +204,17 @@ fn nodes_initialized(look: &Look, nodes: &BTreeMap<String, KubernetesNode>) -> H
         Some(_) if look.blueprint.awaits_cloud_provider() => {
             Ok(Some("waits for the cloud provider that the file leaves to you".to_owned()))
         }
-        Some(name) => Err(format!("{name} takes no pods before the cloud provider has seen it")),
+        Some(name) => Err(Lack::new(format!("{name} takes no pods before the cloud provider has seen it"))),
     }
 }
 
 async fn control_plane_pods(look: &Look, kubernetes: &Kubernetes) -> Held {
-    let pods = kubernetes.control_plane_pods().await.map_err(|e| e.causes().join(": "))?;
+    let pods = kubernetes.control_plane_pods().await.map_err(|e| no_kubernetes(&e))?;
     for component in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
         for node in look.blueprint.control_planes() {
             match pods.iter().find(|p| p.component == component && p.node == node.name) {
-                None => return Err(format!("{component} is missing on {}", node.name)),
-                Some(pod) if !pod.ready => return Err(format!("{} is not ready", pod.name)),
+                None => return Err(Lack::new(format!("{component} is missing on {}", node.name))),
+                Some(pod) if !pod.ready => return Err(Lack::new(format!("{} is not ready", pod.name))),
                 Some(_) => {}
             }
         }

@@ -24,6 +24,8 @@ pub mod grounds;
 pub mod health;
 pub mod journal;
 pub mod kubernetes;
+mod lack;
+mod lease;
 pub mod observe;
 pub mod record;
 pub mod render;

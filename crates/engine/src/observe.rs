@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use crate::World;
 use crate::error::Result;
+use crate::lease;
 use crate::render::{Access, Config};
 
 /// Everything that the plan needs to know.
@@ -85,11 +86,17 @@ async fn is_off_after_all(world: &World, observed: &mut Observed, owner: Uuid, n
 
 async fn kubernetes(world: &World, blueprint: &Blueprint, access: &Access) -> Result<Kubernetes> {
     let client = crate::kubernetes::Kubernetes::new(world, &blueprint.endpoint, &access.kubernetes)?;
+    let nodes = client.nodes().await?;
     let mut secrets = BTreeSet::new();
     for place in Holder::of(blueprint).into_iter().map(|holder| holder.secret(blueprint)) {
         if client.has_secret(&place).await? {
             secrets.insert(place.to_string());
         }
     }
-    Ok(Kubernetes { answered: true, nodes: client.nodes().await?, secrets })
+    // With Proxmox the lease is in the record.
+    let lease_turns = match blueprint.has_proxmox() {
+        true => 0,
+        false => client.find_lease(lease::NAMESPACE, &lease::name(&blueprint.cluster)).await?.turns,
+    };
+    Ok(Kubernetes { answered: true, nodes, secrets, lease_turns })
 }

@@ -36,7 +36,7 @@ const LEASE: SignedDuration = SignedDuration::from_mins(5);
 /// How often the holder renews it.
 pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(60);
 /// Longer than a living holder takes to renew, with the calls that it needs.
-const LONGER_THAN_A_RENEWAL: Duration = Duration::from_secs(90);
+pub(crate) const LONGER_THAN_A_RENEWAL: Duration = Duration::from_secs(90);
 /// How often a lost race is run again before giving up.
 const ATTEMPTS: u32 = 5;
 
@@ -360,7 +360,8 @@ impl Record {
     }
 }
 
-fn stale() -> Error {
+/// Somebody else had the lease after the world was looked at.
+pub(crate) fn stale() -> Error {
     Error::new(Kind::Stale, "the cluster was changed by somebody else since it was looked at")
         .remedy("run the command again: it looks again and goes on from there")
 }

@@ -1,6 +1,6 @@
 //! One sitting with one cluster: look, plan, carry out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::attachments::Attachments;
@@ -27,6 +27,7 @@ pub struct Session {
     attachments: Arc<Attachments>,
     bundle: Option<Arc<Bundle>>,
     references: Arc<ReadReference>,
+    allowed: Arc<BTreeSet<String>>,
 }
 
 /// What one look brought: what shall be, what is, and what is needed to get from one to the other. Cheap to clone.
@@ -42,6 +43,7 @@ pub struct Look {
     configs: Arc<BTreeMap<String, Config>>,
     access: Option<Arc<Access>>,
     references: Arc<ReadReference>,
+    allowed: Arc<BTreeSet<String>>,
 }
 
 /// Looking may fail because of the file, in which case there are diagnostics to show.
@@ -70,6 +72,7 @@ impl Session {
             attachments: Arc::default(),
             bundle: bundle.map(Arc::new),
             references: Arc::new(references),
+            allowed: Arc::default(),
         }
     }
 
@@ -77,6 +80,12 @@ impl Session {
     #[must_use]
     pub fn with_references(self, references: Arc<ReadReference>) -> Self {
         Self { references, ..self }
+    }
+
+    /// The same sitting, where the data of these nodes may be deleted should that be needed to make them whole.
+    #[must_use]
+    pub fn allowing(self, nodes: impl IntoIterator<Item = String>) -> Self {
+        Self { allowed: Arc::new(nodes.into_iter().collect()), ..self }
     }
 
     /// The same sitting with the files that the cluster file points to.
@@ -131,6 +140,7 @@ impl Session {
             configs: Arc::new(configs),
             access,
             references: self.references.clone(),
+            allowed: self.allowed.clone(),
         })
     }
 }
@@ -139,7 +149,7 @@ impl Look {
     /// What brings the world to the file.
     #[must_use]
     pub fn plan(&self) -> Plan {
-        plan::plan(&self.blueprint, &self.rendered, &self.observed)
+        plan::plan_allowing(&self.blueprint, &self.rendered, &self.observed, &self.allowed)
     }
 
     /// What takes the cluster away.

@@ -49,6 +49,10 @@ pub struct Report {
     pub met: Vec<Met>,
     /// How many calls each service has had since the lab was begun.
     pub calls: BTreeMap<Service, u64>,
+    /// What is wrong with machines, in words.
+    pub machines: Vec<String>,
+    /// What went wrong on the way to machines, in words.
+    pub wires: Vec<String>,
 }
 
 /// Why an order did not arrive, or was not followed.
@@ -186,7 +190,9 @@ fn check(shared: &Shared, disturbance: &Disturbance) -> Result<(), String> {
         return Err(format!("there is no host '{host}'; the hosts are {}", hosts.join(", ")));
     }
     let machine = match disturbance {
-        Disturbance::BrokenSystem { vmid, .. } | Disturbance::FullEtcd { vmid } => Some(*vmid),
+        Disturbance::BrokenSystem { vmid, .. }
+        | Disturbance::FullEtcd { vmid }
+        | Disturbance::Unplugged { vmid, .. } => Some(*vmid),
         _ => None,
     };
     if let Some(vmid) = machine.filter(|vmid| shared.peek(|world| world.machines.get(*vmid).is_none())) {
@@ -218,6 +224,8 @@ fn report(shared: &Shared) -> Report {
             waiting: world.faults.waiting(),
             met: world.faults.met().to_vec(),
             calls: shared.hooks().answered(),
+            machines: world.machines.what_is_wrong(),
+            wires: world.faults.wires_met().to_vec(),
         }
     })
 }

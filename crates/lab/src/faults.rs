@@ -1,8 +1,9 @@
-//! What is broken on purpose: hosts that are off, slow or full, a cluster without quorum, and single calls that fail; in the
-//! world's data, so that a reopened world is broken in the same way. Hooks are the tests' way to do something of their own
-//! at the nth call.
+//! What is broken on purpose: hosts that are off, slow or full, a cluster without quorum, machines without network or time,
+//! and single calls that fail; in the world's data, so that a reopened world is broken in the same way. Hooks are the tests'
+//! way to do something of their own at the nth call.
 
 mod known;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::rng::Rng;
 pub(crate) use known::{Shows, fill, known};
 pub use known::{known_faults, known_words};
+pub(crate) use wire::Line;
+pub use wire::Wire;
 
 /// Something to break or to mend.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +58,20 @@ pub enum Disturbance {
         /// The hosts.
         only: Option<Vec<String>>,
     },
-    /// A Talos version does not come up on a machine, or does again.
+    /// A machine's network cable is pulled, or put back. It runs on by itself and hears of nobody.
+    Unplugged {
+        /// The VM of the machine.
+        vmid: u32,
+        /// Whether it is pulled.
+        unplugged: bool,
+    },
+    /// No time server answers any more, or they do again. Machines that boot without one wait for it, and go by the clock of
+    /// their host until then.
+    TimeServers {
+        /// Whether they answer.
+        answer: bool,
+    },
+    /// A Talos version does not come up on a machine, or does again: an upgrade to it falls back.
     BrokenSystem {
         /// The VM of the machine.
         vmid: u32,
@@ -69,7 +85,22 @@ pub enum Disturbance {
         /// The VM of the machine.
         vmid: u32,
     },
-    /// Nothing is broken any more: every host is there, quick and has room, and no call is waited for.
+    /// The boot disk of a machine is no larger than so many GiB from its next start on, whatever Proxmox says; 0 mends it.
+    SmallDisk {
+        /// Which machine, by the id of its VM.
+        vmid: u32,
+        /// How large it is.
+        gib: u64,
+    },
+    /// Something goes wrong on the way to a machine.
+    Wire {
+        /// What.
+        fault: Wire,
+        /// Which connections and calls it meets.
+        when: When,
+    },
+    /// Nothing is broken any more: every host is there, quick and has room, every machine has its network and its time, and
+    /// no call is waited for.
     Mend,
     /// One Proxmox call is answered with an error instead of being carried out.
     FailCall {
@@ -177,16 +208,22 @@ impl fmt::Display for When {
     }
 }
 
-/// A known failure and the calls it waits for.
+/// A failure and the calls it waits for.
 #[derive(Debug, Serialize, Deserialize)]
-struct Ordered {
-    number: u8,
+struct Ordered<T> {
+    #[serde(alias = "number")]
+    what: T,
     when: When,
     /// Where chance stands.
     rng: Rng,
 }
 
-impl Ordered {
+impl<T> Ordered<T> {
+    fn new(what: T, when: When) -> Self {
+        let seed = if let When::Chance { seed, .. } = when { seed } else { 0 };
+        Self { what, when, rng: Rng::new(seed) }
+    }
+
     /// Counts one call; says whether it is the one, and whether the order is done with then.
     fn meets(&mut self, method: &str, path: &str) -> (bool, bool) {
         match &mut self.when {
@@ -229,9 +266,13 @@ impl CallFilter {
 pub struct Faults {
     calls: Vec<(CallFilter, CallFault)>,
     #[serde(default)]
-    ordered: Vec<Ordered>,
+    ordered: Vec<Ordered<u8>>,
     #[serde(default)]
     met: Vec<Met>,
+    #[serde(default)]
+    wires: Vec<Ordered<Wire>>,
+    #[serde(default)]
+    wires_met: Vec<String>,
 }
 
 /// A known failure that met a call.
@@ -257,14 +298,22 @@ impl Faults {
     pub fn waiting(&self) -> Vec<String> {
         let calls = self.calls.iter().map(|(filter, fault)| format!("{fault} at {filter}"));
         calls
-            .chain(self.ordered.iter().map(|order| format!("failure {} at {}", order.number, order.when)))
+            .chain(self.ordered.iter().map(|order| format!("failure {} at {}", order.what, order.when)))
+            .chain(self.wires.iter().map(|order| format!("{} at {}", order.what, order.when)))
             .collect()
+    }
+
+    /// What went wrong on the way to machines, in words, in its order.
+    #[must_use]
+    pub fn wires_met(&self) -> &[String] {
+        &self.wires_met
     }
 
     /// Nothing is waited for any more.
     pub(crate) fn clear(&mut self) {
         self.calls.clear();
         self.ordered.clear();
+        self.wires.clear();
     }
 
     pub(crate) fn add(&mut self, which: CallFilter, fault: CallFault) {
@@ -273,8 +322,19 @@ impl Faults {
 
     /// Orders a known failure.
     pub(crate) fn order(&mut self, number: u8, when: When) {
-        let seed = if let When::Chance { seed, .. } = when { seed } else { 0 };
-        self.ordered.push(Ordered { number, when, rng: Rng::new(seed) });
+        self.ordered.push(Ordered::new(number, when));
+    }
+
+    /// Orders something that goes wrong on the way to a machine.
+    pub(crate) fn order_wire(&mut self, fault: Wire, when: When) {
+        self.wires.push(Ordered::new(fault, when));
+    }
+
+    /// Counts one connection to a machine, or one call on it; gives what is to go wrong with it.
+    pub(crate) fn meet_wire(&mut self, method: &str, place: &str) -> Option<Wire> {
+        let fault = next(&mut self.wires, method, place)?;
+        self.wires_met.push(format!("{fault} at {method} {place}"));
+        Some(fault)
     }
 
     /// Counts one call; gives the fault that is meant for it.
@@ -292,23 +352,28 @@ impl Faults {
         if let Some(index) = hit {
             return Some(self.calls.remove(index).1);
         }
-        let mut found = None;
-        let mut at = 0;
-        while let Some(order) = self.ordered.get_mut(at) {
-            let number = order.number;
-            let (now, done) = if found.is_none() { order.meets(method, path) } else { (false, false) };
-            if now {
-                self.met.push(Met { number, method: method.to_owned(), path: path.to_owned() });
-                found = Some(CallFault::Known(number));
-            }
-            if done {
-                self.ordered.remove(at);
-            } else {
-                at += 1;
-            }
-        }
-        found
+        let number = next(&mut self.ordered, method, path)?;
+        self.met.push(Met { number, method: method.to_owned(), path: path.to_owned() });
+        Some(CallFault::Known(number))
     }
+}
+
+/// Counts one call for every order, until one wants it.
+fn next<T: Copy>(orders: &mut Vec<Ordered<T>>, method: &str, path: &str) -> Option<T> {
+    let mut at = 0;
+    while let Some(order) = orders.get_mut(at) {
+        let (now, done) = order.meets(method, path);
+        let what = order.what;
+        if done {
+            orders.remove(at);
+        } else {
+            at += 1;
+        }
+        if now {
+            return Some(what);
+        }
+    }
+    None
 }
 
 /// What a hook wants to happen to a call.

@@ -36,7 +36,7 @@ pub use config::{HostConfig, LabConfig, PciConfig, StorageConfig, StorageKind};
 pub use control::{Control, ControlError, Order, Report};
 pub use error::LabError;
 pub use faults::{
-    CallFilter, CallMoment, Disturbance, Faults, Met, Service, Verdict, When, known_faults, known_words,
+    CallFilter, CallMoment, Disturbance, Faults, Met, Service, Verdict, When, Wire, known_faults, known_words,
 };
 pub use hypervisor::described::Description;
 pub use machine::timing;

@@ -8,6 +8,7 @@
 mod admission;
 mod apply;
 mod boot;
+mod broken;
 mod clockwork;
 mod etcd;
 mod etcd_operations;
@@ -70,6 +71,12 @@ pub struct Machines {
     /// Machines on which the named version does not come up.
     #[serde(default)]
     broken_systems: BTreeSet<(u32, String)>,
+    /// Machines whose boot disk is smaller than Proxmox says, with its size in bytes.
+    #[serde(default)]
+    small_disks: BTreeMap<u32, u64>,
+    /// Whether no time server answers.
+    #[serde(default)]
+    no_time: bool,
     /// Machines on which something happened that nobody was told of yet.
     #[serde(skip)]
     dirty: BTreeSet<u32>,
@@ -137,6 +144,9 @@ impl Machines {
                 nic.address = self.lease(&nic.mac);
                 nic.gateway = self.dhcp.and_then(|net| net.hosts().next());
             }
+        }
+        if let (Some(disk), Some(limit)) = (boot.disks.first_mut(), self.disk_limit(vmid)) {
+            disk.bytes = disk.bytes.min(limit);
         }
         let machine = self.machines.entry(vmid).or_insert_with(|| Machine::new(boot.clone()));
         machine.hardware = boot;

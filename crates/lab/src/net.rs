@@ -15,6 +15,7 @@ use std::time::Duration;
 use ambient::{Clock, Dial, Stream};
 use tokio_util::sync::CancellationToken;
 
+use crate::faults::{Line, Wire};
 use crate::machine::{self, Judge, PortState};
 use crate::shared::Shared;
 use crate::{factory, pve};
@@ -107,8 +108,17 @@ impl Network {
             }
             Answers::Machine(listener) => {
                 let (vmid, epoch) = (listener.vmid, listener.epoch);
-                let ending = CancellationToken::new();
-                let work = machine::serve(listener, self.shared.clone(), stream, judge, ending.clone());
+                let line = Line::new(self.shared.clone(), &format!("{host}:{port}"));
+                match line.dialled() {
+                    None => {}
+                    Some(Wire::Refused) => return Err(io::ErrorKind::ConnectionRefused.into()),
+                    // It is accepted and dropped.
+                    Some(Wire::Reset | Wire::Lost | Wire::Cut) => return Ok(()),
+                    Some(Wire::BlackHole) => std::future::pending().await,
+                    Some(Wire::Slow(by)) => self.shared.clock().sleep(by).await,
+                }
+                let ending = line.ending().clone();
+                let work = machine::serve(listener, self.shared.clone(), stream, judge, line);
                 self.spawn(work, ending, move |world| world.machines.is_alive(vmid, epoch));
                 Ok(())
             }

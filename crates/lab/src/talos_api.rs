@@ -31,11 +31,10 @@ use rustls_pki_types::CertificateDer;
 use talos::pki::Leaf;
 use talos::wire::{MAX_MESSAGE_SIZE, cluster, cosi as wire_cosi, inspect, machine, storage, time};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tonic::service::Routes;
 
-use crate::faults::Service;
+use crate::faults::{Line, Service};
 use crate::machine::{Kind, Listener, Machines, Refusal};
 use crate::shared::Shared;
 pub(crate) use logs::fingerprint;
@@ -56,7 +55,7 @@ pub(crate) async fn serve(
     shared: Arc<Shared>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     client: Option<CertificateDer<'static>>,
-    ending: CancellationToken,
+    line: Line,
 ) {
     let maintenance = listener.kind == Kind::Maintenance;
     let roles = match client.and_then(|certificate| Leaf::read(&certificate)) {
@@ -66,24 +65,27 @@ pub(crate) async fn serve(
     };
     let stream = pings::Patient::new(stream, shared.clock().clone());
     let caller = Caller { shared, vmid: listener.vmid, roles: roles.into(), maintenance };
+    let calls = line.clone();
     let service = hyper::service::service_fn(move |request| {
-        let caller = caller.clone();
+        let (caller, line) = (caller.clone(), calls.clone());
         async move {
             let (shared, path) = (caller.shared.clone(), request.uri().path().to_owned());
-            Ok::<_, Infallible>(
-                shared.hooks().around(Service::Talos, "CALL", &path, door::enter(caller, request)).await,
-            )
+            let answer = line.call("CALL", &path, door::enter(caller, request));
+            Ok::<_, Infallible>(shared.hooks().around(Service::Talos, "CALL", &path, answer).await)
         }
     });
     let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
-    tokio::select! {
-        biased;
-        // A connection that breaks is the client's business.
-        _ = &mut connection => return,
-        () = ending.cancelled() => connection.as_mut().graceful_shutdown(),
-    }
-    let _ = connection.await;
+    let serving = async {
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        tokio::select! {
+            biased;
+            // A connection that breaks is the client's business.
+            _ = &mut connection => return,
+            () = line.ending().cancelled() => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    };
+    line.serve(serving).await;
 }
 
 impl Caller {

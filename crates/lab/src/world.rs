@@ -91,6 +91,7 @@ impl World {
 
     fn mend(&mut self) {
         self.faults.clear();
+        self.machines.mend();
         self.hypervisor.no_quorum = false;
         self.hypervisor.storages.full.clear();
         for host in self.hypervisor.hosts.values_mut() {
@@ -138,6 +139,10 @@ impl World {
             }
             Disturbance::CutCall { which, after } => self.faults.add(which, CallFault::Cut { after }),
             Disturbance::Known { number, when } => self.faults.order(number, when),
+            Disturbance::Wire { fault, when } => self.faults.order_wire(fault, when),
+            Disturbance::Unplugged { vmid, unplugged } => self.machines.unplug(vmid, unplugged),
+            Disturbance::TimeServers { answer } => self.machines.set_time_servers(answer),
+            Disturbance::SmallDisk { vmid, gib } => self.machines.limit_disk(vmid, gib),
         }
     }
 }

@@ -202,6 +202,9 @@ pub struct Kubernetes {
     pub nodes: BTreeMap<String, KubernetesNode>,
     /// Those of the Secrets for [`Holder`](crate::holder::Holder)s that are there, as `namespace/name`.
     pub secrets: BTreeSet<String>,
+    /// How often the lease of a cluster without Proxmox went from one operator to another.
+    #[serde(default)]
+    pub lease_turns: i32,
 }
 
 /// One node as Kubernetes sees it.

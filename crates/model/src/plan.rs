@@ -19,10 +19,11 @@ mod images;
 pub mod not_yet;
 pub mod preflight;
 pub mod refuse;
+mod replace;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -54,10 +55,48 @@ pub struct Notice {
 /// A reason to touch nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
+    /// The kind of reason, in one word for programs. A word never changes its meaning.
+    pub code: RefusalCode,
     /// What is in the way, in one sentence.
     pub why: String,
     /// What the operator can do.
     pub remedy: String,
+}
+
+/// The kinds of reasons to touch nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefusalCode {
+    /// Proxmox is too old.
+    OldProxmox,
+    /// The keys to machines that exist are gone.
+    LostBundle,
+    /// The same node exists more than once.
+    Doubled,
+    /// The file protects the cluster.
+    Protected,
+    /// An id is taken by another guest.
+    TakenId,
+    /// An address is taken by another guest.
+    TakenAddress,
+    /// A host is off, unknown, or was never decided.
+    Host,
+    /// A host lacks a bridge.
+    Bridge,
+    /// A host has too little memory.
+    Memory,
+    /// The token lacks privileges.
+    Rights,
+    /// Proxmox holds a lock on a VM.
+    Locked,
+    /// What answers at an address is not our machine.
+    Stranger,
+    /// etcd's data is gone, or it cannot be said where etcd was begun.
+    Etcd,
+    /// The world differs from the file, and putting that right would disturb or lose something.
+    Differs,
+    /// The file asks for something that this version does not do.
+    NotYet,
 }
 
 /// What was computed outside of this crate and is compared here.
@@ -72,13 +111,24 @@ pub struct Rendered {
 /// What brings the world to the blueprint.
 #[must_use]
 pub fn plan(blueprint: &Blueprint, rendered: &Rendered, observed: &Observed) -> Plan {
+    plan_allowing(blueprint, rendered, observed, &BTreeSet::new())
+}
+
+/// The same, where the data of the named nodes may be deleted should that be needed to make them whole.
+#[must_use]
+pub fn plan_allowing(
+    blueprint: &Blueprint,
+    rendered: &Rendered,
+    observed: &Observed,
+    allowed: &BTreeSet<String>,
+) -> Plan {
     let mut refusals = refuse::always(blueprint, observed);
     if refusals.is_empty() {
         // With the bundle lost or Proxmox too old, every id would look taken and every host wrong.
         refusals.extend(refuse::creation(blueprint, observed));
         refusals.extend(not_yet::refusals(blueprint));
     }
-    let (steps, mut notices, more) = bring_up::steps(blueprint, rendered, observed);
+    let (steps, mut notices, more) = bring_up::steps(blueprint, rendered, observed, allowed);
     refusals.extend(more);
     notices.extend(preflight::tight(blueprint, observed));
     finish(blueprint, steps, notices, refusals)

@@ -58,6 +58,8 @@ pub enum Kind {
     Deadline,
     /// etcd has lost its quorum: it takes no changes until enough members are back.
     NoQuorum,
+    /// A clock is wrong: the machine waits for the time, or a certificate is not valid now for one of both sides.
+    Clock,
     /// There is no Talos on the machine's disk.
     NotInstalled,
     /// The machine did not begin, because it is busy with something else.
@@ -130,13 +132,13 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self.kind {
-            Kind::NotReady if self.reason.contains("clock") => Some(
-                "check that the machine reaches its time servers (NTP); etcd, kubelet and trustd wait for the clock",
+            Kind::Clock => Some(
+                "check that the machine reaches its time servers (NTP), and the clock here; etcd, kubelet and trustd wait for it",
             ),
             Kind::Untrusted => Some(
                 "the machine may have lost its configuration, or belong to another cluster, or the secrets are not its own",
             ),
-            Kind::Rejected => Some("the secrets may be those of another cluster, or a clock may be wrong"),
+            Kind::Rejected => Some("the secrets may be those of another cluster"),
             Kind::Unavailable if self.io == Some(io::ErrorKind::ConnectionRefused) => Some(
                 "the machine is booting or restarting; a worker keeps its port closed until it reaches a control plane",
             ),
@@ -199,7 +201,7 @@ impl Error {
         let words = harmless(status.message());
         let (kind, reason) = match status.code() {
             Code::FailedPrecondition if words.contains("time is not in sync") => {
-                (Kind::NotReady, "its clock is not in sync yet".to_owned())
+                (Kind::Clock, "its clock is not in sync yet".to_owned())
             }
             Code::FailedPrecondition if words.contains("not installed") => (Kind::NotInstalled, words),
             Code::FailedPrecondition if words.contains("not supported in container mode") => {
@@ -264,24 +266,24 @@ impl Error {
 
 fn of_tls(error: &rustls::Error) -> (Kind, String) {
     match error {
-        rustls::Error::InvalidCertificate(certificate) => (
-            Kind::Untrusted,
-            match certificate {
-                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                    "its certificate is not of this cluster's authority".to_owned()
-                }
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                    "its certificate is not for this address".to_owned()
-                }
-                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                    "its certificate has expired, or a clock is wrong".to_owned()
-                }
-                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                    "its certificate is not valid yet: a clock is wrong".to_owned()
-                }
-                other => format!("its certificate cannot be trusted ({other:?})"),
-            },
-        ),
+        rustls::Error::InvalidCertificate(certificate) => match certificate {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                (Kind::Untrusted, "its certificate is not of this cluster's authority".to_owned())
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                (Kind::Untrusted, "its certificate is not for this address".to_owned())
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                (Kind::Clock, "its certificate has expired, or a clock is wrong".to_owned())
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                (Kind::Clock, "its certificate is not valid yet: a clock is wrong".to_owned())
+            }
+            other => (Kind::Untrusted, format!("its certificate cannot be trusted ({other:?})")),
+        },
+        rustls::Error::AlertReceived(AlertDescription::CertificateExpired) => {
+            (Kind::Clock, "our certificate is not valid now by its clock: a clock is wrong".to_owned())
+        }
         rustls::Error::AlertReceived(alert) => (
             Kind::Rejected,
             match alert {
@@ -289,7 +291,6 @@ fn of_tls(error: &rustls::Error) -> (Kind, String) {
                     "it asks for a client certificate: it is configured already"
                 }
                 AlertDescription::UnknownCA => "our certificate is of another authority",
-                AlertDescription::CertificateExpired => "our certificate has expired, or a clock is wrong",
                 AlertDescription::BadCertificate | AlertDescription::UnsupportedCertificate => {
                     "it does not accept our certificate"
                 }

@@ -85,7 +85,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// [`Kind::NotReady`]: later. [`Kind::AlreadyExists`]: there is data already.
+    /// [`Kind::NotReady`]: later. [`Kind::Clock`]: it waits for the time. [`Kind::AlreadyExists`]: there is data already.
     pub async fn bootstrap(&self) -> Result<()> {
         self.begin_etcd(wire::BootstrapRequest::default()).await
     }

@@ -47,7 +47,7 @@ pub async fn probe(net: &Net, clock: &Clock, address: IpAddr, credentials: Optio
             Ok(version) => return Probe::Configured { version: Some(version) },
             Err(error) => match error.kind() {
                 Kind::Untrusted => {}
-                Kind::Rejected => return Probe::NotAccepted(error),
+                Kind::Rejected | Kind::Clock => return Probe::NotAccepted(error),
                 Kind::Unavailable | Kind::Protocol => return unreachable(error),
                 // It spoke with us over mutual TLS, whatever it said.
                 _ => return Probe::Configured { version: None },

@@ -173,6 +173,8 @@ pub struct PlanArgs {
     /// Print Markdown, for a pull request: the same plan is always the same text.
     #[arg(long)]
     pub markdown: bool,
+    #[command(flatten)]
+    pub allow: AllowArgs,
 }
 
 #[derive(Debug, Args)]
@@ -199,12 +201,22 @@ pub struct ApplyArgs {
     pub plan: Option<PathBuf>,
     #[command(flatten)]
     pub change: ChangeArgs,
+    #[command(flatten)]
+    pub allow: AllowArgs,
     /// Write a kubeconfig when the cluster is healthy, merged into this file if it exists, readable by you only.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Write a talosconfig when the cluster is healthy, merged into this file if it exists, readable by you only.
     #[arg(long, value_name = "FILE")]
     pub talosconfig: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct AllowArgs {
+    /// Allow the data of this node to be deleted, should its VM have to be made anew because its machine does not answer any
+    /// more. May be given several times; a node that answers is left as it is.
+    #[arg(long, value_name = "NODE")]
+    pub allow_destroy: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -329,6 +341,7 @@ pub enum LabCommand {
     #[command(
         after_help = "Examples:\n  talosmith lab disturb off pve3\n  talosmith lab disturb slow pve2 --by 4\n  \
         talosmith lab disturb fault 35 --path /qemu --times 3\n  talosmith lab disturb fault 37 --chance 10\n  \
+        talosmith lab disturb unplug 150021\n  talosmith lab disturb wire cut --path /machine.MachineService/ --times 2\n  \
         talosmith lab disturb mend"
     )]
     Disturb(DisturbArgs),
@@ -451,31 +464,89 @@ pub enum Disturb {
         /// The VM of the machine.
         vmid: u32,
     },
+    /// The network cable of a machine is pulled.
+    Unplug {
+        /// The id of its VM.
+        vmid: u32,
+        /// It is put back.
+        #[arg(long)]
+        back: bool,
+    },
+    /// No time server answers: machines that boot wait for it, with the clock of their host.
+    Time {
+        /// They answer again.
+        #[arg(long)]
+        back: bool,
+    },
+    /// The boot disk of a machine is smaller than Proxmox says, from its next start on.
+    Disk {
+        /// The id of its VM.
+        vmid: u32,
+        /// How many GiB it has; 0 mends it.
+        #[arg(long, value_name = "GIB", default_value_t = 3)]
+        gib: u64,
+    },
+    /// Something goes wrong on the way to a machine, at its Talos API or its Kubernetes API: at the next connection or call,
+    /// at those of a place, or by chance.
+    Wire {
+        /// What.
+        #[arg(value_enum)]
+        what: WireKind,
+        /// How many seconds a slow answer is late.
+        #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = parse_seconds)]
+        by: f64,
+        #[command(flatten)]
+        which: WhichArgs,
+    },
     /// A failure that Proxmox is known for, at the next call, at calls of a path, or by chance.
     Fault {
         /// Its number; `lab disturb faults` lists them.
         number: u8,
-        /// Only calls with this method.
-        #[arg(long, value_name = "METHOD", default_value = "")]
-        method: String,
-        /// Only calls whose path has this in it.
-        #[arg(long, value_name = "TEXT", default_value = "")]
-        path: String,
-        /// How many calls that fit are let through first.
-        #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-        after: u32,
-        /// At how many calls.
-        #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        times: u32,
-        /// At so many of a hundred calls that fit, by chance, until mended. Without a method: calls that change something.
-        #[arg(long, value_name = "PERCENT", conflicts_with_all = ["after", "times"], value_parser = parse_percent)]
-        chance: Option<u16>,
-        /// What chance comes from: equal seeds make equal choices.
-        #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-        seed: u64,
+        #[command(flatten)]
+        which: WhichArgs,
     },
     /// Everything is well again.
     Mend,
+}
+
+/// Which calls something happens to.
+#[derive(Debug, Args)]
+pub struct WhichArgs {
+    /// Only calls with this method. On the way to machines: `DIAL` for connections, `CALL` for Talos, else Kubernetes'.
+    #[arg(long, value_name = "METHOD", default_value = "")]
+    pub method: String,
+    /// Only calls whose path has this in it. On the way to machines address and port stand before it.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub path: String,
+    /// How many calls that fit are let through first.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub after: u32,
+    /// At how many calls.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub times: u32,
+    /// At so many of a hundred calls that fit, by chance, until mended. Without a method: not those that only read.
+    #[arg(long, value_name = "PERCENT", conflicts_with_all = ["after", "times"], value_parser = parse_percent)]
+    pub chance: Option<u16>,
+    /// What chance comes from: equal seeds make equal choices.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// What can go wrong on the way to a machine.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum WireKind {
+    /// The port refuses.
+    Refused,
+    /// The connection is reset before the machine did anything.
+    Reset,
+    /// The machine does what it is asked, and the connection is reset before it answers.
+    Lost,
+    /// The answer is cut off in the middle.
+    Cut,
+    /// Nothing ever comes.
+    BlackHole,
+    /// The answer is late.
+    Slow,
 }
 
 fn parse_seconds(text: &str) -> Result<f64, String> {

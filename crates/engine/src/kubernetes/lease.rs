@@ -28,13 +28,62 @@ pub struct Claim {
     pub take_over: bool,
 }
 
+/// A lease as it was found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Found {
+    /// Who holds it.
+    pub holder: Option<String>,
+    /// Since when.
+    pub since: Option<Timestamp>,
+    /// When it ends unless renewed.
+    pub ends: Option<Timestamp>,
+    /// How often it went from one to another.
+    pub turns: i32,
+}
+
+/// How often somebody else may be faster before that counts.
+const TRIES: u32 = 3;
+
 impl Kubernetes {
+    /// Looks at a lease. One that is not there is free.
+    ///
+    /// # Errors
+    ///
+    /// When Kubernetes does not answer in time, or refuses.
+    pub async fn find_lease(&self, namespace: &str, name: &str) -> Result<Found> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
+        let what = format!("tell about lease {namespace}/{name}");
+        let found = self.ask_maybe(&what, leases.get(name)).await?;
+        let spec = found.and_then(|lease| lease.spec).unwrap_or_default();
+        Ok(Found {
+            holder: spec.holder_identity.clone().filter(|holder| !holder.is_empty()),
+            since: spec.acquire_time.as_ref().map(|time| time.0),
+            ends: end(&spec),
+            turns: spec.lease_transitions.unwrap_or(0),
+        })
+    }
+
     /// Takes the lease, or renews it. Returns the holder it was taken from, if there was another.
     ///
     /// # Errors
     ///
     /// [`Kind::Busy`] when somebody else holds it, or was faster.
     pub async fn claim(&self, claim: &Claim) -> Result<Option<String>> {
+        for _ in 1..TRIES {
+            match self.try_claim(claim).await {
+                // Another look tells whether that was somebody else, or a call of ours whose answer was lost.
+                Err(error) if error.kind() == Kind::Stale => {}
+                ended => return ended,
+            }
+        }
+        self.try_claim(claim).await.map_err(|error| match error.kind() {
+            Kind::Stale => Error::new(Kind::Busy, error.to_string()),
+            _ => error,
+        })
+    }
+
+    /// As [`Self::claim`]; [`Kind::Stale`] when somebody changed it after it was looked at.
+    async fn try_claim(&self, claim: &Claim) -> Result<Option<String>> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), &claim.namespace);
         let now = self.clock.now();
         let what = format!("tell about lease {}/{}", claim.namespace, claim.name);
@@ -79,7 +128,7 @@ impl Kubernetes {
         let params = PostParams::default();
         let call = leases.replace(&claim.name, &params, &lease);
         match self.ask_unless_beaten(claim, &what, call).await {
-            Err(error) if error.kind() == Kind::Busy => Ok(()),
+            Err(error) if error.kind() == Kind::Stale => Ok(()),
             other => other,
         }
     }
@@ -101,7 +150,7 @@ impl Kubernetes {
             return Ok(());
         }
         let told = format!("somebody else was faster with lease {}/{}", claim.namespace, claim.name);
-        Err(Error::new(Kind::Busy, told))
+        Err(Error::new(Kind::Stale, told))
     }
 }
 

@@ -9,6 +9,7 @@ use talos::config::{ChangeClass, Contract, Documents, difference};
 use talos_client::Machine as Client;
 
 use crate::World;
+use crate::lack::Lack;
 use crate::render::Access;
 use crate::steps::{Identified, identify};
 use crate::world::QUESTION;
@@ -16,7 +17,17 @@ use crate::world::QUESTION;
 /// Looks at one node: is it waiting for a configuration, does it have ours, is it somebody else's? A configuration that is
 /// `wanted` is compared with the one that it runs.
 pub(crate) async fn look(world: &World, node: &Node, access: &Access, wanted: Option<&str>) -> Machine {
-    match Box::pin(identify(world, node, access)).await {
+    look_or_lack(world, node, access, wanted).await.unwrap_or_else(|lack| Machine::silent(lack.words))
+}
+
+/// The same; a machine that does not answer is what is lacking.
+pub(crate) async fn look_or_lack(
+    world: &World,
+    node: &Node,
+    access: &Access,
+    wanted: Option<&str>,
+) -> Result<Machine, Lack> {
+    let machine = match Box::pin(identify(world, node, access)).await {
         Identified::Maintenance(connection) => {
             let mut machine = Machine::with(Api::Maintenance);
             machine.talos = world
@@ -33,8 +44,9 @@ pub(crate) async fn look(world: &World, node: &Node, access: &Access, wanted: Op
         }
         Identified::Configured(client) => Box::pin(configured(world, node, &client, wanted)).await,
         Identified::Stranger { why } => Machine::with(Api::Stranger { why }),
-        Identified::Silent { why } => Machine::silent(why),
-    }
+        Identified::Silent(lack) => return Err(lack),
+    };
+    Ok(machine)
 }
 
 async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<&str>) -> Machine {

@@ -14,6 +14,7 @@ use talos_client::{Kind as Refused, Machine};
 use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
+use crate::lack::Lack;
 use crate::observe::machines;
 use crate::steps::{Done, Identified, identify};
 use crate::world::{QUESTION, World};
@@ -38,7 +39,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         }
         None => false,
     };
-    if marked && has_no_etcd(world, &machine).await == Some(false) {
+    if marked && has_data(world, &machine, progress).await {
         // An earlier run made the call and died before it saw the effect.
         progress.note("etcd was begun by an earlier run");
     } else {
@@ -70,7 +71,15 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     };
     match world.clock.timeout(PATIENCE, until_member(world, node, &machine, progress)).await {
         Ok(outcome) => outcome.map_err(did_not)?,
-        Err(_) => return Err(did_not(None)),
+        Err(_) => {
+            return Err(match identify(world, node, access).await {
+                Identified::Silent(lack) => did_not(None).coded(lack.code).remedy(format!(
+                    "the machine does not answer ({}); look at its console, then run the command again",
+                    lack.words
+                )),
+                _ => did_not(None).coded("timed-out"),
+            });
+        }
     }
     if let Some(record) = &record {
         record.seal_bootstrap(&node.name).await?;
@@ -105,6 +114,22 @@ async fn until_member(
     }
 }
 
+/// Whether the machine has etcd data. One that does not tell is asked again for a while: what it has decides whether the
+/// call of an earlier run got through.
+async fn has_data(world: &World, machine: &Machine, progress: &Progress) -> bool {
+    let began = world.clock.now();
+    loop {
+        if let Some(empty) = has_no_etcd(world, machine).await {
+            return !empty;
+        }
+        if world.clock.now().duration_since(began) > TO_BE_SEEN {
+            return false;
+        }
+        progress.note("waiting for the machine to tell whether it has etcd data");
+        world.clock.sleep(PAUSE).await;
+    }
+}
+
 /// Asks for the bootstrap until Talos is ready for it. Data that is already there is success: an earlier call got through.
 async fn begin(
     world: &World,
@@ -117,7 +142,10 @@ async fn begin(
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) if error.kind() == Refused::AlreadyExists => return Ok(()),
             Ok(Err(error))
-                if matches!(error.kind(), Refused::NotReady | Refused::Unavailable | Refused::Deadline) =>
+                if matches!(
+                    error.kind(),
+                    Refused::NotReady | Refused::Clock | Refused::Unavailable | Refused::Deadline
+                ) =>
             {
                 Some(error)
             }
@@ -140,7 +168,7 @@ enum Doubt {
     /// It exists, or somebody else answers: waiting does not help.
     Certain(String),
     /// It could not be seen; a moment later it may be.
-    Unclear(String),
+    Unclear(Lack),
 }
 
 /// Every control plane of the blueprint was just seen, and without etcd data.
@@ -155,12 +183,19 @@ async fn all_empty(context: &Context, progress: &Progress) -> Result<()> {
         }
         let waited = world.clock.now().duration_since(began);
         let hopeless = doubts.iter().any(|d| matches!(d, Doubt::Certain(_)));
+        let clock = doubts.iter().any(|d| matches!(d, Doubt::Unclear(lack) if lack.code == "clock"));
         let words: Vec<String> = doubts
             .into_iter()
             .map(|d| match d {
-                Doubt::Certain(w) | Doubt::Unclear(w) => w,
+                Doubt::Certain(words) => words,
+                Doubt::Unclear(lack) => lack.words,
             })
             .collect();
+        if clock && !hopeless && waited > TO_BE_SEEN {
+            return Err(Error::world(format!("etcd cannot begin: {}", words.join("; "))).coded("clock").remedy(
+                "check that the machines reach a time server (`network.ntp`) and that the clocks of the Proxmox hosts are right",
+            ));
+        }
         if hopeless || waited > TO_BE_SEEN {
             return Err(Error::new(Kind::Refused, format!("etcd was not begun, because it may exist already: {}", words.join("; ")))
                 .remedy("bring every control plane back, then run the command again; a second etcd would split the cluster"));
@@ -179,31 +214,31 @@ async fn doubt(context: &Context, node: &Node) -> Option<Doubt> {
         Identified::Configured(machine) => match has_no_etcd(&context.world, &machine).await {
             Some(true) => None,
             Some(false) => Some(Doubt::Certain(format!("{} has etcd data", node.name))),
-            None => {
-                let waits = waits_for(&context.world, &machine).await;
-                Some(Doubt::Unclear(format!(
-                    "{} does not say yet whether it has etcd data{waits}",
-                    node.name
-                )))
-            }
+            None => Some(Doubt::Unclear(unclear(&context.world, node, &machine).await)),
         },
         Identified::Maintenance(_) => None,
         Identified::Stranger { why } => {
             Some(Doubt::Certain(format!("{} is somebody else: {why}", node.name)))
         }
-        Identified::Silent { why } => Some(Doubt::Unclear(format!("{} cannot be seen: {why}", node.name))),
+        Identified::Silent(lack) => {
+            let words = format!("{} cannot be seen: {}", node.name, lack.words);
+            Some(Doubt::Unclear(Lack { words, ..lack }))
+        }
     }
 }
 
-/// What a machine says that it waits for, most often the time.
-async fn waits_for(world: &World, machine: &Machine) -> String {
-    match world.clock.timeout(QUESTION, machine.stage()).await {
-        Ok(Ok(status)) => {
-            let first = status.unmet.first();
-            first.map(|unmet| format!(" (it waits: {}, {})", unmet.name, unmet.reason)).unwrap_or_default()
-        }
-        Ok(Err(_)) | Err(_) => String::new(),
-    }
+/// Why a machine does not tell whether it has etcd data. Without the time its etcd does not even prepare.
+async fn unclear(world: &World, node: &Node, machine: &Machine) -> Lack {
+    let words = format!("{} does not say yet whether it has etcd data", node.name);
+    let unmet = match world.clock.timeout(QUESTION, machine.stage()).await {
+        Ok(Ok(status)) => status.unmet,
+        Ok(Err(_)) | Err(_) => vec![],
+    };
+    let Some(first) = unmet.iter().find(|unmet| unmet.name == "time").or(unmet.first()) else {
+        return Lack::new(words);
+    };
+    let lack = Lack::new(format!("{words} (it waits: {}, {})", first.name, first.reason));
+    if first.name == "time" { lack.coded("clock") } else { lack }
 }
 
 /// Whether a machine surely has no etcd data. `None` when it cannot be told yet.

@@ -16,6 +16,7 @@ use talos_client::{Kind as Refused, Machine, Maintenance};
 use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
+use crate::lack::Lack;
 use crate::observe::machines::digest;
 use crate::render::Access;
 use crate::steps::Done;
@@ -38,10 +39,7 @@ pub(crate) enum Identified {
         why: String,
     },
     /// Nobody, yet.
-    Silent {
-        /// What was seen instead.
-        why: String,
-    },
+    Silent(Lack),
 }
 
 /// Asks whoever answers at the node's address who it is. Sends nothing that is secret.
@@ -52,15 +50,25 @@ pub(crate) async fn identify(world: &World, node: &Node, access: &Access) -> Ide
         Ok(machine) => world.clock.timeout(QUESTION, machine.version()).await,
         Err(_) => Err(ambient::TimedOut),
     };
-    if let (Ok(machine), Ok(Ok(_))) = (configured, &answer) {
-        return identify_configured(world, node, machine).await;
+    match (configured, answer) {
+        (Ok(machine), Ok(Ok(_))) => return identify_configured(world, node, machine).await,
+        // It is configured, and nothing else that it says would tell more.
+        (_, Ok(Err(error))) if error.kind() == Refused::Clock => return silent(&error),
+        _ => {}
     }
     match world.clock.timeout(QUESTION, identify_waiting(world, node, address)).await {
         Ok(Ok(found)) => found,
-        // Neither way: what the authenticated way said is the better reason, because a configured node is the usual case.
-        Ok(Err(error)) => Identified::Silent { why: in_words(&error) },
-        Err(_) => Identified::Silent { why: "no answer within five seconds".to_owned() },
+        Ok(Err(error)) => silent(&error),
+        Err(_) => no_answer(),
     }
+}
+
+fn silent(error: &talos_client::Error) -> Identified {
+    Identified::Silent(Lack::of_machine(in_words(error), error))
+}
+
+fn no_answer() -> Identified {
+    Identified::Silent(Lack::new("no answer within five seconds").coded("machine-unavailable"))
 }
 
 async fn identify_configured(world: &World, node: &Node, machine: Machine) -> Identified {
@@ -76,8 +84,8 @@ async fn identify_configured(world: &World, node: &Node, machine: Machine) -> Id
                 wanted(node)
             ),
         },
-        Ok(Err(error)) => Identified::Silent { why: in_words(&error) },
-        Err(_) => Identified::Silent { why: "no answer within five seconds".to_owned() },
+        Ok(Err(error)) => silent(&error),
+        Err(_) => no_answer(),
     }
 }
 
@@ -89,8 +97,8 @@ async fn identify_external(world: &World, node: &Node, machine: Machine) -> Iden
             Identified::Stranger { why: format!("it is of this cluster, but is called {name}") }
         }
         Ok(Ok(_)) => Identified::Configured(machine),
-        Ok(Err(error)) => Identified::Silent { why: in_words(&error) },
-        Err(_) => Identified::Silent { why: "no answer within five seconds".to_owned() },
+        Ok(Err(error)) => silent(&error),
+        Err(_) => no_answer(),
     }
 }
 
@@ -162,7 +170,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let world = &context.world;
     let began = world.clock.now();
     let mut sent = false;
-    let mut silent = String::new();
+    let mut last = Lack::new("nothing was seen of it");
     progress.note("waiting for the machine to boot");
     while world.clock.now().duration_since(began) < PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX) {
         match identify(world, node, access).await {
@@ -176,6 +184,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 } else {
                     progress.note("sending the configuration");
                 }
+                enough_room(world, node, &connection).await?;
                 send(world, node, connection, config).await?;
                 sent = true;
                 progress.note("the machine takes its configuration");
@@ -188,27 +197,30 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 .remedy("free the address, or give the node another one; nothing was sent to that machine"));
             }
             // A worker's port stays closed until a control plane signs its certificate. It has what it needs.
-            Identified::Silent { .. } if sent && node.role == model::blueprint::Role::Worker => {
+            Identified::Silent(_) if sent && node.role == model::blueprint::Role::Worker => {
                 return Ok(Done::default());
             }
-            Identified::Silent { why } => {
+            Identified::Silent(lack) => {
                 another_address(context, node).await?;
-                progress.note(format!("waiting for the machine: {why}"));
-                silent = why;
+                progress.note(format!("waiting for the machine: {}", lack.words));
+                last = lack;
             }
         }
         world.clock.sleep(PAUSE).await;
     }
     Err(Error::world(format!(
-        "{} did not answer at {} within {} minutes ({silent})",
+        "{} did not answer at {} within {} minutes ({})",
         node.name,
         node.address.addr(),
-        PATIENCE.as_secs() / 60
+        PATIENCE.as_secs() / 60,
+        last.words
     ))
-    .remedy(
+    .coded(last.code)
+    .remedy(format!(
         "look at its console in Proxmox; check bridge, VLAN and address. A machine that was reset has no system on its disk any \
-         more: delete its VM to have the node made anew",
-    ))
+         more: `talosmith apply --allow-destroy {}` deletes its VM and makes the node anew",
+        node.name
+    )))
 }
 
 /// Gives a machine that lost its configuration the same one once more; says whether it was there to take it. Whose it is is
@@ -249,12 +261,36 @@ async fn another_address(context: &Context, node: &Node) -> Result<()> {
     }
 }
 
+/// The machine has the disks that it was given. A disk that did not grow would fail it only later, and less clearly.
+async fn enough_room(world: &World, node: &Node, connection: &Maintenance) -> Result<()> {
+    if node.external {
+        return Ok(());
+    }
+    // A machine that does not tell now is not worse than one that was not asked.
+    let Ok(Ok(disks)) = world.clock.timeout(QUESTION, connection.disks()).await else { return Ok(()) };
+    let mut has: Vec<u64> =
+        disks.iter().filter(|disk| disk.is_writable()).map(|disk| disk.size >> 30).collect();
+    let mut wanted: Vec<u64> = node.hardware.disks.iter().map(|disk| disk.size_gib).collect();
+    wanted.push(node.disk_gib);
+    has.sort_unstable_by(|a, b| b.cmp(a));
+    wanted.sort_unstable_by(|a, b| b.cmp(a));
+    let short = wanted.iter().enumerate().find(|(at, wanted)| has.get(*at).is_none_or(|has| has < *wanted));
+    let Some((at, wanted)) = short else { return Ok(()) };
+    let has = has.get(at).map_or_else(|| "none".to_owned(), |has| format!("{has} GiB"));
+    Err(Error::world(format!("{} lacks a disk of {wanted} GiB: where that should be, it has {has}", node.name))
+        .coded("disk-too-small")
+        .remedy("look at its disks in Proxmox and grow the one that is too small, then restart the VM; nothing was sent to it"))
+}
+
 async fn send(world: &World, node: &Node, connection: Maintenance, config: &str) -> Result<()> {
     match world.clock.timeout(Duration::from_secs(30), connection.apply(config.as_bytes())).await {
         Ok(Ok(_)) => Ok(()),
         // It is already on its way out of maintenance: an earlier try got through. The next look tells.
         Ok(Err(error))
-            if matches!(error.kind(), Refused::Denied | Refused::Unavailable | Refused::Deadline) =>
+            if matches!(
+                error.kind(),
+                Refused::Denied | Refused::Unavailable | Refused::Deadline | Refused::NotReady
+            ) =>
         {
             Ok(())
         }

@@ -1,18 +1,23 @@
 //! Waits until a node has its place: running and ready by its own word, a voter in etcd if it is a control plane, and
 //! ready in Kubernetes.
 
+use std::net::IpAddr;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use model::blueprint::{Node, Role};
 use model::observed::{Api, Etcd};
+use talos_client::{Kind as Refused, Machine};
 
 use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Result};
 use crate::health::likely;
 use crate::kubernetes::Kubernetes;
+use crate::lack::Lack;
 use crate::observe::machines;
 use crate::steps::{Done, configure};
+use crate::world::QUESTION;
 
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 const PAUSE: Duration = Duration::from_secs(3);
@@ -21,12 +26,12 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let world = &context.world;
     let access = context.look.access()?;
     let kubernetes = Kubernetes::new(world, &context.look.blueprint.endpoint, &access.kubernetes)?;
-    let last = std::sync::Mutex::new("nothing was seen of it".to_owned());
+    let last = std::sync::Mutex::new(Lack::new("nothing was seen of it"));
     let waiting = async {
         loop {
             let missing = missing(context, node, &kubernetes).await;
             let Some(missing) = missing else { return };
-            progress.note(missing.clone());
+            progress.note(missing.words.clone());
             if let Ok(mut last) = last.lock() {
                 *last = missing;
             }
@@ -34,67 +39,94 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         }
     };
     if world.clock.timeout(PATIENCE, waiting).await.is_err() {
-        let last = last.into_inner().unwrap_or_default();
+        let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
         return Err(Error::world(format!(
-            "{} did not join within {} minutes: {last}",
+            "{} did not join within {} minutes: {}",
             node.name,
-            PATIENCE.as_secs() / 60
+            PATIENCE.as_secs() / 60,
+            last.words
         ))
+        .coded(last.code)
         .remedy("`talosmith status` shows where it stands; running the command again goes on waiting"));
     }
     Ok(Done::default())
 }
 
-/// What the node still lacks, in words.
-async fn missing(context: &Context, node: &Node, kubernetes: &Kubernetes) -> Option<String> {
+/// What the node still lacks.
+async fn missing(context: &Context, node: &Node, kubernetes: &Kubernetes) -> Option<Lack> {
     let access = context.look.access().ok()?;
-    let machine = machines::look(&context.world, node, access, None).await;
+    let machine = match machines::look_or_lack(&context.world, node, access, None).await {
+        Ok(machine) => machine,
+        Err(lack) => {
+            let words = match node.role {
+                Role::Worker => format!("waits for a control plane to sign its certificate ({})", lack.words),
+                Role::ControlPlane => format!("does not answer ({})", lack.words),
+            };
+            return Some(Lack { words, ..lack });
+        }
+    };
     match &machine.api {
         Api::Configured => {}
         Api::Maintenance => {
             // A configuration can be lost between the machine's answer and its disk.
             let sent = configure::again(context, node).await;
             let words = "waits in maintenance: it lost its configuration";
-            return Some(match sent {
+            return Some(Lack::new(match sent {
                 Ok(true) => format!("{words}; sending it again"),
                 Ok(false) => words.to_owned(),
                 Err(error) => format!("{words}, and {error}"),
-            });
+            }));
         }
-        Api::Silent { why } if node.role == Role::Worker => {
-            return Some(format!("waits for a control plane to sign its certificate ({why})"));
-        }
-        Api::Silent { why } => return Some(format!("does not answer ({why})")),
-        Api::Stranger { why } => return Some(format!("its address answers, but {why}")),
+        Api::Silent { why } => return Some(Lack::new(format!("does not answer ({why})"))),
+        Api::Stranger { why } => return Some(Lack::new(format!("its address answers, but {why}"))),
+    }
+    if let Some(time) = machine.unmet.iter().find(|unmet| unmet.starts_with("time:")) {
+        return Some(Lack::new(time.clone()).coded("clock"));
     }
     if node.role == Role::ControlPlane {
         match &machine.etcd {
             Etcd::Member { learner: false, .. } => {}
-            Etcd::Member { learner: true, .. } => return Some("etcd: still a learner".to_owned()),
-            Etcd::Empty | Etcd::Unknown => return Some("etcd: not a member yet".to_owned()),
+            Etcd::Member { learner: true, .. } => return Some(Lack::new("etcd: still a learner")),
+            Etcd::Empty | Etcd::Unknown => return Some(Lack::new("etcd: not a member yet")),
         }
     }
     let settled = context.look.blueprint.is_settled(machine.ready, machine.unmet.iter());
     if machine.stage.as_deref() != Some("running") || !settled {
         let stage = machine.stage.as_deref().unwrap_or("unknown");
-        return Some(match machine.unmet.first() {
+        return Some(Lack::new(match machine.unmet.first() {
             Some(unmet) if unmet.starts_with("nodeReady") => {
                 format!("{stage}: {unmet}{}", likely(&context.look.blueprint))
             }
             Some(unmet) => format!("{stage}: {unmet}"),
             None => stage.to_owned(),
-        });
+        }));
     }
     match kubernetes.nodes().await {
-        Err(_) => Some("waits for Kubernetes to answer".to_owned()),
+        Err(_) => Some(no_kubernetes(context, node).await),
         Ok(nodes) => match nodes.get(&node.name) {
-            None => Some("not registered in Kubernetes yet".to_owned()),
+            None => Some(Lack::new("not registered in Kubernetes yet")),
             // Without a network plug-in a node is as far as it can be once it is registered.
             Some(n) if !n.ready && !context.look.blueprint.awaits_network() => {
                 let likely = likely(&context.look.blueprint);
-                Some(format!("registered in Kubernetes, not ready yet{likely}"))
+                Some(Lack::new(format!("registered in Kubernetes, not ready yet{likely}")))
             }
             Some(_) => None,
         },
+    }
+}
+
+/// Why Kubernetes does not answer, as far as the machine knows: without a majority in etcd it cannot.
+async fn no_kubernetes(context: &Context, node: &Node) -> Lack {
+    let waits = Lack::new("waits for Kubernetes to answer").coded("kubernetes");
+    let (world, address) = (&context.world, IpAddr::V4(node.address.addr()));
+    let Ok(access) = context.look.access() else { return waits };
+    let Ok(machine) = Machine::connect(&world.net, &world.clock, address, &access.talos) else {
+        return waits;
+    };
+    match world.clock.timeout(QUESTION, machine.etcd_members(false)).await {
+        Ok(Err(error)) if error.kind() == Refused::NoQuorum => {
+            Lack::of_machine("waits for etcd, which has no majority", &error)
+        }
+        _ => waits,
     }
 }

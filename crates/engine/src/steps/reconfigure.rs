@@ -29,8 +29,12 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             return Err(Error::new(Kind::Refused, format!("{} lost its configuration", node.name))
                 .remedy("run the command again: it gets all of it then"));
         }
-        Identified::Stranger { why } | Identified::Silent { why } => {
+        Identified::Stranger { why } => {
             return Err(attempt().remedy(format!("{why}; run the command again when it answers")));
+        }
+        Identified::Silent(lack) => {
+            let remedy = format!("{}; run the command again when it answers", lack.words);
+            return Err(attempt().coded(lack.code).remedy(remedy));
         }
     };
     progress.note("sending the configuration");

@@ -319,10 +319,12 @@ fn begin_start(world: &mut World, task: &mut Task, vmid: u32, skiplock: bool) ->
 
 fn switch_on(world: &mut World, node: &str, vmid: u32) {
     let now = world.now;
-    let pid = world.hypervisor.hosts.get_mut(node).map_or(1, |host| host.next_pid(&mut world.rng));
+    let host = world.hypervisor.hosts.get_mut(node);
+    let (pid, ahead) = host.map_or((1, 0), |host| (host.next_pid(&mut world.rng), host.clock_error));
     if let Some(vm) = world.hypervisor.vms.get_mut(&vmid) {
         vm.running = Some(Running { since: now, pid });
         world.machines.power_on(vmid, vm.boot(&world.hypervisor.storages), now);
+        world.machines.set_clock(vmid, ahead);
     }
 }
 
@@ -397,6 +399,7 @@ impl Resize {
             let text = options::drive_props(&self.disk).map(|props| props.print(&parts)).unwrap_or_default();
             vm.config.insert(self.disk.clone(), text);
             task.log(now, if files { "Image resized." } else { "  Logical volume successfully resized." });
+            world.machines.grow_disk(self.vmid, &self.disk, wanted);
         }
         Ok(())
     }

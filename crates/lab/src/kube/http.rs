@@ -26,7 +26,7 @@ use super::store::Store;
 use super::target::{Target, Trouble};
 use super::write::{Change, write};
 use super::{controllers, discovery, openapi, watch};
-use crate::faults::Service;
+use crate::faults::{Line, Service};
 use crate::machine::{Etcd, Machines, is_client_of};
 use crate::shared::Shared;
 
@@ -43,20 +43,22 @@ pub(crate) async fn serve(
     shared: Arc<Shared>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     client: Option<CertificateDer<'static>>,
+    line: Line,
 ) {
     let server = Arc::new(Server { vmid, shared, client });
+    let calls = line.clone();
     let service = hyper::service::service_fn(move |request| {
-        let server = server.clone();
+        let (server, line) = (server.clone(), calls.clone());
         async move {
             let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-            let answer =
-                server.shared.hooks().around(Service::Kubernetes, &method, &path, server.answer(request));
-            Ok::<_, Infallible>(answer.await)
+            let answer = line.call(&method, &path, server.answer(request));
+            let hooks = server.shared.hooks();
+            Ok::<_, Infallible>(hooks.around(Service::Kubernetes, &method, &path, answer).await)
         }
     });
     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     // A connection that breaks is the client's business.
-    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+    line.serve(builder.serve_connection(TokioIo::new(stream), service)).await;
 }
 
 pub(super) struct Server {

@@ -426,7 +426,8 @@ impl Machines {
     }
 
     pub(super) fn live_mut(&mut self, vmid: u32) -> Option<&mut Node> {
-        self.machines.get_mut(&vmid)?.node_mut().filter(|node| !node.stopped())
+        let machine = self.machines.get_mut(&vmid).filter(|machine| machine.is_plugged())?;
+        machine.node_mut().filter(|node| !node.stopped())
     }
 
     pub(super) fn set_etcd(&mut self, vmid: u32, state: EtcdService) {

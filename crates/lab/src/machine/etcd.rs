@@ -86,9 +86,10 @@ impl Etcd {
         }
     }
 
-    /// Adds a learner.
+    /// Adds a learner. A member of the same name is one that lost its data: Talos takes it out first.
     pub(super) fn join(&mut self, vmid: u32, machine: &Machine, peer: IpAddr, now: Timestamp) -> EtcdData {
         let id = machine.seed("member");
+        self.members.retain(|_, member| member.name != machine.hostname());
         let member = Member {
             vmid,
             name: machine.hostname().into(),

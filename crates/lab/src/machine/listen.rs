@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use ambient::Stream;
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
 
 use super::{Kind, Listener, tls};
+use crate::faults::Line;
 use crate::shared::Shared;
 use crate::{kube, talos_api};
 
-/// Serves `stream` as `listener` until either side ends it. Once it is `ending`, nothing new is begun.
+/// Serves `stream` as `listener` until either side ends it. Once its `line` is ending, nothing new is begun.
 pub(crate) async fn serve(
     listener: Listener,
     shared: Arc<Shared>,
     stream: Stream,
     judge: tls::Judge,
-    ending: CancellationToken,
+    line: Line,
 ) {
     let clock = shared.clock().clone();
     let config = shared.read(|world, _| {
@@ -29,8 +29,8 @@ pub(crate) async fn serve(
     let Ok(stream) = TlsAcceptor::from(config).accept(stream).await else { return };
     let client = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first()).cloned();
     match listener.kind {
-        Kind::Maintenance | Kind::Api => talos_api::serve(listener, shared, stream, client, ending).await,
+        Kind::Maintenance | Kind::Api => talos_api::serve(listener, shared, stream, client, line).await,
         Kind::Trustd => talos_api::serve_trustd(listener.vmid, shared, stream).await,
-        Kind::Kubernetes => kube::serve(listener.vmid, shared, stream, client).await,
+        Kind::Kubernetes => kube::serve(listener.vmid, shared, stream, client, line).await,
     }
 }

@@ -45,7 +45,9 @@ impl Machines {
 
     /// The machine that answers at an address: the one that has used it longest, or the holder of a shared address.
     pub(super) fn owner(&self, address: IpAddr) -> Option<u32> {
-        let on_network = |machine: &Machine| machine.network_since().filter(|from| *from <= self.now);
+        let on_network = |machine: &Machine| {
+            machine.network_since().filter(|from| *from <= self.now && machine.is_plugged())
+        };
         let claims = self.machines.iter().filter_map(|(vmid, machine)| {
             let since = on_network(machine)?;
             let has = machine.own_addresses().iter().any(|(_, net)| net.addr() == address);
@@ -78,7 +80,7 @@ impl Machines {
     pub fn is_alive(&self, vmid: u32, epoch: u64) -> bool {
         self.machines.get(&vmid).is_some_and(|machine| {
             let drains = |(old, until): (u64, jiff::Timestamp)| old == epoch && self.now < until;
-            machine.epoch == epoch || machine.draining.is_some_and(drains)
+            machine.is_plugged() && (machine.epoch == epoch || machine.draining.is_some_and(drains))
         })
     }
 

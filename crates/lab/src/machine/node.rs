@@ -44,6 +44,12 @@ pub struct Machine {
     /// Streams that clients hold open; they are not part of the saved world.
     #[serde(skip)]
     pub streams: usize,
+    /// Its network cable is pulled.
+    #[serde(default)]
+    pub unplugged: bool,
+    /// By how many seconds the clock of the host that started it was ahead.
+    #[serde(default)]
+    pub clock_error: i64,
 }
 
 /// The content of the system disk.
@@ -283,6 +289,8 @@ impl Machine {
             told: Told::default(),
             draining: None,
             streams: 0,
+            unplugged: false,
+            clock_error: 0,
         }
     }
 
@@ -404,9 +412,9 @@ impl Machine {
         }
     }
 
-    /// The node, as long as its services run.
+    /// The node, as long as its services run and others hear of it.
     pub(super) fn live_node(&self) -> Option<&Node> {
-        self.node().filter(|node| !node.stopped())
+        self.node().filter(|node| !node.stopped() && self.is_plugged())
     }
 
     /// Boots into `config`: `api_from` is when its listener comes, for a machine that can issue its own certificate.

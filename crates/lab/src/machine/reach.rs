@@ -14,7 +14,7 @@ impl Machines {
     /// Closes the world except for `hosts`, or opens it again.
     pub fn close_outside(&mut self, hosts: Option<Vec<String>>) {
         self.outside = hosts.map(|hosts| hosts.into_iter().collect());
-        self.settle();
+        self.catch_up();
     }
 
     /// Whether a host answers.
@@ -27,7 +27,7 @@ impl Machines {
 
     /// Whether a time server of the machine answers.
     pub(super) fn reaches_time(&self, machine: &Machine) -> bool {
-        machine.time_servers().iter().any(|server| self.reaches(server))
+        !self.no_time && machine.time_servers().iter().any(|server| self.reaches(server))
     }
 
     /// Whether a machine is seen by the others through discovery.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::Clock;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType,
 };
@@ -73,8 +73,12 @@ pub(super) fn server(
     judge: Judge,
 ) -> Option<Arc<ServerConfig>> {
     let machine = machines.get(vmid)?;
-    let now = clock.now();
-    let valid = validity(judge, machine.network_since().unwrap_or(now).min(now), now);
+    let ahead = SignedDuration::from_secs(machines.clock_error(vmid));
+    let by_its_clock = |at: Timestamp| at.checked_add(ahead).unwrap_or(at);
+    let now = by_its_clock(clock.now());
+    let since = machine.network_since().map_or(now, by_its_clock);
+    let valid = validity(judge, since.min(now), now);
+    let clock = Wrong { clock, ahead };
     let mut config = match kind {
         Kind::Maintenance => {
             let (chain, key) = maintenance_leaf(machine, valid)?;
@@ -129,7 +133,21 @@ pub(crate) fn is_client_of(ca: &str, certificate: &CertificateDer<'_>, now: Time
     verifier(ca).is_some_and(|v| v.verify_client_cert(certificate, &[], now).is_ok())
 }
 
-fn builder(clock: Clock) -> Option<rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier>> {
+/// A machine's clock, which need not be right.
+#[derive(Debug)]
+struct Wrong {
+    clock: Clock,
+    ahead: SignedDuration,
+}
+
+impl rustls::time_provider::TimeProvider for Wrong {
+    fn current_time(&self) -> Option<UnixTime> {
+        let now = self.clock.now().checked_add(self.ahead).ok()?;
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(now.as_second()).ok()?)))
+    }
+}
+
+fn builder(clock: Wrong) -> Option<rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier>> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     ServerConfig::builder_with_details(provider, Arc::new(clock)).with_safe_default_protocol_versions().ok()
 }

@@ -9,10 +9,12 @@
 //! A node enters this chain where it stands: one that only waits in maintenance gets no VM, one that runs gets nothing but
 //! what [`drift`] found. With templates, `create-template` and `clone-vm` stand in the place of `create-vm`.
 
+use std::collections::BTreeSet;
+
 use uuid::Uuid;
 
 use super::images::Site;
-use super::{Notice, Refusal, Rendered, drift};
+use super::{Notice, Refusal, RefusalCode, Rendered, drift};
 use crate::blueprint::{Blueprint, Node, Role};
 use crate::holder::Holder;
 use crate::mark::Mark;
@@ -39,9 +41,11 @@ pub(super) struct Builder<'a> {
     rendered: &'a Rendered,
     pub(super) observed: &'a Observed,
     pub(super) owner: Option<Uuid>,
+    /// Nodes whose data may be deleted.
+    pub(super) allowed: &'a BTreeSet<String>,
     pub(super) steps: Vec<Step>,
-    notices: Vec<Notice>,
-    refusals: Vec<Refusal>,
+    pub(super) notices: Vec<Notice>,
+    pub(super) refusals: Vec<Refusal>,
 }
 
 /// Steps, notices, and reasons against any of them.
@@ -49,10 +53,19 @@ pub(super) fn steps(
     blueprint: &Blueprint,
     rendered: &Rendered,
     observed: &Observed,
+    allowed: &BTreeSet<String>,
 ) -> (Vec<Step>, Vec<Notice>, Vec<Refusal>) {
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
-    let mut b =
-        Builder { blueprint, rendered, observed, owner, steps: vec![], notices: vec![], refusals: vec![] };
+    let mut b = Builder {
+        blueprint,
+        rendered,
+        observed,
+        owner,
+        allowed,
+        steps: vec![],
+        notices: vec![],
+        refusals: vec![],
+    };
     b.record();
     for node in blueprint.nodes.values() {
         b.machine(node);
@@ -113,6 +126,7 @@ impl Builder<'_> {
         }
         let Some(host) = self.blueprint.record.host.clone() else {
             self.refusals.push(Refusal {
+                code: RefusalCode::Host,
                 why: "no Proxmox host could be chosen for the cluster's record".to_owned(),
                 remedy: "check that a host is online and that the token may see it".to_owned(),
             });
@@ -144,6 +158,12 @@ impl Builder<'_> {
             // Somebody else made it, and starts it.
             _ if node.external => vec![],
             None => self.create(node),
+            Some(vm) if self.is_lost(node, vm) => {
+                let started = self.replace(node, vm);
+                let reason = "it is made anew";
+                self.push(Action::Configure { node: node.name.clone() }, started, reason, usual::CONFIGURE);
+                return;
+            }
             Some(vm) => self.complete(node, vm),
         };
         let machine = self.observed.machines.get(&node.name);
@@ -159,6 +179,7 @@ impl Builder<'_> {
             }
             (_, Some(Api::Stranger { why })) => {
                 self.refusals.push(Refusal {
+                    code: RefusalCode::Stranger,
                     why: format!("what answers at {} is not {}: {why}", node.address.addr(), node.name),
                     remedy: format!(
                         "free the address {} or give {} another one; nothing was sent to that machine",
@@ -176,7 +197,7 @@ impl Builder<'_> {
         self.push(Action::Configure { node: node.name.clone() }, started, reason, usual::CONFIGURE);
     }
 
-    fn create(&mut self, node: &Node) -> Vec<StepId> {
+    pub(super) fn create(&mut self, node: &Node) -> Vec<StepId> {
         // Hosts and datastores that could not be decided were refused already.
         let (Some(host), Some(disks), Some(images)) =
             (&node.host, &node.disk_datastore, &node.image_datastore)
@@ -197,6 +218,7 @@ impl Builder<'_> {
     fn complete(&mut self, node: &Node, vm: &Vm) -> Vec<StepId> {
         if let Some(lock) = &vm.lock {
             self.refusals.push(Refusal {
+                code: RefusalCode::Locked,
                 why: format!(
                     "Proxmox holds the lock `{lock}` on {} (VM {} on {})",
                     node.name, vm.vmid, vm.host
@@ -241,7 +263,7 @@ impl Builder<'_> {
         vec![self.push(start, after, "it is off", usual::START)]
     }
 
-    fn disturb(&mut self, step: &StepId, disturbs: Disturbs) {
+    pub(super) fn disturb(&mut self, step: &StepId, disturbs: Disturbs) {
         if let Some(step) = self.steps.iter_mut().find(|s| s.id == *step) {
             step.disturbs = disturbs;
         }
@@ -251,6 +273,7 @@ impl Builder<'_> {
     fn running(&mut self, node: &Node, machine: &Machine) {
         if let Some(runs) = machine.talos.as_deref().filter(|runs| *runs != node.talos) {
             self.refusals.push(Refusal {
+                code: RefusalCode::Differs,
                 why: format!(
                     "{} runs Talos {runs}, and the file says {}: upgrades are not supported yet",
                     node.name, node.talos
@@ -283,6 +306,7 @@ impl Builder<'_> {
         let cost = if worst == Disturbs::Restart { "restarting services" } else { "a reboot" };
         let told = places(changes.iter().filter(|c| c.disturbs > Disturbs::Hot).map(|c| c.path.as_str()));
         self.refusals.push(Refusal {
+            code: RefusalCode::Differs,
             why: format!(
                 "the configuration of {} is not what the file describes, and changing {told} means {cost}, which this version does not do to machines that run",
                 node.name
@@ -315,6 +339,7 @@ impl Builder<'_> {
             Some(mark) if self.blueprint.nodes.contains_key(&mark.node) => mark.node,
             Some(mark) => {
                 self.refusals.push(Refusal {
+                    code: RefusalCode::Etcd,
                     why: format!("etcd was being begun on {}, which the file no longer has", mark.node),
                     remedy: "put that node back into the file, apply, and remove it afterwards".to_owned(),
                 });
@@ -347,6 +372,7 @@ impl Builder<'_> {
         });
         if all_empty {
             self.refusals.push(Refusal {
+                code: RefusalCode::Etcd,
                 why: format!("etcd was begun on {node} at {at}, but no control plane has its data any more"),
                 remedy: "restore etcd from a snapshot, or destroy the cluster and apply again".to_owned(),
             });

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::Notice;
-use super::Refusal;
+use super::{Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
 use crate::observed::{Api, Machine, Vm};
 use crate::step::Disturbs;
@@ -102,6 +102,7 @@ impl Examined<'_> {
             Holds::System { gib } | Holds::Data { gib } => {
                 if self.is_anothers(drive, seen) {
                     self.drift.refusals.push(Refusal {
+                        code: RefusalCode::Differs,
                         why: format!(
                             "{} of {} (VM {}) is not the disk that the file means, but {}",
                             drive.key,
@@ -134,6 +135,7 @@ impl Examined<'_> {
         let disturbs = match drive.holds {
             Holds::System { .. } => {
                 self.drift.refusals.push(Refusal {
+                    code: RefusalCode::Differs,
                     why: format!(
                         "{} (VM {} on {}) has no boot disk at {}",
                         self.node.name, self.vm.vmid, self.vm.host, drive.key
@@ -162,6 +164,7 @@ impl Examined<'_> {
         match has {
             Some(has) if has < wanted => self.drift.grow.push((drive.key.clone(), has, wanted)),
             Some(has) if has > wanted => self.drift.refusals.push(Refusal {
+                code: RefusalCode::Differs,
                 why: format!(
                     "{} of {} has {has} GiB and the file says {wanted}: a disk never shrinks",
                     drive.key, self.node.name
@@ -223,6 +226,7 @@ impl Examined<'_> {
                 _ => "cutting its network for a moment",
             };
             self.drift.refusals.push(Refusal {
+                code: RefusalCode::Differs,
                 why: format!(
                     "the VM of {} is not as the file says ({}), and changing that means {cost}, which this version does not do",
                     self.node.name,

@@ -3,13 +3,14 @@
 //! The file's surface is wider than what is carried out today. Nothing that was asked for is silently left out: it is
 //! refused, by name. A function goes from here when it is carried out.
 
-use super::Refusal;
+use super::{Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Options};
 
 /// Everything that is asked for in vain, each once.
 #[must_use]
 pub fn refusals(blueprint: &Blueprint) -> Vec<Refusal> {
     let refusal = |key: &str| Refusal {
+        code: RefusalCode::NotYet,
         why: format!("the cluster asks for `{key}`, which this version does not do yet"),
         remedy: "take it out of the file; it would otherwise be missing without a word".to_owned(),
     };

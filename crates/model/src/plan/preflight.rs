@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Refusal};
+use super::{Notice, Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
 use crate::holder::Holder;
 use crate::mark::Mark;
@@ -111,6 +111,7 @@ pub(super) fn rights(observed: &Observed) -> Vec<Refusal> {
         .map(|(right, paths)| format!("{right} on {}", paths.into_iter().collect::<Vec<_>>().join(", ")))
         .collect();
     vec![Refusal {
+        code: RefusalCode::Rights,
         why: format!("the token may not do what is needed: it lacks {}", told.join("; ")),
         remedy: format!("give these privileges to the token's role: Datacenter, Permissions{accounts}"),
     }]
@@ -126,6 +127,7 @@ pub(super) fn addresses(blueprint: &Blueprint, observed: &Observed) -> Vec<Refus
     let occupied = observed.proxmox.occupied.iter();
     occupied
         .map(|(address, seen)| Refusal {
+            code: RefusalCode::TakenAddress,
             why: format!("the address {address} of {} is taken: {seen}", whose(*address)),
             remedy: "free it, or choose another in the file".to_owned(),
         })
@@ -145,6 +147,7 @@ pub(super) fn memory(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
         .filter_map(|(host, mib)| {
             let has = observed.proxmox.inventory.hosts.get(host).filter(|h| h.online)?.memory_mib;
             (has > 0 && mib > has).then(|| Refusal {
+                code: RefusalCode::Memory,
                 why: format!("the nodes on {host} need {mib} MiB of memory, and it has {has} MiB"),
                 remedy: "give the nodes less memory, or spread them over more hosts".to_owned(),
             })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Refusal, preflight};
+use super::{Refusal, RefusalCode, preflight};
 use crate::blueprint::{Blueprint, Node};
 use crate::mark::Mark;
 use crate::observed::{Observed, Vm};
@@ -38,6 +38,7 @@ pub fn protected(blueprint: &Blueprint) -> Vec<Refusal> {
         return vec![];
     }
     vec![Refusal {
+        code: RefusalCode::Protected,
         why: format!("the file protects the cluster {}", blueprint.cluster),
         remedy: "set `protect: false` in the file if you really want to destroy it".to_owned(),
     }]
@@ -52,6 +53,7 @@ fn old_proxmox(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     match version.split('.').next().and_then(|major| major.parse::<u32>().ok()) {
         Some(major) if major >= 9 => vec![],
         _ => vec![Refusal {
+            code: RefusalCode::OldProxmox,
             why: format!("Proxmox VE {version} is too old: Talosmith needs 9.0 or newer"),
             remedy: "upgrade Proxmox VE first; version 8 is past its end of life".to_owned(),
         }],
@@ -67,6 +69,7 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         observed.proxmox.marked.iter().filter(|v| v.mark.cluster == blueprint.cluster).collect();
     let Some(first) = ours.first() else { return vec![] };
     vec![Refusal {
+        code: RefusalCode::LostBundle,
         why: format!(
             "the secrets bundle is missing, but {} VM{} of a cluster called {} exist{} (for one, {} with id {} on {})",
             ours.len(),
@@ -94,6 +97,7 @@ fn doubled_identity(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
         .map(|(node, vms)| {
             let where_: Vec<String> = vms.iter().map(|v| format!("{} on {}", v.vmid, v.host)).collect();
             Refusal {
+                code: RefusalCode::Doubled,
                 why: format!("{node} exists {} times, as VM {}", vms.len(), where_.join(" and VM ")),
                 remedy: "remove the copy, or the line `talosmith-mark:` from its notes".to_owned(),
             }
@@ -126,6 +130,7 @@ fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
             let guest = observed.proxmox.taken.get(&vmid).filter(|g| !being_made(g.lock.as_deref()))?;
             let name = guest.name.as_deref().map_or_else(String::new, |n| format!(" ({n})"));
             Some(Refusal {
+                code: RefusalCode::TakenId,
                 why: format!("the id {vmid} {whose} is taken by another guest{name} on {}", guest.host),
                 remedy: format!("choose another id with {key} in the file"),
             })
@@ -139,6 +144,7 @@ fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
     for node in preflight::to_create(blueprint, &observed.proxmox) {
         let Some(host) = &node.host else {
             refusals.push(Refusal {
+                code: RefusalCode::Host,
                 why: format!("no Proxmox host could be chosen for {}", node.name),
                 remedy: "name one with `host`, or check that a host is online".to_owned(),
             });
@@ -153,6 +159,7 @@ fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
             }
         };
         refusals.push(Refusal {
+            code: RefusalCode::Host,
             why: format!("{} cannot be created on {host}: {reason}", node.name),
             remedy: "name another host for it, or bring that one back".to_owned(),
         });
@@ -174,6 +181,7 @@ fn missing_bridges(node: &Node, host: &str, bridges: &[String]) -> Vec<Refusal> 
         .into_iter()
         .filter(|bridge| !bridges.contains(bridge))
         .map(|bridge| Refusal {
+            code: RefusalCode::Bridge,
             why: format!("{} needs the bridge {bridge}, which {host} does not have", node.name),
             remedy: format!(
                 "create it there, or name one of its bridges: {}; a bridge that the token may not use is not seen",

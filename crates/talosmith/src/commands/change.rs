@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use super::credentials;
 use super::secrets::make_bundle;
 use super::setup::{Setup, Wrong, confirm, ended, flags};
-use crate::args::{ApplyArgs, ChangeArgs, Global};
+use crate::args::{AllowArgs, ApplyArgs, ChangeArgs, Global};
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::outside::Outside;
@@ -42,8 +42,9 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
     setup.place.make()?;
     let _lock = setup.place.lock()?;
     let outside = setup.outside(global)?;
-    let mut session = setup.session(&outside, printer)?;
+    let mut session = setup.session(&outside, printer)?.allowing(args.allow.allow_destroy.clone());
     let mut look = setup.look(&session, printer).await?;
+    known(&args.allow, &look)?;
     let mut plan = look.plan();
     if let (Some(saved), Some(path)) = (&saved, &args.plan) {
         still_holds(saved, path, &look, &plan)?;
@@ -141,6 +142,18 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
     Err(Problem::new(Exit::Busy, "the cluster was changed by somebody else since it was looked at")
         .remedy("run the command again: it looks again and shows what would be removed")
         .into())
+}
+
+/// Every node whose data may be deleted is one of the file's.
+pub(super) fn known(args: &AllowArgs, look: &Look) -> Result<(), Problem> {
+    match args.allow_destroy.iter().find(|name| !look.blueprint.nodes.contains_key(*name)) {
+        None => Ok(()),
+        Some(name) => {
+            let nodes: Vec<&str> = look.blueprint.nodes.keys().map(String::as_str).collect();
+            let why = format!("`--allow-destroy` names {name}, and the file has no such node");
+            Err(Problem::new(Exit::Usage, why).remedy(format!("the nodes are {}", nodes.join(", "))))
+        }
+    }
 }
 
 fn exit(outcome: Outcome) -> Exit {

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ambient::Net;
-use lab::{CallFilter, ControlError, Disturbance, Order, Report, Service, When};
+use lab::{CallFilter, ControlError, Disturbance, Order, Report, Service, When, Wire};
 
 use super::setup::{Wrong, ended, load_file};
-use crate::args::{Disturb, DisturbArgs, FolderArgs, Global};
+use crate::args::{Disturb, DisturbArgs, FolderArgs, Global, WhichArgs, WireKind};
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::view::{Printer, Problem};
@@ -94,15 +94,22 @@ fn orders(what: &Disturb) -> Vec<Order> {
         }
         Disturb::FullEtcd { vmid } => one(Disturbance::FullEtcd { vmid: *vmid }),
         Disturb::Mend => one(Disturbance::Mend),
-        Disturb::Fault { number, method, path, after, times, chance, seed } => {
-            let which =
-                CallFilter { method: method.to_uppercase(), path_contains: path.clone(), skip: *after };
-            let known = |when| Order::Disturb(Disturbance::Known { number: *number, when });
-            match chance {
-                Some(permille) => vec![known(When::Chance { which, permille: *permille, seed: *seed })],
-                // Each waits for a call of its own: one that is taken leaves the next call to the next.
-                None => (0..*times).map(|_| known(When::Call(which.clone()))).collect(),
-            }
+        Disturb::Unplug { vmid, back } => one(Disturbance::Unplugged { vmid: *vmid, unplugged: !back }),
+        Disturb::Time { back } => one(Disturbance::TimeServers { answer: *back }),
+        Disturb::Disk { vmid, gib } => one(Disturbance::SmallDisk { vmid: *vmid, gib: *gib }),
+        Disturb::Wire { what, by, which } => {
+            let fault = match what {
+                WireKind::Refused => Wire::Refused,
+                WireKind::Reset => Wire::Reset,
+                WireKind::Lost => Wire::Lost,
+                WireKind::Cut => Wire::Cut,
+                WireKind::BlackHole => Wire::BlackHole,
+                WireKind::Slow => Wire::Slow(Duration::from_secs_f64(*by)),
+            };
+            whens(which).map(|when| Order::Disturb(Disturbance::Wire { fault, when })).collect()
+        }
+        Disturb::Fault { number, which } => {
+            whens(which).map(|when| Order::Disturb(Disturbance::Known { number: *number, when })).collect()
         }
     }
 }
@@ -120,6 +127,17 @@ fn calls(report: &Report) -> String {
     if parts.is_empty() { "Nobody called it.".to_owned() } else { format!("Calls: {}.", parts.join(", ")) }
 }
 
+/// The calls that are meant. Each of several waits for a call of its own: one that is taken leaves the next call to the next.
+fn whens(args: &WhichArgs) -> impl Iterator<Item = When> + use<> {
+    let (method, path_contains) = (args.method.to_uppercase(), args.path.clone());
+    let which = CallFilter { method, path_contains, skip: args.after };
+    let (when, times) = match args.chance {
+        Some(permille) => (When::Chance { which, permille, seed: args.seed }, 1),
+        None => (When::Call(which), args.times),
+    };
+    (0..times).map(move |_| when.clone())
+}
+
 fn show(report: &Report, printer: &Printer) {
     if printer.is_json() {
         printer.data(report);
@@ -131,6 +149,9 @@ fn show(report: &Report, printer: &Printer) {
     }
     printer.say(if report.quorate { "The cluster has quorum." } else { "The cluster has no quorum." });
     printer.say(&calls(report));
+    for wrong in &report.machines {
+        printer.say(wrong);
+    }
     for waiting in &report.waiting {
         printer.say(&format!("waits: {waiting}"));
     }
@@ -140,5 +161,8 @@ fn show(report: &Report, printer: &Printer) {
     }
     for met in report.met.iter().skip(shown) {
         printer.say(&format!("met: failure {} at {} {}", met.number, met.method, met.path));
+    }
+    for met in report.wires.iter().rev().take(20).rev() {
+        printer.say(&format!("met: {met}"));
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use engine::saved::SavedPlan;
 use engine::secrets::write_private;
 
+use super::change::known;
 use super::setup::{Setup, Wrong, ended};
 use crate::args::{Global, PlanArgs, StatusArgs};
 use crate::exit::Exit;
@@ -18,8 +19,9 @@ pub async fn plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
 async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     let outside = setup.outside(global)?;
-    let session = setup.session(&outside, printer)?;
+    let session = setup.session(&outside, printer)?.allowing(args.allow.allow_destroy.clone());
     let look = setup.look(&session, printer).await?;
+    known(&args.allow, &look)?;
     let plan = look.plan();
     if args.markdown {
         printer.markdown(&plan, Verb::Apply);

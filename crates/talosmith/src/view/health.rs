@@ -57,11 +57,12 @@ mod tests {
     #[test]
     fn each_condition_is_a_line() {
         let conditions = [
-            Condition { name: "etcd members are the control planes", missing: None, awaits: None },
+            Condition { name: "etcd members are the control planes", missing: None, awaits: None, code: "" },
             Condition {
                 name: "every node is ready in Kubernetes",
                 missing: Some("home-work-1 is not ready".into()),
                 awaits: None,
+                code: "timed-out",
             },
         ];
         let mut text = Vec::new();

@@ -63,7 +63,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use model::plan::{Notice, Refusal};
+    use model::plan::{Notice, Refusal, RefusalCode};
 
     use super::super::plan::tests::{farewell_of_two, one_more, plan_of};
     use super::*;
@@ -107,7 +107,8 @@ mod tests {
         assert!(text(&farewell_of_two(), Verb::Destroy).contains("| **removes for good** |"));
         assert_eq!(text(&plan_of(vec![]), Verb::Apply), "## Plan for `home`\n\nNothing to do.\n");
         let mut plan = plan_of(vec![]);
-        plan.refusals.push(Refusal { why: "a stranger".into(), remedy: "free it".into() });
+        let code = RefusalCode::Stranger;
+        plan.refusals.push(Refusal { code, why: "a stranger".into(), remedy: "free it".into() });
         assert!(text(&plan, Verb::Apply).contains("- a stranger\n  - remedy: free it\n"));
     }
 }

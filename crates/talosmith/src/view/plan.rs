@@ -298,6 +298,7 @@ pub(super) mod tests {
     fn a_refusal_says_why_and_what_to_do() {
         let mut plan = plan_of(vec![]);
         plan.refusals.push(Refusal {
+            code: model::plan::RefusalCode::Stranger,
             why: "what answers at 10.25.150.21 is not home-work-1: its UUID is another".into(),
             remedy: "free the address 10.25.150.21".into(),
         });

@@ -61,6 +61,7 @@ fn orders() -> Vec<String> {
         "VMID" => "79011".to_owned(),
         "NUMBER" => "2".to_owned(),
         "TALOS" => "v1.13.8".to_owned(),
+        "WHAT" => "cut".to_owned(),
         other => other.to_owned(),
     };
     let usages = PAGE.lines().filter(|line| line.starts_with("talosmith lab disturb "));
