@@ -141,3 +141,95 @@ async fn where_a_vm_runs_is_for_proxmox_to_decide() {
     rig.assert_nothing_to_do(HOME).await;
     assert_eq!(rig.host_of(WORKER).await, target);
 }
+
+impl Rig {
+    async fn reset(&self, node: &str, partitions: &[&str]) {
+        let look = self.look(HOME).await;
+        let address = std::net::IpAddr::V4(look.blueprint.nodes[node].address.addr());
+        let access = look.access().unwrap();
+        let machine =
+            talos_client::Machine::connect(&self.world.net, &self.world.clock, address, &access.talos)
+                .unwrap();
+        let partitions = partitions.iter().map(|label| (*label).to_owned()).collect();
+        // A person who is careless: no leave from etcd first.
+        let reset = talos_client::Reset { graceful: false, reboot: true, partitions };
+        machine.reset(&reset).await.unwrap();
+        self.world.clock.sleep(Duration::from_secs(60)).await;
+    }
+
+    /// Looks, plans and carries out, where the data of a node may be deleted.
+    async fn apply_allowing(&self, node: &str) -> crate::rig::Ran {
+        let session = self.session(HOME).allowing([node.to_owned()]);
+        let Ok(look) = session.look().await else { panic!("it can be looked at") };
+        let plan = look.plan();
+        assert_eq!(plan.refusals, []);
+        self.carry_out(&look, &plan, "me").await.unwrap()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_lost_its_state_is_configured_again_and_joins() {
+    for node in ["home-work-1", "home-control-2"] {
+        let rig = healthy().await;
+        rig.reset(node, &["STATE", "EPHEMERAL"]).await;
+        let plan = rig.look(HOME).await.plan();
+        let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
+        assert!(ids.contains(&format!("configure/{node}").as_str()), "{ids:?}");
+        assert!(!ids.iter().any(|id| id.starts_with("bootstrap")), "{ids:?}");
+        let ran = rig.apply(HOME).await;
+        assert_eq!(ran.outcome, Outcome::Done, "{node}: {:?}", ran.failures());
+        rig.assert_whole().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_any_system_is_made_anew_where_that_is_allowed() {
+    for node in ["home-work-1", "home-control-2"] {
+        let rig = healthy().await;
+        rig.reset(node, &[]).await;
+        // Without a word it is waited for, and what can be done is told.
+        let ran = rig.apply(HOME).await;
+        assert_eq!(ran.outcome, Outcome::Failed);
+        let remedies: Vec<String> = ran
+            .events
+            .iter()
+            .filter_map(|e| match &e.what {
+                model::event::What::StepFailed { remedy, .. } => Some(remedy.clone()),
+                _ => None,
+            })
+            .collect();
+        assert!(remedies[0].contains(&format!("--allow-destroy {node}`")), "{remedies:?}");
+
+        let ran = rig.apply_allowing(node).await;
+        assert_eq!(ran.outcome, Outcome::Done, "{node}: {:?}", ran.failures());
+        rig.assert_whole().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_allowed_is_not_asked_for() {
+    let rig = healthy().await;
+    let allowing = |nodes: &[&str]| rig.session(HOME).allowing(nodes.iter().map(|n| (*n).to_owned()));
+    let Ok(look) = allowing(&["home-work-1", "home-control-1"]).look().await else {
+        panic!("it can be looked at")
+    };
+    assert!(look.plan().is_empty(), "{:?}", look.plan());
+
+    // One that Kubernetes hears of is there, even if we do not reach it.
+    rig.lab.disturb(lab::Disturbance::Unplugged { vmid: WORKER, unplugged: true });
+    let Ok(look) = allowing(&["home-work-1"]).look().await else { panic!("it can be looked at") };
+    let plan = look.plan();
+    assert!(plan.notices.iter().any(|n| n.text.contains("it is not made anew")), "{:?}", plan.notices);
+    assert!(!plan.steps.iter().any(|s| matches!(s.action, Action::DeleteVm { .. })));
+    rig.lab.disturb(lab::Disturbance::Mend);
+
+    // Two of three are gone: what is left is no majority, and what it knows must not be lost.
+    for vmid in [150_012, 150_013] {
+        rig.lab.disturb(lab::Disturbance::Unplugged { vmid, unplugged: true });
+    }
+    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    let Ok(look) = allowing(&["home-control-2"]).look().await else { panic!("it can be looked at") };
+    let plan = look.plan();
+    assert!(plan.steps.is_empty());
+    assert!(plan.refusals[0].why.contains("are no majority of etcd"), "{:?}", plan.refusals);
+}

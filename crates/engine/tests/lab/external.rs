@@ -8,7 +8,7 @@ use pve::Params;
 
 use crate::rig::{HOME, Rig, bundle, spec};
 
-const METAL: &str = "\
+pub const METAL: &str = "\
 cluster: metal
 versions: { talos: v1.13.9, kubernetes: v1.35.4 }
 network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }
@@ -53,15 +53,30 @@ async fn machine(rig: &Rig, vmid: u32, last: u8) {
     pve.follow(&pve.start("pve1", vmid).await.unwrap(), |_| {}).await.unwrap();
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_cluster_of_machines_that_others_made_needs_no_proxmox() {
+/// A world with the machines of [`METAL`], in which nothing of Proxmox can be asked.
+pub async fn metal() -> Rig {
     let rig = Rig::new();
     machine(&rig, 9001, 31).await;
     machine(&rig, 9002, 32).await;
     rig.world.clock.sleep(Duration::from_secs(60)).await;
-    // Nothing of Proxmox can be asked.
     let world = World { pve: pve::Client::of_nothing(rig.world.clock.clone()), ..rig.world.clone() };
-    let session = Session::new(world.clone(), spec(METAL), Some(bundle()));
+    Rig { world, ..rig }
+}
+
+/// The lease of that cluster.
+pub async fn lease(rig: &Rig) -> engine::kubernetes::lease::Found {
+    let look = rig.look(METAL).await;
+    let access = look.access().unwrap();
+    let kubernetes =
+        engine::kubernetes::Kubernetes::new(&rig.world, &look.blueprint.endpoint, &access.kubernetes)
+            .unwrap();
+    kubernetes.find_lease("kube-system", "talosmith-metal").await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_of_machines_that_others_made_needs_no_proxmox() {
+    let rig = metal().await;
+    let session = Session::new(rig.world.clone(), spec(METAL), Some(bundle()));
     let Ok(look) = session.look().await else { panic!("looking works without Proxmox") };
     let plan = look.plan();
     assert_eq!(plan.refusals, []);
@@ -69,7 +84,6 @@ async fn a_cluster_of_machines_that_others_made_needs_no_proxmox() {
     let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
     let all = ["configure/cp-1", "configure/w-1", "bootstrap/cp-1", "join/cp-1", "join/w-1", "check-health"];
     assert_eq!(ids, all);
-    let rig = Rig { world, ..rig };
     let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let Ok(look) = session.look().await else { panic!("looking works without Proxmox") };

@@ -1,15 +1,18 @@
 //! Bring-ups in a world that breaks, by seed.
 //!
-//! A seed makes a scenario: failures that Proxmox is known for at calls chosen by chance, connections that are cut, hosts
-//! that lose power, VMs that somebody stops, a program that dies. Whatever happens, a run ends well or stops with the code of
-//! what was broken; once everything is mended, the next run ends well; etcd is never begun twice, no VM or disk is left
-//! that nobody knows, and VMs of others are as they were.
+//! A seed makes a scenario from two lists. Proxmox' side: failures that it is known for at calls chosen by chance, connections
+//! that are cut, hosts that lose power, VMs that somebody stops. The machines' side: connections and calls to Talos or to
+//! Kubernetes that are refused, reset, cut off, late or never answered, a cable that is pulled, time servers that are silent
+//! while the clock of a host is wrong, a disk that is too small, an etcd that loses its majority. And a program that dies.
+//! Whatever happens, a run ends well or stops with the code of what was broken; once everything is mended, the next run ends
+//! well; etcd is never begun twice, no VM or disk is left that nobody knows, and VMs of others are as they were.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lab::{CallFilter, Disturbance, When};
+use lab::{CallFilter, Disturbance, When, Wire};
 use model::event::{Outcome, What};
+use model::plan::RefusalCode;
 use pve::Params;
 
 use crate::rig::{HOME, Ran, Rig, in_parallel, setting};
@@ -47,6 +50,16 @@ enum Breaks {
     PowerCut { host: String, at: u64, seconds: u64 },
     /// Somebody stops a VM.
     Stopped { vmid: u32, at: u64 },
+    /// Something goes wrong on the way to a machine.
+    Wire { fault: Wire, when: When },
+    /// A machine has no network for a while.
+    Unplugged { vmid: u32, at: u64, seconds: u64 },
+    /// No time server answers for a while, and the clock of a host is wrong.
+    NoTime { host: String, ahead: i64, at: u64, seconds: u64 },
+    /// A machine's boot disk did not grow, whatever Proxmox says.
+    SmallDisk { vmid: u32 },
+    /// Two of three control planes are stopped.
+    NoMajority { at: u64 },
     /// The program dies.
     Dies { at: u64 },
 }
@@ -70,12 +83,47 @@ fn call(chance: &mut Chance) -> CallFilter {
     CallFilter { method: method.to_owned(), path_contains: path.to_owned(), skip }
 }
 
-fn scenario(seed: u64) -> Vec<Breaks> {
-    let chance = &mut Chance(seed);
+const MACHINES: &[u32] = &[150_011, 150_012, 150_013, 150_021, 150_022];
+const HOSTS: &[&str] = &["pve1", "pve2", "pve3"];
+
+/// Connections and calls to machines: method and a part of address and path.
+const WIRES: &[(&str, &str)] = &[
+    ("DIAL", ":50000"),
+    ("DIAL", ":6443"),
+    ("DIAL", "150.11:"),
+    ("CALL", "/machine.MachineService/Version"),
+    ("CALL", "/machine.MachineService/ApplyConfiguration"),
+    ("CALL", "/machine.MachineService/Bootstrap"),
+    ("CALL", "/machine.MachineService/ServiceList"),
+    ("CALL", "/machine.MachineService/EtcdMemberList"),
+    ("CALL", "/machine.MachineService/List"),
+    ("CALL", "/cosi.resource.State/Get"),
+    ("CALL", "150.12:"),
+    ("CALL", ""),
+    ("GET", "/api/v1/nodes"),
+    ("GET", "/api/v1/namespaces/kube-system/pods"),
+];
+
+fn wire(chance: &mut Chance) -> Breaks {
+    let late = Duration::from_millis(500 + chance.below(20_000));
+    let all = [Wire::Refused, Wire::Reset, Wire::Lost, Wire::Cut, Wire::BlackHole, Wire::Slow(late)];
+    let fault = chance.one(&all);
+    let (method, path) = chance.one(WIRES);
+    let skip = chance.below(12) as u32;
+    let which = CallFilter { method: method.to_owned(), path_contains: path.to_owned(), skip };
+    let when = match chance.below(3) {
+        0 => When::After(chance.below(400)),
+        1 => When::Call(which),
+        _ => When::Chance { which, permille: 10 + chance.below(150) as u16, seed: chance.next() },
+    };
+    Breaks::Wire { fault, when }
+}
+
+/// Something on Proxmox' side.
+fn of_proxmox(chance: &mut Chance) -> Breaks {
     let known: Vec<u8> = lab::known_faults().into_iter().filter(|n| codes(*n).is_some()).collect();
-    let number = 1 + chance.below(3);
-    let one = |_| match chance.below(10) {
-        0..=4 => {
+    match chance.below(10) {
+        0..=5 => {
             let when = match chance.below(3) {
                 0 => When::After(chance.below(250)),
                 1 => When::Call(call(chance)),
@@ -87,16 +135,41 @@ fn scenario(seed: u64) -> Vec<Breaks> {
             };
             Breaks::Known(chance.one(&known), when)
         }
-        5 | 6 => Breaks::Cut { which: call(chance), after: chance.below(2) == 0 },
-        7 => Breaks::PowerCut {
-            host: chance.one(&["pve1", "pve2", "pve3"]).to_owned(),
+        6 | 7 => Breaks::Cut { which: call(chance), after: chance.below(2) == 0 },
+        8 => Breaks::PowerCut {
+            host: chance.one(HOSTS).to_owned(),
             at: chance.below(120),
             seconds: 5 + chance.below(400),
         },
-        8 => Breaks::Stopped {
-            vmid: chance.one(&[150_011, 150_012, 150_013, 150_021, 150_022]),
-            at: chance.below(130),
+        _ => Breaks::Stopped { vmid: chance.one(MACHINES), at: chance.below(130) },
+    }
+}
+
+/// Something on the machines' side.
+fn of_machines(chance: &mut Chance) -> Breaks {
+    match chance.below(12) {
+        0..=6 => wire(chance),
+        7 | 8 => {
+            let (vmid, at) = (chance.one(MACHINES), chance.below(130));
+            Breaks::Unplugged { vmid, at, seconds: 5 + chance.below(1200) }
+        }
+        9 => Breaks::NoTime {
+            host: chance.one(HOSTS).to_owned(),
+            ahead: chance.one(&[-400_000, -3_000, 0, 3_000, 400_000]),
+            at: chance.below(60),
+            seconds: 5 + chance.below(1200),
         },
+        10 => Breaks::SmallDisk { vmid: chance.one(MACHINES) },
+        _ => Breaks::NoMajority { at: chance.below(130) },
+    }
+}
+
+fn scenario(seed: u64) -> Vec<Breaks> {
+    let chance = &mut Chance(seed);
+    let number = 1 + chance.below(3);
+    let one = |_| match chance.below(20) {
+        0..=8 => of_proxmox(chance),
+        9..=18 => of_machines(chance),
         _ => Breaks::Dies { at: chance.below(130) },
     };
     (0..number).map(one).collect()
@@ -138,10 +211,43 @@ fn allowed(breaks: &Breaks) -> &'static [&'static str] {
             "task-failed",
             "unsafe",
             "machine-unavailable",
+            "etcd-no-quorum",
+            "kubernetes",
         ],
-        Breaks::Stopped { .. } => &["timed-out", "unsafe", "machine-unavailable"],
+        // While the second of two members joins, one machine less is a majority less.
+        Breaks::Stopped { .. } => {
+            &["timed-out", "unsafe", "machine-unavailable", "etcd-no-quorum", "kubernetes"]
+        }
         Breaks::Dies { .. } => &[],
+        // One lost question or answer is asked again, whatever it was.
+        Breaks::Wire { .. } => &[],
+        Breaks::Unplugged { .. } => &["unsafe", "machine-unavailable", "etcd-no-quorum", "kubernetes"],
+        // A worker without the time is as silent as one that nobody signs a certificate for.
+        Breaks::NoTime { .. } => &["clock", "machine-unavailable"],
+        Breaks::SmallDisk { .. } => &["disk-too-small"],
+        Breaks::NoMajority { .. } => {
+            &["timed-out", "unsafe", "machine-unavailable", "etcd-no-quorum", "kubernetes"]
+        }
     }
+}
+
+/// The reasons for which nothing at all may be done then.
+fn refusals(breaks: &Breaks) -> &'static [RefusalCode] {
+    match breaks {
+        Breaks::PowerCut { .. } => &[RefusalCode::Host, RefusalCode::Locked],
+        Breaks::Known(6 | 7 | 9, _) => &[RefusalCode::Rights],
+        Breaks::Known(26..=33, _) => &[RefusalCode::Host],
+        _ => &[],
+    }
+}
+
+/// Whether it came to pass, where that is known.
+fn came_to_pass(rig: &Rig, breaks: &Breaks) -> bool {
+    rig.lab.shared().read(|world, _| match breaks {
+        Breaks::Known(number, _) => world.faults.met().iter().any(|met| met.number == *number),
+        Breaks::Wire { .. } => !world.faults.wires_met().is_empty(),
+        _ => true,
+    })
 }
 
 /// VMs that are none of our business, one of them with a mark of another cluster.
@@ -177,7 +283,7 @@ enum Came {
     /// It stopped before it began, with this code.
     Stopped(String),
     /// Nothing was done, because something could not be seen.
-    Refused(Vec<String>),
+    Refused(Vec<(Option<RefusalCode>, String)>),
     Died,
 }
 
@@ -186,11 +292,13 @@ async fn attempt(rig: &Rig) -> Came {
         let look = match rig.session(HOME).look().await {
             Ok(look) => look,
             Err(engine::session::LookError::Engine(error)) => return Came::Stopped(error.code().to_owned()),
-            Err(engine::session::LookError::File(found)) => return Came::Refused(vec![format!("{found:?}")]),
+            Err(engine::session::LookError::File(found)) => {
+                return Came::Refused(vec![(None, format!("{found:?}"))]);
+            }
         };
         let plan = look.plan();
         if !plan.refusals.is_empty() {
-            return Came::Refused(plan.refusals.into_iter().map(|r| r.why).collect());
+            return Came::Refused(plan.refusals.into_iter().map(|r| (Some(r.code), r.why)).collect());
         }
         match rig.carry_out(&look, &plan, "me").await {
             Ok(ran) => return Came::Ran(ran),
@@ -205,7 +313,11 @@ async fn attempt(rig: &Rig) -> Came {
 async fn breaking(rig: &Rig, breaks: &[Breaks]) {
     let moments = breaks.iter().map(|one| async move {
         match one {
-            Breaks::Known(..) | Breaks::Cut { .. } | Breaks::Dies { .. } => {}
+            Breaks::Known(..)
+            | Breaks::Cut { .. }
+            | Breaks::Dies { .. }
+            | Breaks::Wire { .. }
+            | Breaks::SmallDisk { .. } => {}
             Breaks::PowerCut { host, at, seconds } => {
                 rig.world.clock.sleep(Duration::from_secs(*at)).await;
                 rig.lab.disturb(Disturbance::HostOffline(host.clone()));
@@ -214,14 +326,36 @@ async fn breaking(rig: &Rig, breaks: &[Breaks]) {
             }
             Breaks::Stopped { vmid, at } => {
                 rig.world.clock.sleep(Duration::from_secs(*at)).await;
-                for host in ["pve1", "pve2", "pve3"] {
-                    // Only one has it, and perhaps none yet.
-                    let _ = rig.world.pve.stop(host, *vmid).await;
-                }
+                stop(rig, *vmid).await;
+            }
+            Breaks::NoMajority { at } => {
+                rig.world.clock.sleep(Duration::from_secs(*at)).await;
+                stop(rig, 150_012).await;
+                stop(rig, 150_013).await;
+            }
+            Breaks::Unplugged { vmid, at, seconds } => {
+                rig.world.clock.sleep(Duration::from_secs(*at)).await;
+                rig.lab.disturb(Disturbance::Unplugged { vmid: *vmid, unplugged: true });
+                rig.world.clock.sleep(Duration::from_secs(*seconds)).await;
+                rig.lab.disturb(Disturbance::Unplugged { vmid: *vmid, unplugged: false });
+            }
+            Breaks::NoTime { host, ahead, at, seconds } => {
+                rig.world.clock.sleep(Duration::from_secs(*at)).await;
+                rig.lab.disturb(Disturbance::HostClock { node: host.clone(), ahead: *ahead });
+                rig.lab.disturb(Disturbance::TimeServers { answer: false });
+                rig.world.clock.sleep(Duration::from_secs(*seconds)).await;
+                rig.lab.disturb(Disturbance::TimeServers { answer: true });
             }
         }
     });
     futures::future::join_all(moments).await;
+}
+
+async fn stop(rig: &Rig, vmid: u32) {
+    for host in HOSTS {
+        // Only one has it, and perhaps none yet.
+        let _ = rig.world.pve.stop(host, vmid).await;
+    }
 }
 
 /// One scenario, from an empty Proxmox to a healthy cluster. Says how it went.
@@ -237,7 +371,16 @@ async fn run(seed: u64) -> String {
             Breaks::Cut { which, after } => {
                 rig.lab.disturb(Disturbance::CutCall { which: which.clone(), after: *after });
             }
-            Breaks::PowerCut { .. } | Breaks::Stopped { .. } | Breaks::Dies { .. } => {}
+            Breaks::Wire { fault, when } => {
+                rig.lab.disturb(Disturbance::Wire { fault: *fault, when: when.clone() });
+            }
+            Breaks::SmallDisk { vmid } => rig.lab.disturb(Disturbance::SmallDisk { vmid: *vmid, gib: 3 }),
+            Breaks::PowerCut { .. }
+            | Breaks::Stopped { .. }
+            | Breaks::Dies { .. }
+            | Breaks::Unplugged { .. }
+            | Breaks::NoTime { .. }
+            | Breaks::NoMajority { .. } => {}
         }
     }
     let dies = breaks.iter().filter_map(|b| if let Breaks::Dies { at } = b { Some(*at) } else { None }).min();
@@ -257,7 +400,9 @@ async fn run(seed: u64) -> String {
     };
     let (came, ()) = futures::join!(tried, broken);
     let told = format!("seed {seed}, {breaks:?}");
-    let codes: BTreeSet<&str> = breaks.iter().flat_map(|b| allowed(b).iter().copied()).collect();
+    let met: Vec<&Breaks> = breaks.iter().filter(|b| came_to_pass(&rig, b)).collect();
+    let codes: BTreeSet<&str> = met.iter().flat_map(|b| allowed(b).iter().copied()).collect();
+    let reasons: BTreeSet<RefusalCode> = met.iter().flat_map(|b| refusals(b).iter().copied()).collect();
     let how = match &came {
         Came::Died => "died".to_owned(),
         Came::Ran(ran) if ran.outcome == Outcome::Done => "done".to_owned(),
@@ -273,9 +418,13 @@ async fn run(seed: u64) -> String {
             assert!(codes.contains(code.as_str()), "{told}: stopped with {code}");
             "stopped".to_owned()
         }
-        Came::Refused(why) => format!("refused ({})", why.join("; ")),
+        Came::Refused(why) => {
+            let because = |code: &Option<RefusalCode>| code.is_some_and(|code| reasons.contains(&code));
+            assert!(why.iter().all(|(code, _)| because(code)), "{told}: refused: {why:?}");
+            "refused".to_owned()
+        }
     };
-    let rig = mended(&rig).await;
+    let rig = mended(&rig, &breaks).await;
     assert!(rig.etcd_clusters() <= 1, "{told}: two etcds");
     let ran = match attempt(&rig).await {
         Came::Ran(ran) if needs_root(&breaks, &ran) => return "root".to_owned(),
@@ -309,12 +458,15 @@ fn needs_root(breaks: &[Breaks], ran: &Ran) -> bool {
 }
 
 /// The same world with everything mended, a while later.
-async fn mended(rig: &Rig) -> Rig {
-    let mut world = rig.lab.shared().read(|world, _| serde_json::to_value(world).unwrap());
-    world["faults"] = serde_json::json!({ "calls": [] });
-    let rig = Rig::copy_of(&serde_json::to_vec(&world).unwrap());
-    for host in ["pve1", "pve2", "pve3"] {
-        rig.lab.disturb(Disturbance::HostOnline(host.to_owned()));
+async fn mended(rig: &Rig, breaks: &[Breaks]) -> Rig {
+    rig.lab.disturb(Disturbance::Mend);
+    let world = rig.lab.shared().read(|world, _| serde_json::to_vec(world).unwrap());
+    let rig = Rig::copy_of(&world);
+    for one in breaks {
+        // A machine sees another disk when it starts.
+        if let Breaks::SmallDisk { vmid } = one {
+            stop(&rig, *vmid).await;
+        }
     }
     rig.world.clock.sleep(Duration::from_secs(30)).await;
     rig

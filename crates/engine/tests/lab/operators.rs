@@ -134,3 +134,93 @@ async fn a_holder_that_wakes_up_after_a_takeover_changes_nothing_more() {
     assert_eq!(changes.load(std::sync::atomic::Ordering::Relaxed), 0, "nothing was changed after waking up");
     rig.assert_whole().await;
 }
+
+/// Looks at machines that are not ours to create, plans, carries out; again as often as that was too early.
+async fn apply_metal(rig: &Rig, file: &str, who: &Operator) -> engine::Result<crate::rig::Ran> {
+    loop {
+        let look = rig.look(file).await;
+        match rig.carry_out_as(&look, &look.plan(), who).await {
+            Err(error) if error.kind() == Kind::Stale => {}
+            result => return result,
+        }
+    }
+}
+
+/// A cluster without Proxmox, and a file that asks for a worker more, which does not answer: whoever applies it waits.
+async fn metal_that_waits() -> (Rig, String) {
+    let rig = crate::external::metal().await;
+    let ran = apply_metal(&rig, crate::external::METAL, &operator("first")).await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let more = "  w-2: { role: worker, address: 10.25.150.33, external: true }\n";
+    (rig, format!("{}{more}", crate::external::METAL))
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_proxmox_the_lease_in_kubernetes_keeps_operators_apart() {
+    let (rig, file) = metal_that_waits().await;
+    let (eva, kim) = (operator("eva"), operator("kim"));
+    let second = async {
+        rig.world.clock.sleep(Duration::from_secs(40)).await;
+        apply_metal(&rig, &file, &kim).await
+    };
+    let mut first = Box::pin(apply_metal(&rig, &file, &eva));
+    let second = tokio::select! {
+        biased;
+        second = second => second,
+        _ = &mut first => panic!("nobody answers for w-2"),
+    };
+    let error = second.err().unwrap();
+    assert_eq!(error.kind(), Kind::Busy);
+    let told = format!("{error}; {}", error.advice().unwrap_or_default());
+    assert!(told.starts_with("eva@test (eva) is changing the cluster since 2026-"), "{told}");
+    assert!(told.contains("the lease ends at 2026-") && told.contains("`--take-over`"), "{told}");
+
+    // Taken over: the holder finds out before the other one begins.
+    let kim = taking_over("kim");
+    let third = apply_metal(&rig, &file, &kim);
+    let (first, third) = futures::join!(first, async {
+        tokio::select! {
+            biased;
+            _ = third => None,
+            () = rig.world.clock.sleep(Duration::from_secs(300)) => Some(rig.world.clock.now()),
+        }
+    });
+    let first = first.unwrap();
+    assert_eq!(first.outcome, Outcome::Failed);
+    let lost = first.events.iter().find(|e| {
+        matches!(&e.what, model::event::What::StepFailed { step, code, .. } if step.0 == "lease" && code == "busy")
+    });
+    let lost = lost.unwrap_or_else(|| panic!("{:?}", first.failures()));
+    assert!(third.is_some_and(|end| lost.at < end), "while the new holder still waited");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_proxmox_a_holder_that_slept_changes_nothing_more() {
+    let (rig, file) = metal_that_waits().await;
+    let (eva, kim) = (operator("eva"), operator("kim"));
+    let mut first = Box::pin(apply_metal(&rig, &file, &eva));
+    tokio::select! {
+        biased;
+        () = rig.world.clock.sleep(Duration::from_secs(30)) => {}
+        _ = &mut first => panic!("nobody answers for w-2"),
+    }
+    // The lid is closed: her lease runs out, and the next one watches it for a while before taking it.
+    rig.world.clock.sleep(Duration::from_secs(4 * 60)).await;
+    let mut second = Box::pin(apply_metal(&rig, &file, &kim));
+    let before = rig.world.clock.now();
+    tokio::select! {
+        biased;
+        () = rig.world.clock.sleep(Duration::from_secs(120)) => {}
+        _ = &mut second => panic!("nobody answers for w-2"),
+    }
+    let found = crate::external::lease(&rig).await;
+    assert_eq!(found.holder.as_deref(), Some("kim@test (kim)"));
+    let waited = found.since.unwrap().duration_since(before).as_secs();
+    assert!((90..100).contains(&waited), "watched for {waited} s");
+
+    let changes = rig.count_changes();
+    let woken = first.await.unwrap();
+    assert_eq!(woken.outcome, Outcome::Failed);
+    assert!(woken.failures().iter().any(|f| f.starts_with("lease: ")), "{:?}", woken.failures());
+    assert_eq!(changes.load(std::sync::atomic::Ordering::Relaxed), 0, "nothing was changed after waking up");
+}

@@ -57,3 +57,25 @@ async fn the_report_has_the_logs_and_no_secret() {
         );
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_answers_tells_its_services_and_its_kernel_log() {
+    let rig = Rig::new();
+    rig.lab.disturb(Disturbance::TimeServers { answer: false });
+    let look = rig.look(HOME).await;
+    let ran = rig.carry_out(&look, &look.plan(), "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let folder = tempfile::tempdir().unwrap();
+    let (journal, scrub) = (folder.path().join("journal.jsonl"), Scrub::of(&bundle()));
+    let failed =
+        Failed { world: &rig.world, look: &look, events: &ran.events, journal: &journal, scrub: &scrub };
+    let path = report::write(folder.path(), &failed).await.unwrap();
+    let machine = std::fs::read_to_string(path.join("machine-home-control-1.txt")).unwrap();
+    for words in
+        ["stage booting, ready: false", "time: time is not synced", "Waiting for time sync", "kernel log:\n"]
+    {
+        assert!(machine.contains(words), "{words}: {machine}");
+    }
+    let etcd = std::fs::read_to_string(path.join("etcd.txt")).unwrap();
+    assert!(etcd.contains("home-control-3"), "each control plane's own view: {etcd}");
+}

@@ -1,0 +1,152 @@
+//! What goes wrong between us and the machines, one thing at a time: the client names it, the engine gets over it or stops with
+//! its code, and the next run goes on.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use lab::{CallFilter, Disturbance, When, Wire};
+use model::event::{Outcome, What};
+use talos_client::{Credentials, Kind, Machine, Reboot};
+
+use crate::rig::{HOME, Ran, Rig, bundle};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn machine(rig: &Rig, address: &str) -> Machine {
+    let identity = talos::pki::talos_client(&bundle(), "os:admin", DAY, rig.world.clock.now()).unwrap();
+    let address: IpAddr = address.parse().unwrap();
+    Machine::connect(&rig.world.net, &rig.world.clock, address, &Credentials::from(&identity)).unwrap()
+}
+
+async fn healthy() -> Rig {
+    let rig = Rig::new();
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig
+}
+
+/// At the next call or connection whose method and place fit.
+fn at(method: &str, place: &str) -> When {
+    When::Call(CallFilter { method: method.to_owned(), path_contains: place.to_owned(), skip: 0 })
+}
+
+/// The codes with which steps failed.
+fn codes(ran: &Ran) -> Vec<String> {
+    let failed = ran.events.iter().filter_map(|e| match &e.what {
+        What::StepFailed { code, .. } => Some(code.clone()),
+        _ => None,
+    });
+    failed.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_failure_of_the_wire_has_its_kind_and_the_next_call_goes_well() {
+    let rig = healthy().await;
+    let cases = [
+        ("DIAL", Wire::Refused, Kind::Unavailable, "the port is closed"),
+        ("DIAL", Wire::Reset, Kind::Unavailable, "the connection broke"),
+        ("DIAL", Wire::BlackHole, Kind::Unavailable, "no answer in time"),
+        ("CALL", Wire::Reset, Kind::Unavailable, "the connection broke"),
+        ("CALL", Wire::Lost, Kind::Unavailable, "the connection broke"),
+        ("CALL", Wire::Cut, Kind::Unavailable, "the connection broke"),
+        ("CALL", Wire::BlackHole, Kind::Deadline, "no answer within"),
+        ("CALL", Wire::Slow(Duration::from_secs(60)), Kind::Deadline, "no answer within"),
+    ];
+    for (method, fault, kind, words) in cases {
+        let worker = machine(&rig, "10.25.150.21");
+        rig.lab.disturb(Disturbance::Wire { fault, when: at(method, "10.25.150.21:50000") });
+        let error = worker.version().await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{method} {fault}: {error}");
+        assert!(error.reason().contains(words), "{method} {fault}: {error}");
+        assert_eq!(worker.version().await.unwrap().tag, "v1.13.9", "{method} {fault}: once only");
+    }
+    rig.assert_nothing_to_do(HOME).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bring_up_gets_over_a_bootstrap_whose_answer_is_lost() {
+    for fault in [Wire::Lost, Wire::BlackHole] {
+        let rig = Rig::new();
+        rig.lab.disturb(Disturbance::Wire { fault, when: at("CALL", "/machine.MachineService/Bootstrap") });
+        let ran = rig.apply(HOME).await;
+        assert_eq!(ran.outcome, Outcome::Done, "{fault}: {:?}", ran.failures());
+        rig.assert_whole().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_time_server_the_clock_is_named_and_with_one_it_goes_on() {
+    for ahead in [-3_000, 400_000] {
+        let rig = Rig::new();
+        for host in ["pve1", "pve2", "pve3"] {
+            rig.lab.disturb(Disturbance::HostClock { node: host.to_owned(), ahead });
+        }
+        rig.lab.disturb(Disturbance::TimeServers { answer: false });
+        let ran = rig.apply(HOME).await;
+        assert_eq!(ran.outcome, Outcome::Failed);
+        let codes = codes(&ran);
+        assert!(codes.iter().any(|code| code == "clock"), "{ahead}: {:?} {codes:?}", ran.failures());
+        rig.lab.disturb(Disturbance::Mend);
+        let ran = rig.apply(HOME).await;
+        assert_eq!(ran.outcome, Outcome::Done, "{ahead}: {:?}", ran.failures());
+        rig.assert_whole().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_did_not_grow_gets_no_configuration() {
+    let rig = Rig::new();
+    rig.lab.disturb(Disturbance::SmallDisk { vmid: 150_021, gib: 3 });
+    let ran = rig.apply(HOME).await;
+    assert_eq!(codes(&ran), ["disk-too-small"], "{:?}", ran.failures());
+    assert!(!rig.lab.shared().read(|world, _| world.machines.is_configured(150_021)));
+    rig.lab.disturb(Disturbance::Mend);
+    for host in ["pve1", "pve2", "pve3"] {
+        // Only one has it.
+        let _ = rig.world.pve.stop(host, 150_021).await;
+    }
+    rig.world.clock.sleep(Duration::from_secs(15)).await;
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_etcd_without_majority_is_named() {
+    let rig = healthy().await;
+    for vmid in [150_012, 150_013] {
+        rig.lab.disturb(Disturbance::Unplugged { vmid, unplugged: true });
+    }
+    let error = machine(&rig, "10.25.150.11").etcd_members(false).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::NoQuorum, "{error}");
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Failed);
+    // The two that are gone, the one that is left, and the workers, who know nothing of etcd.
+    let codes = codes(&ran);
+    let told = ["machine-unavailable", "machine-unavailable", "etcd-no-quorum", "kubernetes", "kubernetes"];
+    assert_eq!(codes, told, "{:?}", ran.failures());
+    rig.lab.disturb(Disturbance::Mend);
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_does_not_come_up_leaves_the_old_one_running() {
+    let talos = "v1.13.10".to_owned();
+    let mut config = lab::LabConfig::default();
+    config.talos_versions.push(talos.clone());
+    let rig = Rig::with(config);
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.lab.disturb(Disturbance::BrokenSystem { vmid: 150_021, talos, broken: true });
+    let worker = machine(&rig, "10.25.150.21");
+    let schematic = rig.look(HOME).await.rendered.schematics["default"].clone();
+    let image = format!("factory.talos.dev/nocloud-installer/{schematic}:v1.13.10");
+    let mut heard = vec![];
+    worker.upgrade(&image, |progress| heard.push(progress)).await.unwrap();
+    worker.reboot_and_wait(Reboot::Usual, Duration::from_secs(900)).await.unwrap();
+    assert_eq!(worker.version().await.unwrap().tag, "v1.13.9", "back, healthy, and old");
+    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    rig.assert_nothing_to_do(HOME).await;
+}
