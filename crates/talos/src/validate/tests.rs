@@ -81,7 +81,7 @@ fn everything_that_is_wrong_is_said_and_nothing_secret() {
 fn kernel_arguments_belong_in_the_schematic() {
     let Some(mut documents) = configuration(13, Role::Worker) else { return };
     let install = documents.v1alpha1_mut().unwrap().map_mut("machine").map_mut("install");
-    install.insert("extraKernelArgs", crate::config::Value::List(vec!["noapic".into()]));
+    install.insert("extraKernelArgs", Value::List(vec!["noapic".into()]));
     let said = |mode| validate(&documents, Contract::parse("v1.13").unwrap(), mode);
     let metal: Vec<String> = said(Mode::Metal).iter().map(ToString::to_string).collect();
     assert_eq!(metal.len(), 1, "{metal:?}");
