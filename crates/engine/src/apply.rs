@@ -2,7 +2,8 @@
 //!
 //! One task owns everything: it begins steps whose needs are met, linearises their events, renews the lease and listens
 //! to the wish to stop. Steps are futures that it polls; they own nothing but themselves. On Proxmox' side at most
-//! two steps run on one host at once, because a host serves three requests at a time and storages take locks.
+//! four steps run on one host at once, because storages take locks; how many requests a host is asked at a time the client
+//! bounds by itself.
 //!
 //! When a step fails, what needs it is skipped and says so; everything else goes on. Nothing is undone: the next run
 //! looks at the world again and continues from there.
@@ -36,7 +37,7 @@ use crate::steps::{self, Done};
 use crate::world::World;
 
 /// Steps at once on one Proxmox host.
-const PER_HOST: usize = 2;
+const PER_HOST: usize = 4;
 /// For giving the lease back at the end.
 const TO_RELEASE: Duration = Duration::from_secs(30);
 /// The same, for somebody who wants to stop at once.

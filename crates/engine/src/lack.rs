@@ -2,6 +2,9 @@
 
 use crate::error::machine_code;
 
+/// The code of what just did not come.
+const LATE: &str = "timed-out";
+
 /// Something that is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lack {
@@ -14,7 +17,12 @@ pub(crate) struct Lack {
 impl Lack {
     /// Something that just did not come yet.
     pub(crate) fn new(words: impl Into<String>) -> Self {
-        Self { words: words.into(), code: "timed-out" }
+        Self { words: words.into(), code: LATE }
+    }
+
+    /// Whether it is known why it does not come.
+    pub(crate) fn is_explained(&self) -> bool {
+        self.code != LATE
     }
 
     /// Gives it a code of its own.

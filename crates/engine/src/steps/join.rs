@@ -40,6 +40,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     };
     if world.clock.timeout(PATIENCE, waiting).await.is_err() {
         let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let last = after_all(context, node, last).await;
         return Err(Error::world(format!(
             "{} did not join within {} minutes: {}",
             node.name,
@@ -117,16 +118,41 @@ async fn missing(context: &Context, node: &Node, kubernetes: &Kubernetes) -> Opt
 
 /// Why Kubernetes does not answer, as far as the machine knows: without a majority in etcd it cannot.
 async fn no_kubernetes(context: &Context, node: &Node) -> Lack {
-    let waits = Lack::new("waits for Kubernetes to answer").coded("kubernetes");
+    match etcd_without_majority(context, node).await {
+        Some(lack) => lack,
+        None => Lack::new("waits for Kubernetes to answer").coded("kubernetes"),
+    }
+}
+
+/// What a node that was waited for in vain lacks, with what the other control planes know: without a majority, or while one of
+/// them is silent, etcd takes nobody in.
+async fn after_all(context: &Context, node: &Node, last: Lack) -> Lack {
+    if node.role != Role::ControlPlane || last.is_explained() {
+        return last;
+    }
+    for other in context.look.blueprint.control_planes().filter(|other| other.name != node.name) {
+        let seen = etcd_without_majority(context, other).await;
+        if let Some(lack) = seen {
+            let words = format!("{}; {}: {}", last.words, other.name, lack.words);
+            return Lack { words, ..lack };
+        }
+    }
+    last
+}
+
+/// What a machine says of an etcd that cannot decide, or that it says nothing.
+async fn etcd_without_majority(context: &Context, node: &Node) -> Option<Lack> {
     let (world, address) = (&context.world, IpAddr::V4(node.address.addr()));
-    let Ok(access) = context.look.access() else { return waits };
-    let Ok(machine) = Machine::connect(&world.net, &world.clock, address, &access.talos) else {
-        return waits;
-    };
+    let access = context.look.access().ok()?;
+    let machine = Machine::connect(&world.net, &world.clock, address, &access.talos).ok()?;
     match world.clock.timeout(QUESTION, machine.etcd_members(false)).await {
         Ok(Err(error)) if error.kind() == Refused::NoQuorum => {
-            Lack::of_machine("waits for etcd, which has no majority", &error)
+            Some(Lack::of_machine("waits for etcd, which has no majority", &error))
         }
-        _ => waits,
+        Ok(Err(error)) if error.kind() == Refused::Unavailable => {
+            Some(Lack::of_machine("does not tell how etcd is", &error))
+        }
+        Err(_) => Some(Lack::new("does not tell how etcd is").coded("machine-unavailable")),
+        Ok(_) => None,
     }
 }
