@@ -45,19 +45,14 @@ pub fn run(words: &[String]) -> anyhow::Result<()> {
         ["--schema"] => return schema::run(false),
         _ => bail!("usage: cargo run -p xtask -- conformance [--all | --schema]"),
     };
-    let mut differences = 0;
-    for release in releases {
-        let mut run = Run::new(release)?;
-        run.bundles()?;
-        run.schematics()?;
-        run.generator()?;
-        run.machines()?;
-        run.blueprints()?;
-        run.patches()?;
-        run.random_patches()?;
-        run.breakages()?;
-        differences += run.differences;
-    }
+    // A thread for each release: it asks a program of its own.
+    let differences = std::thread::scope(|scope| {
+        let runs: Vec<_> = releases.iter().map(|release| scope.spawn(|| Run::all(release))).collect();
+        runs.into_iter().try_fold(0, |sum, run| match run.join() {
+            Ok(differences) => Ok(sum + differences?),
+            Err(_) => bail!("a check panicked"),
+        })
+    })?;
     talosctl::run()?;
     if differences > 0 {
         bail!("{differences} differences from Talos' own library");
@@ -125,6 +120,20 @@ impl<'a> Run<'a> {
         let secrets = oracle.text(&question)?.map_err(anyhow::Error::msg)?;
         let bundle = Bundle::parse(&secrets).context("read a bundle that Talos made")?;
         Ok(Self { release, contract, oracle, secrets, bundle, differences: 0 })
+    }
+
+    /// Everything that is asked about a release; says how many differences there are.
+    fn all(release: &'a Release) -> anyhow::Result<usize> {
+        let mut run = Self::new(release)?;
+        run.bundles()?;
+        run.schematics()?;
+        run.generator()?;
+        run.machines()?;
+        run.blueprints()?;
+        run.patches()?;
+        run.random_patches()?;
+        run.breakages()?;
+        Ok(run.differences)
     }
 
     fn differs(&mut self, what: &str, talos: &str, ours: &str) {

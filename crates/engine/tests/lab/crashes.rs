@@ -56,21 +56,21 @@ async fn crash_at_call(nth: u64, moment: CallMoment) {
 
 #[tokio::test(start_paused = true)]
 async fn before_a_call_reached_the_world() {
-    for nth in [3, 11, 19, 47, 150, 320] {
+    for nth in [3, 19, 47, 320] {
         crash_at_call(nth, CallMoment::Before).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_the_world_did_it_and_before_we_knew() {
-    for nth in [8, 12, 24, 61, 120, 280] {
+    for nth in [8, 24, 61, 280] {
         crash_at_call(nth, CallMoment::After).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn at_any_second_of_a_bring_up() {
-    for seconds in [1, 31, 50, 63, 67, 110] {
+    for seconds in [1, 31, 63, 67] {
         let rig = Rig::new();
         let clock = rig.world.clock.clone();
         crash_and_go_on(&rig, clock.sleep(Duration::from_secs(seconds)), &format!("after {seconds} s")).await;
