@@ -86,7 +86,10 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
         Action::Join { node } => Box::pin(join::run(context, context.look.node(node)?, progress)).await,
         Action::GiveCredentials { to, .. } => Box::pin(credentials::run(context, *to)).await,
         Action::CheckHealth => Box::pin(health::run(context, progress)).await,
-        Action::StopVm { host, vmid, .. } => {
+        Action::StopVm { node, host, vmid, if_silent } => {
+            if *if_silent {
+                Box::pin(vm::still_silent(context, context.look.node(node)?)).await?;
+            }
             Box::pin(vm::stop(context, &vm::Place { host, vmid: *vmid })).await
         }
         Action::DeleteVm { node, host, vmid } => {

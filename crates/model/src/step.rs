@@ -198,6 +198,9 @@ pub enum Action {
         host: String,
         /// VM id.
         vmid: u32,
+        /// Only while nobody answers there, which is looked at again right before.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        if_silent: bool,
     },
     /// Deletes a VM and its disks.
     DeleteVm {

@@ -13,7 +13,7 @@ use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::record::remedy;
 use crate::settled::settled;
-use crate::steps::{Done, update};
+use crate::steps::{Done, Identified, identify, update};
 
 /// A VM's id and the host it is on.
 pub(super) struct Place<'a> {
@@ -181,6 +181,17 @@ pub(super) async fn start(context: &Context, place: &Place<'_>) -> Result<Done> 
 }
 
 /// Stops the VM at once: what it ran is being taken away.
+/// Nobody answers at a node that shall be made anew. The plan saw that, but somebody may have thought about it for long.
+pub(super) async fn still_silent(context: &Context, node: &Node) -> Result<()> {
+    match identify(&context.world, node, context.look.access()?).await {
+        Identified::Silent(_) => Ok(()),
+        Identified::Configured(_) | Identified::Maintenance(_) | Identified::Stranger { .. } => {
+            Err(Error::new(Kind::Refused, format!("{} answers after all, so it is not made anew", node.name))
+                .remedy("run the command again: it looks again and goes on from there"))
+        }
+    }
+}
+
 pub(super) async fn stop(context: &Context, place: &Place<'_>) -> Result<Done> {
     power(context, place, PowerState::Stopped, "stop").await
 }

@@ -207,6 +207,25 @@ async fn a_node_without_any_system_is_made_anew_where_that_is_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_answers_after_all_keeps_its_vm() {
+    let rig = healthy().await;
+    rig.lab.disturb(lab::Disturbance::Unplugged { vmid: WORKER, unplugged: true });
+    // Long enough for Kubernetes to miss it, too.
+    rig.world.clock.sleep(Duration::from_secs(120)).await;
+    let session = rig.session(HOME).allowing(["home-work-1".to_owned()]);
+    let Ok(look) = session.look().await else { panic!("it can be looked at") };
+    let plan = look.plan();
+    assert!(plan.steps.iter().any(|s| matches!(s.action, Action::DeleteVm { .. })), "{plan:?}");
+
+    rig.lab.disturb(lab::Disturbance::Mend);
+    rig.world.clock.sleep(Duration::from_secs(30)).await;
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    assert!(ran.failures().iter().any(|f| f.contains("answers after all")), "{:?}", ran.failures());
+    rig.assert_nothing_to_do(HOME).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_allowed_is_not_asked_for() {
     let rig = healthy().await;
     let allowing = |nodes: &[&str]| rig.session(HOME).allowing(nodes.iter().map(|n| (*n).to_owned()));

@@ -58,7 +58,7 @@ impl Builder<'_> {
     /// Takes the VM away and makes it again; gives the step after which the new machine runs.
     pub(super) fn replace(&mut self, node: &Node, vm: &Vm) -> Vec<StepId> {
         let (name, host, vmid) = (node.name.clone(), vm.host.clone(), vm.vmid);
-        let stop = Action::StopVm { node: name.clone(), host: host.clone(), vmid };
+        let stop = Action::StopVm { node: name.clone(), host: host.clone(), vmid, if_silent: true };
         let stop = self.push(stop, vec![], "a running VM cannot be deleted", DELETE);
         let reason = "it does not answer, and making it anew is allowed";
         let delete = self.push(

@@ -228,7 +228,7 @@ pub(super) mod tests {
         let vm = |n: u32| (format!("home-work-{n}"), "pve1".to_owned(), 150_020 + n);
         let mut actions = vec![];
         for (node, host, vmid) in [vm(1), vm(2)] {
-            actions.push(Action::StopVm { node: node.clone(), host: host.clone(), vmid });
+            actions.push(Action::StopVm { node: node.clone(), host: host.clone(), vmid, if_silent: false });
             actions.push(Action::DeleteVm { node, host, vmid });
         }
         actions.push(Action::DeleteRecord { host: "pve1".into(), vmid: 150_000 });
