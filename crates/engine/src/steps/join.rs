@@ -40,7 +40,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     };
     if world.clock.timeout(PATIENCE, waiting).await.is_err() {
         let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let last = after_all(context, node, last).await;
+        let last = after_all(context, node, &kubernetes, last).await;
         return Err(Error::world(format!(
             "{} did not join within {} minutes: {}",
             node.name,
@@ -124,10 +124,14 @@ async fn no_kubernetes(context: &Context, node: &Node) -> Lack {
     }
 }
 
-/// What a node that was waited for in vain lacks, with what the other control planes know: without a majority, or while one of
-/// them is silent, etcd takes nobody in.
-async fn after_all(context: &Context, node: &Node, last: Lack) -> Lack {
-    if node.role != Role::ControlPlane || last.is_explained() {
+/// What a node that was waited for in vain lacks, with what the control planes know: without a majority, or while one of them
+/// is silent, etcd takes nobody in; and a Kubernetes that does not answer registers no worker.
+async fn after_all(context: &Context, node: &Node, kubernetes: &Kubernetes, last: Lack) -> Lack {
+    if last.is_explained() {
+        return last;
+    }
+    let answers = kubernetes.nodes().await.is_ok();
+    if node.role == Role::Worker && answers {
         return last;
     }
     for other in context.look.blueprint.control_planes().filter(|other| other.name != node.name) {
@@ -137,7 +141,10 @@ async fn after_all(context: &Context, node: &Node, last: Lack) -> Lack {
             return Lack { words, ..lack };
         }
     }
-    last
+    if answers {
+        return last;
+    }
+    Lack::new(format!("{}; Kubernetes does not answer", last.words)).coded("kubernetes")
 }
 
 /// What a machine says of an etcd that cannot decide, or that it says nothing.

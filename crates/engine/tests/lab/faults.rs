@@ -496,14 +496,15 @@ async fn a_few_worlds_that_break() {
     }
 }
 
-/// As many as are wanted, from a seed: `conformance/faults/run SEED RUNS`.
+/// As many as are wanted, from a seed: `conformance/faults/run SEED RUNS [FIRST]`.
 #[test]
 #[ignore = "takes minutes: conformance/faults/run"]
 fn many_worlds_that_break() {
     let seed: u64 = setting("FAULT_SEED").unwrap_or(1);
     let runs: u64 = setting("FAULT_RUNS").unwrap_or(100);
+    let first: u64 = setting("FAULT_FIRST").unwrap_or(0);
     let ended = std::sync::Mutex::new(BTreeMap::<String, u64>::new());
-    in_parallel((0..runs).map(|n| seed.wrapping_mul(1_000_000).wrapping_add(n)).collect(), |seed| {
+    in_parallel((first..first + runs).map(|n| seed.wrapping_mul(1_000_000).wrapping_add(n)).collect(), |seed| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
         let how = runtime.unwrap().block_on(run(*seed));
         let how = how.split(' ').next().unwrap_or_default().to_owned();
