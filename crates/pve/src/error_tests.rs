@@ -149,10 +149,46 @@ async fn recorded_failures_are_understood() {
         }
     }
     assert!(failures > 100, "{failures}");
-    // A single host has neither an unreachable neighbour nor a lost quorum, and where no answer came, none was recorded.
-    // All other kinds must have been seen.
-    seen.extend(["unreachable", "no-quorum", "untrusted", "no-answer", "answer-lost"]);
+    seen.extend(reported_failures());
+    // Where no answer came, none was recorded. All other kinds must have been seen.
+    seen.extend(["untrusted", "no-answer", "answer-lost"]);
     assert_eq!(seen, Kind::CODES.iter().copied().collect());
+}
+
+/// What a single host cannot answer, because it has neither a neighbour nor a majority to lose: answers of clusters that people
+/// reported in public, and for a lost quorum what the source of pve-cluster says, for nobody reported status and words together.
+const REPORTED: &[(u16, &str, &str, &str)] = &[
+    (595, "Connection refused", "unreachable", "takala-jp/zabbix-proxmox#20, Proxmox VE 6.3"),
+    (
+        596,
+        "tls_process_server_certificate: certificate verify failed",
+        "unreachable",
+        "packer-proxmox-templates#8, 6.2",
+    ),
+    (
+        596,
+        "error:0A000086:SSL routines::certificate verify failed",
+        "unreachable",
+        "Javisen/proxmox_sensors#15, 9",
+    ),
+    (
+        599,
+        "Too many redirections",
+        "unreachable",
+        "bpg/terraform-provider-proxmox#1413, before pve-http-server 5.1.2",
+    ),
+    (500, "cluster not ready - no quorum?", "no-quorum", "PVE::Cluster::check_cfs_quorum"),
+];
+
+/// All of them came without a body.
+fn reported_failures() -> impl Iterator<Item = &'static str> {
+    REPORTED.iter().map(|(status, reason, code, from)| {
+        let mut response = Response::builder().status(*status).body(Bytes::new()).unwrap();
+        response.extensions_mut().insert(ReasonPhrase::from_static(reason.as_bytes()));
+        let kind = decode::<Value>(&response).unwrap_err();
+        assert_eq!(kind.code(), *code, "{status} {reason} ({from})");
+        *code
+    })
 }
 
 /// What a good answer can show: a task that failed, and an answer to another question than was asked.
