@@ -120,6 +120,9 @@ impl Error {
     }
 }
 
+/// The code of work that Proxmox called done, and that changed nothing.
+pub(crate) const NO_EFFECT: &str = "no-effect";
+
 /// The word for what a client said.
 fn code_below(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
     if let Some(error) = cause.downcast_ref::<pve::Error>() {

@@ -4,7 +4,7 @@ use talos_client::Factory;
 
 use crate::apply::Context;
 use crate::emit::Progress;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, NO_EFFECT, Result};
 use crate::record::remedy;
 use crate::steps::Done;
 
@@ -84,6 +84,7 @@ pub(super) async fn download(
         Ok(finished) => {
             if !is_there(context, host, datastore, file).await? {
                 return Err(attempt()
+                    .coded(NO_EFFECT)
                     .remedy(format!("Proxmox said it was done, but {datastore} does not list the file")));
             }
             Ok(Done { warnings: finished.warnings })

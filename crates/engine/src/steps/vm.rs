@@ -10,7 +10,7 @@ use pve::{Params, PowerState};
 
 use crate::apply::Context;
 use crate::emit::Progress;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, NO_EFFECT, Result};
 use crate::record::remedy;
 use crate::settled::settled;
 use crate::steps::{Done, Identified, identify, update};
@@ -168,9 +168,9 @@ pub(super) async fn grow(context: &Context, place: &Place<'_>, disk: &str, gib: 
     };
     let finished = task.await.map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
     if has().await? < wanted {
-        return Err(
-            attempt().remedy("Proxmox said it was done, but the disk is still smaller; look at its storage")
-        );
+        return Err(attempt()
+            .coded(NO_EFFECT)
+            .remedy("Proxmox said it was done, but the disk is still smaller; look at its storage"));
     }
     Ok(Done { warnings: finished.warnings })
 }
@@ -180,7 +180,6 @@ pub(super) async fn start(context: &Context, place: &Place<'_>) -> Result<Done> 
     power(context, place, PowerState::Running, "start").await
 }
 
-/// Stops the VM at once: what it ran is being taken away.
 /// Nobody answers at a node that shall be made anew. The plan saw that, but somebody may have thought about it for long.
 pub(super) async fn still_silent(context: &Context, node: &Node) -> Result<()> {
     match identify(&context.world, node, context.look.access()?).await {
@@ -192,6 +191,7 @@ pub(super) async fn still_silent(context: &Context, node: &Node) -> Result<()> {
     }
 }
 
+/// Stops the VM at once: what it ran is being taken away.
 pub(super) async fn stop(context: &Context, place: &Place<'_>) -> Result<Done> {
     power(context, place, PowerState::Stopped, "stop").await
 }
@@ -219,7 +219,7 @@ async fn power(context: &Context, place: &Place<'_>, wanted: PowerState, verb: &
                     return Ok(Done { warnings: finished.warnings });
                 }
                 if tries >= ATTEMPTS {
-                    return Err(attempt().remedy(
+                    return Err(attempt().coded(NO_EFFECT).remedy(
                         "Proxmox said it was done, but the VM is not in that state; look at its task log",
                     ));
                 }

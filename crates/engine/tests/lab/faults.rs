@@ -192,7 +192,8 @@ fn codes(number: u8) -> Option<&'static [&'static str]> {
         37 => &["rejected"],
         41 | 42 | 47 | 48 | 50 | 58 | 59 => &["task-failed", "rejected"],
         51 => &["wrong-state"],
-        53 => &["rejected"],
+        // A warning, and nothing done.
+        53 => &["rejected", "no-effect"],
         _ => return None,
     })
 }
@@ -504,12 +505,16 @@ fn many_worlds_that_break() {
     let runs: u64 = setting("FAULT_RUNS").unwrap_or(100);
     let first: u64 = setting("FAULT_FIRST").unwrap_or(0);
     let ended = std::sync::Mutex::new(BTreeMap::<String, u64>::new());
-    in_parallel((first..first + runs).map(|n| seed.wrapping_mul(1_000_000).wrapping_add(n)).collect(), |seed| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-        let how = runtime.unwrap().block_on(run(*seed));
-        let how = how.split(' ').next().unwrap_or_default().to_owned();
-        *ended.lock().unwrap().entry(how).or_default() += 1;
-    });
+    in_parallel(
+        (first..first + runs).map(|n| seed.wrapping_mul(1_000_000).wrapping_add(n)).collect(),
+        |seed| {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+            let how = runtime.unwrap().block_on(run(*seed));
+            let how = how.split(' ').next().unwrap_or_default().to_owned();
+            *ended.lock().unwrap().entry(how).or_default() += 1;
+        },
+    );
     eprintln!(
         "{runs} runs from seed {seed}: the first try {:?}; mended, each was whole at the next",
         ended.into_inner()
