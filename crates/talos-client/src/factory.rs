@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use ambient::tls::Connector;
 use ambient::{Clock, Net};
@@ -23,9 +23,34 @@ const BODY_LIMIT: usize = 8 << 20;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The authorities whom to believe about web servers, in DER.
+/// The authorities whom to believe about web servers, in DER. Those of the system are read when they are first needed: there are
+/// hundreds of files, and most runs ask no web server anything.
 #[derive(Debug, Clone, Default)]
-pub struct Roots(pub Vec<CertificateDer<'static>>);
+pub struct Roots {
+    own: Vec<CertificateDer<'static>>,
+    system: Arc<LazyLock<Vec<CertificateDer<'static>>>>,
+}
+
+impl Roots {
+    /// Just these.
+    #[must_use]
+    pub fn only(own: Vec<CertificateDer<'static>>) -> Self {
+        Self { own, ..Self::default() }
+    }
+
+    /// These and the system's.
+    #[must_use]
+    pub fn and_of_system(
+        own: Vec<CertificateDer<'static>>,
+        system: fn() -> Vec<CertificateDer<'static>>,
+    ) -> Self {
+        Self { own, system: Arc::new(LazyLock::new(system)) }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &CertificateDer<'static>> {
+        self.own.iter().chain(self.system.iter())
+    }
+}
 
 /// An Image Factory.
 #[derive(Debug, Clone)]
@@ -99,7 +124,7 @@ impl Factory {
         let address = || FactoryError::Address(base.to_owned());
         let uri: Uri = base.trim_end_matches('/').parse().map_err(|_| address())?;
         let tls = match uri.scheme_str() {
-            Some("https") => Some(tls::public(clock, &roots.0).map_err(FactoryError::Roots)?),
+            Some("https") => Some(tls::public(clock, roots.all()).map_err(FactoryError::Roots)?),
             Some("http") => None,
             _ => return Err(address()),
         };

@@ -82,11 +82,11 @@ pub(crate) fn mutual(clock: &Clock, credentials: &Credentials) -> Result<Arc<Cli
 }
 
 /// Takes certificates of public authorities: for a web server.
-pub(crate) fn public(
+pub(crate) fn public<'a>(
     clock: &Clock,
-    roots: &[CertificateDer<'static>],
+    roots: impl Iterator<Item = &'a CertificateDer<'static>>,
 ) -> Result<Arc<ClientConfig>, rustls::Error> {
-    Ok(Arc::new(builder(clock, authority(roots.iter().cloned())?)?.with_no_client_auth()))
+    Ok(Arc::new(builder(clock, authority(roots.cloned())?)?.with_no_client_auth()))
 }
 
 /// Takes any certificate, but whoever shows it must hold its key: the connection cannot be taken over afterwards.

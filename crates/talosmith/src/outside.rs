@@ -123,11 +123,12 @@ fn way(spec: &Spec, folder: &Path) -> Result<(Endpoints, Trust), Problem> {
 /// Everything else of the real world, around a client.
 fn around(spec: &Spec, folder: &Path, pve: pve::Client, token: SecretString) -> Result<Outside, Problem> {
     let (net, clock) = (Net::tcp(), Clock::real());
-    let mut roots = system_roots();
-    if let Some(path) = &spec.image.ca {
-        roots.extend(authorities(&read(&folder.join(path))?, path)?);
-    }
-    let world = World { pve, net, clock, factory_roots: Arc::new(Roots(roots)) };
+    let own = match &spec.image.ca {
+        Some(path) => authorities(&read(&folder.join(path))?, path)?,
+        None => Vec::new(),
+    };
+    let factory_roots = Arc::new(Roots::and_of_system(own, system_roots));
+    let world = World { pve, net, clock, factory_roots };
     let name = spec.proxmox.endpoint.iter().chain(&spec.proxmox.endpoints).next().cloned();
     Ok(Outside { world, name: name.unwrap_or_default(), token, _lab: None })
 }
@@ -149,7 +150,7 @@ pub fn lab(spec: &Spec, folder: &Path, speed: LabSpeed, seed: u64) -> Result<Out
     let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone())
         .map_err(|e| internal(&e))?;
     let roots = authorities(&facts.factory_ca_pem, "the lab's factory")?;
-    let world = World { pve, net, clock, factory_roots: Arc::new(Roots(roots)) };
+    let world = World { pve, net, clock, factory_roots: Arc::new(Roots::only(roots)) };
     let (name, token) = ("the lab".to_owned(), secret_part(&facts.token));
     Ok(Outside { world, name, token, _lab: Some(lab) })
 }
