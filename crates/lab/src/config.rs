@@ -121,6 +121,14 @@ pub enum StorageKind {
     Nfs,
     /// Ceph block devices.
     Rbd,
+    /// A BTRFS file system.
+    Btrfs,
+    /// A share of a Windows or Samba server.
+    Cifs,
+    /// A Ceph file system.
+    CephFs,
+    /// A Proxmox Backup Server.
+    Pbs,
 }
 
 impl StorageKind {
@@ -134,13 +142,23 @@ impl StorageKind {
             Self::ZfsPool => "zfspool",
             Self::Nfs => "nfs",
             Self::Rbd => "rbd",
+            Self::Btrfs => "btrfs",
+            Self::Cifs => "cifs",
+            Self::CephFs => "cephfs",
+            Self::Pbs => "pbs",
         }
     }
 
     /// Whether volumes are files with a name that ends in their format.
     #[must_use]
     pub fn keeps_files(self) -> bool {
-        matches!(self, Self::Dir | Self::Nfs)
+        matches!(self, Self::Dir | Self::Nfs | Self::Btrfs | Self::Cifs | Self::CephFs)
+    }
+
+    /// Whether all hosts see the same volumes.
+    #[must_use]
+    pub fn is_shared(self) -> bool {
+        matches!(self, Self::Nfs | Self::Rbd | Self::Cifs | Self::CephFs | Self::Pbs)
     }
 }
 

@@ -21,13 +21,16 @@ pub(crate) mod migrate;
 pub(crate) mod movement;
 pub(crate) mod options;
 pub(crate) mod power;
+pub(crate) mod reassign;
 pub(crate) mod refusal;
 pub(crate) mod rights;
 pub(crate) mod roles;
 pub(crate) mod snapshot;
 pub(crate) mod storage;
+pub(crate) mod storage_options;
 pub(crate) mod tasks;
 pub(crate) mod vm;
+pub(crate) mod volname;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -115,8 +118,12 @@ pub(crate) struct Web {
 pub(crate) struct WebFile {
     pub(crate) bytes: u64,
     pub(crate) disk_bytes: u64,
-    pub(crate) sha256: String,
+    /// Its checksums, by algorithm.
+    pub(crate) sums: BTreeMap<String, String>,
     pub(crate) mimetype: String,
+    /// What kind of image its first bytes say that it is, where somebody looked.
+    #[serde(default)]
+    pub(crate) image: Option<String>,
 }
 
 impl Web {

@@ -4,6 +4,7 @@
 //! of a real server. A [`Rule`] is one parameter, or one key of a property string, so the same checks serve both. The
 //! order of the checks is the server's: type, format, pattern, length, range, enumeration; the first that fails is told.
 
+mod fits;
 pub(crate) mod formats;
 mod load;
 mod pattern;
@@ -126,7 +127,8 @@ impl Rule {
         let typed = match self.kind {
             Kind::Bool => matches!(value, "0" | "1"),
             Kind::Int => digits(value.strip_prefix(['+', '-']).unwrap_or(value)),
-            Kind::Number => value.parse::<f64>().is_ok(),
+            // Words such as `inf` are numbers elsewhere.
+            Kind::Number => value.parse::<f64>().is_ok() && value.contains(|c: char| c.is_ascii_digit()),
             Kind::Text | Kind::List => true,
         };
         if !typed {
@@ -146,11 +148,11 @@ impl Rule {
             return Err(format!("value must be at least {min} characters long"));
         }
         if let (Kind::Int | Kind::Number, Ok(number)) = (self.kind, value.parse::<f64>()) {
-            if let Some(min) = self.min.filter(|min| number < *min) {
-                return Err(format!("value must have a minimum value of {min}"));
-            }
             if let Some(max) = self.max.filter(|max| number > *max) {
                 return Err(format!("value must have a maximum value of {max}"));
+            }
+            if let Some(min) = self.min.filter(|min| number < *min) {
+                return Err(format!("value must have a minimum value of {min}"));
             }
         }
         match &self.one_of {
@@ -184,21 +186,35 @@ impl Props {
     /// Takes a property string apart. `name` is the parameter that it is the value of.
     pub(crate) fn parse(&self, name: &str, text: &str) -> Result<Parts, String> {
         let mut parts = Parts::new();
-        let mut put = |key: &str, value: &str| match parts.insert(key.to_owned(), value.to_owned()) {
-            None => Ok(()),
-            Some(_) => Err(format!("duplicate key in comma-separated list property: {key}")),
-        };
-        for part in text.split(',').filter(|part| !part.is_empty()) {
+        let duplicate = |key: &str| format!("duplicate key in comma-separated list property: {key}");
+        let mut bare = false;
+        for part in text.split(',').filter(|part| !part.trim().is_empty()) {
             match part.split_once('=') {
-                Some((key, value)) => {
-                    let rule = self.keys.get(key);
-                    if let Some(other) = rule.and_then(|rule| rule.key_alias.as_ref()) {
-                        put(other, key)?;
+                Some((key, value)) if !key.is_empty() && !value.is_empty() => {
+                    if parts.contains_key(key) {
+                        return Err(duplicate(key));
                     }
-                    put(rule.and_then(|rule| rule.alias.as_deref()).unwrap_or(key), value)?;
+                    let rule = self.keys.get(key);
+                    let Some(target) = rule.and_then(|rule| rule.alias.as_deref()) else {
+                        parts.insert(key.to_owned(), value.to_owned());
+                        continue;
+                    };
+                    if let Some(other) = rule.and_then(|rule| rule.key_alias.as_ref())
+                        && parts.insert(other.clone(), key.to_owned()).is_some()
+                    {
+                        return Err(format!("key alias '{other}' is already defined"));
+                    }
+                    if parts.insert(target.to_owned(), value.to_owned()).is_some() {
+                        return Err(format!("key '{target}' is already defined (via alias)"));
+                    }
                 }
+                Some(_) => return Err("missing key in comma-separated list property".to_owned()),
                 None => match &self.default_key {
-                    Some(key) => put(key, part)?,
+                    Some(key) if bare || parts.contains_key(key) => return Err(duplicate(key)),
+                    Some(key) => {
+                        bare = true;
+                        parts.insert(key.clone(), part.to_owned());
+                    }
                     None => {
                         return Err("value without key, but schema does not define a default key".to_owned());
                     }

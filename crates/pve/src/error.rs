@@ -83,8 +83,8 @@ pub enum Kind {
         /// The reason for each parameter.
         errors: BTreeMap<String, String>,
     },
-    /// The token was not accepted.
-    #[error("the token was not accepted ({text})")]
+    /// The token, or the password of a login, was not accepted.
+    #[error("{} ({text})", credentials(text))]
     Unauthenticated {
         /// Proxmox's words.
         text: String,
@@ -264,6 +264,7 @@ impl Error {
                 "no token can do this, not even one of root@pam: leave the setting out"
             }
             Kind::Permission { .. } => "compare the token's privileges with those in the documentation",
+            Kind::Unauthenticated { text } if is_login(text) => "check the user, the realm and the password",
             Kind::Unauthenticated { .. } => {
                 "check the token's user, realm, name and secret, that it has not expired, and that the node's clock is right"
             }
@@ -286,6 +287,16 @@ impl Error {
         };
         Some(words.to_owned())
     }
+}
+
+/// Whether a login was refused. Nothing else is refused in these words.
+fn is_login(text: &str) -> bool {
+    text.trim() == "authentication failure"
+}
+
+/// What was not accepted.
+fn credentials(text: &str) -> &'static str {
+    if is_login(text) { "the user name or the password is wrong" } else { "the token was not accepted" }
 }
 
 fn permission(path: Option<&str>, privilege: Option<&str>, text: &str) -> String {

@@ -54,6 +54,19 @@ fn words_have_one_meaning() {
 }
 
 #[test]
+fn a_login_that_is_refused_speaks_of_the_password() {
+    let error = |text: &str| Error::new("logging in", Kind::Unauthenticated { text: text.to_owned() });
+    let login = error("authentication failure");
+    assert_eq!(
+        login.to_string(),
+        "logging in: the user name or the password is wrong (authentication failure)"
+    );
+    assert_eq!(login.remedy().as_deref(), Some("check the user, the realm and the password"));
+    let token = error("Authentication failed!");
+    assert_eq!(token.to_string(), "logging in: the token was not accepted (Authentication failed!)");
+}
+
+#[test]
 fn a_missing_privilege_is_named_with_its_path() {
     let kind = Kind::of_answer(
         403,

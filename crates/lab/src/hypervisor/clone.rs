@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 use crate::hypervisor::create::complete_nics;
 use crate::hypervisor::drive::{self, print_size};
 use crate::hypervisor::refusal::Refusal;
-use crate::hypervisor::rights::need;
+use crate::hypervisor::rights::{Asked, need};
 use crate::hypervisor::storage::{Storages, Volume, Wish};
 use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::{Vm, is_numbered};
 use crate::hypervisor::{disks, options};
+use crate::schema::Parts;
 use crate::world::World;
 
 /// A copy under way.
@@ -41,50 +42,76 @@ pub(crate) struct Clone {
 /// Checks the wish and begins the task.
 pub(crate) fn clone(world: &mut World, node: &str, mut wish: Clone, caller: &str) -> Result<String, Refusal> {
     let hypervisor = &world.hypervisor;
-    let vm = hypervisor.vms.get(&wish.source).filter(|vm| vm.node == node);
-    let vm = vm.ok_or_else(|| Refusal::no_vm(node, wish.source))?;
+    wish.target = wish.target.filter(|target| target != node && target != "localhost");
     if let Some(pool) = wish.pool.as_ref().filter(|pool| !hypervisor.access.pools.contains_key(*pool)) {
         return Err(Refusal::Forbidden(format!("Permission check failed (pool '{pool}' does not exist)")));
     }
-    let full = *wish.full.get_or_insert(!vm.flag("template"));
-    if !full && wish.storage.is_some() {
-        return Err(Refusal::parameter("storage", "parameter 'storage' not allowed for linked clones"));
+    if let Some(target) = wish.target.as_ref().filter(|target| !hypervisor.hosts.contains_key(*target)) {
+        return Err(Refusal::failed(format!("no such cluster node '{target}'")));
     }
-    if let Some(storage) = &wish.storage {
-        hypervisor.storages.usable(node, storage).map_err(Refusal::Failed)?;
+    if let Some(id) = &wish.storage {
+        let storage = hypervisor.storages.usable(node, id).map_err(Refusal::Failed)?;
+        hypervisor.storages.takes_images(id)?;
+        if let Some(target) = &wish.target {
+            hypervisor.storages.usable(target, id).map_err(Refusal::Failed)?;
+            if !storage.shared {
+                return Err(Refusal::failed(format!("can't clone to non-shared storage '{id}'")));
+            }
+        }
     }
+    let vm = hypervisor.vms.get(&wish.source).filter(|vm| vm.node == node);
+    let vm = vm.ok_or_else(|| Refusal::no_vm(node, wish.source))?;
     if let Some(lock) = vm.lock() {
         return Err(Refusal::failed(format!("VM is locked ({lock})")));
     }
-    if let Some(name) = wish.snapshot.as_ref().filter(|name| !vm.snapshots.contains_key(*name)) {
-        return Err(Refusal::failed(format!("snapshot '{name}' does not exist")));
+    let old = match &wish.snapshot {
+        Some(name) => {
+            let kept = vm.snapshots.get(name);
+            &kept.ok_or_else(|| Refusal::failed(format!("snapshot '{name}' does not exist")))?.config
+        }
+        None => &vm.config,
+    };
+    let full = *wish.full.get_or_insert(!vm.flag("template"));
+    for (name, given) in [("storage", &wish.storage), ("format", &wish.format)] {
+        if given.is_some() && !full {
+            return Err(Refusal::failed(format!("parameter '{name}' not allowed for linked clones")));
+        }
+    }
+    let drives: Vec<(&str, Parts)> = old
+        .iter()
+        .filter_map(|(key, value)| Some((key.as_str(), drive::parts(key, value)?)))
+        .filter(|(_, parts)| parts.get("file").is_some_and(|file| file.contains(':')))
+        .collect();
+    let mut shared = true;
+    for (_, parts) in &drives {
+        let volid = parts.get("file").map_or("", String::as_str);
+        let own = volid.split(':').next().unwrap_or_default();
+        let storage = hypervisor.storages.defined.get(own);
+        let storage = storage.ok_or_else(|| Refusal::failed(format!("storage '{own}' does not exist")))?;
+        shared &= storage.shared;
+        if !drive::is_cdrom(parts) {
+            let id = wish.storage.as_deref().unwrap_or(own);
+            need(&hypervisor.access, caller, &format!("/storage/{id}"), "Datastore.AllocateSpace")?;
+        }
+    }
+    let asked = Asked { hypervisor, caller, vmid: wish.newid, pool: None };
+    old.iter().try_for_each(|(key, value)| asked.bridge(key, value))?;
+    if let Some(target) = wish.target.as_ref().filter(|_| !shared) {
+        return Err(Refusal::failed(format!("can't clone VM to node '{target}' (VM uses local storage)")));
     }
     if hypervisor.vms.contains_key(&wish.newid) {
-        return Err(Refusal::failed(format!(
-            "unable to create VM {}: config file already exists",
-            wish.newid
-        )));
+        let text = format!("unable to create VM {}: config file already exists", wish.newid);
+        return Err(Refusal::failed(text));
     }
-    if let Some(target) = wish.target.as_ref().filter(|target| *target != node) {
-        if !hypervisor.hosts.contains_key(target) {
-            return Err(Refusal::failed(format!("no such cluster node '{target}'")));
+    for (key, parts) in drives.iter().filter(|(_, parts)| !drive::is_cdrom(parts)) {
+        if full && *key == "tpmstate0" && vm.running.is_some() && wish.snapshot.is_none() {
+            return Err(Refusal::failed("cannot clone TPM state while VM is running"));
         }
-        let files = vm.drives().filter_map(|(_, parts)| parts.get("file").cloned());
-        let local =
-            |file: &String| hypervisor.storages.storage_of(file).is_some_and(|storage| !storage.shared);
-        if files.into_iter().any(|file| local(&file)) {
-            return Err(Refusal::failed(format!(
-                "can't clone VM to node '{target}' (VM uses local storage)"
-            )));
-        }
-    }
-    for (key, parts) in vm.drives().filter(|(_, parts)| !drive::is_cdrom(parts)) {
-        let Some(volid) = parts.get("file").filter(|file| file.contains(':')) else { continue };
-        let storage = wish.storage.as_deref().or_else(|| volid.split(':').next()).unwrap_or_default();
-        need(&hypervisor.access, caller, &format!("/storage/{storage}"), "Datastore.AllocateSpace")?;
+        let volid = parts.get("file").map_or("", String::as_str);
         let name = volid.rsplit([':', '/']).next().unwrap_or_default();
-        if !full && !name.starts_with("base-") {
-            let text = format!("Linked clone feature is not supported for '{volid}' ({key})");
+        if !full && *key != "tpmstate0" && !name.starts_with("base-") {
+            let of = if wish.snapshot.is_some() { " a snapshot of" } else { "" };
+            let text = format!("Linked clone feature is not supported for{of} '{volid}' ({key})");
             return Err(Refusal::failed(text));
         }
     }

@@ -12,6 +12,7 @@ use crate::hypervisor::storage::Storages;
 use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::Vm;
 use crate::hypervisor::{create, disks, drive, options};
+use crate::schema::{Parts, formats};
 use crate::world::World;
 
 /// What is to change.
@@ -26,6 +27,17 @@ pub(crate) struct Change {
     /// A lock of the VM is passed over.
     #[serde(default)]
     pub(crate) skiplock: bool,
+}
+
+impl Change {
+    /// With `cdrom`, another name of `ide2`, called by that name.
+    fn resolved(mut self) -> Self {
+        create::cdrom_alias(&mut self.set);
+        for key in self.delete.iter_mut().filter(|key| *key == "cdrom") {
+            *key = "ide2".to_owned();
+        }
+        self
+    }
 }
 
 /// A change under way as a task.
@@ -43,8 +55,9 @@ pub(crate) fn now(
     change: Change,
     caller: &str,
 ) -> Result<(), Refusal> {
+    let change = change.resolved();
     check(world, node, vmid, &change, caller)?;
-    apply(world, node, vmid, change).map(drop)
+    apply(world, node, vmid, change, caller).map(drop)
 }
 
 /// Changes the configuration in a task.
@@ -55,6 +68,7 @@ pub(crate) fn later(
     change: Change,
     caller: &str,
 ) -> Result<String, Refusal> {
+    let change = change.resolved();
     check(world, node, vmid, &change, caller)?;
     let work = Work::Configure(Configure { vmid, change });
     Ok(tasks::begin(world, node, "qmconfig", &vmid.to_string(), caller, work))
@@ -69,7 +83,7 @@ impl Configure {
                 .then(|| format!(" -delete {}", self.change.delete.join(",")));
             let words: String = words.chain(delete).collect();
             task.log(now, format!("update VM {}:{words}", self.vmid));
-            return match apply(world, &task.node, self.vmid, self.change) {
+            return match apply(world, &task.node, self.vmid, self.change, &task.user) {
                 Ok(lines) => {
                     let takes = lines.last().map_or(Duration::from_millis(150), |(at, _)| *at);
                     for (at, line) in lines {
@@ -77,24 +91,10 @@ impl Configure {
                     }
                     Next::After(takes)
                 }
-                Err(refusal) => Next::fail(text_of(refusal)),
+                Err(refusal) => Next::fail(refusal.in_task()),
             };
         }
         Next::End(Ok(()))
-    }
-}
-
-fn text_of(refusal: Refusal) -> String {
-    match refusal {
-        Refusal::Failed(text)
-        | Refusal::FailedAfter(_, text)
-        | Refusal::Forbidden(text)
-        | Refusal::Unauthorized(text) => text,
-        Refusal::Parameters(errors) => {
-            errors.into_iter().map(|(key, text)| format!("{key}: {text}")).collect()
-        }
-        Refusal::Busy(vmid) => tasks::lock_timeout(vmid),
-        Refusal::Unserved => "not implemented".to_owned(),
     }
 }
 
@@ -103,28 +103,39 @@ fn check(world: &World, node: &str, vmid: u32, change: &Change, caller: &str) ->
     if change.set.is_empty() && change.delete.is_empty() && change.revert.is_empty() {
         return Err(Refusal::failed("no options specified"));
     }
-    create::check_options(&world.hypervisor, node, &change.set, caller)?;
-    let access = &world.hypervisor.access;
-    Asked { access, caller, vmid, pool: None, creation: false }.check(&change.set, &change.delete)?;
-    if let Some(script) = change.set.get("hookscript")
-        && world.hypervisor.storages.volume(node, script).is_none()
-    {
-        return Err(Refusal::parameter("hookscript", format!("script '{script}' does not exist\n")));
+    let Change { set, delete, revert, .. } = change;
+    let both = |first: &str, second: &str| format!("you can't use '{first}' and {second}' at the same time");
+    for key in revert {
+        if options::option(key).is_none() {
+            return Err(Refusal::parameter("revert", format!("unknown option '{key}'")));
+        }
+        if set.contains_key(key) {
+            return Err(Refusal::parameter("delete", both(&format!("-{key}"), &format!("-revert {key}"))));
+        }
     }
+    for key in delete {
+        if set.contains_key(key) {
+            return Err(Refusal::parameter("delete", both(&format!("-{key}"), &format!("-delete {key}"))));
+        }
+        if revert.contains(key) {
+            let text = both(&format!("-delete {key}"), &format!("-revert {key}"));
+            return Err(Refusal::parameter("revert", text));
+        }
+        if options::option(key).is_none() {
+            return Err(Refusal::parameter("delete", format!("unknown option '{key}'")));
+        }
+    }
+    create::check_options(&world.hypervisor, node, set)?;
+    if let Some(script) = set.get("hookscript") {
+        hook_script(world, node, script)?;
+    }
+    Asked { hypervisor: &world.hypervisor, caller, vmid, pool: None }.change(set, delete)?;
     let vm = world
         .hypervisor
         .vms
         .get(&vmid)
         .filter(|vm| vm.node == node)
         .ok_or_else(|| Refusal::no_vm(node, vmid))?;
-    for key in &change.delete {
-        if options::option(key).is_none() {
-            return Err(Refusal::parameter("delete", format!("unknown option '{key}'")));
-        }
-        if caller != "root@pam" && options::root_only(key) {
-            return Err(Refusal::failed(format!("only root can set '{key}' config")));
-        }
-    }
     if vm.holder.is_some() && (vm.lock().is_none() || change.skiplock) {
         return Err(Refusal::Busy(vmid));
     }
@@ -134,13 +145,88 @@ fn check(world: &World, node: &str, vmid: u32, change: &Change, caller: &str) ->
     if let Some(lock) = vm.lock().filter(|_| !change.skiplock) {
         return Err(Refusal::failed(format!("VM is locked ({lock})")));
     }
-    if let Some(balloon) = change.set.get("balloon").and_then(|text| text.parse::<u64>().ok()) {
-        let asked = change.set.get("memory").and_then(|text| text.parse::<u64>().ok());
-        if balloon > asked.unwrap_or(vm.memory_bytes() >> 20) {
-            return Err(Refusal::failed("balloon value too large (must be smaller than assigned memory)"));
+    let waits = |key: &str| vm.pending.get(key).and_then(Option::as_deref).or(vm.get(key));
+    let number = |text: &str| text.strip_prefix("current=").unwrap_or(text).parse::<u64>().ok();
+    let value = |key: &str| change.set.get(key).map(String::as_str).or_else(|| waits(key)).and_then(number);
+    let asked = change.set.contains_key("memory") || change.set.contains_key("balloon");
+    if asked && value("balloon").unwrap_or(0) > value("memory").unwrap_or(512) {
+        return Err(Refusal::failed("balloon value too large (must be smaller than assigned memory)"));
+    }
+    Ok(())
+}
+
+/// A script of the host must be a snippet that is there.
+fn hook_script(world: &World, node: &str, volid: &str) -> Result<(), Refusal> {
+    let storages = &world.hypervisor.storages;
+    let words = match storages.named(volid) {
+        Err(words) => words,
+        Ok(named) if named.content != "snippets" => format!("'{volid}' is not in the snippets directory"),
+        Ok(_) if storages.volume(node, volid).is_none() => format!("script '{volid}' does not exist"),
+        Ok(_) => return Ok(()),
+    };
+    Err(Refusal::parameter("hookscript", format!("{words}\n")))
+}
+
+/// What depends on the configuration that is there: rights on what is replaced, and whether the new value can follow it.
+fn fits(world: &World, vm: &Vm, change: &Change, caller: &str) -> Result<(), Refusal> {
+    let asked = Asked { hypervisor: &world.hypervisor, caller, vmid: vm.vmid, pool: None };
+    asked.replaced(vm, &change.set, &change.delete)?;
+    for key in change.delete.iter().filter(|key| vm.flag("protection") && vm.config.contains_key(*key)) {
+        let what = match options::drive_props(key) {
+            Some(_) => format!("can't remove drive '{key}'"),
+            None if key.starts_with("unused") => {
+                format!("can't remove unused disk '{}'", vm.get(key).unwrap_or_default())
+            }
+            None => continue,
+        };
+        return Err(Refusal::failed(format!("{what} - protection mode enabled")));
+    }
+    for (key, value) in &change.set {
+        let Some(parts) = drive::parts(key, value) else { continue };
+        create::one_cloudinit(key, &parts, vm.drives()).map_err(Refusal::Failed)?;
+        if key == "tpmstate0"
+            && let Some(old) = vm.get(key).and_then(|old| drive::parts(key, old))
+            && old.get("file") == parts.get("file")
+        {
+            let version = |parts: &Parts| parts.get("version").map_or("v1.2", String::as_str).to_owned();
+            if version(&old) != version(&parts) {
+                return Err(Refusal::failed("cannot change TPM state version after creation"));
+            }
+        }
+    }
+    let order =
+        change.set.get("boot").and_then(|boot| boot.split(',').find_map(|part| part.strip_prefix("order=")));
+    for device in formats::items(order.unwrap_or_default()) {
+        let there = vm.config.contains_key(device)
+            || matches!(vm.pending.get(device), Some(Some(_)))
+            || change.set.contains_key(device);
+        if !there || change.delete.iter().any(|key| key == device) {
+            return Err(Refusal::failed(format!("invalid bootorder: device '{device}' does not exist'")));
         }
     }
     Ok(())
+}
+
+/// The boot order follows its devices: one that goes is taken off, a new CD is put at its end.
+fn follow_boot(vm: &Vm, change: &mut Change) {
+    if change.set.contains_key("boot") || change.delete.iter().any(|key| key == "boot") {
+        return;
+    }
+    let waiting = vm.pending.get("boot").and_then(Option::as_deref);
+    let Some(order) = waiting.or(vm.get("boot")).and_then(|boot| boot.strip_prefix("order=")) else { return };
+    let before = formats::items(order);
+    let mut devices: Vec<&str> =
+        before.iter().copied().filter(|device| !change.delete.iter().any(|key| key == device)).collect();
+    let new_cds = change.set.iter().filter(|(key, value)| {
+        let parts = drive::parts(key, value);
+        parts.is_some_and(|parts| drive::is_cdrom(&parts) && !drive::is_cloudinit(&parts))
+    });
+    let new_cds: Vec<String> = new_cds.map(|(key, _)| key.clone()).collect();
+    devices.extend(new_cds.iter().map(String::as_str).filter(|key| !before.contains(key)));
+    if devices != before {
+        let text = if devices.is_empty() { " ".to_owned() } else { format!("order={}", devices.join(";")) };
+        change.set.insert("boot".to_owned(), text);
+    }
 }
 
 /// Writes the change; gives the lines of a task log about new disks.
@@ -149,9 +235,14 @@ fn apply(
     node: &str,
     vmid: u32,
     mut change: Change,
+    caller: &str,
 ) -> Result<Vec<(Duration, String)>, Refusal> {
     let now = world.now;
     create::complete_nics(&mut change.set, &mut world.rng);
+    let present = world.hypervisor.vms.get(&vmid).filter(|vm| vm.node == node);
+    let present = present.ok_or_else(|| Refusal::no_vm(node, vmid))?;
+    fits(world, present, &change, caller)?;
+    follow_boot(present, &mut change);
     let hypervisor = &mut world.hypervisor;
     let vm = hypervisor
         .vms
@@ -184,9 +275,6 @@ fn apply(
         write(vm, key, Some(value));
     }
     for key in &change.delete {
-        if vm.flag("protection") && options::drive_props(key).is_some() && vm.config.contains_key(key) {
-            return Err(Refusal::failed(format!("can't remove drive '{key}' - protection mode enabled")));
-        }
         if drive::parts(key, vm.get(key).unwrap_or_default()).is_some() && applies(vm, key) {
             detach(vm, &mut hypervisor.storages, key, change.force);
         } else if key.starts_with("unused") {

@@ -1,6 +1,6 @@
 //! The processors that a guest can be shown, as a server of this release lists them.
 
-use crate::hypervisor::refusal::Refusal;
+use crate::schema::Parts;
 
 const DEFAULT: &str = "host kvm32 kvm64 max qemu32 qemu64 x86-64-v2 x86-64-v2-AES x86-64-v3 x86-64-v4";
 const AMD: &str = "EPYC EPYC-Genoa EPYC-Genoa-v2 EPYC-IBPB EPYC-Milan EPYC-Milan-v2 EPYC-Milan-v3 EPYC-Rome EPYC- \
@@ -23,35 +23,55 @@ pub(crate) fn models() -> impl Iterator<Item = (&'static str, &'static str)> {
     of("default", DEFAULT).chain(of("AuthenticAMD", AMD)).chain(of("GenuineIntel", INTEL))
 }
 
-/// Refuses a model that does not exist. Models of one's own are never there.
-pub(crate) fn check(value: &str) -> Result<(), Refusal> {
-    let kind = value.split(',').find_map(|part| match part.split_once('=') {
-        None => Some(part),
-        Some(("cputype", kind)) => Some(kind),
-        Some(_) => None,
-    });
-    let problem = match kind {
-        Some(kind) if kind.starts_with("custom-") => {
-            format!("Custom cputype '{}' not found", kind.trim_start_matches("custom-"))
-        }
-        Some(kind) if !models().any(|(name, _)| name == kind) => {
-            format!("Built-in cputype '{kind}' is not defined (missing 'custom-' prefix?)")
-        }
-        _ => return Ok(()),
-    };
-    Err(Refusal::parameter("cpu", format!("invalid format - {problem}\n")))
+/// The flags that a VM may set by itself.
+const FLAGS: &[&str] = &[
+    "aes",
+    "amd-no-ssb",
+    "amd-ssbd",
+    "hv-evmcs",
+    "hv-tlbflush",
+    "ibpb",
+    "md-clear",
+    "nested-virt",
+    "pcid",
+    "pdpe1gb",
+    "spec-ctrl",
+    "ssbd",
+    "virt-ssbd",
+];
+
+/// Says what is wrong with the processor of a VM. Models of one's own are never there.
+pub(crate) fn check(parts: &Parts) -> Result<(), String> {
+    let Some(kind) = parts.get("cputype") else { return Err("CPU is missing cputype".to_owned()) };
+    if let Some(own) = kind.strip_prefix("custom-") {
+        return Err(format!("Custom cputype '{own}' not found"));
+    }
+    if !models().any(|(name, _)| name == kind) {
+        return Err(format!("Built-in cputype '{kind}' is not defined (missing 'custom-' prefix?)"));
+    }
+    let known = |flag: &str| flag.strip_prefix(['+', '-']).is_some_and(|flag| FLAGS.contains(&flag));
+    if parts.get("flags").is_some_and(|flags| !flags.split(';').all(known)) {
+        return Err(format!("VM-specific CPU flags must be a subset of: {}", FLAGS.join(", ")));
+    }
+    match parts.contains_key("reported-model") {
+        true => Err("Property 'reported-model' not allowed in VM-specific CPU config.".to_owned()),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::schema::formats;
 
     #[test]
     fn only_known_processors_are_shown_to_a_guest() {
-        for good in ["host", "x86-64-v2-AES,flags=+aes", "cputype=max", "flags=+aes"] {
-            assert!(check(good).is_ok(), "{good}");
+        let check = |value| formats::check("pve-vm-cpu-conf", "cpu", value);
+        for good in ["host", "x86-64-v2-AES,flags=+aes", "cputype=max", "host,flags=+aes;-pcid"] {
+            assert_eq!(check(good), Ok(()), "{good}");
         }
-        for bad in ["nosuch", "cputype=pentium9,flags=+aes", "custom-mine"] {
+        for bad in
+            ["nosuch", "cputype=pentium9,flags=+aes", "custom-mine", "flags=+aes", "host,flags=+nosuch"]
+        {
             assert!(check(bad).is_err(), "{bad}");
         }
     }

@@ -4,13 +4,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::Asked;
 use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::{Vm, is_numbered};
-use crate::hypervisor::{Hypervisor, QEMU, cpu, disks, drive, options, power};
+use crate::hypervisor::{Hypervisor, QEMU, disks, drive, options, power};
 use crate::rng::Rng;
 use crate::schema::Parts;
 use crate::world::World;
@@ -46,9 +48,9 @@ pub(crate) fn create(
     if !in_pool && !access.may(caller, &format!("/vms/{vmid}"), "VM.Allocate") {
         return Err(Refusal::Forbidden("Permission check failed".to_owned()));
     }
-    root_checked(&config, caller)?;
-    Asked { access, caller, vmid, pool, creation: true }.check(&config, &[])?;
-    check_options(&world.hypervisor, node, &config, caller)?;
+    cdrom_alias(&mut config);
+    Asked { hypervisor: &world.hypervisor, caller, vmid, pool }.creation(&config)?;
+    check_options(&world.hypervisor, node, &config)?;
     complete_nics(&mut config, &mut world.rng);
     if let Some(other) = world.hypervisor.vms.get(&vmid) {
         let text = format!("unable to create VM {vmid} - VM {vmid} already exists on node '{}'", other.node);
@@ -67,43 +69,53 @@ pub(crate) fn check_options(
     hypervisor: &Hypervisor,
     node: &str,
     config: &BTreeMap<String, String>,
-    caller: &str,
 ) -> Result<(), Refusal> {
-    if let Some(model) = config.get("cpu") {
-        cpu::check(model)?;
-    }
-    root_checked(config, caller)?;
-    let mut cloudinit: Option<&str> = None;
     for (key, value) in config {
-        let Some(parts) = drive::parts(key, value) else { continue };
-        disks::check(&hypervisor.storages, node, key, &parts, caller)?;
-        if parts.get("file").is_some_and(|file| file.ends_with(":cloudinit")) {
-            if let Some(other) = cloudinit {
-                return Err(Refusal::failed(format!(
-                    "{key} - cloud-init drive is already attached at '{other}'"
-                )));
-            }
-            cloudinit = Some(key);
+        if let Some(parts) = drive::parts(key, value) {
+            disks::check(&hypervisor.storages, node, key, &parts)?;
         }
     }
     Ok(())
 }
 
-/// Refuses options that only root may set.
-fn root_checked(config: &BTreeMap<String, String>, caller: &str) -> Result<(), Refusal> {
-    let root = caller == "root@pam";
-    for (key, value) in config {
-        if !root && options::root_only(key) {
-            return Err(Refusal::failed(format!("only root can set '{key}' config")));
-        }
-        if !root && is_numbered(key, "hostpci") && !value.contains("mapping=") {
-            return Err(Refusal::failed(format!("only root can set '{key}' config for non-mapped devices")));
-        }
-        if !root && is_numbered(key, "serial") && value != "socket" {
-            return Err(Refusal::failed(format!("only root can set '{key}' config for real devices")));
-        }
+/// `cdrom` is another name for a CD at `ide2`.
+pub(crate) fn cdrom_alias(config: &mut BTreeMap<String, String>) {
+    if let Some(value) = config.remove("cdrom") {
+        let media = if value.contains("media=") { "" } else { ",media=cdrom" };
+        config.insert("ide2".to_owned(), format!("{value}{media}"));
     }
-    Ok(())
+}
+
+/// Keys are one a line, each with its kind and its text in base64.
+pub(crate) fn check_ssh_keys(text: &str) -> Result<(), Refusal> {
+    let is_key = |line: &str| {
+        let mut words = line
+            .split_whitespace()
+            .skip_while(|word| !["ssh-", "ecdsa-", "sk-"].iter().any(|kind| word.starts_with(kind)));
+        let (kind, body) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let body = STANDARD.decode(body).unwrap_or_default();
+        // The text repeats the kind, after its length.
+        body.get(4..4 + kind.len()) == Some(kind.as_bytes()) && !kind.is_empty()
+    };
+    match text.lines().filter(|line| !line.trim().is_empty()).all(is_key) {
+        true => Ok(()),
+        false => Err(Refusal::failed("SSH public key validation error")),
+    }
+}
+
+/// Refuses a second drive for cloud-init. `there` are the drives that stay.
+pub(crate) fn one_cloudinit<'a>(
+    key: &str,
+    parts: &Parts,
+    there: impl Iterator<Item = (&'a str, Parts)>,
+) -> Result<(), String> {
+    let mut others = there.filter(|(other, parts)| *other != key && drive::is_cloudinit(parts));
+    match others.next() {
+        Some((other, _)) if drive::is_cloudinit(parts) => {
+            Err(format!("{key} - cloud-init drive is already attached at '{other}'"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Gives every network card that has none a MAC address, and writes all in Proxmox' own form.
@@ -157,7 +169,13 @@ impl Create {
         let mut volumes: Vec<String> = Vec::new();
         for (key, value) in &self.config {
             let Some(parts) = drive::parts(key, value) else { continue };
-            match disks::make(&mut world.hypervisor.storages, &task.node, self.vmid, key, &parts, now) {
+            let before = made
+                .range(..key.clone())
+                .filter_map(|(key, value)| Some((key.as_str(), drive::parts(key, value)?)));
+            let alone = one_cloudinit(key, &parts, before);
+            match alone.and_then(|()| {
+                disks::make(&mut world.hypervisor.storages, &task.node, self.vmid, key, &parts, now)
+            }) {
                 Ok(disk) => {
                     for (at, line) in disk.lines {
                         task.log_after(now, takes + at, line);

@@ -250,7 +250,8 @@ impl WebText {
             let file = WebFile {
                 bytes,
                 disk_bytes: bytes,
-                sha256: text.sha256.clone().unwrap_or_default(),
+                sums: text.sha256.iter().map(|sum| ("sha256".to_owned(), sum.clone())).collect(),
+                image: None,
                 mimetype: text.mimetype.clone().unwrap_or_else(|| "application/octet-stream".to_owned()),
             };
             (text.path.clone(), file)

@@ -28,42 +28,32 @@ pub(crate) struct Made {
     pub(crate) takes: Duration,
 }
 
-/// Checks what can be checked before a task begins. `caller` is the full id of who asks.
-pub(crate) fn check(
-    storages: &Storages,
-    node: &str,
-    key: &str,
-    parts: &Parts,
-    caller: &str,
-) -> Result<(), Refusal> {
+/// Checks a drive option by itself, whoever asks for it.
+pub(crate) fn check(storages: &Storages, node: &str, key: &str, parts: &Parts) -> Result<(), Refusal> {
+    let refuse = |text: String| Err(Refusal::parameter(key, text));
     let source = Source::of(parts).map_err(|text| Refusal::parameter(key, text))?;
-    if let Some(storage) = source.target() {
-        let storage = storages.usable(node, storage).map_err(Refusal::Failed)?;
-        if !storage.content.contains("images") {
-            let text = format!("storage '{}' does not support content-type 'images'", storage.id);
-            return Err(Refusal::failed(text));
+    if let Source::Import { .. } = source {
+        let needed: &[&str] = match key {
+            "efidisk0" => &["efitype", "pre-enrolled-keys"],
+            "tpmstate0" => &["version"],
+            _ => &[],
+        };
+        if let Some(missing) = needed.iter().find(|needed| !parts.contains_key(**needed)) {
+            return refuse(format!("need to specify '{missing}' when using 'import-from'"));
         }
     }
-    let Source::Import { from, .. } = source else { return Ok(()) };
-    if from.starts_with('/') {
-        return if caller == "root@pam" {
-            Ok(())
-        } else {
-            Err(Refusal::failed(
-                "Only root can pass arbitrary filesystem paths. at /usr/share/perl5/PVE/Storage.pm line 651.",
-            ))
+    let Source::Existing { volid } = source else { return Ok(()) };
+    if volid.starts_with('/') {
+        return match volid.starts_with("/dev/") || storages.volume_or_path(node, &volid).is_some() {
+            true => Ok(()),
+            false => refuse(format!("unable to associate path '{volid}' to any storage")),
         };
     }
-    let (storage, name) = from.split_once(':').unwrap_or((&from, ""));
-    storages.usable(node, storage).map_err(Refusal::Failed)?;
-    let content = match name.split_once('/').map(|(kind, _)| kind) {
-        Some(kind @ ("iso" | "vztmpl" | "backup" | "snippets")) => kind,
-        _ => return Ok(()),
-    };
-    Err(Refusal::parameter(
-        key,
-        format!("{from} has wrong type '{content}' - needs to be 'images' or 'import'"),
-    ))
+    let named = storages.named(&volid).map_err(Refusal::Failed)?;
+    match named.content == "iso" && !drive::is_cdrom(parts) {
+        true => refuse("explicit 'media=cdrom' is required for iso images".to_owned()),
+        false => Ok(()),
+    }
 }
 
 /// Makes the disk of one drive option, or leaves the option as it is where nothing is to be made.
@@ -77,16 +67,27 @@ pub(crate) fn make(
 ) -> Result<Made, String> {
     match Source::of(parts)? {
         Source::Nothing => {
+            let mut parts = parts.clone();
+            parts.insert("media".to_owned(), "cdrom".to_owned());
+            parts.remove("size");
+            Ok(Made { value: print(key, &parts), volid: None, lines: Vec::new(), takes: Duration::ZERO })
+        }
+        Source::Existing { volid } if volid.starts_with("/dev/") => {
             Ok(Made { value: print(key, parts), volid: None, lines: Vec::new(), takes: Duration::ZERO })
         }
         Source::Existing { volid } => {
             let mut parts = parts.clone();
-            // The size of a disk is looked up, whatever the caller says or leaves out.
-            if let Some(volume) = storages.volume(node, &volid).filter(|volume| volume.content == "images")
-                && !drive::is_cdrom(&parts)
-            {
-                parts.insert("size".to_owned(), print_size(volume.size));
+            let there = storages.volume_or_path(node, &volid);
+            let volume = there.ok_or_else(|| format!("volume {volid} does not exist"))?;
+            if let Some(format) = parts.get("format").filter(|format| **format != volume.format) {
+                return Err(format!(
+                    "drive '{key}' - volume '{volid}' - 'format={format}' option different from storage format '{}'",
+                    volume.format
+                ));
             }
+            // The size of a disk is looked up, whatever the caller says or leaves out.
+            parts.insert("size".to_owned(), print_size(volume.size));
+            parts.insert("file".to_owned(), volume.volid.clone());
             Ok(Made { value: print(key, &parts), volid: None, lines: Vec::new(), takes: Duration::ZERO })
         }
         Source::CloudInit { storage } => {

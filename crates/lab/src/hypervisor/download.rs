@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::factory::Asset;
+use crate::hypervisor::import::is_image;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::storage::Volume;
 use crate::hypervisor::tasks::{self, Next, Task, Work};
@@ -32,6 +33,9 @@ pub(crate) struct Wish {
     pub(crate) content: String,
     pub(crate) filename: String,
     pub(crate) checksum: Option<String>,
+    /// The algorithm of the checksum.
+    #[serde(default)]
+    pub(crate) algorithm: String,
     pub(crate) compression: Option<String>,
 }
 
@@ -40,7 +44,11 @@ struct Found {
     bytes: u64,
     disk_bytes: u64,
     origin: Option<BootImage>,
-    sha256: String,
+    /// The checksum with the algorithm that was asked for.
+    sum: String,
+    /// What kind of image its first bytes say that it is.
+    #[serde(default)]
+    image: Option<String>,
 }
 
 /// Checks the wish and begins the download.
@@ -58,9 +66,7 @@ pub(crate) fn download(world: &mut World, node: &str, wish: Wish, caller: &str) 
         return Err(Refusal::failed(text));
     }
     let filename = normal_name(&wish.filename);
-    if !endings(&wish.content).iter().any(|ending| filename.ends_with(ending)) {
-        return Err(Refusal::parameter("filename", "invalid filename or wrong extension"));
-    }
+    ending(&wish.content, &filename)?;
     let volid = format!("{}:{}/{filename}", wish.storage, wish.content);
     let path = storage.path_of(&volid);
     let work =
@@ -68,12 +74,17 @@ pub(crate) fn download(world: &mut World, node: &str, wish: Wish, caller: &str) 
     Ok(tasks::begin(world, node, "download", &filename, caller, work))
 }
 
-/// How the name of a file must end for its content type.
-pub(crate) fn endings(content: &str) -> &'static [&'static str] {
-    match content {
-        "iso" => &[".iso", ".img"],
-        "import" => &[".qcow2", ".raw", ".vmdk", ".ova"],
-        _ => &[".tar.gz", ".tar.xz", ".tar.zst", ".tar.bz2", ".tar"],
+/// Refuses a file whose name does not end as its content type asks. Only for images to be imported does the case matter.
+pub(crate) fn ending(content: &str, filename: &str) -> Result<(), Refusal> {
+    let low = filename.to_lowercase();
+    let (name, endings, words): (_, &[&str], _) = match content {
+        "iso" => (low.as_str(), &[".iso", ".img"], "wrong file extension"),
+        "import" => (filename, &[".qcow2", ".raw", ".vmdk", ".ova"], "invalid filename or wrong extension"),
+        _ => (low.as_str(), &[".tar.gz", ".tar.xz", ".tar.zst", ".tar.bz2", ".tar"], "wrong file extension"),
+    };
+    match endings.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending)) {
+        true => Ok(()),
+        false => Err(Refusal::parameter("filename", words)),
     }
 }
 
@@ -95,7 +106,9 @@ impl Download {
     fn connect(&mut self, world: &mut World, task: &mut Task) -> Next {
         let now = world.now;
         match (self.content.as_str(), self.wish.compression.as_deref()) {
-            ("import", Some(_)) => return Next::fail("decompression not supported for import"),
+            (content @ ("import" | "vztmpl"), Some(_)) => {
+                return Next::fail(format!("decompression not supported for {content}"));
+            }
             (_, Some("gz" | "lzo" | "zst" | "bz2") | None) => {}
             (_, Some(_)) => return Next::fail("no decompression method found"),
         }
@@ -114,10 +127,11 @@ impl Download {
                 task.log(now, format!("{} ERROR {code}: {words}.", clock_face(now)));
                 return Next::fail("download failed: exit code 8");
             };
-            let (bytes, disk_bytes, sha256) = (file.bytes, file.disk_bytes, file.sha256.clone());
+            let (bytes, disk_bytes, image) = (file.bytes, file.disk_bytes, file.image.clone());
+            let sum = file.sums.get(&self.wish.algorithm).cloned().unwrap_or_default();
             let takes = Duration::from_millis(300);
             self.log_progress(task, now, Duration::ZERO, takes, bytes);
-            self.found = Some(Found { bytes, disk_bytes, origin: None, sha256 });
+            self.found = Some(Found { bytes, disk_bytes, origin: None, sum, image });
             task.set_work(Work::Download(Box::new(self.clone())));
             return Next::After(takes);
         }
@@ -140,9 +154,9 @@ impl Download {
             Ok(asset) => {
                 let takes = world.rng.around(Duration::from_secs(19));
                 self.log_progress(task, now, wait, takes, asset.bytes);
-                let sha256 = hex::encode(Sha256::digest(path));
+                let sum = hex::encode(Sha256::digest(path));
                 let Asset { bytes, disk_bytes, image, .. } = asset;
-                self.found = Some(Found { bytes, disk_bytes, origin: image, sha256 });
+                self.found = Some(Found { bytes, disk_bytes, origin: image, sum, image: None });
                 task.set_work(Work::Download(Box::new(self.clone())));
                 Next::After(wait + takes)
             }
@@ -158,11 +172,11 @@ impl Download {
         let path = split_url(&self.wish.url).map(|(_, path)| path).unwrap_or_default();
         let web = world.hypervisor.web_at(&self.wish.url);
         let got = match web.and_then(|web| web.files.get(path)) {
-            Some(file) => file.sha256.clone(),
+            Some(file) => file.sums.get(&self.wish.algorithm).cloned().unwrap_or_default(),
             None => hex::encode(Sha256::digest(path)),
         };
         task.log(world.now, format!("calculating checksum of existing file {} ...", there.volid));
-        if got == *expected {
+        if got.eq_ignore_ascii_case(expected) {
             task.log(world.now, "OK, got correct file already, no need to download");
             return Some(Next::End(Ok(())));
         }
@@ -192,12 +206,13 @@ impl Download {
         let temporary = format!("{}.tmp_dwnl.{}", self.path, task.pid);
         task.log(now, format!("{} - '{temporary}' saved [{}/{}]", clock_face(now), found.bytes, found.bytes));
         if let Some(expected) = &self.wish.checksum {
-            if *expected != found.sha256 {
+            if !expected.eq_ignore_ascii_case(&found.sum) {
                 task.log(now, "calculating checksum...");
-                return Err(format!("checksum mismatch: got '{}' != expect '{expected}'", found.sha256));
+                return Err(format!("checksum mismatch: got '{}' != expect '{expected}'", found.sum));
             }
             task.log(now, "calculating checksum...OK, checksum verified");
         }
+        is_image(&self.content, &self.volid, found.image.as_deref())?;
         if self.wish.compression.is_some() {
             let unpacked = format!("{}.tmp_dcom.{}", self.path, task.pid);
             task.log(now, format!("decompressing {temporary} to {unpacked}"));
@@ -305,6 +320,7 @@ mod tests {
             content: "import".to_owned(),
             filename: format!("{}.qcow2", normal_name(&base.replace('/', "-"))),
             checksum: None,
+            algorithm: "sha256".to_owned(),
             compression: None,
         };
         let volid = format!("local:import/{}", wish.filename);

@@ -9,7 +9,10 @@ pub(crate) fn parse_size(text: &str) -> Option<u64> {
         Some(at) => text.split_at(at),
         None => (text, ""),
     };
-    let unit: u64 = match unit {
+    if !number.starts_with(|c: char| c.is_ascii_digit()) || number.ends_with('.') {
+        return None;
+    }
+    let unit: u64 = match unit.strip_suffix("iB").filter(|unit| !unit.is_empty()).unwrap_or(unit) {
         "" => 1,
         "K" => 1 << 10,
         "M" => 1 << 20,
@@ -59,15 +62,15 @@ impl Source {
     pub(crate) fn of(parts: &Parts) -> Result<Self, String> {
         let file = parts.get("file").map_or("none", String::as_str);
         let (storage, rest) = match file.split_once(':') {
-            Some(split) => split,
+            Some(split) if !file.starts_with('/') => split,
+            _ if file.starts_with('/') => return Ok(Self::Existing { volid: file.to_owned() }),
             None if matches!(file, "none" | "cdrom") => return Ok(Self::Nothing),
-            None => return Err("unable to parse drive options".to_owned()),
+            _ => return Err("unable to parse drive options".to_owned()),
         };
         let storage = storage.to_owned();
-        let gibibytes = !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit() || c == '.');
         if let Some(from) = parts.get("import-from") {
-            return match rest {
-                "0" => Ok(Self::Import { storage, from: from.clone() }),
+            return match rest.parse::<f64>() {
+                Ok(0.0) if is_new(rest) => Ok(Self::Import { storage, from: from.clone() }),
                 _ => Err("'import-from' requires special syntax - use <storage ID>:0,import-from=<source>"
                     .to_owned()),
             };
@@ -75,21 +78,27 @@ impl Source {
         if rest == "cloudinit" {
             return Ok(Self::CloudInit { storage });
         }
-        match parse_size(&format!("{rest}G")).filter(|_| gibibytes) {
+        match parse_size(&format!("{rest}G")).filter(|_| is_new(rest)) {
             Some(bytes) => Ok(Self::New { storage, bytes }),
             None => Ok(Self::Existing { volid: file.to_owned() }),
         }
     }
+}
 
-    /// The storage on which something is to be made.
-    pub(crate) fn target(&self) -> Option<&str> {
-        match self {
-            Self::New { storage, .. } | Self::Import { storage, .. } | Self::CloudInit { storage } => {
-                Some(storage)
-            }
-            Self::Existing { .. } | Self::Nothing => None,
-        }
-    }
+/// Whether what follows the storage is the size of a new disk.
+pub(crate) fn is_new(rest: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    rest.split_once('.').map_or_else(|| digits(rest), |(whole, part)| digits(whole) && digits(part))
+}
+
+/// Whether the drive is the one for cloud-init, wanted or made.
+pub(crate) fn is_cloudinit(parts: &Parts) -> bool {
+    let name = parts.get("file").map_or("", |file| file.rsplit([':', '/']).next().unwrap_or_default());
+    let stem = ["raw", "qcow2", "vmdk"]
+        .iter()
+        .find_map(|format| name.strip_suffix(format)?.strip_suffix('.'))
+        .unwrap_or(name);
+    stem == "cloudinit" || stem.strip_prefix("vm-").is_some_and(|rest| rest.ends_with("-cloudinit"))
 }
 
 /// Whether the drive is a CD.

@@ -17,6 +17,9 @@ pub(crate) struct Import {
     pub(crate) filename: String,
     pub(crate) bytes: u64,
     pub(crate) disk_bytes: u64,
+    /// What kind of image its first bytes say that it is.
+    #[serde(default)]
+    pub(crate) image: Option<String>,
     /// What the checksum must be, and what it is.
     pub(crate) checksum: Option<(String, String)>,
 }
@@ -27,15 +30,26 @@ pub(crate) fn import(world: &mut World, node: &str, wish: Import, caller: &str) 
     if !storage.kind.keeps_files() {
         return Err(Refusal::failed(format!("can't upload to storage type '{}'", storage.kind.as_str())));
     }
-    let endings = super::download::endings(&wish.content);
-    if !endings.iter().any(|ending| wish.filename.ends_with(ending)) {
-        return Err(Refusal::parameter("filename", "wrong file extension"));
-    }
+    super::download::ending(&wish.content, &wish.filename)?;
     if !storage.content.contains(&wish.content) {
         let text = format!("storage '{}' does not support '{}' content", wish.storage, wish.content);
         return Err(Refusal::failed(text));
     }
     Ok(tasks::begin(world, node, "imgcopy", "", caller, Work::Import(wish)))
+}
+
+/// Refuses an image to be imported that is not what its name says. `image` is what its first bytes say, where known.
+pub(crate) fn is_image(content: &str, filename: &str, image: Option<&str>) -> Result<(), String> {
+    let named = filename
+        .rsplit('.')
+        .next()
+        .filter(|format| content == "import" && matches!(*format, "qcow2" | "vmdk"));
+    match (named, image) {
+        (Some(named), Some(image)) if named != image => {
+            Err("failed to query file information with qemu-img".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Import {
@@ -47,12 +61,15 @@ impl Import {
                 format!("starting file import from: /var/tmp/pveupload-{:032x}", world.rng.next_u64()),
             );
             match &self.checksum {
-                Some((expected, got)) if expected != got => {
+                Some((expected, got)) if !expected.eq_ignore_ascii_case(got) => {
                     task.log(now, "calculating checksum...");
                     return Next::fail(format!("checksum mismatch: got '{got}' != expect '{expected}'"));
                 }
                 Some(_) => task.log(now, "calculating checksum...OK, checksum verified"),
                 None => {}
+            }
+            if let Err(text) = is_image(&self.content, &self.filename, self.image.as_deref()) {
+                return Next::fail(text);
             }
             return Next::After(world.rng.around(Duration::from_millis(300)));
         }

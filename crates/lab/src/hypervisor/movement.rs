@@ -32,21 +32,47 @@ fn volume_of(key: &str, value: &str) -> Option<String> {
     }
 }
 
-pub(crate) fn begin(world: &mut World, node: &str, wish: Move, caller: &str) -> Result<String, Refusal> {
+pub(crate) fn begin(
+    world: &mut World,
+    node: &str,
+    wish: Move,
+    digest: Option<&str>,
+    caller: &str,
+) -> Result<String, Refusal> {
     let hypervisor = &world.hypervisor;
+    need(&hypervisor.access, caller, &format!("/storage/{}", wish.storage), "Datastore.AllocateSpace")?;
     let vm = hypervisor.vms.get(&wish.vmid).filter(|vm| vm.node == node);
     let vm = vm.ok_or_else(|| Refusal::no_vm(node, wish.vmid))?;
-    need(&hypervisor.access, caller, &format!("/storage/{}", wish.storage), "Datastore.AllocateSpace")?;
     if let Some(lock) = vm.lock() {
         return Err(Refusal::failed(format!("VM is locked ({lock})")));
     }
-    hypervisor.storages.usable(node, &wish.storage).map_err(Refusal::Failed)?;
-    let volid = vm.get(&wish.disk).and_then(|value| volume_of(&wish.disk, value));
-    let Some(volid) = volid else {
-        return Err(Refusal::failed(format!("disk '{}' does not exist", wish.disk)));
+    if digest.is_some_and(|digest| digest != vm.digest()) {
+        let text = "detected modified configuration - file changed by other user? Try again.";
+        return Err(Refusal::failed(text));
+    }
+    let disk = wish.disk.as_str();
+    let Some(value) = vm.get(disk) else {
+        return Err(Refusal::failed(format!("disk '{disk}' does not exist")));
     };
-    if volid.starts_with(&format!("{}:", wish.storage)) && wish.format.is_none() {
+    let Some(volid) = volume_of(disk, value) else {
+        return Err(Refusal::failed(format!("disk '{disk}' has no associated volume")));
+    };
+    let cd = drive::parts(disk, value)
+        .is_some_and(|parts| drive::is_cdrom(&parts) && !drive::is_cloudinit(&parts));
+    if cd {
+        return Err(Refusal::failed("you can't move a cdrom"));
+    }
+    let format = hypervisor.storages.named(&volid).map_err(Refusal::Failed)?.format;
+    let same = wish.format.as_ref().is_none_or(|wanted| *wanted == format);
+    if volid.starts_with(&format!("{}:", wish.storage)) && same {
         return Err(Refusal::failed("you can't move to the same storage with same format"));
+    }
+    hypervisor.storages.usable(node, &wish.storage).map_err(Refusal::Failed)?;
+    hypervisor.storages.takes_images(&wish.storage)?;
+    let kept =
+        vm.snapshots.values().any(|kept| kept.config.get(disk).is_some_and(|old| old.contains(&volid)));
+    if kept && wish.delete {
+        return Err(Refusal::failed("you can't move a disk with snapshots and delete the source"));
     }
     let id = wish.vmid.to_string();
     Ok(tasks::begin(world, node, "qmmove", &id, caller, Work::Move(wish)))
@@ -75,7 +101,7 @@ impl Move {
             size: from.size,
             used: from.used,
             format: Some(self.format.as_deref().unwrap_or(&from.format)),
-            cloudinit: false,
+            cloudinit: old.contains("cloudinit"),
             origin: from.origin.clone(),
         };
         let new = hypervisor.storages.allocate(&task.node, wish, now)?;

@@ -1,7 +1,7 @@
 //! The options of a VM's configuration: which exist, what each must be, and how it is answered.
 //!
 //! What there is comes from the server's own schema of the call that changes a configuration. What it does not say is
-//! here: which options only root may set, and which a running VM takes over at once.
+//! here: which options a running VM takes over at once.
 
 use std::sync::LazyLock;
 
@@ -49,27 +49,6 @@ pub(crate) fn drive_props(key: &str) -> Option<&'static Props> {
     let name = key.trim_end_matches(|c: char| c.is_ascii_digit());
     let drive = matches!(name, "ide" | "sata" | "scsi" | "virtio" | "efidisk" | "tpmstate");
     (drive && option(key).is_some()).then(|| props_of(key))
-}
-
-/// Options that only `root@pam` itself may set, never a token.
-pub(crate) fn root_only(key: &str) -> bool {
-    let name = key.trim_end_matches(|c: char| c.is_ascii_digit());
-    matches!(
-        name,
-        "args"
-            | "lock"
-            | "hookscript"
-            | "parallel"
-            | "affinity"
-            | "arch"
-            | "hugepages"
-            | "keephugepages"
-            | "ivshmem"
-            | "vmgenid"
-            | "spice_enhancements"
-            | "amd-sev"
-            | "intel-tdx"
-    )
 }
 
 /// Options that a running VM takes over at once.

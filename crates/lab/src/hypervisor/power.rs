@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::hypervisor::drive::{self, parse_size, print_size};
 use crate::hypervisor::options;
 use crate::hypervisor::refusal::{Refusal, no_vm};
+use crate::hypervisor::rights::need;
 use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::{Running, Vm};
 use crate::world::World;
@@ -383,6 +384,8 @@ impl Resize {
             return Err("you can't resize a cdrom".to_owned());
         }
         let volid = parts.get("file").cloned().unwrap_or_default();
+        let path = format!("/storage/{}", volid.split(':').next().unwrap_or_default());
+        need(&hypervisor.access, &task.user, &path, "Datastore.AllocateSpace").map_err(Refusal::in_task)?;
         let files = hypervisor.storages.storage_of(&volid).is_some_and(|storage| storage.kind.keeps_files());
         let volume = hypervisor.storages.volume_mut(&task.node, &volid).ok_or_else(missing)?;
         let wanted = match self.size.strip_prefix('+') {

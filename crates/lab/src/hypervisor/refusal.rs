@@ -30,6 +30,21 @@ impl Refusal {
         Self::Parameters(vec![(name.to_owned(), text.into())])
     }
 
+    /// How a task tells of it: with the status that it would have been answered with, in one line.
+    pub(crate) fn in_task(self) -> String {
+        match self {
+            Self::Failed(text) | Self::FailedAfter(_, text) => text,
+            Self::Forbidden(text) => format!("403 {text}"),
+            Self::Unauthorized(text) => format!("401 {text}"),
+            Self::Parameters(errors) => {
+                let errors = errors.into_iter().map(|(key, text)| format!(" {key}: {text}"));
+                format!("400 Parameter verification failed.{}", errors.collect::<String>())
+            }
+            Self::Busy(vmid) => super::tasks::lock_timeout(vmid),
+            Self::Unserved => "not implemented".to_owned(),
+        }
+    }
+
     /// The answer for a VM that is not on that node.
     pub(crate) fn no_vm(node: &str, vmid: u32) -> Self {
         Self::Failed(no_vm(node, vmid))

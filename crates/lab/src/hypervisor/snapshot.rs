@@ -26,14 +26,13 @@ pub(crate) enum Act {
 }
 
 pub(crate) fn begin(world: &mut World, node: &str, wish: Snapshot, caller: &str) -> Result<String, Refusal> {
-    let vm = world.hypervisor.vms.get(&wish.vmid).filter(|vm| vm.node == node);
-    if vm.is_none() {
-        return Err(Refusal::no_vm(node, wish.vmid));
-    }
+    let there = world.hypervisor.vms.get(&wish.vmid).is_some_and(|vm| vm.node == node);
     let kind = match wish.act {
-        Act::Take { .. } if wish.name == "current" => {
-            return Err(Refusal::failed("unable to use snapshot name 'current' (reserved name)"));
+        Act::Take { .. } if wish.name == "current" || wish.name.eq_ignore_ascii_case("pending") => {
+            let name = if wish.name == "current" { "current" } else { "pending" };
+            return Err(Refusal::failed(format!("unable to use snapshot name '{name}' (reserved name)")));
         }
+        Act::Take { .. } if !there => return Err(Refusal::no_vm(node, wish.vmid)),
         Act::Take { .. } => "qmsnapshot",
         Act::Roll { .. } => "qmrollback",
         Act::Drop => "qmdelsnapshot",
@@ -49,10 +48,18 @@ impl Snapshot {
             return Next::fail(no_vm(&task.node, self.vmid));
         };
         if task.stage == 0 {
-            if let Some(lock) = vm.lock() {
+            let there = vm.snapshots.contains_key(&self.name);
+            if vm.flag("template") {
+                return Next::fail(match self.act {
+                    Act::Take { .. } => "you can't take a snapshot if it's a template",
+                    Act::Roll { .. } => "you can't rollback if vm is a template",
+                    Act::Drop => "you can't delete a snapshot if vm is a template",
+                });
+            }
+            let missing = !there && !matches!(self.act, Act::Take { .. });
+            if let Some(lock) = vm.lock().filter(|_| !missing) {
                 return Next::fail(format!("VM is locked ({lock})"));
             }
-            let there = vm.snapshots.contains_key(&self.name);
             return match self.act {
                 Act::Take { .. } if there => {
                     Next::fail(format!("snapshot name '{}' already used", self.name))

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::hypervisor::refusal::Refusal;
 use crate::machine::BootImage;
 use crate::{StorageConfig, StorageKind};
 
@@ -79,7 +80,7 @@ impl Storage {
             return path.clone();
         }
         match self.kind {
-            StorageKind::Nfs => format!("/mnt/pve/{}", self.id),
+            kind if kind.is_shared() => format!("/mnt/pve/{}", self.id),
             _ if self.id == "local" => "/var/lib/vz".to_owned(),
             _ => format!("/var/lib/{}", self.id),
         }
@@ -130,7 +131,7 @@ impl Storages {
             id: config.id.clone(),
             kind: config.kind,
             content: config.content.iter().cloned().collect(),
-            shared: config.shared || matches!(config.kind, StorageKind::Nfs | StorageKind::Rbd),
+            shared: config.shared || config.kind.is_shared(),
             nodes: BTreeSet::new(),
             bytes: config.bytes,
             restricted: false,
@@ -149,6 +150,17 @@ impl Storages {
             Ok(storage)
         } else {
             Err(format!("storage '{id}' is not available on node '{node}'"))
+        }
+    }
+
+    /// Refuses a storage that is not there or may not hold disks.
+    pub(crate) fn takes_images(&self, id: &str) -> Result<(), Refusal> {
+        match self.defined.get(id) {
+            None => Err(Refusal::failed(format!("storage '{id}' does not exist"))),
+            Some(storage) if !storage.content.contains("images") => {
+                Err(Refusal::parameter("storage", format!("storage '{id}' does not support vm images")))
+            }
+            Some(_) => Ok(()),
         }
     }
 
@@ -250,12 +262,23 @@ impl Storages {
         self.volumes.get_mut(&place).is_some_and(|volumes| volumes.remove(volid).is_some())
     }
 
+    /// Gives a volume to another VM, under the next free name of that VM.
+    pub(crate) fn rename(&mut self, node: &str, mut volume: Volume, vmid: u32) -> Volume {
+        let (id, name) = volume.volid.split_once(':').unwrap_or(("", &volume.volid));
+        let ending = name.rsplit_once('.').map(|(_, ending)| format!(".{ending}")).unwrap_or_default();
+        let folder = if name.contains('/') { format!("{vmid}/") } else { String::new() };
+        let named = |number: u32| format!("{id}:{folder}vm-{vmid}-disk-{number}{ending}");
+        let free = (0..1000).map(named).find(|volid| self.volume(node, volid).is_none()).unwrap_or_default();
+        self.remove(node, &volume.volid);
+        volume.volid = free;
+        volume.vmid = Some(vmid);
+        self.insert(node, volume.clone());
+        volume
+    }
+
     /// Makes an image volume for a VM under the next free name. `what` is `disk` or `cloudinit`.
     pub(crate) fn allocate(&mut self, node: &str, wish: Wish<'_>, now: Timestamp) -> Result<Volume, String> {
         let storage = self.usable(node, wish.storage)?;
-        if !storage.content.contains("images") {
-            return Err(format!("storage '{}' does not support content-type 'images'", wish.storage));
-        }
         let files = storage.kind.keeps_files();
         let format = if files { wish.format.unwrap_or("raw") } else { "raw" };
         let vmid = wish.vmid;

@@ -18,6 +18,7 @@ use crate::hypervisor::import::Import;
 use crate::hypervisor::migrate::Migrate;
 use crate::hypervisor::movement::Move;
 use crate::hypervisor::power::{Destroy, Ha, Power, Resize};
+use crate::hypervisor::reassign::Reassign;
 use crate::hypervisor::snapshot::Snapshot;
 use crate::world::World;
 
@@ -67,6 +68,7 @@ pub(crate) enum Work {
     Template(Template),
     Snapshot(Snapshot),
     Move(Move),
+    Reassign(Reassign),
     Migrate(Migrate),
     Ha(Ha),
     /// What waits of a host's network becomes true.
@@ -226,6 +228,7 @@ fn step(world: &mut World, upid: &str) {
                 Work::Template(template) => template.step(world, &mut task),
                 Work::Snapshot(snapshot) => snapshot.step(world, &mut task),
                 Work::Move(movement) => movement.step(world, &mut task),
+                Work::Reassign(reassign) => reassign.step(world, &mut task),
                 Work::Migrate(migrate) => migrate.step(world, &mut task),
                 Work::Ha(ha) => ha.step(world, &mut task),
                 Work::ReloadNetwork if task.stage == 0 => Next::After(Duration::from_millis(1500)),
@@ -279,6 +282,7 @@ fn take_lock(world: &mut World, task: &Task) -> Result<bool, String> {
         Work::Template(work) => work.vmid,
         Work::Snapshot(work) => work.vmid,
         Work::Move(work) => work.vmid,
+        Work::Reassign(work) => work.vmid,
         Work::Migrate(work) => work.vmid,
         Work::Configure(work) => work.vmid,
         Work::Power(work) => work.vmid,

@@ -199,12 +199,14 @@ pub(super) fn create_user(world: &mut World, call: &Call) -> Result<Data, Refusa
     let realm = id.rsplit_once('@').map_or("", |(_, realm)| realm);
     let failed = |text: String| Err(Refusal::failed(format!("create user failed: {text}")));
     let own_realm = world.hypervisor.kept.get("/access/domains", realm).is_some();
+    let known_realm = own_realm || REALMS.iter().any(|(known, _)| *known == realm);
     let access = &mut world.hypervisor.access;
     if access.users.contains_key(id) {
         return failed(format!("user '{id}' already exists"));
     }
-    if !own_realm && !REALMS.iter().any(|(known, _)| *known == realm) {
-        return failed(format!("domain '{realm}' does not exist"));
+    // Only a password makes the realm matter.
+    if call.get("password").is_some() && !known_realm {
+        return failed(format!("auth domain '{realm}' does not exist"));
     }
     let groups: BTreeSet<String> = call.list("groups").into_iter().collect();
     if let Some(group) = groups.iter().find(|group| !access.groups.contains_key(*group)) {
@@ -218,7 +220,12 @@ pub(super) fn create_user(world: &mut World, call: &Call) -> Result<Data, Refusa
 
 pub(super) fn update_user(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     let groups = call.get("groups").map(|_| call.list("groups").into_iter().collect::<BTreeSet<_>>());
+    let known = &world.hypervisor.access.groups;
+    let unknown = groups.iter().flatten().find(|group| !known.contains_key(*group)).cloned();
     let user = user_mut(world, call.text("userid"), "update user failed: ")?;
+    if let Some(group) = unknown {
+        return Err(Refusal::failed(format!("update user failed: no such group '{group}'")));
+    }
     fill(user, call);
     if let Some(groups) = groups {
         if call.flag("append") {
@@ -233,11 +240,10 @@ pub(super) fn update_user(world: &mut World, call: &Call) -> Result<Data, Refusa
 pub(super) fn delete_user(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     let id = call.text("userid");
     let access = &mut world.hypervisor.access;
-    if id == ROOT {
-        return Err(Refusal::failed("delete user failed: cannot delete 'root@pam'"));
+    // A user who is not there is gone already, and root is back at once, with nothing but the password of the host.
+    if let Some(user) = access.users.remove(id).filter(|_| id == ROOT) {
+        access.users.insert(id.to_owned(), User { password: user.password, ..User::default() });
     }
-    // A user who is not there is gone already.
-    access.users.remove(id);
     let token = format!("{id}!");
     forget(access, |who| match who {
         Principal::User(user) => user == id,
@@ -326,6 +332,10 @@ pub(super) fn role(world: &World, call: &Call) -> Result<Data, Refusal> {
 
 pub(super) fn create_role(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     let (access, name) = (&mut world.hypervisor.access, call.text("roleid"));
+    if name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("PVE")) {
+        let text = "cannot use role ID starting with the (case-insensitive) 'PVE' namespace";
+        return Err(Refusal::parameter("roleid", text));
+    }
     if access.role(name).is_some() {
         return Err(Refusal::failed(format!("create role failed: role '{name}' already exists")));
     }
@@ -386,72 +396,112 @@ pub(super) fn acl(world: &World, call: &Call) -> Result<Data, Refusal> {
     Ok(Value::Array(rows).into())
 }
 
+/// A path as the lists have it: single slashes, one at its beginning and none at its end.
+fn normal_path(path: &str) -> Option<String> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let plain = |part: &&str| is_plain(part, ".-_");
+    (!path.is_empty() && parts.iter().all(plain)).then(|| format!("/{}", parts.join("/")))
+}
+
+fn is_plain(part: &str, also: &str) -> bool {
+    !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))
+}
+
 /// Whether a list can be at that path.
 fn is_acl_path(path: &str) -> bool {
-    let parts: Vec<&str> = path.split('/').skip(1).collect();
-    if path == "/" {
-        return true;
+    let number = |text: &str, lengths: std::ops::RangeInclusive<usize>| {
+        lengths.contains(&text.len())
+            && !text.starts_with('0')
+            && text.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    match path.split('/').skip(1).collect::<Vec<_>>().as_slice() {
+        [""] | ["access" | "nodes" | "pool" | "sdn" | "storage" | "vms" | "mapping"] => true,
+        ["access", "groups" | "realm"] | ["access", "groups" | "realm", _] => true,
+        ["nodes" | "storage", _] | ["mapping", _] | ["mapping", _, _] => true,
+        ["vms", id] => number(id, 3..=usize::MAX),
+        ["pool", rest @ ..] => rest.len() <= 3,
+        ["sdn", "zones" | "fabrics" | "controllers" | "dns" | "ipams"] => true,
+        ["sdn", "zones", _] | ["sdn", "zones", _, _] => true,
+        ["sdn", "zones", _, _, tag] => number(tag, 1..=4),
+        ["sdn", "controllers", name] => is_plain(name, "_-"),
+        ["sdn", "fabrics" | "dns" | "ipams", name] => is_plain(name, ""),
+        _ => false,
     }
-    !parts.iter().any(|part| part.is_empty())
-        && match parts.as_slice() {
-            ["access"] | ["access", "groups" | "realm"] | ["access", "groups" | "realm", _] => true,
-            ["nodes" | "storage" | "vms"] | ["nodes" | "storage", _] => true,
-            ["vms", id] => id.parse::<u32>().is_ok_and(|id| id >= 100),
-            ["pool", rest @ ..] => rest.len() <= 3,
-            ["mapping"] | ["mapping", "dir" | "pci" | "usb" | "hwrng"] => true,
-            ["mapping", "dir" | "pci" | "usb" | "hwrng", _] => true,
-            ["sdn"] | ["sdn", "zones" | "fabrics" | "controllers" | "dns" | "ipams"] => true,
-            ["sdn", "zones", rest @ ..] => rest.len() <= 3,
-            ["sdn", "fabrics" | "controllers" | "dns" | "ipams", _] => true,
-            _ => false,
+}
+
+/// Whoever may not change all lists may hand out only what is their own.
+fn may_hand_out(access: &Access, call: &Call, path: &str, role: &str) -> Result<(), String> {
+    let own = if call.caller == ROOT { roles::everything() } else { access.privileges(&call.caller, path) };
+    if own.contains_key("Permissions.Modify") {
+        return Ok(());
+    }
+    let delete = call.flag("delete");
+    let verb = if delete { "remove" } else { "add" };
+    let down = call.get("propagate") != Some("0");
+    for privilege in access.role(role).unwrap_or_default() {
+        match own.get(&privilege) {
+            None => {
+                return Err(format!(
+                    "Cannot {verb} role '{role}' - requires 'Permissions.Modify' or superset of privileges."
+                ));
+            }
+            Some(own_down) if down && !own_down && !delete => {
+                return Err(format!(
+                    "Cannot {verb} role '{role}' with propagation - requires 'Permissions.Modify' or propagated \
+                     superset of privileges."
+                ));
+            }
+            Some(_) => {}
         }
+    }
+    match role {
+        "NoAccess" => Err(format!("Cannot {verb} role '{role}' - requires 'Permissions.Modify'")),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn set_acl(world: &mut World, call: &Call) -> Result<Data, Refusal> {
-    let path = match call.text("path").trim_end_matches('/') {
-        "" => "/",
-        path => path,
-    };
-    if !is_acl_path(path) {
-        return Err(Refusal::parameter("path", format!("invalid ACL path '{path}'")));
-    }
     let (users, groups, tokens) = (call.list("users"), call.list("groups"), call.list("tokens"));
     if users.is_empty() && groups.is_empty() && tokens.is_empty() {
         let text = "either 'users', 'groups' or 'tokens' is required.";
         let errors = ["users", "groups", "tokens"].map(|name| (name.to_owned(), text.to_owned()));
         return Err(Refusal::Parameters(errors.into()));
     }
-    let access = &mut world.hypervisor.access;
     let delete = call.flag("delete");
+    let path = normal_path(call.text("path")).filter(|path| delete || is_acl_path(path));
+    let Some(path) = path else {
+        return Err(Refusal::parameter("path", format!("invalid ACL path '{}'", call.text("path"))));
+    };
+    let access = &mut world.hypervisor.access;
     let failed = |text: String| Err(Refusal::failed(format!("ACL update failed: {text}")));
     let roles = call.list("roles");
-    if let Some(role) = roles.iter().find(|role| !delete && access.role(role).is_none()) {
-        return failed(format!("role '{role}' does not exist"));
+    for role in &roles {
+        if access.role(role).is_none() {
+            return failed(format!("role '{role}' does not exist"));
+        }
+        if let Err(words) = may_hand_out(access, call, &path, role) {
+            return failed(Refusal::parameter("role", words).in_task());
+        }
     }
-    let known_token = |id: &String| {
-        let parts = id.split_once('!');
-        parts.is_some_and(|(user, name)| access.users.get(user).is_some_and(|u| u.tokens.contains_key(name)))
-    };
-    if !delete {
-        if let Some(group) = groups.iter().find(|group| !access.groups.contains_key(*group)) {
-            return failed(format!("group '{group}' does not exist"));
-        }
-        if let Some(user) = users.iter().find(|user| !access.users.contains_key(*user)) {
-            return failed(format!("user '{user}' does not exist"));
-        }
-        if let Some(token) = tokens.iter().find(|token| !known_token(token)) {
-            let (user, name) = token.split_once('!').unwrap_or((token, ""));
-            return failed(if access.users.contains_key(user) {
-                format!("no such token '{name}' for user '{user}'")
-            } else {
-                format!("no such user ('{user}')")
-            });
+    if let Some(group) = groups.iter().find(|group| !access.groups.contains_key(*group)) {
+        return failed(format!("group '{group}' does not exist"));
+    }
+    if let Some(user) = users.iter().find(|user| !access.users.contains_key(*user)) {
+        return failed(format!("user '{user}' does not exist"));
+    }
+    for (user, name) in tokens.iter().filter_map(|token| token.split_once('!')) {
+        match access.users.get(user) {
+            None => return failed(format!("no such user ('{user}')")),
+            Some(known) if !known.tokens.contains_key(name) => {
+                return failed(format!("no such token '{name}' for user '{user}'"));
+            }
+            Some(_) => {}
         }
     }
     let whom = users.into_iter().map(Principal::User).chain(groups.into_iter().map(Principal::Group));
     let down = call.get("propagate") != Some("0");
     for who in whom.chain(tokens.into_iter().map(Principal::Token)) {
-        let entry = access.acl.entry(path.to_owned()).or_default().entry(who).or_default();
+        let entry = access.acl.entry(path.clone()).or_default().entry(who).or_default();
         for role in &roles {
             if delete {
                 entry.remove(role);

@@ -103,6 +103,16 @@ impl Failure {
     }
 }
 
+#[cfg(test)]
+impl Failure {
+    /// Status and words, or status and wrong parameters.
+    pub(super) fn in_one_line(&self) -> String {
+        let errors: Vec<String> = self.errors.iter().map(|(key, text)| format!("{key}: {text}")).collect();
+        let words = if errors.is_empty() { self.message.trim_end().to_owned() } else { errors.join(" ") };
+        format!("{} {words}", self.status)
+    }
+}
+
 pub(super) fn data(data: Data, extjs: bool) -> Answer {
     let mut body = match data.content {
         Content::Tree(value) => format!("{{\"data\":{value}"),

@@ -200,9 +200,10 @@ fn parsed(key: &str, value: &Value) -> Value {
     let rule = crate::schema::method("PUT", OPTIONS).and_then(|method| method.rule(key));
     let props = rule.and_then(|rule| crate::schema::props(rule.format.as_deref()?));
     match props.and_then(|props| props.parse(key, text).ok()) {
-        Some(parts) => json!(parts),
-        None if key == "registered-tags" => json!(text.split(';').collect::<Vec<_>>()),
-        None => value.clone(),
+        // Limits are read where they are used.
+        Some(parts) if key != "bwlimit" => json!(parts),
+        _ if key == "registered-tags" => json!(text.split(';').collect::<Vec<_>>()),
+        _ => value.clone(),
     }
 }
 

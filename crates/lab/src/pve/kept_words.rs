@@ -133,6 +133,14 @@ fn refusal(
 ) -> Refusal {
     let Some(words) = words(list) else { return Refusal::failed(format!("'{id}' {otherwise}")) };
     let text = text(words).replace("{id}", id);
+    if list == "/access/domains" && !verb.is_empty() {
+        // Realms are called otherwise where they are changed.
+        return Refusal::failed(match verb {
+            "create" => format!("add auth server failed: {text}"),
+            "delete" => format!("delete auth server failed: authentication {text}"),
+            verb => format!("{verb} auth server failed: {text}"),
+        });
+    }
     if words.parameter {
         Refusal::parameter(name, text)
     } else if words.object.is_empty() || verb.is_empty() {
@@ -166,6 +174,10 @@ pub(super) fn allowed(world: &World, call: &Call) -> Result<(), Refusal> {
                 let text = format!("cannot use unmanaged resource(s) {}.", unmanaged.join(", "));
                 return Err(Refusal::failed(text));
             }
+        }
+        // Two realms are there without a line in any file.
+        ("POST", "/access/domains") if matches!(call.text("realm"), "pam" | "pve") => {
+            return Err(exists("/access/domains", "realm", call.text("realm")));
         }
         ("POST", "/cluster/sdn/vnets") => {
             let zone = call.text("zone");

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::request::Params;
 use crate::hypervisor::access::{Access, ROOT};
-use crate::schema::Method;
+use crate::schema::{Method, formats};
 
 /// Nothing, or what is missing: `path, privilege`, or no text where the server does not say.
 pub(super) fn check(access: &Access, method: &Method, caller: &str, params: &Params) -> Result<(), String> {
@@ -20,7 +20,8 @@ pub(super) fn check(access: &Access, method: &Method, caller: &str, params: &Par
     }
     match permissions["check"].as_array() {
         Some(check) => allowed(access, check, caller, params),
-        None => Err("user != root@pam".to_owned()),
+        None if permissions.is_null() => Err("user != root@pam".to_owned()),
+        None => Err(String::new()),
     }
 }
 
@@ -59,17 +60,16 @@ fn allowed(access: &Access, check: &[Value], caller: &str, params: &Params) -> R
         }
         "perm-modify" => {
             let path = params.one("path").unwrap_or("/");
-            let owner = match path.split('/').nth(1) {
-                Some("storage") => "Datastore.Allocate",
-                Some("vms") => "VM.Allocate",
-                Some("pool") => "Pool.Allocate",
-                _ => "Permissions.Modify",
-            };
-            let may = |privilege: &str| access.may(caller, path, privilege);
-            if may("Permissions.Modify") || may(owner) {
-                Ok(())
-            } else {
-                Err(format!("{path}, Permissions.Modify"))
+            let mut any = vec!["Permissions.Modify"];
+            any.extend(match path.split('/').collect::<Vec<_>>().as_slice() {
+                ["", "storage", name, ..] if !name.is_empty() => Some("Datastore.Allocate"),
+                ["", "vms", name, ..] if !name.is_empty() => Some("VM.Allocate"),
+                ["", "pool", name, ..] if !name.is_empty() => Some("Pool.Allocate"),
+                _ => None,
+            });
+            match any.iter().any(|privilege| access.may(caller, path, privilege)) {
+                true => Ok(()),
+                false => Err(format!("{path}, {}", any.join("|"))),
             }
         }
         "userid-param" => {
@@ -90,12 +90,31 @@ fn allowed(access: &Access, check: &[Value], caller: &str, params: &Params) -> R
         }
         "userid-group" => {
             let needed = strings(check.get(1));
+            let may = |path: &str| needed.iter().any(|privilege| access.may(caller, path, privilege));
+            if may("/access/groups") {
+                return Ok(());
+            }
+            let option = check.iter().position(|word| word.as_str() == Some("groups_param"));
+            let option = option.and_then(|at| check.get(at + 1)?.as_str());
+            if option.is_some() {
+                let groups = formats::items(params.one("groups").unwrap_or_default());
+                if groups.is_empty() {
+                    return Err(format!("/access/groups, {}", needed.join("|")));
+                }
+                let mut paths = groups.iter().map(|group| format!("/access/groups/{group}"));
+                if let Some(path) = paths.find(|path| !may(path)) {
+                    return Err(format!("{path}, {}", needed.join("|")));
+                }
+            }
+            if option == Some("create") {
+                return Ok(());
+            }
             let user = params.one("userid").and_then(|user| access.users.get(user));
-            let groups =
-                user.into_iter().flat_map(|user| &user.groups).map(|group| format!("/access/groups/{group}"));
-            let mut places = groups.chain(["/access/groups".to_owned()]);
-            let may = |path: String| needed.iter().any(|privilege| access.may(caller, &path, privilege));
-            if places.any(may) { Ok(()) } else { Err(format!("/access/groups, {}", needed.join("|"))) }
+            let mut groups = user.into_iter().flat_map(|user| &user.groups);
+            match groups.any(|group| may(&format!("/access/groups/{group}"))) {
+                true => Ok(()),
+                false => Err(String::new()),
+            }
         }
         _ => Err(String::new()),
     }

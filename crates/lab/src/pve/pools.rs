@@ -7,6 +7,7 @@ use super::cluster;
 use super::request::Call;
 use crate::hypervisor::access::Pool;
 use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::rights::need_any;
 use crate::world::World;
 
 fn find<'a>(world: &'a World, name: &str) -> Result<&'a Pool, Refusal> {
@@ -38,9 +39,6 @@ pub(super) fn list(world: &World, call: &Call) -> Result<Data, Refusal> {
     let access = &world.hypervisor.access;
     if let Some(name) = call.get("poolid") {
         let pool = find(world, name)?;
-        if !access.may(&call.caller, &format!("/pool/{name}"), "Pool.Audit") {
-            return Err(Refusal::Forbidden(format!("Permission check failed (/pool/{name}, Pool.Audit)")));
-        }
         let mut row = row(name, pool);
         row["members"] = members(world, pool, call).into();
         return Ok(json!([row]).into());
@@ -68,6 +66,10 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Data, Refusal> {
             "create pool failed: parent '{parent}' of pool '{name}' does not exist"
         )));
     }
+    let leaf = name.rsplit('/').next().unwrap_or(name);
+    if !leaf.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Err(Refusal::failed("create pool failed: pool name must start with a letter"));
+    }
     pools
         .insert(name.to_owned(), Pool { comment: call.get("comment").map(str::to_owned), ..Pool::default() });
     Ok(Value::Null.into())
@@ -83,28 +85,32 @@ pub(super) fn update(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     let Some(pool) = hypervisor.access.pools.get(name) else {
         return failed(format!("pool '{name}' does not exist"));
     };
+    let access = &hypervisor.access;
+    // What is not allowed is told as a failure of the whole.
+    let may = |path: String, any: &[&str]| {
+        need_any(access, &call.caller, &path, any)
+            .map_err(|refusal| Refusal::failed(format!("update pools failed: {}", refusal.in_task())))
+    };
     for vmid in &vms {
-        let right = |privilege: &str| hypervisor.access.may(&call.caller, &format!("/vms/{vmid}"), privilege);
-        if !right("VM.Allocate") && !right("Permissions.Modify") {
-            let text = format!("Permission check failed (/vms/{vmid}, VM.Allocate|Permissions.Modify)");
-            return Err(Refusal::Forbidden(text));
-        }
-        match hypervisor.access.pool_of(*vmid) {
+        may(format!("/vms/{vmid}"), &["Permissions.Modify", "VM.Allocate"])?;
+        match access.pool_of(*vmid) {
             _ if remove && !pool.vms.contains(vmid) => {
                 return failed(format!("VM {vmid} is not a pool member"));
             }
-            Some(other) if !remove && (other == name || !call.flag("allow-move")) => {
-                let whose =
-                    if other == name { "a pool member" } else { &format!("a member of pool '{other}'") };
-                return failed(format!("VM {vmid} is already {whose}"));
+            Some(other) if !remove && other == name => {
+                return failed(format!("VM {vmid} is already a pool member"));
             }
-            _ if !remove && !hypervisor.vms.contains_key(vmid) => {
-                return failed(format!("VM {vmid} does not exist"));
+            Some(other) if !remove && !call.flag("allow-move") => {
+                return failed(format!(
+                    "VM {vmid} belongs already to pool '{other}' and 'allow-move' is not set"
+                ));
             }
+            Some(other) if !remove => may(format!("/pool/{other}"), &["Pool.Allocate"])?,
             _ => {}
         }
     }
     for storage in &storages {
+        may(format!("/storage/{storage}"), &["Permissions.Modify", "Datastore.Allocate"])?;
         if remove && !pool.storages.contains(storage) {
             return failed(format!("Storage '{storage}' is not a pool member"));
         }

@@ -10,7 +10,7 @@ use super::answer::Failure;
 use super::upload::{self, Upload};
 use crate::https::Cut;
 use crate::hypervisor::options;
-use crate::schema::{Kind, MISSING, Method as Rules, UNKNOWN};
+use crate::schema::{Kind, MISSING, Method as Rules, UNKNOWN, formats};
 
 /// No request but an upload may be larger.
 const MAX_BODY: usize = 512 * 1024;
@@ -93,8 +93,7 @@ impl Call {
 
     /// The items of a list parameter.
     pub(super) fn list(&self, name: &str) -> Vec<String> {
-        let text = self.text(name);
-        text.split([',', ';', ' ', '\0']).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+        formats::items(self.text(name)).into_iter().map(str::to_owned).collect()
     }
 }
 
@@ -182,11 +181,21 @@ impl Params {
             {
                 *value = Param::One(items.join(","));
             }
+            // Where a list is wanted, one value is a list of one; what is wrong is told of each.
+            if rule.kind == Kind::List {
+                let items = match value {
+                    Param::One(text) => std::slice::from_ref(text),
+                    Param::Many(items) => items.as_slice(),
+                    Param::Absent => &[],
+                };
+                for (index, item) in items.iter().enumerate() {
+                    let place = format!("{name}[{index}]");
+                    errors.extend(rule.check(&place, item).err().map(|problem| (place, problem)));
+                }
+                continue;
+            }
             let result = match value {
                 Param::One(text) => rule.check(name, text),
-                Param::Many(items) if rule.kind == Kind::List => {
-                    items.iter().try_for_each(|item| rule.check(name, item))
-                }
                 Param::Many(_) => Err(format!("type check ('{}') failed - got ARRAY", rule.kind.name())),
                 Param::Absent => Ok(()),
             };
@@ -200,8 +209,8 @@ impl Params {
                 errors.push((needs.clone(), format!("missing property required by '{name}'")));
             }
         }
-        let required =
-            rules.params.iter().filter(|(name, rule)| !rule.optional && !self.0.contains_key(*name));
+        let given = |name: &String| self.0.get(name).is_some_and(|value| !matches!(value, Param::Absent));
+        let required = rules.params.iter().filter(|(name, rule)| !rule.optional && !given(name));
         errors.extend(required.map(|(name, _)| (name.clone(), MISSING.to_owned())));
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }

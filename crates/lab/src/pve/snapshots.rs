@@ -9,6 +9,7 @@ use crate::hypervisor::clone::{self, Clone};
 use crate::hypervisor::drive;
 use crate::hypervisor::migrate::{self, Migrate};
 use crate::hypervisor::movement::{self, Move};
+use crate::hypervisor::reassign::{self, Reassign};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::snapshot::{self, Act, Snapshot};
 use crate::hypervisor::vm::{Vm, shown};
@@ -69,9 +70,14 @@ pub(super) fn describe(world: &mut World, call: &Call) -> Result<Data, Refusal> 
     let name = call.text("snapname");
     let vm = world.hypervisor.vms.get_mut(&call.vmid()).filter(|vm| vm.node == call.node);
     let vm = vm.ok_or_else(|| Refusal::no_vm(&call.node, call.vmid()))?;
+    if let Some(lock) = vm.lock() {
+        return Err(Refusal::failed(format!("VM is locked ({lock})")));
+    }
     let kept = vm.snapshots.get_mut(name);
     let kept = kept.ok_or_else(|| Refusal::failed(format!("snapshot '{name}' does not exist")))?;
-    kept.description = call.get("description").map(str::to_owned);
+    if let Some(description) = call.get("description") {
+        kept.description = Some(description.to_owned());
+    }
     Ok(Value::Null.into())
 }
 
@@ -115,8 +121,16 @@ pub(super) fn template(world: &mut World, call: &Call) -> Result<Data, Refusal> 
 }
 
 pub(super) fn move_disk(world: &mut World, call: &Call) -> Result<Data, Refusal> {
-    let Some(storage) = call.get("storage") else {
-        return Err(Refusal::failed("both 'storage' and 'target-vmid' missing, either needs to be set"));
+    let both = |text: &str| {
+        let errors = ["target-vmid", "storage"].map(|name| (name.to_owned(), text.to_owned()));
+        Err(Refusal::Parameters(errors.into()))
+    };
+    let (storage, target) = (call.get("storage"), call.get("target-vmid"));
+    let storage = match (storage, target) {
+        (Some(_), Some(_)) => return both("either set 'storage' or 'target-vmid', but not both"),
+        (None, None) => return both("both 'storage' and 'target-vmid' missing, either needs to be set"),
+        (None, Some(target)) => return reassign(world, call, target),
+        (Some(storage), None) => storage,
     };
     let wish = Move {
         vmid: call.vmid(),
@@ -125,7 +139,19 @@ pub(super) fn move_disk(world: &mut World, call: &Call) -> Result<Data, Refusal>
         format: call.get("format").map(str::to_owned),
         delete: call.flag("delete"),
     };
-    Ok(json!(movement::begin(world, &call.node, wish, &call.caller)?).into())
+    Ok(json!(movement::begin(world, &call.node, wish, call.get("digest"), &call.caller)?).into())
+}
+
+/// Gives a disk to another VM of the same host.
+fn reassign(world: &mut World, call: &Call, target: &str) -> Result<Data, Refusal> {
+    let wish = Reassign {
+        vmid: call.vmid(),
+        disk: call.text("disk").to_owned(),
+        target: target.parse().unwrap_or(0),
+        target_disk: call.get("target-disk").unwrap_or(call.text("disk")).to_owned(),
+    };
+    let digests = (call.get("digest"), call.get("target-digest"));
+    Ok(json!(reassign::begin(world, &call.node, wish, digests, &call.caller)?).into())
 }
 
 pub(super) fn can_migrate(world: &World, call: &Call) -> Result<Data, Refusal> {

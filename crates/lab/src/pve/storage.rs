@@ -7,13 +7,13 @@ use sha1::{Digest, Sha1};
 
 use super::answer::Data;
 use super::request::Call;
-use crate::StorageKind;
 use crate::hypervisor::import::{Import, import};
 use crate::hypervisor::refusal::Refusal;
-use crate::hypervisor::rights::need;
+use crate::hypervisor::rights::{self, need};
 use crate::hypervisor::storage::{Storage, Storages, Volume};
+use crate::hypervisor::storage_options::{Plugin, plugin};
 use crate::hypervisor::{download, drive};
-use crate::schema;
+use crate::schema::{self, formats};
 use crate::world::World;
 
 fn figures(storages: &Storages, node: &str, storage: &Storage) -> Value {
@@ -27,6 +27,9 @@ fn figures(storages: &Storages, node: &str, storage: &Storage) -> Value {
 pub(super) fn list(world: &World, call: &Call) -> Result<Data, Refusal> {
     let storages = &world.hypervisor.storages;
     let wanted = call.list("content");
+    if call.get("storage").is_some_and(|id| !storages.defined.contains_key(id)) {
+        return Err(Refusal::parameter("storage", "No such storage."));
+    }
     let here = storages.defined.values().filter(|storage| storage.nodes.contains(&call.node));
     let here = here.filter(|storage| super::cluster::may_see(world, &call.caller, &storage.id));
     let here = here.filter(|storage| !(call.flag("enabled") && storage.disabled));
@@ -73,24 +76,32 @@ pub(super) fn content(world: &World, call: &Call) -> Result<Data, Refusal> {
     let volumes = world.hypervisor.storages.volumes(&call.node, storage);
     let volumes = volumes.filter(|volume| call.get("content").is_none_or(|kind| kind == volume.content));
     let volumes = volumes.filter(|volume| call.get("vmid").is_none() || volume.vmid == Some(call.vmid()));
+    let hypervisor = &world.hypervisor;
+    let shown = |volume: &&Volume| {
+        rights::volume(&hypervisor.access, &hypervisor.storages, &call.caller, None, &volume.volid).is_ok()
+    };
+    let volumes = volumes.filter(|volume| storage.content.contains(&volume.content)).filter(shown);
     Ok(volumes.map(volume_row).collect::<Value>().into())
 }
 
 /// The full id of the volume that the path names, with or without its storage.
-fn volid(call: &Call) -> String {
-    let volume = call.text("volume");
-    if volume.contains(':') { volume.to_owned() } else { format!("{}:{volume}", call.text("storage")) }
+fn volid(call: &Call) -> Result<String, Refusal> {
+    let (volume, storage) = (call.text("volume"), call.text("storage"));
+    let Some((own, _)) = volume.split_once(':') else { return Ok(format!("{storage}:{volume}")) };
+    formats::check("pve-volume-id", "volume", volume)
+        .map_err(|words| Refusal::parameter("volume", format!("{words}\n")))?;
+    match own == storage {
+        true => Ok(volume.to_owned()),
+        false => Err(Refusal::parameter("volume", format!("storage ID mismatch ({own} != {storage})\n"))),
+    }
 }
 
 pub(super) fn volume(world: &World, call: &Call) -> Result<Data, Refusal> {
-    let volid = volid(call);
-    let storage =
-        world.hypervisor.storages.usable(&call.node, call.text("storage")).map_err(Refusal::Failed)?;
-    if !super::cluster::may_see(world, &call.caller, call.text("storage")) {
-        let text = format!("Permission check failed (/storage/{}, Datastore.Audit)", call.text("storage"));
-        return Err(Refusal::Forbidden(text));
-    }
-    match world.hypervisor.storages.volume(&call.node, &volid) {
+    let volid = volid(call)?;
+    let hypervisor = &world.hypervisor;
+    rights::volume(&hypervisor.access, &hypervisor.storages, &call.caller, None, &volid)?;
+    let storage = hypervisor.storages.usable(&call.node, call.text("storage")).map_err(Refusal::Failed)?;
+    match hypervisor.storages.volume(&call.node, &volid) {
         Some(volume) => Ok(json!({
             "path": storage.path_of(&volid), "format": volume.format, "size": volume.size, "used": volume.used,
         })
@@ -100,24 +111,37 @@ pub(super) fn volume(world: &World, call: &Call) -> Result<Data, Refusal> {
 }
 
 pub(super) fn remove(world: &mut World, call: &Call) -> Result<Data, Refusal> {
-    need(
-        &world.hypervisor.access,
-        &call.caller,
-        &format!("/storage/{}", call.text("storage")),
-        "Datastore.Allocate",
-    )?;
-    world.hypervisor.storages.usable(&call.node, call.text("storage")).map_err(Refusal::Failed)?;
-    Ok(json!(download::remove(world, &call.node, &volid(call), &call.caller)).into())
+    let volid = volid(call)?;
+    let hypervisor = &world.hypervisor;
+    let named = hypervisor.storages.named(&volid).map_err(Refusal::Failed)?;
+    let path = format!("/storage/{}", call.text("storage"));
+    match named.owner.filter(|_| named.content == "backup") {
+        Some(owner) => {
+            need(&hypervisor.access, &call.caller, &path, "Datastore.AllocateSpace")?;
+            need(&hypervisor.access, &call.caller, &format!("/vms/{owner}"), "VM.Backup")?;
+        }
+        None => need(&hypervisor.access, &call.caller, &path, "Datastore.Allocate")?,
+    }
+    Ok(json!(download::remove(world, &call.node, &volid, &call.caller)).into())
 }
 
 /// Notes and protection are for backups, of which there are none.
 pub(super) fn annotate(world: &mut World, call: &Call) -> Result<Data, Refusal> {
-    let volid = volid(call);
-    if world.hypervisor.storages.volume(&call.node, &volid).is_none() {
-        return Err(Refusal::failed(format!("volume '{volid}' does not exist")));
+    let volid = volid(call)?;
+    let hypervisor = &world.hypervisor;
+    rights::volume(&hypervisor.access, &hypervisor.storages, &call.caller, None, &volid)?;
+    let storage = hypervisor.storages.storage_of(&volid);
+    let what = ["notes", "protected"].into_iter().find(|what| call.get(what).is_some());
+    match (what, storage.map(|storage| storage.kind)) {
+        (Some(what), Some(kind)) if kind.keeps_files() => {
+            Err(Refusal::failed(format!("only backups support attribute '{what}'")))
+        }
+        (Some(what), Some(kind)) => {
+            let text = format!("attribute '{what}' is not supported for storage type '{}'", kind.as_str());
+            Err(Refusal::failed(text))
+        }
+        _ => Ok(Value::Null.into()),
     }
-    let what = if call.get("notes").is_some() { "notes" } else { "protected" };
-    Err(Refusal::failed(format!("attribute '{what}' is not supported for volume '{volid}'")))
 }
 
 pub(super) fn download(world: &mut World, call: &Call) -> Result<Data, Refusal> {
@@ -127,6 +151,7 @@ pub(super) fn download(world: &mut World, call: &Call) -> Result<Data, Refusal> 
         content: call.text("content").to_owned(),
         filename: call.text("filename").to_owned(),
         checksum: call.get("checksum").map(str::to_owned),
+        algorithm: call.get("checksum-algorithm").unwrap_or("sha256").to_owned(),
         compression: call.get("compression").map(str::to_owned),
     };
     Ok(json!(download::download(world, &call.node, wish, &call.caller)?).into())
@@ -138,16 +163,25 @@ pub(super) fn allocate(world: &mut World, call: &Call) -> Result<Data, Refusal> 
     let storages = &mut world.hypervisor.storages;
     let storage = storages.usable(&call.node, call.text("storage")).map_err(Refusal::Failed)?;
     let (name, vmid) = (call.text("filename"), call.vmid());
-    let prefix = format!("vm-{vmid}-");
-    if !name.starts_with(&prefix) {
-        let text = format!("illegal name '{name}' - should be '{prefix}*'");
-        return Err(Refusal::parameter("filename", text));
-    }
     let files = storage.kind.keeps_files();
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    let ending = ending.filter(|ending| matches!(*ending, "raw" | "qcow2" | "vmdk"));
+    if let (Some(format), Some(ending)) = (call.get("format"), ending)
+        && format != ending
+    {
+        let text = format!("different storage formats ({format} != {ending})");
+        return Err(Refusal::parameter("format", text));
+    }
+    let format = ending.or(call.get("format")).unwrap_or("raw").to_owned();
+    let prefix = format!("vm-{vmid}-");
+    if !files && !name.starts_with(&prefix) {
+        return Err(Refusal::failed(format!("illegal name '{name}' - should be '{prefix}*'")));
+    }
+    if files && ending.is_none() {
+        return Err(Refusal::failed(format!("unable to parse volume filename '{name}'")));
+    }
     let id = &storage.id;
     let volid = if files { format!("{id}:{vmid}/{name}") } else { format!("{id}:{name}") };
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
-    let format = call.get("format").or(ending).filter(|_| files).unwrap_or("raw").to_owned();
     let path = storage.path_of(&volid);
     if storages.volume(&call.node, &volid).is_some() {
         return Err(Refusal::failed(format!("disk image '{path}' already exists")));
@@ -185,6 +219,7 @@ pub(super) fn upload(world: &mut World, call: &Call) -> Result<Data, Refusal> {
         filename: download::normal_name(call.text("filename")),
         bytes: file.bytes,
         disk_bytes: file.disk_bytes,
+        image: Some(file.image.to_owned()),
         checksum,
     };
     Ok(json!(import(world, &call.node, wish, &call.caller)?).into())
@@ -211,7 +246,7 @@ fn definition(world: &World, storage: &Storage) -> Value {
     let mut row = json!({
         "storage": storage.id, "type": storage.kind.as_str(), "content": storage.content_list(), "digest": digest(world),
     });
-    if storage.kind == StorageKind::Dir {
+    if storage.kind.keeps_files() {
         row["path"] = json!(storage.path());
     }
     for (key, value) in &storage.options {
@@ -243,30 +278,33 @@ pub(super) fn one_definition(world: &World, call: &Call) -> Result<Data, Refusal
     Ok(definition(world, storage).into())
 }
 
-const DEFINING: &[&str] = &["storage", "type", "content", "nodes", "shared", "disable", "digest", "delete"];
-
 /// Takes what a request says about a storage.
-fn fill(storage: &mut Storage, call: &Call, hosts: &[String]) {
-    if call.get("content").is_some() {
-        storage.content = call.list("content").into_iter().collect();
+fn fill(storage: &mut Storage, set: BTreeMap<String, String>, delete: &[String], hosts: &[String]) {
+    let plugin = plugin(storage.kind.as_str());
+    for (key, value) in set {
+        match key.as_str() {
+            "content" => {
+                let contents = plugin.and_then(|plugin| plugin.contents(&value).ok());
+                storage.content = contents.unwrap_or_default();
+            }
+            "nodes" => {
+                storage.nodes = formats::items(&value).into_iter().map(str::to_owned).collect();
+                storage.restricted = true;
+            }
+            "shared" => storage.shared = value == "1",
+            "disable" => storage.disabled = value == "1",
+            // Secrets are kept elsewhere and never shown.
+            "password" | "keyring" | "encryption-key" | "master-pubkey" => {}
+            _ => drop(storage.options.insert(key, value)),
+        }
     }
-    if call.get("nodes").is_some() {
-        storage.nodes = call.list("nodes").into_iter().collect();
-        storage.restricted = true;
-    }
-    if let Some(shared) = call.get("shared") {
-        storage.shared = shared == "1";
-    }
-    if let Some(disable) = call.get("disable") {
-        storage.disabled = disable == "1";
-    }
-    storage.options.extend(call.others(DEFINING));
-    for key in call.list("delete") {
+    for key in delete {
         match key.as_str() {
             "nodes" => {
                 storage.nodes = hosts.iter().cloned().collect();
                 storage.restricted = false;
             }
+            "content" => storage.content = plugin.map(Plugin::default_contents).unwrap_or_default(),
             "shared" => storage.shared = false,
             "disable" => storage.disabled = false,
             key => drop(storage.options.remove(key)),
@@ -274,33 +312,34 @@ fn fill(storage: &mut Storage, call: &Call, hosts: &[String]) {
     }
 }
 
+/// The options that a request gives.
+fn given(call: &Call) -> BTreeMap<String, String> {
+    call.others(&["storage", "type", "digest", "delete"])
+}
+
 pub(super) fn define(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     let (id, kind) = (call.text("storage"), call.text("type"));
+    let Some(plugin) = plugin(kind) else {
+        return Err(Refusal::failed(format!("this lab has no storage of type '{kind}'")));
+    };
+    let kind = plugin.kind;
+    let mut options = given(call);
+    options.retain(|key, value| key != "nodes" || !value.is_empty());
+    if kind.is_shared() && kind.keeps_files() {
+        options.entry("path".to_owned()).or_insert_with(|| format!("/mnt/pve/{id}"));
+    }
+    plugin.check(&options, true).map_err(Refusal::Failed)?;
     let hosts: Vec<String> = world.hypervisor.hosts.keys().cloned().collect();
     let storages = &mut world.hypervisor.storages;
     if storages.defined.contains_key(id) {
         return Err(Refusal::failed(format!("create storage failed: storage ID '{id}' already defined")));
     }
-    let (kind, required): (StorageKind, &[&str]) = match kind {
-        "dir" => (StorageKind::Dir, &["path"]),
-        "lvmthin" => (StorageKind::LvmThin, &["thinpool", "vgname"]),
-        "lvm" => (StorageKind::Lvm, &["vgname"]),
-        "zfspool" => (StorageKind::ZfsPool, &["pool"]),
-        "nfs" => (StorageKind::Nfs, &["export", "server"]),
-        "rbd" => (StorageKind::Rbd, &[]),
-        other => return Err(Refusal::failed(format!("this lab has no storage of type '{other}'"))),
-    };
-    if let Some(missing) = required.iter().find(|key| call.get(key).is_none()) {
-        return Err(Refusal::failed(format!("missing value for required option '{missing}'")));
-    }
-    let files = kind.keeps_files();
-    let content = if files { "images" } else { "images,rootdir" };
-    let like = storages.defined.values().find(|other| other.kind.keeps_files() == files);
+    let like = storages.defined.values().find(|other| other.kind.keeps_files() == kind.keeps_files());
     let mut storage = Storage {
         id: id.to_owned(),
         kind,
-        content: content.split(',').map(str::to_owned).collect(),
-        shared: matches!(kind, StorageKind::Nfs | StorageKind::Rbd),
+        content: plugin.default_contents(),
+        shared: kind.is_shared(),
         nodes: hosts.iter().cloned().collect(),
         // It is on the disk that another storage of its kind is on.
         bytes: like.map_or(100 << 30, |other| other.bytes),
@@ -308,7 +347,7 @@ pub(super) fn define(world: &mut World, call: &Call) -> Result<Data, Refusal> {
         disabled: false,
         options: BTreeMap::new(),
     };
-    fill(&mut storage, call, &hosts);
+    fill(&mut storage, options, &[], &hosts);
     let now = world.now;
     storages.define(storage, now);
     Ok(json!({"storage": id, "type": kind.as_str()}).into())
@@ -316,15 +355,20 @@ pub(super) fn define(world: &mut World, call: &Call) -> Result<Data, Refusal> {
 
 pub(super) fn redefine(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     let id = call.text("storage");
+    let failed = |text: &str| Refusal::failed(format!("update storage failed: {text}"));
     if call.get("digest").is_some_and(|given| given != digest(world)) {
-        let text = "detected modified configuration - file changed by other user? Try again.";
-        return Err(Refusal::failed(format!("update storage failed: {text}")));
+        return Err(failed("detected modified configuration - file changed by other user? Try again."));
     }
     let hosts: Vec<String> = world.hypervisor.hosts.keys().cloned().collect();
     let Some(storage) = world.hypervisor.storages.defined.get_mut(id) else {
-        return Err(Refusal::failed(format!("update storage failed: storage '{id}' does not exist")));
+        return Err(failed(&format!("storage '{id}' does not exist")));
     };
-    fill(storage, call, &hosts);
+    let (options, delete) = (given(call), call.list("delete"));
+    if let Some(plugin) = plugin(storage.kind.as_str()) {
+        plugin.check(&options, false).map_err(|text| failed(&text))?;
+        plugin.check_delete(&delete, &options).map_err(|text| failed(&text))?;
+    }
+    fill(storage, options, &delete, &hosts);
     Ok(json!({"storage": id, "type": storage.kind.as_str()}).into())
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::answer::Data;
 use super::request::Call;
 use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::rights::need;
 use crate::hypervisor::tasks::Task;
 use crate::world::World;
 
@@ -107,13 +108,17 @@ fn is_upid(text: &str) -> bool {
     }
 }
 
-fn find<'a>(world: &'a World, call: &Call) -> Result<Option<&'a Task>, Refusal> {
+fn named<'a>(world: &'a World, call: &Call) -> Result<Option<&'a Task>, Refusal> {
     let upid = call.text("upid");
     if !is_upid(upid) {
         return Err(Refusal::parameter("upid", "unable to parse worker upid"));
     }
-    let task = world.hypervisor.tasks.get(upid).filter(|task| task.node == call.node);
-    match task {
+    Ok(world.hypervisor.tasks.get(upid).filter(|task| task.node == call.node))
+}
+
+/// The task, if the caller may look at it.
+fn find<'a>(world: &'a World, call: &Call) -> Result<Option<&'a Task>, Refusal> {
+    match named(world, call)? {
         Some(task) if !may_see(world, &call.caller, task) => {
             let text = format!("Permission check failed (/nodes/{}, Sys.Audit)", call.node);
             Err(Refusal::Forbidden(text))
@@ -122,20 +127,27 @@ fn find<'a>(world: &'a World, call: &Call) -> Result<Option<&'a Task>, Refusal> 
     }
 }
 
-/// A token sees its own tasks, a user those of its tokens too, an auditor all.
-fn may_see(world: &World, caller: &str, task: &Task) -> bool {
-    task.user == caller
-        || task.user.split('!').next() == Some(caller)
-        || world.hypervisor.access.may(caller, &format!("/nodes/{}", task.node), "Sys.Audit")
+/// A token began its own tasks, a user also those of its tokens.
+fn is_own(caller: &str, task: &Task) -> bool {
+    task.user == caller || task.user.split('!').next() == Some(caller)
 }
 
-pub(super) fn index(world: &World, call: &Call) -> Result<Data, Refusal> {
-    find(world, call)?;
+/// Whoever began a task sees it, an auditor sees all.
+fn may_see(world: &World, caller: &str, task: &Task) -> bool {
+    is_own(caller, task) || world.hypervisor.access.may(caller, &format!("/nodes/{}", task.node), "Sys.Audit")
+}
+
+/// The parts of a task, whether it is there or not.
+pub(super) fn index(_: &World, _: &Call) -> Result<Data, Refusal> {
     Ok(json!([{"name": "log"}, {"name": "status"}]).into())
 }
 
 pub(super) fn stop(world: &mut World, call: &Call) -> Result<Data, Refusal> {
-    find(world, call)?;
+    let task = named(world, call)?.ok_or_else(|| Refusal::parameter("upid", "no such task"))?;
+    if !is_own(&call.caller, task) {
+        let path = format!("/nodes/{}", call.node);
+        need(&world.hypervisor.access, &call.caller, &path, "Sys.Modify")?;
+    }
     let now = world.now;
     if let Some(task) = world.hypervisor.tasks.get_mut(call.text("upid")) {
         task.interrupt(now);

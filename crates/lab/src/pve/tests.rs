@@ -3,6 +3,7 @@
 mod breadth;
 mod broken;
 mod client;
+mod refusals;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -48,7 +48,7 @@ fn fill(token: &mut Token, call: &Call) {
         token.expire = expire;
     }
     if let Some(comment) = call.get("comment") {
-        token.comment = Some(comment.to_owned());
+        token.comment = Some(comment.to_owned()).filter(|comment| !comment.is_empty());
     }
 }
 
@@ -80,6 +80,13 @@ pub(super) fn update(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     let token =
         user.and_then(|user| user.tokens.get_mut(call.text("tokenid"))).ok_or_else(|| no_such(call))?;
     fill(token, call);
+    for key in call.list("delete") {
+        if key != "comment" {
+            let refusal = Refusal::parameter("delete", format!("unknown option '{key}'"));
+            return Err(Refusal::failed(format!("updating token info failed: {}", refusal.in_task())));
+        }
+        token.comment = None;
+    }
     Ok(row(None, token).into())
 }
 

@@ -11,6 +11,8 @@ pub(crate) struct Upload {
     pub(crate) disk_bytes: u64,
     /// The checksum with the algorithm that was asked for.
     pub(crate) checksum: Option<String>,
+    /// What kind of image it is.
+    pub(crate) image: &'static str,
 }
 
 /// The boundary of a form with a file.
@@ -36,7 +38,10 @@ pub(super) fn read(body: &[u8], boundary: &str) -> Option<(Vec<(String, String)>
             let checksum = algorithm.and_then(|(_, name)| digest(name, content));
             fields.push((name.to_owned(), file.to_owned()));
             let bytes = u64::try_from(content.len()).unwrap_or(u64::MAX);
-            return Some((fields, Upload { bytes, disk_bytes: disk_bytes(content), checksum }));
+            return Some((
+                fields,
+                Upload { bytes, disk_bytes: disk_bytes(content), checksum, image: image(content) },
+            ));
         }
         let later = fields.last().and_then(|(last, _)| ORDER.iter().position(|known| known == last));
         let place = ORDER.iter().position(|known| *known == name)?;
@@ -67,8 +72,11 @@ fn quoted<'a>(head: &'a str, key: &str) -> Option<&'a str> {
     head.get(at + key.len()..)?.split('"').next()
 }
 
+/// The algorithms that the lab knows; for `md5` it would need one more library.
+pub(super) const ALGORITHMS: &[&str] = &["sha1", "sha224", "sha256", "sha384", "sha512"];
+
 /// The checksum of `content`; nothing for an algorithm that the lab does not know.
-fn digest(algorithm: &str, content: &[u8]) -> Option<String> {
+pub(super) fn digest(algorithm: &str, content: &[u8]) -> Option<String> {
     Some(match algorithm {
         "sha1" => hex::encode(sha1::Sha1::digest(content)),
         "sha224" => hex::encode(Sha224::digest(content)),
@@ -77,6 +85,17 @@ fn digest(algorithm: &str, content: &[u8]) -> Option<String> {
         "sha512" => hex::encode(Sha512::digest(content)),
         _ => return None,
     })
+}
+
+/// What kind of image the first bytes say that it is.
+pub(super) fn image(content: &[u8]) -> &'static str {
+    if content.starts_with(b"QFI\xfb") {
+        "qcow2"
+    } else if content.starts_with(b"KDMV") || content.starts_with(b"# Disk DescriptorFile") {
+        "vmdk"
+    } else {
+        "raw"
+    }
 }
 
 /// A qcow2 image says in its head how large its disk is; anything else is its own disk.

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::answer::Data;
-use super::request::Call;
+use super::request::{Call, decode};
 use crate::hypervisor::configure::{self, Change};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::need;
 use crate::hypervisor::vm::{Vm, is_numbered, shown};
-use crate::hypervisor::{cloudinit, create as creation, drive, power};
+use crate::hypervisor::{cloudinit, create as creation, power};
 use crate::world::World;
 
 pub(super) fn find<'a>(world: &'a World, call: &Call) -> Result<&'a Vm, Refusal> {
@@ -82,7 +82,21 @@ pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
     Ok(row.into())
 }
 
+/// Keys for cloud-init come encoded once more than everything else.
+fn ssh_keys(call: &Call) -> Result<(), Refusal> {
+    creation::check_ssh_keys(&decode(call.text("sshkeys"), false))
+}
+
 pub(super) fn create(world: &mut World, call: &Call) -> Result<Data, Refusal> {
+    ssh_keys(call)?;
+    if let Some(storage) = call.get("storage") {
+        need(
+            &world.hypervisor.access,
+            &call.caller,
+            &format!("/storage/{storage}"),
+            "Datastore.AllocateSpace",
+        )?;
+    }
     let (config, start, pool) = (call.options(), call.flag("start"), call.get("pool"));
     let upid = creation::create(world, &call.node, call.vmid(), config, start, pool, &call.caller)?;
     if call.flag("ha-managed") {
@@ -107,6 +121,7 @@ pub(super) fn pending(world: &World, call: &Call) -> Result<Data, Refusal> {
 
 fn change(call: &Call) -> Result<Change, Refusal> {
     only_root(call, "skiplock")?;
+    ssh_keys(call)?;
     Ok(Change {
         set: call.options(),
         delete: call.list("delete"),
@@ -118,7 +133,7 @@ fn change(call: &Call) -> Result<Change, Refusal> {
 }
 
 pub(super) fn only_root(call: &Call, name: &str) -> Result<(), Refusal> {
-    if call.get(name).is_some() && call.caller != "root@pam" {
+    if call.get(name).is_some_and(|value| !matches!(value, "" | "0")) && call.caller != "root@pam" {
         return Err(Refusal::parameter(name, "Only root may use this option."));
     }
     Ok(())
@@ -147,16 +162,6 @@ pub(super) fn resize(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     only_root(call, "skiplock")?;
     let digest = call.get("digest").map(str::to_owned);
     let (disk, size) = (call.text("disk"), call.text("size"));
-    let vm = world.hypervisor.vms.get(&call.vmid());
-    let file = vm.and_then(|vm| drive::parts(disk, vm.get(disk)?)?.get("file").cloned());
-    if let Some((storage, _)) = file.as_deref().and_then(|file| file.split_once(':')) {
-        need(
-            &world.hypervisor.access,
-            &call.caller,
-            &format!("/storage/{storage}"),
-            "Datastore.AllocateSpace",
-        )?;
-    }
     Ok(json!(power::resize(world, &call.node, call.vmid(), disk, size, digest, &call.caller)).into())
 }
 
@@ -238,10 +243,7 @@ pub(super) fn cloudinit_values(world: &World, call: &Call) -> Result<Data, Refus
     let vm = find(world, call)?;
     let known =
         ["ciuser", "cipassword", "nameserver", "searchdomain", "sshkeys", "citype", "ciupgrade", "cicustom"];
-    let wanted = |key: &str| {
-        known.contains(&key) || is_numbered(key, "ipconfig") || is_numbered(key, "net") || key == "name"
-    };
-    let rows = vm.config.iter().filter(|(key, _)| wanted(key));
+    let rows = vm.config.iter().filter(|(key, _)| known.contains(&key.as_str()));
     Ok(rows.map(|(key, value)| json!({"key": key, "value": shown(key, value)})).collect::<Value>().into())
 }
 

@@ -14,10 +14,9 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper_util::rt::TokioIo;
-use sha2::{Digest, Sha256};
 
 use super::request::Plain;
-use super::upload::disk_bytes;
+use super::upload::{ALGORITHMS, digest, disk_bytes, image};
 use crate::hypervisor::{Web, WebFile};
 use crate::shared::Shared;
 
@@ -80,7 +79,11 @@ async fn fetch(host: &str, port: u16, authority: &str, path: &str) -> io::Result
     Ok(Ok(WebFile {
         bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
         disk_bytes: disk_bytes(&bytes),
-        sha256: hex::encode(Sha256::digest(&bytes)),
+        sums: ALGORITHMS
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), digest(name, &bytes)?)))
+            .collect(),
+        image: Some(image(&bytes).to_owned()),
         mimetype,
     }))
 }
