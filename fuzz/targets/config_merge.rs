@@ -22,11 +22,8 @@ fuzz_target!(|text: &str| {
         let printed = patched.to_yaml();
         let again = Documents::parse(&printed).unwrap_or_else(|e| panic!("{e}: {printed}"));
         assert_eq!(again.to_yaml(), printed);
-        // Lists grow, deletes find nothing the second time, of two equal documents only the first is merged into, and a key
-        // without a value is written as it came the first time.
-        let nothing = printed.contains("null")
-            || Documents::parse(patch_text).is_ok_and(|it| it.to_yaml().contains("null"));
-        if !nothing && !patch_text.contains(['-', '[', '$', '&', '<']) && base.iter().count() < 2 {
+        // Lists grow, deletes find nothing the second time, and of two equal documents only the first is merged into.
+        if !patch_text.contains(['-', '[', '$', '&', '<']) && base.iter().count() < 2 {
             let mut twice = patched.clone();
             if patch.apply(&mut twice).is_ok() {
                 assert!(twice == patched, "once:\n{printed}twice:\n{}", twice.to_yaml());

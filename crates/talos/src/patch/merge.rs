@@ -23,10 +23,12 @@ struct How {
 
 /// Merges a document into another of the same kind.
 pub(super) fn merge(left: &mut Map, right: &Map, root: &'static str, minor: u32) -> Result<(), Refusal> {
+    *left = normal(left, root, minor);
     fields(left, right, root, minor)
 }
 
-/// A document as it is after reading it: a key without a value is not there, nor is what is empty in lists of plain values.
+/// A document as it is after reading it: a key without a value is not there, nor is what is empty in lists of plain values;
+/// where keys are free, an entry without a value has the zero of its type.
 pub(super) fn normal(document: &Map, root: &'static str, minor: u32) -> Map {
     let mut normal = document.clone();
     for field in fields_of(root, minor) {
@@ -49,7 +51,13 @@ fn drop_nulls(value: &mut Value, kind: &'static Type, minor: u32) {
             list.iter_mut().for_each(|item| drop_nulls(item, inner, minor));
         }
         (Type::Map(inner), Value::Map(map)) => {
-            map.values_mut().for_each(|value| drop_nulls(value, inner, minor));
+            for value in map.values_mut() {
+                match (inner, &value) {
+                    (Type::Text, Value::Null) => *value = "".into(),
+                    (Type::Bool, Value::Null) => *value = false.into(),
+                    _ => drop_nulls(value, inner, minor),
+                }
+            }
         }
         (Type::Named(name), Value::Map(map)) => *map = normal(map, name, minor),
         _ => {}
@@ -223,12 +231,7 @@ fn entries(
             let path = if path.is_empty() || path.starts_with('[') { path } else { format!(".{path}") };
             (format!("{key}{path}"), reason)
         };
-        // An entry without a value has the zero of its type, which replaces nothing.
-        let new = match (new, inner) {
-            (Value::Null, Type::Bool) => Some(false.into()),
-            (Value::Null, Type::Text) => Some("".into()),
-            (new, _) => Some(new.clone()),
-        };
+        let new = Some(new.clone());
         let mut old = map.get(key).filter(|value| **value != Value::Null).cloned();
         match old {
             Some(_) if *inner == Type::Any => free(&mut old, new, How { minor: how.minor, ..How::default() }),

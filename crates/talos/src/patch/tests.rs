@@ -206,3 +206,32 @@ fn a_key_without_a_value_is_not_there() {
         }
     }
 }
+
+#[test]
+fn an_entry_without_a_value_is_an_empty_text() {
+    for minor in [12, 13, 14] {
+        let patch = "machine: {sysctls: {a: , b: }}\n";
+        let base = "{version: v1alpha1, machine: {type: worker, sysctls: {a: one}}}";
+        let both = "{version: v1alpha1, machine: {type: worker, sysctls: {a: one, b: ''}}}";
+        assert_patched(base, patch, minor, both);
+        // In a part that was not there before it is the same, so it can be said again.
+        let patch = "cluster: {apiServer: {env: {X: }}}\n";
+        let base = "{version: v1alpha1, cluster: {}}";
+        assert_patched(base, patch, minor, "{version: v1alpha1, cluster: {apiServer: {env: {X: ''}}}}");
+        let once = patched(base, patch, minor).unwrap();
+        assert_eq!(patched(&once, patch, minor).unwrap(), once);
+        // What a configuration had is written that way, too.
+        let base = "{version: v1alpha1, machine: {sysctls: {a: }}}";
+        let other = "machine: {sysctls: {b: x}}\n";
+        assert_patched(base, other, minor, "{version: v1alpha1, machine: {sysctls: {a: '', b: x}}}");
+        // Where anything may stand, nothing is a value.
+        let free = "machine: {kubelet: {extraConfig: {a: }}}\n";
+        let base = "{version: v1alpha1, machine: {kubelet: {}}}";
+        assert_patched(
+            base,
+            free,
+            minor,
+            "{version: v1alpha1, machine: {kubelet: {extraConfig: {a: null}}}}",
+        );
+    }
+}
