@@ -121,6 +121,9 @@ mod tests {
         let rsa = rsa4096().unwrap();
         assert!(rsa.expose().starts_with("-----BEGIN RSA PRIVATE KEY-----\nMII"));
         assert_eq!(load(rsa.expose()).unwrap().0.algorithm(), &rcgen::PKCS_RSA_SHA256);
+        // The key and its parts, nine half as long as the number itself, and a few bytes around each.
+        let length = pem::decode(rsa.expose()).unwrap().der.len();
+        assert!((2340..=2360).contains(&length), "{length} bytes are not 4096 bits");
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use talos::config::{
     ClusterSettings, Cni, Contract, DiskId, Documents, Input, KernelModule, MachineSettings, Map, Mirror,
-    NVIDIA_MODULES, Nic, NodeInput, Oidc, Role, Route, UserVolume, Value, ZONE_LABEL, apply_cluster,
-    apply_machine, apply_node, generate,
+    NVIDIA_MODULES, Nic, Oidc, Role, Route, UserVolume, Value, ZONE_LABEL, apply_cluster, apply_machine,
+    generate,
 };
 use talos::secrets::Bundle;
 
@@ -150,7 +150,7 @@ pub fn random_machine(dice: &mut Dice, bundle: &Bundle, minor: u32) -> anyhow::R
     let settings = settings(dice, &input);
     let mut documents = generate(bundle, &input)?;
     if dice.coin() {
-        apply_node(&mut documents, input.contract, &node(dice));
+        apply_machine(&mut documents, input.contract, &node(dice))?;
     } else {
         apply_machine(&mut documents, input.contract, &settings)?;
         apply_cluster(&mut documents, input.contract, &cluster(dice));
@@ -232,22 +232,26 @@ fn cluster(dice: &mut Dice) -> ClusterSettings {
     }
 }
 
-fn node(dice: &mut Dice) -> NodeInput {
+fn node(dice: &mut Dice) -> MachineSettings {
     let number = 11 + dice.below(200);
-    NodeInput {
+    MachineSettings {
         hostname: format!("node-{number}"),
-        mac: format!("bc:24:11:00:00:{number:02x}"),
-        address: dice.coin().then(|| format!("10.25.150.{number}/24")),
-        gateway: dice.coin().then(|| "10.25.150.1".to_owned()),
+        nics: vec![Nic {
+            mac: format!("bc:24:11:00:00:{number:02x}"),
+            addresses: dice.coin().then(|| format!("10.25.150.{number}/24")).into_iter().collect(),
+            gateway: dice.coin().then(|| "10.25.150.1".to_owned()),
+            mtu: dice.coin().then_some(1450),
+            vip: dice.coin().then(|| "10.25.150.10".to_owned()),
+            ..Nic::default()
+        }],
         nameservers: dice.some(&["1.1.1.1".to_owned(), "fd00::53".to_owned()]),
         time_servers: dice.some(&["10.25.150.1".to_owned(), "ntp.example.org".to_owned()]),
-        mtu: dice.coin().then_some(1450),
-        vip: dice.coin().then(|| "10.25.150.10".to_owned()),
         labels: dice
             .some(&["zone", "a.example/b"])
             .into_iter()
             .map(|key| (key.to_owned(), "x".to_owned()))
             .collect(),
+        ..MachineSettings::default()
     }
 }
 
@@ -260,18 +264,19 @@ pub fn base(bundle: &Bundle, contract: u32, minor: u32, role: Role) -> anyhow::R
     input.cert_sans = vec!["zero".to_owned()];
     input.sysctls.insert("a.b".to_owned(), "0".to_owned());
     let mut documents = generate(bundle, &input)?;
-    let node = NodeInput {
+    let node = MachineSettings {
         hostname: "node-1".to_owned(),
-        mac: "bc:24:11:00:00:01".to_owned(),
-        address: Some("10.25.150.11/24".to_owned()),
-        gateway: Some("10.25.150.1".to_owned()),
+        nics: vec![Nic {
+            mac: "bc:24:11:00:00:01".to_owned(),
+            addresses: vec!["10.25.150.11/24".to_owned()],
+            gateway: Some("10.25.150.1".to_owned()),
+            mtu: Some(1450),
+            ..Nic::default()
+        }],
         nameservers: vec!["1.1.1.1".to_owned()],
-        time_servers: Vec::new(),
-        mtu: Some(1450),
-        vip: None,
-        labels: BTreeMap::new(),
+        ..MachineSettings::default()
     };
-    apply_node(&mut documents, contract, &node);
+    apply_machine(&mut documents, contract, &node)?;
     Ok(documents)
 }
 

@@ -1,6 +1,5 @@
 //! Six machines from power-on to six ready nodes, through the client of the machines alone: in a blink, and twice the same.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use ambient::Clock;
 use lab::machine::{Boot, BootDisk, BootImage, BootNic};
 use lab::{Lab, LabConfig};
-use talos::config::{Contract, Input, NodeInput, Role, apply_node, generate};
+use talos::config::{Contract, Input, MachineSettings, Nic, Role, apply_machine, generate};
 use talos_client::{Credentials, Machine, Maintenance, Past};
 
 use crate::rig::bundle;
@@ -30,12 +29,15 @@ fn boot(number: u32) -> Boot {
         bridge: "vmbr0".to_owned(),
         address: Some(format!("{}/24", address(number)).parse().unwrap()),
         gateway: Some(address(1)),
+        address6: None,
+        gateway6: None,
         dns: vec![],
         dhcp: false,
     };
     Boot {
         name: format!("vm-{number}"),
         uuid: format!("00000000-0000-4000-8000-{number:012}"),
+        instance_id: String::new(),
         cores: 2,
         memory_mib: 4096,
         disks: vec![BootDisk { slot: "scsi0".to_owned(), bytes: 32 << 30, serial: None, wwn: None }],
@@ -58,18 +60,18 @@ fn config(bundle: &talos::secrets::Bundle, number: u32) -> Vec<u8> {
     let role = if number < 14 { Role::ControlPlane } else { Role::Worker };
     let input = Input::new(contract, role, "six", &format!("https://{SHARED}:6443"), "v1.36.3");
     let mut documents = generate(bundle, &input).unwrap();
-    let node = NodeInput {
+    let node = MachineSettings {
         hostname: format!("n{number}"),
-        mac: mac(number),
-        address: Some(format!("{}/24", address(number))),
-        gateway: Some(address(1).to_string()),
-        nameservers: vec![],
-        time_servers: vec![],
-        mtu: None,
-        vip: Some(SHARED.to_owned()),
-        labels: BTreeMap::new(),
+        nics: vec![Nic {
+            mac: mac(number),
+            addresses: vec![format!("{}/24", address(number))],
+            gateway: Some(address(1).to_string()),
+            vip: Some(SHARED.to_owned()),
+            ..Nic::default()
+        }],
+        ..MachineSettings::default()
     };
-    apply_node(&mut documents, contract, &node);
+    apply_machine(&mut documents, contract, &node).unwrap();
     documents.to_yaml().into_bytes()
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Map, Value, map, reader, redact, yaml::YamlError};
 
 /// The documents of a machine configuration. Its `Debug` names the kinds only; its memory is wiped when it goes.
-#[derive(Clone, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Documents(Vec<Map>);
 
 /// Why a text is no configuration.

@@ -1,9 +1,8 @@
 //! Machine configuration: generating it for each contract, adding what is special to a node, reading it back.
 //!
 //! [`generate`] gives what `talosctl gen config` gives for the same secrets and options (proved against Talos' own golden
-//! files), [`apply_node`] adds host name and network of one virtual machine, [`apply_machine`] and [`apply_cluster`] all the
-//! rest that people ask for, and [`MachineView`] is what a node makes of a
-//! configuration. Everything works on [`Documents`], an ordered list of mappings, so that nothing which this crate does not
+//! files), [`apply_machine`] adds name, network and whatever else is asked for of one machine, [`apply_cluster`] what is the
+//! same for all of them, and [`MachineView`] is what a node makes of a configuration. Everything works on [`Documents`], an ordered list of mappings, so that nothing which this crate does not
 //! know is ever lost.
 
 mod cluster;
@@ -15,7 +14,6 @@ mod input;
 mod kinds;
 mod kubernetes;
 mod machine;
-mod node;
 mod reader;
 mod redact;
 mod settings;
@@ -32,7 +30,6 @@ pub use generate::{GenerateError, generate};
 pub use input::{Cni, ExtraMount, Input, Role};
 pub use kinds::{UnknownKind, all_kinds, known_since, unknown_kinds};
 pub use machine::apply_machine;
-pub use node::{NodeInput, apply_node};
 pub use settings::{
     ClusterSettings, DiskId, KernelModule, MachineSettings, Mirror, NVIDIA_MODULES, Nic, Oidc, REGION_LABEL,
     Route, UserVolume, ZONE_LABEL,

@@ -331,7 +331,7 @@ fn version_of_image(image: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::{
-        config::{Cni, Contract, Input, NodeInput, apply_node, generate},
+        config::{Cni, Contract, Input, MachineSettings, Nic, apply_machine, generate},
         secrets::Bundle,
     };
 
@@ -345,16 +345,18 @@ mod tests {
             return;
         };
         let bundle = Bundle::parse(&secrets).unwrap();
-        let node = NodeInput {
+        let node = MachineSettings {
             hostname: "cp-1".to_owned(),
-            mac: "bc:24:11:00:00:01".to_owned(),
-            address: Some("10.25.150.11/24".to_owned()),
-            gateway: Some("10.25.150.1".to_owned()),
+            nics: vec![Nic {
+                mac: "bc:24:11:00:00:01".to_owned(),
+                addresses: vec!["10.25.150.11/24".to_owned()],
+                gateway: Some("10.25.150.1".to_owned()),
+                vip: Some("10.25.150.10".to_owned()),
+                ..Nic::default()
+            }],
             nameservers: vec!["1.1.1.1".to_owned()],
             time_servers: vec!["10.25.150.1".to_owned()],
-            mtu: None,
-            vip: Some("10.25.150.10".to_owned()),
-            labels: std::collections::BTreeMap::new(),
+            ..MachineSettings::default()
         };
         for role in [Role::ControlPlane, Role::Worker] {
             let mut views = Vec::new();
@@ -364,7 +366,7 @@ mod tests {
                 input.cert_sans = vec!["home.example".to_owned()];
                 input.cni = Cni::None;
                 let mut documents = generate(&bundle, &input).unwrap();
-                apply_node(&mut documents, contract, &node);
+                apply_machine(&mut documents, contract, &node).unwrap();
                 let text = documents.to_yaml();
                 let mut view = MachineView::read(&Documents::parse(&text).unwrap()).unwrap();
                 // Before 1.12 the endpoint's host stands among these names too.

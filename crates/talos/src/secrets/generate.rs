@@ -119,6 +119,22 @@ mod tests {
     }
 
     #[test]
+    fn the_alphabet_of_cluster_ids_changed_with_1_14() {
+        let now: Timestamp = "2026-09-01T12:00:00Z".parse().unwrap();
+        for (contract, alphabet, marks) in
+            [("v1.13", &URL_SAFE, ['-', '_']), ("v1.14", &STANDARD, ['+', '/'])]
+        {
+            let contract = Contract::parse(contract).unwrap();
+            let ids: Vec<String> = (0..16)
+                .map(|_| Bundle::placeholder(contract, now).unwrap().cluster_id().to_owned())
+                .collect();
+            assert!(ids.iter().all(|id| alphabet.decode(id).is_ok_and(|bytes| bytes.len() == 32)), "{ids:?}");
+            // Of sixteen ids one without any of these is rarer than a fault of the machine.
+            assert!(ids.iter().any(|id| id.contains(marks)), "{ids:?}");
+        }
+    }
+
+    #[test]
     fn a_new_bundle_survives_its_own_file() {
         let now: Timestamp = "2026-09-01T12:00:00Z".parse().unwrap();
         let bundle = Bundle::generate(Contract::parse("v1.13").unwrap(), now).unwrap();

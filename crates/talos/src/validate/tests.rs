@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    config::{Input, NodeInput, Role, apply_node, generate},
+    config::{Input, MachineSettings, Nic, Role, apply_machine, generate},
     secrets::Bundle,
 };
 
@@ -17,18 +17,21 @@ fn configuration(minor: u32, role: Role) -> Option<Documents> {
     let mut input = Input::new(contract, role, "home", "https://10.25.150.10:6443", &kubernetes);
     input.install_disk = Some("/dev/sda".to_owned());
     let mut documents = generate(&Bundle::parse(&secrets).unwrap(), &input).unwrap();
-    let node = NodeInput {
+    let node = MachineSettings {
         hostname: "cp-1".to_owned(),
-        mac: "bc:24:11:00:00:01".to_owned(),
-        address: Some("10.25.150.11/24".to_owned()),
-        gateway: Some("10.25.150.1".to_owned()),
+        nics: vec![Nic {
+            mac: "bc:24:11:00:00:01".to_owned(),
+            addresses: vec!["10.25.150.11/24".to_owned()],
+            gateway: Some("10.25.150.1".to_owned()),
+            vip: Some("10.25.150.10".to_owned()),
+            ..Nic::default()
+        }],
         nameservers: vec!["1.1.1.1".to_owned()],
         time_servers: vec!["10.25.150.1".to_owned()],
-        mtu: None,
-        vip: Some("10.25.150.10".to_owned()),
         labels: [("zone".to_owned(), "attic".to_owned())].into(),
+        ..MachineSettings::default()
     };
-    apply_node(&mut documents, contract, &node);
+    apply_machine(&mut documents, contract, &node).unwrap();
     Some(documents)
 }
 
@@ -106,4 +109,21 @@ fn an_old_encryption_is_kept_under_every_contract() {
         let text = generate(&bundle, &input).unwrap().to_yaml().to_string();
         assert!(text.contains(key) && !text.contains("secretbox"), "{contract:?}");
     }
+}
+
+#[test]
+fn a_host_name_needs_the_automatic_one_off() {
+    let Some(mut documents) = configuration(13, Role::Worker) else { return };
+    let said = |documents: &Documents| {
+        let problems = validate(documents, Contract::parse("v1.13").unwrap(), Mode::Cloud);
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert!(said(&documents).is_empty());
+    // As generated, and then only the name patched in.
+    documents.kind_mut("HostnameConfig").insert("auto", "stable");
+    let problems = said(&documents);
+    assert!(
+        problems.len() == 1 && problems[0].contains("must be off where there is a hostname"),
+        "{problems:?}"
+    );
 }
