@@ -141,11 +141,15 @@ impl Download {
             return Next::fail(format!("download failed: {text}"));
         };
         let found = world.factory.asset(path);
-        let builds = if found.is_ok() { world.factory.still_builds(path, now) } else { Duration::ZERO };
+        let builds = match &found {
+            Ok(asset) => world.factory.still_builds(asset, now),
+            Err(_) => Duration::ZERO,
+        };
         let wait = Duration::from_millis(1500) + builds;
         task.log(now, format!("Connecting to {host}... connected."));
         match found {
-            Err(status) => {
+            Err(fault) => {
+                let status = fault.line();
                 task.log(now, format!("HTTP request sent, awaiting response... {status}"));
                 let (code, words) = status.split_once(' ').unwrap_or((status.as_str(), ""));
                 task.log(now, format!("{} ERROR {code}: {words}.", clock_face(now)));

@@ -131,9 +131,7 @@ pub(super) fn query_url(world: &World, call: &Call) -> Result<Data, Refusal> {
         )));
     };
     match world.factory.asset(path) {
-        Ok(asset) => {
-            Ok(json!({"filename": name, "size": asset.bytes, "mimetype": "application/octet-stream"}).into())
-        }
-        Err(status) => Err(Refusal::failed(format!("invalid server response: '{status}'"))),
+        Ok(asset) => Ok(json!({"filename": name, "size": asset.bytes, "mimetype": asset.mime}).into()),
+        Err(fault) => Err(Refusal::failed(format!("invalid server response: '{}'", fault.line()))),
     }
 }
