@@ -35,6 +35,9 @@ pub struct World {
     /// What the operator's name server knows.
     #[serde(default)]
     pub names: BTreeMap<String, IpAddr>,
+    /// The hosts outside that answer while nothing is disturbed; all when there is none.
+    #[serde(default)]
+    pub outside: Option<Vec<String>>,
 }
 
 impl World {
@@ -59,6 +62,7 @@ impl World {
             machines,
             faults: Faults::default(),
             names,
+            outside: config.outside.clone(),
         })
     }
 
@@ -92,6 +96,7 @@ impl World {
     fn mend(&mut self) {
         self.faults.clear();
         self.machines.mend();
+        self.machines.close_outside(self.outside.clone());
         self.hypervisor.no_quorum = false;
         self.hypervisor.storages.full.clear();
         for host in self.hypervisor.hosts.values_mut() {
@@ -143,6 +148,35 @@ impl World {
             Disturbance::Unplugged { vmid, unplugged } => self.machines.unplug(vmid, unplugged),
             Disturbance::TimeServers { answer } => self.machines.set_time_servers(answer),
             Disturbance::SmallDisk { vmid, gib } => self.machines.limit_disk(vmid, gib),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mending_gives_back_the_world_as_it_was_made() {
+        let hosts = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        for made in [None, hosts(&["mirror.lan"])] {
+            let config = LabConfig { outside: made.clone(), ..LabConfig::default() };
+            let mut world = World::new(&config, LabConfig::first_moment()).unwrap();
+            let wrong = world.machines.what_is_wrong();
+            for disturbance in [
+                Disturbance::Outside { only: hosts(&["other.lan"]) },
+                Disturbance::TimeServers { answer: false },
+                Disturbance::SmallDisk { vmid: 1, gib: 3 },
+                Disturbance::BrokenSystem { vmid: 1, talos: "v1.13.9".into(), broken: true },
+            ] {
+                world.disturb(disturbance);
+            }
+            assert_eq!(world.machines.what_is_wrong().len(), 4);
+            assert!(!world.machines.reaches("mirror.lan"));
+            world.disturb(Disturbance::Mend);
+            assert_eq!(world.machines.what_is_wrong(), wrong);
+            assert!(world.machines.reaches("mirror.lan"));
+            assert_eq!(world.machines.reaches("registry.k8s.io"), made.is_none());
         }
     }
 }

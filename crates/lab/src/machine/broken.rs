@@ -69,14 +69,29 @@ impl Machines {
             .map(|(vmid, _)| format!("VM {vmid}: its network cable is pulled"))
             .chain(systems.map(|(vmid, talos)| format!("VM {vmid}: {talos} does not come up")))
             .chain(disks.map(|(vmid, bytes)| format!("VM {vmid}: its boot disk has {} GiB", bytes >> 30)))
+            .chain(self.full_databases())
             .chain(self.no_time.then(|| "no time server answers".to_owned()))
+            .chain(self.outside.as_ref().map(|open| {
+                let open: Vec<&str> = open.iter().map(String::as_str).collect();
+                format!("of the hosts outside only these answer: {}", open.join(", "))
+            }))
             .collect()
     }
 
-    /// Everything is well again.
+    /// The machines whose etcd raised an alarm, in words.
+    fn full_databases(&self) -> impl Iterator<Item = String> {
+        let full = |vmid: u32| self.etcd_of(vmid).zip(self.member_of(vmid));
+        let machines = self.machines.keys().copied();
+        machines
+            .filter(move |vmid| full(*vmid).is_some_and(|(etcd, (member, _))| etcd.alarms.contains(&member)))
+            .map(|vmid| format!("VM {vmid}: its etcd database is full"))
+    }
+
+    /// Every machine is well again. Whom they reach outside is the world's to say.
     pub(crate) fn mend(&mut self) {
         self.broken_systems.clear();
         self.small_disks.clear();
+        self.etcds.iter_mut().for_each(|etcd| etcd.alarms.clear());
         self.no_time = false;
         for machine in self.machines.values_mut() {
             machine.unplugged = false;

@@ -55,7 +55,10 @@ fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
     assert!(ordered.contains("waits: failure 2 at any call with /version"), "{ordered}");
     let met = shell.run(&format!("doctor -f {twin}"));
     assert!(met.code == Some(5) && met.err.contains("Authentication failed!"), "{}", met.all());
+    let closed = shell.ok("lab disturb outside mirror.lan");
+    assert!(closed.contains("of the hosts outside only these answer: mirror.lan"), "{closed}");
     let mended = shell.ok("lab disturb mend");
+    assert!(!mended.contains("mirror.lan") && !mended.contains("pve3: off"), "{mended}");
     assert!(mended.contains("met: failure 2 at GET /api2/json/version"), "{mended}");
     assert!(
         mended.lines().any(|line| line.starts_with("Calls: ") && line.contains(" to Proxmox VE")),
