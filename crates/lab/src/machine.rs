@@ -10,6 +10,7 @@ mod apply;
 mod boot;
 mod broken;
 mod clockwork;
+mod diff;
 mod etcd;
 mod etcd_operations;
 mod journal;

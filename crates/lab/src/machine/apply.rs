@@ -7,6 +7,7 @@ use serde_json::Value;
 use tonic::Code;
 
 use super::admission::{self, Document, Objection};
+use super::diff::difference;
 use super::node::{Accepted, Leave, Leaving, Machine, Phase, after};
 use super::settings::{Settings, text};
 use super::{Machines, timing};
@@ -194,7 +195,7 @@ fn first(
         return Ok(Applied { mode: Mode::Reboot, details });
     }
     if dry_run {
-        return Ok(dry(mode, &unified("", &content)));
+        return Ok(dry(mode, &difference("", &content)));
     }
     let Phase::Maintenance(maintenance) = &mut machine.phase else { return Err(gone()) };
     if maintenance.accepted.is_some() {
@@ -265,7 +266,7 @@ fn again(
         .into_iter()
         .map(|d| d.value)
         .collect();
-    let diff = if old == *values { String::new() } else { unified(&node.config, &content) };
+    let diff = if old == *values { String::new() } else { difference(&node.config, &content) };
     // Since 1.14 nothing restarts by itself.
     let why = (profile.minor <= 13 && !is_immediate(&old, values))
         .then(|| format!("this config change can't be applied in immediate mode\ndiff:\n{diff}"));
@@ -361,38 +362,9 @@ fn go_duration(duration: Duration) -> String {
     if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
 }
 
-/// A unified diff with three lines around each change.
-fn unified(old: &str, new: &str) -> String {
-    let (a, b): (Vec<_>, Vec<_>) = (old.lines().collect(), new.lines().collect());
-    let head = a.iter().zip(&b).take_while(|(x, y)| x == y).count();
-    let tail = a[head..].iter().rev().zip(b[head..].iter().rev()).take_while(|(x, y)| x == y).count();
-    let start = head.saturating_sub(3);
-    let (a_end, b_end) = ((a.len() - tail + 3).min(a.len()), (b.len() - tail + 3).min(b.len()));
-    let range = |from: usize, to: usize| {
-        let first = if to == from { from } else { from + 1 };
-        if to - from == 1 { first.to_string() } else { format!("{first},{}", to - from) }
-    };
-    let mut text = format!("--- a\n+++ b\n@@ -{} +{} @@\n", range(start, a_end), range(start, b_end));
-    let lines = a[start..head].iter().map(|l| format!(" {l}\n"));
-    let removed = a[head..a.len() - tail].iter().map(|l| format!("-{l}\n"));
-    let added = b[head..b.len() - tail].iter().map(|l| format!("+{l}\n"));
-    let rest = a[a.len() - tail..a_end].iter().map(|l| format!(" {l}\n"));
-    text.extend(lines.chain(removed).chain(added).chain(rest));
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_diff_shows_the_change_and_three_lines_around() {
-        assert_eq!(
-            unified("a\nb\nc\nd\ne\nf\ng\n", "a\nb\nc\nd\nx\ne\nf\ng\n"),
-            "--- a\n+++ b\n@@ -2,6 +2,7 @@\n b\n c\n d\n+x\n e\n f\n g\n"
-        );
-        assert_eq!(unified("", "a\nb\n"), "--- a\n+++ b\n@@ -0,0 +1,2 @@\n+a\n+b\n");
-    }
 
     #[test]
     fn labels_change_at_once_and_files_need_a_reboot() {
