@@ -72,11 +72,14 @@ func main() {
 
 func read(folder string) *library {
 	l := &library{map[string]string{}, map[string][]field{}, map[string]string{}, nil}
-	root := filepath.Join(folder, "resources")
+	// Specs are at home with their types, or in a package that a type only borrows from.
+	roots := []string{filepath.Join(folder, "extensions"), filepath.Join(folder, "resources")}
 	// Once more than constants lead to constants, because a package may come before the one that it refers to.
 	for range 3 {
 		l.resources = nil
-		l.walk(root)
+		for _, root := range roots {
+			l.walk(root)
+		}
 	}
 	return l
 }
@@ -143,6 +146,11 @@ func (l *library) typeSpec(pkg string, s *ast.TypeSpec) {
 			}
 		}
 		if fields != nil {
+			l.structs[pkg+"."+s.Name.Name] = fields
+		}
+	case *ast.Ident, *ast.SelectorExpr:
+		// Another name for a struct.
+		if fields := l.structs[qualified(pkg, t.(ast.Expr))]; fields != nil {
 			l.structs[pkg+"."+s.Name.Name] = fields
 		}
 	case *ast.IndexListExpr:

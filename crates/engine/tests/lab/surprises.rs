@@ -2,6 +2,7 @@
 //! when the client or the engine forgets it. What the machines themselves must show is tested in the lab, without us.
 
 mod etcd;
+mod proofs;
 mod releases;
 mod running;
 mod waiting;
@@ -10,7 +11,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use lab::machine::{Boot, BootDisk, BootImage, BootNic};
-use talos::config::{Contract, Input, NodeInput, Role, apply_node, generate};
+use talos::config::{Contract, Input, MachineSettings, Nic, Role, apply_machine, generate};
 use talos_client::{Credentials, Machine, Maintenance};
 use tokio::sync::OnceCell;
 
@@ -32,6 +33,7 @@ fn boot(last: u8, talos: &str) -> Boot {
     Boot {
         name: format!("vm-{last}"),
         uuid: format!("00000000-0000-4000-8000-0000000000{last}"),
+        instance_id: String::new(),
         cores: 2,
         memory_mib: 4096,
         disks: vec![BootDisk { slot: "scsi0".into(), bytes: 32 << 30, serial: None, wwn: None }],
@@ -40,6 +42,8 @@ fn boot(last: u8, talos: &str) -> Boot {
             bridge: "vmbr0".into(),
             address: Some(net(format!("10.25.150.{last}/24"))),
             gateway: Some(IpAddr::from([10, 25, 150, 1])),
+            address6: None,
+            gateway6: None,
             dns: vec![],
             dhcp: false,
         }],
@@ -61,18 +65,18 @@ fn config(last: u8, role: Role, contract: &str, kubernetes: &str) -> String {
     let contract = Contract::parse(contract).unwrap();
     let input = Input::new(contract, role, "odd", "https://10.25.150.60:6443", kubernetes);
     let mut documents = generate(&bundle(), &input).unwrap();
-    let node = NodeInput {
+    let node = MachineSettings {
         hostname: format!("n{last}"),
-        mac: format!("BC:24:11:00:00:{last}"),
-        address: Some(format!("10.25.150.{last}/24")),
-        gateway: Some("10.25.150.1".into()),
-        nameservers: vec![],
-        time_servers: vec![],
-        mtu: None,
-        vip: Some("10.25.150.60".into()),
-        labels: std::collections::BTreeMap::new(),
+        nics: vec![Nic {
+            mac: format!("BC:24:11:00:00:{last}"),
+            addresses: vec![format!("10.25.150.{last}/24")],
+            gateway: Some("10.25.150.1".into()),
+            vip: Some("10.25.150.60".into()),
+            ..Nic::default()
+        }],
+        ..MachineSettings::default()
     };
-    apply_node(&mut documents, contract, &node);
+    apply_machine(&mut documents, contract, &node).unwrap();
     documents.to_yaml().to_string()
 }
 

@@ -92,6 +92,11 @@ fn v6(text: &mut String, address: &str, gateway: Option<&String>) {
 }
 
 pub(crate) fn meta_data(vm: &Vm) -> String {
+    format!("instance-id: {}\n", instance_id(vm))
+}
+
+/// What names this state of the machine: another one means that cloud-init has to look again.
+pub(crate) fn instance_id(vm: &Vm) -> String {
     let digest = Sha1::new().chain_update(user_data(vm)).chain_update(network_config(vm)).finalize();
-    format!("instance-id: {}\n", hex::encode(digest))
+    hex::encode(digest)
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -11,7 +12,7 @@ use sha1::{Digest, Sha1};
 
 use crate::hypervisor::guest::Guest;
 use crate::hypervisor::storage::Storages;
-use crate::hypervisor::{drive, options};
+use crate::hypervisor::{cloudinit, drive, options};
 use crate::machine::{Boot, BootDisk, BootNic};
 use crate::schema::Parts;
 
@@ -242,6 +243,7 @@ impl Vm {
         Boot {
             name: self.name(),
             uuid: uuid.and_then(|parts| parts.get("uuid").cloned()).unwrap_or_default(),
+            instance_id: if self.has_cloudinit() { cloudinit::instance_id(self) } else { String::new() },
             cores: self.cores(),
             memory_mib: self.memory_mib(),
             disks: disks
@@ -263,20 +265,25 @@ impl Vm {
 
     fn boot_nic(&self, key: &str, parts: &Parts) -> BootNic {
         let config = self.get(&key.replace("net", "ipconfig")).filter(|_| self.has_cloudinit());
-        let config = config.and_then(|text| options::ipconfig().parse(key, text).ok()).unwrap_or_default();
-        let (address, gateway) = match config.get("ip").and_then(|ip| ip.parse().ok()) {
-            Some(address) => (Some(address), config.get("gw")),
-            None => (config.get("ip6").and_then(|ip| ip.parse().ok()), config.get("gw6")),
-        };
-        let dns = self.get("nameserver").filter(|_| address.is_some()).unwrap_or_default();
+        let config = config.and_then(|text| options::ipconfig().parse(key, text).ok());
+        // The drive does not mention a card without an `ipconfig`, and Talos asks for an address on those that nobody
+        // mentions. An empty one is written as DHCP of both kinds.
+        let dhcp = config.as_ref().is_none_or(|c| c.is_empty() || c.get("ip").is_some_and(|ip| ip == "dhcp"));
+        let config = config.unwrap_or_default();
+        let net = |key: &str| config.get(key).and_then(|net| net.parse::<IpNet>().ok());
+        let router = |key: &str| config.get(key).and_then(|address| address.parse::<IpAddr>().ok());
+        let (address, address6) = (net("ip"), net("ip6"));
+        let said = address.is_some() || address6.is_some();
+        let dns = self.get("nameserver").filter(|_| said).unwrap_or_default();
         BootNic {
             mac: parts.get("macaddr").cloned().unwrap_or_default(),
             bridge: parts.get("bridge").cloned().unwrap_or_default(),
             address,
-            gateway: gateway.and_then(|gateway| gateway.parse::<IpAddr>().ok()),
+            gateway: router("gw").filter(|_| address.is_some()),
+            address6,
+            gateway6: router("gw6").filter(|_| address6.is_some()),
             dns: dns.split([' ', ',', ';']).filter_map(|part| part.parse().ok()).collect(),
-            // Without a word about a card Talos asks for an address.
-            dhcp: address.is_none(),
+            dhcp,
         }
     }
 }

@@ -12,6 +12,9 @@ pub struct Boot {
     pub name: String,
     /// SMBIOS uuid.
     pub uuid: String,
+    /// The `instance-id` of the cloud-init drive; empty where there is no drive.
+    #[serde(default)]
+    pub instance_id: String,
     /// Processor cores.
     pub cores: u32,
     /// Memory in MiB.
@@ -57,6 +60,13 @@ pub struct BootNic {
     pub address: Option<IpNet>,
     /// Default gateway.
     pub gateway: Option<IpAddr>,
+    /// Static IPv6 address. There is no other kind: what Proxmox writes for DHCP and for router advertisements Talos
+    /// does not understand.
+    #[serde(default)]
+    pub address6: Option<IpNet>,
+    /// Default gateway of IPv6.
+    #[serde(default)]
+    pub gateway6: Option<IpAddr>,
     /// Name servers.
     pub dns: Vec<IpAddr>,
     /// Whether it asks a DHCP server.

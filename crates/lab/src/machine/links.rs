@@ -152,6 +152,8 @@ mod tests {
             bridge: "vmbr0".into(),
             address: None,
             gateway: None,
+            address6: None,
+            gateway6: None,
             dns: vec![],
             dhcp: false,
         }

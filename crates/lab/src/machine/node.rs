@@ -477,7 +477,9 @@ impl Machine {
 
     /// Its own addresses with the number of their card: cloud-init's, and those of the configuration.
     pub(crate) fn own_addresses(&self) -> Vec<(usize, IpNet)> {
-        let platform = self.hardware.nics.iter().enumerate().filter_map(|(n, nic)| Some((n, nic.address?)));
+        let cards = self.hardware.nics.iter().enumerate();
+        let platform =
+            cards.flat_map(|(n, nic)| nic.address.into_iter().chain(nic.address6).map(move |net| (n, net)));
         let configured = self.node().map(|node| node.settings.addresses.clone()).unwrap_or_default();
         let mut all: Vec<_> = platform.chain(configured).collect();
         all.sort();

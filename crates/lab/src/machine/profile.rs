@@ -38,6 +38,13 @@ impl Profile {
         self.minor <= 12
     }
 
+    /// Which versions of TLS Kubernetes takes.
+    #[must_use]
+    pub fn kubernetes_tls(self) -> &'static [&'static rustls::SupportedProtocolVersion] {
+        static NEWEST: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
+        if self.minor >= 14 { NEWEST } else { rustls::DEFAULT_VERSIONS }
+    }
+
     /// Whether a release may be reached from another by an upgrade: two minors up, or one down.
     #[must_use]
     pub fn accepts_upgrade_from(self, other: Self) -> bool {

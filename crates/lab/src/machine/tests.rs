@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use talos::config::{Cni, Contract, Input, NodeInput, Role, apply_node, generate};
+use talos::config::{Cni, Contract, Input, MachineSettings, Nic, Role, apply_machine, generate};
 use talos::secrets::Bundle;
 use tonic::Code;
 
@@ -37,6 +37,7 @@ pub(crate) fn boot(number: u32) -> Boot {
     Boot {
         name: format!("vm-{number}"),
         uuid: format!("00000000-0000-4000-8000-{number:012}"),
+        instance_id: String::new(),
         cores: 2,
         memory_mib: 4096,
         disks: vec![BootDisk { slot: "scsi0".into(), bytes: 32 << 30, serial: None, wwn: None }],
@@ -45,6 +46,8 @@ pub(crate) fn boot(number: u32) -> Boot {
             bridge: "vmbr0".into(),
             address: Some(format!("{}/24", address(number)).parse().unwrap()),
             gateway: Some("10.1.0.1".parse().unwrap()),
+            address6: None,
+            gateway6: None,
             dns: vec![],
             dhcp: false,
         }],
@@ -82,18 +85,18 @@ fn made(
     let mut input = Input::new(contract, role, "lab", &format!("https://{VIP}:6443"), kubernetes);
     change(&mut input);
     let mut documents = generate(&BUNDLE, &input).unwrap();
-    let node = NodeInput {
+    let node = MachineSettings {
         hostname: format!("n{number}"),
-        mac: mac(number),
-        address: Some(format!("{}/24", address(number))),
-        gateway: Some("10.1.0.1".into()),
-        nameservers: vec![],
-        time_servers: vec![],
-        mtu: None,
-        vip: Some(VIP.into()),
-        labels: BTreeMap::new(),
+        nics: vec![Nic {
+            mac: mac(number),
+            addresses: vec![format!("{}/24", address(number))],
+            gateway: Some("10.1.0.1".into()),
+            vip: Some(VIP.into()),
+            ..Nic::default()
+        }],
+        ..MachineSettings::default()
     };
-    apply_node(&mut documents, contract, &node);
+    apply_machine(&mut documents, contract, &node).unwrap();
     documents.to_yaml().into_bytes()
 }
 

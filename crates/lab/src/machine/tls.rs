@@ -114,7 +114,7 @@ pub(super) fn server(
                 },
             )?;
             let trusted = verifier(&node.settings.cluster_ca.crt)?;
-            builder(clock)?
+            builder_for(clock, machine.profile().kubernetes_tls())?
                 .with_client_cert_verifier(Arc::new(Anyone(trusted)))
                 .with_single_cert(vec![chain], key)
                 .ok()?
@@ -147,9 +147,15 @@ impl rustls::time_provider::TimeProvider for Wrong {
     }
 }
 
-fn builder(clock: Wrong) -> Option<rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier>> {
+type Builder = rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier>;
+
+fn builder(clock: Wrong) -> Option<Builder> {
+    builder_for(clock, rustls::DEFAULT_VERSIONS)
+}
+
+fn builder_for(clock: Wrong, versions: &[&'static rustls::SupportedProtocolVersion]) -> Option<Builder> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    ServerConfig::builder_with_details(provider, Arc::new(clock)).with_safe_default_protocol_versions().ok()
+    ServerConfig::builder_with_details(provider, Arc::new(clock)).with_protocol_versions(versions).ok()
 }
 
 fn verifier(ca: &str) -> Option<Arc<dyn ClientCertVerifier>> {

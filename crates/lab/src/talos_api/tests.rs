@@ -339,6 +339,24 @@ async fn the_kubeconfig_is_a_gzip_of_a_tar_without_an_end() {
     let size = std::str::from_utf8(&tar[124..135]).unwrap();
     assert_eq!(tar.len(), 512 + usize::from_str_radix(size, 8).unwrap());
     assert!(String::from_utf8_lossy(&tar[512..]).contains("admin@lab"));
+
+    // A copy is a whole archive, unless there is nothing: then there is not even the gzip.
+    let unpacked = async |path: &str| {
+        let request = wire::CopyRequest { root_path: path.into() };
+        let mut stream = rig.client(101, Some(&admin)).copy(request).await.unwrap().into_inner();
+        let mut bytes = vec![];
+        while let Some(chunk) = stream.next().await {
+            bytes.extend(chunk.unwrap().bytes);
+        }
+        let mut tar = vec![];
+        if !bytes.is_empty() {
+            flate2::read::GzDecoder::new(bytes.as_slice()).read_to_end(&mut tar).unwrap();
+        }
+        tar
+    };
+    let tar = unpacked("/etc/hostname").await;
+    assert!(tar.len() % 512 == 0 && tar.ends_with(&[0; 1024]), "{} bytes", tar.len());
+    assert!(unpacked("/nope").await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -165,12 +165,12 @@ fn routes(view: &View<'_>) -> Vec<Resource> {
                  gateway: &str,
                  link: (usize, &str),
                  kind: (&str, &str, &str)| {
-        let v6 = net.is_some_and(|net| net.addr().is_ipv6());
+        let v6 = gateway.contains(':') || net.is_some_and(|net| net.addr().is_ipv6());
         let family = if v6 { "inet6" } else { "inet4" };
         let dst = net.map(|net| net.to_string()).unwrap_or_default();
         let (scope, what, protocol) = kind;
         let priority = if !gateway.is_empty() {
-            1024
+            if v6 { 2048 } else { 1024 }
         } else if v6 && (what == "multicast" || table == "main") {
             256
         } else {
@@ -216,7 +216,8 @@ fn routes(view: &View<'_>) -> Vec<Resource> {
                 found.push(route("local", broadcast, &source, "", link, ("link", "broadcast", "kernel")));
             }
         }
-        if let Some(gateway) = view.machine.gateway(number) {
+        let drive = view.machine.hardware.nics.get(number).and_then(|nic| nic.gateway6);
+        for gateway in view.machine.gateway(number).into_iter().chain(drive) {
             let gateway = gateway.to_string();
             found.push(route("main", None, "", &gateway, link, ("global", "unicast", "static")));
         }
@@ -251,17 +252,18 @@ fn platform(view: &View<'_>) -> Value {
                 "operator": "dhcp4", "linkName": link, "requireUp": true, "dhcp4": {"routeMetric": 1024}, "layer": layer,
             }));
         }
-        if let Some(net) = nic.address.filter(|_| !nic.dhcp) {
+        for net in nic.address.filter(|_| !nic.dhcp).into_iter().chain(nic.address6) {
             let family = if net.addr().is_ipv4() { "inet4" } else { "inet6" };
             addresses.push(json!({
                 "address": net.to_string(), "linkName": link, "family": family, "scope": "global",
                 "flags": "permanent", "layer": layer,
             }));
         }
-        if let Some(gateway) = nic.gateway.filter(|_| !nic.dhcp) {
+        for gateway in nic.gateway.filter(|_| !nic.dhcp).into_iter().chain(nic.gateway6) {
+            let (family, priority) = if gateway.is_ipv4() { ("inet4", 1024) } else { ("inet6", 2048) };
             routes.push(json!({
-                "family": if gateway.is_ipv4() { "inet4" } else { "inet6" }, "dst": "", "src": "",
-                "gateway": gateway.to_string(), "outLinkName": link, "table": "main", "priority": 1024,
+                "family": family, "dst": "", "src": "",
+                "gateway": gateway.to_string(), "outLinkName": link, "table": "main", "priority": priority,
                 "scope": "global", "type": "unicast", "flags": "", "protocol": "static", "layer": layer,
             }));
         }

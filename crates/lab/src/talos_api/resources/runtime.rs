@@ -128,8 +128,11 @@ pub(in crate::talos_api) fn status_tree(status: &crate::machine::Status) -> Valu
 /// What the platform says of the machine.
 pub(super) fn metadata(view: &View<'_>, platform: &str) -> Value {
     let boot = &view.machine.hardware;
-    let instance = crate::machine::stable_uuid(&[&boot.uuid, &boot.name]).replace('-', "");
-    json!({"platform": platform, "hostname": boot.name, "instanceId": instance})
+    let mut tree = json!({"platform": platform, "hostname": boot.name});
+    if !boot.instance_id.is_empty() {
+        tree["instanceId"] = boot.instance_id.as_str().into();
+    }
+    tree
 }
 
 /// The extensions in the image, and the one that says which schematic it was built from.

@@ -90,10 +90,15 @@ async fn differences_hold_secrets_in_clear() {
     let told = rig.applied(dry).await.unwrap().mode_details;
     assert!(told.starts_with("Dry run summary:"), "{told}");
     assert!(told.contains(token.trim()) && told.contains("abcdef.0123456789abcdef"), "{told}");
-    let status = rig.applied(apply(other, Mode::NoReboot)).await.unwrap_err();
+    assert!(!told.contains("immediate mode"), "why it would restart is not said");
+    let status = rig.applied(apply(other.clone(), Mode::NoReboot)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(status.message().contains("\ndiff:\n--- a\n+++ b\n"), "{}", status.message());
     assert!(status.message().contains("abcdef.0123456789abcdef"));
+    let applied = rig.applied(apply(other, Mode::Auto)).await.unwrap();
+    let why =
+        "Applied configuration with a reboot: this config change can't be applied in immediate mode\ndiff:";
+    assert!(applied.mode() == Mode::Reboot && applied.mode_details.starts_with(why), "{applied:?}");
 }
 
 /// A dry run does not look closely.
@@ -109,6 +114,12 @@ async fn a_dry_run_lets_wrong_things_pass() {
     rig.applied(dry(no_pem.into_bytes())).await.unwrap();
     let no_token = text.replacen(line("token: "), "    token: \"\"", 1);
     rig.applied(dry(no_token.into_bytes())).await.unwrap();
+    let at = text.find("\n    ca:\n").unwrap() + 1;
+    let cluster = at + text[at..].find("cluster:\n").unwrap();
+    let at = cluster + text[cluster..].find("    ca:\n").unwrap();
+    let after = at + text[at + 4..].find("\n    a").unwrap() + 5;
+    let no_authority = format!("{}{}", &text[..at], &text[after..]);
+    rig.applied(dry(no_authority.into_bytes())).await.unwrap();
     let broken = text.replacen("machine:\n", "machine:\n    tokn: x\n", 1);
     let status = rig.applied(dry(broken.into_bytes())).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
@@ -184,6 +195,12 @@ async fn a_call_for_several_hides_failures_and_is_dying_out() {
     let words = "one-2-many proxying is not supported for method /cosi.resource.State/Get".to_owned();
     assert_eq!(refused(rig.resources(101).get(request).await), (Code::InvalidArgument, words));
 
+    // One at a time resources go through, too.
+    let mut request = Request::new(get("network", "HostnameStatuses.net.talos.dev", "hostname"));
+    request.metadata_mut().insert("node", "10.1.0.12".parse().unwrap());
+    let there = rig.resources(101).get(request).await.unwrap().into_inner().resource.unwrap();
+    assert!(there.spec.unwrap().yaml_spec.starts_with("hostname: n102\n"));
+
     let mut worker = rig.admin(104);
     assert_eq!(refused(worker.version(to("node", &["10.1.0.11"])).await), denied("no request forwarding"));
     assert!(worker.version(to("node", &["10.1.0.14"])).await.is_ok(), "its own address is its own matter");
@@ -220,10 +237,19 @@ async fn services_take_orders_that_change_nothing() {
     let nope = client.service_start(wire::ServiceStartRequest { id: "nope".into() }).await;
     assert_eq!(refused(nope), (Code::Unknown, "service \"nope\" not defined".to_owned()));
 
-    let waiting = Rig::configured().await;
-    let mut client = waiting.admin(101);
-    assert_eq!(waiting.service(101, "etcd").await, "Preparing");
-    client.service_stop(wire::ServiceStopRequest { id: "ext-nope".into() }).await.unwrap_err();
+    let stop = |id: &str| wire::ServiceStopRequest { id: id.into() };
+    let words = "service \"etcd\" doesn't support stop operation via API".to_owned();
+    assert_eq!(refused(client.service_stop(stop("etcd")).await), (Code::Unknown, words));
+    let nope = client.service_stop(stop("nope")).await;
+    assert_eq!(refused(nope), (Code::Unknown, "service \"nope\" not defined".to_owned()));
+
+    let rig = Rig::cluster().await;
+    rig.admin(103).etcd_leave_cluster(wire::EtcdLeaveClusterRequest {}).await.unwrap();
+    rig.wait(10).await;
+    assert_eq!(rig.service(103, "etcd").await, "Finished");
+    let stopped = rig.admin(103).service_stop(stop("etcd")).await.unwrap().into_inner();
+    assert_eq!(stopped.messages[0].resp, "Service \"etcd\" stopped");
+    assert_eq!(rig.service(103, "etcd").await, "Finished", "nothing changed");
 }
 
 /// An image that no registry has ends in a failed service, which nobody starts again by itself.

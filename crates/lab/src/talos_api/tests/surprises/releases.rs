@@ -229,20 +229,64 @@ async fn a_restart_does_not_drain() {
     assert!(!cordoned);
 }
 
-/// The factory builds only what was posted to it, and gives checksums to nobody who does not pay. What it compresses
-/// cannot be booted from, because Proxmox does not unpack it.
+/// What the factory compresses cannot be booted from, because Proxmox does not unpack it; nor is its boot medium a disk.
 #[tokio::test(start_paused = true)]
-async fn the_factory_builds_what_was_posted_and_gives_no_checksums() {
+async fn only_a_disk_that_is_not_compressed_can_be_booted() {
     let config = LabConfig { schematics: vec!["customization: {}\n".into()], ..LabConfig::default() };
     let rig = Rig::with(config);
-    let ask = |id: &str, file: &str| {
-        let path = format!("/image/{id}/v1.13.9/{file}");
-        rig.lab.shared().read(|world, _| world.factory.asset(&path).map(|asset| asset.image.is_some()))
+    let boots = |file: &str| {
+        let path =
+            format!("/image/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba/v1.13.9/{file}");
+        rig.lab.shared().read(|world, _| world.factory.asset(&path).unwrap().image.is_some())
     };
-    let known = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba";
-    let other = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515";
-    assert_eq!(ask(known, "nocloud-amd64.qcow2"), Ok(true));
-    assert_eq!(ask(other, "nocloud-amd64.qcow2"), Err("404 Not Found".to_owned()));
-    assert_eq!(ask(known, "nocloud-amd64.qcow2.sha256"), Err("402 Payment Required".to_owned()));
-    assert_eq!(ask(known, "nocloud-amd64.raw.xz"), Ok(false));
+    assert!(boots("nocloud-amd64.qcow2") && boots("nocloud-amd64.raw"));
+    assert!(!boots("nocloud-amd64.raw.xz") && !boots("nocloud-amd64.iso"));
+}
+
+/// Since 1.14 Kubernetes speaks the newest TLS and no other.
+#[tokio::test(start_paused = true)]
+async fn the_newest_kubernetes_takes_no_older_tls() {
+    let (older, newer) = (&rustls::version::TLS12, &rustls::version::TLS13);
+    for (talos, contract, kubernetes, takes) in
+        [("v1.13.9", "v1.13", "v1.35.4", true), ("v1.14.0", "v1.14", "v1.36.3", false)]
+    {
+        let rig = Rig::waiting(talos).await;
+        let data = config_of(101, Role::ControlPlane, contract, kubernetes);
+        rig.client(101, None).apply_configuration(apply(data, Mode::Auto)).await.unwrap();
+        rig.wait(10).await;
+        rig.admin(101).bootstrap(wire::BootstrapRequest::default()).await.unwrap();
+        rig.wait(120).await;
+        for (version, welcome) in [(older, takes), (newer, true)] {
+            let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let config = rustls::ClientConfig::builder_with_provider(provider)
+                .with_protocol_versions(&[version])
+                .unwrap()
+                .dangerous()
+                .with_custom_certificate_verifier(std::sync::Arc::new(super::super::Trusting))
+                .with_no_client_auth();
+            let connector = ambient::tls::Connector::new(rig.lab.net(), std::sync::Arc::new(config), 6443);
+            let met = connector.connect(&crate::machine::tests::address(101), 6443).await;
+            assert_eq!(met.is_ok(), welcome, "{version:?} at {talos}");
+        }
+    }
+}
+
+/// Force keeps an upgrade from asking etcd, and from nothing else.
+#[tokio::test(start_paused = true)]
+async fn force_skips_the_questions_to_etcd_and_no_other() {
+    let rig = Rig::cluster().await;
+    rig.lab.shared().with(|world, now| world.machines.power_off(103, now));
+    rig.wait(10).await;
+    let upgrade =
+        |image: &str, force| wire::UpgradeRequest { image: image.into(), force, ..Default::default() };
+    let good = "ghcr.io/siderolabs/installer:v1.13.8";
+    assert_eq!(
+        refused(rig.admin(101).upgrade(upgrade(good, false)).await).0,
+        Code::Unknown,
+        "a member is down"
+    );
+    let nope = rig.admin(101).upgrade(upgrade("ghcr.io/siderolabs/installer:v9.9.9", true)).await;
+    let (code, words) = refused(nope);
+    assert!(code == Code::Unknown && words.starts_with("error validating installer image"), "{words}");
+    rig.admin(101).upgrade(upgrade(good, true)).await.unwrap();
 }
