@@ -30,6 +30,8 @@ async fn maintenance_tells_who_it_is_and_takes_the_configuration_over_one_connec
     assert!(links[0].name == "eth0" && links[0].hardware_addr == "56:48:6a:2f:9e:ac" && links[0].link_state);
     let applied = machine.apply(CONFIG.as_bytes()).await.unwrap();
     assert!(!applied.reboots && !format!("{applied:?}").contains("hunter2"));
+    let asked = world.script.lock().unwrap().asked.clone();
+    assert_eq!(asked, ["apply Auto dry=false"], "what is tried or staged here is lost");
     world.closed().await;
     assert_eq!(world.dials(), 1);
 }

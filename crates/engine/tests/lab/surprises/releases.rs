@@ -1,5 +1,6 @@
 //! Releases that differ, and how a machine gets from one to the other.
 
+use secrecy::ExposeSecret as _;
 use talos_client::{Kind, LegacyUpgrade, Progress, Reboot, Upgraded};
 
 use super::*;
@@ -118,4 +119,20 @@ async fn a_machine_may_come_back_healthy_and_old() {
     rig.pass(60).await;
     assert!(worker.stage().await.unwrap().is_up());
     assert_eq!(worker.version().await.unwrap().tag, "v1.13.9");
+}
+
+/// Which Kubernetes runs is asked of every kubelet: a worker that lags behind is found, though every control plane has the
+/// version that it should.
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_lags_behind_is_found() {
+    let rig = Rig::home().await;
+    let worker = rig.machine(21);
+    let older = worker.machine_config().await.unwrap().expose_secret().replace(":v1.35.4", ":v1.34.2");
+    assert!(!worker.apply(older.as_bytes()).await.unwrap().reboots);
+    rig.pass(60).await;
+    let look = rig.look(HOME).await;
+    let lacks: Vec<_> =
+        engine::health::conditions(&rig.world, &look).await.into_iter().filter_map(|c| c.missing).collect();
+    assert_eq!(lacks, ["home-work-1 runs v1.34.2, not v1.35.4"]);
+    assert!(!look.plan().is_empty(), "and it is put right");
 }

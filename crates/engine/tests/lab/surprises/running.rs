@@ -154,6 +154,9 @@ async fn services_take_orders_that_change_nothing() {
     control.service_restart("kubelet").await.unwrap();
     let error = control.service_stop("etcd").await.unwrap_err();
     assert!(error.to_string().contains("doesn't support stop operation"), "{error}");
+    rig.machine(13).etcd_leave().await.unwrap();
+    rig.pass(10).await;
+    rig.machine(13).service_stop("etcd").await.expect("it does not run");
     assert!(!control.dmesg().await.unwrap().is_empty());
     assert!(!control.logs("kubelet", Lines::All).await.unwrap().is_empty());
     let last = control.logs("kubelet", Lines::Last(1)).await.unwrap();
