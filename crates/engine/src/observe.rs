@@ -43,7 +43,7 @@ pub async fn observe(
     let owner = Mark::owner_of(cluster_id);
     let runs =
         |n: &&Node| n.external || observed.proxmox.of(owner).any(|v| v.running && v.mark.node == n.name);
-    let running: Vec<&Node> = blueprint.nodes.values().filter(runs).collect();
+    let running: Vec<&Node> = blueprint.in_order().into_iter().filter(runs).collect();
     if running.is_empty() {
         return Ok(observed);
     }

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 pub use hardware::{BootDisk, Disk, DiskOptions, Hardware, Nic, NodePatch, Pci, Route, Taint};
 
+use crate::natural;
 use crate::spec;
 
 /// The cluster as the file wants it.
@@ -297,6 +298,16 @@ impl Blueprint {
             || !manifests.urls.is_empty()
             || !manifests.inline.is_empty()
             || !manifests.helm.is_empty()
+    }
+
+    /// Every node as people list them: control planes, then workers, each counted by their numbers.
+    #[must_use]
+    pub fn in_order(&self) -> Vec<&Node> {
+        let mut nodes: Vec<&Node> = self.nodes.values().collect();
+        let is_worker = |node: &Node| node.role == Role::Worker;
+        nodes
+            .sort_by(|a, b| is_worker(a).cmp(&is_worker(b)).then_with(|| natural::compare(&a.name, &b.name)));
+        nodes
     }
 
     /// The workers, by name.

@@ -18,6 +18,7 @@
 //! - [`plan`] compares the two. All rules of order and safety live there.
 //! - [`rights`] is what a token must be allowed to do for a blueprint, and where.
 //! - [`holder`] is whoever is given credentials inside the cluster.
+//! - [`natural`] is the order in which people count names.
 //! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
 
 pub mod attachments;
@@ -29,6 +30,7 @@ pub mod holder;
 pub mod import;
 pub mod load;
 pub mod mark;
+pub mod natural;
 pub mod observed;
 pub mod plan;
 pub mod reference;

@@ -67,11 +67,12 @@ pub(super) fn steps(
         refusals: vec![],
     };
     b.record();
-    for node in blueprint.nodes.values() {
+    let nodes = blueprint.in_order();
+    for node in &nodes {
         b.machine(node);
     }
     b.bootstrap();
-    for node in blueprint.nodes.values() {
+    for node in &nodes {
         b.join(node);
     }
     b.credentials();

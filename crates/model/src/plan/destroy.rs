@@ -6,7 +6,8 @@
 use super::Notice;
 use crate::blueprint::Blueprint;
 use crate::mark::Mark;
-use crate::observed::Observed;
+use crate::natural;
+use crate::observed::{Observed, Vm};
 use crate::step::{Action, Disturbs, Step};
 
 /// Steps and notices.
@@ -14,7 +15,9 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
     let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return (vec![], vec![]) };
     let mut steps: Vec<Step> = vec![];
     let mut deletions = vec![];
-    for vm in observed.proxmox.of(owner).chain(observed.proxmox.templates(owner)) {
+    let mut vms: Vec<&Vm> = observed.proxmox.of(owner).collect();
+    vms.sort_by(|a, b| natural::compare(&a.mark.node, &b.mark.node));
+    for vm in vms.into_iter().chain(observed.proxmox.templates(owner)) {
         let (node, host, vmid) = (vm.mark.node.clone(), vm.host.clone(), vm.vmid);
         let mut after = vec![];
         if vm.running {
@@ -39,7 +42,7 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
     if !observed.proxmox.unread.is_empty() && observed.proxmox.record.is_some() {
         notices.push(Notice { text: "the cluster's record stays until everything else is gone".to_owned() });
     }
-    for node in blueprint.nodes.values().filter(|node| node.external) {
+    for node in blueprint.in_order().into_iter().filter(|node| node.external) {
         let text = format!(
             "{} is not ours to remove; reset it with `talosctl reset` to use it for something else",
             node.name
