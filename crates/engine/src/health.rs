@@ -38,8 +38,8 @@ pub struct Condition {
     /// What it waits for by the file's own wish, so that nobody waits with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub awaits: Option<String>,
-    /// What a run that waited for it in vain stops with.
-    #[serde(skip)]
+    /// What a run that waited for it in vain stops with. Empty when it holds.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub code: &'static str,
 }
 
@@ -147,7 +147,7 @@ async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
     let settled = |status: &MachineStatus| {
         look.blueprint.is_settled(status.ready, status.unmet.iter().map(|unmet| &unmet.name))
     };
-    let asked = look.blueprint.nodes.values().map(|node| async move {
+    let asked = look.blueprint.in_order().into_iter().map(|node| async move {
         let address = IpAddr::V4(node.address.addr());
         let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
             .map_err(|e| Lack::of_machine(e.to_string(), &e))?;
@@ -158,8 +158,17 @@ async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
             Err(_) => Err(Lack::new(format!("{} did not answer in time", node.name)).coded(SILENT)),
         }
     });
-    let seen: std::result::Result<(), Lack> = futures::future::join_all(asked).await.into_iter().collect();
-    seen.map(|()| None)
+    let lacks = futures::future::join_all(asked).await.into_iter().filter_map(std::result::Result::err);
+    together(lacks.collect()).map_or(Ok(None), Err)
+}
+
+/// What several nodes lack, as one: the first few in words, the others as a number.
+fn together(lacks: Vec<Lack>) -> Option<Lack> {
+    const NAMED: usize = 5;
+    let more = lacks.len().saturating_sub(NAMED);
+    let words = lacks.iter().take(NAMED).map(|lack| lack.words.clone());
+    let words: Vec<String> = words.chain((more > 0).then(|| format!("and {more} more"))).collect();
+    lacks.into_iter().next().map(|first| Lack { words: words.join("; "), ..first })
 }
 
 fn no_kubernetes(error: &Error) -> Lack {
@@ -168,15 +177,18 @@ fn no_kubernetes(error: &Error) -> Lack {
 
 fn nodes_ready(look: &Look, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
     let mut awaits = None;
-    for node in look.blueprint.nodes.values() {
-        let lack = |words: String| Err(Lack::new(words));
+    let mut lacks = vec![];
+    for node in look.blueprint.in_order() {
+        // The likely reason is the same for all: it is said once.
+        let why = if lacks.is_empty() { likely(&look.blueprint) } else { "" };
+        let mut lack = |words: String| lacks.push(Lack::new(words));
         match nodes.get(&node.name) {
-            None => return lack(format!("{} is not registered", node.name)),
+            None => lack(format!("{} is not registered", node.name)),
             Some(n) if !n.ready && !look.blueprint.awaits_network() => {
-                return lack(format!("{} is not ready{}", node.name, likely(&look.blueprint)));
+                lack(format!("{} is not ready{why}", node.name));
             }
             Some(n) if n.version != node.kubernetes => {
-                return lack(format!("{} runs {}, not {}", node.name, n.version, node.kubernetes));
+                lack(format!("{} runs {}, not {}", node.name, n.version, node.kubernetes));
             }
             Some(n) if !n.ready => {
                 awaits = Some("waits for the network plug-in that the file leaves to you".to_owned());
@@ -184,7 +196,7 @@ fn nodes_ready(look: &Look, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
             Some(_) => {}
         }
     }
-    Ok(awaits)
+    together(lacks).map_or(Ok(awaits), Err)
 }
 
 /// Why a node that runs is likely not to be ready, where its network does not come with Talos.
