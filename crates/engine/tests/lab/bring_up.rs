@@ -23,8 +23,7 @@ async fn an_empty_proxmox_becomes_a_healthy_cluster_and_a_second_run_is_empty() 
 
 #[tokio::test(start_paused = true)]
 async fn one_worker_more_is_the_only_thing_that_happens() {
-    let rig = Rig::new();
-    rig.apply(HOME).await;
+    let rig = Rig::healthy().await;
     let grown = HOME.replace("count: 2", "count: 3");
     let look = rig.look(&grown).await;
     let plan = look.plan();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use talos_client::{Change, Credentials, Kind, Lines, Machine, Past, Reboot, Stage, What};
 
-use crate::rig::{HOME, Rig, bundle};
+use crate::rig::{Rig, bundle};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const QUARTER: Duration = Duration::from_secs(900);
@@ -19,8 +19,7 @@ fn machine(rig: &Rig, address: &str) -> Machine {
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_is_restarted_and_awaited_by_its_boot_id() {
-    let rig = Rig::new();
-    Box::pin(rig.apply(HOME)).await;
+    let rig = Rig::healthy().await;
     let worker = machine(&rig, "10.25.150.21");
     let before = worker.boot_id().await.unwrap();
     worker.reboot_and_wait(Reboot::Usual, QUARTER).await.unwrap();
@@ -38,8 +37,7 @@ async fn a_machine_is_restarted_and_awaited_by_its_boot_id() {
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_tells_of_itself() {
-    let rig = Rig::new();
-    Box::pin(rig.apply(HOME)).await;
+    let rig = Rig::healthy().await;
     let control = machine(&rig, "10.25.150.11");
     assert!(control.stage().await.unwrap().is_up());
     assert_eq!(control.etcd_members(false).await.unwrap().len(), 3);

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use lab::{CallMoment, Verdict};
 use model::event::Outcome;
-use tokio::sync::Notify;
 
 use crate::rig::{HOME, Rig, in_parallel, setting};
 
@@ -38,34 +37,38 @@ async fn crash_and_go_on(rig: &Rig, crash: impl Future<Output = ()>, when: &str)
     rig.assert_whole().await;
 }
 
-/// Dies around the nth call: before the world saw it, or after it took effect and before the answer came.
-async fn crash_at_call(nth: u64, moment: CallMoment) {
+/// Dies around the nth calls of one bring-up: the worlds at those moments are kept, and in each the next run goes on.
+async fn crash_at_calls(moment: CallMoment, numbers: [u64; 4]) {
     let rig = Rig::new();
-    let reached = Arc::new(Notify::new());
-    let told = reached.clone();
-    let died = AtomicU64::new(0);
-    rig.lab.on_call(move |number, at, _, _| {
-        if number + 1 == nth && at == moment && died.fetch_add(1, Ordering::Relaxed) == 0 {
-            told.notify_one();
-            return Verdict::Hold;
+    let kept: Arc<Mutex<Vec<Crash>>> = Arc::default();
+    let (keeps, shared) = (kept.clone(), Arc::downgrade(rig.lab.shared()));
+    rig.lab.on_call(move |number, at, method, path| {
+        if let Some(shared) = shared.upgrade().filter(|_| at == moment && numbers.contains(&(number + 1))) {
+            let world = shared.read(|world, _| serde_json::to_vec(world).unwrap());
+            let when = format!("{moment:?} call {number}, {method} {path}");
+            keeps.lock().unwrap().push(Crash { world, when });
         }
         Verdict::GoOn
     });
-    crash_and_go_on(&rig, async { reached.notified().await }, &format!("call {nth}, {moment:?}")).await;
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let kept = std::mem::take(&mut *kept.lock().unwrap());
+    assert_eq!(kept.len(), numbers.len());
+    for crash in kept {
+        let rig = Rig::copy_of(&crash.world);
+        go_on(&rig, HOME, &crash.when).await;
+        rig.assert_whole().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn before_a_call_reached_the_world() {
-    for nth in [3, 19, 47, 320] {
-        crash_at_call(nth, CallMoment::Before).await;
-    }
+    crash_at_calls(CallMoment::Before, [3, 19, 47, 320]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_the_world_did_it_and_before_we_knew() {
-    for nth in [8, 24, 61, 280] {
-        crash_at_call(nth, CallMoment::After).await;
-    }
+    crash_at_calls(CallMoment::After, [8, 24, 61, 280]).await;
 }
 
 #[tokio::test(start_paused = true)]

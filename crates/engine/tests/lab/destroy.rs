@@ -6,13 +6,6 @@ use model::plan::RefusalCode;
 
 use crate::rig::{HOME, Ran, Rig};
 
-async fn healthy() -> Rig {
-    let rig = Rig::new();
-    let ran = rig.apply(HOME).await;
-    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    rig
-}
-
 async fn destroy(rig: &Rig) -> (Vec<String>, Ran) {
     let look = rig.look(HOME).await;
     let plan = look.plan_destroy();
@@ -23,7 +16,7 @@ async fn destroy(rig: &Rig) -> (Vec<String>, Ran) {
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_cluster_is_no_obstacle_and_what_is_out_of_reach_is_named() {
-    let rig = healthy().await;
+    let rig = Rig::healthy().await;
     for vmid in [150_011, 150_012, 150_013, 150_021, 150_022] {
         rig.lab.disturb(Disturbance::Unplugged { vmid, unplugged: true });
     }
@@ -54,7 +47,7 @@ async fn a_dead_cluster_is_no_obstacle_and_what_is_out_of_reach_is_named() {
 
 #[tokio::test(start_paused = true)]
 async fn a_protected_cluster_stays() {
-    let rig = healthy().await;
+    let rig = Rig::healthy().await;
     let protected = HOME.replace("cluster: home", "cluster: home\nprotect: true");
     let plan = rig.look(&protected).await.plan_destroy();
     assert_eq!(plan.steps, []);

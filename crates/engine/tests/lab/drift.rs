@@ -10,13 +10,6 @@ use crate::rig::{HOME, Rig};
 
 const WORKER: u32 = 150_021;
 
-async fn healthy() -> Rig {
-    let rig = Rig::new();
-    let ran = rig.apply(HOME).await;
-    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    rig
-}
-
 impl Rig {
     async fn set(&self, host: &str, vmid: u32, pairs: &[(&str, &str)]) {
         let params: Params = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -42,7 +35,7 @@ impl Rig {
 
 #[tokio::test(start_paused = true)]
 async fn tags_notes_and_a_change_that_waits_are_put_right() {
-    let rig = healthy().await;
+    let rig = Rig::healthy().await;
     let host = rig.host_of(WORKER).await;
     rig.set(&host, WORKER, &[("tags", "mine"), ("onboot", "0"), ("cores", "9")]).await;
     rig.repaired(HOME, &["update-vm/home-work-1", "check-health"]).await;
@@ -53,7 +46,7 @@ async fn tags_notes_and_a_change_that_waits_are_put_right() {
 
 #[tokio::test(start_paused = true)]
 async fn what_needs_a_restart_is_refused_and_nothing_is_touched() {
-    let rig = healthy().await;
+    let rig = Rig::healthy().await;
     let larger = HOME.replace("pools:", "defaults: { worker: { cpu: 6 } }\npools:");
     let plan = rig.look(&larger).await.plan();
     assert!(plan.steps.is_empty());
@@ -67,7 +60,7 @@ async fn what_needs_a_restart_is_refused_and_nothing_is_touched() {
 
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_was_switched_off_and_changed_is_completed_and_started() {
-    let rig = healthy().await;
+    let rig = Rig::healthy().await;
     let host = rig.host_of(WORKER).await;
     let pve = &rig.world.pve;
     pve.follow(&pve.stop(&host, WORKER).await.unwrap(), |_| {}).await.unwrap();
@@ -82,7 +75,7 @@ async fn a_vm_that_was_switched_off_and_changed_is_completed_and_started() {
 
 #[tokio::test(start_paused = true)]
 async fn a_boot_disk_grows_while_the_machine_runs() {
-    let rig = healthy().await;
+    let rig = Rig::healthy().await;
     let larger = HOME.replace("pools:", "defaults: { worker: { disk: 60G } }\npools:");
     rig.repaired(&larger, &["grow-disk/home-work-1/scsi0", "grow-disk/home-work-2/scsi0", "check-health"])
         .await;
@@ -92,7 +85,7 @@ async fn a_boot_disk_grows_while_the_machine_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_vm_is_gone_is_made_again() {
-    let rig = healthy().await;
+    let rig = Rig::healthy().await;
     let host = rig.host_of(WORKER).await;
     let pve = &rig.world.pve;
     pve.follow(&pve.stop(&host, WORKER).await.unwrap(), |_| {}).await.unwrap();
@@ -104,7 +97,7 @@ async fn a_node_whose_vm_is_gone_is_made_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_configuration_that_was_changed_by_hand_is_put_right_where_that_does_not_disturb() {
-    let rig = healthy().await;
+    let rig = Rig::healthy().await;
     let look = rig.look(HOME).await;
     let node = &look.blueprint.nodes["home-work-1"];
     let address = std::net::IpAddr::V4(node.address.addr());
@@ -170,7 +163,7 @@ impl Rig {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_lost_its_state_is_configured_again_and_joins() {
     for node in ["home-work-1", "home-control-2"] {
-        let rig = healthy().await;
+        let rig = Rig::healthy().await;
         rig.reset(node, &["STATE", "EPHEMERAL"]).await;
         let plan = rig.look(HOME).await.plan();
         let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
@@ -185,7 +178,7 @@ async fn a_node_that_lost_its_state_is_configured_again_and_joins() {
 #[tokio::test(start_paused = true)]
 async fn a_node_without_any_system_is_made_anew_where_that_is_allowed() {
     for node in ["home-work-1", "home-control-2"] {
-        let rig = healthy().await;
+        let rig = Rig::healthy().await;
         rig.reset(node, &[]).await;
         // Without a word it is waited for, and what can be done is told.
         let ran = rig.apply(HOME).await;
@@ -208,7 +201,7 @@ async fn a_node_without_any_system_is_made_anew_where_that_is_allowed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_answers_after_all_keeps_its_vm() {
-    let rig = healthy().await;
+    let rig = Rig::healthy().await;
     rig.lab.disturb(lab::Disturbance::Unplugged { vmid: WORKER, unplugged: true });
     // Long enough for Kubernetes to miss it, too.
     rig.world.clock.sleep(Duration::from_secs(120)).await;
@@ -227,7 +220,7 @@ async fn a_node_that_answers_after_all_keeps_its_vm() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_allowed_is_not_asked_for() {
-    let rig = healthy().await;
+    let rig = Rig::healthy().await;
     let allowing = |nodes: &[&str]| rig.session(HOME).allowing(nodes.iter().map(|n| (*n).to_owned()));
     let Ok(look) = allowing(&["home-work-1", "home-control-1"]).look().await else {
         panic!("it can be looked at")

@@ -94,8 +94,7 @@ async fn an_address_that_somebody_has_is_told_before_anything_is_made() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_bundle_is_refused_and_nothing_is_touched() {
-    let rig = Rig::new();
-    rig.apply(HOME).await;
+    let rig = Rig::healthy().await;
     let before = rig.vmids().await;
     let without = Session::new(rig.world.clone(), spec(HOME), None);
     let Ok(look) = without.look().await else { panic!("looking works without a bundle") };

@@ -19,7 +19,7 @@ use rustls_pki_types::pem::PemObject;
 use talos::config::Contract;
 use talos::secrets::Bundle;
 use talos_client::Roots;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 
 /// The smallest useful file.
 pub const HOME: &str = "\
@@ -82,6 +82,19 @@ impl Rig {
     pub fn with(config: LabConfig) -> Self {
         let clock = Clock::from(LabConfig::first_moment(), 1.0);
         Self::of(Lab::open(config, clock.clone()).unwrap(), clock)
+    }
+
+    /// A healthy cluster of [`HOME`], brought up once and copied for every test that begins with one.
+    pub async fn healthy() -> Self {
+        static WORLD: OnceCell<Vec<u8>> = OnceCell::const_new();
+        let bring_up = async || {
+            let rig = Self::new();
+            // Boxed, because it is larger than the stack of a test likes.
+            let ran = Box::pin(rig.apply(HOME)).await;
+            assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+            rig.lab.shared().read(|world, _| serde_json::to_vec(world).unwrap())
+        };
+        Self::copy_of(WORLD.get_or_init(bring_up).await)
     }
 
     /// Goes on with a copy of a world.

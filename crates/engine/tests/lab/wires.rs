@@ -18,13 +18,6 @@ fn machine(rig: &Rig, address: &str) -> Machine {
     Machine::connect(&rig.world.net, &rig.world.clock, address, &Credentials::from(&identity)).unwrap()
 }
 
-async fn healthy() -> Rig {
-    let rig = Rig::new();
-    let ran = rig.apply(HOME).await;
-    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    rig
-}
-
 /// At the next call or connection whose method and place fit.
 fn at(method: &str, place: &str) -> When {
     When::Call(CallFilter { method: method.to_owned(), path_contains: place.to_owned(), skip: 0 })
@@ -41,7 +34,7 @@ fn codes(ran: &Ran) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn each_failure_of_the_wire_has_its_kind_and_the_next_call_goes_well() {
-    let rig = healthy().await;
+    let rig = Rig::healthy().await;
     let cases = [
         ("DIAL", Wire::Refused, Kind::Unavailable, "the port is closed"),
         ("DIAL", Wire::Reset, Kind::Unavailable, "the connection broke"),
@@ -113,7 +106,7 @@ async fn a_disk_that_did_not_grow_gets_no_configuration() {
 
 #[tokio::test(start_paused = true)]
 async fn an_etcd_without_majority_is_named() {
-    let rig = healthy().await;
+    let rig = Rig::healthy().await;
     for vmid in [150_012, 150_013] {
         rig.lab.disturb(Disturbance::Unplugged { vmid, unplugged: true });
     }

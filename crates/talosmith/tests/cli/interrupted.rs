@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::shell::{HOME, Shell};
+use crate::shell::Shell;
 
 fn interrupt(child: &Child) {
     let sent = Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
@@ -37,7 +37,7 @@ fn rest(mut lines: impl BufRead) -> String {
 
 #[test]
 fn the_first_ends_what_is_begun_and_says_how_to_go_on() {
-    let shell = Shell::with(HOME);
+    let shell = Shell::with_secrets();
     let (child, lines) = begun(&shell, "creating the VM");
     interrupt(&child);
     let told = rest(lines);
@@ -55,7 +55,7 @@ fn the_first_ends_what_is_begun_and_says_how_to_go_on() {
 
 #[test]
 fn the_second_stops_at_once() {
-    let shell = Shell::with(HOME);
+    let shell = Shell::with_secrets();
     let (mut child, lines) = begun(&shell, "creating the VM");
     interrupt(&child);
     pause(50);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::shell::{HOME, Shell};
+use crate::shell::Shell;
 
 /// Kills an apply after so many milliseconds, then applies again.
 fn kill_and_go_on(shell: &Shell, millis: u64) {
@@ -25,7 +25,7 @@ fn kill_and_go_on(shell: &Shell, millis: u64) {
 
 #[test]
 fn three_times_at_different_moments() {
-    let shell = Shell::with(HOME);
+    let shell = Shell::with_secrets();
     for millis in [400, 1_100, 1_700] {
         kill_and_go_on(&shell, millis);
     }
@@ -39,7 +39,7 @@ fn many_times_by_chance() {
         std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(otherwise)
     };
     let (mut seed, times) = (number("KILL_SEED", 1), number("KILL_TIMES", 20));
-    let shell = Shell::with(HOME);
+    let shell = Shell::with_secrets();
     for _ in 0..times {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // A bring-up takes some two seconds at this pace.

@@ -4,7 +4,7 @@ use crate::shell::{HOME, Shell};
 
 #[test]
 fn a_saved_plan_is_carried_out_only_in_the_same_world() {
-    let shell = Shell::with(HOME);
+    let shell = Shell::with_secrets();
     shell.ok("plan --lab --lab-speed max -o first.plan");
     shell.ok("apply --lab --lab-speed max --quiet first.plan --kubeconfig kc --talosconfig tc");
     for name in ["kc", "tc"] {
@@ -41,7 +41,7 @@ fn health_is_a_list_of_conditions_and_an_exit_code() {
     let shell = Shell::with(HOME);
     let nothing = shell.run("health --lab --lab-speed max");
     assert_eq!(nothing.code, Some(5), "{}", nothing.all());
-    shell.ok("apply --lab --lab-speed max --yes --quiet");
+    let shell = Shell::healthy();
     insta::assert_snapshot!(shell.ok("health --lab --lab-speed max --timeout 1m"), @"
     ✓ etcd members are the control planes
     ✓ every machine runs and is ready

@@ -3,8 +3,12 @@
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
+
+/// Files of a lab, by name.
+type Kept = Vec<(&'static str, Vec<u8>)>;
 
 /// The smallest useful file.
 pub const HOME: &str = include_str!("../../../../examples/home.yaml");
@@ -32,6 +36,41 @@ impl Shell {
         let folder = tempfile::tempdir().unwrap();
         let shell = Self { folder };
         shell.write("cluster.yaml", file);
+        shell
+    }
+
+    /// A folder whose lab has secrets. To make them takes longer than to use them, so they are made once and copied.
+    pub fn with_secrets() -> Self {
+        static MADE: OnceLock<Kept> = OnceLock::new();
+        let kept = MADE.get_or_init(|| {
+            let first = Self::with(HOME);
+            first.ok("secrets new --lab");
+            first.kept(&["secrets.age", "identity.txt"])
+        });
+        Self::of(kept)
+    }
+
+    /// A folder whose lab has a healthy cluster, made once and copied.
+    pub fn healthy() -> Self {
+        static MADE: OnceLock<Kept> = OnceLock::new();
+        let kept = MADE.get_or_init(|| {
+            let first = Self::with_secrets();
+            first.ok("apply --lab --lab-speed max --yes --quiet");
+            first.kept(&["secrets.age", "identity.txt", "world.json"])
+        });
+        Self::of(kept)
+    }
+
+    fn kept(&self, names: &[&'static str]) -> Kept {
+        names.iter().map(|name| (*name, std::fs::read(self.lab().join(name)).unwrap())).collect()
+    }
+
+    fn of(kept: &Kept) -> Self {
+        let shell = Self::with(HOME);
+        std::fs::create_dir_all(shell.lab()).unwrap();
+        for (name, bytes) in kept {
+            std::fs::write(shell.lab().join(name), bytes).unwrap();
+        }
         shell
     }
 
