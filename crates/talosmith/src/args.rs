@@ -1,5 +1,6 @@
 //! The command line. Doc comments here are the help texts.
 
+mod examples;
 mod file;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ pub struct Cli {
 
 /// Options that every command takes.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub struct Global {
     /// The cluster file, or a folder, of which every `.yaml` and `.yml` file counts. Several are merged key by key.
     #[arg(short, long = "file", global = true, value_name = "FILE", default_value = "cluster.yaml")]
@@ -75,31 +77,41 @@ pub enum LabSpeed {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Write a commented cluster file to begin with.
+    #[command(after_help = examples::INIT)]
     Init(InitArgs),
     /// Check the file and the files that it points to, without asking anybody.
     Validate(FileArgs),
     /// Show everything that the file decides: nodes, addresses, VM ids, hardware. Proxmox is not asked.
     Show(FileArgs),
     /// Read the files of another tool as they stand, and write the same cluster as one file of ours.
+    #[command(after_help = examples::IMPORT)]
     Import(ImportArgs),
     /// Show what `apply` would do, and why.
+    #[command(after_help = examples::PLAN)]
     Plan(PlanArgs),
     /// Make the cluster what the file says.
+    #[command(after_help = examples::APPLY)]
     Apply(ApplyArgs),
     /// Show how the cluster is.
+    #[command(after_help = examples::STATUS)]
     Status(StatusArgs),
     /// Say whether the cluster is healthy, condition by condition; wait for it with `--timeout`.
+    #[command(after_help = examples::HEALTH)]
     Health(HealthArgs),
     /// Take the cluster away: its VMs and its record, nothing else.
+    #[command(after_help = examples::DESTROY)]
     Destroy(ChangeArgs),
     /// Write a kubeconfig for an administrator.
+    #[command(after_help = examples::KUBECONFIG)]
     Kubeconfig(OutputArgs),
     /// Write a talosconfig.
+    #[command(after_help = examples::TALOSCONFIG)]
     Talosconfig(TalosconfigArgs),
     /// Write what the nodes would be given, without asking anybody: configurations, schematics, a talosconfig.
+    #[command(after_help = examples::RENDER)]
     Render(RenderArgs),
     /// Look after the cluster's secrets, the one thing that must be kept.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::SECRETS)]
     Secrets(SecretsCommand),
     /// Print the JSON Schema of the cluster file, for editors.
     Schema,
@@ -109,11 +121,13 @@ pub enum Command {
         code: String,
     },
     /// Print a script with which a shell completes commands and options.
+    #[command(after_help = examples::COMPLETIONS)]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
     /// Print the manual page.
+    #[command(after_help = examples::MAN)]
     Man(ManArgs),
     /// Prove that Proxmox is as the file needs it: version, privileges, hosts, datastores, bridges, devices, clocks.
     Doctor,
@@ -131,6 +145,7 @@ pub enum ProxmoxCommand {
     ///
     /// Needs an administrator's login, uses it once and keeps it nowhere. Shows what it will do and asks first. What is
     /// there already is left alone.
+    #[command(after_help = examples::SETUP)]
     Setup(SetupArgs),
 }
 
@@ -334,16 +349,12 @@ pub struct KeepArgs {
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
     /// Serve the lab on loopback, with TLS and real ports, for any program; write the twin of the file that uses it.
+    #[command(after_help = examples::UP)]
     Up(UpArgs),
     /// Stop a lab that is served.
     Down(FolderArgs),
     /// Break something in a lab that is served, mend it, or show what is broken.
-    #[command(
-        after_help = "Examples:\n  talosmith lab disturb off pve3\n  talosmith lab disturb slow pve2 --by 4\n  \
-        talosmith lab disturb fault 35 --path /qemu --times 3\n  talosmith lab disturb fault 37 --chance 10\n  \
-        talosmith lab disturb unplug 150021\n  talosmith lab disturb wire cut --path /machine.MachineService/ --times 2\n  \
-        talosmith lab disturb mend"
-    )]
+    #[command(after_help = examples::DISTURB)]
     Disturb(DisturbArgs),
     /// Forget the lab's world of this file, its secrets included.
     Reset {

@@ -43,6 +43,12 @@ fn section(out: &mut String, parent: &Command, path: &str) {
             out.push('\n');
             arguments(out, own.into_iter());
         }
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let examples: Vec<&str> =
+            after.lines().filter(|line| line.starts_with("  talosmith ")).map(str::trim).collect();
+        if !examples.is_empty() {
+            let _ = write!(out, "\n```sh\n{}\n```\n", examples.join("\n"));
+        }
         section(out, command, &path);
     }
 }

@@ -1,0 +1,107 @@
+//! Examples at the end of help texts. A test proves that each is a command line that would be taken.
+
+pub const INIT: &str = "Examples:
+  talosmith init --cidr 10.25.150.0/24
+  talosmith init --endpoint https://pve1:8006 --token file:token.txt
+  talosmith init -f lab.yaml --control-planes 1 --workers 0";
+
+pub const IMPORT: &str = "Examples:
+  talosmith import path/to/tofu
+  talosmith import path/to/tofu -o cluster.yaml";
+
+pub const PLAN: &str = "Examples:
+  talosmith plan
+  talosmith plan --markdown
+  talosmith plan -o today.plan
+  talosmith plan --detailed-exitcode --json";
+
+pub const APPLY: &str = "Examples:
+  talosmith apply
+  talosmith apply --lab --yes
+  talosmith apply today.plan
+  talosmith apply --yes --kubeconfig kubeconfig
+
+Ctrl-C finishes what is being changed and stops; a second one stops at once. The same command goes on from there.";
+
+pub const STATUS: &str = "Examples:
+  talosmith status
+  talosmith status --watch --every 10";
+
+pub const HEALTH: &str = "Examples:
+  talosmith health
+  talosmith health --timeout 10m";
+
+pub const DESTROY: &str = "Examples:
+  talosmith destroy
+  talosmith destroy --lab --yes";
+
+pub const KUBECONFIG: &str = "Examples:
+  talosmith kubeconfig -o kubeconfig --ttl 30d
+  talosmith kubeconfig -o ~/.kube/config --merge";
+
+pub const TALOSCONFIG: &str = "Examples:
+  talosmith talosconfig -o talosconfig
+  talosmith talosconfig --role reader --ttl 90m";
+
+pub const RENDER: &str = "Examples:
+  talosmith render -o rendered
+  talosmith render -o rendered --node home-work-1 --redact";
+
+pub const COMPLETIONS: &str = "Examples:
+  talosmith completions bash > ~/.local/share/bash-completion/completions/talosmith
+  talosmith completions zsh > ~/.zfunc/_talosmith
+  talosmith completions fish > ~/.config/fish/completions/talosmith.fish";
+
+pub const MAN: &str = "Examples:
+  talosmith man > talosmith.1
+  talosmith man -o ~/.local/share/man/man1";
+
+pub const SETUP: &str = "Examples:
+  talosmith proxmox setup -o token.txt
+  talosmith proxmox setup --admin eva@pve --yes
+  talosmith proxmox setup --admin-token env:ADMIN_TOKEN --renew";
+
+pub const SECRETS: &str = "Examples:
+  talosmith secrets import secrets.yaml
+  talosmith secrets export -o secrets.yaml
+  talosmith secrets recipients --add age1qqqq";
+
+pub const UP: &str = "Examples:
+  talosmith lab up
+  talosmith lab up --lab-speed 10 --proxmox 127.0.0.1:9006 --factory 127.0.0.1:9443
+  talosmith lab up --world world.json --folder kept";
+
+pub const DISTURB: &str = "Examples:
+  talosmith lab disturb off pve3
+  talosmith lab disturb slow pve2 --by 4
+  talosmith lab disturb fault 35 --path /qemu --times 3
+  talosmith lab disturb fault 37 --chance 10
+  talosmith lab disturb unplug 150021
+  talosmith lab disturb wire cut --path /machine.MachineService/ --times 2
+  talosmith lab disturb mend";
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory as _, Parser as _};
+
+    use crate::args::Cli;
+
+    fn examples(command: &Command, found: &mut Vec<String>) {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        found.extend(text.lines().filter_map(|line| line.strip_prefix("  talosmith ")).map(str::to_owned));
+        command.get_subcommands().for_each(|inner| examples(inner, found));
+    }
+
+    #[test]
+    fn every_example_is_a_command_line_that_is_taken() {
+        let mut found = vec![];
+        examples(&Cli::command(), &mut found);
+        assert!(found.len() > 30, "{found:?}");
+        for example in found {
+            let words = example.split(" > ").next().unwrap_or_default().split_whitespace();
+            if let Err(error) = Cli::try_parse_from(["talosmith"].into_iter().chain(words)) {
+                panic!("talosmith {example}: {error}");
+            }
+        }
+    }
+}
