@@ -69,20 +69,20 @@ pub fn human(w: &mut dyn Write, ink: Ink, imported: &Imported, written: Option<&
 #[must_use]
 pub fn json<'a>(imported: &'a Imported, written: Option<&'a Path>) -> impl Serialize + use<'a> {
     #[derive(Serialize)]
-    struct Document<'a> {
+    struct Document<'a, N, C> {
         format: Format,
         #[serde(skip_serializing_if = "Option::is_none")]
         file: Option<&'a Path>,
         #[serde(skip_serializing_if = "Option::is_none")]
         yaml: Option<&'a str>,
-        notes: &'a [Diagnostic],
-        checks: &'a [Diagnostic],
+        notes: N,
+        checks: C,
     }
     Document {
         format: imported.format,
         file: written,
         yaml: written.is_none().then_some(imported.yaml.as_str()),
-        notes: &imported.notes,
-        checks: &imported.checks,
+        notes: diagnostics::json(&imported.notes),
+        checks: diagnostics::json(&imported.checks),
     }
 }

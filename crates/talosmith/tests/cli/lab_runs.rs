@@ -1,5 +1,6 @@
 //! A cluster's life in the lab, command by command.
 
+use crate::json::assert_documented;
 use crate::shell::{HOME, Shell};
 
 #[test]
@@ -44,29 +45,22 @@ fn from_nothing_to_healthy_one_more_and_away() {
 
 #[test]
 fn equal_seeds_and_bundles_print_equal_events_byte_for_byte() {
-    let first = Shell::with(HOME);
-    first.ok("apply --lab --lab-speed max --yes --quiet");
-    let events: Vec<String> = (0..2)
-        .map(|_| {
-            let shell = Shell::with(HOME);
-            std::fs::create_dir_all(shell.lab()).unwrap();
-            for name in ["secrets.age", "identity.txt"] {
-                std::fs::copy(first.lab().join(name), shell.lab().join(name)).unwrap();
-            }
-            shell.ok("apply --lab --lab-speed max --yes --json")
-        })
-        .collect();
+    let events: Vec<String> =
+        (0..2).map(|_| Shell::with_secrets().ok("apply --lab --lab-speed max --yes --json")).collect();
     assert!(events[0].lines().count() > 100);
     let differs = events[0].lines().zip(events[1].lines()).find(|(one, other)| one != other);
     assert_eq!(differs, None);
     assert!(events[0] == events[1], "one is longer");
     assert!(events[0].contains("\"outcome\":\"done\""));
+    assert_documented(&events[0]);
+    for command in ["status", "health"] {
+        assert_documented(&Shell::healthy().ok(&format!("{command} --json --lab --lab-speed max")));
+    }
 }
 
 #[test]
 fn without_its_bundle_a_cluster_is_not_touched() {
-    let shell = Shell::with(HOME);
-    shell.ok("apply --lab --lab-speed max --yes --quiet");
+    let shell = Shell::healthy();
     std::fs::rename(shell.lab().join("secrets.age"), shell.path().join("away")).unwrap();
     let ran = shell.run("apply --lab --lab-speed max --yes");
     assert_eq!(ran.code, Some(4), "{}", ran.all());

@@ -8,6 +8,7 @@ mod attached;
 mod canaries;
 mod files;
 mod interrupted;
+mod json;
 mod killed;
 mod lab_runs;
 mod offline;

@@ -1,0 +1,55 @@
+//! What programs read: every key of it stands in docs/reference/json.md.
+
+use serde_json::Value;
+
+use crate::shell::{HOME, Shell};
+
+const PAGE: &str = include_str!("../../../../docs/reference/json.md");
+
+/// Asserts that the page names every key of these lines of JSON.
+pub fn assert_documented(lines: &str) {
+    assert!(!lines.is_empty());
+    for line in lines.lines() {
+        let document: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        documented(&document);
+    }
+}
+
+fn documented(value: &Value) {
+    match value {
+        Value::Array(values) => values.iter().for_each(documented),
+        Value::Object(values) => {
+            for (key, value) in values {
+                assert!(PAGE.contains(&format!("`{key}`")), "docs/reference/json.md does not name `{key}`");
+                // What an action is about, and what was seen, are named there as far as others may rely on them.
+                if !["action", "observed"].contains(&key.as_str()) {
+                    documented(value);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn every_key_is_documented() {
+    let shell = Shell::with(HOME);
+    for command in ["plan", "status", "health", "doctor"] {
+        let ran = shell.run(&format!("{command} --json --lab --lab-speed max"));
+        assert_documented(&ran.out);
+        assert_eq!(ran.err, "", "{command}");
+    }
+    shell.write("wrong.yaml", "cluster: home\npols: {}\n");
+    for command in [
+        "validate wrong.yaml",
+        "apply -f wrong.yaml",
+        "apply --lab",
+        "plan -f none.yaml",
+        "init",
+        "import wrong.yaml",
+    ] {
+        let ran = shell.run(&format!("{command} --json"));
+        assert_documented(&ran.out);
+        assert_eq!(ran.err, "", "{command}");
+    }
+}
