@@ -54,15 +54,33 @@ fn settings(global: &Global) -> Settings {
     let dumb = std::env::var_os("TERM").is_some_and(|t| t == "dumb");
     let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
     let always = global.color == Color::Always;
+    let (width, height) = window().unwrap_or((100, 24));
     Settings {
         stdout_is_terminal: out || always,
         stderr_is_terminal: err && !dumb,
         colour: always || (global.color == Color::Auto && !no_color && !dumb),
-        width: 100,
-        height: terminal_size::terminal_size_of(std::io::stderr()).map_or(24, |(_, height)| height.0.into()),
+        width,
+        height,
+        ascii: !has_all_letters(),
         json: global.json,
         quiet: global.quiet,
     }
+}
+
+/// Columns and lines of the window, where there is one.
+fn window() -> Option<(usize, usize)> {
+    let size = terminal_size::terminal_size_of(std::io::stderr())
+        .or_else(|| terminal_size::terminal_size_of(std::io::stdout()));
+    // A window that says it has no columns, or next to none, does not know.
+    size.map(|(width, height)| (usize::from(width.0).max(40), height.0.into()))
+}
+
+/// Whether the terminal has more letters than those of ASCII: the first variable of the three that is set decides. Where none
+/// is, as in many containers, most terminals have them all.
+fn has_all_letters() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(std::env::var_os);
+    let decides = set.map(|value| value.to_string_lossy().to_lowercase()).find(|value| !value.is_empty());
+    decides.is_none_or(|value| value.contains("utf-8") || value.contains("utf8"))
 }
 
 /// In the lab everything happens on one thread, in a fixed order; at full speed time itself jumps.

@@ -315,7 +315,11 @@ pub fn read_reference(text: &str, folder: &Path, what: &str) -> Result<SecretStr
                 ),
             )
         }),
-        Reference::File(path) => read(&folder.join(path)).map(SecretString::from),
+        Reference::File(path) => read(&folder.join(path)).map(SecretString::from).map_err(|problem| {
+            problem
+                .within(format!("could not get {what}"))
+                .remedy("the path is seen from the folder of the cluster file")
+        }),
         Reference::Cmd(command) => {
             let output = std::process::Command::new("sh").arg("-c").arg(command).output().map_err(|e| {
                 Problem::of(Exit::Input, &e)

@@ -19,6 +19,8 @@ pub mod plan;
 pub mod run;
 pub mod show;
 pub mod status;
+mod table;
+mod window;
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,13 +51,21 @@ pub struct Settings {
     pub width: usize,
     /// Lines.
     pub height: usize,
+    /// Whether a terminal shows no letters but those of ASCII.
+    pub ascii: bool,
     /// Whether a program reads the output.
     pub json: bool,
     /// Whether progress is unwanted.
     pub quiet: bool,
 }
 
+/// What is watched: the cluster, or why it cannot be seen.
+type Watched<'a> = Result<(&'a Blueprint, &'a Observed, &'a Plan), &'a Problem>;
+
 type Sink = Arc<Mutex<Box<dyn Write + Send>>>;
+
+/// Columns that text aims for at most.
+const WIDEST: usize = 160;
 
 /// Prints. Cheap to clone; all clones print to the same place.
 #[derive(Clone)]
@@ -91,7 +101,8 @@ impl Printer {
         } else if diagnostics.is_empty() {
             self.to_out(|w, ink| diagnostics::human(w, ink, sources, diagnostics));
         } else {
-            self.to_err(|w, ink| diagnostics::human(w, ink, sources, diagnostics));
+            let ink = self.ink(self.settings.stderr_is_terminal);
+            print(&self.err, ink, |w, ink| diagnostics::human(w, ink, sources, diagnostics));
         }
     }
 
@@ -100,7 +111,8 @@ impl Printer {
         if self.settings.json {
             self.data(blueprint);
         } else {
-            self.to_out(|w, ink| show::human(w, ink, blueprint));
+            // A list of decisions is read to its end, so it is never cut.
+            self.to_out(|w, ink| show::human(w, Ink { limit: usize::MAX, ..ink }, blueprint));
         }
     }
 
@@ -121,7 +133,7 @@ impl Printer {
         if self.settings.json {
             self.data(&plan::json(plan, verb));
         } else {
-            self.to_out(|w, ink| plan::human(w, ink, plan, verb));
+            self.to_window(|w, ink| plan::human(w, ink, plan, verb));
         }
     }
 
@@ -135,17 +147,7 @@ impl Printer {
         if self.settings.json {
             self.data(&health::json(cluster, conditions));
         } else {
-            self.to_out(|w, ink| health::human(w, ink, cluster, conditions));
-        }
-    }
-
-    /// Begins a new page of something that is shown again and again: a terminal is wiped, elsewhere a line is left free.
-    pub fn new_page(&self, first: bool) {
-        let wipes = self.settings.stdout_is_terminal && self.settings.stderr_is_terminal;
-        if !self.settings.json && wipes {
-            self.to_out(|w, _| write!(w, "\u{1b}[2J\u{1b}[H"));
-        } else if !self.settings.json && !first {
-            self.to_out(|w, _| writeln!(w));
+            self.to_window(|w, ink| health::human(w, ink, cluster, conditions));
         }
     }
 
@@ -154,8 +156,38 @@ impl Printer {
         if self.settings.json {
             self.data(&status::json(blueprint, observed, plan));
         } else {
-            self.to_out(|w, ink| status::human(w, ink, blueprint, observed, plan));
+            self.to_window(|w, ink| status::human(w, ink, blueprint, observed, plan));
         }
+    }
+
+    /// How the cluster is, or why that is not known, again and again, with a last line of its own. In a window each page takes
+    /// the place of the one before and is as tall as the window, which may have `size` now; elsewhere a line is left free
+    /// between two.
+    pub fn watched(&self, seen: Watched<'_>, size: Option<(usize, usize)>, first: bool, last: &str) {
+        let mut settings = self.settings;
+        (settings.width, settings.height) = size.unwrap_or((settings.width, settings.height));
+        let sized = Self { settings, ..self.clone() };
+        if settings.json || !settings.stdout_is_terminal || !settings.stderr_is_terminal {
+            if !settings.json && !first {
+                self.to_out(|w, _| writeln!(w));
+            }
+            return match seen {
+                Ok((blueprint, observed, plan)) => self.status(blueprint, observed, plan),
+                Err(problem) => self.problem(problem),
+            };
+        }
+        sized.to_out(|w, ink| {
+            let mut page = Vec::new();
+            wrapped(&mut page, ink, |w, ink| {
+                match seen {
+                    // Of the window, the last line and the one of the cursor are taken.
+                    Ok(seen) => status::within(w, ink, seen, settings.height.saturating_sub(2))?,
+                    Err(problem) => error::human(w, ink, problem)?,
+                }
+                writeln!(w, "{}", ink.dim(last))
+            })?;
+            w.write_all(window::page(&String::from_utf8_lossy(&page), settings.height, first).as_bytes())
+        });
     }
 
     /// What was found out about Proxmox.
@@ -163,7 +195,7 @@ impl Printer {
         if self.settings.json {
             self.data(&findings::json(caller, found));
         } else {
-            self.to_out(|w, ink| findings::human(w, ink, caller, found));
+            self.to_window(|w, ink| findings::human(w, ink, caller, found));
         }
     }
 
@@ -185,7 +217,15 @@ impl Printer {
     /// A result in words. Says nothing when a program reads the output.
     pub fn say(&self, text: &str) {
         if !self.settings.json {
-            self.to_out(|w, _| writeln!(w, "{text}"));
+            self.to_window(|w, _| writeln!(w, "{text}"));
+        }
+    }
+
+    /// Commands to type, each with what it is for: beside it where the window is wide enough, else above it, so that no
+    /// command is broken.
+    pub fn commands(&self, lines: &[(String, &str)]) {
+        if !self.settings.json {
+            self.to_out(|w, ink| commands(w, ink, lines));
         }
     }
 
@@ -218,13 +258,49 @@ impl Printer {
         print(&self.out, self.ink(self.settings.stdout_is_terminal), write);
     }
 
+    /// As [`Self::to_out`], for text that people read.
+    fn to_window(&self, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) {
+        self.to_out(|w, ink| wrapped(w, ink, write));
+    }
+
     pub(crate) fn to_err(&self, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) {
-        print(&self.err, self.ink(self.settings.stderr_is_terminal), write);
+        print(&self.err, self.ink(self.settings.stderr_is_terminal), |w, ink| wrapped(w, ink, write));
     }
 
     fn ink(&self, is_terminal: bool) -> Ink {
-        Ink { colour: self.settings.colour && is_terminal, width: self.settings.width }
+        let limit = if is_terminal { self.settings.width } else { usize::MAX };
+        // What is not read in a window is as wide as most windows are; beyond some width lines get harder to read.
+        let width = if is_terminal { self.settings.width.min(WIDEST) } else { 100 };
+        let ascii = self.settings.ascii && is_terminal;
+        Ink { colour: self.settings.colour && is_terminal, width, limit, ascii }
     }
+}
+
+fn commands(w: &mut dyn Write, ink: Ink, lines: &[(String, &str)]) -> io::Result<()> {
+    let width = lines.iter().map(|(command, _)| window::columns(command)).max().unwrap_or(0);
+    let fits = lines.iter().all(|(_, what)| width + window::columns(what) + 5 <= ink.limit);
+    for (command, what) in lines {
+        if fits {
+            writeln!(w, "  {command:width$}   {what}")?;
+        } else {
+            writeln!(w, "  {}\n    {command}", ink.dim(what))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a view so that in a window its lines end between words.
+fn wrapped(
+    w: &mut dyn Write,
+    ink: Ink,
+    write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut text = Vec::new();
+    write(&mut text, ink)?;
+    let text = String::from_utf8_lossy(&text);
+    let text = window::wrap(&text, ink.limit);
+    let text = if ink.ascii { window::plain_letters(&text) } else { text };
+    w.write_all(text.as_bytes())
 }
 
 /// Writes a view in one piece, so that lines of different tasks never mix.

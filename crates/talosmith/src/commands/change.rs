@@ -149,7 +149,8 @@ pub(super) fn known(args: &AllowArgs, look: &Look) -> Result<(), Problem> {
     match args.allow_destroy.iter().find(|name| !look.blueprint.nodes.contains_key(*name)) {
         None => Ok(()),
         Some(name) => {
-            let nodes: Vec<&str> = look.blueprint.nodes.keys().map(String::as_str).collect();
+            let nodes: Vec<&str> =
+                look.blueprint.in_order().into_iter().map(|node| node.name.as_str()).collect();
             let why = format!("`--allow-destroy` names {name}, and the file has no such node");
             Err(Problem::new(Exit::Usage, why).remedy(format!("the nodes are {}", nodes.join(", "))))
         }
@@ -341,8 +342,5 @@ fn next(global: &Global, look: &Look, printer: &Printer) {
             "then: kubectl --kubeconfig kubeconfig get nodes",
         ));
     }
-    let width = lines.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
-    for (command, what) in lines {
-        printer.say(&format!("  {command:width$}   {what}"));
-    }
+    printer.commands(&lines);
 }

@@ -62,7 +62,7 @@ pub fn talosconfig_text(
     let identity = pki::talos_client(bundle, role.as_str(), lifetime, now)?;
     // Never the VIP: it is gone whenever etcd is, which is when one needs the Talos API most.
     let endpoints: Vec<String> = blueprint.control_planes().map(|n| n.address.addr().to_string()).collect();
-    let nodes: Vec<String> = blueprint.nodes.values().map(|n| n.address.addr().to_string()).collect();
+    let nodes: Vec<String> = blueprint.in_order().into_iter().map(|n| n.address.addr().to_string()).collect();
     Ok(pki::talosconfig(&blueprint.cluster, &endpoints, &nodes, &identity))
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ambient::Clock;
 use engine::saved::SavedPlan;
 use engine::secrets::write_private;
 
@@ -58,23 +59,30 @@ async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Re
     let setup = Setup::new(global, printer)?;
     let outside = setup.outside(global)?;
     let session = setup.session(&outside, printer)?;
+    if !args.watch {
+        let look = setup.look(&session, printer).await?;
+        printer.status(&look.blueprint, &look.observed, &look.plan());
+        return Ok(Exit::Done);
+    }
     let mut first = true;
+    // Whoever watches sits before a real clock.
+    let clock = Clock::real();
     loop {
-        // Proxmox may be away for a moment; whoever watches wants to see it come back.
-        match setup.look(&session, printer).await {
+        let seen = setup.look(&session, printer).await;
+        let now = outside.world.clock.now().strftime("%H:%M:%S UTC");
+        let last = format!("{now}; again every {} s, until Ctrl-C.", args.every);
+        match seen {
             Ok(look) => {
-                if args.watch {
-                    printer.new_page(first);
-                }
-                printer.status(&look.blueprint, &look.observed, &look.plan());
+                let all = (&*look.blueprint, &*look.observed, &look.plan());
+                printer.watched(Ok(all), crate::window(), first, &last);
             }
-            Err(Wrong::Problem(problem)) if args.watch && !first => printer.problem(&problem),
+            // Proxmox may be away for a moment; whoever watches wants to see it come back.
+            Err(Wrong::Problem(problem)) if !first => {
+                printer.watched(Err(&problem), crate::window(), first, &last);
+            }
             Err(wrong) => return Err(wrong),
         }
-        if !args.watch {
-            return Ok(Exit::Done);
-        }
         first = false;
-        outside.world.clock.sleep(Duration::from_secs(args.every)).await;
+        clock.sleep(Duration::from_secs(args.every)).await;
     }
 }

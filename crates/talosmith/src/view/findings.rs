@@ -6,6 +6,7 @@ use engine::doctor::{Finding, Verdict};
 use serde::Serialize;
 
 use super::ink::{Ink, clean, count};
+use super::window::beside;
 
 /// For people.
 ///
@@ -22,8 +23,8 @@ pub fn human(w: &mut dyn Write, ink: Ink, caller: &str, found: &[Finding]) -> io
         };
         let what = clean(&finding.what);
         let space = " ".repeat(width.saturating_sub(what.chars().count()));
-        let detail = clean(&finding.detail);
-        let detail = if finding.verdict == Verdict::Good { ink.dim(&detail) } else { detail.into_owned() };
+        let detail = beside(&clean(&finding.detail), 8 + width, ink.limit);
+        let detail = if finding.verdict == Verdict::Good { ink.dim(&detail) } else { detail };
         writeln!(w, "  {mark}{what}{space}  {detail}")?;
         for line in &finding.remedy {
             writeln!(w, "        {}", clean(line))?;

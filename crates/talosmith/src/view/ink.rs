@@ -7,14 +7,18 @@ use std::borrow::Cow;
 pub struct Ink {
     /// Whether to colour.
     pub colour: bool,
-    /// Columns.
+    /// Columns that text aims for.
     pub width: usize,
+    /// Columns that there are. Only a window has an end.
+    pub limit: usize,
+    /// Whether the terminal has no letters but those of ASCII.
+    pub ascii: bool,
 }
 
 impl Ink {
     /// No colours, 100 columns.
     #[cfg(test)]
-    pub const PLAIN: Self = Self { colour: false, width: 100 };
+    pub const PLAIN: Self = Self { colour: false, width: 100, limit: usize::MAX, ascii: false };
 
     /// Titles.
     pub fn bold(self, text: &str) -> String {
@@ -127,6 +131,6 @@ mod tests {
     #[test]
     fn colour_is_only_used_when_wanted() {
         assert_eq!(Ink::PLAIN.red("x"), "x");
-        assert_eq!(Ink { colour: true, width: 80 }.red("x"), "\u{1b}[1;31mx\u{1b}[0m");
+        assert_eq!(Ink { colour: true, ..Ink::PLAIN }.red("x"), "\u{1b}[1;31mx\u{1b}[0m");
     }
 }

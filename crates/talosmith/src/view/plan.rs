@@ -32,7 +32,10 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
     }
     if plan.steps.is_empty() {
         match verb {
-            Verb::Apply => writeln!(w, "Nothing to do: {} is as the file says.", plan.cluster)?,
+            Verb::Apply if plan.notices.is_empty() => {
+                writeln!(w, "Nothing to do: {} is as the file says.", plan.cluster)?;
+            }
+            Verb::Apply => writeln!(w, "Nothing to do for {}, as far as can be seen.", plan.cluster)?,
             Verb::Destroy => writeln!(w, "Nothing to remove: no VM of {} was found.", plan.cluster)?,
         }
         return notices(w, ink, &plan.notices);

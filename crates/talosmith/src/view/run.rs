@@ -45,7 +45,7 @@ struct Inner {
 enum Form {
     Json,
     Plain(Plain),
-    Live(Live),
+    Live(Box<Live>),
 }
 
 impl RunView {
@@ -56,7 +56,11 @@ impl RunView {
             Form::Json
         } else if settings.stderr_is_terminal && !settings.quiet {
             // One line stays free for the cursor, one for what is printed above.
-            Form::Live(Live::new(&state.rows(), printer.ink(true), settings.height.saturating_sub(2)))
+            Form::Live(Box::new(Live::new(
+                &state.rows(),
+                printer.ink(true),
+                settings.height.saturating_sub(2),
+            )))
         } else {
             Form::Plain(Plain::default())
         };
@@ -118,7 +122,7 @@ impl RunView {
         if state.has_failures() {
             self.printer.to_err(|w, ink| failures(w, ink, state));
         }
-        self.printer.to_out(|w, ink| summary(w, ink, state));
+        self.printer.to_window(|w, ink| summary(w, ink, state));
     }
 }
 

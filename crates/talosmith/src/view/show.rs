@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use model::blueprint::{Blueprint, Node, Role};
 
 use super::ink::{Ink, count};
-use super::status::table;
+use super::table::table;
 
 /// What is not decided yet.
 const OPEN: &str = "open";
@@ -107,8 +107,8 @@ fn nodes(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint) -> io::Result<()> {
     if several {
         titles.push("TALOS");
     }
-    let rows: Vec<Vec<String>> = blueprint.control_planes().chain(blueprint.workers()).map(row).collect();
-    table(w, ink, &titles, &rows)
+    let rows: Vec<Vec<String>> = blueprint.in_order().into_iter().map(row).collect();
+    table(w, ink, &titles, &rows, &[])
 }
 
 fn disks(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint) -> io::Result<()> {
@@ -125,12 +125,12 @@ fn disks(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint) -> io::Result<()> {
             ]
         })
         .collect();
-    table(w, ink, &["NODE", "DATA DISK", "SLOT", "SIZE", "DATASTORE", "MOUNTED AT"], &rows)
+    table(w, ink, &["NODE", "DATA DISK", "SLOT", "SIZE", "DATASTORE", "MOUNTED AT"], &rows, &[])
 }
 
 fn cards(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint) -> io::Result<()> {
     let mut rows = Vec::new();
-    for node in blueprint.nodes.values() {
+    for node in blueprint.in_order() {
         for (number, nic) in (1..).zip(&node.settings.extra_nics) {
             let on = match nic.vlan {
                 Some(vlan) => format!("{} VLAN {vlan}", nic.bridge),
@@ -150,12 +150,12 @@ fn cards(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint) -> io::Result<()> {
             ]);
         }
     }
-    table(w, ink, &["NODE", "CARD", "ADDRESS", "MAC", "FROM"], &rows)
+    table(w, ink, &["NODE", "CARD", "ADDRESS", "MAC", "FROM"], &rows, &[])
 }
 
 /// Nodes that are ours to create.
 fn ours(blueprint: &Blueprint) -> impl Iterator<Item = &Node> {
-    blueprint.nodes.values().filter(|node| !node.external)
+    blueprint.in_order().into_iter().filter(|node| !node.external)
 }
 
 fn has_open(blueprint: &Blueprint) -> bool {
@@ -245,8 +245,8 @@ nodes:
 
         NODE  CARD      ADDRESS       MAC                FROM
         ----  --------  ------------  -----------------  -------------
-        far   net1      10.8.0.13/24  BC:24:11:C4:50:20  vmbr1 VLAN 80
         one   net1      10.8.0.11/24  BC:24:11:2F:9B:B2  vmbr1 VLAN 80
+        far   net1      10.8.0.13/24  BC:24:11:C4:50:20  vmbr1 VLAN 80
         two   net1      10.8.0.12/24  BC:24:11:36:F3:F3  vmbr1 VLAN 80
         two   hostpci0  -             -                  gpu0
         "#);

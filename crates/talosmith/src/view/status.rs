@@ -3,17 +3,21 @@
 //! The page shows what was seen beside what the file wants, and judges little: a node is counted as ready when Talos and
 //! Kubernetes both say so. What could not be seen is shown as `?`, never as a good or a bad state.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use jiff::Timestamp;
 use model::blueprint::{Blueprint, Node, Role};
 use model::mark::Mark;
+use model::natural;
 use model::observed::{Api, Etcd, Machine, Observed, Vm};
 use model::plan::{Notice, Plan, Refusal};
 use serde::Serialize;
 
 use super::ink::{Ink, clean, count};
 use super::plan::notices as write_notices;
+use super::table::table;
+use super::window::wrap;
 
 /// For people.
 ///
@@ -26,27 +30,92 @@ pub fn human(
     observed: &Observed,
     plan: &Plan,
 ) -> io::Result<()> {
+    write(w, ink, (blueprint, observed, plan), 0)
+}
+
+/// For people, in at most so many lines, as far as leaving out nodes can make it so.
+///
+/// # Errors
+/// When writing fails.
+pub fn within(
+    w: &mut dyn Write,
+    ink: Ink,
+    seen: (&Blueprint, &Observed, &Plan),
+    height: usize,
+) -> io::Result<()> {
+    let mut whole = Vec::new();
+    write(&mut whole, ink, seen, 0)?;
+    let lines = wrap(&String::from_utf8_lossy(&whole), ink.limit).lines().count();
+    match lines.checked_sub(height).filter(|over| *over > 0) {
+        None => w.write_all(&whole),
+        // One line more goes to saying so.
+        Some(over) => write(w, ink, seen, over + 1),
+    }
+}
+
+fn write(
+    w: &mut dyn Write,
+    ink: Ink,
+    (blueprint, observed, plan): (&Blueprint, &Observed, &Plan),
+    left_out: usize,
+) -> io::Result<()> {
     let ready = blueprint.nodes.values().filter(|node| is_ready(observed, node)).count();
     let total = blueprint.nodes.len();
     let share = format!("{ready} of {} ready", count(total, "node"));
     let share = if ready == total { ink.green(&share) } else { ink.yellow(&share) };
     writeln!(w, "{}: {share}, Kubernetes at {}\n", ink.bold(&blueprint.cluster), blueprint.endpoint)?;
     hosts(w, ink, observed)?;
-    nodes(w, ink, blueprint, observed)?;
+    nodes(w, ink, blueprint, observed, left_out)?;
     record(w, blueprint, observed)?;
-    for unseen in &observed.unseen {
-        writeln!(w, "{} {}: {}", ink.yellow("not seen:"), clean(&unseen.what), clean(&unseen.why))?;
+    let dark = unseen(w, ink, observed)?;
+    drift(w, ink, observed, plan)?;
+    // What was not seen is told already.
+    let told = |notice: &Notice| {
+        let is_in = |words: &str| notice.text.contains(words);
+        dark.iter().any(|what| is_in(what))
+            || observed.unseen.iter().any(|unseen| is_in(&unseen.what) && is_in(&unseen.why))
+    };
+    let rest: Vec<Notice> = plan.notices.iter().filter(|notice| !told(notice)).cloned().collect();
+    write_notices(w, ink, &rest)
+}
+
+/// What could not be seen. Of a host that is off, one line tells it of all VMs there; their names, as others call them, are
+/// given back.
+fn unseen(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<Vec<String>> {
+    let title = ink.yellow("not seen:");
+    let hosts = &observed.proxmox.inventory.hosts;
+    let mut dark: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (vmid, host) in &observed.proxmox.unread {
+        if hosts.get(host).is_some_and(|host| !host.online) {
+            dark.entry(host).or_default().push(vmid.to_string());
+        }
     }
-    drift(w, ink, plan)?;
-    write_notices(w, ink, &plan.notices)
+    for (host, ids) in &dark {
+        let vms = if ids.len() == 1 { "VM" } else { "VMs" };
+        writeln!(w, "{title} {vms} {} on {host}, which is off or cannot be reached", ids.join(", "))?;
+    }
+    let named = |(host, ids): (&str, Vec<String>)| {
+        ids.into_iter().map(|id| format!("VM {id} on {host}")).collect::<Vec<_>>()
+    };
+    let dark: Vec<String> = dark.into_iter().flat_map(named).collect();
+    for unseen in observed.unseen.iter().filter(|unseen| !dark.contains(&unseen.what)) {
+        writeln!(w, "{title} {}: {}", clean(&unseen.what), clean(&unseen.why))?;
+    }
+    Ok(dark)
 }
 
 /// Whether the world is as the file says.
-fn drift(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
-    if let Some(refusal) = plan.refusals.first() {
-        writeln!(w, "{} {}", ink.red("in the way:"), clean(&refusal.why))
-    } else if plan.steps.is_empty() {
+fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::Result<()> {
+    if let Some((first, more)) = plan.refusals.split_first() {
+        writeln!(w, "{} {}", ink.red("in the way:"), clean(&first.why))?;
+        match more.len() {
+            0 => writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&first.remedy)),
+            more => writeln!(w, "  and {}; `talosmith plan` shows all", count(more, "thing more")),
+        }
+    } else if plan.steps.is_empty() && observed.unseen.is_empty() {
         writeln!(w, "Drift:  none; everything is as the file says.")
+    } else if plan.steps.is_empty() {
+        writeln!(w, "Drift:  none in what was seen.")
     } else {
         let steps = count(plan.steps.len(), "step");
         writeln!(
@@ -59,42 +128,59 @@ fn drift(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
 
 fn hosts(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<()> {
     let mut rows = vec![];
-    for (name, host) in &observed.proxmox.inventory.hosts {
+    let mut hosts: Vec<_> = observed.proxmox.inventory.hosts.iter().collect();
+    hosts.sort_by(|a, b| natural::compare(a.0, b.0));
+    for (name, host) in hosts {
         let stores: Vec<String> =
             host.datastores.iter().map(|(id, s)| format!("{id} ({} free)", size(s.free_bytes))).collect();
         rows.push(vec![
             name.clone(),
             if host.online { "online" } else { "offline" }.to_owned(),
-            size(host.memory_mib << 20),
+            // A host that is off tells nothing of itself.
+            if host.online { size(host.memory_mib << 20) } else { unknown() },
             observed.proxmox.taken.values().filter(|guest| guest.host == *name).count().to_string(),
             stores.join(", "),
         ]);
     }
-    table(w, ink, &["HOST", "STATE", "MEMORY", "GUESTS", "DATASTORES"], &rows)
+    table(w, ink, &["HOST", "STATE", "MEMORY", "GUESTS", "DATASTORES"], &rows, &["GUESTS", "MEMORY"])
 }
 
-fn nodes(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint, observed: &Observed) -> io::Result<()> {
-    let rows: Vec<Vec<String>> = blueprint
-        .control_planes()
-        .chain(blueprint.workers())
-        .map(|node| {
-            let machine = observed.machines.get(&node.name);
-            let vm = vm_of(blueprint, observed, node);
-            vec![
-                node.name.clone(),
-                if node.role == Role::ControlPlane { "control" } else { "worker" }.to_owned(),
-                vm.map(|vm| vm.host.clone()).or_else(|| node.host.clone()).unwrap_or_else(unknown),
-                vm.map_or(node.vmid, |vm| vm.vmid).to_string(),
-                node.address.addr().to_string(),
-                machine.and_then(|m| m.talos.clone()).unwrap_or_else(unknown),
-                stage(vm, machine),
-                etcd(node, machine),
-                kubernetes(observed, node),
-            ]
-        })
-        .collect();
+fn nodes(
+    w: &mut dyn Write,
+    ink: Ink,
+    blueprint: &Blueprint,
+    observed: &Observed,
+    left_out: usize,
+) -> io::Result<()> {
+    let row = |node: &Node| {
+        let machine = observed.machines.get(&node.name);
+        let vm = vm_of(blueprint, observed, node);
+        let unread = observed.proxmox.unread.get(&node.vmid).filter(|_| vm.is_none());
+        let host = vm.map(|vm| &vm.host).or(unread).or(node.host.as_ref());
+        vec![
+            node.name.clone(),
+            if node.role == Role::ControlPlane { "control" } else { "worker" }.to_owned(),
+            host.cloned().unwrap_or_else(unknown),
+            vm.map_or(node.vmid, |vm| vm.vmid).to_string(),
+            node.address.addr().to_string(),
+            machine.and_then(|m| m.talos.clone()).unwrap_or_else(unknown),
+            if unread.is_some() && machine.is_none() { "not seen".to_owned() } else { stage(vm, machine) },
+            etcd(node, machine),
+            kubernetes(observed, node),
+        ]
+    };
+    let mut shown = blueprint.in_order();
+    // Those that are well tell least.
+    let mut left: Vec<&Node> = shown.iter().rev().copied().filter(|node| is_ready(observed, node)).collect();
+    left.truncate(left_out);
+    shown.retain(|node| !left.iter().any(|other| other.name == node.name));
+    let rows: Vec<Vec<String>> = shown.into_iter().map(row).collect();
     let titles = ["NODE", "ROLE", "HOST", "VM", "ADDRESS", "TALOS", "STAGE", "ETCD", "KUBERNETES"];
-    table(w, ink, &titles, &rows)
+    table(w, ink, &titles, &rows, &["ROLE", "VM", "TALOS", "HOST", "ADDRESS"])?;
+    if left.is_empty() {
+        return Ok(());
+    }
+    writeln!(w, "{}\n", ink.dim(&format!("… and {} that are ready", count(left.len(), "more node"))))
 }
 
 fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::Result<()> {
@@ -117,7 +203,7 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
         }
         None => "nobody is changing it".to_owned(),
     };
-    writeln!(w, "Record: VM {} on {}; {etcd};\n        {lease}.", record.vmid, record.host)
+    writeln!(w, "Record: VM {} on {};\n        {etcd};\n        {lease}.", record.vmid, record.host)
 }
 
 fn vm_of<'a>(blueprint: &Blueprint, observed: &'a Observed, node: &Node) -> Option<&'a Vm> {
@@ -133,8 +219,8 @@ fn stage(vm: Option<&Vm>, machine: Option<&Machine>) -> String {
         (_, Some((Api::Silent { .. }, _))) => "silent".to_owned(),
         (_, Some((Api::Maintenance, _))) => "maintenance".to_owned(),
         (_, Some((Api::Configured, m))) => {
-            let stage = m.stage.as_deref().map_or_else(unknown, |stage| clean(stage).into_owned());
-            if m.ready { stage } else { format!("{stage}, not ready") }
+            let Some(stage) = m.stage.as_deref().map(clean) else { return unknown() };
+            if m.ready { stage.into_owned() } else { format!("{stage}, not ready") }
         }
         (Some(_), None) => unknown(),
     }
@@ -188,31 +274,6 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// Columns as wide as their widest cell, the titles underlined, an empty line behind. The last column is not padded.
-pub(super) fn table(w: &mut dyn Write, ink: Ink, titles: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let columns = |text: &str| text.chars().count();
-    let widths: Vec<usize> = titles
-        .iter()
-        .enumerate()
-        .map(|(at, title)| rows.iter().map(|row| columns(&row[at])).max().unwrap_or(0).max(columns(title)))
-        .collect();
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let cells: Vec<String> =
-            cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
-        cells.join("  ").trim_end().to_owned()
-    };
-    let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
-    writeln!(w, "{}", ink.bold(&line(&mut titles.iter().copied())))?;
-    writeln!(w, "{}", ink.dim(&line(&mut rule.iter().map(String::as_str))))?;
-    for row in rows {
-        writeln!(w, "{}", line(&mut row.iter().map(String::as_str)))?;
-    }
-    writeln!(w)
-}
-
 /// For programs: what was seen, and the blueprint it is held against.
 #[must_use]
 pub fn json<'a>(
@@ -244,8 +305,8 @@ pub fn json<'a>(
         ready: bool,
     }
     let nodes: Vec<Wanted<'_>> = blueprint
-        .nodes
-        .values()
+        .in_order()
+        .into_iter()
         .map(|node| Wanted {
             name: &node.name,
             role: node.role,

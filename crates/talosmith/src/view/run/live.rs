@@ -4,15 +4,22 @@
 //! downloads. Failures are printed above the lines, where they stay. Where there are more lines than the terminal has, those
 //! that failed or are at work are shown, and the others are counted in the last one.
 
+use ambient::Clock;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use jiff::{SignedDuration, Timestamp};
 use model::event::{Event, Outcome, What};
 
 use super::super::error::causes;
 use super::super::ink::{Ink, clean, duration};
+use super::super::window::{plain_letters, wrap};
 use super::state::{Row, RunState, Sign};
+use super::words;
 
 /// Frames of the sign of a line at work, one a redraw.
 const FRAMES: [&str; 4] = ["-", "\\", "|", "/"];
+
+/// The shortest time between two drawings.
+const PAUSE: SignedDuration = SignedDuration::from_millis(100);
 
 /// The fewest lines that are of use, however small the terminal.
 const FEWEST: usize = 5;
@@ -25,6 +32,11 @@ pub struct Live {
     frame: usize,
     width: usize,
     shown: Vec<String>,
+    /// The terminal's own time, which in a lab is not the world's.
+    clock: Clock,
+    drawn: Option<Timestamp>,
+    plain: ProgressStyle,
+    filled: ProgressStyle,
 }
 
 impl Live {
@@ -40,7 +52,19 @@ impl Live {
                 bar
             })
             .collect();
-        Self { lines, bars, ink, frame: 0, width, shown: vec![String::new(); number] }
+        let shown = vec![String::new(); number];
+        Self {
+            lines,
+            bars,
+            ink,
+            frame: 0,
+            width,
+            shown,
+            clock: Clock::real(),
+            drawn: None,
+            plain: plain_style(),
+            filled: bar_style(),
+        }
     }
 
     /// Shows what an event changed.
@@ -49,23 +73,41 @@ impl Live {
             What::StepFailed { causes: all, remedy, .. } => {
                 let title = self.ink.red("failed:");
                 let mut text = Vec::new();
-                // Writing to memory cannot fail; a terminal that went away is no reason to stop.
+                // Writing to memory cannot fail.
                 let _ = causes(&mut text, self.ink, &title, "", all, Some(remedy));
-                let _ = self.lines.println(String::from_utf8_lossy(&text).trim_end());
+                self.above(&String::from_utf8_lossy(&text));
             }
             What::StepDone { step, warnings, .. } => {
                 for warning in warnings {
                     let warning = format!("{}: {}", state.title(step), clean(warning));
-                    let _ = self.lines.println(format!("{} {warning}", self.ink.yellow("warning:")));
+                    self.above(&format!("{} {warning}", self.ink.yellow("warning:")));
                 }
             }
+            What::Interrupted => self.above(words::STOPPING),
             _ => {}
         }
         self.redraw(state);
     }
 
-    /// Draws every line anew.
+    /// Prints something above the lines, where it stays.
+    fn above(&self, text: &str) {
+        let text = wrap(text.trim_end(), self.ink.limit);
+        let text = if self.ink.ascii { plain_letters(&text) } else { text };
+        // A terminal that went away is no reason to stop.
+        let _ = self.lines.println(text);
+    }
+
+    /// Draws every line anew, unless that was done just now: nobody sees more, and a hundred lines for each of a thousand events
+    /// would take longer than the work that they tell of.
     pub fn redraw(&mut self, state: &RunState) {
+        let now = self.clock.now();
+        if self.drawn.is_none_or(|then| now.duration_since(then).abs() >= PAUSE) {
+            self.drawn = Some(now);
+            self.draw(state);
+        }
+    }
+
+    fn draw(&mut self, state: &RunState) {
         self.frame = (self.frame + 1) % FRAMES.len();
         let rows = fit(state.rows(), self.bars.len());
         for ((row, bar), shown) in rows.iter().zip(&self.bars).zip(&mut self.shown) {
@@ -76,10 +118,10 @@ impl Live {
             // A bar only while the download runs: before and after it there is nothing to fill.
             match row.percent {
                 Some(percent) if row.sign == Sign::Working => {
-                    bar.set_style(bar_style());
+                    bar.set_style(self.filled.clone());
                     bar.set_position(u64::from(percent));
                 }
-                _ => bar.set_style(plain_style()),
+                _ => bar.set_style(self.plain.clone()),
             }
             bar.set_message(text.clone());
             *shown = text;
@@ -88,7 +130,7 @@ impl Live {
 
     /// Takes the lines away after a good end, because the summary says more; otherwise leaves them as they stand.
     pub fn finish(&mut self, state: &RunState) {
-        self.redraw(state);
+        self.draw(state);
         if matches!(state.ended(), Some((Outcome::Done, _))) {
             let _ = self.lines.clear();
         } else {
@@ -154,7 +196,8 @@ fn line(ink: Ink, row: &Row, width: usize, frame: &str) -> String {
     let text = if row.sign == Sign::Waiting { ink.dim(&row.text) } else { row.text.clone() };
     // Before the text, so that a narrow terminal cuts words rather than the time.
     let time = ink.dim(&format!("{:>11}", row.millis.map(duration).unwrap_or_default()));
-    format!("{sign} {:<width$} {time}  {text}", row.name)
+    let line = format!("{sign} {:<width$} {time}  {text}", row.name);
+    if ink.ascii { plain_letters(&line).into_owned() } else { line }
 }
 
 #[cfg(test)]

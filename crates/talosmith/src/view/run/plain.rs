@@ -54,7 +54,7 @@ impl Plain {
             }
             What::StepFailed { step, node, causes: all, remedy, .. } => {
                 let mut text = Vec::new();
-                let plain = Ink { colour: false, width: usize::MAX };
+                let plain = Ink { colour: false, width: usize::MAX, limit: usize::MAX, ascii: false };
                 // Writing to memory cannot fail.
                 let _ = causes(&mut text, plain, "failed:", "", all, Some(remedy));
                 let texts = String::from_utf8_lossy(&text).lines().map(str::to_owned).collect();

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use model::event::{Event, Outcome, What};
+use model::natural;
 use model::plan::Plan;
 use model::step::{Action, Step, StepId};
 
@@ -17,6 +18,10 @@ use super::words;
 pub struct RunState {
     cluster: String,
     steps: Vec<Step>,
+    /// Where each step stands in `steps`.
+    places: BTreeMap<StepId, usize>,
+    /// The nodes in order, each with its steps.
+    nodes: Vec<(String, Vec<usize>)>,
     progress: BTreeMap<StepId, Progress>,
     began: Option<Timestamp>,
     now: Option<Timestamp>,
@@ -88,8 +93,20 @@ pub enum Sign {
 impl RunState {
     /// A run that has not begun.
     pub fn new(plan: &Plan) -> Self {
+        let mut nodes: Vec<(String, Vec<usize>)> = vec![];
+        let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+        for (at, step) in plan.steps.iter().enumerate() {
+            let Some(node) = step.action.node() else { continue };
+            let place = *known.entry(node).or_insert_with(|| {
+                nodes.push((node.to_owned(), vec![]));
+                nodes.len() - 1
+            });
+            nodes[place].1.push(at);
+        }
         Self {
             cluster: plan.cluster.clone(),
+            places: plan.steps.iter().enumerate().map(|(at, step)| (step.id.clone(), at)).collect(),
+            nodes,
             steps: plan.steps.clone(),
             progress: BTreeMap::new(),
             began: None,
@@ -152,7 +169,7 @@ impl RunState {
 
     /// The width of the longest name that a line begins with.
     pub fn widest_node(&self) -> usize {
-        let nodes = self.steps.iter().filter_map(|step| step.action.node());
+        let nodes = self.nodes.iter().map(|(node, _)| node.as_str());
         nodes.chain([self.cluster.as_str()]).map(|name| name.chars().count()).max().unwrap_or(0)
     }
 
@@ -221,14 +238,14 @@ impl RunState {
     /// Every line of the live view, always as many and in the same order.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = vec![self.cluster_row()];
-        rows.extend(self.steps.iter().filter_map(|step| self.download_row(step)));
-        let mut nodes: Vec<&str> = vec![];
-        for node in self.steps.iter().filter_map(|step| step.action.node()) {
-            if !nodes.contains(&node) {
-                nodes.push(node);
-            }
+        let mut downloads: Vec<Row> = self.steps.iter().filter_map(|step| self.download_row(step)).collect();
+        downloads.sort_by(|a, b| natural::compare(&a.name, &b.name));
+        rows.extend(downloads);
+        rows.extend(self.nodes.iter().map(|(node, steps)| self.node_row(node, steps)));
+        if self.ended.is_some() {
+            // What was stopped in the middle is not at work any more.
+            rows.iter_mut().filter(|row| row.sign == Sign::Working).for_each(|row| row.sign = Sign::Waiting);
         }
-        rows.extend(nodes.into_iter().map(|node| self.node_row(node)));
         rows
     }
 
@@ -245,7 +262,7 @@ impl RunState {
             text = aside.clone();
         }
         if self.interrupted && self.ended.is_none() {
-            text = format!("{text}, {}", words::STOPPING);
+            text = format!("stopping, {text}");
         }
         let sign = match self.ended {
             Some((Outcome::Done, _)) => Sign::Done,
@@ -269,8 +286,8 @@ impl RunState {
     }
 
     /// A node stands where its most telling step does: one that failed, one at work, the next to come, the last.
-    fn node_row(&self, node: &str) -> Row {
-        let steps: Vec<&Step> = self.steps.iter().filter(|s| s.action.node() == Some(node)).collect();
+    fn node_row(&self, node: &str, steps: &[usize]) -> Row {
+        let steps: Vec<&Step> = steps.iter().map(|at| &self.steps[*at]).collect();
         let at = |is: fn(Option<&Progress>) -> bool| {
             steps.iter().copied().find(|step| is(self.progress.get(&step.id)))
         };
@@ -329,7 +346,7 @@ impl RunState {
 
     /// The step of that name.
     pub fn step(&self, id: &StepId) -> Option<&Step> {
-        self.steps.iter().find(|step| step.id == *id)
+        self.places.get(id).map(|at| &self.steps[*at])
     }
 
     fn since(&self, then: Timestamp) -> u64 {

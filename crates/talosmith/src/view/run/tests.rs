@@ -223,6 +223,7 @@ fn printed(json: bool, quiet: bool) -> (String, String) {
         colour: true,
         width: 100,
         height: 24,
+        ascii: false,
         json,
         quiet,
     };

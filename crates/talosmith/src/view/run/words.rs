@@ -3,7 +3,7 @@
 use model::step::Action;
 
 /// After the first wish to stop.
-pub const STOPPING: &str = "stopping: what is being changed is finished first, Ctrl-C again stops at once";
+pub const STOPPING: &str = "Stopping: what is being changed is finished first; Ctrl-C again stops at once.";
 
 /// While it is done, with what it says about itself. A note that says no more than the step's name is left out.
 pub fn doing_with(action: &Action, note: &str) -> String {

@@ -8,6 +8,7 @@ use model::mark::{BootstrapMark, Lease, RecordState};
 use model::observed::{Guest, KubernetesNode, RecordSeen, Unseen};
 
 use super::super::plan::tests::{one_more, plan_of};
+use super::super::window::columns;
 use super::*;
 
 const FILE: &str = "
@@ -95,7 +96,7 @@ fn the_page_fits_a_hundred_columns_and_says_what_is_not_known() {
     HOST  STATE    MEMORY  GUESTS  DATASTORES
     ----  -------  ------  ------  ------------------------
     pve1  online   64 GiB  1       local-zfs (180 GiB free)
-    pve2  offline  64 GiB  0       local-zfs (180 GiB free)
+    pve2  offline  ?       0       local-zfs (180 GiB free)
 
     NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE    ETCD    KUBERNETES
     --------------  -------  ----  ------  ------------  -------  -------  ------  -------------
@@ -103,12 +104,130 @@ fn the_page_fits_a_hundred_columns_and_says_what_is_not_known() {
     home-work-1     worker   pve2  150021  10.25.150.21  ?        silent   -       not there
     home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM    -       not there
 
-    Record: VM 150000 on pve1; etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
+    Record: VM 150000 on pve1;
+            etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
             eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
     not seen: home-work-1: connection refused
     Drift:  7 steps to do; `talosmith plan` shows what would be done.
     notice: home-control-1 is on pve2 now
     ");
+}
+
+/// The page as a window of so many columns shows it.
+fn in_window(limit: usize) -> String {
+    let ink = Ink { limit, width: limit, ..Ink::PLAIN };
+    let mut text = Vec::new();
+    human(&mut text, ink, &blueprint(), &observed(), &one_more()).unwrap();
+    let text = wrap(&String::from_utf8(text).unwrap(), limit).into_owned();
+    assert!(text.lines().all(|line| columns(line) <= limit), "{text}");
+    text
+}
+
+#[test]
+fn at_80_columns_it_leaves_out_what_tells_least() {
+    insta::assert_snapshot!(in_window(80), @"
+    home: 1 of 3 nodes ready, Kubernetes at https://10.25.150.10:6443
+
+    HOST  STATE    MEMORY  GUESTS  DATASTORES
+    ----  -------  ------  ------  ------------------------
+    pve1  online   64 GiB  1       local-zfs (180 GiB free)
+    pve2  offline  ?       0       local-zfs (180 GiB free)
+
+    NODE            HOST  ADDRESS       TALOS    STAGE    ETCD    KUBERNETES
+    --------------  ----  ------------  -------  -------  ------  -------------
+    home-control-1  pve2  10.25.150.11  v1.13.9  running  member  ready v1.35.4
+    home-work-1     pve2  10.25.150.21  ?        silent   -       not there
+    home-work-2     pve1  10.25.150.22  ?        no VM    -       not there
+
+    Record: VM 150000 on pve1;
+            etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
+            eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until
+              2026-01-01 00:05:00 UTC.
+    not seen: home-work-1: connection refused
+    Drift:  7 steps to do; `talosmith plan` shows what would be done.
+    ");
+}
+
+#[test]
+fn at_120_and_200_columns_everything_is_there() {
+    insta::assert_snapshot!(in_window(120), @"
+    home: 1 of 3 nodes ready, Kubernetes at https://10.25.150.10:6443
+
+    HOST  STATE    MEMORY  GUESTS  DATASTORES
+    ----  -------  ------  ------  ------------------------
+    pve1  online   64 GiB  1       local-zfs (180 GiB free)
+    pve2  offline  ?       0       local-zfs (180 GiB free)
+
+    NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE    ETCD    KUBERNETES
+    --------------  -------  ----  ------  ------------  -------  -------  ------  -------------
+    home-control-1  control  pve2  150011  10.25.150.11  v1.13.9  running  member  ready v1.35.4
+    home-work-1     worker   pve2  150021  10.25.150.21  ?        silent   -       not there
+    home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM    -       not there
+
+    Record: VM 150000 on pve1;
+            etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
+            eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
+    not seen: home-work-1: connection refused
+    Drift:  7 steps to do; `talosmith plan` shows what would be done.
+    ");
+    assert_eq!(in_window(200), in_window(120));
+}
+
+#[test]
+fn what_is_on_a_host_that_is_off_is_not_called_missing() {
+    let mut seen = observed();
+    seen.proxmox.marked.retain(|vm| vm.vmid != 150_021);
+    seen.machines.remove("home-work-1");
+    seen.proxmox.unread.insert(150_021, "pve2".into());
+    let why = "reading VM 150021 on pve2: no route to host";
+    seen.unseen = vec![Unseen { what: "VM 150021 on pve2".into(), why: why.into() }];
+    let mut plan = plan_of(vec![]);
+    for text in
+        ["whether VM 150021 on pve2 is home-work-1 could not be read; it is left alone", "something else"]
+    {
+        plan.notices.push(Notice { text: text.into() });
+    }
+    let mut text = Vec::new();
+    human(&mut text, Ink::PLAIN, &blueprint(), &seen, &plan).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let end: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("home-work-1")).collect();
+    insta::assert_snapshot!(end.join("\n"), @"
+    home-work-1     worker   pve2  150021  10.25.150.21  ?        not seen  -       not there
+    home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM     -       not there
+
+    Record: VM 150000 on pve1;
+            etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
+            eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
+    not seen: VM 150021 on pve2, which is off or cannot be reached
+    Drift:  none in what was seen.
+    notice: something else
+    ");
+}
+
+#[test]
+fn a_low_window_leaves_out_nodes_that_are_ready() {
+    let (blueprint, mut observed) = (blueprint(), observed());
+    let seen = |observed: &Observed, height| {
+        let mut text = Vec::new();
+        within(&mut text, Ink::PLAIN, (&blueprint, observed, &plan_of(vec![])), height).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let names = text.lines().filter_map(|line| line.split_whitespace().next());
+        let names: Vec<String> =
+            names.filter(|n| n.starts_with("home-") || *n == "…").map(Into::into).collect();
+        (text.lines().count(), names.join(" "))
+    };
+    assert_eq!(seen(&observed, 24), (18, "home-control-1 home-work-1 home-work-2".to_owned()));
+    // Those that are not ready are never left out.
+    assert_eq!(seen(&observed, 10).1, "home-work-1 home-work-2 …");
+    for name in ["home-work-1", "home-work-2"] {
+        let (machine, node) = (
+            observed.machines["home-control-1"].clone(),
+            observed.kubernetes.nodes["home-control-1"].clone(),
+        );
+        observed.machines.insert(name.into(), machine);
+        observed.kubernetes.nodes.insert(name.into(), node);
+    }
+    assert_eq!(seen(&observed, 17).1, "home-control-1 …");
 }
 
 #[test]
