@@ -40,6 +40,15 @@ impl Release {
         })
     }
 
+    /// What helm says when nobody answers for the repository.
+    pub(super) fn unreachable(&self) -> String {
+        let Self { host, .. } = self;
+        format!(
+            "Error: looks like \"https://{host}\" is not a valid chart repository or cannot be reached: Get \
+             \"https://{host}/index.yaml\": dial tcp: lookup {host}: no such host\n"
+        )
+    }
+
     /// Everything that is there afterwards, in the order in which it is made.
     pub(super) fn objects(&self) -> Vec<Value> {
         let mut objects = vec![json!({

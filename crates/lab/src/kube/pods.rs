@@ -16,6 +16,9 @@ const STATIC: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-sc
 const START: SignedDuration = SignedDuration::from_secs(2);
 /// How long something runs that is meant to end.
 const RUN: SignedDuration = SignedDuration::from_secs(5);
+/// How long the kubelet waits before it starts what failed again: doubled each time, up to a limit.
+const BACK_OFF: i64 = 10;
+const MOST_BACK_OFF: i64 = 300;
 /// How long stopping takes, unless less is given.
 const STOP: u64 = 2;
 
@@ -101,6 +104,7 @@ pub(super) fn run(store: &mut Store, now: Timestamp) {
             Step::Place => give(store, &place, pod, &mut nodes, now),
             Step::Start(at) if at <= now => start(store, &place, pod, now),
             Step::Finish(at) if at <= now => finish(store, &place, pod, now),
+            Step::Fail(at) if at <= now => fail(store, &place, pod, now),
             Step::Stop(at) if at <= now => {
                 store.remove(&place);
             }
@@ -116,7 +120,7 @@ pub(super) fn next_due(store: &Store, now: Timestamp) -> Option<Timestamp> {
     let nodes = Nodes::of(store);
     let outside = store.outside.as_ref();
     let moments = store.entries("", "pods", None).filter_map(|(_, pod)| match step(pod, &nodes, outside) {
-        Step::Start(at) | Step::Finish(at) | Step::Stop(at) => Some(at),
+        Step::Start(at) | Step::Finish(at) | Step::Fail(at) | Step::Stop(at) => Some(at),
         _ => None,
     });
     moments.filter(|at| *at > now).min()
@@ -127,6 +131,7 @@ enum Step {
     Place,
     Start(Timestamp),
     Finish(Timestamp),
+    Fail(Timestamp),
     Stop(Timestamp),
     Readiness(bool),
     Nothing,
@@ -159,13 +164,18 @@ fn step(pod: &Value, nodes: &Nodes, outside: Option<&BTreeSet<String>>) -> Step 
             }
         }
         "Running" if text(pod, "/spec/restartPolicy") != "Always" && is_job(pod) => {
+            if pod.pointer("/status/containerStatuses/0/state/waiting").is_some() {
+                let failed = moment(pod, "/status/containerStatuses/0/lastState/terminated/finishedAt");
+                let again = failed.and_then(|failed| failed.checked_add(back_off(pod)).ok());
+                return again.map_or(Step::Nothing, Step::Start);
+            }
             match since(pod, "Ready").and_then(|from| from.checked_add(RUN).ok()) {
                 // What cannot fetch its chart begins again and again.
-                Some(_)
+                Some(at)
                     if Release::of(pod)
                         .is_some_and(|r| outside.is_some_and(|open| !open.contains(&r.host))) =>
                 {
-                    Step::Nothing
+                    Step::Fail(at)
                 }
                 Some(at) if readiness != Readiness::Unknown => Step::Finish(at),
                 _ => Step::Nothing,
@@ -177,6 +187,18 @@ fn step(pod: &Value, nodes: &Nodes, outside: Option<&BTreeSet<String>>) -> Step 
         }
         _ => Step::Nothing,
     }
+}
+
+/// How often a pod's container was started again.
+fn restarts(pod: &Value) -> u64 {
+    pod.pointer("/status/containerStatuses/0/restartCount").and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// How long the kubelet waits before it starts a pod's container again.
+fn back_off(pod: &Value) -> SignedDuration {
+    let doubled = u32::try_from(restarts(pod)).ok().and_then(|n| 2_i64.checked_pow(n));
+    let seconds = doubled.and_then(|times| BACK_OFF.checked_mul(times)).unwrap_or(MOST_BACK_OFF);
+    SignedDuration::from_secs(seconds.min(MOST_BACK_OFF))
 }
 
 /// Only what a job made is meant to end.
@@ -248,7 +270,13 @@ fn start(store: &mut Store, place: &Place<'_>, mut pod: Value, now: Timestamp) {
     let address = if own { host.clone() } else { format!("{base}.{number}") };
     let started = json!({"running": {"startedAt": second(now)}});
     set_conditions(&mut pod, "True", "", now);
+    let before = pod.pointer("/status/containerStatuses/0/lastState").cloned();
+    let times = restarts(&pod) + u64::from(before.is_some());
     pod["status"]["containerStatuses"] = containers(&pod, true, &started).into();
+    if let Some(before) = before {
+        pod["status"]["containerStatuses"][0]["lastState"] = before;
+        pod["status"]["containerStatuses"][0]["restartCount"] = times.into();
+    }
     for (key, value) in [
         ("phase", json!("Running")),
         ("hostIP", json!(host)),
@@ -273,6 +301,32 @@ fn finish(store: &mut Store, place: &Place<'_>, mut pod: Value, now: Timestamp) 
     for object in objects {
         manifests::put(store, &object, true, now);
     }
+}
+
+/// A program that could not fetch what it was told to install. What it said is kept where the pod asks for that.
+fn fail(store: &mut Store, place: &Place<'_>, mut pod: Value, now: Timestamp) {
+    let Some(release) = Release::of(&pod) else { return };
+    let times = restarts(&pod);
+    let mut ended = json!({"exitCode": 1, "reason": "Error", "finishedAt": second(now)});
+    let keeps = text(&pod, "/spec/containers/0/terminationMessagePolicy") == "FallbackToLogsOnError";
+    if keeps {
+        ended["message"] = release.unreachable().into();
+    }
+    let container = text(&pod, "/spec/containers/0/name").to_owned();
+    let message = format!(
+        "back-off {}s restarting failed container={container} pod={}_{}({})",
+        back_off(&pod).as_secs(),
+        place.name,
+        place.namespace,
+        text(&pod, "/metadata/uid")
+    );
+    let waits = json!({"waiting": {"reason": "CrashLoopBackOff", "message": message}});
+    set_conditions(&mut pod, "False", "ContainersNotReady", now);
+    pod["status"]["containerStatuses"] = containers(&pod, false, &waits).into();
+    pod["status"]["containerStatuses"][0]["lastState"] = json!({"terminated": ended});
+    pod["status"]["containerStatuses"][0]["restartCount"] = times.into();
+    events::note(store, "Pod", &pod, "kubelet", "BackOff", &message, now);
+    store.put(place, pod, now);
 }
 
 fn set_ready(store: &mut Store, place: &Place<'_>, mut pod: Value, ready: bool, now: Timestamp) {
