@@ -8,7 +8,9 @@
 
 mod clock;
 mod net;
+mod pace;
 pub mod tls;
 
 pub use clock::{Clock, TimedOut};
 pub use net::{Dial, Net, Stream};
+pub use pace::Asleep;

@@ -140,7 +140,7 @@ impl Grounds {
         let needs = rights::needs(&blueprint, &rights::hosts(&spec, &inventory));
         tasks.extend(roles(pve, &rights::roles(&needs)).await?);
         let users = pve.users().await.map_err(failed)?;
-        let known = users.contains(&whom.user);
+        let known = users.iter().any(|user| user.name == whom.user);
         if !known {
             tasks.push(Task::MakeUser(whom.user.clone()));
         }

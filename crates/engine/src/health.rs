@@ -4,7 +4,6 @@
 //! usually the one to look at.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::time::Duration;
 
 use model::blueprint::Blueprint;
@@ -17,7 +16,7 @@ use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Result};
 use crate::kubernetes::Kubernetes;
-use crate::lack::Lack;
+use crate::lack::{Lack, PodWatch};
 use crate::render::Access;
 use crate::session::Look;
 use crate::steps::Done;
@@ -27,6 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(10 * 60);
 const PAUSE: Duration = Duration::from_secs(3);
 /// The code of a machine that does not answer.
 const SILENT: &str = "machine-unavailable";
+
+const NODES_READY: &str = "every node is ready in Kubernetes";
+const NODES_SEEN: &str = "the cloud provider has seen every node";
+/// Conditions that pods bring about.
+const PODS_BRING: &[&str] = &[NODES_READY, NODES_SEEN];
 
 /// One condition and what was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -69,11 +73,11 @@ pub async fn conditions(world: &World, look: &Look) -> Vec<Condition> {
             let nodes = kubernetes.nodes().await.map_err(|e| no_kubernetes(&e));
             let ready = nodes.as_ref().map_err(Clone::clone).and_then(|nodes| nodes_ready(look, nodes));
             let pods = control_plane_pods(look, &kubernetes).await;
-            conditions.push(Condition::of("every node is ready in Kubernetes", ready));
+            conditions.push(Condition::of(NODES_READY, ready));
             conditions.push(Condition::of("the control plane's pods are ready", pods));
             if look.blueprint.options.manifests.proxmox_ccm.is_some() {
                 let seen = nodes.and_then(|nodes| nodes_initialized(look, &nodes));
-                conditions.push(Condition::of("the cloud provider has seen every node", seen));
+                conditions.push(Condition::of(NODES_SEEN, seen));
             }
         }
         Err(error) => conditions.push(Condition::of("Kubernetes answers", Err(Lack::new(error.to_string())))),
@@ -85,11 +89,26 @@ pub async fn conditions(world: &World, look: &Look) -> Vec<Condition> {
 pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> {
     let world = &context.world;
     let began = world.clock.now();
+    let access = context.look.access()?;
+    let kubernetes = Kubernetes::new(world, &context.look.blueprint.endpoint, &access.kubernetes)?;
+    let mut pods = PodWatch::default();
     loop {
         let conditions = conditions(world, &context.look).await;
-        let lacks = |c: &Condition| Some((c.name, c.missing.clone()?, c.code));
-        let Some((name, missing, code)) = conditions.iter().find_map(lacks) else { break };
+        let lacks = |c: &Condition| Some((c.name, Lack { words: c.missing.clone()?, code: c.code }));
+        let Some((name, mut lack)) = conditions.iter().find_map(lacks) else { break };
+        if PODS_BRING.contains(&name) {
+            lack = pods.explain(world, &kubernetes, lack).await;
+        } else {
+            pods.nothing_missing();
+        }
+        let Lack { words: missing, code } = lack;
         progress.note(format!("{name}: {missing}"));
+        if pods.is_hopeless(world) {
+            return Err(Error::world(format!("it does not get healthy: {name}: {missing}")).coded(code).remedy(
+                "put right what the pod says (a registry, a mirror, a version, a value); running the command again goes on \
+                 waiting",
+            ));
+        }
         if world.clock.now().duration_since(began) > PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX)
         {
             return Err(Error::world(format!(
@@ -118,7 +137,7 @@ type Held = std::result::Result<Option<String>, Lack>;
 async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
     let mut views: Vec<(String, BTreeSet<String>)> = vec![];
     for node in look.blueprint.control_planes() {
-        let address = IpAddr::V4(node.address.addr());
+        let address = world.address(node);
         let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
             .map_err(|e| Lack::of_machine(e.to_string(), &e))?;
         let did_not =
@@ -148,7 +167,7 @@ async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
         look.blueprint.is_settled(status.ready, status.unmet.iter().map(|unmet| &unmet.name))
     };
     let asked = look.blueprint.in_order().into_iter().map(|node| async move {
-        let address = IpAddr::V4(node.address.addr());
+        let address = world.address(node);
         let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
             .map_err(|e| Lack::of_machine(e.to_string(), &e))?;
         match world.clock.timeout(QUESTION, machine.stage()).await {

@@ -1,12 +1,13 @@
 //! Kubernetes through kube-rs, over our own connections.
 //!
 //! Every call has a limit of time and says what did not happen. What is awaited is asked again and again or watched, never
-//! assumed. [`drain`] empties a node, [`lease`] keeps two operators apart, [`manifests`] applies objects, [`wait`] watches
-//! nodes.
+//! assumed. [`drain`] empties a node, [`lease`] keeps two operators apart, [`manifests`] applies objects, [`stuck`] finds pods
+//! that do not come up, [`wait`] watches nodes.
 
 pub mod drain;
 pub mod lease;
 pub mod manifests;
+pub mod stuck;
 pub mod wait;
 
 use std::collections::BTreeMap;

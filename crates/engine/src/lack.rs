@@ -1,9 +1,27 @@
 //! What is still missing while something is waited for: words for people, and a word for programs should it never come.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+
 use crate::error::machine_code;
+use crate::kubernetes::Kubernetes;
+use crate::kubernetes::stuck::Stuck;
+use crate::world::World;
 
 /// The code of what just did not come.
 const LATE: &str = "timed-out";
+/// The code of a pod that does not come up.
+const POD: &str = "pod-stuck";
+/// Where the pods are that nodes wait for.
+const NAMESPACE: &str = "kube-system";
+/// So long nodes usually wait for pods; before that, nobody asks why.
+const USUAL: Duration = Duration::from_secs(45);
+/// So long a pod may be stuck before nobody waits for it any more. Images are pulled again at growing intervals, five of them
+/// within this time.
+const HOPE: Duration = Duration::from_secs(5 * 60);
+/// So long a program that fails may seem to run.
+const A_MOMENT: Duration = Duration::from_secs(60);
 
 /// Something that is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,4 +52,64 @@ impl Lack {
     pub(crate) fn of_machine(words: impl Into<String>, error: &talos_client::Error) -> Self {
         Self { words: words.into(), code: machine_code(error.kind()) }
     }
+}
+
+/// Waits for something that a pod must bring, and finds out when that pod does not come up. Of all pods those count that are on
+/// the node that is waited for, that install a chart of ours, or that are a cloud provider's: the others may be stuck for years.
+#[derive(Debug, Default)]
+pub(crate) struct PodWatch {
+    node: Option<String>,
+    waits_since: Option<Timestamp>,
+    /// Since when a pod is stuck, when that was last seen, and what it said.
+    stuck: Option<(Timestamp, Timestamp, String)>,
+}
+
+impl PodWatch {
+    /// Waits for this node.
+    pub(crate) fn of(node: &str) -> Self {
+        Self { node: Some(node.to_owned()), ..Self::default() }
+    }
+
+    fn concerns(&self, stuck: &Stuck) -> bool {
+        stuck.name.starts_with("helm-")
+            || stuck.name.contains("cloud-controller-manager")
+            || (self.node.is_some() && stuck.node == self.node)
+    }
+
+    /// What is missing, with what a stuck pod says, should there be one.
+    pub(crate) async fn explain(&mut self, world: &World, kubernetes: &Kubernetes, lack: Lack) -> Lack {
+        let now = world.clock.now();
+        let since = *self.waits_since.get_or_insert(now);
+        if elapsed(since, now) < USUAL {
+            return lack;
+        }
+        // Where Kubernetes does not answer, what was known before is not less true.
+        let Ok(found) = kubernetes.stuck(NAMESPACE).await else { return lack };
+        if let Some(found) = found.into_iter().find(|found| self.concerns(found)) {
+            let begun = self.stuck.as_ref().map_or(now, |(begun, ..)| *begun);
+            // Where nobody tries again, there is nothing to hope for.
+            let begun = if found.given_up { now.checked_sub(HOPE).unwrap_or(begun) } else { begun };
+            self.stuck = Some((begun, now, found.to_string()));
+        }
+        // A program that fails again and again runs for a moment in between.
+        self.stuck = self.stuck.take().filter(|(_, seen, _)| elapsed(*seen, now) < A_MOMENT);
+        match &self.stuck {
+            Some((.., said)) => Lack { words: format!("{}; {said} in {NAMESPACE}", lack.words), code: POD },
+            None => lack,
+        }
+    }
+
+    /// Nothing of that sort is missing any more.
+    pub(crate) fn nothing_missing(&mut self) {
+        *self = Self { node: self.node.take(), ..Self::default() };
+    }
+
+    /// Whether a pod is stuck for so long that waiting is in vain.
+    pub(crate) fn is_hopeless(&self, world: &World) -> bool {
+        self.stuck.as_ref().is_some_and(|(begun, ..)| elapsed(*begun, world.clock.now()) >= HOPE)
+    }
+}
+
+fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
+    to.duration_since(from).try_into().unwrap_or_default()
 }

@@ -36,6 +36,7 @@ pub mod secrets;
 pub mod session;
 mod settled;
 pub mod steps;
+pub mod whereabouts;
 pub mod world;
 
 pub use error::{Error, Result};

@@ -3,6 +3,7 @@
 //! Looking changes nothing. Whatever does not answer becomes a line in [`Observed::unseen`]; only a Proxmox that cannot
 //! be asked at all is an error, because without it nothing can be said.
 
+mod images;
 pub mod machines;
 pub mod proxmox;
 
@@ -11,13 +12,37 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::blueprint::{Blueprint, Node};
 use model::holder::Holder;
 use model::mark::Mark;
-use model::observed::{Api, Kubernetes, Observed, Proxmox, Unseen, Vm};
+use model::observed::{Api, Kubernetes, Machine, Observed, Proxmox, Unseen, Vm};
 use uuid::Uuid;
 
 use crate::World;
 use crate::error::Result;
 use crate::lease;
 use crate::render::{Access, Config};
+use crate::whereabouts;
+
+/// What somebody looks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Everything, to bring the world to the file.
+    Change,
+    /// Only what is ours in Proxmox, to take it away: a dead cluster would only cost time.
+    Removal,
+}
+
+/// What is looked for, and with what.
+pub struct Sought<'a> {
+    /// What shall be.
+    pub blueprint: &'a Blueprint,
+    /// What for.
+    pub purpose: Purpose,
+    /// The keys to machines, if there are any.
+    pub access: Option<&'a Access>,
+    /// Configurations by node.
+    pub configs: &'a BTreeMap<String, Config>,
+    /// Schematic ids by image.
+    pub schematics: &'a BTreeMap<String, String>,
+}
 
 /// Everything that the plan needs to know.
 ///
@@ -27,16 +52,16 @@ use crate::render::{Access, Config};
 pub async fn observe(
     world: &World,
     survey: Option<proxmox::Survey>,
-    blueprint: &Blueprint,
-    access: Option<&Access>,
-    configs: &BTreeMap<String, Config>,
+    sought: &Sought<'_>,
 ) -> Result<Observed> {
+    let Sought { blueprint, purpose, access, configs, .. } = *sought;
     let mut unseen = vec![];
     let proxmox = match survey {
-        Some(survey) => Box::pin(proxmox::details(world, survey, blueprint, &mut unseen)).await,
+        Some(survey) => Box::pin(proxmox::details(world, survey, sought, &mut unseen)).await,
         None => Proxmox::default(),
     };
     let mut observed = Observed { proxmox, unseen, ..Observed::default() };
+    let access = access.filter(|_| purpose == Purpose::Change);
     let (Some(access), Some(cluster_id)) = (access, blueprint.cluster_id.as_deref()) else {
         return Ok(observed);
     };
@@ -50,7 +75,7 @@ pub async fn observe(
     let machines = futures::future::join_all(running.iter().map(|node| {
         let wanted = configs.get(&node.name).map(Config::expose);
         // On the heap, because a hundred machines are looked at at once.
-        Box::pin(machines::look(world, node, access, wanted))
+        Box::pin(look(world, blueprint, &observed.proxmox, node, access, wanted))
     }));
     let (machines, kubernetes) = futures::join!(machines, Box::pin(kubernetes(world, blueprint, access)));
     for (node, machine) in running.iter().zip(machines) {
@@ -72,6 +97,29 @@ pub async fn observe(
         }),
     }
     Ok(observed)
+}
+
+/// Looks at one machine, wherever a DHCP server put it.
+async fn look(
+    world: &World,
+    blueprint: &Blueprint,
+    proxmox: &Proxmox,
+    node: &Node,
+    access: &Access,
+    wanted: Option<&str>,
+) -> Machine {
+    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of).filter(|_| whereabouts::may_move(node));
+    let vm = owner.and_then(|owner| proxmox.of(owner).find(|vm| vm.mark.node == node.name));
+    let Some(vm) = vm else { return machines::look(world, node, access, wanted).await };
+    if !whereabouts::is_anybody_there(world, node).await {
+        whereabouts::search(world, node, (&vm.host, vm.vmid), blueprint.vip).await;
+    }
+    let seen = machines::look(world, node, access, wanted).await;
+    let is_another = matches!(seen.api, Api::Stranger { .. });
+    match is_another && whereabouts::search(world, node, (&vm.host, vm.vmid), blueprint.vip).await {
+        true => machines::look(world, node, access, wanted).await,
+        false => seen,
+    }
 }
 
 /// Proxmox' list of what runs is up to ten seconds old. A machine that does not answer may have been switched off since.

@@ -37,6 +37,8 @@ const LEASE: SignedDuration = SignedDuration::from_mins(5);
 pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(60);
 /// Longer than a living holder takes to renew, with the calls that it needs.
 pub(crate) const LONGER_THAN_A_RENEWAL: Duration = Duration::from_secs(90);
+/// For giving a lease back that turned out to be of no use.
+const TO_GIVE_BACK: Duration = Duration::from_secs(20);
 /// How often a lost race is run again before giving up.
 const ATTEMPTS: u32 = 5;
 
@@ -155,8 +157,8 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// [`Kind::Busy`] when somebody else holds it. [`Kind::Stale`] when the lease is ours now, but somebody else had it
-    /// after the world was looked at.
+    /// [`Kind::Busy`] when somebody else holds it. [`Kind::Stale`] when it could be had, but somebody else had it after the
+    /// world was looked at; it is free then.
     pub async fn take_lease(&self, seen: u64, note: impl Fn(String)) -> Result<()> {
         let found = self.read().await?.lease.filter(|lease| !self.is_ours(lease));
         let before = match found {
@@ -172,7 +174,7 @@ impl Record {
                 self.hold(|_| Ok(())).await?;
                 self.world.clock.sleep(LONGER_THAN_A_RENEWAL).await;
                 self.renew().await?;
-                return Err(stale());
+                return Err(self.stale().await);
             }
             Some(held) if held.expires > self.world.clock.now() => return Err(busy(&held)),
             Some(held) => {
@@ -183,10 +185,17 @@ impl Record {
                     _ => Ok(()),
                 };
                 self.hold(unmoved).await?;
-                return Err(stale());
+                return Err(self.stale().await);
             }
         };
-        if before == seen { Ok(()) } else { Err(stale()) }
+        if before == seen { Ok(()) } else { Err(self.stale().await) }
+    }
+
+    /// The plan is of yesterday. The lease is given back: whoever looks again may find that nothing is left to do, and would
+    /// keep others waiting.
+    async fn stale(&self) -> Error {
+        let _ = self.world.clock.timeout(TO_GIVE_BACK, self.release()).await;
+        stale()
     }
 
     /// Writes our lease if `may` allows it, given the present one; gives the number of turns before that.

@@ -7,14 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use model::blueprint::{Node, Role};
 use model::event::{Event, What};
-use talos_client::Machine;
+use talos_client::{Machine, Maintenance};
 
 use crate::World;
 use crate::scrub::Scrub;
@@ -198,6 +197,9 @@ async fn machine(failed: &Failed<'_>, node: &Node) -> String {
         }
         Err(why) => {
             let _ = writeln!(text, "stage: {why}");
+            if let Some(waits) = in_maintenance(failed, node).await {
+                return format!("{text}{waits}");
+            }
         }
     }
     match flat(services) {
@@ -215,6 +217,25 @@ async fn machine(failed: &Failed<'_>, node: &Node) -> String {
         }
     }
     text
+}
+
+/// What a machine says that has no configuration yet: there are no services then, and no logs for strangers.
+async fn in_maintenance(failed: &Failed<'_>, node: &Node) -> Option<String> {
+    let (world, address) = (failed.world, failed.world.address(node));
+    let asked = async {
+        let machine = Maintenance::connect(&world.net, &world.clock, address).await?;
+        let (version, disks, links) = futures::join!(machine.version(), machine.disks(), machine.links());
+        Ok::<_, talos_client::Error>((version, disks, links))
+    };
+    let (version, disks, links) = flat(world.clock.timeout(QUESTION, asked).await).ok()?;
+    let told = |what: &str, answer: Result<String, talos_client::Error>| {
+        format!("{what}: {}\n", answer.unwrap_or_else(|error| error.to_string()))
+    };
+    let mut text = "it waits in maintenance mode for its configuration\n".to_owned();
+    text.push_str(&told("version", version.map(|version| version.tag)));
+    text.push_str(&told("disks", disks.map(|disks| format!("{disks:?}"))));
+    text.push_str(&told("network cards", links.map(|links| format!("{links:?}"))));
+    Some(text)
 }
 
 /// etcd as each control plane sees it.
@@ -236,7 +257,7 @@ async fn etcd(failed: &Failed<'_>) -> String {
 
 fn connect(failed: &Failed<'_>, node: &Node) -> Option<Machine> {
     let access = failed.look.access().ok()?;
-    let address = IpAddr::V4(node.address.addr());
+    let address = failed.world.address(node);
     Machine::connect(&failed.world.net, &failed.world.clock, address, &access.talos).ok()
 }
 

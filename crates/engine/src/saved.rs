@@ -5,7 +5,7 @@
 //! that the same plan would be made; otherwise the lines tell what changed. Facts that change by themselves (free space,
 //! who holds the lease) are left out. Nothing in it is secret: of configurations there are only digests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::plan::Plan;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::session::Look;
 
 /// The form of the file. A file of another form is refused.
-const FORM: u32 = 1;
+const FORM: u32 = 2;
 /// Facts that no plan depends on, by the last part of their name.
 const PASSING: &[&str] = &["free_bytes", "lease", "turns", "id", "unmet", "why", "description"];
 /// Facts of which only a digest is kept, because people may have written secrets into them.
@@ -33,6 +33,8 @@ pub struct SavedPlan {
     pub digest: String,
     /// What it is about.
     pub plan: Plan,
+    /// Nodes whose data may be deleted. Whoever reviewed the plan saw that, so it is not asked for again.
+    pub allowed: BTreeSet<String>,
     /// What the file asked for and what was seen, fact by fact.
     pub facts: BTreeMap<String, String>,
 }
@@ -55,8 +57,9 @@ impl SavedPlan {
     /// The plan of this look, to be saved.
     #[must_use]
     pub fn new(look: &Look, plan: &Plan) -> Self {
-        let facts = facts(look);
-        Self { talosmith_plan: FORM, digest: digest(plan, &facts), plan: plan.clone(), facts }
+        let (facts, allowed) = (facts(look), look.allowed().clone());
+        let digest = digest(plan, &allowed, &facts);
+        Self { talosmith_plan: FORM, digest, plan: plan.clone(), allowed, facts }
     }
 
     /// Reads a saved plan.
@@ -69,7 +72,7 @@ impl SavedPlan {
         if saved.talosmith_plan != FORM {
             return Err(Unusable::OtherForm(saved.talosmith_plan));
         }
-        if saved.digest != digest(&saved.plan, &saved.facts) {
+        if saved.digest != digest(&saved.plan, &saved.allowed, &saved.facts) {
             return Err(Unusable::Tampered);
         }
         Ok(saved)
@@ -89,7 +92,7 @@ impl SavedPlan {
         if now.digest == self.digest {
             return vec![];
         }
-        let names: std::collections::BTreeSet<&String> = self.facts.keys().chain(now.facts.keys()).collect();
+        let names: BTreeSet<&String> = self.facts.keys().chain(now.facts.keys()).collect();
         let mut said: Vec<String> = names
             .into_iter()
             .filter_map(|name| match (self.facts.get(name), now.facts.get(name)) {
@@ -159,8 +162,8 @@ fn keep(name: String, text: &str, into: &mut BTreeMap<String, String>) {
     into.insert(name, text);
 }
 
-fn digest(plan: &Plan, facts: &BTreeMap<String, String>) -> String {
-    let text = serde_json::to_vec(&(plan, facts)).unwrap_or_default();
+fn digest(plan: &Plan, allowed: &BTreeSet<String>, facts: &BTreeMap<String, String>) -> String {
+    let text = serde_json::to_vec(&(plan, allowed, facts)).unwrap_or_default();
     hex::encode(Sha256::digest(text))
 }
 
@@ -171,7 +174,8 @@ mod tests {
     fn saved() -> SavedPlan {
         let plan = Plan { cluster: "home".into(), steps: vec![], notices: vec![], refusals: vec![] };
         let facts = BTreeMap::from([("world/proxmox/version".to_owned(), "9.1.8".to_owned())]);
-        SavedPlan { talosmith_plan: FORM, digest: digest(&plan, &facts), plan, facts }
+        let allowed = BTreeSet::from(["home-work-1".to_owned()]);
+        SavedPlan { talosmith_plan: FORM, digest: digest(&plan, &allowed, &facts), plan, allowed, facts }
     }
 
     #[test]
@@ -180,8 +184,10 @@ mod tests {
         assert_eq!(SavedPlan::parse(&text).unwrap(), saved());
         assert!(matches!(SavedPlan::parse(&text.replace("9.1.8", "9.1.9")), Err(Unusable::Tampered)));
         assert!(matches!(SavedPlan::parse("cluster: home"), Err(Unusable::NotAPlan(_))));
-        let later = text.replace("\"talosmith_plan\": 1", "\"talosmith_plan\": 2");
-        assert!(matches!(SavedPlan::parse(&later), Err(Unusable::OtherForm(2))));
+        let more = text.replace("home-work-1", "home-work-2");
+        assert!(matches!(SavedPlan::parse(&more), Err(Unusable::Tampered)), "nobody reviewed that");
+        let later = text.replace("\"talosmith_plan\": 2", "\"talosmith_plan\": 3");
+        assert!(matches!(SavedPlan::parse(&later), Err(Unusable::OtherForm(3))));
     }
 
     #[test]

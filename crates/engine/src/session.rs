@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ipnet::Ipv4Net;
 use model::attachments::Attachments;
 use model::blueprint::{Blueprint, Node};
 use model::observed::Observed;
@@ -12,6 +13,7 @@ use secrecy::SecretString;
 use talos::secrets::Bundle;
 
 use crate::error::{Error, Kind, Result};
+use crate::observe::{Purpose, Sought};
 use crate::render::{self, Access, Config, Renderer, Schematic};
 use crate::{World, observe};
 
@@ -106,12 +108,25 @@ impl Session {
     ///
     /// When Proxmox cannot be asked, or the file cannot be resolved against what it has.
     pub async fn look(&self) -> std::result::Result<Look, LookError> {
+        self.look_for(Purpose::Change).await
+    }
+
+    /// Looks only at what must be known to take the cluster away.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::look`].
+    pub async fn look_to_destroy(&self) -> std::result::Result<Look, LookError> {
+        self.look_for(Purpose::Removal).await
+    }
+
+    async fn look_for(&self, purpose: Purpose) -> std::result::Result<Look, LookError> {
         let survey = match model::resolve::needs_proxmox(&self.spec) {
             true => Some(observe::proxmox::survey(&self.world).await?),
             false => None,
         };
         let cluster_id = self.bundle.as_ref().map(|b| b.cluster_id());
-        let blueprint =
+        let mut blueprint =
             model::resolve::resolve(&self.spec, survey.as_ref().map(|s| &s.inventory), cluster_id)
                 .map_err(LookError::File)?;
         let schematics = render::schematics(&blueprint, &self.attachments)?;
@@ -130,8 +145,20 @@ impl Session {
         };
         let ids = render::ids(&blueprint, &schematics)?;
         let rendered = Rendered { schematics: ids, configs: render::digests(&configs) };
-        let observed =
-            Box::pin(observe::observe(&self.world, survey, &blueprint, access.as_deref(), &configs)).await?;
+        let sought = Sought {
+            blueprint: &blueprint,
+            purpose,
+            access: access.as_deref(),
+            configs: &configs,
+            schematics: &rendered.schematics,
+        };
+        let observed = Box::pin(observe::observe(&self.world, survey, &sought)).await?;
+        for node in blueprint.nodes.values_mut() {
+            let found = self.world.found.of(&node.name);
+            if let Some(net) = found.and_then(|at| Ipv4Net::new(at, node.address.prefix_len()).ok()) {
+                node.address = net;
+            }
+        }
         Ok(Look {
             blueprint: Arc::new(blueprint),
             observed: Arc::new(observed),
@@ -156,6 +183,11 @@ impl Look {
     #[must_use]
     pub fn plan_destroy(&self) -> Plan {
         plan::plan_destroy(&self.blueprint, &self.observed)
+    }
+
+    /// Nodes whose data may be deleted.
+    pub(crate) fn allowed(&self) -> &BTreeSet<String> {
+        &self.allowed
     }
 
     /// The cluster's id, without which nothing may be changed.

@@ -11,7 +11,7 @@ mod update;
 mod vm;
 
 pub(crate) use bootstrap::has_no_etcd;
-pub(crate) use configure::{Identified, identify};
+pub(crate) use configure::{Identified, Reached, identify, identify_configured, reach};
 
 use model::step::Action;
 
@@ -94,6 +94,9 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
         }
         Action::DeleteVm { node, host, vmid } => {
             Box::pin(vm::delete(context, node, &vm::Place { host, vmid: *vmid })).await
+        }
+        Action::RemoveAccount { of, user, role } => {
+            Box::pin(credentials::remove_account(context, *of, user, role.as_deref())).await
         }
         Action::DeleteRecord { host, vmid } => {
             Box::pin(vm::delete_record(context, &vm::Place { host, vmid: *vmid })).await?;

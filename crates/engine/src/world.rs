@@ -6,6 +6,8 @@ use std::time::Duration;
 use ambient::{Clock, Net};
 use talos_client::Roots;
 
+use crate::whereabouts::Whereabouts;
+
 /// What the engine talks to. Made by whoever calls it, from the real network or from the lab. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct World {
@@ -17,6 +19,8 @@ pub struct World {
     pub clock: Clock,
     /// Authorities that the Image Factory's certificate may be signed by.
     pub factory_roots: Arc<Roots>,
+    /// Where machines are that a DHCP server gave another address than the file's. Empty at the beginning.
+    pub found: Whereabouts,
 }
 
 /// How long a single question to a machine may take. etcd's answers hang before it runs, and a black hole never answers.

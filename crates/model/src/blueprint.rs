@@ -208,7 +208,7 @@ pub struct Node {
 /// What a node is beside its hardware.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSettings {
-    /// Whether a DHCP server gives it its address, by a reservation.
+    /// Whether a DHCP server gives it its address, be it the one that is expected or another.
     pub dhcp: bool,
     /// Routes of the first network beside the default one.
     pub routes: Vec<Route>,

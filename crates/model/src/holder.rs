@@ -4,9 +4,13 @@
 //! Secret, and only where that Secret is missing: what is there is not looked into.
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::blueprint::Blueprint;
 use crate::spec::{GitOpsEngine, Integration};
+
+/// Before the cluster's owner id in the comment of an account.
+const OWNER: &str = "talosmith-owner:";
 
 /// Where region and zone of a node stand.
 pub const REGION: &str = "topology.kubernetes.io/region";
@@ -49,6 +53,20 @@ pub struct Account {
     pub user: String,
     /// Name of the user's token.
     pub token: &'static str,
+    /// Whether the role's name is ours, and not one that the file names.
+    pub own_role: bool,
+}
+
+/// What an account says of itself: for people, and whose it is.
+#[must_use]
+pub fn comment(cluster: &str, owner: Uuid) -> String {
+    format!("for the Talos cluster {cluster}, managed by Talosmith; {OWNER} {owner}")
+}
+
+/// The cluster that an account was made for, as its comment says.
+#[must_use]
+pub fn owner(comment: &str) -> Option<Uuid> {
+    comment.split_once(OWNER)?.1.trim().parse().ok()
 }
 
 impl Holder {
@@ -81,6 +99,16 @@ impl Holder {
         match self {
             Self::ProxmoxCcm => "proxmox-ccm",
             Self::ProxmoxCsi => "proxmox-csi",
+            Self::Gitops => "gitops",
+        }
+    }
+
+    /// Its key in the file, below `manifests`, or at the top for GitOps.
+    #[must_use]
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::ProxmoxCcm => "proxmox_ccm",
+            Self::ProxmoxCsi => "proxmox_csi",
             Self::Gitops => "gitops",
         }
     }
@@ -141,6 +169,7 @@ impl Holder {
             privileges,
             user: named(&integration.user, format!("{}-{short}@pve", blueprint.cluster)),
             token: "kubernetes",
+            own_role: integration.role.is_none(),
         })
     }
 

@@ -54,6 +54,21 @@ pub struct Proxmox {
     pub missing_rights: Vec<Need>,
     /// Boot images found in datastores.
     pub images: BTreeSet<StoredImage>,
+    /// Why new nodes cannot have their images.
+    pub no_images: Vec<NoImage>,
+    /// Accounts for what runs in the cluster. `None` where nobody had to know of them, or they could not be seen.
+    pub accounts: Option<Accounts>,
+}
+
+/// Users and roles of Proxmox, as far as the cluster's own accounts are concerned.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accounts {
+    /// Whether the token may make and remove them. One that may not does not see all of them either.
+    pub may_change: bool,
+    /// Those that are there, each with the cluster that its comment names.
+    pub users: BTreeMap<String, Option<Uuid>>,
+    /// Those of their roles that somebody else has, too.
+    pub shared_roles: BTreeSet<String>,
 }
 
 /// Any guest of Proxmox, as the list of resources shows it.
@@ -123,6 +138,51 @@ pub struct StoredImage {
     pub datastore: String,
     /// File name.
     pub file: String,
+}
+
+/// Why an image that new nodes need cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "is")]
+pub enum NoImage {
+    /// The factory does not answer here, so it cannot be told of the schematic.
+    FactorySilent {
+        /// Its address.
+        factory: String,
+        /// What was seen instead.
+        why: String,
+    },
+    /// The factory does not have the release.
+    UnknownRelease {
+        /// Its address.
+        factory: String,
+        /// The release.
+        talos: String,
+    },
+    /// The factory does not have the extension for the release.
+    UnknownExtension {
+        /// Its address.
+        factory: String,
+        /// The release.
+        talos: String,
+        /// The extension.
+        extension: String,
+    },
+    /// A host that would download has no connection.
+    HostCannotReach {
+        /// The host.
+        host: String,
+        /// Where it would go.
+        url: String,
+        /// What it says.
+        why: String,
+    },
+    /// The factory does not answer, and the mirror was never told of the image.
+    NotInMirror {
+        /// The host that asked.
+        host: String,
+        /// Where the image should be.
+        url: String,
+    },
 }
 
 /// What one machine said.

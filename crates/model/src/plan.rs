@@ -8,9 +8,11 @@
 //! - [`not_yet`]: what the file may ask for and nobody carries out yet.
 //! - [`bring_up`]: what each node still needs, and when etcd may be begun.
 //! - [`drift`]: what of a VM is not as the file says, and what changing it would disturb.
+//! - [`accounts`]: accounts in Proxmox for what runs in the cluster.
 //! - [`destroy`]: taking everything of ours away, and nothing else.
 //! - [`graph`]: order, critical path, and the checks that every plan must pass.
 
+pub mod accounts;
 pub mod bring_up;
 pub mod destroy;
 pub mod drift;
@@ -28,7 +30,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::blueprint::Blueprint;
-use crate::holder::{Account, Holder};
 use crate::observed::Observed;
 use crate::step::Step;
 
@@ -79,6 +80,8 @@ pub enum RefusalCode {
     TakenId,
     /// An address is taken by another guest.
     TakenAddress,
+    /// An account in Proxmox belongs to another cluster.
+    TakenAccount,
     /// A host is off, unknown, or was never decided.
     Host,
     /// A host lacks a bridge.
@@ -87,6 +90,8 @@ pub enum RefusalCode {
     Memory,
     /// The token lacks privileges.
     Rights,
+    /// A boot image cannot be had.
+    Image,
     /// Proxmox holds a lock on a VM.
     Locked,
     /// What answers at an address is not our machine.
@@ -139,22 +144,8 @@ pub fn plan_allowing(
 pub fn plan_destroy(blueprint: &Blueprint, observed: &Observed) -> Plan {
     let mut refusals = refuse::always(blueprint, observed);
     refusals.extend(refuse::protected(blueprint));
-    let (steps, mut notices) = destroy::steps(blueprint, observed);
-    if !steps.is_empty() {
-        notices.extend(accounts(blueprint));
-    }
+    let (steps, notices) = destroy::steps(blueprint, observed);
     finish(blueprint, steps, notices, refusals)
-}
-
-/// Accounts in Proxmox that were made for what ran in the cluster. Few tokens may remove users, so people do.
-fn accounts(blueprint: &Blueprint) -> Vec<Notice> {
-    let made = Holder::of(blueprint).into_iter().filter_map(|holder| holder.account(blueprint));
-    let say = |Account { user, role, .. }: Account| Notice {
-        text: format!(
-            "the account {user} stays in Proxmox: `pveum user delete {user}` and `pveum role delete {role}` remove it"
-        ),
-    };
-    made.map(say).collect()
 }
 
 fn finish(blueprint: &Blueprint, steps: Vec<Step>, notices: Vec<Notice>, refusals: Vec<Refusal>) -> Plan {

@@ -211,6 +211,15 @@ pub enum Action {
         /// VM id.
         vmid: u32,
     },
+    /// Removes the account in Proxmox of something that ran in the cluster.
+    RemoveAccount {
+        /// Whose.
+        of: Holder,
+        /// The user, `name@realm`, with its tokens and rights.
+        user: String,
+        /// The role that goes with it.
+        role: Option<String>,
+    },
     /// Deletes the cluster's record.
     DeleteRecord {
         /// Host.
@@ -241,6 +250,7 @@ impl Action {
             | Self::CreateTemplate { .. }
             | Self::CreateRecord { .. }
             | Self::GiveCredentials { .. }
+            | Self::RemoveAccount { .. }
             | Self::CheckHealth
             | Self::DeleteRecord { .. } => None,
         }
@@ -267,6 +277,7 @@ impl Action {
             | Self::Bootstrap { .. }
             | Self::Join { .. }
             | Self::GiveCredentials { .. }
+            | Self::RemoveAccount { .. }
             | Self::CheckHealth => None,
         }
     }
@@ -295,6 +306,7 @@ impl Action {
             // With the id, because a restored backup may carry the same name.
             Self::StopVm { node, vmid, .. } => format!("stop-vm/{node}/{vmid}"),
             Self::DeleteVm { node, vmid, .. } => format!("delete-vm/{node}/{vmid}"),
+            Self::RemoveAccount { of, .. } => format!("remove-account/{}", of.as_str()),
             Self::DeleteRecord { .. } => "delete-record".to_owned(),
         })
     }
@@ -342,6 +354,10 @@ impl Action {
             Self::StopVm { node, vmid, .. } => format!("stop {node}, VM {vmid}"),
             Self::DeleteVm { node, host, vmid } => {
                 format!("delete {node}, VM {vmid} on {host}, with its disks")
+            }
+            Self::RemoveAccount { of, user, role } => {
+                let role = role.as_ref().map_or_else(String::new, |role| format!(" and the role {role}"));
+                format!("remove the account of {} in Proxmox, {user}{role}", of.title())
             }
             Self::DeleteRecord { host, vmid } => format!("delete the cluster's record, VM {vmid} on {host}"),
         }

@@ -71,9 +71,15 @@ struct MadeToken {
     value: String,
 }
 
-#[derive(Deserialize)]
-struct WireUser {
-    userid: String,
+/// A user.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct User {
+    /// Its name, `name@realm`.
+    #[serde(rename = "userid")]
+    pub name: String,
+    /// What somebody wrote about it.
+    #[serde(default)]
+    pub comment: String,
 }
 
 #[derive(Deserialize)]
@@ -112,14 +118,33 @@ impl Client {
         self.call(call.with("privs", privileges.join(",")).with("append", 1)).await
     }
 
-    /// The names of all users that the caller may see.
+    /// Removes a role. Whoever has it keeps a line without a meaning, so look at [`Self::granted`] before.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Missing`] when there is none of that name.
+    pub async fn delete_role(&self, name: &str) -> Result<()> {
+        let path = format!("/access/roles/{}", encode(name));
+        self.call(Call::change_all(Method::DELETE, format!("removing role {name}"), path)).await
+    }
+
+    /// All users that the caller may see.
     ///
     /// # Errors
     ///
     /// As any call.
-    pub async fn users(&self) -> Result<Vec<String>> {
-        let users: Vec<WireUser> = self.call(Call::get("listing the users", "/access/users")).await?;
-        Ok(users.into_iter().map(|user| user.userid).collect())
+    pub async fn users(&self) -> Result<Vec<User>> {
+        self.call(Call::get("listing the users", "/access/users")).await
+    }
+
+    /// Removes a user, with its tokens and rights. One that is not there is no failure.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn delete_user(&self, user: &str) -> Result<()> {
+        let path = format!("/access/users/{}", encode(user));
+        self.call(Call::change_all(Method::DELETE, format!("removing user {user}"), path)).await
     }
 
     /// Makes a user without a password.

@@ -24,7 +24,7 @@ mod transport;
 mod trust;
 mod vm;
 
-pub use access::{Grant, Granted, NewToken, Role};
+pub use access::{Grant, Granted, NewToken, Role, User};
 pub use client::{Client, LoginError};
 pub use cluster::{ClusterNode, ClusterStatus, Network, Node, Permissions, Resource, Version};
 pub use copies::{Clone, Migrate};
@@ -33,7 +33,7 @@ pub use limits::Turn;
 pub use pending::BothConfigs;
 pub use pools::{Mapping, PciDevice, Pool};
 pub use property::PropertyString;
-pub use storage::{Checksum, Content, DownloadUrl, Storage, StorageDefinition, Upload};
+pub use storage::{Checksum, Content, DownloadUrl, Storage, StorageDefinition, Upload, UrlAnswer};
 pub use task::{Finished, LogLine, TaskStatus, Upid};
 pub use token::{InvalidToken, Token};
 pub use transport::{Endpoint, Endpoints, InvalidEndpoint, NotConnected};

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::client::{Call, Client, encode};
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::scalar;
 use crate::task::Upid;
 
@@ -98,6 +98,29 @@ pub struct Checksum {
     pub algorithm: String,
     /// In hexadecimal.
     pub hex: String,
+}
+
+/// What a node finds at an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UrlAnswer {
+    /// A file.
+    There {
+        /// Its size in bytes, where the server tells.
+        size: Option<u64>,
+    },
+    /// Something else than a file, or no connection: then `text` begins with `Can't connect`.
+    Refused {
+        /// The status; 500 without a connection.
+        status: u16,
+        /// The server's words, or the node's.
+        text: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct WireUrl {
+    #[serde(default, deserialize_with = "scalar::number")]
+    size: Option<u64>,
 }
 
 /// A file that is sent to a node.
@@ -219,6 +242,30 @@ impl Client {
         }
         self.task(call).await
     }
+
+    /// Has a node look at an address, as before a download.
+    ///
+    /// # Errors
+    ///
+    /// As any call; needs `Sys.AccessNetwork` on the node. That there is nothing is an answer.
+    pub async fn query_url(&self, node: &str, url: &str) -> Result<UrlAnswer> {
+        let path = format!("/nodes/{}/query-url-metadata", encode(node));
+        let call = Call::get(format!("looking at {url} from {node}"), path).with("url", url);
+        match self.call::<WireUrl>(call).await {
+            Ok(there) => Ok(UrlAnswer::There { size: there.size }),
+            Err(error) => match error.kind() {
+                Kind::Refused { text, .. } => refused(text).ok_or(error),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+/// The status line in `invalid server response: '404 Not Found'`.
+fn refused(text: &str) -> Option<UrlAnswer> {
+    let line = text.trim().strip_prefix("invalid server response: '")?.strip_suffix('\'')?;
+    let (status, text) = line.split_once(' ').unwrap_or((line, ""));
+    Some(UrlAnswer::Refused { status: status.parse().ok()?, text: text.to_owned() })
 }
 
 /// Enough of the file's hash to be its own.

@@ -114,6 +114,11 @@ struct Posted {
     id: String,
 }
 
+#[derive(Deserialize)]
+struct Extension {
+    name: String,
+}
+
 impl Factory {
     /// The factory at `base`, such as `https://factory.example.org`. Nothing is sent yet.
     ///
@@ -150,6 +155,26 @@ impl Factory {
     /// As any call.
     pub async fn versions(&self) -> Result<Vec<String>, FactoryError> {
         self.call(Method::GET, "/versions", Bytes::new()).await
+    }
+
+    /// The same with those that are known to be broken.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn all_versions(&self) -> Result<Vec<String>, FactoryError> {
+        self.call(Method::GET, "/versions?broken=true", Bytes::new()).await
+    }
+
+    /// The names of the official extensions of a release, such as `siderolabs/qemu-guest-agent`.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn extensions(&self, release: &str) -> Result<Vec<String>, FactoryError> {
+        let path = format!("/version/{release}/extensions/official");
+        let listed: Vec<Extension> = self.call(Method::GET, &path, Bytes::new()).await?;
+        Ok(listed.into_iter().map(|extension| extension.name).collect())
     }
 
     async fn call<T: DeserializeOwned>(

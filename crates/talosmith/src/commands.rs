@@ -14,7 +14,7 @@ mod plan;
 mod proxmox;
 mod render;
 mod secrets;
-mod setup;
+pub mod setup;
 
 use crate::args::{Cli, Command, LabCommand, ProxmoxCommand};
 use crate::exit::Exit;

@@ -13,9 +13,11 @@ mod view;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use ambient::Asleep;
 use clap::Parser;
 
 use crate::args::{Cli, Color, Command, Global, LabSpeed};
+use crate::commands::setup::WATCHABLE;
 use crate::exit::Exit;
 use crate::view::{Printer, Problem, Settings};
 
@@ -29,14 +31,25 @@ fn main() -> ExitCode {
         }
     };
     let printer = Printer::new(settings(&cli.global));
-    let runtime = match runtime(&cli) {
-        Ok(runtime) => runtime,
+    let (runtime, pace) = match runtime(&cli) {
+        Ok(made) => made,
         Err(error) => {
             printer.problem(&Problem::of(Exit::Internal, &error).within("could not start"));
             return Exit::Internal.into();
         }
     };
-    let exit = match runtime.block_on(commands::run(cli, printer.clone())) {
+    let work = async {
+        let work = commands::run(cli, printer.clone());
+        match pace {
+            None => work.await,
+            Some((asleep, times)) => tokio::select! {
+                biased;
+                done = work => done,
+                never = asleep.pace(times) => match never {},
+            },
+        }
+    };
+    let exit = match runtime.block_on(work) {
         Ok(exit) => exit,
         Err(problem) => {
             let exit = problem.exit;
@@ -83,11 +96,19 @@ fn has_all_letters() -> bool {
     decides.is_none_or(|value| value.contains("utf-8") || value.contains("utf8"))
 }
 
-/// In the lab everything happens on one thread, in a fixed order; at full speed time itself jumps.
-fn runtime(cli: &Cli) -> std::io::Result<tokio::runtime::Runtime> {
+/// Whose time is moved on, and how fast.
+type Pace = Option<(Asleep, f64)>;
+
+/// In the lab everything happens on one thread, in a fixed order. Time itself jumps at full speed; otherwise it runs, but only
+/// while nobody has anything to do.
+fn runtime(cli: &Cli) -> std::io::Result<(tokio::runtime::Runtime, Pace)> {
     if !cli.global.lab || matches!(cli.command, Command::Lab(_)) {
-        return tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        return Ok((tokio::runtime::Builder::new_multi_thread().enable_all().build()?, None));
     }
-    let max = cli.global.lab_speed == Some(LabSpeed::Max);
-    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(max).build()
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let pace = match cli.global.lab_speed.unwrap_or(WATCHABLE) {
+        LabSpeed::Max => None,
+        LabSpeed::Times(times) => Some((Asleep::watch(&mut builder), times)),
+    };
+    Ok((builder.enable_all().start_paused(true).build()?, pace))
 }

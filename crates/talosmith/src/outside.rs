@@ -15,7 +15,6 @@ use rustls_pki_types::pem::PemObject;
 use secrecy::{ExposeSecret, SecretString};
 use talos_client::Roots;
 
-use crate::args::LabSpeed;
 use crate::exit::Exit;
 use crate::view::Problem;
 
@@ -128,14 +127,14 @@ fn around(spec: &Spec, folder: &Path, pve: pve::Client, token: SecretString) -> 
         None => Vec::new(),
     };
     let factory_roots = Arc::new(Roots::and_of_system(own, system_roots));
-    let world = World { pve, net, clock, factory_roots };
+    let world = World { pve, net, clock, factory_roots, found: Default::default() };
     let name = spec.proxmox.endpoint.iter().chain(&spec.proxmox.endpoints).next().cloned();
     Ok(Outside { world, name: name.unwrap_or_default(), token, _lab: None })
 }
 
 /// The lab, with hosts, datastores and bridges as the file names them.
-pub fn lab(spec: &Spec, folder: &Path, speed: LabSpeed, seed: u64) -> Result<Outside, Problem> {
-    let clock = lab_clock(folder, speed);
+pub fn lab(spec: &Spec, folder: &Path, seed: u64) -> Result<Outside, Problem> {
+    let clock = lab_clock(folder);
     let lab = open_lab(spec, folder.to_owned(), clock.clone(), seed)?;
     let facts = lab.facts();
     let internal = |e: &(dyn std::error::Error + 'static)| {
@@ -150,7 +149,8 @@ pub fn lab(spec: &Spec, folder: &Path, speed: LabSpeed, seed: u64) -> Result<Out
     let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone())
         .map_err(|e| internal(&e))?;
     let roots = authorities(&facts.factory_ca_pem, "the lab's factory")?;
-    let world = World { pve, net, clock, factory_roots: Arc::new(Roots::only(roots)) };
+    let world =
+        World { pve, net, clock, factory_roots: Arc::new(Roots::only(roots)), found: Default::default() };
     let (name, token) = ("the lab".to_owned(), secret_part(&facts.token));
     Ok(Outside { world, name, token, _lab: Some(lab) })
 }
@@ -168,15 +168,9 @@ pub fn time(lab: Option<&Path>) -> jiff::Timestamp {
     }
 }
 
-/// The lab's time: it stands still between runs.
-fn lab_clock(folder: &Path, speed: LabSpeed) -> Clock {
-    Clock::from(
-        time(Some(folder)),
-        match speed {
-            LabSpeed::Max => 1.0,
-            LabSpeed::Times(times) => times,
-        },
-    )
+/// The lab's time: it stands still between runs, and how fast it goes is decided by the runtime.
+fn lab_clock(folder: &Path) -> Clock {
+    Clock::from(time(Some(folder)), 1.0)
 }
 
 /// Opens the lab of a file.

@@ -11,7 +11,7 @@ use talos_client::Machine as Client;
 use crate::World;
 use crate::lack::Lack;
 use crate::render::Access;
-use crate::steps::{Identified, identify};
+use crate::steps::{Identified, Reached, identify_configured, reach};
 use crate::world::QUESTION;
 
 /// Looks at one node: is it waiting for a configuration, does it have ours, is it somebody else's? A configuration that is
@@ -27,7 +27,20 @@ pub(crate) async fn look_or_lack(
     access: &Access,
     wanted: Option<&str>,
 ) -> Result<Machine, Lack> {
-    let machine = match Box::pin(identify(world, node, access)).await {
+    let identified = match Box::pin(reach(world, node, access)).await {
+        // Whether it is the node, and what it says, is asked at once: reading gives nothing away.
+        Reached::Keys(client) => {
+            let who = identify_configured(world, node, client.clone());
+            let (who, seen) =
+                futures::join!(Box::pin(who), Box::pin(configured(world, node, &client, wanted)));
+            match who {
+                Identified::Configured(_) => return Ok(seen),
+                other => other,
+            }
+        }
+        Reached::Identified(other) => other,
+    };
+    let machine = match identified {
         Identified::Maintenance(connection) => {
             let mut machine = Machine::with(Api::Maintenance);
             machine.talos = world

@@ -1,7 +1,8 @@
 //! Proxmox' side: hosts and datastores from one list, then one call for each VM that may be ours.
 //!
-//! A look costs at most three calls, one for each node, and one for each datastore that a new node needs. What only a
-//! creation needs (bridges, images, rights) is asked only when something must be created. Every call is bounded in time.
+//! A look costs at most three calls, one for each node, and one for each datastore of a host that a new node needs. What only a
+//! creation needs (bridges, images, rights, the way to the factory) is asked only when something must be created. Every call
+//! is bounded in time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -9,13 +10,15 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use model::blueprint::{Blueprint, Inventory, InventoryDatastore, InventoryHost, Node};
+use model::holder::{self, Account, Holder};
 use model::mark::{Mark, RECORD_NODE, RecordState};
-use model::observed::{Guest, Proxmox, RecordSeen, StoredImage, Unseen, Vm};
+use model::observed::{Accounts, Guest, Proxmox, RecordSeen, StoredImage, Unseen, Vm};
 use model::plan::preflight;
 use pve::Resource;
 
 use crate::World;
 use crate::error::{Error, Result};
+use crate::observe::{Purpose, Sought, images as boot_images};
 use crate::record::remedy;
 
 /// The tag that every VM of ours carries. It only narrows the search; what counts is the mark.
@@ -52,7 +55,10 @@ pub async fn survey(world: &World) -> Result<Survey> {
 }
 
 /// One answer within the time there is for it, or why not.
-async fn ask<T>(world: &World, call: impl Future<Output = pve::Result<T>>) -> std::result::Result<T, String> {
+pub(super) async fn ask<T>(
+    world: &World,
+    call: impl Future<Output = pve::Result<T>>,
+) -> std::result::Result<T, String> {
     match world.clock.timeout(PATIENCE, call).await {
         Ok(answer) => answer.map_err(|error| last_cause(&error)),
         Err(_) => Err(format!("no answer within {} seconds", PATIENCE.as_secs())),
@@ -89,9 +95,10 @@ fn hosts(resources: &[Resource]) -> BTreeMap<String, InventoryHost> {
 pub(super) async fn details(
     world: &World,
     survey: Survey,
-    blueprint: &Blueprint,
+    sought: &Sought<'_>,
     unseen: &mut Vec<Unseen>,
 ) -> Proxmox {
+    let Sought { blueprint, purpose, .. } = *sought;
     let mut seen = Proxmox { version: survey.version, inventory: survey.inventory, ..Proxmox::default() };
     let guests: Vec<&Resource> =
         survey.resources.iter().filter(|r| r.kind == "qemu" || r.kind == "lxc").collect();
@@ -127,13 +134,67 @@ pub(super) async fn details(
             }
         }
     }
-    Box::pin(for_new_nodes(world, blueprint, &mut seen, unseen)).await;
-    seen.occupied = occupied(world, blueprint, &seen).await;
+    match purpose {
+        Purpose::Change => {
+            Box::pin(for_new_nodes(world, sought, &mut seen, unseen)).await;
+            seen.occupied = occupied(world, blueprint, &seen).await;
+        }
+        Purpose::Removal => {
+            let rights = match accounts_of(blueprint).is_empty() {
+                true => return seen,
+                false => ask(world, world.pve.permissions()).await,
+            };
+            match rights {
+                Ok(rights) => seen.accounts = accounts(world, blueprint, &rights, unseen).await,
+                Err(why) => unseen.push(Unseen { what: "what the token may do".to_owned(), why }),
+            }
+        }
+    }
     seen
 }
 
+fn accounts_of(blueprint: &Blueprint) -> Vec<(Holder, Account)> {
+    let holders = Holder::of(blueprint).into_iter();
+    holders.filter_map(|holder| Some((holder, holder.account(blueprint)?))).collect()
+}
+
+/// The accounts of what runs in the cluster, if there are to be any.
+async fn accounts(
+    world: &World,
+    blueprint: &Blueprint,
+    rights: &pve::Permissions,
+    unseen: &mut Vec<Unseen>,
+) -> Option<Accounts> {
+    let wanted = accounts_of(blueprint);
+    if wanted.is_empty() {
+        return None;
+    }
+    let needs = wanted.iter().flat_map(|(holder, _)| holder.needs(blueprint));
+    let may_change = needs.into_iter().all(|(path, right)| rights.has(&path, right));
+    let asked = async { futures::try_join!(world.pve.users(), world.pve.granted()) };
+    let (users, granted) = match ask(world, asked).await {
+        Ok(both) => both,
+        Err(why) => {
+            unseen.push(Unseen { what: "the accounts in Proxmox".to_owned(), why });
+            return None;
+        }
+    };
+    let mut seen = Accounts { may_change, ..Accounts::default() };
+    for (_, Account { user, role, .. }) in wanted {
+        if let Some(there) = users.iter().find(|there| there.name == user) {
+            seen.users.insert(user.clone(), holder::owner(&there.comment));
+        }
+        let is_its_own = |whom: &str| whom == user || whom.split('!').next() == Some(user.as_str());
+        if granted.iter().any(|granted| granted.role == role && !is_its_own(&granted.whom)) {
+            seen.shared_roles.insert(role);
+        }
+    }
+    Some(seen)
+}
+
 /// What creating nodes needs: bridges, images, rights.
-async fn for_new_nodes(world: &World, blueprint: &Blueprint, seen: &mut Proxmox, unseen: &mut Vec<Unseen>) {
+async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, unseen: &mut Vec<Unseen>) {
+    let blueprint = sought.blueprint;
     let new: Vec<&Node> = preflight::to_create(blueprint, seen).collect();
     if new.is_empty() {
         return;
@@ -154,6 +215,7 @@ async fn for_new_nodes(world: &World, blueprint: &Blueprint, seen: &mut Proxmox,
     unseen.extend(dark);
     match rights {
         Ok(rights) => {
+            seen.accounts = accounts(world, blueprint, &rights, unseen).await;
             let missing =
                 |need: &preflight::Need| !need.one_of.iter().any(|(path, right)| rights.has(path, right));
             seen.missing_rights = preflight::needs(blueprint, &new).into_iter().filter(missing).collect();
@@ -174,12 +236,16 @@ async fn for_new_nodes(world: &World, blueprint: &Blueprint, seen: &mut Proxmox,
             Err(why) => unseen.push(Unseen { what: format!("the bridges of {host}"), why }),
         }
     }
+    seen.no_images =
+        Box::pin(boot_images::missing(world, blueprint, sought.schematics, seen, &new, unseen)).await;
 }
 
 /// Addresses of new nodes, and that of a new cluster, at which somebody is already. Who refuses a connection is there, too;
 /// where nobody is, nothing comes back. Loopback is the exception: this machine has all of its addresses and refuses for each.
 async fn occupied(world: &World, blueprint: &Blueprint, seen: &Proxmox) -> BTreeMap<Ipv4Addr, String> {
-    let nodes = preflight::to_create(blueprint, seen).map(|node| (node.address.addr(), TALOS_PORT));
+    // Where a DHCP server has no reservation, it will find another address.
+    let new = preflight::to_create(blueprint, seen).filter(|node| !node.settings.dhcp);
+    let nodes = new.map(|node| (node.address.addr(), TALOS_PORT));
     let api = blueprint.vip.filter(|_| seen.record.is_none()).map(|vip| (vip, KUBERNETES_PORT));
     let asked: Vec<(Ipv4Addr, u16)> = nodes.chain(api).collect();
     let knocks = asked.iter().map(|(address, port)| async move {

@@ -177,6 +177,8 @@ fn helm_job(release: &str, chart: &Chart, image: &str) -> String {
         "containers": [{
             "name": "helm",
             "image": image,
+            // What it said before it failed is then found in the pod's status.
+            "terminationMessagePolicy": "FallbackToLogsOnError",
             "command": ["helm"],
             "args": arguments,
             "env": [

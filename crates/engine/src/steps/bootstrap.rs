@@ -4,7 +4,6 @@
 //! data. Then the mark is written into the record, and only then is the call made. A crash after the mark repeats the
 //! call on the same machine, where Talos itself refuses it if there is data.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use model::blueprint::Node;
@@ -29,7 +28,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let world = &context.world;
     let record = context.record_if_any()?;
     let access = context.look.access()?;
-    let address = IpAddr::V4(node.address.addr());
+    let address = world.address(node);
     let attempt = || Error::world(format!("could not begin etcd on {}", node.name));
     let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
         .map_err(|e| attempt().because(e))?;

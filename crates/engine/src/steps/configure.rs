@@ -20,6 +20,7 @@ use crate::lack::Lack;
 use crate::observe::machines::digest;
 use crate::render::Access;
 use crate::steps::Done;
+use crate::whereabouts;
 use crate::world::{QUESTION, World};
 
 /// Booting, downloading nothing: a machine that is not there after this long will not come by itself.
@@ -44,23 +45,39 @@ pub(crate) enum Identified {
 
 /// Asks whoever answers at the node's address who it is. Sends nothing that is secret.
 pub(crate) async fn identify(world: &World, node: &Node, access: &Access) -> Identified {
-    let address = IpAddr::V4(node.address.addr());
+    match reach(world, node, access).await {
+        Reached::Keys(machine) => identify_configured(world, node, machine).await,
+        Reached::Identified(identified) => identified,
+    }
+}
+
+/// Who answers at a node's address, before everything about it is proved.
+pub(crate) enum Reached {
+    /// A machine with keys of this cluster. Whether it is the node, [`identify_configured`] tells.
+    Keys(Machine),
+    /// Anything else.
+    Identified(Identified),
+}
+
+/// Knocks at the node's address, first as one who has the keys.
+pub(crate) async fn reach(world: &World, node: &Node, access: &Access) -> Reached {
+    let address = world.address(node);
     let configured = Machine::connect(&world.net, &world.clock, address, &access.talos);
     let answer = match &configured {
         Ok(machine) => world.clock.timeout(QUESTION, machine.version()).await,
         Err(_) => Err(ambient::TimedOut),
     };
     match (configured, answer) {
-        (Ok(machine), Ok(Ok(_))) => return identify_configured(world, node, machine).await,
+        (Ok(machine), Ok(Ok(_))) => return Reached::Keys(machine),
         // It is configured, and nothing else that it says would tell more.
-        (_, Ok(Err(error))) if error.kind() == Refused::Clock => return silent(&error),
+        (_, Ok(Err(error))) if error.kind() == Refused::Clock => return Reached::Identified(silent(&error)),
         _ => {}
     }
-    match world.clock.timeout(QUESTION, identify_waiting(world, node, address)).await {
+    Reached::Identified(match world.clock.timeout(QUESTION, identify_waiting(world, node, address)).await {
         Ok(Ok(found)) => found,
         Ok(Err(error)) => silent(&error),
         Err(_) => no_answer(),
-    }
+    })
 }
 
 fn silent(error: &talos_client::Error) -> Identified {
@@ -71,7 +88,8 @@ fn no_answer() -> Identified {
     Identified::Silent(Lack::new("no answer within five seconds").coded("machine-unavailable"))
 }
 
-async fn identify_configured(world: &World, node: &Node, machine: Machine) -> Identified {
+/// Whether a machine with keys of this cluster is the node.
+pub(crate) async fn identify_configured(world: &World, node: &Node, machine: Machine) -> Identified {
     if node.external {
         return identify_external(world, node, machine).await;
     }
@@ -189,10 +207,11 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 sent = true;
                 progress.note("the machine takes its configuration");
             }
+            Identified::Stranger { .. } if is_elsewhere(context, node, progress).await? => continue,
             Identified::Stranger { why } => {
                 return Err(Error::new(
                     Kind::Refused,
-                    format!("what answers at {} is not {}: {why}", node.address.addr(), node.name),
+                    format!("what answers at {} is not {}: {why}", world.address(node), node.name),
                 )
                 .remedy("free the address, or give the node another one; nothing was sent to that machine"));
             }
@@ -200,8 +219,8 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             Identified::Silent(_) if sent && node.role == model::blueprint::Role::Worker => {
                 return Ok(Done::default());
             }
+            Identified::Silent(_) if is_elsewhere(context, node, progress).await? => continue,
             Identified::Silent(lack) => {
-                another_address(context, node).await?;
                 progress.note(format!("waiting for the machine: {}", lack.words));
                 last = lack;
             }
@@ -211,7 +230,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     Err(Error::world(format!(
         "{} did not answer at {} within {} minutes ({})",
         node.name,
-        node.address.addr(),
+        world.address(node),
         PATIENCE.as_secs() / 60,
         last.words
     ))
@@ -235,30 +254,34 @@ pub(super) async fn again(context: &Context, node: &Node) -> Result<bool> {
     }
 }
 
-/// A DHCP server may give a machine another address than the one that the file expects it at. Its agent tells which.
-async fn another_address(context: &Context, node: &Node) -> Result<()> {
-    if !node.settings.dhcp || node.external {
-        return Ok(());
+/// A DHCP server may give a machine another address than the one that the file expects it at. Its agent tells which. Where that
+/// one is the cluster's own address, nothing can go on: it is in every machine's configuration.
+async fn is_elsewhere(context: &Context, node: &Node, progress: &Progress) -> Result<bool> {
+    if !whereabouts::may_move(node) {
+        return Ok(false);
     }
     let owner = Mark::owner_of(context.look.cluster_id()?);
     let seen = context.look.observed.proxmox.of(owner).find(|vm| vm.mark.node == node.name);
     let host = seen.map(|vm| vm.host.as_str()).or(node.host.as_deref()).unwrap_or_default();
     let vmid = seen.map_or(node.vmid, |vm| vm.vmid);
-    let asked = context.world.clock.timeout(QUESTION, context.world.pve.agent_interfaces(host, vmid)).await;
-    // An agent that does not run yet says nothing.
-    let Ok(Ok(interfaces)) = asked else { return Ok(()) };
-    let card = interfaces.iter().find(|i| i.mac.as_deref() == Some(node.mac.as_str()));
-    let has: Vec<IpAddr> =
-        card.into_iter().flat_map(|i| &i.addresses).copied().filter(IpAddr::is_ipv4).collect();
-    let wanted = node.address.addr();
-    match has.first() {
-        Some(other) if !has.contains(&IpAddr::V4(wanted)) => Err(Error::world(format!(
-            "the DHCP server gave {} the address {other}, and the file expects it at {wanted}",
+    if !whereabouts::search(&context.world, node, (host, vmid), context.look.blueprint.vip).await {
+        return Ok(false);
+    }
+    let (is_at, wanted) = (context.world.address(node), node.address.addr());
+    let endpoint: http::Uri = context.look.blueprint.endpoint.parse().unwrap_or_default();
+    if endpoint.host() == Some(wanted.to_string().as_str()) {
+        return Err(Error::world(format!(
+            "the DHCP server gave {} the address {is_at}, and the cluster's API is expected at {wanted}",
             node.name
         ))
-        .remedy(format!("reserve {wanted} for {} in the DHCP server, then restart the VM", node.mac))),
-        _ => Ok(()),
+        .remedy(format!(
+            "reserve {wanted} for {} in the DHCP server and restart the VM, or give the cluster an address of its own with \
+             `network.vip`",
+            node.mac
+        )));
     }
+    progress.note(format!("the DHCP server gave it {is_at}"));
+    Ok(true)
 }
 
 /// The machine has the disks that it was given. A disk that did not grow would fail it only later, and less clearly.

@@ -1,14 +1,16 @@
 //! Puts credentials into Kubernetes for what runs there: an account of its own in Proxmox, or what the file refers to.
 //!
 //! Proxmox tells the secret of a token only once. So a token whose Secret never reached Kubernetes is replaced by a new
-//! one, and a Secret that is there is left as it is.
+//! one, and a Secret that is there is left as it is. An account carries the cluster's owner id in its comment; only by that
+//! may it be removed again.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use model::blueprint::Blueprint;
 use model::holder::{self, Account, Holder};
+use model::mark::Mark;
 use model::spec::GitOpsEngine;
-use pve::{Client, Grant, NewToken};
+use pve::{Grant, NewToken};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
@@ -28,7 +30,7 @@ pub(super) async fn run(context: &Context, holder: Holder) -> Result<Done> {
     }
     let secret = match (holder.reference(blueprint), holder.account(blueprint)) {
         (Some(reference), _) => context.look.referenced(reference)?,
-        (None, Some(account)) => make_account(&context.world.pve, &account, holder.title()).await?,
+        (None, Some(account)) => make_account(context, &account, holder).await?,
         (None, None) => {
             let what = format!("the file says nothing about the credentials of {}", holder.title());
             return Err(Error::new(Kind::Refused, what));
@@ -63,11 +65,20 @@ fn namespace(name: &str, holder: Holder) -> Value {
 }
 
 /// Role, user, right and token, each made if it is missing.
-async fn make_account(pve: &Client, account: &Account, title: &str) -> Result<SecretString> {
+async fn make_account(context: &Context, account: &Account, holder: Holder) -> Result<SecretString> {
+    let pve = &context.world.pve;
     let failed = |error: pve::Error| {
-        let what = format!("could not make the account {} for {title}", account.user);
+        let what = format!("could not make the account {} for {}", account.user, holder.title());
         Error::world(what).remedy(remedy(&error)).because(error)
     };
+    let us = Mark::owner_of(context.look.cluster_id()?);
+    let users = pve.users().await.map_err(failed)?;
+    let there = users.iter().find(|user| user.name == account.user);
+    if there.and_then(|user| holder::owner(&user.comment)).is_some_and(|owner| owner != us) {
+        let what = format!("the account {} was made for another cluster in the same Proxmox", account.user);
+        let remedy = format!("name another one with `manifests.{}.user` in the file", holder.key());
+        return Err(Error::new(Kind::Refused, what).remedy(remedy));
+    }
     let roles = pve.roles().await.map_err(failed)?;
     match roles.iter().find(|role| role.name == account.role) {
         None => pve.create_role(&account.role, account.privileges).await.map_err(failed)?,
@@ -79,12 +90,13 @@ async fn make_account(pve: &Client, account: &Account, title: &str) -> Result<Se
             }
         }
     }
-    if pve.users().await.map_err(failed)?.contains(&account.user) {
+    if there.is_some() {
         if pve.tokens(&account.user).await.map_err(failed)?.iter().any(|token| token == account.token) {
             pve.delete_token(&account.user, account.token).await.map_err(failed)?;
         }
     } else {
-        pve.create_user(&account.user, "Talosmith").await.map_err(failed)?;
+        let comment = holder::comment(&context.look.blueprint.cluster, us);
+        pve.create_user(&account.user, &comment).await.map_err(failed)?;
     }
     let wish = NewToken { user: account.user.clone(), name: account.token.to_owned(), separated: true };
     let token = pve.create_token(&wish).await.map_err(failed)?;
@@ -97,6 +109,40 @@ async fn make_account(pve: &Client, account: &Account, title: &str) -> Result<Se
     };
     pve.grant(&grant).await.map_err(failed)?;
     Ok(token.reveal())
+}
+
+/// Removes an account, if it is still the one that was made for this cluster, and then its role, if nobody else has it.
+pub(super) async fn remove_account(
+    context: &Context,
+    holder: Holder,
+    user: &str,
+    role: Option<&str>,
+) -> Result<Done> {
+    let pve = &context.world.pve;
+    let failed = |error: pve::Error| {
+        let what = format!("could not remove the account {user} of {}", holder.title());
+        Error::world(what).remedy(remedy(&error)).because(error)
+    };
+    let us = Mark::owner_of(context.look.cluster_id()?);
+    let users = pve.users().await.map_err(failed)?;
+    if let Some(there) = users.iter().find(|there| there.name == user) {
+        if holder::owner(&there.comment) != Some(us) {
+            let what = format!("the account {user} does not say any more that it was made for this cluster");
+            let remedy = "look at its comment in Proxmox; run the command again to leave it where it is";
+            return Err(Error::new(Kind::Refused, what).remedy(remedy));
+        }
+        pve.delete_user(user).await.map_err(failed)?;
+    }
+    let Some(role) = role else { return Ok(Done::default()) };
+    if !pve.roles().await.map_err(failed)?.iter().any(|there| there.name == role) {
+        return Ok(Done::default());
+    }
+    if let Some(other) = pve.granted().await.map_err(failed)?.iter().find(|granted| granted.role == role) {
+        let warning = format!("the role {role} stays in Proxmox, because {} has it, too", other.whom);
+        return Ok(Done { warnings: vec![warning] });
+    }
+    pve.delete_role(role).await.map_err(failed)?;
+    Ok(Done::default())
 }
 
 type Entries = Vec<(&'static str, String)>;

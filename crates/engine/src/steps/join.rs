@@ -1,7 +1,6 @@
 //! Waits until a node has its place: running and ready by its own word, a voter in etcd if it is a control plane, and
 //! ready in Kubernetes.
 
-use std::net::IpAddr;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::emit::Progress;
 use crate::error::{Error, Result};
 use crate::health::likely;
 use crate::kubernetes::Kubernetes;
-use crate::lack::Lack;
+use crate::lack::{Lack, PodWatch};
 use crate::observe::machines;
 use crate::steps::{Done, configure};
 use crate::world::QUESTION;
@@ -27,34 +26,52 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let access = context.look.access()?;
     let kubernetes = Kubernetes::new(world, &context.look.blueprint.endpoint, &access.kubernetes)?;
     let last = std::sync::Mutex::new(Lack::new("nothing was seen of it"));
+    let mut pods = PodWatch::of(&node.name);
     let waiting = async {
         loop {
-            let missing = missing(context, node, &kubernetes).await;
-            let Some(missing) = missing else { return };
+            let missing = missing(context, node, &kubernetes, &mut pods).await;
+            let Some(missing) = missing else { return true };
             progress.note(missing.words.clone());
             if let Ok(mut last) = last.lock() {
                 *last = missing;
             }
+            if pods.is_hopeless(world) {
+                return false;
+            }
             world.clock.sleep(PAUSE).await;
         }
     };
-    if world.clock.timeout(PATIENCE, waiting).await.is_err() {
-        let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let last = after_all(context, node, &kubernetes, last).await;
-        return Err(Error::world(format!(
-            "{} did not join within {} minutes: {}",
-            node.name,
-            PATIENCE.as_secs() / 60,
-            last.words
-        ))
-        .coded(last.code)
-        .remedy("`talosmith status` shows where it stands; running the command again goes on waiting"));
+    let joined = world.clock.timeout(PATIENCE, waiting).await;
+    if joined == Ok(true) {
+        return Ok(Done::default());
     }
-    Ok(Done::default())
+    let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if joined == Ok(false) {
+        return Err(Error::world(format!("{} does not get ready: {}", node.name, last.words))
+            .coded(last.code)
+            .remedy(
+                "put right what the pod says (a registry, a mirror, a version, a value); running the command again goes on \
+                 waiting",
+            ));
+    }
+    let last = after_all(context, node, &kubernetes, last).await;
+    Err(Error::world(format!(
+        "{} did not join within {} minutes: {}",
+        node.name,
+        PATIENCE.as_secs() / 60,
+        last.words
+    ))
+    .coded(last.code)
+    .remedy("`talosmith status` shows where it stands; running the command again goes on waiting"))
 }
 
 /// What the node still lacks.
-async fn missing(context: &Context, node: &Node, kubernetes: &Kubernetes) -> Option<Lack> {
+async fn missing(
+    context: &Context,
+    node: &Node,
+    kubernetes: &Kubernetes,
+    pods: &mut PodWatch,
+) -> Option<Lack> {
     let access = context.look.access().ok()?;
     let machine = match machines::look_or_lack(&context.world, node, access, None).await {
         Ok(machine) => machine,
@@ -94,13 +111,14 @@ async fn missing(context: &Context, node: &Node, kubernetes: &Kubernetes) -> Opt
     let settled = context.look.blueprint.is_settled(machine.ready, machine.unmet.iter());
     if machine.stage.as_deref() != Some("running") || !settled {
         let stage = machine.stage.as_deref().unwrap_or("unknown");
-        return Some(Lack::new(match machine.unmet.first() {
+        return Some(match machine.unmet.first() {
             Some(unmet) if unmet.starts_with("nodeReady") => {
-                format!("{stage}: {unmet}{}", likely(&context.look.blueprint))
+                let lack = Lack::new(format!("{stage}: {unmet}{}", likely(&context.look.blueprint)));
+                pods.explain(&context.world, kubernetes, lack).await
             }
-            Some(unmet) => format!("{stage}: {unmet}"),
-            None => stage.to_owned(),
-        }));
+            Some(unmet) => Lack::new(format!("{stage}: {unmet}")),
+            None => Lack::new(stage),
+        });
     }
     match kubernetes.nodes().await {
         Err(_) => Some(no_kubernetes(context, node).await),
@@ -109,7 +127,8 @@ async fn missing(context: &Context, node: &Node, kubernetes: &Kubernetes) -> Opt
             // Without a network plug-in a node is as far as it can be once it is registered.
             Some(n) if !n.ready && !context.look.blueprint.awaits_network() => {
                 let likely = likely(&context.look.blueprint);
-                Some(Lack::new(format!("registered in Kubernetes, not ready yet{likely}")))
+                let lack = Lack::new(format!("registered in Kubernetes, not ready yet{likely}"));
+                Some(pods.explain(&context.world, kubernetes, lack).await)
             }
             Some(_) => None,
         },
@@ -149,7 +168,7 @@ async fn after_all(context: &Context, node: &Node, kubernetes: &Kubernetes, last
 
 /// What a machine says of an etcd that cannot decide, or that it says nothing.
 async fn etcd_without_majority(context: &Context, node: &Node) -> Option<Lack> {
-    let (world, address) = (&context.world, IpAddr::V4(node.address.addr()));
+    let (world, address) = (&context.world, context.world.address(node));
     let access = context.look.access().ok()?;
     let machine = Machine::connect(&world.net, &world.clock, address, &access.talos).ok()?;
     match world.clock.timeout(QUESTION, machine.etcd_members(false)).await {

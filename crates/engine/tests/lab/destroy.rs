@@ -7,7 +7,11 @@ use model::plan::RefusalCode;
 use crate::rig::{HOME, Ran, Rig};
 
 async fn destroy(rig: &Rig) -> (Vec<String>, Ran) {
-    let look = rig.look(HOME).await;
+    destroy_file(rig, HOME).await
+}
+
+async fn destroy_file(rig: &Rig, file: &str) -> (Vec<String>, Ran) {
+    let Ok(look) = rig.session(file).look_to_destroy().await else { panic!("it can be looked at") };
     let plan = look.plan_destroy();
     assert_eq!(plan.refusals, []);
     let notices = plan.notices.iter().map(|n| n.text.clone()).collect();
@@ -52,4 +56,44 @@ async fn a_protected_cluster_stays() {
     let plan = rig.look(&protected).await.plan_destroy();
     assert_eq!(plan.steps, []);
     assert_eq!(plan.refusals[0].code, RefusalCode::Protected);
+}
+
+const WITH_ACCOUNTS: &str = "manifests: { proxmox_ccm: {}, proxmox_csi: { user: people@pve } }\n";
+
+/// What was made for the cluster goes with it; an account that a person made stays, and the command for it is told.
+#[tokio::test(start_paused = true)]
+async fn accounts_of_ours_go_and_those_of_people_stay() {
+    let one = HOME.replace("count: 3", "count: 1").replace("count: 2", "count: 1");
+    let (rig, file) = (Rig::new(), format!("{one}{WITH_ACCOUNTS}"));
+    let pve = &rig.world.pve;
+    pve.create_user("people@pve", "made by hand").await.unwrap();
+    let ran = rig.apply(&file).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let names = async || pve.users().await.unwrap().into_iter().map(|u| u.name).collect::<Vec<_>>();
+    let roles = async || pve.roles().await.unwrap().into_iter().map(|r| r.name).collect::<Vec<_>>();
+    assert!(names().await.contains(&"home-ccm@pve".to_owned()));
+    assert!(roles().await.contains(&"home-ccm".to_owned()));
+    let (notices, ran) = destroy_file(&rig, &file).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert!(!names().await.contains(&"home-ccm@pve".to_owned()));
+    assert!(!roles().await.contains(&"home-ccm".to_owned()));
+    assert!(names().await.contains(&"people@pve".to_owned()), "it is not ours");
+    assert!(!pve.granted().await.unwrap().iter().any(|g| g.whom.starts_with("home-ccm@pve")));
+    let told = "the account people@pve stays in Proxmox, because it does not say that it was made for this cluster: \
+                `pveum user delete people@pve` and `pveum role delete home-csi` remove it";
+    assert_eq!(notices, [told]);
+    assert_eq!(rig.vmids().await, [] as [u64; 0]);
+    let (notices, ran) = destroy_file(&rig, &file).await;
+    assert_eq!((notices.len(), ran.outcome), (0, Outcome::Done), "nothing is left to say");
+}
+
+/// Two clusters of one name share no account: the second would take the first one's token away.
+#[tokio::test(start_paused = true)]
+async fn an_account_of_another_cluster_is_not_taken() {
+    let (rig, file) = (Rig::new(), format!("{HOME}{WITH_ACCOUNTS}"));
+    let theirs = model::holder::comment("home", model::mark::Mark::owner_of("another bundle"));
+    rig.world.pve.create_user("home-ccm@pve", &theirs).await.unwrap();
+    let plan = rig.look(&file).await.plan();
+    assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::TakenAccount]);
+    assert!(plan.refusals[0].remedy.contains("`manifests.proxmox_ccm.user`"), "{:?}", plan.refusals);
 }

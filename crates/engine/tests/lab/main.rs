@@ -19,6 +19,7 @@ mod key_by_key;
 mod kubernetes;
 mod many;
 mod operators;
+mod preflight;
 mod real_kubernetes;
 mod refusals;
 mod report;

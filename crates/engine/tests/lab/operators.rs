@@ -77,6 +77,25 @@ async fn a_living_holder_finds_out_before_its_successor_begins() {
     rig.assert_whole().await;
 }
 
+/// Whoever took over and finds nothing left to do keeps nobody waiting.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_turned_out_to_be_of_no_use_is_given_back() {
+    let rig = Rig::new();
+    let grown = HOME.replace("count: 2", "count: 3");
+    assert_eq!(apply_as(&rig, &operator("eva")).await.unwrap().outcome, Outcome::Done);
+    let look = rig.look(&grown).await;
+    let plan = look.plan();
+    tokio::select! {
+        biased;
+        () = rig.world.clock.sleep(Duration::from_secs(5)) => {}
+        _ = rig.carry_out(&look, &plan, "eva") => panic!("too fast"),
+    }
+    let stale = rig.carry_out_as(&look, &plan, &taking_over("kim")).await.err().unwrap();
+    assert_eq!(stale.kind(), Kind::Stale);
+    let record = rig.look(HOME).await.observed.proxmox.record.clone().unwrap();
+    assert_eq!(record.state.lease, None, "nobody holds it");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_nobody_renews_is_watched_and_then_taken() {
     let rig = Rig::new();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use engine::Session;
 use engine::error::Kind;
+use engine::{Session, World};
 use lab::{CallFilter, Disturbance};
 use model::event::{Outcome, What};
 use model::observed::Api;
@@ -159,17 +159,35 @@ async fn addresses_may_come_from_a_dhcp_server() {
     rig.assert_nothing_to_do(&file).await;
 }
 
-/// One that got another address is found by its MAC address, through its agent, and the reservation that is missing is
-/// named.
+/// One that got another address is found by its MAC address, through its agent, and everything goes on there.
 #[tokio::test(start_paused = true)]
-async fn a_dhcp_server_without_a_reservation_is_named() {
+async fn an_address_without_a_reservation_is_found_by_the_card() {
     let config =
         lab::LabConfig { dhcp: Some("10.25.150.0/24".parse().unwrap()), ..lab::LabConfig::default() };
     let rig = Rig::with(config);
-    let file = HOME.replace("vip: 10.25.150.10 }", "vip: 10.25.150.10, dhcp: true }");
+    let file = HOME
+        .replace("vip: 10.25.150.10 }", "vip: 10.25.150.10, dhcp: true }")
+        .replace("count: 3", "count: 1");
+    let ran = rig.apply(&file).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    // Somebody who knows nothing of that run finds them, too.
+    let later = Rig { lab: rig.lab.clone(), world: World { found: Default::default(), ..rig.world.clone() } };
+    let look = later.look(&file).await;
+    assert!(look.plan().is_empty(), "{:?}", look.plan());
+    let addresses: Vec<String> = look.blueprint.nodes.values().map(|n| n.address.to_string()).collect();
+    assert!(addresses.iter().all(|a| !a.starts_with("10.25.150.11/")), "{addresses:?}");
+}
+
+/// Where the first control plane's address is the cluster's own, it must be the one that stands in the file.
+#[tokio::test(start_paused = true)]
+async fn without_an_address_of_its_own_the_cluster_needs_the_reservation() {
+    let config =
+        lab::LabConfig { dhcp: Some("10.25.150.0/24".parse().unwrap()), ..lab::LabConfig::default() };
+    let rig = Rig::with(config);
+    let file = HOME.replace(", vip: 10.25.150.10 }", ", dhcp: true }").replace("count: 3", "count: 1");
     let ran = rig.apply(&file).await;
     assert_eq!(ran.outcome, Outcome::Failed);
     let failures = ran.failures();
-    let told = "the DHCP server gave home-control-1 the address 10.25.150.2";
+    let told = "and the cluster's API is expected at 10.25.150.11";
     assert!(failures.iter().any(|failure| failure.contains(told)), "{failures:?}");
 }

@@ -118,7 +118,8 @@ impl Rig {
         .unwrap();
         let roots =
             CertificateDer::pem_slice_iter(facts.factory_ca_pem.as_bytes()).map(Result::unwrap).collect();
-        let world = World { pve, net: lab.net(), clock, factory_roots: Arc::new(Roots::only(roots)) };
+        let factory_roots = Arc::new(Roots::only(roots));
+        let world = World { pve, net: lab.net(), clock, factory_roots, found: Default::default() };
         Self { lab: Arc::new(lab), world }
     }
 

@@ -1,9 +1,9 @@
-//! Taking the cluster away: every VM that is ours, the record last, nothing else.
+//! Taking the cluster away: every VM and every account that is ours, the record last, nothing else.
 //!
 //! No dance with etcd: nothing shall survive. A dead cluster is no obstacle, because only Proxmox is asked. Images stay,
 //! since other clusters may use them; so does the bundle.
 
-use super::Notice;
+use super::{Notice, accounts};
 use crate::blueprint::Blueprint;
 use crate::mark::Mark;
 use crate::natural;
@@ -29,6 +29,10 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
         deletions.push(delete.id());
         steps.push(step(delete, after, "it is part of the cluster", 5));
     }
+    let had_any = !steps.is_empty() || observed.proxmox.record.is_some();
+    let (removals, stays) = if had_any { accounts::removal(blueprint, observed) } else { (vec![], vec![]) };
+    deletions.extend(removals.iter().map(|step| step.id.clone()));
+    steps.extend(removals);
     // What could not be read may be ours, and as long as something of ours is left, the record guards it.
     if let Some(record) = observed.proxmox.record.as_ref().filter(|_| observed.proxmox.unread.is_empty()) {
         let delete = Action::DeleteRecord { host: record.host.clone(), vmid: record.vmid };
@@ -42,6 +46,7 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
     if !observed.proxmox.unread.is_empty() && observed.proxmox.record.is_some() {
         notices.push(Notice { text: "the cluster's record stays until everything else is gone".to_owned() });
     }
+    notices.extend(stays);
     for node in blueprint.in_order().into_iter().filter(|node| node.external) {
         let text = format!(
             "{} is not ours to remove; reset it with `talosctl reset` to use it for something else",

@@ -1,4 +1,4 @@
-//! What must be so before the first VM is created: rights, bridges, memory and space.
+//! What must be so before the first VM is created: rights, images, bridges, memory and space.
 //!
 //! Proxmox would tell most of it too, but halfway: after the third VM, or when the last one starts. What surely fails is
 //! refused; what may become tight is told.
@@ -12,7 +12,7 @@ use super::{Notice, Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
 use crate::holder::Holder;
 use crate::mark::Mark;
-use crate::observed::{Observed, Proxmox};
+use crate::observed::{NoImage, Observed, Proxmox};
 use crate::rights;
 use crate::spec::Delivery;
 use crate::vm::{self, Holds};
@@ -115,6 +115,36 @@ pub(super) fn rights(observed: &Observed) -> Vec<Refusal> {
         why: format!("the token may not do what is needed: it lacks {}", told.join("; ")),
         remedy: format!("give these privileges to the token's role: Datacenter, Permissions{accounts}"),
     }]
+}
+
+/// Images that cannot be had.
+pub(super) fn images(observed: &Observed) -> Vec<Refusal> {
+    let refusal = |missing: &NoImage| {
+        let (why, remedy) = match missing {
+            NoImage::FactorySilent { factory, why } => (
+                format!("the Image Factory {factory} does not answer here: {why}"),
+                "check this machine's way to it, or name another one with `image.factory`, or a mirror with `image.mirror`".to_owned(),
+            ),
+            NoImage::UnknownRelease { factory, talos } => (
+                format!("the Image Factory {factory} has no images of Talos {talos}"),
+                "check `versions.talos` in the file".to_owned(),
+            ),
+            NoImage::UnknownExtension { factory, talos, extension } => (
+                format!("the Image Factory {factory} has no extension {extension} for Talos {talos}"),
+                "check `image.extensions` in the file; the factory's page lists what there is".to_owned(),
+            ),
+            NoImage::HostCannotReach { host, url, why } => (
+                format!("{host} cannot download from {url}: {why}"),
+                format!("check names, routes and the proxy of {host}, or name a mirror that it reaches with `image.mirror`"),
+            ),
+            NoImage::NotInMirror { host, url } => (
+                format!("the Image Factory does not answer here, and {host} does not find {url} in the mirror"),
+                "put the image there, or let this machine reach the factory once, so that it knows the schematic".to_owned(),
+            ),
+        };
+        Refusal { code: RefusalCode::Image, why, remedy }
+    };
+    observed.proxmox.no_images.iter().map(refusal).collect()
 }
 
 /// Somebody has an address that a new node, or the cluster, shall have.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Refusal, RefusalCode, preflight};
+use super::{Refusal, RefusalCode, accounts, preflight};
 use crate::blueprint::{Blueprint, Node};
 use crate::mark::Mark;
 use crate::observed::{Observed, Vm};
@@ -27,6 +27,8 @@ pub fn creation(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         preflight::memory(blueprint, observed),
         preflight::rights(observed),
         preflight::addresses(blueprint, observed),
+        accounts::taken(blueprint, observed),
+        preflight::images(observed),
     ]
     .concat()
 }

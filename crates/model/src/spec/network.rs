@@ -33,8 +33,9 @@ pub struct Network {
     /// Kind of network card.
     #[serde(default, skip_serializing_if = "is_default")]
     pub model: NicModel,
-    /// Let a DHCP server give the nodes their addresses. It must give each the address that stands here, by a
-    /// reservation for its MAC address; `show` prints both.
+    /// Let a DHCP server give the nodes their addresses. With a reservation for its MAC address, a node is found at once where
+    /// it is expected (`show` prints both); another address is asked of its guest agent, which the image must then have. Keep
+    /// a `vip` or an `endpoint` that does not change.
     #[serde(default, skip_serializing_if = "is_default")]
     pub dhcp: bool,
     /// Name servers. Left out: those of the Proxmox host.

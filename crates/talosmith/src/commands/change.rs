@@ -42,7 +42,11 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
     setup.place.make()?;
     let _lock = setup.place.lock()?;
     let outside = setup.outside(global)?;
-    let mut session = setup.session(&outside, printer)?.allowing(args.allow.allow_destroy.clone());
+    let allowed = match (&saved, &args.plan) {
+        (Some(saved), Some(path)) => reviewed(saved, path, global, &args.allow)?,
+        _ => args.allow.allow_destroy.clone(),
+    };
+    let mut session = setup.session(&outside, printer)?.allowing(allowed);
     let mut look = setup.look(&session, printer).await?;
     known(&args.allow, &look)?;
     let mut plan = look.plan();
@@ -117,7 +121,7 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
     let _lock = setup.place.lock()?;
     let outside = setup.outside(global)?;
     let session = setup.session(&outside, printer)?;
-    let look = setup.look(&session, printer).await?;
+    let look = setup.look_to_destroy(&session, printer).await?;
     let plan = look.plan_destroy();
     if !printer.is_json() || !plan.refusals.is_empty() || plan.steps.is_empty() {
         printer.plan(&plan, Verb::Destroy);
@@ -179,6 +183,24 @@ fn read_plan(path: &Path) -> Result<SavedPlan, Problem> {
         within(Problem::of(Exit::Input, &e))
             .remedy("save a new one with `talosmith plan -o FILE`; the cluster file is named with `-f`")
     })
+}
+
+/// What a saved plan allows was reviewed with it; what it does not allow was not.
+fn reviewed(
+    saved: &SavedPlan,
+    path: &Path,
+    global: &Global,
+    args: &AllowArgs,
+) -> Result<Vec<String>, Problem> {
+    match args.allow_destroy.iter().find(|name| !saved.allowed.contains(*name)) {
+        None => Ok(saved.allowed.iter().cloned().collect()),
+        Some(name) => {
+            let path = path.display();
+            let why = format!("the plan {path} was saved without `--allow-destroy {name}`");
+            let again = format!("talosmith plan{} --allow-destroy {name} -o {path}", flags(global));
+            Err(Problem::new(Exit::Usage, why).remedy(format!("save a new one and look at it: {again}")))
+        }
+    }
 }
 
 /// A saved plan is carried out only in the world that it was made for.

@@ -19,7 +19,7 @@ use crate::place::Place;
 use crate::view::{Printer, Problem};
 
 /// Fast enough to watch: a bring-up takes some five seconds.
-const WATCHABLE: LabSpeed = LabSpeed::Times(30.0);
+pub const WATCHABLE: LabSpeed = LabSpeed::Times(30.0);
 
 /// How a command ends when the file is wrong: everything was shown already.
 pub enum Wrong {
@@ -41,7 +41,8 @@ pub struct Setup {
     /// The folder of the cluster file, from which other files are named.
     pub folder: PathBuf,
     pub place: Place,
-    pub lab: Option<(LabSpeed, u64)>,
+    /// The seed of a new lab, where the world is one.
+    pub lab: Option<u64>,
 }
 
 /// Reads and checks the file. Everything that is wrong with it is printed at once; warnings are printed, too.
@@ -140,7 +141,7 @@ impl Setup {
         let file = global.files.first().map_or_else(|| Path::new("cluster.yaml"), |f| f.as_path());
         let cluster = &loaded.spec.cluster;
         let place = if global.lab { Place::lab(file, cluster) } else { Place::real(file, cluster) };
-        let lab = global.lab.then(|| (global.lab_speed.unwrap_or(WATCHABLE), global.lab_seed));
+        let lab = global.lab.then_some(global.lab_seed);
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
         Self { loaded, folder, place, lab }
     }
@@ -187,9 +188,9 @@ impl Setup {
     /// The world that the file is about.
     pub fn outside(&self, global: &Global) -> Result<Outside, Problem> {
         match self.lab {
-            Some((speed, seed)) => {
+            Some(seed) => {
                 self.place.make()?;
-                outside::lab(&self.loaded.spec, self.place.folder(), speed, seed)
+                outside::lab(&self.loaded.spec, self.place.folder(), seed)
             }
             None => {
                 let file = global.files.first().map_or_else(|| Path::new("cluster.yaml"), |f| f.as_path());
@@ -200,10 +201,19 @@ impl Setup {
 
     /// Looks at the world, and shows what the file asks of it in vain.
     pub async fn look(&self, session: &Session, printer: &Printer) -> Result<Look, Wrong> {
-        session.look().await.map_err(|error| match error {
+        session.look().await.map_err(|error| self.unseen(error, printer))
+    }
+
+    /// Looks at what must be known to take the cluster away.
+    pub async fn look_to_destroy(&self, session: &Session, printer: &Printer) -> Result<Look, Wrong> {
+        session.look_to_destroy().await.map_err(|error| self.unseen(error, printer))
+    }
+
+    fn unseen(&self, error: LookError, printer: &Printer) -> Wrong {
+        match error {
             LookError::Engine(error) => Wrong::Problem(Problem::from(&error)),
             LookError::File(found) => self.shown(found, printer),
-        })
+        }
     }
 }
 

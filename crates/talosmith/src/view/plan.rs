@@ -76,7 +76,7 @@ pub(super) fn groups(steps: &[Step]) -> Vec<(String, Vec<&Step>)> {
             | Action::DownloadImage { .. }
             | Action::CreateTemplate { .. } => "Images",
             Action::CreateRecord { .. } | Action::DeleteRecord { .. } => "Record",
-            Action::GiveCredentials { .. } | Action::CheckHealth => "Cluster",
+            Action::GiveCredentials { .. } | Action::RemoveAccount { .. } | Action::CheckHealth => "Cluster",
             action => action.node().unwrap_or("Cluster"),
         };
         match groups.iter_mut().find(|(known, _)| known == title) {

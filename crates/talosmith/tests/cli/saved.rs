@@ -36,6 +36,23 @@ fn a_saved_plan_is_carried_out_only_in_the_same_world() {
     assert!(tampered.err.contains("it was changed after it was written"), "{}", tampered.err);
 }
 
+/// What a plan may delete is reviewed with it, and not asked for again when it is carried out.
+#[test]
+fn a_saved_plan_keeps_what_was_allowed() {
+    let shell = Shell::with(HOME);
+    shell.ok("plan --lab --lab-speed max --allow-destroy home-work-1 -o first.plan");
+    let more = shell.run("apply --lab --lab-speed max --allow-destroy home-work-2 first.plan");
+    assert_eq!(more.code, Some(64), "{}", more.all());
+    let told = "the plan first.plan was saved without `--allow-destroy home-work-2`";
+    assert!(more.err.contains(told), "{}", more.err);
+    assert!(
+        more.err.contains("talosmith plan --lab --allow-destroy home-work-2 -o first.plan"),
+        "{}",
+        more.err
+    );
+    shell.ok("apply --lab --lab-speed max --quiet first.plan");
+}
+
 #[test]
 fn health_is_a_list_of_conditions_and_an_exit_code() {
     let shell = Shell::with(HOME);

@@ -35,6 +35,7 @@ pub fn doing(action: &Action) -> &'static str {
         Action::CheckHealth => "checking health",
         Action::StopVm { .. } => "stopping",
         Action::DeleteVm { .. } => "deleting",
+        Action::RemoveAccount { .. } => "removing the account",
         Action::DeleteRecord { .. } => "deleting the record",
     }
 }
@@ -58,6 +59,7 @@ pub fn done(action: &Action) -> &'static str {
         Action::CheckHealth => "healthy",
         Action::StopVm { .. } => "stopped",
         Action::DeleteVm { .. } => "deleted",
+        Action::RemoveAccount { .. } => "account removed",
         Action::DeleteRecord { .. } => "record deleted",
     }
 }

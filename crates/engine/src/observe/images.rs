@@ -1,0 +1,169 @@
+//! Whether the boot images of new nodes can be had, before anything is made.
+//!
+//! Two ways must be open. This machine tells the factory of the schematic, so the factory must answer here, and know the
+//! release and the extensions; a mirror does without that, if it was told before. And each host downloads for itself, so each
+//! host is asked what it finds at the address. Looking at an image that the factory never built makes it build it, which takes
+//! minutes, so a host is only asked for the factory's list; what it answers does not matter, only that it does.
+//!
+//! What is asked for in vain here would fail later, when half of the cluster is made.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::future::join_all;
+use model::blueprint::{Blueprint, Image, Inventory, Node};
+use model::observed::{NoImage, Proxmox, StoredImage, Unseen};
+use pve::UrlAnswer;
+use talos_client::{Factory, FactoryError};
+
+use super::proxmox::ask;
+use crate::World;
+
+/// For one answer of the factory.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// One lost answer says nothing.
+const TRIES: usize = 2;
+/// What a host says, by way of its web client, when there is no connection.
+const NO_CONNECTION: &str = "Can't connect";
+
+/// Everything that keeps new nodes from their images.
+pub(super) async fn missing(
+    world: &World,
+    blueprint: &Blueprint,
+    schematics: &BTreeMap<String, String>,
+    seen: &Proxmox,
+    new: &[&Node],
+    unseen: &mut Vec<Unseen>,
+) -> Vec<NoImage> {
+    let wanted = to_download(blueprint, schematics, seen, new);
+    let images: BTreeSet<&Image> = wanted.iter().map(|(image, ..)| *image).collect();
+    let factories: BTreeSet<&String> = images.iter().map(|image| &image.factory).collect();
+    let asked = join_all(factories.iter().map(|factory| releases(world, factory))).await;
+    let mut silent: BTreeMap<&String, String> = BTreeMap::new();
+    let mut found = vec![];
+    for (factory, releases) in factories.into_iter().zip(asked) {
+        match releases {
+            Ok(releases) => {
+                for image in images.iter().filter(|image| image.factory == *factory) {
+                    found.extend(unknown(world, image, &releases).await);
+                }
+            }
+            Err(why) => {
+                silent.insert(factory, why);
+            }
+        }
+    }
+    for (factory, why) in &silent {
+        if images.iter().any(|image| image.factory == **factory && image.mirror.is_none()) {
+            found.push(NoImage::FactorySilent { factory: (*factory).clone(), why: why.clone() });
+        }
+    }
+    let questions: BTreeSet<(&String, String, bool)> = wanted
+        .into_iter()
+        .map(|(image, host, url)| match image.mirror {
+            Some(_) => (host, url, silent.contains_key(&image.factory)),
+            None => (host, format!("{}/versions", image.factory), false),
+        })
+        .collect();
+    let answers =
+        join_all(questions.iter().map(|(host, url, _)| ask(world, world.pve.query_url(host, url)))).await;
+    for ((host, url, must_be_there), answer) in questions.into_iter().zip(answers) {
+        match answer {
+            Ok(UrlAnswer::Refused { text, .. }) if text.starts_with(NO_CONNECTION) => {
+                found.push(NoImage::HostCannotReach { host: host.clone(), url, why: text });
+            }
+            Ok(UrlAnswer::Refused { status: 404, .. }) if must_be_there => {
+                found.push(NoImage::NotInMirror { host: host.clone(), url });
+            }
+            Ok(_) => {}
+            Err(why) => unseen.push(Unseen { what: format!("whether {host} reaches {url}"), why }),
+        }
+    }
+    found
+}
+
+/// Images that hosts will download: which, who, from where.
+fn to_download<'b>(
+    blueprint: &'b Blueprint,
+    schematics: &BTreeMap<String, String>,
+    seen: &Proxmox,
+    new: &[&'b Node],
+) -> Vec<(&'b Image, &'b String, String)> {
+    let mut wanted = vec![];
+    for node in new {
+        let (Some(host), Some(store), Some(image), Some(schematic)) = (
+            &node.host,
+            &node.image_datastore,
+            blueprint.images.get(&node.image),
+            schematics.get(&node.image),
+        ) else {
+            continue;
+        };
+        let file = image.file_name(schematic);
+        let shared = is_shared(&seen.inventory, host, store);
+        let same = |stored: &StoredImage| {
+            stored.datastore == *store && stored.file == file && (stored.host == *host || shared)
+        };
+        let online = seen.inventory.hosts.get(host).is_some_and(|host| host.online);
+        if online && !seen.images.iter().any(same) {
+            wanted.push((image, host, image.url(schematic)));
+        }
+    }
+    wanted
+}
+
+fn is_shared(inventory: &Inventory, host: &str, store: &str) -> bool {
+    let store = inventory.hosts.get(host).and_then(|host| host.datastores.get(store));
+    store.is_some_and(|store| store.shared)
+}
+
+/// The releases that a factory has, or why it does not say.
+async fn releases(world: &World, factory: &str) -> Result<Vec<String>, String> {
+    let factory = connect(world, factory).map_err(|error| last_cause(&error))?;
+    let mut why = String::new();
+    for _ in 0..TRIES {
+        match world.clock.timeout(PATIENCE, factory.versions()).await {
+            Ok(Ok(releases)) => return Ok(releases),
+            Ok(Err(error)) => why = last_cause(&error),
+            Err(_) => why = format!("no answer within {} seconds", PATIENCE.as_secs()),
+        }
+    }
+    Err(why)
+}
+
+/// What the factory does not have of an image. That it does not tell now is no reason against it.
+async fn unknown(world: &World, image: &Image, releases: &[String]) -> Vec<NoImage> {
+    let (factory, talos) = (image.factory.clone(), image.talos.clone());
+    let Ok(client) = connect(world, &factory) else { return vec![] };
+    if !releases.contains(&talos) {
+        // Releases that are known to be broken are listed only for whoever asks for them.
+        let all = world.clock.timeout(PATIENCE, client.all_versions()).await;
+        let known = all.is_ok_and(|all| all.is_ok_and(|all| all.contains(&talos)));
+        return if known { vec![] } else { vec![NoImage::UnknownRelease { factory, talos }] };
+    }
+    if image.extensions.is_empty() {
+        return vec![];
+    }
+    let listed = world.clock.timeout(PATIENCE, client.extensions(&talos)).await;
+    let Ok(Ok(listed)) = listed else { return vec![] };
+    let missing = image.extensions.iter().filter(|extension| !listed.contains(extension));
+    missing
+        .map(|extension| NoImage::UnknownExtension {
+            factory: factory.clone(),
+            talos: talos.clone(),
+            extension: extension.clone(),
+        })
+        .collect()
+}
+
+fn connect(world: &World, factory: &str) -> Result<Factory, FactoryError> {
+    Factory::new(world.net.clone(), &world.clock, factory, &world.factory_roots)
+}
+
+fn last_cause(error: &FactoryError) -> String {
+    let mut last: &dyn std::error::Error = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}

@@ -1,0 +1,80 @@
+//! Where a machine is whose address a DHCP server chose.
+//!
+//! A machine is first looked for where the file expects it, which is right at once where the server has a reservation for it. Where
+//! nobody is there, or somebody else, the machine's guest agent tells Proxmox the address of its card, known by its MAC address.
+//! That is a hint and no proof: whoever answers there is still asked for its identity before it is told anything.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use model::blueprint::Node;
+
+use crate::world::{QUESTION, World};
+
+/// The port of Talos' own API.
+const TALOS_PORT: u16 = 50_000;
+/// For somebody to be at home.
+const KNOCK: Duration = Duration::from_secs(1);
+
+/// Addresses that were found, by node. All clones know the same.
+#[derive(Debug, Clone, Default)]
+pub struct Whereabouts(Arc<Mutex<BTreeMap<String, Ipv4Addr>>>);
+
+impl Whereabouts {
+    /// Where a node was found, if that is not where the file expects it.
+    #[must_use]
+    pub fn of(&self, node: &str) -> Option<Ipv4Addr> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied()
+    }
+
+    fn note(&self, node: &str, address: Ipv4Addr) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), address);
+    }
+}
+
+impl World {
+    /// Where a node is, as far as is known.
+    #[must_use]
+    pub fn address(&self, node: &Node) -> IpAddr {
+        IpAddr::V4(self.found.of(&node.name).unwrap_or_else(|| node.address.addr()))
+    }
+}
+
+/// Whether a DHCP server decides where the node's VM is.
+pub(crate) fn may_move(node: &Node) -> bool {
+    node.settings.dhcp && !node.external
+}
+
+/// Whether somebody takes connections where the node is believed to be.
+pub(crate) async fn is_anybody_there(world: &World, node: &Node) -> bool {
+    let address = world.address(node).to_string();
+    matches!(world.clock.timeout(KNOCK, world.net.dial(&address, TALOS_PORT)).await, Ok(Ok(_)))
+}
+
+/// Asks the agent in the node's VM (its host and id) for the address of its card. Says whether that is news.
+pub(crate) async fn search(world: &World, node: &Node, vm: (&str, u32), vip: Option<Ipv4Addr>) -> bool {
+    let (host, vmid) = vm;
+    let asked = world.clock.timeout(QUESTION, world.pve.agent_interfaces(host, vmid)).await;
+    // An agent that does not run, or not yet, says nothing.
+    let Ok(Ok(interfaces)) = asked else { return false };
+    let card = interfaces.iter().find(|i| i.mac.as_ref().is_some_and(|m| m.eq_ignore_ascii_case(&node.mac)));
+    let addresses: Vec<Ipv4Addr> = card
+        .into_iter()
+        .flat_map(|card| &card.addresses)
+        .filter_map(|address| match address {
+            // A control plane's card may carry the cluster's address, which moves.
+            IpAddr::V4(address) if !address.is_link_local() && Some(*address) != vip => Some(*address),
+            _ => None,
+        })
+        .collect();
+    let known = world.address(node);
+    if addresses.iter().any(|address| IpAddr::V4(*address) == known) {
+        return false;
+    }
+    let in_network = |address: &&Ipv4Addr| node.address.contains(*address);
+    let Some(address) = addresses.iter().find(in_network).or(addresses.first()) else { return false };
+    world.found.note(&node.name, *address);
+    true
+}

@@ -1,0 +1,86 @@
+//! What cannot be had is known before anything is made, and a pod that does not come up is named before the time is over.
+
+use lab::Disturbance;
+use model::event::{Outcome, What};
+use model::plan::RefusalCode;
+
+use crate::rig::{HOME, Rig};
+
+async fn refusals(rig: &Rig, file: &str) -> Vec<String> {
+    let changes = rig.count_changes();
+    let plan = rig.look(file).await.plan();
+    assert!(plan.refusals.iter().all(|r| r.code == RefusalCode::Image), "{:?}", plan.refusals);
+    assert_eq!(changes.load(std::sync::atomic::Ordering::Relaxed), 0, "nothing was touched");
+    plan.refusals.into_iter().map(|refusal| refusal.why).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_or_an_extension_that_nobody_has_is_told() {
+    let rig = Rig::new();
+    let told = refusals(&rig, &HOME.replace("v1.13.9", "v1.13.99")).await;
+    assert_eq!(told, ["the Image Factory https://factory.talos.dev has no images of Talos v1.13.99"]);
+    let file = format!("{HOME}image: {{ extensions: [siderolabs/qemu-guest-agent, siderolabs/nonsense] }}\n");
+    let told = refusals(&rig, &file).await;
+    let wanted =
+        "the Image Factory https://factory.talos.dev has no extension siderolabs/nonsense for Talos v1.13.9";
+    assert_eq!(told, [wanted]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_factory_out_of_reach_is_told_for_this_machine_and_for_each_host() {
+    let rig = Rig::new();
+    rig.lab.disturb(Disturbance::Outside { only: Some(vec![]) });
+    let told = refusals(&rig, HOME).await;
+    assert!(
+        told[0].starts_with("the Image Factory https://factory.talos.dev does not answer here: "),
+        "{told:?}"
+    );
+    for (at, host) in ["pve1", "pve2", "pve3"].into_iter().enumerate() {
+        let wanted = format!("{host} cannot download from https://factory.talos.dev/versions: Can't connect");
+        assert!(told.get(at + 1).is_some_and(|told| told.starts_with(&wanted)), "{told:?}");
+    }
+    // What is on the hosts already needs nobody outside.
+    rig.lab.disturb(Disturbance::Outside { only: None });
+    assert_eq!(refusals(&rig, HOME).await, [] as [&str; 0]);
+}
+
+/// Cilium's chart comes from outside. Where it does not come, the pod says so, and nobody waits for a quarter of an hour.
+#[tokio::test(start_paused = true)]
+async fn a_chart_that_does_not_come_ends_the_waiting_with_the_pods_own_words() {
+    let rig = Rig::new();
+    let one = HOME.replace("count: 3", "count: 1").replace("count: 2", "count: 1");
+    let file = format!("{one}kubernetes: {{ cni: cilium }}\n");
+    let hosts = [
+        "factory.talos.dev",
+        "ghcr.io",
+        "registry.k8s.io",
+        "gcr.io",
+        "time.cloudflare.com",
+        "discovery.talos.dev",
+    ];
+    rig.lab.disturb(Disturbance::Outside { only: Some(hosts.map(str::to_owned).to_vec()) });
+    let ran = rig.apply(&file).await;
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let mut seen = 0;
+    for event in &ran.events {
+        if let What::StepFailed { step, code, causes, .. } = &event.what {
+            assert_eq!(code, "pod-stuck", "{step}: {causes:?}");
+            assert!(
+                causes[0].contains("pod helm-cilium-") && causes[0].contains("CrashLoopBackOff"),
+                "{causes:?}"
+            );
+            assert!(
+                causes[0].contains("lookup helm.cilium.io: no such host"),
+                "the program's own words: {causes:?}"
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+    let took = ran.events.last().unwrap().at.duration_since(ran.events[0].at);
+    assert!(took.as_mins() < 10, "{took:#}");
+    // Once the way is open, the same command goes on.
+    rig.lab.disturb(Disturbance::Outside { only: None });
+    let ran = rig.apply(&file).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+}
