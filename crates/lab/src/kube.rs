@@ -19,6 +19,7 @@ mod lists;
 mod manifests;
 mod nodes;
 mod openapi;
+mod owned;
 mod patch;
 mod pods;
 mod query;

@@ -9,6 +9,7 @@ mod admission;
 mod apply;
 mod boot;
 mod broken;
+mod calls;
 mod clockwork;
 mod diff;
 mod etcd;
@@ -47,6 +48,7 @@ pub(crate) use node::{EtcdService, Leave, Machine, Node, Phase, Registration, Se
 pub(crate) use operations::{RecoverOptions, ServiceAction};
 pub(crate) use profile::Profile;
 pub(crate) use pulls::{is_published, not_found};
+pub(crate) use settings::Settings;
 pub(crate) use status::{Service, Status};
 pub(crate) use tls::{Judge, is_client_of, sign_request};
 pub(crate) use upgrade::Installer;

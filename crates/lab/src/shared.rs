@@ -7,8 +7,8 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ambient::Clock;
 use jiff::{SignedDuration, Timestamp};
@@ -30,6 +30,8 @@ pub struct Shared {
     hooks: Hooks,
     /// Whether the world is served on loopback, where its hosts may look at other servers.
     served: AtomicBool,
+    /// How many follow a machine's log.
+    followers: AtomicUsize,
 }
 
 /// What is in the file, to write it only when something changed.
@@ -74,6 +76,7 @@ impl Shared {
             folder: None,
             hooks: Hooks::default(),
             served: AtomicBool::new(false),
+            followers: AtomicUsize::new(0),
         }
     }
 
@@ -141,6 +144,19 @@ impl Shared {
         self.changed.subscribe()
     }
 
+    /// Notices changes of the world, and calls to machines as well.
+    pub(crate) fn follow(self: &Arc<Self>) -> Follower {
+        self.followers.fetch_add(1, Ordering::Relaxed);
+        Follower { changes: self.subscribe(), shared: self.clone() }
+    }
+
+    /// Tells whoever follows a log that something was written there.
+    pub(crate) fn tell_followers(&self) {
+        if self.followers.load(Ordering::Relaxed) > 0 {
+            self.changed.send_modify(|count| *count = count.wrapping_add(1));
+        }
+    }
+
     /// Why the world could not be saved the last time, if so.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
@@ -185,8 +201,27 @@ impl Shared {
     }
 }
 
+/// Somebody who follows a log.
+pub(crate) struct Follower {
+    changes: watch::Receiver<u64>,
+    shared: Arc<Shared>,
+}
+
+impl Follower {
+    /// Waits until something may have been written; `None` when the world has ended.
+    pub(crate) async fn changed(&mut self) -> Option<()> {
+        self.changes.changed().await.ok()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.shared.followers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Lets the world's time run: waits for the next due moment or for a change, again and again.
-pub(crate) async fn drive(shared: std::sync::Arc<Shared>) {
+pub(crate) async fn drive(shared: Arc<Shared>) {
     let mut changed = shared.subscribe();
     loop {
         changed.borrow_and_update();

@@ -4,6 +4,7 @@
 //! meant. Then the generated servers take over. In maintenance everybody is a reader; on a configured machine the roles
 //! are the organizations of the client's certificate.
 
+mod containers;
 mod cosi;
 mod door;
 mod encode;
@@ -19,6 +20,7 @@ mod pings;
 mod power;
 mod resources;
 mod small_services;
+mod sockets;
 mod system;
 mod table;
 mod trustd;

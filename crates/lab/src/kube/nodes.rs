@@ -7,8 +7,8 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::events;
 use super::store::{Place, Store, second};
+use super::{events, owned};
 
 /// The taint of a node that a cloud provider has not looked at yet.
 pub(super) const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -25,13 +25,18 @@ pub(crate) struct Kubelet {
     pub(crate) control_plane: bool,
     pub(crate) api_server: bool,
     pub(crate) addresses: Vec<IpAddr>,
+    /// What Talos writes into the node object.
     pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) tainted: bool,
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// `value:Effect` or `Effect`, by key.
+    pub(crate) taints: BTreeMap<String, String>,
     /// An external cloud provider is to look at the node before it is used.
     pub(crate) uninitialized: bool,
     /// Kubernetes' version, with its `v`.
     pub(crate) version: String,
     pub(crate) talos: String,
+    pub(crate) kernel: &'static str,
+    pub(crate) containerd: &'static str,
     pub(crate) uuid: String,
     pub(crate) boot_id: String,
     pub(crate) cores: u32,
@@ -90,8 +95,8 @@ pub(super) fn write_node(store: &mut Store, kubelet: &Kubelet, now: Timestamp) {
         "nodeInfo": {
             "architecture": "amd64",
             "bootID": kubelet.boot_id,
-            "containerRuntimeVersion": "containerd://2.2.4",
-            "kernelVersion": "6.18.9-talos",
+            "containerRuntimeVersion": format!("containerd://{}", kubelet.containerd),
+            "kernelVersion": kubelet.kernel,
             "kubeProxyVersion": "",
             "kubeletVersion": kubelet.version,
             "machineID": kubelet.uuid.replace('-', ""),
@@ -101,6 +106,7 @@ pub(super) fn write_node(store: &mut Store, kubelet: &Kubelet, now: Timestamp) {
         },
     });
     set_readiness_taints(&mut node, readiness);
+    owned::apply(&mut node, kubelet);
     let written = store.put(&place, node, now);
     if before.is_none() {
         let message = format!("Node {0} event: Registered Node {0} in Controller", kubelet.name);
@@ -145,23 +151,14 @@ pub(super) fn write_lost(store: &mut Store, name: &str, now: Timestamp) {
 }
 
 fn new_node(kubelet: &Kubelet) -> Value {
-    let mut labels: BTreeMap<String, String> = kubelet.labels.clone();
-    for (key, value) in [
-        ("beta.kubernetes.io/arch", "amd64"),
-        ("beta.kubernetes.io/os", "linux"),
-        ("kubernetes.io/arch", "amd64"),
-        ("kubernetes.io/os", "linux"),
-        ("kubernetes.io/hostname", kubelet.name.as_str()),
-    ] {
-        labels.insert(key.into(), value.into());
-    }
+    let labels = json!({
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/hostname": kubelet.name,
+    });
     let mut taints = vec![];
-    if kubelet.control_plane {
-        labels.insert("node-role.kubernetes.io/control-plane".into(), String::new());
-    }
-    if kubelet.tainted {
-        taints.push(json!({"effect": "NoSchedule", "key": "node-role.kubernetes.io/control-plane"}));
-    }
     if kubelet.uninitialized {
         taints.push(json!({"effect": "NoSchedule", "key": UNINITIALIZED, "value": "true"}));
     }

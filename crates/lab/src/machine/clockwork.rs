@@ -172,6 +172,7 @@ impl Machines {
                     machine.disk.config = None;
                 }
                 if wipe.ephemeral {
+                    machine.disk.ephemeral += 1;
                     machine.disk.etcd = None;
                     machine.disk.recovery = None;
                     machine.disk.images.clear();

@@ -1,7 +1,10 @@
 //! The kubelets of a cluster, gathered for Kubernetes' own bookkeeping.
 
+use std::collections::BTreeMap;
+
 use super::etcd::Known;
-use super::node::Registration;
+use super::node::{Machine, Registration};
+use super::settings::Settings;
 use super::{Etcd, Machines};
 use crate::kube::{Kubelet, Report, has_network, reconcile};
 
@@ -103,16 +106,44 @@ impl Machines {
             control_plane: node.is_control_plane(),
             api_server: node.api_server_from.is_some_and(|at| at <= self.now),
             addresses: machine.address().into_iter().collect(),
-            labels: settings.node_labels.clone(),
-            tainted: node.is_control_plane() && !settings.schedulable,
+            labels: machine.node_labels(settings),
+            annotations: machine.node_annotations(settings),
+            taints: settings.taints_of_node(),
             version: settings.kubernetes.clone(),
             talos: machine.talos().to_owned(),
+            kernel: machine.profile().kernel,
+            containerd: machine.profile().containerd,
             uuid: machine.hardware.uuid.clone(),
             boot_id: machine.boot_id(),
             cores: machine.hardware.cores,
             memory_mib: machine.hardware.memory_mib,
             uninitialized: settings.external_cloud,
             pod_subnet: settings.pod_subnet,
+        })
+    }
+}
+
+impl Machine {
+    /// The labels that Talos gives to its node: those of the configuration, its role, and its extensions.
+    pub(crate) fn node_labels(&self, settings: &Settings) -> BTreeMap<String, String> {
+        let mut labels = settings.labels_of_node();
+        labels.extend(self.extension_marks());
+        labels
+    }
+
+    /// The annotations that Talos gives to its node. The schematic's id is too long for a label.
+    pub(crate) fn node_annotations(&self, settings: &Settings) -> BTreeMap<String, String> {
+        let mut annotations = settings.node_annotations.clone();
+        annotations.extend(self.extension_marks());
+        let schematic = self.image().map(|image| image.schematic.clone()).filter(|id| !id.is_empty());
+        annotations.extend(schematic.map(|id| ("extensions.talos.dev/schematic".to_owned(), id)));
+        annotations
+    }
+
+    fn extension_marks(&self) -> impl Iterator<Item = (String, String)> {
+        self.extensions().iter().map(|name| {
+            let short = name.rsplit('/').next().unwrap_or(name);
+            (format!("extensions.talos.dev/{short}"), self.talos().to_owned())
         })
     }
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::boot::{Boot, BootImage};
+use super::calls::Calls;
 use super::journal::{Entry, Told};
 use super::profile::Profile;
 use super::settings::{Issuer, Role, Settings};
@@ -44,6 +45,9 @@ pub struct Machine {
     /// Streams that clients hold open; they are not part of the saved world.
     #[serde(skip)]
     pub streams: usize,
+    /// What its API was asked since it was started.
+    #[serde(skip)]
+    pub(crate) calls: Calls,
     /// Its network cable is pulled.
     #[serde(default)]
     pub unplugged: bool,
@@ -79,6 +83,9 @@ pub struct Disk {
     /// Container images by namespace and name: digest and when they came.
     #[serde(default)]
     pub images: BTreeMap<String, Timestamp>,
+    /// How often the EPHEMERAL partition was wiped.
+    #[serde(default)]
+    pub ephemeral: u64,
     /// An etcd snapshot that was uploaded for recovery.
     #[serde(default)]
     pub recovery: Option<Vec<u8>>,
@@ -289,6 +296,7 @@ impl Machine {
             told: Told::default(),
             draining: None,
             streams: 0,
+            calls: Calls::default(),
             unplugged: false,
             clock_error: 0,
         }
@@ -358,6 +366,7 @@ impl Machine {
         self.epoch += 1;
         self.keys = 0;
         self.seen.clear();
+        self.calls = Calls::default();
         self.draining = None;
         self.begin_log();
         if let Some(staged) = self.disk.staged.take() {
@@ -537,6 +546,11 @@ impl Node {
 
     pub(crate) fn is_control_plane(&self) -> bool {
         self.settings.role == Role::ControlPlane
+    }
+
+    /// Whether the kubelet has found its cluster and has a certificate of it.
+    pub(crate) fn kubelet_has_joined(&self) -> bool {
+        matches!(self.registration, Registration::Registered { .. })
     }
 
     /// When trustd answers.

@@ -7,6 +7,12 @@ pub struct Profile {
     pub minor: u32,
     /// The Go release that it was built with, as `Version` tells.
     pub go: &'static str,
+    /// The kernel's version.
+    pub kernel: &'static str,
+    /// The version of containerd.
+    pub containerd: &'static str,
+    /// The version of runc.
+    pub runc: &'static str,
     /// etcd's version.
     pub etcd: &'static str,
     /// The storage version that goes with it.
@@ -18,9 +24,36 @@ pub struct Profile {
 // Talos' own table ends with 1.35 for 1.12. The recorded questions to a 1.12.11 are asked with 1.36 and expect that it is taken; 1.37
 // was refused there.
 const PROFILES: [Profile; 3] = [
-    Profile { minor: 12, go: "go1.26.8", etcd: "3.6.11", etcd_storage: "3.6.0", kubernetes_minors: (30, 36) },
-    Profile { minor: 13, go: "go1.26.8", etcd: "3.6.12", etcd_storage: "3.6.0", kubernetes_minors: (31, 36) },
-    Profile { minor: 14, go: "go1.26.8", etcd: "3.7.1", etcd_storage: "3.7.0", kubernetes_minors: (32, 37) },
+    Profile {
+        minor: 12,
+        go: "go1.25.8",
+        kernel: "6.18.18-talos",
+        containerd: "2.1.6",
+        runc: "1.3.5",
+        etcd: "3.6.11",
+        etcd_storage: "3.6.0",
+        kubernetes_minors: (30, 36),
+    },
+    Profile {
+        minor: 13,
+        go: "go1.26.6",
+        kernel: "6.18.44-talos",
+        containerd: "2.2.7",
+        runc: "1.4.3",
+        etcd: "3.6.12",
+        etcd_storage: "3.6.0",
+        kubernetes_minors: (31, 36),
+    },
+    Profile {
+        minor: 14,
+        go: "go1.26.8",
+        kernel: "6.18.51-talos",
+        containerd: "2.3.5",
+        runc: "1.5.1",
+        etcd: "3.7.1",
+        etcd_storage: "3.7.0",
+        kubernetes_minors: (32, 37),
+    },
 ];
 
 impl Profile {

@@ -14,6 +14,9 @@ use serde_json::Value;
 use super::boot::{BootDisk, BootNic};
 use super::links::Network;
 
+/// The label, and the taint, of control planes.
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+
 /// The part that a machine plays in its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -82,12 +85,26 @@ pub struct Settings {
     pub cni: bool,
     /// Whether Talos brings kube-proxy.
     pub proxy: bool,
+    /// Whether Talos brings no CoreDNS.
+    #[serde(default)]
+    pub no_core_dns: bool,
     pub external_cloud: bool,
     pub schedulable: bool,
     pub pod_subnet: IpNet,
     pub service_subnet: IpNet,
     pub node_labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub node_annotations: BTreeMap<String, String>,
+    /// `value:Effect` or `Effect`, by key.
+    #[serde(default)]
+    pub node_taints: BTreeMap<String, String>,
     pub api_sans: Vec<String>,
+    /// Names and texts of additional certificates that the machine trusts.
+    #[serde(default)]
+    pub trusted_roots: Vec<(String, String)>,
+    /// Variables of the environment of machined and its services.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
     /// Machines with the same one belong together, whatever their names.
     key: String,
 }
@@ -186,6 +203,7 @@ impl Settings {
                 .pointer("/network/cni/name")
                 .and_then(Value::as_str)
                 .is_none_or(|name| name == "flannel"),
+            no_core_dns: cluster.pointer("/coreDNS/disabled") == Some(&Value::Bool(true)),
             external_cloud: cluster.pointer("/externalCloudProvider/enabled") == Some(&Value::Bool(true)),
             schedulable: cluster.get("allowSchedulingOnControlPlanes") == Some(&Value::Bool(true)),
             pod_subnet: first_net(
@@ -197,7 +215,11 @@ impl Settings {
                 IpNet::new_assert([10, 96, 0, 0].into(), 12),
             ),
             node_labels: labels(machine.get("nodeLabels")),
+            node_annotations: labels(machine.get("nodeAnnotations")),
+            node_taints: labels(machine.get("nodeTaints")),
             api_sans: strings(cluster.pointer("/apiServer/certSANs")),
+            trusted_roots: vec![],
+            environment: labels(machine.get("env")),
             key: String::new(),
         };
         for document in documents {
@@ -207,7 +229,7 @@ impl Settings {
         Some(found)
     }
 
-    /// What a document of 1.14 says in place of the v1alpha1 one.
+    /// What other documents say beside the v1alpha1 one, or, in 1.14, in its place.
     fn read_document(&mut self, document: &Value) {
         let own = |key: &str| text(document, key);
         let enabled = document.get("enabled") != Some(&Value::Bool(false));
@@ -216,6 +238,8 @@ impl Settings {
                 self.cluster_name = own("clusterName");
                 self.endpoint = own("endpoint");
             }
+            "TrustedRootsConfig" => self.trusted_roots.push((own("name"), own("certificates"))),
+            "EnvironmentConfig" => self.environment.extend(labels(document.get("variables"))),
             "DiscoveryServiceConfig" => self.discovery = true,
             "DiscoveryIdentityConfig" => self.cluster_id = own("clusterID"),
             "KubeAPIServerCAConfig" => {
@@ -241,18 +265,32 @@ impl Settings {
             "KubeControllerManagerConfig" => self.images.controller_manager = own("image"),
             "KubeSchedulerConfig" => self.images.scheduler = own("image"),
             "KubeProxyConfig" => self.proxy = enabled,
+            "KubeCoreDNSConfig" => self.no_core_dns = !enabled,
             "KubeNetworkConfig" => {
                 self.pod_subnet = first_net(document.get("podSubnets"), self.pod_subnet);
                 self.service_subnet = first_net(document.get("serviceSubnets"), self.service_subnet);
             }
             "KubeNodeConfig" => {
                 self.node_labels = labels(document.get("labels"));
-                let taints = document.get("taints").and_then(Value::as_object);
-                self.schedulable =
-                    taints.is_none_or(|taints| !taints.contains_key("node-role.kubernetes.io/control-plane"));
+                self.node_annotations = labels(document.get("annotations"));
+                self.node_taints = labels(document.get("taints"));
+                self.schedulable = !self.node_taints.contains_key(CONTROL_PLANE);
             }
             _ => {}
         }
+    }
+
+    /// The labels that Talos gives to the node.
+    pub fn labels_of_node(&self) -> BTreeMap<String, String> {
+        let role = (self.role == Role::ControlPlane).then(|| (CONTROL_PLANE.to_owned(), String::new()));
+        self.node_labels.clone().into_iter().chain(role).collect()
+    }
+
+    /// The taints that Talos gives to the node.
+    pub fn taints_of_node(&self) -> BTreeMap<String, String> {
+        let keeps_out = self.role == Role::ControlPlane && !self.schedulable;
+        let own = keeps_out.then(|| (CONTROL_PLANE.to_owned(), "NoSchedule".to_owned()));
+        own.into_iter().chain(self.node_taints.clone()).collect()
     }
 
     /// What a list of settings by card says for one.

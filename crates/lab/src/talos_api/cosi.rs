@@ -14,7 +14,7 @@ use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status};
 
 use super::machine_service::stamp;
-use super::resources::{Resource, of_kind};
+use super::resources::{Resource, of_kind, unmerged};
 use super::table::{self, Definition};
 use super::{Caller, Held};
 use crate::machine::{Happening, Machines, Seen};
@@ -109,15 +109,19 @@ impl Caller {
 
     /// Resources of one kind by id. Looking at them numbers their versions.
     fn resources(&self, namespace: &str, kind: &str) -> BTreeMap<String, Wire> {
-        let Some(definition) = self.definition(kind).filter(|d| d.namespace == namespace) else {
-            return BTreeMap::new();
-        };
-        let found = self.read(|machines, now| of_kind(machines, self.vmid, now, kind));
+        let Some(definition) = self.definition(kind) else { return BTreeMap::new() };
+        let found = self.read(|machines, now| match namespace {
+            own if own == definition.namespace => of_kind(machines, self.vmid, now, kind),
+            other => unmerged(machines, self.vmid, now, other, kind),
+        });
         let now = self.shared.clock().now();
         self.shared.with_quiet(|world| {
             let wired = found.into_iter().map(|resource| {
-                let id = resource.id.clone();
-                (id, wire(&mut world.machines, self.vmid, kind, definition, &resource, now))
+                let mut wired = wire(&mut world.machines, self.vmid, kind, definition, &resource, now);
+                if let Some(metadata) = &mut wired.metadata {
+                    namespace.clone_into(&mut metadata.namespace);
+                }
+                (resource.id, wired)
             });
             wired.collect()
         })

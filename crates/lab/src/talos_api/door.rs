@@ -184,6 +184,10 @@ where
     if gone {
         return Status::unavailable(NO_MACHINED).into_http();
     }
+    let now = caller.shared.clock().now();
+    let path = request.uri().path().to_owned();
+    caller.shared.with_quiet(|world| world.machines.note_call(caller.vmid, &path, &caller.roles, now));
+    caller.shared.tell_followers();
     // What needs no answer of its own: nothing of the kind exists in the lab.
     let fixed = match (service, method) {
         ("machine.MachineService", "GenerateConfiguration") if minor <= 12 => {

@@ -159,6 +159,12 @@ fn field(number: u32, value: &Value, kind: &str, bytes: &mut Vec<u8>) {
         }
         return;
     }
+    if kind == "map[string]any" {
+        if value.as_object().is_some_and(|map| !map.is_empty()) {
+            delimited(number, &structure(value), bytes);
+        }
+        return;
+    }
     if let Some((_, inner)) = kind.strip_prefix("map[").and_then(|rest| rest.split_once(']')) {
         for (key, item) in value.as_object().into_iter().flatten() {
             let mut entry = vec![];

@@ -183,27 +183,44 @@ impl Caller {
         self.act(|machines, now| machines.upload_snapshot(self.vmid, file, now)).await
     }
 
-    /// Validates or begins a downgrade; without a version, ends one. The lab's etcd has none to go to.
+    /// Validates or begins a downgrade; without a version, ends one. etcd goes down by one minor release and no further.
     pub(super) async fn downgrade(
         &self,
+        what: &str,
         version: Option<&str>,
     ) -> Result<Option<wire::EtcdClusterDowngrade>, Status> {
-        let control_plane =
-            self.read(|machines, _| machines.control_plane(self.vmid, "etcd downgrade").map(|_| ()));
-        control_plane.map_err(status)?;
-        if let Some(version) = version {
-            if version.is_empty() {
-                return Err(Status::invalid_argument("version is required for etcd downgrade"));
-            }
-            if version.split('.').count() != 2 {
-                return Err(Status::invalid_argument("version should be in MAJOR.MINOR format"));
-            }
-        }
-        self.wait_for_etcd("etcd downgrade").await?;
+        let api = format!("etcd downgrade {what}");
+        self.read(|machines, _| machines.control_plane(self.vmid, &api).map(|_| ())).map_err(status)?;
+        let target = version.map(downgrade_target).transpose()?;
+        self.wait_for_etcd(&api).await?;
         let etcd = self.read(|machines, _| machines.get(self.vmid).map_or("", |m| m.profile().etcd));
-        let own = etcd.rsplit_once('.').map_or(etcd, |(minor, _)| minor).to_owned();
-        Ok(Some(wire::EtcdClusterDowngrade { cluster_version: own }))
+        let own = etcd.rsplit_once('.').map_or(etcd, |(minor, _)| minor);
+        let minor: u64 = own.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(0);
+        if target.is_some_and(|target| target != (3, minor.saturating_sub(1))) {
+            return Err(Status::unknown(
+                "failed to query etcd status: etcdserver: invalid downgrade target version",
+            ));
+        }
+        Ok(Some(wire::EtcdClusterDowngrade { cluster_version: own.to_owned() }))
     }
+}
+
+/// The version that a downgrade names.
+fn downgrade_target(version: &str) -> Result<(u64, u64), Status> {
+    let wrong = |words: &str| Status::invalid_argument(words);
+    if version.is_empty() {
+        return Err(wrong("version is required for etcd downgrade"));
+    }
+    let parts: Vec<&str> = version.split('.').collect();
+    let [major, minor] = parts.as_slice() else {
+        return Err(wrong("version should be in MAJOR.MINOR format"));
+    };
+    let major = major.parse::<i64>().map_err(|_| wrong("major version should be a number"))?;
+    let minor = minor.parse::<i64>().map_err(|_| wrong("minor version should be a number"))?;
+    if (major, minor) < (3, 5) {
+        return Err(wrong("etcd downgrade is only supported to 3.5 and later versions"));
+    }
+    Ok((u64::try_from(major).unwrap_or(0), u64::try_from(minor).unwrap_or(0)))
 }
 
 fn no_space(member_id: u64) -> wire::EtcdMemberAlarm {

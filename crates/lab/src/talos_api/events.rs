@@ -2,6 +2,7 @@
 //! were asked for, then what happens.
 
 use futures::{Stream, StreamExt as _, stream};
+use jiff::Timestamp;
 use prost::Message as _;
 use talos::wire::EVENT_TYPE_PREFIX;
 use talos::wire::common;
@@ -36,12 +37,13 @@ pub(super) fn published(
             |entry: &&Entry| now.duration_since(entry.at).as_secs() <= i64::from(request.tail_seconds);
         past = all.iter().filter(young).cloned().collect();
     }
-    if !request.tail_id.is_empty() {
-        let known = all.iter().position(|entry| id(&caller, boots, entry) == request.tail_id);
-        past = all.into_iter().skip(known.map_or(0, |at| at + 1)).collect();
+    if !request.tail_id.is_empty() && request.tail_events == 0 {
+        past = all.into_iter().filter(|entry| id(&caller, boots, entry) > request.tail_id).collect();
     }
+    let wrong_id = (!request.tail_id.is_empty() && !is_id(&request.tail_id))
+        .then(|| Failure::unknown("error parsing tail_id: xid: invalid ID"));
     let actor = request.with_actor_id;
-    let hello_id = format!("{:020x}", next << 8 | u64::from(caller.vmid & 0xff));
+    let hello_id = xid(caller.shared.clock().now(), caller.vmid, boots, next);
     let data = Some(prost_types::Any::default());
     let hello = wire::Event { metadata: None, data, id: hello_id, actor_id: String::new() };
     let news = stream::unfold(
@@ -68,12 +70,41 @@ pub(super) fn published(
         let wanted = actor.is_empty() || entry.actor == actor;
         async move { wanted }
     });
-    stream::once(async { Ok(hello) }).chain(told.map(move |entry| Ok(event(&caller, boots, &entry))))
+    let told = told.map(move |entry| Ok(event(&caller, boots, &entry)));
+    let rest = match wrong_id {
+        Some(failure) => stream::once(async { Err(failure) }).boxed(),
+        None => told.boxed(),
+    };
+    stream::once(async { Ok(hello) }).chain(rest)
 }
 
 /// An id that no other event of any machine has.
 fn id(caller: &Caller, boots: u64, entry: &Entry) -> String {
-    format!("{:08x}{boots:04x}{:08x}", caller.vmid, entry.number)
+    xid(entry.at, caller.vmid, boots, entry.number)
+}
+
+/// The digits of ids, in their order.
+const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
+
+/// Twelve bytes in twenty digits of five bits, as events have them: the second, who, and a count. Later is greater.
+fn xid(at: Timestamp, vmid: u32, boots: u64, number: u64) -> String {
+    let second = u128::from(u32::try_from(at.as_second()).unwrap_or(0));
+    let bits = second << 64
+        | u128::from(vmid & 0xff_ffff) << 40
+        | u128::from(boots & 0xffff) << 24
+        | u128::from(number & 0xff_ffff);
+    // 96 bits are 19 digits and one bit; that one stands first in the last digit.
+    let padded = bits << 4;
+    let digit = |place: u32| {
+        let index = usize::try_from(padded >> (5 * place) & 31).unwrap_or(0);
+        char::from(DIGITS[index])
+    };
+    (0..20).rev().map(digit).collect()
+}
+
+/// Whether a text can be the id of an event.
+fn is_id(text: &str) -> bool {
+    text.len() == 20 && text.bytes().all(|byte| DIGITS.contains(&byte)) && text.ends_with(['0', 'g'])
 }
 
 fn event(caller: &Caller, boots: u64, entry: &Entry) -> wire::Event {
@@ -176,5 +207,20 @@ fn stage(name: &str) -> MachineStage {
         "resetting" => MachineStage::Resetting,
         "upgrading" => MachineStage::Upgrading,
         _ => MachineStage::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_in_order_and_are_ids() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let (early, late) = (at("2026-01-01T00:00:00Z"), at("2026-01-01T00:00:01Z"));
+        let ids = [xid(early, 101, 1, 7), xid(early, 101, 1, 8), xid(late, 101, 1, 0)];
+        assert!(ids.is_sorted() && ids.iter().all(|id| is_id(id)), "{ids:?}");
+        assert_eq!(xid(at("2011-02-22T10:39:01Z"), 0x9f_1e0a, 0x1a2b, 0x41_0041).len(), 20);
+        assert!(!is_id("not an id") && !is_id("9m4e2mr0ui3e8a215n41"));
     }
 }

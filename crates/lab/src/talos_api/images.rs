@@ -32,6 +32,30 @@ fn pinned(reference: &str) -> String {
     format!("{name}@{}", digest(bare))
 }
 
+/// The name that an archive gives to its image: that of its index, or else of its manifest.
+fn image_name(archive: &[u8]) -> Option<String> {
+    let (mut rest, mut found) = (archive, None);
+    while let Some(head) = rest.get(..512) {
+        let text = |range: std::ops::Range<usize>| {
+            let bytes = head.get(range).unwrap_or_default();
+            let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+            String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+        };
+        let size = usize::from_str_radix(&text(124..136), 8).unwrap_or(0);
+        let content = rest.get(512..512 + size)?;
+        let tree = || serde_json::from_slice::<serde_json::Value>(content).ok();
+        let name = match text(0..100).trim_start_matches("./") {
+            "index.json" => tree()
+                .and_then(|tree| tree.pointer("/manifests/0/annotations/io.containerd.image.name").cloned()),
+            "manifest.json" => tree().and_then(|tree| tree.pointer("/0/RepoTags/0").cloned()),
+            _ => None,
+        };
+        found = found.or_else(|| name?.as_str().map(str::to_owned));
+        rest = rest.get(512 + size.next_multiple_of(512)..).unwrap_or_default();
+    }
+    found
+}
+
 /// The namespace that a request means.
 fn namespace(instance: Option<&ContainerdInstance>) -> Result<&'static str, Status> {
     let instance = instance.copied().unwrap_or_default();
@@ -156,12 +180,18 @@ impl Caller {
                         .chain((node.kubelet_from <= now).then(|| images.kubelet.clone()))
                         .collect()
                 }
-                "k8s.io" if node.api_server_from.is_some_and(|at| at <= now) => {
-                    vec![
-                        images.api_server.clone(),
-                        images.controller_manager.clone(),
-                        images.scheduler.clone(),
-                    ]
+                "k8s.io" => {
+                    let pods = machines.pods_on(self.vmid).into_iter().map(|(_, _, image)| image);
+                    let mut all: Vec<String> = pods.collect();
+                    if node.api_server_from.is_some_and(|at| at <= now) {
+                        all.push(images.api_server.clone());
+                        all.push(images.controller_manager.clone());
+                        all.push(images.scheduler.clone());
+                    }
+                    if !all.is_empty() {
+                        all.push(super::containers::SANDBOX.to_owned());
+                    }
+                    all
                 }
                 _ => vec![],
             };
@@ -284,12 +314,25 @@ impl ImageService for Caller {
         &self,
         request: Request<Streaming<wire::ImageServiceImportRequest>>,
     ) -> Answer<wire::ImageServiceImportResponse> {
-        // Archives of images mean nothing in the lab: it takes them for what they would be without their content.
-        let mut pieces = request.into_inner();
+        use wire::image_service_import_request::Request as Part;
+        let (mut pieces, mut instance, mut archive) = (request.into_inner(), None, vec![]);
         while let Some(piece) = pieces.next().await {
-            piece?;
+            match piece?.request {
+                Some(Part::Containerd(named)) => instance = Some(named),
+                Some(Part::ImageChunk(chunk)) => archive.extend(chunk.bytes),
+                None => {}
+            }
         }
-        Err(Status::internal("failed to import image: unexpected EOF"))
+        let Some(name) = image_name(&archive) else {
+            return Err(Status::internal("failed to import image: unexpected EOF"));
+        };
+        let space = namespace(instance.as_ref())?;
+        self.act(|machines, now| {
+            machines.keep_image(self.vmid, space, &name, now);
+            Ok(())
+        })
+        .await?;
+        Ok(Response::new(wire::ImageServiceImportResponse { name }))
     }
 
     async fn remove(&self, request: Request<wire::ImageServiceRemoveRequest>) -> Answer<()> {

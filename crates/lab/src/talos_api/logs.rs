@@ -1,7 +1,11 @@
 //! What a machine's logs say: few lines, all of them true.
+//!
+//! A line comes from something that the machine published, from a call to its API, or is there from the start. Whoever follows a
+//! log is sent the lines of the first two kinds as they come.
 
 use base64::Engine as _;
 use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
 use sha2::Digest as _;
 use talos::wire::common::Data;
 use talos::wire::machine as wire;
@@ -10,10 +14,27 @@ use tonic::{Response, Status};
 
 use super::Caller;
 use super::machine_service::Answer;
+use super::resources::devices;
 use crate::machine::{Action, Happening, Machine, Machines, Phase};
 
 /// Logs that are not those of a service.
 const OTHER: &[&str] = &["controller-runtime", "dns-resolve-cache", "early-startup", "kernel"];
+
+/// One line of a log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    at: Timestamp,
+    source: Source,
+    pub(super) text: String,
+}
+
+/// Where a line comes from. Events and calls are numbered since the machine started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Start,
+    Event(u64),
+    Call(u64),
+}
 
 /// The names of all logs.
 pub(super) fn names(machines: &Machines, vmid: u32) -> Vec<String> {
@@ -23,80 +44,165 @@ pub(super) fn names(machines: &Machines, vmid: u32) -> Vec<String> {
 
 /// Answers a question for a log.
 pub(super) fn answer(caller: &Caller, request: wire::LogsRequest) -> Answer<BoxStream<Data>> {
-    if request.namespace.is_empty() {
-        return Err(Status::invalid_argument("namespace can't be empty"));
-    }
-    let id = &request.id;
+    let id = request.id.clone();
     // The kubelet is a service, wherever one looks for it.
-    if request.namespace != "system" && id != "kubelet" {
-        let known =
-            caller.container_infos(&request.namespace)?.into_iter().any(|container| container.id == *id);
-        if !known {
-            return Err(Status::unknown(format!("container {id:?} not found")));
-        }
+    let of_system = request.namespace == "system" || id == "kubelet";
+    if !of_system {
+        caller.container(&request.namespace, request.driver, &id)?;
+        return Ok(Response::new(stream::empty().boxed()));
     }
-    let lines = caller.read(|machines, _| match id.as_str() {
-        "kernel" => Some(kernel(machines, caller.vmid)),
-        other => of_service(machines, caller.vmid, other),
-    });
-    let lines = match lines {
-        Some(lines) => lines,
-        None if request.namespace == "system" => {
-            return Err(Status::unknown(format!("log {id:?} was not registered")));
-        }
-        None => vec![],
-    };
+    let lines = caller.read(|machines, _| of_service(machines, caller.vmid, &id));
+    let Some(lines) = lines else { return Err(Status::unknown(format!("log {id:?} was not registered"))) };
     // Negative is everything; unset is zero, and zero is nothing.
     let tail = usize::try_from(request.tail_lines).unwrap_or(lines.len());
-    let skip = lines.len().saturating_sub(tail);
-    let text: String = lines.into_iter().skip(skip).map(|line| format!("{line}\n")).collect();
-    let chunks = if text.is_empty() { vec![] } else { vec![text.into_bytes()] };
-    Ok(stream(caller, chunks, request.follow))
+    let follow = request.follow.then_some(Log::Service(id));
+    Ok(told(caller, lines, tail, true, follow))
 }
 
-/// A stream of lines that ends, or stays open for those to come.
-pub(super) fn stream(caller: &Caller, chunks: Vec<Vec<u8>>, follow: bool) -> Response<BoxStream<Data>> {
-    let chunks = chunks.into_iter().map(|bytes| Ok(Data { metadata: None, bytes })).collect::<Vec<_>>();
-    let told = stream::iter(chunks);
-    if !follow {
-        return Response::new(told.boxed());
+/// The kernel's log, which is also where machined writes.
+pub(super) fn dmesg(caller: &Caller, request: wire::DmesgRequest) -> Response<BoxStream<Data>> {
+    let lines = caller.read(|machines, _| kernel(machines, caller.vmid));
+    let tail = if request.tail { 0 } else { lines.len() };
+    told(caller, lines, tail, false, request.follow.then_some(Log::Kernel))
+}
+
+/// A log that somebody follows.
+#[derive(Debug, Clone)]
+enum Log {
+    Kernel,
+    Service(String),
+}
+
+impl Log {
+    fn lines(&self, machines: &Machines, vmid: u32) -> Vec<Line> {
+        match self {
+            Self::Kernel => kernel(machines, vmid),
+            Self::Service(id) => of_service(machines, vmid, id).unwrap_or_default(),
+        }
     }
-    let held = caller.hold();
-    let rest = stream::once(async move {
-        let _held = held;
-        std::future::pending::<()>().await;
-    });
-    Response::new(told.chain(rest.filter_map(|()| async { None })).boxed())
 }
 
-/// The kernel log, which is also where machined writes.
-pub(super) fn kernel(machines: &Machines, vmid: u32) -> Vec<String> {
+/// The last lines of a log, in one message or one in each, and then those to come. The stream ends when machined stops.
+fn told(
+    caller: &Caller,
+    lines: Vec<Line>,
+    tail: usize,
+    whole: bool,
+    follow: Option<Log>,
+) -> Response<BoxStream<Data>> {
+    let skip = lines.len().saturating_sub(tail);
+    let mut next = (0, 0);
+    lines.iter().for_each(|line| pass(&mut next, line));
+    let data = |line: Line| Ok(Data { metadata: None, bytes: format!("{}\n", line.text).into_bytes() });
+    let mut past: Vec<Result<Data, Status>> = lines.into_iter().skip(skip).map(data).collect();
+    if whole {
+        let bytes: Vec<u8> = past.into_iter().flatten().flat_map(|data| data.bytes).collect();
+        past = if bytes.is_empty() { vec![] } else { vec![Ok(Data { metadata: None, bytes })] };
+    }
+    let past = stream::iter(past);
+    let Some(log) = follow else { return Response::new(past.boxed()) };
+    let boots = caller.read(|machines, _| machines.get(caller.vmid).map_or(0, |machine| machine.boots));
+    let state = (caller.clone(), caller.hold(), caller.shared.follow(), next);
+    let news = stream::unfold(state, move |(caller, held, mut changes, mut next)| {
+        let log = log.clone();
+        async move {
+            loop {
+                let fresh = caller.read(|machines, _| {
+                    let machine = machines.get(caller.vmid).filter(|machine| machine.boots == boots)?;
+                    let stopped = machine.node().is_some_and(|node| node.stopped());
+                    let lines = log.lines(machines, caller.vmid).into_iter();
+                    (!stopped).then(|| lines.filter(|line| is_new(next, line)).collect::<Vec<_>>())
+                })?;
+                if !fresh.is_empty() {
+                    fresh.iter().for_each(|line| pass(&mut next, line));
+                    return Some((stream::iter(fresh), (caller, held, changes, next)));
+                }
+                changes.changed().await?;
+            }
+        }
+    });
+    Response::new(past.chain(news.flatten().map(data)).boxed())
+}
+
+fn pass(next: &mut (u64, u64), line: &Line) {
+    match line.source {
+        Source::Start => {}
+        Source::Event(number) => next.0 = next.0.max(number + 1),
+        Source::Call(number) => next.1 = next.1.max(number + 1),
+    }
+}
+
+fn is_new(next: (u64, u64), line: &Line) -> bool {
+    match line.source {
+        Source::Start => false,
+        Source::Event(number) => number >= next.0,
+        Source::Call(number) => number >= next.1,
+    }
+}
+
+/// The kernel log.
+fn kernel(machines: &Machines, vmid: u32) -> Vec<Line> {
     let Some(machine) = machines.get(vmid) else { return vec![] };
-    let version = machine.talos();
-    let mut lines = vec![
-        format!(
-            "kern:  notice: Linux version 6.18.9-talos, {} processors, {} MiB",
-            machine.hardware.cores, machine.hardware.memory_mib
-        ),
-        format!("user: warning: [talos] [initramfs] booting Talos {version}"),
-    ];
+    let since = machine.network_since().unwrap_or_default();
+    let mut lines: Vec<Line> = hardware(machine)
+        .into_iter()
+        .map(|text| of_kernel(since, Source::Start, "kern:    info", &text))
+        .collect();
+    let talos = |at, source, text: &str| of_kernel(at, source, "user: warning", &format!("[talos] {text}"));
+    lines.push(talos(since, Source::Start, &format!("[initramfs] booting Talos {}", machine.talos())));
     for (number, (mac, nets)) in machines.addresses(vmid).into_iter().enumerate() {
         for net in nets {
-            lines.push(format!("user: warning: [talos] assigned address {{\"component\": \"controller-runtime\", \"controller\": \"network.AddressSpecController\", \"address\": \"{net}\", \"link\": \"eth{number}\", \"mac\": \"{mac}\"}}"));
+            lines.push(talos(since, Source::Start, &format!("assigned address {{\"component\": \"controller-runtime\", \"controller\": \"network.AddressSpecController\", \"address\": \"{net}\", \"link\": \"eth{number}\", \"mac\": \"{mac}\"}}")));
         }
     }
-    lines.extend(machine.log.iter().filter_map(|entry| match &entry.what {
-        Happening::Sequence(name, Action::Start) => {
-            Some(format!("user: warning: [talos] {name} sequence: starting"))
-        }
-        Happening::Sequence(name, Action::Stop) => {
-            Some(format!("user: warning: [talos] {name} sequence: done"))
-        }
-        Happening::Failure(_, _, words) => Some(format!("user: warning: [talos] {words}")),
-        _ => None,
+    lines.extend(mode(machine).into_iter().map(|text| talos(since, Source::Start, &text)));
+    lines.extend(machine.log.iter().filter_map(|entry| {
+        let text = sequence(&entry.what)?;
+        Some(talos(entry.at, Source::Event(entry.number), &text))
     }));
-    lines.extend(mode(machine));
     lines
+}
+
+fn of_kernel(at: Timestamp, source: Source, facility: &str, text: &str) -> Line {
+    Line { at, source, text: format!("{facility}: [{at}]: {text}") }
+}
+
+/// What the kernel found.
+fn hardware(machine: &Machine) -> Vec<String> {
+    let boot = &machine.hardware;
+    let platform = machine.image().map_or("", |image| image.platform.as_str());
+    let bytes = boot.memory_mib << 20;
+    let mut lines = vec![
+        format!("Linux version {} (talos) #1 SMP PREEMPT_DYNAMIC", machine.profile().kernel),
+        format!("Command line: {}", super::files::command_line(platform)),
+        format!("BIOS-e820: [mem 0x0000000000100000-0x{:016x}] usable", bytes.saturating_sub(1)),
+        "Hypervisor detected: KVM".to_owned(),
+        "DMI: QEMU Standard PC (Q35 + ICH9, 2009)".to_owned(),
+        format!("smpboot: Allowing {} CPUs, 0 hotplug CPUs", boot.cores),
+        format!("Memory: {}K available", boot.memory_mib * 1024),
+        format!("smp: Brought up 1 node, {} CPUs", boot.cores),
+    ];
+    lines.extend(devices(boot).into_iter().map(|device| {
+        let blocks = device.disk.bytes / 512;
+        format!("sd 2:0:0:0: [{}] {blocks} 512-byte logical blocks", device.id)
+    }));
+    let nics = boot.nics.iter().enumerate();
+    lines.extend(nics.map(|(number, nic)| format!("virtio_net virtio{number} eth{number}: {}", nic.mac)));
+    lines.push("SELinux:  policy capability network_peer_controls=1".to_owned());
+    lines.push("Run /init as init process".to_owned());
+    lines
+}
+
+/// What machined says of a sequence, a phase or a task.
+fn sequence(what: &Happening) -> Option<String> {
+    let state = |action: &Action| if *action == Action::Start { "starting" } else { "done" };
+    match what {
+        Happening::Sequence(name, action) => Some(format!("{name} sequence: {}", state(action))),
+        Happening::Phase(name, action) => Some(format!("phase {name}: {}", state(action))),
+        Happening::Task(name, action) => Some(format!("task {name}: {}", state(action))),
+        Happening::Failure(_, _, words) => Some(words.clone()),
+        _ => None,
+    }
 }
 
 fn mode(machine: &Machine) -> Vec<String> {
@@ -104,27 +210,67 @@ fn mode(machine: &Machine) -> Vec<String> {
         Phase::Maintenance(_) => {
             let fingerprint = machine.maintenance_fingerprint().unwrap_or_default();
             vec![
-                "user: warning: [talos] entering maintenance service".to_owned(),
+                "entering maintenance service".to_owned(),
                 format!(
-                    "user: warning: [talos] server certificate issued {{\"component\": \"maintenance\", \"fingerprint\": \"{fingerprint}\"}}"
+                    "server certificate issued {{\"component\": \"maintenance\", \"fingerprint\": \"{fingerprint}\"}}"
                 ),
             ]
         }
-        Phase::Configured(node) => {
-            vec![format!("user: warning: [talos] boot sequence: machine type {}", node.settings.role.text())]
-        }
+        Phase::Configured(node) => vec![format!("boot sequence: machine type {}", node.settings.role.text())],
         _ => vec![],
     }
 }
 
-/// The log of one service: how it got to where it is.
-fn of_service(machines: &Machines, vmid: u32, id: &str) -> Option<Vec<String>> {
-    if OTHER.contains(&id) {
-        return Some(vec![]);
+/// One log by its name: how the service got to where it is, and what else it tells.
+pub(super) fn of_service(machines: &Machines, vmid: u32, id: &str) -> Option<Vec<Line>> {
+    if id == "kernel" {
+        return Some(kernel(machines, vmid));
     }
-    machines.services(vmid).into_iter().find(|service| service.id == id)?;
-    let history = machines.get(vmid)?.history(id);
-    Some(history.iter().map(|(state, message, at, _)| format!("{at} {id}: {state}: {message}")).collect())
+    let known = OTHER.contains(&id) || machines.services(vmid).into_iter().any(|service| service.id == id);
+    let machine = machines.get(vmid).filter(|_| known)?;
+    let mut lines: Vec<Line> = machine
+        .log
+        .iter()
+        .filter_map(|entry| {
+            let text = match (id, &entry.what) {
+                (_, Happening::Service(service, state, message, _)) if service == id => {
+                    format!("{id}: {state}: {message}")
+                }
+                ("machined", what) => format!("[talos] {}", sequence(what)?),
+                ("controller-runtime", Happening::Service(service, state, ..)) => format!(
+                    "service state {{\"component\": \"controller-runtime\", \"controller\": \"v1alpha1.ServiceController\", \"service\": \"{service}\", \"state\": \"{state}\"}}"
+                ),
+                ("controller-runtime", Happening::Status(status)) => format!(
+                    "machine status {{\"component\": \"controller-runtime\", \"controller\": \"runtime.MachineStatusController\", \"stage\": \"{}\", \"ready\": {}}}",
+                    status.stage, status.ready
+                ),
+                _ => return None,
+            };
+            Some(stamped(entry.at, Source::Event(entry.number), &text))
+        })
+        .collect();
+    if let ("kubelet", Some(node)) = (id, machine.node()) {
+        let texts = super::resources::kubelet_texts(machine);
+        lines.extend(texts.into_iter().map(|text| stamped(node.began, Source::Start, &text)));
+    }
+    if ["apid", "machined"].contains(&id) {
+        lines.extend(machine.calls.iter().map(|call| {
+            let text = match id {
+                "apid" => format!("log.go:98: [{}] (roles {})", call.path, call.roles),
+                _ => format!(
+                    "machined/authz/unix/authorizer authorized [{}] (allowed roles {})",
+                    call.path, call.roles
+                ),
+            };
+            stamped(call.at, Source::Call(call.number), &text)
+        }));
+    }
+    lines.sort_by_key(|line| (line.at, line.source));
+    Some(lines)
+}
+
+fn stamped(at: Timestamp, source: Source, text: &str) -> Line {
+    Line { at, source, text: format!("{} {text}", at.strftime("%Y/%m/%d %H:%M:%S%.6f")) }
 }
 
 /// The fingerprint of a public key in the form that Talos prints.

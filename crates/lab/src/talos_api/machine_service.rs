@@ -160,14 +160,7 @@ impl MachineService for Caller {
     }
 
     async fn dmesg(&self, request: Request<wire::DmesgRequest>) -> Answer<BoxStream<Data>> {
-        let request = request.into_inner();
-        let lines = self.read(|machines, _| logs::kernel(machines, self.vmid));
-        let lines = if request.tail { vec![] } else { lines };
-        Ok(logs::stream(
-            self,
-            lines.into_iter().map(|line| format!("{line}\n").into_bytes()).collect(),
-            request.follow,
-        ))
+        Ok(logs::dmesg(self, request.into_inner()))
     }
 
     async fn events(&self, request: Request<wire::EventsRequest>) -> Answer<BoxStream<wire::Event>> {
@@ -237,21 +230,20 @@ impl MachineService for Caller {
         &self,
         request: Request<wire::ContainersRequest>,
     ) -> Answer<wire::ContainersResponse> {
-        let containers = self.container_infos(&request.into_inner().namespace)?;
+        let request = request.into_inner();
+        let containers = self.container_infos(&request.namespace, request.driver)?;
         one!(ContainersResponse, wire::Container { metadata: None, containers })
     }
 
     async fn stats(&self, request: Request<wire::StatsRequest>) -> Answer<wire::StatsResponse> {
-        let stats = self.container_stats(&request.into_inner().namespace)?;
+        let request = request.into_inner();
+        let stats = self.container_stats(&request.namespace, request.driver)?;
         one!(StatsResponse, wire::Stats { metadata: None, stats })
     }
 
     async fn restart(&self, request: Request<wire::RestartRequest>) -> Answer<wire::RestartResponse> {
         let request = request.into_inner();
-        let known = self.container_infos(&request.namespace)?.into_iter().any(|c| c.id == request.id);
-        if !known {
-            return Err(Status::unknown(format!("container {:?} not found", request.id)));
-        }
+        self.container(&request.namespace, request.driver, &request.id)?;
         one!(RestartResponse, wire::Restart::default())
     }
 
@@ -265,7 +257,7 @@ impl MachineService for Caller {
         &self,
         request: Request<wire::DiskUsageRequest>,
     ) -> Answer<BoxStream<wire::DiskUsageInfo>> {
-        self.disk_usages(&request.into_inner().paths)
+        self.disk_usages(&request.into_inner())
     }
 
     async fn read(&self, request: Request<wire::ReadRequest>) -> Answer<BoxStream<Data>> {
@@ -273,7 +265,8 @@ impl MachineService for Caller {
     }
 
     async fn copy(&self, request: Request<wire::CopyRequest>) -> Answer<BoxStream<Data>> {
-        Ok(data(self.archive(&request.into_inner().root_path)))
+        let pieces = self.archive(&request.into_inner().root_path)?.into_iter().map(Ok);
+        Ok(Response::new(stream::iter(pieces.collect::<Vec<_>>()).boxed()))
     }
 
     // The computer.
@@ -315,20 +308,13 @@ impl MachineService for Caller {
         one!(ProcessesResponse, wire::Process { metadata: None, processes: self.process_infos() })
     }
 
-    async fn netstat(&self, _: Request<wire::NetstatRequest>) -> Answer<wire::NetstatResponse> {
-        one!(NetstatResponse, wire::Netstat::default())
+    async fn netstat(&self, request: Request<wire::NetstatRequest>) -> Answer<wire::NetstatResponse> {
+        let connectrecord = self.sockets(&request.into_inner())?;
+        one!(NetstatResponse, wire::Netstat { metadata: None, connectrecord })
     }
 
     async fn packet_capture(&self, request: Request<wire::PacketCaptureRequest>) -> Answer<BoxStream<Data>> {
-        let link = request.into_inner().interface;
-        let known = self.read(|machines, _| {
-            let count = machines.addresses(self.vmid).len();
-            link == "lo" || (0..count).any(|number| super::resources::link_name(number) == link)
-        });
-        if !known {
-            return Err(Status::not_found(format!("interface {link:?} not found")));
-        }
-        Ok(data(vec![]))
+        self.capture(&request.into_inner())
     }
 
     // etcd.
@@ -399,7 +385,7 @@ impl MachineService for Caller {
         &self,
         request: Request<wire::EtcdDowngradeValidateRequest>,
     ) -> Answer<wire::EtcdDowngradeValidateResponse> {
-        let cluster_downgrade = self.downgrade(Some(&request.into_inner().version)).await?;
+        let cluster_downgrade = self.downgrade("validate", Some(&request.into_inner().version)).await?;
         one!(EtcdDowngradeValidateResponse, wire::EtcdDowngradeValidate { metadata: None, cluster_downgrade })
     }
 
@@ -407,12 +393,12 @@ impl MachineService for Caller {
         &self,
         request: Request<wire::EtcdDowngradeEnableRequest>,
     ) -> Answer<wire::EtcdDowngradeEnableResponse> {
-        let cluster_downgrade = self.downgrade(Some(&request.into_inner().version)).await?;
+        let cluster_downgrade = self.downgrade("enable", Some(&request.into_inner().version)).await?;
         one!(EtcdDowngradeEnableResponse, wire::EtcdDowngradeEnable { metadata: None, cluster_downgrade })
     }
 
     async fn etcd_downgrade_cancel(&self, _: Request<()>) -> Answer<wire::EtcdDowngradeCancelResponse> {
-        let cluster_downgrade = self.downgrade(None).await?;
+        let cluster_downgrade = self.downgrade("cancel", None).await?;
         one!(EtcdDowngradeCancelResponse, wire::EtcdDowngradeCancel { metadata: None, cluster_downgrade })
     }
 }

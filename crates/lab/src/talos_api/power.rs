@@ -19,26 +19,11 @@ impl Caller {
     }
 
     pub(super) async fn reset_machine(&self, request: wire::ResetRequest) -> Result<String, Status> {
+        self.check_reset(&request)?;
         let named: Vec<_> =
             request.system_partitions_to_wipe.iter().filter(|p| p.wipe).map(|p| p.label.as_str()).collect();
-        if let Some(strange) =
-            named.iter().find(|label| !["STATE", "EPHEMERAL", "META", "BOOT", "EFI"].contains(label))
-        {
-            return Err(Status::unknown(format!(
-                "failed to get volume status with label {strange:?}: resource VolumeStatuses.block.talos.dev(runtime/{strange}@undefined) doesn't exist"
-            )));
-        }
-        let disks = self.read(|machines, _| {
-            let machine = machines.get(self.vmid);
-            let names =
-                machine.map(|m| devices(&m.hardware).into_iter().map(|d| format!("/dev/{}", d.id)).collect());
-            names.unwrap_or_else(Vec::new)
-        });
-        if let Some(strange) = request.user_disks_to_wipe.iter().find(|disk| !disks.contains(disk)) {
-            return Err(Status::unknown(format!("reset user disk failed: device {strange} wasn't found")));
-        }
         let user_disks_only = request.mode() == wire::reset_request::WipeMode::UserDisks;
-        let whole_disk = named.is_empty() && !user_disks_only;
+        let whole_disk = request.system_partitions_to_wipe.is_empty() && !user_disks_only;
         let wipe = Wipe {
             state: whole_disk || named.contains(&"STATE"),
             ephemeral: whole_disk || named.contains(&"EPHEMERAL"),
@@ -47,6 +32,47 @@ impl Caller {
             reboot: request.reboot,
         };
         self.act(|machines, now| Ok(machines.reset(self.vmid, request.graceful, wipe, now))).await
+    }
+
+    /// What a machine looks at before it begins to reset itself.
+    fn check_reset(&self, request: &wire::ResetRequest) -> Result<(), Status> {
+        use wire::reset_request::WipeMode;
+        let disks = self.read(|machines, _| {
+            let machine = machines.get(self.vmid);
+            let names =
+                machine.map(|m| devices(&m.hardware).into_iter().map(|d| format!("/dev/{}", d.id)).collect());
+            names.unwrap_or_else(Vec::new)
+        });
+        let users = &request.user_disks_to_wipe;
+        if !users.is_empty() && request.mode() == WipeMode::SystemDisk {
+            return Err(Status::unknown(
+                "reset failed: invalid input, wipe mode SYSTEM_DISK doesn't support UserDisksToWipe parameter",
+            ));
+        }
+        for disk in users {
+            let why = match disk.as_str() {
+                "/dev/loop0" | "/dev/sr0" => "is readonly",
+                _ if !disks.contains(disk) => "wasn't found",
+                _ if disks.first() == Some(disk) => "is the system disk",
+                _ => continue,
+            };
+            return Err(Status::unknown(format!("reset user disk failed: device {disk} {why}")));
+        }
+        let labels = &request.system_partitions_to_wipe;
+        if !labels.is_empty() && request.mode() == WipeMode::UserDisks {
+            return Err(Status::unknown(
+                "reset failed: invalid input, wipe mode USER_DISKS doesn't support SystemPartitionsToWipe parameter",
+            ));
+        }
+        let volumes = self.read(|machines, now| {
+            super::resources::ids_of(machines, self.vmid, now, "VolumeStatuses.block.talos.dev")
+        });
+        let strange = labels.iter().map(|spec| &spec.label).find(|label| !volumes.contains(label));
+        strange.map_or(Ok(()), |strange| {
+            Err(Status::unknown(format!(
+                "failed to get volume status with label {strange:?}: resource VolumeStatuses.block.talos.dev(runtime/{strange}@undefined) doesn't exist"
+            )))
+        })
     }
 
     /// The old call: it answers only when the image is there and etcd was asked.
@@ -81,19 +107,18 @@ impl Caller {
         &self,
         request: wire::GenerateClientConfigurationRequest,
     ) -> Result<wire::GenerateClientConfiguration, Status> {
-        let lifetime = request.crt_ttl.and_then(|ttl| std::time::Duration::try_from(ttl).ok());
-        let lifetime =
-            lifetime.filter(|ttl| !ttl.is_zero()).unwrap_or(std::time::Duration::from_secs(24 * 3600));
         self.read(|machines, now| {
             let node = machines.control_plane(self.vmid, "generate client configuration").map_err(status)?;
+            let lifetime = request.crt_ttl.and_then(|ttl| std::time::Duration::try_from(ttl).ok());
+            let lifetime = lifetime
+                .filter(|ttl| !ttl.is_zero())
+                .ok_or_else(|| Status::invalid_argument("crt_ttl should be positive"))?;
             let broken = |_| Status::unknown("the machine's authority cannot be used");
             let ca = &node.settings.talos_ca;
             let authority =
                 Authority::from_pem(&ca.crt, ca.key.as_deref().unwrap_or_default()).map_err(broken)?;
             let roles = request.roles.first().map_or("", String::as_str);
             let identity = authority.issue_client(None, roles, lifetime, now).map_err(broken)?;
-            let address = machines.get(self.vmid).and_then(|m| m.address()).map(|a| a.to_string());
-            let endpoints: Vec<String> = address.into_iter().collect();
             let name = if request.roles.len() == 1 {
                 format!("{}@{}", roles.trim_start_matches("os:"), node.settings.cluster_name)
             } else {
@@ -104,7 +129,7 @@ impl Caller {
                 ca: ca.crt.clone().into_bytes(),
                 crt: identity.certificate_pem().into_bytes(),
                 key: identity.key_pem().expose().as_bytes().to_vec(),
-                talosconfig: talosconfig(&name, &endpoints, &[], &identity).into_bytes(),
+                talosconfig: talosconfig(&name, &[], &[], &identity).into_bytes(),
             })
         })
     }

@@ -3,6 +3,7 @@
 
 mod block;
 mod cluster;
+mod derived;
 mod hardware;
 mod kubernetes;
 mod network;
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 pub(super) use block::devices;
+pub(super) use kubernetes::kubelet_texts;
 pub(super) use network::link_name;
 pub(super) use runtime::status_tree;
 
@@ -105,6 +107,28 @@ impl View<'_> {
     }
 }
 
+/// The ids of all resources of one type of a running machine.
+pub(super) fn ids_of(machines: &Machines, vmid: u32, now: Timestamp, kind: &str) -> Vec<String> {
+    of_kind(machines, vmid, now, kind).into_iter().map(|resource| resource.id).collect()
+}
+
+/// What is told of a type in a namespace that is not its own: where several sources are put together, what each of them said.
+pub(super) fn unmerged(
+    machines: &Machines,
+    vmid: u32,
+    now: Timestamp,
+    namespace: &str,
+    kind: &str,
+) -> Vec<Resource> {
+    match (namespace, machines.get(vmid)) {
+        ("cluster-raw", Some(machine)) if kind == cluster::AFFILIATES => {
+            let view = View { machines, vmid, machine, now, profile: machine.profile() };
+            cluster::discovered(&view)
+        }
+        _ => vec![],
+    }
+}
+
 /// All resources of one type of a running machine, by id.
 pub(crate) fn of_kind(machines: &Machines, vmid: u32, now: Timestamp, kind: &str) -> Vec<Resource> {
     let Some(machine) = machines.get(vmid) else { return vec![] };
@@ -128,6 +152,7 @@ pub(crate) fn of_kind(machines: &Machines, vmid: u32, now: Timestamp, kind: &str
             .or_else(|| hardware::of(&view, kind))
             .or_else(|| cluster::of(&view, kind))
             .or_else(|| kubernetes::of(&view, kind))
+            .or_else(|| derived::of(&view, kind))
             .or_else(|| secrets::of(&view, kind))
             .unwrap_or_default(),
     };

@@ -1,7 +1,6 @@
 //! The machine as a computer: figures that fit its hardware and its age, and change with time, not with anybody's call.
 
 use talos::wire::machine as wire;
-use tonic::Status;
 
 use super::Caller;
 use super::resources::{devices, link_name};
@@ -9,7 +8,7 @@ use crate::machine::Machine;
 
 impl Caller {
     /// Seconds since the machine is up.
-    fn age(&self) -> u64 {
+    pub(super) fn age(&self) -> u64 {
         self.read(|machines, now| {
             let since = machines.get(self.vmid).and_then(Machine::network_since).unwrap_or(now);
             u64::try_from(now.duration_since(since).as_secs()).unwrap_or(0)
@@ -168,65 +167,5 @@ impl Caller {
             all.insert(0, process(1, "machined"));
             all
         })
-    }
-
-    /// The containers of a namespace: Talos' own services, or the pods that run on the machine.
-    pub(super) fn container_infos(&self, namespace: &str) -> Result<Vec<wire::ContainerInfo>, Status> {
-        if namespace.is_empty() {
-            return Err(Status::invalid_argument("namespace can't be empty"));
-        }
-        Ok(self.read(|machines, _| {
-            let Some(machine) = machines.get(self.vmid) else { return vec![] };
-            let in_containers = ["apid", "trustd", "etcd", "kubelet"];
-            let running = machines.services(self.vmid).into_iter().filter(|s| s.state == "Running");
-            match namespace {
-                "system" => running
-                    .filter(|s| in_containers.contains(&s.id.as_str()) || s.id.starts_with("ext-"))
-                    .map(|s| wire::ContainerInfo {
-                        namespace: namespace.to_owned(),
-                        id: s.id.clone(),
-                        internal_id: s.id.clone(),
-                        pid: machine.pid(&s.id),
-                        status: "RUNNING".to_owned(),
-                        pod_id: s.id.clone(),
-                        name: s.id,
-                        ..wire::ContainerInfo::default()
-                    })
-                    .collect(),
-                "k8s.io" => machines
-                    .pods_on(self.vmid)
-                    .into_iter()
-                    .map(|(pod, container, image)| {
-                        let id = format!("{pod}:{container}");
-                        wire::ContainerInfo {
-                            namespace: namespace.to_owned(),
-                            pid: machine.pid(&id),
-                            id,
-                            image,
-                            status: "CONTAINER_RUNNING".to_owned(),
-                            pod_id: pod,
-                            name: container,
-                            ..wire::ContainerInfo::default()
-                        }
-                    })
-                    .collect(),
-                _ => vec![],
-            }
-        }))
-    }
-
-    pub(super) fn container_stats(&self, namespace: &str) -> Result<Vec<wire::Stat>, Status> {
-        let age = self.age();
-        let containers = self.container_infos(namespace)?.into_iter();
-        Ok(containers
-            .map(|container| wire::Stat {
-                namespace: container.namespace,
-                id: container.id,
-                memory_usage: 48 << 20,
-                cpu_usage: (1 + age) * 4_000_000,
-                pod_id: container.pod_id,
-                name: container.name,
-            })
-            .collect())
     }
 }

@@ -1,6 +1,7 @@
 //! The Talos API over the lab's network, with real TLS on both sides.
 
 mod many;
+mod neighbours;
 mod surprises;
 
 use std::io::Read as _;

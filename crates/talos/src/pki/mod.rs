@@ -296,7 +296,10 @@ pub(crate) fn self_signed(
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     if let Some(organization) = organization {
-        params.distinguished_name.push(DnType::OrganizationName, organization);
+        // As Go writes it: a server that names its authorities compares bytes, and every Talos has an authority of this name.
+        let printable = organization.try_into().map(rcgen::DnValue::PrintableString);
+        let name = printable.unwrap_or_else(|_| rcgen::DnValue::from(organization));
+        params.distinguished_name.push(DnType::OrganizationName, name);
     }
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];

@@ -35,10 +35,16 @@ impl Cluster {
             api_server: number == 0,
             addresses: vec![[10, 0, 0, u8::try_from(number).unwrap() + 1].into()],
             labels: BTreeMap::new(),
-            tainted: number == 0,
+            annotations: BTreeMap::new(),
+            taints: (number == 0)
+                .then(|| ("node-role.kubernetes.io/control-plane".into(), "NoSchedule".into()))
+                .into_iter()
+                .collect(),
             uninitialized: false,
             version: "v1.35.4".into(),
             talos: "v1.13.9".into(),
+            kernel: "6.18.44-talos",
+            containerd: "2.2.7",
             uuid: name.clone(),
             boot_id: name.clone(),
             cores: 2,
@@ -262,7 +268,8 @@ fn an_external_cloud_provider_has_the_first_look_at_a_node() {
     let mut cluster = Cluster::new(BARE, 0, true);
     let mut new =
         Kubelet { name: "w9".into(), registers: true, uninitialized: true, ..cluster.kubelets[0].clone() };
-    (new.control_plane, new.api_server, new.tainted) = (false, false, false);
+    (new.control_plane, new.api_server) = (false, false);
+    new.taints.clear();
     cluster.kubelets.push(new);
     cluster.pass(1);
     cluster.put("apps", "deployments", "web", deployment("web", 1));

@@ -5,6 +5,20 @@ use serde_json::{Value, json};
 use super::{Resource, View};
 use crate::machine::Machine;
 
+/// The type of those who may belong to the cluster.
+pub(super) const AFFILIATES: &str = "Affiliates.cluster.talos.dev";
+
+/// The others, as the discovery service told of them.
+pub(super) fn discovered(view: &View<'_>) -> Vec<Resource> {
+    let others = peers(view).filter(|machine| machine.hardware.uuid != view.machine.hardware.uuid);
+    others
+        .map(|machine| {
+            let id = format!("service/{}", identity(machine));
+            Resource::new(id, "cluster.DiscoveryServiceController", describe(machine))
+        })
+        .collect()
+}
+
 pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
     match kind {
         "Members.cluster.talos.dev" => Some(
@@ -16,7 +30,7 @@ pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
                 })
                 .collect(),
         ),
-        "Affiliates.cluster.talos.dev" => Some(
+        AFFILIATES => Some(
             peers(view)
                 .map(|machine| {
                     let tree = describe(machine);

@@ -1,9 +1,11 @@
 //! Kubernetes and etcd as the machine knows them: what it is configured to run, and what its kubelet says.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::{Resource, View};
-use crate::machine::Registration;
+use crate::machine::{Machine, Registration, Settings};
 use crate::talos_api::encode::structure;
 
 pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
@@ -23,10 +25,25 @@ pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
             let ready = ready_at.is_some_and(|at| at <= view.now);
             let unschedulable = view.machines.is_cordoned(view.vmid);
             let tree = json!({
-                "nodename": name, "nodeReady": ready, "unschedulable": unschedulable, "labels": settings.node_labels,
-                "annotations": {}, "podCIDRs": [],
+                "nodename": name, "nodeReady": ready, "unschedulable": unschedulable,
+                "labels": view.machine.node_labels(settings), "annotations": view.machine.node_annotations(settings),
+                "podCIDRs": [],
             });
             one(name, "k8s.NodeStatusController", tree)
+        }
+        "NodeLabelSpecs.k8s.talos.dev" => {
+            Some(texts("k8s.NodeLabelSpecController", view.machine.node_labels(settings)))
+        }
+        "NodeAnnotationSpecs.k8s.talos.dev" => {
+            Some(texts("k8s.NodeAnnotationSpecController", view.machine.node_annotations(settings)))
+        }
+        "NodeTaintSpecs.k8s.talos.dev" => {
+            let taints = settings.taints_of_node().into_iter().map(|(key, text)| {
+                let (value, effect) = text.split_once(':').unwrap_or(("", &text));
+                let tree = json!({"key": key, "value": value, "effect": effect});
+                Resource::new(key.clone(), "k8s.NodeTaintSpecController", tree)
+            });
+            Some(taints.collect())
         }
         "EtcdMembers.etcd.talos.dev" => {
             let member = view.machine.disk.etcd.filter(|_| node.etcd_is_healthy(view.now));
@@ -74,10 +91,24 @@ pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
             }),
         ),
         "Manifests.kubernetes.talos.dev" if control_plane => Some(manifests(view)),
+        "ManifestStatuses.kubernetes.talos.dev" if control_plane => {
+            let up = node.api_server_from.is_some_and(|at| at <= view.now);
+            let applied: Vec<String> = manifests(view).into_iter().filter(|_| up).map(|one| one.id).collect();
+            one("manifests", "k8s.ManifestApplyController", json!({"manifestsApplied": applied}))
+        }
+        "BootstrapManifestsConfigs.kubernetes.talos.dev" if control_plane => {
+            one("manifests", "k8s.ControlPlaneBootstrapManifestsController", brought(settings))
+        }
         "StaticPods.kubernetes.talos.dev" if control_plane => Some(static_pods(view, false)),
         "StaticPodStatuses.kubernetes.talos.dev" if control_plane => Some(static_pods(view, true)),
         _ => None,
     }
+}
+
+/// One resource for each key.
+fn texts(owner: &'static str, texts: BTreeMap<String, String>) -> Vec<Resource> {
+    let texts = texts.into_iter();
+    texts.map(|(key, value)| Resource::new(key.clone(), owner, json!({"key": key, "value": value}))).collect()
 }
 
 fn resources() -> Value {
@@ -87,7 +118,6 @@ fn resources() -> Value {
 fn kubelet(view: &View<'_>) -> Value {
     let Some(node) = view.node() else { return Value::Null };
     let name = view.machine.hostname();
-    let address = view.machine.address().map(|a| a.to_string()).unwrap_or_default();
     let dns = node.settings.service_subnet.hosts().nth(9).map(|ip| ip.to_string()).unwrap_or_default();
     let taints = if node.is_control_plane() && !node.settings.schedulable {
         json!([{"effect": "NoSchedule", "key": "node-role.kubernetes.io/control-plane"}])
@@ -123,17 +153,30 @@ fn kubelet(view: &View<'_>) -> Value {
     }
     json!({
         "image": node.settings.images.kubelet,
-        "args": [
-            "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubeconfig",
-            "--cert-dir=/var/lib/kubelet/pki",
-            "--config=/etc/kubernetes/kubelet.yaml",
-            format!("--hostname-override={name}"),
-            "--kubeconfig=/etc/kubernetes/kubeconfig-kubelet",
-            format!("--node-ip={address}"),
-        ],
+        "args": arguments(view.machine),
         "expectedNodename": name,
         "config": config,
     })
+}
+
+/// What the kubelet is started with.
+fn arguments(machine: &Machine) -> Vec<String> {
+    let address = machine.address().map(|a| a.to_string()).unwrap_or_default();
+    vec![
+        "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubeconfig".to_owned(),
+        "--cert-dir=/var/lib/kubelet/pki".to_owned(),
+        "--config=/etc/kubernetes/kubelet.yaml".to_owned(),
+        format!("--hostname-override={}", machine.hostname()),
+        "--kubeconfig=/etc/kubernetes/kubeconfig-kubelet".to_owned(),
+        format!("--node-ip={address}"),
+    ]
+}
+
+/// What the kubelet says of itself when it starts.
+pub(in crate::talos_api) fn kubelet_texts(machine: &Machine) -> Vec<String> {
+    let flags = arguments(machine).into_iter().map(|argument| format!("FLAG: {argument}"));
+    let settings = KUBELET_TEXTS.iter().map(|(key, text)| format!("KubeletConfiguration: {key}={text:?}"));
+    flags.chain(settings).collect()
 }
 
 /// Settings of the kubelet that are the same on every machine.
@@ -161,6 +204,21 @@ const KUBELET_TEXTS: &[(&str, &str)] = &[
     ("volumeStatsAggPeriod", "0s"),
 ];
 
+/// What of the cluster's own workloads the configuration wants.
+fn brought(settings: &Settings) -> Value {
+    let version = &settings.kubernetes;
+    let dns = settings.service_subnet.hosts().nth(9).map(|ip| ip.to_string()).unwrap_or_default();
+    json!({
+        "string": settings.endpoint, "clusterDomain": "cluster.local", "podCIDRs": [settings.pod_subnet.to_string()],
+        "proxyEnabled": settings.proxy, "proxyImage": format!("registry.k8s.io/kube-proxy:{version}"),
+        "proxyArgs": [format!("--cluster-cidr={}", settings.pod_subnet), "--hostname-override=$(NODE_NAME)", "--proxy-mode=nftables"],
+        "coreDNSEnabled": !settings.no_core_dns, "coreDNSImage": "registry.k8s.io/coredns/coredns:v1.14.2",
+        "dnsServiceIP": dns, "flannelEnabled": settings.cni,
+        "flannelImage": "ghcr.io/siderolabs/flannel:v0.28.1", "talosAPIServiceEnabled": false,
+        "cniName": if settings.cni { "flannel" } else { "none" }, "podSecurityPolicyEnabled": false,
+    })
+}
+
 /// The manifests that a control plane brings along, by name; their content is what Kubernetes shows of it.
 fn manifests(view: &View<'_>) -> Vec<Resource> {
     let Some(node) = view.node() else { return vec![] };
@@ -179,9 +237,11 @@ fn manifests(view: &View<'_>) -> Vec<Resource> {
         ("01-csr-renewal-role-binding", binding("system-bootstrap-node-renewal")),
         ("11-kube-config-in-cluster", object("v1", "ConfigMap", "kubeconfig-in-cluster", "kube-system")),
         ("11-talos-node-rbac-template", binding("system:talos-nodes")),
-        ("11-core-dns", object("apps/v1", "Deployment", "coredns", "kube-system")),
-        ("11-core-dns-svc", object("v1", "Service", "kube-dns", "kube-system")),
     ];
+    if !node.settings.no_core_dns {
+        all.push(("11-core-dns", object("apps/v1", "Deployment", "coredns", "kube-system")));
+        all.push(("11-core-dns-svc", object("v1", "Service", "kube-dns", "kube-system")));
+    }
     if node.settings.cni {
         all.push(("05-flannel", object("apps/v1", "DaemonSet", "kube-flannel", "kube-system")));
     }

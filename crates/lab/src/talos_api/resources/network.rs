@@ -131,7 +131,7 @@ fn links(view: &View<'_>) -> Vec<Resource> {
                 "index": 2, "type": "ether", "linkIndex": 0, "flags": "BROADCAST,NOARP",
                 "hardwareAddr": "c6:a5:9d:e6:38:d0", "permanentAddr": "", "broadcastAddr": "ff:ff:ff:ff:ff:ff",
                 "mtu": 1500, "queueDisc": "noop", "operationalState": "down", "kind": "dummy", "slaveKind": "",
-                "driver": "dummy", "driverVersion": "6.18.9-talos", "linkState": false, "port": "Other",
+                "driver": "dummy", "driverVersion": view.profile.kernel, "linkState": false, "port": "Other",
                 "duplex": "Unknown",
             }),
         ),

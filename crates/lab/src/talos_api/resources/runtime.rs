@@ -37,7 +37,7 @@ pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
         "KernelCmdlines.runtime.talos.dev" => one(
             "cmdline",
             "runtime.KernelCmdlineController",
-            json!({"cmdline": format!("talos.platform={platform} console=tty1 console=ttyS0 net.ifnames=0 init_on_alloc=1 slab_nomerge pti=on consoleblank=0 nvme_core.io_timeout=4294967295 printk.devkmsg=on")}),
+            json!({"cmdline": crate::talos_api::files::command_line(platform)}),
         ),
         "MetaKeys.runtime.talos.dev" => Some(
             view.machine
@@ -59,15 +59,9 @@ pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
                 "readonlyRoleMode": maintenance, "skipVerifyingClientCert": maintenance,
             }),
         ),
-        "Environments.runtime.talos.dev" => one(
-            "machined",
-            "runtime.EnvironmentController",
-            json!({"variables": [
-                "GRPC_ENFORCE_ALPN_ENABLED=false",
-                "PATH=/usr/bin:/usr/local/sbin:/usr/local/bin:/opt/cni/bin",
-                "TCELL_MINIMIZE=1",
-            ]}),
-        ),
+        "Environments.runtime.talos.dev" => {
+            one("machined", "runtime.EnvironmentController", json!({"variables": environment(view)}))
+        }
         "UniqueMachineTokens.runtime.talos.dev" => {
             one("unique-machine-token", "runtime.UniqueMachineTokenController", json!({"token": ""}))
         }
@@ -96,6 +90,7 @@ pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
             "runtime.BootedEntryController",
             json!({"bootedEntry": format!("Talos-{}.efi", view.machine.talos())}),
         ),
+        "SBOMItems.talos.dev" => Some(components(view)),
         "Services.v1alpha1.talos.dev" => Some(services(view)),
         "ServicePIDs.runtime.talos.dev" => Some(pids(view)),
         "TimeStatuses.v1alpha1.talos.dev" => {
@@ -116,6 +111,41 @@ pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
         "MachineConfigs.config.talos.dev" => Some(configurations(view)),
         _ => None,
     }
+}
+
+/// What the system is made of: the parts that people ask for.
+fn components(view: &View<'_>) -> Vec<Resource> {
+    let profile = &view.profile;
+    let kernel = profile.kernel.trim_end_matches("-talos");
+    let parts = [
+        ("talos", view.machine.talos().to_owned(), "MPL-2.0"),
+        ("containerd", format!("v{}", profile.containerd), "Apache-2.0"),
+        ("runc", format!("v{}", profile.runc), "Apache-2.0"),
+        ("golang", profile.go.trim_start_matches("go").to_owned(), "BSD-3-Clause"),
+        ("kernel", kernel.trim_end_matches(".0").to_owned(), "GPL-2.0-only"),
+        ("github.com/siderolabs/go-kubernetes", "v0.2.39".to_owned(), "MPL-2.0"),
+    ];
+    parts
+        .into_iter()
+        .map(|(name, version, license)| {
+            let tree = json!({"name": name, "version": version, "license": license});
+            Resource::new(name, "runtime.SBOMItemController", tree)
+        })
+        .collect()
+}
+
+/// The variables of machined's environment, in order.
+fn environment(view: &View<'_>) -> Vec<String> {
+    let fixed = [
+        "GRPC_ENFORCE_ALPN_ENABLED=false",
+        "PATH=/usr/bin:/usr/local/sbin:/usr/local/bin:/opt/cni/bin",
+        "TCELL_MINIMIZE=1",
+    ];
+    let configured = view.node().map(|node| &node.settings.environment).into_iter().flatten();
+    let mut all: Vec<String> = configured.map(|(key, value)| format!("{key}={value}")).collect();
+    all.extend(fixed.map(str::to_owned));
+    all.sort();
+    all
 }
 
 /// Stage, readiness and what is unmet, as the resource tells it.

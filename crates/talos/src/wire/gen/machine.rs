@@ -2438,8 +2438,122 @@ impl ::prost::Name for DiskUsageInfo {
     }
 }
 /// Filters that the lab does not apply are left out.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct NetstatRequest {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NetstatRequest {
+    #[prost(enumeration = "netstat_request::Filter", tag = "1")]
+    pub filter: i32,
+    #[prost(message, optional, tag = "2")]
+    pub feature: ::core::option::Option<netstat_request::Feature>,
+    #[prost(message, optional, tag = "3")]
+    pub l4proto: ::core::option::Option<netstat_request::L4proto>,
+    #[prost(message, optional, tag = "4")]
+    pub netns: ::core::option::Option<netstat_request::NetNs>,
+}
+/// Nested message and enum types in `NetstatRequest`.
+pub mod netstat_request {
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Feature {
+        #[prost(bool, tag = "1")]
+        pub pid: bool,
+    }
+    impl ::prost::Name for Feature {
+        const NAME: &'static str = "Feature";
+        const PACKAGE: &'static str = "machine";
+        fn full_name() -> ::prost::alloc::string::String {
+            "machine.NetstatRequest.Feature".into()
+        }
+        fn type_url() -> ::prost::alloc::string::String {
+            "/machine.NetstatRequest.Feature".into()
+        }
+    }
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct L4proto {
+        #[prost(bool, tag = "1")]
+        pub tcp: bool,
+        #[prost(bool, tag = "2")]
+        pub tcp6: bool,
+        #[prost(bool, tag = "3")]
+        pub udp: bool,
+        #[prost(bool, tag = "4")]
+        pub udp6: bool,
+        #[prost(bool, tag = "5")]
+        pub udplite: bool,
+        #[prost(bool, tag = "6")]
+        pub udplite6: bool,
+        #[prost(bool, tag = "7")]
+        pub raw: bool,
+        #[prost(bool, tag = "8")]
+        pub raw6: bool,
+    }
+    impl ::prost::Name for L4proto {
+        const NAME: &'static str = "L4proto";
+        const PACKAGE: &'static str = "machine";
+        fn full_name() -> ::prost::alloc::string::String {
+            "machine.NetstatRequest.L4proto".into()
+        }
+        fn type_url() -> ::prost::alloc::string::String {
+            "/machine.NetstatRequest.L4proto".into()
+        }
+    }
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct NetNs {
+        #[prost(bool, tag = "1")]
+        pub hostnetwork: bool,
+        #[prost(string, repeated, tag = "2")]
+        pub netns: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+        #[prost(bool, tag = "3")]
+        pub allnetns: bool,
+    }
+    impl ::prost::Name for NetNs {
+        const NAME: &'static str = "NetNS";
+        const PACKAGE: &'static str = "machine";
+        fn full_name() -> ::prost::alloc::string::String {
+            "machine.NetstatRequest.NetNS".into()
+        }
+        fn type_url() -> ::prost::alloc::string::String {
+            "/machine.NetstatRequest.NetNS".into()
+        }
+    }
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum Filter {
+        All = 0,
+        Connected = 1,
+        Listening = 2,
+    }
+    impl Filter {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::All => "ALL",
+                Self::Connected => "CONNECTED",
+                Self::Listening => "LISTENING",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "ALL" => Some(Self::All),
+                "CONNECTED" => Some(Self::Connected),
+                "LISTENING" => Some(Self::Listening),
+                _ => None,
+            }
+        }
+    }
+}
 impl ::prost::Name for NetstatRequest {
     const NAME: &'static str = "NetstatRequest";
     const PACKAGE: &'static str = "machine";
@@ -2462,6 +2576,100 @@ pub struct ConnectRecord {
     pub remoteip: ::prost::alloc::string::String,
     #[prost(uint32, tag = "5")]
     pub remoteport: u32,
+    #[prost(enumeration = "connect_record::State", tag = "6")]
+    pub state: i32,
+    #[prost(uint64, tag = "14")]
+    pub inode: u64,
+    #[prost(message, optional, tag = "17")]
+    pub process: ::core::option::Option<connect_record::Process>,
+    #[prost(string, tag = "18")]
+    pub netns: ::prost::alloc::string::String,
+}
+/// Nested message and enum types in `ConnectRecord`.
+pub mod connect_record {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+    pub struct Process {
+        #[prost(uint32, tag = "1")]
+        pub pid: u32,
+        #[prost(string, tag = "2")]
+        pub name: ::prost::alloc::string::String,
+    }
+    impl ::prost::Name for Process {
+        const NAME: &'static str = "Process";
+        const PACKAGE: &'static str = "machine";
+        fn full_name() -> ::prost::alloc::string::String {
+            "machine.ConnectRecord.Process".into()
+        }
+        fn type_url() -> ::prost::alloc::string::String {
+            "/machine.ConnectRecord.Process".into()
+        }
+    }
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
+    #[repr(i32)]
+    pub enum State {
+        Reserved = 0,
+        Established = 1,
+        SynSent = 2,
+        SynRecv = 3,
+        FinWait1 = 4,
+        FinWait2 = 5,
+        TimeWait = 6,
+        Close = 7,
+        Closewait = 8,
+        Lastack = 9,
+        Listen = 10,
+        Closing = 11,
+    }
+    impl State {
+        /// String value of the enum field names used in the ProtoBuf definition.
+        ///
+        /// The values are not transformed in any way and thus are considered stable
+        /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+        pub fn as_str_name(&self) -> &'static str {
+            match self {
+                Self::Reserved => "RESERVED",
+                Self::Established => "ESTABLISHED",
+                Self::SynSent => "SYN_SENT",
+                Self::SynRecv => "SYN_RECV",
+                Self::FinWait1 => "FIN_WAIT1",
+                Self::FinWait2 => "FIN_WAIT2",
+                Self::TimeWait => "TIME_WAIT",
+                Self::Close => "CLOSE",
+                Self::Closewait => "CLOSEWAIT",
+                Self::Lastack => "LASTACK",
+                Self::Listen => "LISTEN",
+                Self::Closing => "CLOSING",
+            }
+        }
+        /// Creates an enum from field names used in the ProtoBuf definition.
+        pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+            match value {
+                "RESERVED" => Some(Self::Reserved),
+                "ESTABLISHED" => Some(Self::Established),
+                "SYN_SENT" => Some(Self::SynSent),
+                "SYN_RECV" => Some(Self::SynRecv),
+                "FIN_WAIT1" => Some(Self::FinWait1),
+                "FIN_WAIT2" => Some(Self::FinWait2),
+                "TIME_WAIT" => Some(Self::TimeWait),
+                "CLOSE" => Some(Self::Close),
+                "CLOSEWAIT" => Some(Self::Closewait),
+                "LASTACK" => Some(Self::Lastack),
+                "LISTEN" => Some(Self::Listen),
+                "CLOSING" => Some(Self::Closing),
+                _ => None,
+            }
+        }
+    }
 }
 impl ::prost::Name for ConnectRecord {
     const NAME: &'static str = "ConnectRecord";
