@@ -165,7 +165,7 @@ impl Machines {
         let now = self.now;
         let Some(machine) = self.machines.get_mut(&vmid) else { return };
         let restarts = match why {
-            Leave::Reboot | Leave::Upgrade => true,
+            Leave::Reboot | Leave::ForcedReboot | Leave::Upgrade => true,
             Leave::Shutdown => false,
             Leave::Reset { wipe, .. } => {
                 if wipe.state {

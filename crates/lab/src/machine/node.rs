@@ -250,6 +250,8 @@ pub struct Leaving {
 #[serde(tag = "why", rename_all = "lowercase")]
 pub enum Leave {
     Reboot,
+    /// At once: nothing is stopped or unmounted first.
+    ForcedReboot,
     Shutdown,
     Reset {
         graceful: bool,

@@ -50,6 +50,7 @@ const DRAIN: (&str, &[&str]) = ("drain", &["cordonAndDrainNode"]);
 fn first_phases(why: &Leave) -> Vec<(&'static str, &'static [&'static str])> {
     match why {
         Leave::Reboot => vec![CLEANUP, DBUS],
+        Leave::ForcedReboot => vec![("reboot", &["reboot"])],
         Leave::Shutdown => vec![("storeShutdown", &["storeShutdownEmergency"]), DRAIN, CLEANUP, DBUS],
         Leave::Reset { graceful: true, .. } => {
             vec![
@@ -69,7 +70,7 @@ impl Leave {
     /// The sequence's name.
     fn name(&self) -> &'static str {
         match self {
-            Self::Reboot => "reboot",
+            Self::Reboot | Self::ForcedReboot => "reboot",
             Self::Shutdown => "shutdown",
             Self::Reset { .. } => "reset",
             Self::Upgrade => "upgrade",
@@ -226,6 +227,9 @@ impl Machine {
 
     /// The services are stopped and the disks unmounted.
     pub(super) fn publish_stopped(&mut self, at: Timestamp, actor: &str, why: &Leave) {
+        if *why == Leave::ForcedReboot {
+            return;
+        }
         self.phases(at, actor, &first_phases(why)[1..]);
         self.phases(at, actor, STOP_SERVICES);
         match why {

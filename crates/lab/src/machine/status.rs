@@ -41,7 +41,7 @@ impl Machines {
             Phase::Configured(node) => node,
         };
         match node.leaving.map(|l| l.why) {
-            Some(Leave::Reboot) => return plain("rebooting"),
+            Some(Leave::Reboot | Leave::ForcedReboot) => return plain("rebooting"),
             Some(Leave::Shutdown) => return plain("shutting down"),
             Some(Leave::Reset { .. }) => return plain("resetting"),
             Some(Leave::Upgrade) => return plain("upgrading"),

@@ -333,12 +333,16 @@ impl ClientCertVerifier for ClientsOnly {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        use CertificateError::{BadEncoding, InvalidPurpose, InvalidPurposeContext};
+        use CertificateError::{
+            BadEncoding, BadSignature, InvalidPurpose, InvalidPurposeContext, UnknownIssuer,
+        };
         // A wrong purpose is told as "bad certificate", which is what clients of a real machine see.
         let bad = || rustls::Error::from(BadEncoding);
         let verified =
             self.0.verify_client_cert(end_entity, intermediates, now).map_err(|error| match error {
                 rustls::Error::InvalidCertificate(InvalidPurpose | InvalidPurposeContext { .. }) => bad(),
+                // Another cluster's authority has the same name: it is still not known.
+                rustls::Error::InvalidCertificate(BadSignature) => UnknownIssuer.into(),
                 other => other,
             })?;
         match Leaf::read(end_entity) {

@@ -311,7 +311,8 @@ pub(super) async fn find(caller: &Caller, name: &str) -> Result<Caller, Status> 
         if name.is_empty() || name.contains(':') && name.parse::<std::net::Ipv6Addr>().is_err() {
             return Err(Status::new(Code::Internal, format!("invalid target {name:?}")));
         }
-        let Some(authority) = own.node().filter(|node| node.is_control_plane()).map(|node| &node.settings.talos_ca.crt)
+        let Some(node) = own.node() else { return Err(Status::unavailable(NO_MACHINED)) };
+        let Some(authority) = Some(node).filter(|node| node.is_control_plane()).map(|node| &node.settings.talos_ca.crt)
         else {
             return Err(Status::permission_denied("no request forwarding"));
         };

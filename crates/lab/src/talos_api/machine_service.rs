@@ -169,8 +169,9 @@ impl MachineService for Caller {
 
     // Power and systems.
 
-    async fn reboot(&self, _: Request<wire::RebootRequest>) -> Answer<wire::RebootResponse> {
-        let actor_id = self.leave(Leave::Reboot).await?;
+    async fn reboot(&self, request: Request<wire::RebootRequest>) -> Answer<wire::RebootResponse> {
+        let forced = request.into_inner().mode() == wire::reboot_request::Mode::Force;
+        let actor_id = self.leave(if forced { Leave::ForcedReboot } else { Leave::Reboot }).await?;
         one!(RebootResponse, wire::Reboot { metadata: None, actor_id })
     }
 
