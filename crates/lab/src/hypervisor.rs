@@ -15,6 +15,7 @@ pub(crate) mod disks;
 pub(crate) mod download;
 pub(crate) mod drive;
 pub(crate) mod guest;
+pub(crate) mod hotplug;
 pub(crate) mod import;
 pub(crate) mod kept;
 pub(crate) mod migrate;

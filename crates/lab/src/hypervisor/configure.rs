@@ -11,7 +11,7 @@ use crate::hypervisor::rights::Asked;
 use crate::hypervisor::storage::Storages;
 use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::Vm;
-use crate::hypervisor::{create, disks, drive, options};
+use crate::hypervisor::{create, disks, drive, hotplug, options};
 use crate::schema::{Parts, formats};
 use crate::world::World;
 
@@ -263,6 +263,7 @@ fn apply(
             let replaced = file_of(vm, key);
             if replaced.is_some()
                 && replaced != drive::parts(key, &made.value).and_then(|new| new.get("file").cloned())
+                && hotplug::applies(vm, key, Some(&made.value))
             {
                 detach(vm, &mut hypervisor.storages, key, change.force);
             }
@@ -275,7 +276,7 @@ fn apply(
         write(vm, key, Some(value));
     }
     for key in &change.delete {
-        if drive::parts(key, vm.get(key).unwrap_or_default()).is_some() && applies(vm, key) {
+        if drive::parts(key, vm.get(key).unwrap_or_default()).is_some() && hotplug::applies(vm, key, None) {
             detach(vm, &mut hypervisor.storages, key, change.force);
         } else if key.starts_with("unused") {
             if let Some(volid) = vm.config.remove(key) {
@@ -288,13 +289,9 @@ fn apply(
     Ok(lines)
 }
 
-fn applies(vm: &Vm, key: &str) -> bool {
-    vm.running.is_none() || options::applies_while_running(key)
-}
-
 /// Writes one option, now or for the next start.
 fn write(vm: &mut Vm, key: &str, value: Option<String>) {
-    if applies(vm, key) {
+    if hotplug::applies(vm, key, value.as_deref()) {
         vm.pending.remove(key);
         match value {
             Some(value) => drop(vm.config.insert(key.to_owned(), value)),

@@ -1,7 +1,5 @@
-//! The options of a VM's configuration: which exist, what each must be, and how it is answered.
-//!
-//! What there is comes from the server's own schema of the call that changes a configuration. What it does not say is
-//! here: which options a running VM takes over at once.
+//! The options of a VM's configuration: which exist, what each must be, and how it is answered. All of it comes from the
+//! server's own schema of the call that changes a configuration.
 
 use std::sync::LazyLock;
 
@@ -49,41 +47,4 @@ pub(crate) fn drive_props(key: &str) -> Option<&'static Props> {
     let name = key.trim_end_matches(|c: char| c.is_ascii_digit());
     let drive = matches!(name, "ide" | "sata" | "scsi" | "virtio" | "efidisk" | "tpmstate");
     (drive && option(key).is_some()).then(|| props_of(key))
-}
-
-/// Options that a running VM takes over at once.
-pub(crate) fn applies_while_running(key: &str) -> bool {
-    let name = key.trim_end_matches(|c: char| c.is_ascii_digit());
-    matches!(
-        name,
-        "description"
-            | "name"
-            | "tags"
-            | "onboot"
-            | "protection"
-            | "startup"
-            | "shares"
-            | "hookscript"
-            | "lock"
-            | "vmstatestorage"
-            | "migrate_speed"
-            | "migrate_downtime"
-            | "ciuser"
-            | "cipassword"
-            | "citype"
-            | "ciupgrade"
-            | "cicustom"
-            | "nameserver"
-            | "searchdomain"
-            | "sshkeys"
-            | "ipconfig"
-            | "net"
-            | "scsi"
-            | "virtio"
-            | "unused"
-            | "cpuunits"
-            | "cpulimit"
-            | "balloon"
-            | "usb"
-    )
 }

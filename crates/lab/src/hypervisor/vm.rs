@@ -84,10 +84,24 @@ impl Vm {
     /// What waited for the next start is now so.
     pub(crate) fn apply_pending(&mut self) {
         for (key, value) in std::mem::take(&mut self.pending) {
-            match value {
-                Some(value) => drop(self.config.insert(key, value)),
-                None => drop(self.config.remove(&key)),
+            let file = |text: &str| drive::parts(&key, text).and_then(|parts| parts.get("file").cloned());
+            let new = value.as_deref().and_then(file);
+            let old = match value {
+                Some(value) => self.config.insert(key.clone(), value),
+                None => self.config.remove(&key),
+            };
+            if let Some(volid) = old.as_deref().and_then(file).filter(|old| Some(old) != new.as_ref()) {
+                self.keep_unused(volid);
             }
+        }
+    }
+
+    /// A disk of its own that is in no drive any more is kept aside.
+    fn keep_unused(&mut self, volid: String) {
+        let own = volid.contains(&format!("vm-{}-", self.vmid)) && !volid.contains("cloudinit");
+        let free = (0..256).map(|n| format!("unused{n}")).find(|key| !self.config.contains_key(key));
+        if let Some(free) = free.filter(|_| own) {
+            self.config.insert(free, volid);
         }
     }
 
