@@ -202,8 +202,10 @@ fn allowed(breaks: &Breaks) -> &'static [&'static str] {
     match breaks {
         Breaks::Known(number, _) => codes(*number).unwrap_or_default(),
         Breaks::Cut { .. } => &["answer-lost", "no-answer"],
-        // Proxmox does not answer, its task ends, a machine is waited for in vain, or cannot be seen and etcd not begun.
+        // Proxmox does not answer, its task ends, a machine is waited for in vain, or cannot be seen and etcd not begun. Two
+        // hosts less, and Proxmox itself has no majority.
         Breaks::PowerCut { .. } => &[
+            "no-quorum",
             "locked",
             "unreachable",
             "no-answer",
