@@ -44,7 +44,7 @@ for what, title in (("up", "cluster from nothing"), ("plan", "nothing to do")):
     for name, who in (("today", "OpenTofu and talosctl"), ("ours", "talosmith")):
         figures, made = read(f"{name}-{what}.json"), calls(f"{name}-{what}")
         counts = ", ".join(str(made.get(service, 0)) for service in ("proxmox", "factory", "talos", "kubernetes"))
-        print(f"| {title}: {who} | {figures['wall']:.1f} s | {figures['cpu']:.1f} s | {figures['memory']:.0f} MiB | {counts} |")
+        print(f"| {title}: {who} | {figures['wall']:.2f} s | {figures['cpu']:.2f} s | {figures['memory']:.0f} MiB | {counts} |")
 ours, longest = read("ours-up.json")["wall"], chain()
 print(f"\nOur cluster took {ours:.1f} s; the longest chain of the lab's own durations is {longest:.1f} s: {ours / longest:.2f} times.")
 ratio = read("today-plan.json")["wall"] / read("ours-plan.json")["wall"]
