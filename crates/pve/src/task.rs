@@ -167,7 +167,9 @@ impl Client {
                 // The end is known; a log that cannot be read must not hide it.
                 let _ = seen.read_on(self, upid, &mut on_progress).await;
                 if exit.starts_with("WARNINGS") {
-                    return Ok(Finished { warnings: seen.warnings });
+                    // Where the log does not say which, that there was one is still worth telling.
+                    let warnings = if seen.warnings.is_empty() { vec![exit] } else { seen.warnings };
+                    return Ok(Finished { warnings });
                 }
                 let meaning = Box::new(Kind::of_words(0, &exit));
                 self.notice(Some(&upid.node), &meaning);

@@ -80,7 +80,15 @@ where
             }
         };
         match made {
-            Ok(finished) => return Ok(finished.warnings),
+            // What ended with a warning may have ended early.
+            Ok(finished) if finished.warnings.is_empty() || is_ours(context, whose, place).await? => {
+                return Ok(finished.warnings);
+            }
+            Ok(_) => {
+                return Err(Error::world(attempt).coded(NO_EFFECT).remedy(
+                    "Proxmox said it was done, with a warning, but the VM is not there; look at its task log",
+                ));
+            }
             Err(error) if error.is_exists() || error.effect_unknown() => {
                 if is_ours(context, whose, place).await? {
                     return Ok(vec![]);
