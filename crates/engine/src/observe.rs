@@ -1,7 +1,7 @@
 //! Looking at the world: Proxmox first, then every machine and Kubernetes at once, bounded in time.
 //!
-//! Looking changes nothing. Whatever does not answer becomes a line in [`Observed::unseen`]; only a Proxmox that cannot
-//! be asked at all is an error, because without it nothing can be said.
+//! Looking changes nothing. Whatever does not answer becomes a line in [`Observed::unseen`]. A Proxmox that cannot be asked at all
+//! is an error for whoever wants to change something; who only wants to see is shown the machines and Kubernetes.
 
 mod images;
 pub mod machines;
@@ -26,6 +26,8 @@ use crate::whereabouts;
 pub enum Purpose {
     /// Everything, to bring the world to the file.
     Change,
+    /// Whatever answers, to show it.
+    Page,
     /// Only what is ours in Proxmox, to take it away: a dead cluster would only cost time.
     Removal,
 }
@@ -42,6 +44,8 @@ pub struct Sought<'a> {
     pub configs: &'a BTreeMap<String, Config>,
     /// Schematic ids by image.
     pub schematics: &'a BTreeMap<String, String>,
+    /// Why Proxmox could not be asked at all.
+    pub silence: Option<&'a str>,
 }
 
 /// Everything that the plan needs to know.
@@ -54,20 +58,24 @@ pub async fn observe(
     survey: Option<proxmox::Survey>,
     sought: &Sought<'_>,
 ) -> Result<Observed> {
-    let Sought { blueprint, purpose, access, configs, .. } = *sought;
+    let Sought { blueprint, purpose, access, configs, silence, .. } = *sought;
     let mut unseen = vec![];
     let proxmox = match survey {
         Some(survey) => Box::pin(proxmox::details(world, survey, sought, &mut unseen)).await,
-        None => Proxmox::default(),
+        None => Proxmox { silent: silence.map(str::to_owned), ..Proxmox::default() },
     };
+    unseen.extend(silence.map(|why| Unseen { what: "Proxmox".to_owned(), why: why.to_owned() }));
     let mut observed = Observed { proxmox, unseen, ..Observed::default() };
-    let access = access.filter(|_| purpose == Purpose::Change);
+    let access = access.filter(|_| purpose != Purpose::Removal);
     let (Some(access), Some(cluster_id)) = (access, blueprint.cluster_id.as_deref()) else {
         return Ok(observed);
     };
     let owner = Mark::owner_of(cluster_id);
-    let runs =
-        |n: &&Node| n.external || observed.proxmox.of(owner).any(|v| v.running && v.mark.node == n.name);
+    let runs = |n: &&Node| {
+        n.external
+            || silence.is_some()
+            || observed.proxmox.of(owner).any(|v| v.running && v.mark.node == n.name)
+    };
     let running: Vec<&Node> = blueprint.in_order().into_iter().filter(runs).collect();
     if running.is_empty() {
         return Ok(observed);

@@ -111,6 +111,15 @@ impl Session {
         self.look_for(Purpose::Change).await
     }
 
+    /// Looks at whatever answers, to show it. Where Proxmox does not, machines and Kubernetes are asked all the same.
+    ///
+    /// # Errors
+    ///
+    /// When Proxmox refuses, or the file cannot be resolved against what it has.
+    pub async fn look_around(&self) -> std::result::Result<Look, LookError> {
+        self.look_for(Purpose::Page).await
+    }
+
     /// Looks only at what must be known to take the cluster away.
     ///
     /// # Errors
@@ -121,9 +130,15 @@ impl Session {
     }
 
     async fn look_for(&self, purpose: Purpose) -> std::result::Result<Look, LookError> {
-        let survey = match model::resolve::needs_proxmox(&self.spec) {
-            true => Some(observe::proxmox::survey(&self.world).await?),
-            false => None,
+        let (survey, silence) = match model::resolve::needs_proxmox(&self.spec) {
+            true => match observe::proxmox::survey(&self.world).await {
+                Ok(survey) => (Some(survey), None),
+                Err(error) if purpose == Purpose::Page && error.code() == "no-answer" => {
+                    (None, Some(error.causes().pop().unwrap_or_default()))
+                }
+                Err(error) => return Err(error.into()),
+            },
+            false => (None, None),
         };
         let cluster_id = self.bundle.as_ref().map(|b| b.cluster_id());
         let mut blueprint =
@@ -151,6 +166,7 @@ impl Session {
             access: access.as_deref(),
             configs: &configs,
             schematics: &rendered.schematics,
+            silence: silence.as_deref(),
         };
         let observed = Box::pin(observe::observe(&self.world, survey, &sought)).await?;
         for node in blueprint.nodes.values_mut() {

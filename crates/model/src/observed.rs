@@ -36,6 +36,9 @@ pub struct Unseen {
 /// Proxmox' side of the world.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proxmox {
+    /// Why it could not be asked at all. Nothing else is known of it then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent: Option<String>,
     /// Version of the server that answered, such as `9.1.8`.
     pub version: String,
     /// Hosts, datastores, bridges.

@@ -68,6 +68,8 @@ pub struct Refusal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalCode {
+    /// Proxmox does not answer.
+    NoProxmox,
     /// Proxmox is too old.
     OldProxmox,
     /// The keys to machines that exist are gone.
@@ -127,6 +129,9 @@ pub fn plan_allowing(
     observed: &Observed,
     allowed: &BTreeSet<String>,
 ) -> Plan {
+    if let Some(refusal) = refuse::silence(observed) {
+        return finish(blueprint, vec![], vec![], vec![refusal]);
+    }
     let mut refusals = refuse::always(blueprint, observed);
     if refusals.is_empty() {
         // With the bundle lost or Proxmox too old, every id would look taken and every host wrong.
@@ -142,6 +147,9 @@ pub fn plan_allowing(
 /// What takes the cluster away.
 #[must_use]
 pub fn plan_destroy(blueprint: &Blueprint, observed: &Observed) -> Plan {
+    if let Some(refusal) = refuse::silence(observed) {
+        return finish(blueprint, vec![], vec![], vec![refusal]);
+    }
     let mut refusals = refuse::always(blueprint, observed);
     refusals.extend(refuse::protected(blueprint));
     let (steps, notices) = destroy::steps(blueprint, observed);

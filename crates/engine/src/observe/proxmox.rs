@@ -135,7 +135,7 @@ pub(super) async fn details(
         }
     }
     match purpose {
-        Purpose::Change => {
+        Purpose::Change | Purpose::Page => {
             Box::pin(for_new_nodes(world, sought, &mut seen, unseen)).await;
             seen.occupied = occupied(world, blueprint, &seen).await;
         }

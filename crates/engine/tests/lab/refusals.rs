@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use engine::error::Kind;
+use engine::session::LookError;
 use engine::{Session, World};
 use lab::{CallFilter, Disturbance};
 use model::event::{Outcome, What};
 use model::observed::Api;
+use model::plan::RefusalCode;
 use pve::Params;
 
-use crate::rig::{HOME, Rig, spec};
+use crate::rig::{HOME, Rig, bundle, spec};
 
 fn params(pairs: &[(&str, &str)]) -> Params {
     pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
@@ -190,4 +192,31 @@ async fn without_an_address_of_its_own_the_cluster_needs_the_reservation() {
     let failures = ran.failures();
     let told = "and the cluster's API is expected at 10.25.150.11";
     assert!(failures.iter().any(|failure| failure.contains(told)), "{failures:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_proxmox_the_rest_is_seen_and_nothing_is_planned() {
+    let rig = Rig::healthy().await;
+    // An address at which nobody is at home.
+    let nobody = pve::Client::connect(
+        pve::Endpoints::parse(["https://10.25.150.99:8006"]).unwrap(),
+        &rig.lab.facts().token.parse().unwrap(),
+        &pve::Trust::Insecure,
+        rig.lab.net(),
+        rig.world.clock.clone(),
+    );
+    let world = World { pve: nobody.unwrap(), ..rig.world.clone() };
+    let session = Session::new(world, spec(HOME), Some(bundle()));
+    let Err(LookError::Engine(error)) = session.look().await else {
+        panic!("nothing may be changed without Proxmox")
+    };
+    assert_eq!(error.code(), "no-answer");
+    let Ok(look) = session.look_around().await else { panic!("the machines answer") };
+    assert_eq!(look.observed.machines.values().filter(|machine| machine.ready).count(), 5);
+    assert_eq!(look.observed.kubernetes.nodes.len(), 5);
+    assert_eq!(look.observed.unseen.len(), 1, "{:?}", look.observed.unseen);
+    for plan in [look.plan(), look.plan_destroy()] {
+        assert!(plan.steps.is_empty());
+        assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::NoProxmox]);
+    }
 }

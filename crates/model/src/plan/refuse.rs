@@ -7,6 +7,17 @@ use crate::blueprint::{Blueprint, Node};
 use crate::mark::Mark;
 use crate::observed::{Observed, Vm};
 
+/// Without Proxmox nothing can be compared: every VM would look as if it were gone.
+#[must_use]
+pub fn silence(observed: &Observed) -> Option<Refusal> {
+    observed.proxmox.silent.as_ref().map(|why| Refusal {
+        code: RefusalCode::NoProxmox,
+        why: format!("Proxmox does not answer ({why}), so it cannot be said what differs"),
+        remedy: "make sure that a host of `proxmox.endpoint` or `proxmox.endpoints` is on and can be reached"
+            .to_owned(),
+    })
+}
+
 /// Rules that hold for every change.
 #[must_use]
 pub fn always(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {

@@ -18,7 +18,7 @@ async fn try_health(global: &Global, args: &HealthArgs, printer: &Printer) -> Re
     let setup = Setup::new(global, printer)?;
     let outside = setup.outside(global)?;
     let session = setup.session(&outside, printer)?;
-    let look = setup.look(&session, printer).await?;
+    let look = setup.look_around(&session, printer).await?;
     let clock = &outside.world.clock;
     let began = clock.now();
     let mut waited_for = String::new();

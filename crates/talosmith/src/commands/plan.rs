@@ -60,7 +60,7 @@ async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Re
     let outside = setup.outside(global)?;
     let session = setup.session(&outside, printer)?;
     if !args.watch {
-        let look = setup.look(&session, printer).await?;
+        let look = setup.look_around(&session, printer).await?;
         printer.status(&look.blueprint, &look.observed, &look.plan());
         return Ok(Exit::Done);
     }
@@ -68,7 +68,7 @@ async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Re
     // Whoever watches sits before a real clock.
     let clock = Clock::real();
     loop {
-        let seen = setup.look(&session, printer).await;
+        let seen = setup.look_around(&session, printer).await;
         let now = outside.world.clock.now().strftime("%H:%M:%S UTC");
         let last = format!("{now}; again every {} s, until Ctrl-C.", args.every);
         match seen {

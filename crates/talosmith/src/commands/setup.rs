@@ -204,6 +204,11 @@ impl Setup {
         session.look().await.map_err(|error| self.unseen(error, printer))
     }
 
+    /// Looks at whatever answers.
+    pub async fn look_around(&self, session: &Session, printer: &Printer) -> Result<Look, Wrong> {
+        session.look_around().await.map_err(|error| self.unseen(error, printer))
+    }
+
     /// Looks at what must be known to take the cluster away.
     pub async fn look_to_destroy(&self, session: &Session, printer: &Printer) -> Result<Look, Wrong> {
         session.look_to_destroy().await.map_err(|error| self.unseen(error, printer))

@@ -106,7 +106,9 @@ fn unseen(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<Vec<St
 
 /// Whether the world is as the file says.
 fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::Result<()> {
-    if let Some((first, more)) = plan.refusals.split_first() {
+    if observed.proxmox.silent.is_some() {
+        writeln!(w, "Drift:  cannot be said without Proxmox.")
+    } else if let Some((first, more)) = plan.refusals.split_first() {
         writeln!(w, "{} {}", ink.red("in the way:"), clean(&first.why))?;
         match more.len() {
             0 => writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&first.remedy)),
@@ -164,7 +166,10 @@ fn nodes(
             vm.map_or(node.vmid, |vm| vm.vmid).to_string(),
             node.address.addr().to_string(),
             machine.and_then(|m| m.talos.clone()).unwrap_or_else(unknown),
-            if unread.is_some() && machine.is_none() { "not seen".to_owned() } else { stage(vm, machine) },
+            match unread.is_some() || observed.proxmox.silent.is_some() {
+                true if machine.is_none() => "not seen".to_owned(),
+                _ => stage(vm, machine),
+            },
             etcd(node, machine),
             kubernetes(observed, node),
         ]
@@ -184,6 +189,9 @@ fn nodes(
 }
 
 fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::Result<()> {
+    if observed.proxmox.silent.is_some() {
+        return writeln!(w, "Record: not seen.");
+    }
     let Some(record) = &observed.proxmox.record else {
         return writeln!(w, "Record: none; {} was not begun, or is not on this Proxmox.", blueprint.cluster);
     };

@@ -205,6 +205,29 @@ fn what_is_on_a_host_that_is_off_is_not_called_missing() {
 }
 
 #[test]
+fn without_proxmox_machines_and_kubernetes_are_shown() {
+    let mut seen = observed();
+    seen.proxmox = model::observed::Proxmox { silent: Some("no route to host".into()), ..Default::default() };
+    seen.machines.remove("home-work-1");
+    seen.unseen = vec![Unseen { what: "Proxmox".into(), why: "no route to host".into() }];
+    let mut text = Vec::new();
+    human(&mut text, Ink::PLAIN, &blueprint(), &seen, &plan_of(vec![])).unwrap();
+    insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
+    home: 1 of 3 nodes ready, Kubernetes at https://10.25.150.10:6443
+
+    NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE     ETCD    KUBERNETES
+    --------------  -------  ----  ------  ------------  -------  --------  ------  -------------
+    home-control-1  control  pve1  150011  10.25.150.11  v1.13.9  running   member  ready v1.35.4
+    home-work-1     worker   pve1  150021  10.25.150.21  ?        not seen  -       not there
+    home-work-2     worker   pve1  150022  10.25.150.22  ?        not seen  -       not there
+
+    Record: not seen.
+    not seen: Proxmox: no route to host
+    Drift:  cannot be said without Proxmox.
+    ");
+}
+
+#[test]
 fn a_low_window_leaves_out_nodes_that_are_ready() {
     let (blueprint, mut observed) = (blueprint(), observed());
     let seen = |observed: &Observed, height| {
