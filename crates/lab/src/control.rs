@@ -153,25 +153,36 @@ async fn serve(
     let (read, mut write) = stream.into_split();
     let mut text = String::new();
     BufReader::new(read.take(LONGEST)).read_line(&mut text).await?;
+    let mut goes_down = false;
     let answer = match serde_json::from_str::<Line>(&text) {
-        Ok(line) if line.secret == secret => follow(shared, line.order, down),
+        Ok(line) if line.secret == secret => {
+            goes_down = line.order == Order::Down;
+            follow(shared, line.order)
+        }
         Ok(_) => Err("the secret is wrong".to_owned()),
         Err(error) => Err(format!("this is no order: {error}")),
     };
     let mut text = serde_json::to_vec(&answer)?;
     text.push(b'\n');
-    write.write_all(&text).await?;
-    write.shutdown().await
+    let told = async {
+        write.write_all(&text).await?;
+        write.shutdown().await
+    };
+    let told = told.await;
+    // Only now: the program may end at once, and whoever gave the order would never hear that it was followed.
+    if goes_down {
+        down.cancel();
+    }
+    told
 }
 
-fn follow(shared: &Shared, order: Order, down: &CancellationToken) -> Result<Report, String> {
+fn follow(shared: &Shared, order: Order) -> Result<Report, String> {
     match order {
         Order::Disturb(disturbance) => {
             check(shared, &disturbance)?;
             shared.with(|world, _| world.disturb(disturbance));
         }
-        Order::Look => {}
-        Order::Down => down.cancel(),
+        Order::Look | Order::Down => {}
     }
     Ok(report(shared))
 }
