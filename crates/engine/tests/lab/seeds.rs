@@ -17,6 +17,7 @@ use model::diagnostic::Source;
 use model::event::Outcome;
 use model::import::{Imported, Input, Reach, import};
 use model::load::Failed;
+use model::plan::RefusalCode;
 use model::spec::{Cni, CniName, Manifests, Spec};
 use secrecy::SecretString;
 
@@ -287,11 +288,15 @@ async fn lists_by_role_come_up_where_only_their_mirrors_answer() {
     // What the file does not lead to its mirrors does not come, and the reason is told.
     let mut without_proxy = wanted.clone();
     without_proxy.image.mirror = None;
+    let refusals = closed(without_proxy).look().await.plan().refusals;
+    assert!(!refusals.is_empty(), "before anything is made");
+    for refusal in refusals {
+        assert_eq!(refusal.code, RefusalCode::Image, "{refusal:?}");
+        assert!(refusal.why.contains("factory.talos.dev"), "{refusal:?}");
+    }
     let mut without_time = wanted;
     without_time.network.ntp.clear();
-    for (spec, why) in
-        [(without_proxy, "factory.talos.dev"), (without_time, "time"), (imported, "waits for Cilium")]
-    {
+    for (spec, why) in [(without_time, "time"), (imported, "waits for Cilium")] {
         let ran = closed(spec).apply().await;
         assert_eq!(ran.outcome, Outcome::Failed, "{why}");
         let failures = ran.failures();
