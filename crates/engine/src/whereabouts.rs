@@ -7,16 +7,10 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use model::blueprint::Node;
 
-use crate::world::{QUESTION, World};
-
-/// The port of Talos' own API.
-const TALOS_PORT: u16 = 50_000;
-/// For somebody to be at home.
-const KNOCK: Duration = Duration::from_secs(1);
+use crate::world::{KNOCK, QUESTION, TALOS_PORT, World};
 
 /// Addresses that were found, by node. All clones know the same.
 #[derive(Debug, Clone, Default)]

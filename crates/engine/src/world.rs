@@ -25,3 +25,7 @@ pub struct World {
 
 /// How long a single question to a machine may take. etcd's answers hang before it runs, and a black hole never answers.
 pub(crate) const QUESTION: Duration = Duration::from_secs(5);
+/// How long somebody has to answer the door.
+pub(crate) const KNOCK: Duration = Duration::from_secs(1);
+/// The port of Talos' own API.
+pub(crate) const TALOS_PORT: u16 = 50_000;

@@ -144,6 +144,11 @@ impl Holder {
         }
     }
 
+    /// Every account that is made for what runs in a cluster.
+    pub fn accounts(blueprint: &Blueprint) -> impl Iterator<Item = (Self, Account)> {
+        Self::of(blueprint).into_iter().filter_map(|holder| Some((holder, holder.account(blueprint)?)))
+    }
+
     /// The account that is made for it, where the file names no token.
     #[must_use]
     pub fn account(self, blueprint: &Blueprint) -> Option<Account> {

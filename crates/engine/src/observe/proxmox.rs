@@ -20,14 +20,12 @@ use crate::World;
 use crate::error::{Error, Result};
 use crate::observe::{Purpose, Sought, images as boot_images};
 use crate::record::remedy;
+use crate::world::{KNOCK, TALOS_PORT};
 
 /// The tag that every VM of ours carries. It only narrows the search; what counts is the mark.
 pub const TAG: &str = "talosmith";
 /// For one answer. A host that does not answer costs Proxmox itself half a minute; nobody waits for that here.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// For somebody to be at home.
-const KNOCK: Duration = Duration::from_secs(1);
-const TALOS_PORT: u16 = 50_000;
 const KUBERNETES_PORT: u16 = 6443;
 /// Keys of a VM's configuration that are secret, or change by themselves.
 const NOT_KEPT: &[&str] = &["cipassword", "sshkeys", "vmgenid", "meta", "lock"];
@@ -140,22 +138,16 @@ pub(super) async fn details(
             seen.occupied = occupied(world, blueprint, &seen).await;
         }
         Purpose::Removal => {
-            let rights = match accounts_of(blueprint).is_empty() {
-                true => return seen,
-                false => ask(world, world.pve.permissions()).await,
-            };
-            match rights {
+            if Holder::accounts(blueprint).next().is_none() {
+                return seen;
+            }
+            match ask(world, world.pve.permissions()).await {
                 Ok(rights) => seen.accounts = accounts(world, blueprint, &rights, unseen).await,
                 Err(why) => unseen.push(Unseen { what: "what the token may do".to_owned(), why }),
             }
         }
     }
     seen
-}
-
-fn accounts_of(blueprint: &Blueprint) -> Vec<(Holder, Account)> {
-    let holders = Holder::of(blueprint).into_iter();
-    holders.filter_map(|holder| Some((holder, holder.account(blueprint)?))).collect()
 }
 
 /// The accounts of what runs in the cluster, if there are to be any.
@@ -165,7 +157,7 @@ async fn accounts(
     rights: &pve::Permissions,
     unseen: &mut Vec<Unseen>,
 ) -> Option<Accounts> {
-    let wanted = accounts_of(blueprint);
+    let wanted: Vec<(Holder, Account)> = Holder::accounts(blueprint).collect();
     if wanted.is_empty() {
         return None;
     }

@@ -16,15 +16,11 @@ use crate::step::{Action, Disturbs, Step};
 /// Seconds that removing an account usually takes.
 const REMOVE: u32 = 2;
 
-fn accounts(blueprint: &Blueprint) -> impl Iterator<Item = (Holder, Account)> {
-    Holder::of(blueprint).into_iter().filter_map(|holder| Some((holder, holder.account(blueprint)?)))
-}
-
 /// The account that would be made belongs to another cluster, whose token would be taken away.
 pub(super) fn taken(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let Some(seen) = &observed.proxmox.accounts else { return vec![] };
     let us = blueprint.cluster_id.as_deref().map(Mark::owner_of);
-    accounts(blueprint)
+    Holder::accounts(blueprint)
         .filter(|(_, account)| {
             seen.users.get(&account.user).is_some_and(|owner| owner.is_some() && *owner != us)
         })
@@ -45,7 +41,7 @@ pub(super) fn removal(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>,
     let (mut steps, mut notices) = (vec![], vec![]);
     let us = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     let mut told: BTreeSet<String> = BTreeSet::new();
-    for (to, account) in accounts(blueprint) {
+    for (to, account) in Holder::accounts(blueprint) {
         let Account { user, role, own_role, .. } = account;
         let delete_role = format!("`pveum role delete {role}`");
         let by_hand = format!("`pveum user delete {user}` and {delete_role} remove it");
