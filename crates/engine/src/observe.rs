@@ -49,15 +49,7 @@ pub struct Sought<'a> {
 }
 
 /// Everything that the plan needs to know.
-///
-/// # Errors
-///
-/// When Proxmox cannot be asked.
-pub async fn observe(
-    world: &World,
-    survey: Option<proxmox::Survey>,
-    sought: &Sought<'_>,
-) -> Result<Observed> {
+pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &Sought<'_>) -> Observed {
     let Sought { blueprint, purpose, access, configs, silence, .. } = *sought;
     let mut unseen = vec![];
     let proxmox = match survey {
@@ -68,7 +60,7 @@ pub async fn observe(
     let mut observed = Observed { proxmox, unseen, ..Observed::default() };
     let access = access.filter(|_| purpose != Purpose::Removal);
     let (Some(access), Some(cluster_id)) = (access, blueprint.cluster_id.as_deref()) else {
-        return Ok(observed);
+        return observed;
     };
     let owner = Mark::owner_of(cluster_id);
     let runs = |n: &&Node| {
@@ -78,7 +70,7 @@ pub async fn observe(
     };
     let running: Vec<&Node> = blueprint.in_order().into_iter().filter(runs).collect();
     if running.is_empty() {
-        return Ok(observed);
+        return observed;
     }
     let machines = futures::future::join_all(running.iter().map(|node| {
         let wanted = configs.get(&node.name).map(Config::expose);
@@ -104,7 +96,7 @@ pub async fn observe(
             why: error.causes().last().cloned().unwrap_or_default(),
         }),
     }
-    Ok(observed)
+    observed
 }
 
 /// Looks at one machine, wherever a DHCP server put it.

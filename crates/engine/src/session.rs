@@ -168,7 +168,7 @@ impl Session {
             schematics: &rendered.schematics,
             silence: silence.as_deref(),
         };
-        let observed = Box::pin(observe::observe(&self.world, survey, &sought)).await?;
+        let observed = Box::pin(observe::observe(&self.world, survey, &sought)).await;
         for node in blueprint.nodes.values_mut() {
             let found = self.world.found.of(&node.name);
             if let Some(net) = found.and_then(|at| Ipv4Net::new(at, node.address.prefix_len()).ok()) {
