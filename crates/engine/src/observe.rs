@@ -3,6 +3,7 @@
 //! Looking changes nothing. Whatever does not answer becomes a line in [`Observed::unseen`]. A Proxmox that cannot be asked at all
 //! is an error for whoever wants to change something; who only wants to see is shown the machines and Kubernetes.
 
+mod documents;
 mod images;
 pub mod machines;
 pub mod proxmox;

@@ -5,7 +5,7 @@
 //! are merged, and the result is held against what the node's release would refuse.
 
 mod machine;
-mod manifests;
+pub(crate) mod manifests;
 mod patches;
 
 use std::collections::BTreeMap;

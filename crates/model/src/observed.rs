@@ -59,6 +59,9 @@ pub struct Proxmox {
     pub images: BTreeSet<StoredImage>,
     /// Why new nodes cannot have their images.
     pub no_images: Vec<NoImage>,
+    /// Documents that machines of a new cluster will fetch, and a host does not find.
+    #[serde(default)]
+    pub unfound: Vec<Unfound>,
     /// Accounts for what runs in the cluster. `None` where nobody had to know of them, or they could not be seen.
     pub accounts: Option<Accounts>,
 }
@@ -141,6 +144,17 @@ pub struct StoredImage {
     pub datastore: String,
     /// File name.
     pub file: String,
+}
+
+/// A document that a host did not find.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unfound {
+    /// The host that was asked.
+    pub host: String,
+    /// Where it looked.
+    pub url: String,
+    /// What it was answered.
+    pub why: String,
 }
 
 /// Why an image that new nodes need cannot be had.

@@ -141,6 +141,7 @@ pub fn plan_allowing(
     let (steps, mut notices, more) = bring_up::steps(blueprint, rendered, observed, allowed);
     refusals.extend(more);
     notices.extend(preflight::tight(blueprint, observed));
+    notices.extend(preflight::documents(observed));
     finish(blueprint, steps, notices, refusals)
 }
 

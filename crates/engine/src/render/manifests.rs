@@ -7,7 +7,7 @@
 
 mod handover;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::attachments::Attachments;
 use model::blueprint::Blueprint;
@@ -34,9 +34,7 @@ pub(super) fn settings(blueprint: &Blueprint, attachments: &Attachments, nvidia:
             inline.insert(free_name(&inline, &slug(file)), text.clone());
         }
     }
-    let mut charts: BTreeMap<String, Chart> = manifests.helm.clone();
-    charts.extend(cilium(blueprint, attachments).map(|chart| ("cilium".to_owned(), chart)));
-    charts.extend(handover::charts(blueprint));
+    let charts = charts(blueprint, attachments);
     if !charts.is_empty() {
         inline.insert(free_name(&inline, "helm-install"), helm_rights());
     }
@@ -60,6 +58,27 @@ pub(super) fn settings(blueprint: &Blueprint, attachments: &Attachments, nvidia:
         inline_manifests: inline,
         extra_manifests: manifests.urls.clone(),
     }
+}
+
+/// Every chart that shall be there, by release.
+fn charts(blueprint: &Blueprint, attachments: &Attachments) -> BTreeMap<String, Chart> {
+    let mut charts: BTreeMap<String, Chart> = blueprint.options.manifests.helm.clone();
+    charts.extend(cilium(blueprint, attachments).map(|chart| ("cilium".to_owned(), chart)));
+    charts.extend(handover::charts(blueprint));
+    charts
+}
+
+/// Every address from which machines and their pods fetch a document without a registry: manifests, and what repositories of
+/// charts list.
+pub(crate) fn addresses(blueprint: &Blueprint) -> BTreeSet<String> {
+    let options = &blueprint.options;
+    let repositories = charts(blueprint, &Attachments::default()).into_values().map(|chart| chart.repository);
+    let lists = repositories
+        .filter(|repository| !repository.starts_with("oci://"))
+        .map(|repository| format!("{}/index.yaml", repository.trim_end_matches('/')));
+    let network = options.kubernetes.cni.details();
+    let network = network.urls.into_iter().filter(|_| network.name == CniName::Custom);
+    options.manifests.urls.iter().cloned().chain(network).chain(lists).collect()
 }
 
 fn oidc(oidc: &Oidc) -> config::Oidc {

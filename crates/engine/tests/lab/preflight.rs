@@ -44,6 +44,34 @@ async fn a_factory_out_of_reach_is_told_for_this_machine_and_for_each_host() {
     assert_eq!(refusals(&rig, HOME).await, [] as [&str; 0]);
 }
 
+/// Machines fetch manifests and charts for themselves, long after a plan. What a host does not find is told before.
+#[tokio::test(start_paused = true)]
+async fn a_document_that_nobody_has_is_told() {
+    let rig = Rig::new();
+    let (there, gone, secret) =
+        ("https://docs.lan/a.yaml", "https://docs.lan/b.yaml", "https://docs.lan/c.yaml?token=canary");
+    rig.lab.publish(there, "");
+    let more =
+        format!("manifests: {{ urls: ['{there}', '{gone}', '{secret}'] }}\nkubernetes: {{ cni: cilium }}\n");
+    let told = async || -> Vec<String> {
+        let plan = rig.look(&format!("{HOME}{more}")).await.plan();
+        assert_eq!(plan.refusals, []);
+        plan.notices.into_iter().map(|notice| notice.text).filter(|text| text.contains("find")).collect()
+    };
+    let of = |url: &str, host: &str| {
+        format!(
+            "pve1 does not find {url}: Can't connect to {host}:443 (Name or service not known). The machines \
+             fetch it for themselves, and wait until they find it"
+        )
+    };
+    assert_eq!(told().await, [of(gone, "docs.lan")], "a password goes into nobody's log");
+    rig.lab.disturb(Disturbance::Outside { only: Some(vec!["factory.talos.dev".to_owned()]) });
+    assert_eq!(
+        told().await,
+        [of(gone, "docs.lan"), of("https://helm.cilium.io/index.yaml", "helm.cilium.io")]
+    );
+}
+
 /// Cilium's chart comes from outside. Where it does not come, the pod says so, and nobody waits for a quarter of an hour.
 #[tokio::test(start_paused = true)]
 async fn a_chart_that_does_not_come_ends_the_waiting_with_the_pods_own_words() {

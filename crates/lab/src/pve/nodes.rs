@@ -125,6 +125,11 @@ pub(super) fn query_url(world: &World, call: &Call) -> Result<Data, Refusal> {
             None => Err(Refusal::failed(format!("invalid server response: '{}'", web.otherwise))),
         };
     }
+    let chart_list = path.ends_with("/index.yaml") && world.machines.reaches(host);
+    let document = world.machines.documents.get(url).map(String::len).or(chart_list.then_some(4096));
+    if let Some(size) = document {
+        return Ok(json!({"filename": name, "size": size, "mimetype": "text/plain"}).into());
+    }
     let Some(path) = factory_path(world, host, path) else {
         return Err(Refusal::failed(format!(
             "invalid server response: '500 Can't connect to {host}:443 (Name or service not known)'"

@@ -12,7 +12,7 @@ use super::{Notice, Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
 use crate::holder::Holder;
 use crate::mark::Mark;
-use crate::observed::{NoImage, Observed, Proxmox};
+use crate::observed::{NoImage, Observed, Proxmox, Unfound};
 use crate::rights;
 use crate::spec::Delivery;
 use crate::vm::{self, Holds};
@@ -145,6 +145,16 @@ pub(super) fn images(observed: &Observed) -> Vec<Refusal> {
         Refusal { code: RefusalCode::Image, why, remedy }
     };
     observed.proxmox.no_images.iter().map(refusal).collect()
+}
+
+/// Documents that machines will look for, perhaps in vain.
+pub(super) fn documents(observed: &Observed) -> Vec<Notice> {
+    let told = |Unfound { host, url, why }: &Unfound| Notice {
+        text: format!(
+            "{host} does not find {url}: {why}. The machines fetch it for themselves, and wait until they find it"
+        ),
+    };
+    observed.proxmox.unfound.iter().map(told).collect()
 }
 
 /// Somebody has an address that a new node, or the cluster, shall have.
