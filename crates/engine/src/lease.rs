@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use crate::apply::Run;
 use crate::error::{Error, Kind, Result};
 use crate::kubernetes::Kubernetes;
-use crate::kubernetes::lease::{Claim, Found};
-use crate::record::{LONGER_THAN_A_RENEWAL, RENEW_EVERY, stale};
+use crate::kubernetes::lease::{Claim, Found, Whose};
+use crate::record::{LONGER_THAN_A_RENEWAL, RENEW_EVERY, TO_GIVE_BACK, stale};
 use crate::world::World;
 
 /// Where the lease of a cluster is.
@@ -47,19 +47,19 @@ impl KubernetesLease {
             name: name(&blueprint.cluster),
             holder: format!("{} ({})", run.operator.name, run.operator.place),
             duration: RENEW_EVERY * 3,
-            take_over: false,
+            whose: Whose::Free,
         };
         let lease = Self { world: run.world.clone(), kubernetes, claim, ours_until: Arc::default() };
         let clock = &run.world.clock;
         let found = lease.find().await?;
         match found.holder.as_ref().filter(|holder| **holder != lease.claim.holder) {
-            None => lease.renew().await?,
+            None => lease.hold(Whose::Free).await?,
             Some(holder) if run.operator.take_over => {
                 note(format!("taking the lease over from {holder}, who is given time to notice"));
-                lease.hold(true).await?;
+                lease.hold(Whose::Anybodys).await?;
                 clock.sleep(LONGER_THAN_A_RENEWAL).await;
                 lease.renew().await?;
-                return Err(stale());
+                return Err(lease.stale().await);
             }
             Some(holder) if found.ends.is_some_and(|end| end > clock.now()) => {
                 return Err(busy(holder, &found));
@@ -71,20 +71,26 @@ impl KubernetesLease {
                 if again != found && again.holder.is_some() {
                     return Err(busy(again.holder.as_deref().unwrap_or(holder), &again));
                 }
-                lease.hold(true).await?;
-                return Err(stale());
+                lease.hold(Whose::Free).await?;
+                return Err(lease.stale().await);
             }
         }
-        if found.turns == seen.lease_turns { Ok(Some(lease)) } else { Err(stale()) }
+        if found.turns == seen.lease_turns { Ok(Some(lease)) } else { Err(lease.stale().await) }
+    }
+
+    /// The plan is of yesterday, and perhaps the next one is empty: nobody shall be kept waiting.
+    async fn stale(&self) -> Error {
+        let _ = self.world.clock.timeout(TO_GIVE_BACK, self.release()).await;
+        stale()
     }
 
     async fn find(&self) -> Result<Found> {
         self.kubernetes.find_lease(&self.claim.namespace, &self.claim.name).await
     }
 
-    async fn hold(&self, take_over: bool) -> Result<()> {
+    async fn hold(&self, whose: Whose) -> Result<()> {
         let now = self.world.clock.now();
-        self.kubernetes.claim(&Claim { take_over, ..self.claim.clone() }).await?;
+        self.kubernetes.claim(&Claim { whose, ..self.claim.clone() }).await?;
         let until = now.checked_add(self.claim.duration).unwrap_or(Timestamp::MAX);
         self.ours_until.store(until.as_millisecond(), Ordering::Relaxed);
         Ok(())
@@ -92,7 +98,7 @@ impl KubernetesLease {
 
     /// Renews it; [`Kind::Busy`] when somebody took it over.
     pub(crate) async fn renew(&self) -> Result<()> {
-        self.hold(false).await
+        self.hold(Whose::Ours).await
     }
 
     /// Whether it may have expired by our own clock, so that somebody else may have it.

@@ -38,7 +38,7 @@ pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(60);
 /// Longer than a living holder takes to renew, with the calls that it needs.
 pub(crate) const LONGER_THAN_A_RENEWAL: Duration = Duration::from_secs(90);
 /// For giving a lease back that turned out to be of no use.
-const TO_GIVE_BACK: Duration = Duration::from_secs(20);
+pub(crate) const TO_GIVE_BACK: Duration = Duration::from_secs(20);
 /// How often a lost race is run again before giving up.
 const ATTEMPTS: u32 = 5;
 

@@ -24,8 +24,19 @@ pub struct Claim {
     pub holder: String,
     /// For how long, without renewing.
     pub duration: Duration,
-    /// Take it from a holder who still has time.
-    pub take_over: bool,
+    /// Whose it may be until then.
+    pub whose: Whose,
+}
+
+/// Whose a lease may be when it is claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// Nobody's, or that of one whose time is over.
+    Free,
+    /// Anybody's: it is taken over.
+    Anybodys,
+    /// Ours: it is only renewed. One that is free now somebody else may have had since, who changed the world.
+    Ours,
 }
 
 /// A lease as it was found.
@@ -89,6 +100,17 @@ impl Kubernetes {
         let what = format!("tell about lease {}/{}", claim.namespace, claim.name);
         let found = self.ask_maybe(&what, leases.get(&claim.name)).await?;
         let what = format!("give lease {}/{} to {}", claim.namespace, claim.name, claim.holder);
+        let held = found.as_ref().and_then(|lease| lease.spec.as_ref()?.holder_identity.clone());
+        let held = held.filter(|holder| !holder.is_empty());
+        if claim.whose == Whose::Ours && held.as_ref() != Some(&claim.holder) {
+            return Err(Error::new(
+                Kind::Busy,
+                match held {
+                    Some(holder) => format!("{holder} took the cluster over"),
+                    None => "the lease was taken away".to_owned(),
+                },
+            ));
+        }
         let Some(mut lease) = found else {
             let metadata = ObjectMeta { name: Some(claim.name.clone()), ..Default::default() };
             let lease = Lease { metadata, spec: Some(claim.spec(now, None)) };
@@ -97,9 +119,8 @@ impl Kubernetes {
             return self.ask_unless_beaten(claim, &what, call).await.map(|()| None);
         };
         let spec = lease.spec.take().unwrap_or_default();
-        let other =
-            spec.holder_identity.clone().filter(|holder| !holder.is_empty() && *holder != claim.holder);
-        if let Some(holder) = other.as_ref().filter(|_| !claim.take_over && !is_over(&spec, now)) {
+        let other = held.filter(|holder| *holder != claim.holder);
+        if let Some(holder) = other.as_ref().filter(|_| claim.whose == Whose::Free && !is_over(&spec, now)) {
             let until = end(&spec).map(|end| format!(" until {end:.0}")).unwrap_or_default();
             return Err(Error::new(Kind::Busy, format!("{holder} is changing this cluster{until}"))
                 .remedy("wait for it to finish; if it is gone for good, take over"));

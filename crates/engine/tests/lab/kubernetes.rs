@@ -10,7 +10,7 @@ use ambient::{Clock, Net};
 use engine::error::Kind;
 use engine::kubernetes::Kubernetes;
 use engine::kubernetes::drain::Drain;
-use engine::kubernetes::lease::Claim;
+use engine::kubernetes::lease::{Claim, Whose};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -111,7 +111,7 @@ impl Account<'_> {
             name: "change".into(),
             holder: holder.into(),
             duration: Duration::from_secs(3),
-            take_over: false,
+            whose: Whose::Free,
         };
         let (ours, theirs) = (claim("ours"), claim("theirs"));
         assert_eq!(self.kubernetes.claim(&ours).await.unwrap(), None);
@@ -126,13 +126,19 @@ impl Account<'_> {
             "it was not renewed"
         );
         self.kubernetes.give_back(&ours).await.unwrap();
-        let forced = Claim { take_over: true, ..ours.clone() };
+        let again = Claim { whose: Whose::Ours, ..ours.clone() };
+        let error = self.kubernetes.claim(&again).await.unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Busy, "theirs took the cluster over"));
+        let forced = Claim { whose: Whose::Anybodys, ..ours.clone() };
         assert_eq!(
             self.kubernetes.claim(&forced).await.unwrap().as_deref(),
             Some("theirs"),
             "it was not ours to give back"
         );
+        assert_eq!(self.kubernetes.claim(&again).await.unwrap(), None, "renewed");
         self.kubernetes.give_back(&ours).await.unwrap();
+        let error = self.kubernetes.claim(&again).await.unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Busy, "the lease was taken away"));
         assert_eq!(self.kubernetes.claim(&theirs).await.unwrap(), None, "free again");
     }
 
