@@ -152,17 +152,27 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         outcome = dispatcher.run() => outcome,
         never = run.emitter.handing_on() => match never {},
     };
-    let patience = if *run.stop.borrow() == Stop::Now { AT_ONCE } else { TO_RELEASE };
     let record_is_gone = plan
         .steps
         .iter()
         .any(|s| matches!(s.action, Action::DeleteRecord { .. }) && dispatcher.done.contains(&s.id));
-    if !record_is_gone && let Ok(record) = context.record() {
-        // A lease that cannot be given back ends by itself, and for this working folder it is no obstacle.
-        let _ = run.world.clock.timeout(patience, record.release()).await;
-    }
-    if let Some(lease) = lease {
-        let _ = run.world.clock.timeout(patience, lease.release()).await;
+    // A lease that cannot be given back ends by itself, and for this working folder it is no obstacle.
+    let releasing = async {
+        if !record_is_gone && let Ok(record) = context.record() {
+            let _ = record.release().await;
+        }
+        if let Some(lease) = lease {
+            let _ = lease.release().await;
+        }
+    };
+    let at_once = async {
+        wish(&mut stop, Stop::Gently).await;
+        run.world.clock.sleep(AT_ONCE).await;
+    };
+    tokio::select! {
+        biased;
+        _ = run.world.clock.timeout(TO_RELEASE, releasing) => {}
+        () = at_once => {}
     }
     Ok(run.ended(outcome, began))
 }

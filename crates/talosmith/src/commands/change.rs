@@ -88,7 +88,11 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
             return Ok(exit(outcome));
         }
         printer.note("Somebody else had the cluster in between. Looking again.");
-        look = setup.look(&session, printer).await?;
+        // From the first run on signals are heard, and do not end the program by themselves.
+        let Some(seen) = interrupt::unless(setup.look(&session, printer)).await else {
+            return Ok(Exit::Interrupted);
+        };
+        look = seen?;
         let again = look.plan();
         refused(&again)?;
         if let (Some(saved), Some(path)) = (&saved, &args.plan) {
@@ -100,9 +104,18 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         }
         if asks && again != plan {
             printer.plan(&again, Verb::Apply);
-            if !confirm(printer, "The plan is another one now. Shall this be done?")? {
-                printer.note("Nothing was changed.");
-                return Ok(Exit::Done);
+            let asking = printer.clone();
+            let answer = tokio::task::spawn_blocking(move || {
+                confirm(&asking, "The plan is another one now. Shall this be done?")
+            });
+            match interrupt::unless(answer).await {
+                Some(answer) => {
+                    if !answer.map_err(|e| Problem::of(Exit::Internal, &e))?? {
+                        printer.note("Nothing was changed.");
+                        return Ok(Exit::Done);
+                    }
+                }
+                None => return Ok(Exit::Interrupted),
             }
         }
         plan = again;
@@ -335,19 +348,32 @@ fn show_the_end(global: &Global, look: Option<&Look>, printer: &Printer) {
     next(global, look, printer);
 }
 
-/// What to type next.
-fn next(global: &Global, look: &Look, printer: &Printer) {
-    let flags = flags(global);
-    let (blueprint, seen) = (&look.blueprint, &look.observed.kubernetes.nodes);
-    let network = blueprint.awaits_network() && seen.values().any(|node| !node.ready);
-    let provider = blueprint.awaits_cloud_provider() && seen.values().any(|node| node.uninitialized);
-    let state = match (network, provider) {
+/// How it is, in a few words. Nothing is said to be well that was not seen to be.
+fn state(look: &Look) -> &'static str {
+    let (blueprint, seen) = (&look.blueprint, &look.observed.kubernetes);
+    if !seen.answered {
+        return "is as the file says, but Kubernetes did not answer at the end. `talosmith health` looks again";
+    }
+    let nodes = || blueprint.nodes.keys().map(|name| seen.nodes.get(name));
+    let unready = nodes().any(|node| node.is_none_or(|node| !node.ready));
+    let network = blueprint.awaits_network() && unready;
+    let provider = blueprint.awaits_cloud_provider() && nodes().flatten().any(|node| node.uninitialized);
+    match (network, provider) {
+        (false, false) if unready => {
+            "is as the file says, but not every node is ready. `talosmith health` says what is missing"
+        }
         (false, false) => "is healthy",
         (true, false) => "is up, and waits for a network plug-in. Install one, or name it under `manifests`",
         (false, true) => "is up, and waits for its cloud provider. Install it, or name its `version`",
         (true, true) => "is up, and waits for a network plug-in and its cloud provider, which you install",
-    };
-    printer.say(&format!("\nThe cluster {} {state}. Next:\n", blueprint.cluster));
+    }
+}
+
+/// What to type next.
+fn next(global: &Global, look: &Look, printer: &Printer) {
+    let flags = flags(global);
+    let blueprint = &look.blueprint;
+    printer.say(&format!("\nThe cluster {} {}. Next:\n", blueprint.cluster, state(look)));
     let mut lines = vec![
         (format!("talosmith status{flags}"), "how it is"),
         (format!("talosmith plan{flags}"), "after a change of the file: what would be done"),
