@@ -62,17 +62,30 @@ pub async fn conditions(world: &World, look: &Look) -> Vec<Condition> {
         return vec![Condition::of("bundle", Err(Lack::new("there is no secrets bundle")))];
     };
     let kubernetes = Kubernetes::new(world, &look.blueprint.endpoint, &access.kubernetes);
-    let etcd = etcd_members(world, look, access).await;
-    let machines = machines_ready(world, look, access).await;
+    // Where nothing answers, each waits for its time; nobody shall wait for the sum of them.
+    let of_kubernetes = async {
+        match &kubernetes {
+            Ok(kubernetes) => {
+                let nodes = kubernetes.nodes().await.map_err(|e| no_kubernetes(&e));
+                // Whoever did not tell about nodes tells nothing about pods.
+                let pods = match &nodes {
+                    Ok(_) => control_plane_pods(look, kubernetes).await,
+                    Err(lack) => Err(lack.clone()),
+                };
+                Ok((nodes, pods))
+            }
+            Err(error) => Err(Lack::new(error.to_string())),
+        }
+    };
+    let (etcd, machines, of_kubernetes) =
+        futures::join!(etcd_members(world, look, access), machines_ready(world, look, access), of_kubernetes);
     let mut conditions = vec![
         Condition::of("etcd members are the control planes", etcd),
         Condition::of("every machine runs and is ready", machines),
     ];
-    match kubernetes {
-        Ok(kubernetes) => {
-            let nodes = kubernetes.nodes().await.map_err(|e| no_kubernetes(&e));
+    match of_kubernetes {
+        Ok((nodes, pods)) => {
             let ready = nodes.as_ref().map_err(Clone::clone).and_then(|nodes| nodes_ready(look, nodes));
-            let pods = control_plane_pods(look, &kubernetes).await;
             conditions.push(Condition::of(NODES_READY, ready));
             conditions.push(Condition::of("the control plane's pods are ready", pods));
             if look.blueprint.options.manifests.proxmox_ccm.is_some() {
@@ -80,7 +93,7 @@ pub async fn conditions(world: &World, look: &Look) -> Vec<Condition> {
                 conditions.push(Condition::of(NODES_SEEN, seen));
             }
         }
-        Err(error) => conditions.push(Condition::of("Kubernetes answers", Err(Lack::new(error.to_string())))),
+        Err(lack) => conditions.push(Condition::of("Kubernetes answers", Err(lack))),
     }
     conditions
 }

@@ -189,9 +189,28 @@ impl Kubernetes {
                 .remedy("`talosmith status` shows which control planes run their API server")
         };
         match self.clock.timeout(QUESTION, call).await {
-            Ok(answer) => answer.map_err(|e| attempt().because(e)),
+            Ok(answer) => answer.map_err(|error| match error {
+                kube::Error::Service(below) => attempt().coded("kubernetes").because(Unreached::of(&*below)),
+                error => attempt().because(error),
+            }),
             Err(timed_out) => Err(attempt().because(timed_out)),
         }
+    }
+}
+
+/// There was no answer at all. Only the cause at the bottom says something to a person; what stands above it are libraries that
+/// tell each other that they failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unreached(String);
+
+impl Unreached {
+    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut cause = error;
+        while let Some(below) = cause.source() {
+            cause = below;
+        }
+        Self(cause.to_string())
     }
 }
 
