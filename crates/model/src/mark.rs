@@ -107,6 +107,12 @@ impl Mark {
         )
     }
 
+    /// The line of a VM's notes by which it is known.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("{MARK} {}", json(self))
+    }
+
     /// `description` with what is ours in it as it should be. What people wrote above or below stays. `None` when nothing
     /// needs to change.
     #[must_use]

@@ -47,6 +47,9 @@ pub struct Proxmox {
     pub taken: BTreeMap<u32, Guest>,
     /// VMs that may be ours and could not be read, with their host.
     pub unread: BTreeMap<u32, String>,
+    /// Those of them that were read, and are ours by their UUID, but whose notes lost the mark: which node each is.
+    #[serde(default)]
+    pub unmarked: BTreeMap<u32, String>,
     /// VMs that carry a mark of Talosmith, whichever cluster's.
     pub marked: Vec<Vm>,
     /// The record of the cluster, if it was found.

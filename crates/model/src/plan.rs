@@ -74,6 +74,8 @@ pub enum RefusalCode {
     OldProxmox,
     /// The keys to machines that exist are gone.
     LostBundle,
+    /// The notes of a VM of ours do not say any more that it is.
+    LostMark,
     /// The same node exists more than once.
     Doubled,
     /// The file protects the cluster.

@@ -15,6 +15,7 @@ use model::mark::{Mark, RECORD_NODE, RecordState};
 use model::observed::{Accounts, Guest, Proxmox, RecordSeen, StoredImage, Unseen, Vm};
 use model::plan::preflight;
 use pve::Resource;
+use uuid::Uuid;
 
 use crate::World;
 use crate::error::{Error, Result};
@@ -118,14 +119,21 @@ pub(super) async fn details(
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     for ((id, host, _), look) in candidates.iter().zip(looks) {
         match look {
-            Ok(Some((vm, state))) => {
+            Ok(Looked::Marked(vm, state)) => {
                 if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner {
                     let host = (*host).to_owned();
                     seen.record = Some(RecordSeen { vmid: *id, host, state: state.unwrap_or_default() });
                 }
-                seen.marked.push(vm);
+                seen.marked.push(*vm);
             }
-            Ok(None) => {}
+            Ok(Looked::Unmarked(uuid)) => {
+                let ours = nodes_by_uuid(blueprint).find(|(known, _)| *known == uuid);
+                if let Some((_, node)) = ours {
+                    seen.unread.insert(*id, (*host).to_owned());
+                    seen.unmarked.insert(*id, node.to_owned());
+                }
+            }
+            Ok(Looked::Nobodys) => {}
             Err(why) => {
                 seen.unread.insert(*id, (*host).to_owned());
                 unseen.push(Unseen { what: format!("VM {id} on {host}"), why });
@@ -273,22 +281,41 @@ fn vmid(resource: &Resource) -> Option<u32> {
     resource.vmid.and_then(|id| u32::try_from(id).ok())
 }
 
-/// One VM, if it carries a mark.
+/// Whose a VM is.
+enum Looked {
+    /// It carries a mark, perhaps of another cluster.
+    Marked(Box<Vm>, Option<RecordState>),
+    /// It carries none, but a UUID.
+    Unmarked(Uuid),
+    /// Neither, or it is gone.
+    Nobodys,
+}
+
+/// The UUIDs that VMs of this cluster have, which come from its keys.
+fn nodes_by_uuid(blueprint: &Blueprint) -> impl Iterator<Item = (Uuid, &str)> {
+    let nodes = blueprint.nodes.values().filter_map(|node| Some((node.uuid?, node.name.as_str())));
+    nodes.chain(blueprint.record.uuid.map(|uuid| (uuid, RECORD_NODE)))
+}
+
+/// One VM, by its mark.
 async fn vm(
     world: &World,
     vmid: u32,
     host: &str,
     resource: &Resource,
-) -> std::result::Result<Option<(Vm, Option<RecordState>)>, String> {
+) -> std::result::Result<Looked, String> {
     let read = async {
         let configs = match world.pve.vm_configs(host, vmid).await {
             Ok(configs) => configs,
             // It went away between the list and now.
-            Err(error) if error.is_missing() => return Ok(None),
+            Err(error) if error.is_missing() => return Ok(Looked::Nobodys),
             Err(error) => return Err(error),
         };
         let Some((mut vm, state)) = read(vmid, host, resource.pool.clone(), &configs) else {
-            return Ok(None);
+            let uuid = configs.now.smbios_uuid().and_then(|uuid| uuid.parse().ok());
+            // One that is being made shows no notes for a moment.
+            let settled = configs.now.lock().is_none();
+            return Ok(uuid.filter(|_| settled).map_or(Looked::Nobodys, Looked::Unmarked));
         };
         // The list lags by ten seconds, so only "running" is believed here; a machine that then does not answer is asked
         // for again.
@@ -297,7 +324,7 @@ async fn vm(
             Some("running") => true,
             _ => is_running(world, host, vmid).await?,
         };
-        Ok(Some((vm, state)))
+        Ok(Looked::Marked(Box::new(vm), state))
     };
     ask(world, read).await
 }

@@ -44,6 +44,27 @@ async fn tags_notes_and_a_change_that_waits_are_put_right() {
     assert_eq!(config.get("cores"), Some("4"));
 }
 
+/// Nothing may be touched without its mark; but whose it is, its UUID still says, and no other is made in its place.
+#[tokio::test(start_paused = true)]
+async fn a_vm_whose_notes_lost_the_mark_is_known_by_its_uuid() {
+    let rig = Rig::healthy().await;
+    let host = rig.host_of(WORKER).await;
+    let before = rig.world.pve.vm_config(&host, WORKER).await.unwrap().description().to_owned();
+    rig.set(&host, WORKER, &[("description", "my files")]).await;
+    let look = rig.look(HOME).await;
+    for plan in [look.plan(), rig.session(HOME).look_to_destroy().await.unwrap().plan_destroy()] {
+        let [refusal] = plan.refusals.as_slice() else { panic!("{:?}", plan.refusals) };
+        let told =
+            format!("VM {WORKER} on {host} is home-work-1 by its UUID, but its notes do not say so any more");
+        assert_eq!((refusal.code, &refusal.why), (model::plan::RefusalCode::LostMark, &told));
+        let line = refusal.remedy.split(": ").skip(1).collect::<Vec<_>>().join(": ");
+        assert!(before.contains(&line) && line.starts_with("talosmith-mark: "), "{line}");
+    }
+    let mark = before.lines().find(|line| line.starts_with("talosmith-mark: ")).unwrap();
+    rig.set(&host, WORKER, &[("description", &format!("my files\n\n{mark}"))]).await;
+    rig.repaired(HOME, &["update-vm/home-work-1", "check-health"]).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_needs_a_restart_is_refused_and_nothing_is_touched() {
     let rig = Rig::healthy().await;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Refusal, RefusalCode, accounts, preflight};
 use crate::blueprint::{Blueprint, Node};
-use crate::mark::Mark;
+use crate::mark::{Mark, RECORD_NODE};
 use crate::observed::{Observed, Vm};
 
 /// Without Proxmox nothing can be compared: every VM would look as if it were gone.
@@ -24,6 +24,7 @@ pub fn always(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     [
         old_proxmox(blueprint, observed),
         lost_bundle(blueprint, observed),
+        lost_marks(blueprint, observed),
         doubled_identity(blueprint, observed),
     ]
     .concat()
@@ -95,6 +96,31 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         ),
         remedy: "restore the bundle from your backup; if those VMs belong to another cluster, give this one another name".to_owned(),
     }]
+}
+
+/// A VM that is ours by its UUID, which only this cluster's keys give, and whose notes somebody changed. Nothing of it may be
+/// touched without its mark; neither may another be made in its place.
+fn lost_marks(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return vec![] };
+    let refusal = |(vmid, node): (&u32, &String)| {
+        let host = observed.proxmox.unread.get(vmid).map(String::as_str).unwrap_or_default();
+        let mark = Mark { cluster: blueprint.cluster.clone(), owner, node: node.clone() };
+        let (what, remedy) = match node.as_str() {
+            RECORD_NODE => (
+                "the cluster's record",
+                "restore the lines `talosmith-mark:` and `talosmith-record:` of its notes, or delete that VM, which has no disks: \
+                 it is made anew"
+                    .to_owned(),
+            ),
+            node => (node, format!("add this line to its notes, or delete that VM: {}", mark.line())),
+        };
+        Refusal {
+            code: RefusalCode::LostMark,
+            why: format!("VM {vmid} on {host} is {what} by its UUID, but its notes do not say so any more"),
+            remedy,
+        }
+    };
+    observed.proxmox.unmarked.iter().map(refusal).collect()
 }
 
 /// The same node twice: a backup was restored beside the original. Which one is true, only a person can say.
