@@ -61,6 +61,9 @@ pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &So
     let mut observed = Observed { proxmox, unseen, ..Observed::default() };
     let access = access.filter(|_| purpose != Purpose::Removal);
     let (Some(access), Some(cluster_id)) = (access, blueprint.cluster_id.as_deref()) else {
+        if purpose != Purpose::Removal {
+            observed.machines = machines::configured_already(world, blueprint).await;
+        }
         return observed;
     };
     let owner = Mark::owner_of(cluster_id);

@@ -1,12 +1,14 @@
 //! What one machine says, asked once, within seconds.
 
-use model::blueprint::{Node, Role};
+use std::collections::BTreeMap;
+
+use model::blueprint::{Blueprint, Node, Role};
 use model::observed::{Api, ConfigChange, Etcd, Machine};
 use model::step::Disturbs;
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
 use talos::config::{ChangeClass, Contract, Documents, difference};
-use talos_client::Machine as Client;
+use talos_client::{Machine as Client, Maintenance};
 
 use crate::World;
 use crate::lack::Lack;
@@ -60,6 +62,24 @@ pub(crate) async fn look_or_lack(
         Identified::Silent(lack) => return Err(lack),
     };
     Ok(machine)
+}
+
+/// Machines that are not ours to create, and were given a configuration by somebody. Without keys nothing more can be told of
+/// them; with new ones they could not be told anything.
+pub(super) async fn configured_already(world: &World, blueprint: &Blueprint) -> BTreeMap<String, Machine> {
+    let external = blueprint.nodes.values().filter(|node| node.external);
+    let asked = external.map(|node| async move {
+        let asked = async {
+            Maintenance::connect(&world.net, &world.clock, world.address(node)).await?.version().await
+        };
+        match world.clock.timeout(QUESTION, asked).await {
+            Ok(Err(error)) if error.kind() == talos_client::Kind::Rejected => {
+                Some((node.name.clone(), Machine::with(Api::Stranger { why: error.to_string() })))
+            }
+            _ => None,
+        }
+    });
+    futures::future::join_all(asked).await.into_iter().flatten().collect()
 }
 
 async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<&str>) -> Machine {

@@ -123,8 +123,12 @@ async fn identify_external(world: &World, node: &Node, machine: Machine) -> Iden
 async fn identify_waiting(world: &World, node: &Node, address: IpAddr) -> talos_client::Result<Identified> {
     let connection = Maintenance::connect(&world.net, &world.clock, address).await?;
     if node.external {
-        // The card that the file names is all that such a machine can be known by. Without one, its address must do.
-        let links = if node.mac.is_empty() { vec![] } else { connection.links().await? };
+        // The card that the file names is all that such a machine can be known by. Without one, its address must do, and that
+        // it answers somebody without keys, as one that has a configuration does not.
+        let links = match node.mac.is_empty() {
+            true => connection.version().await.map(|_| vec![])?,
+            false => connection.links().await?,
+        };
         let known = links.iter().any(|link| link.hardware_addr.eq_ignore_ascii_case(&node.mac));
         return Ok(match node.mac.is_empty() || known {
             true => Identified::Maintenance(connection),

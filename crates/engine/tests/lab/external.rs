@@ -106,3 +106,19 @@ async fn a_machine_with_another_card_is_not_the_one_that_the_file_means() {
         plan.refusals
     );
 }
+
+/// Machines that run have keys. Where those are lost, new ones are not made: they would open nothing.
+#[tokio::test(start_paused = true)]
+async fn machines_that_were_configured_are_not_given_to_a_new_bundle() {
+    let rig = metal().await;
+    let plan = |look: engine::Look| look.plan();
+    let empty = || Session::new(rig.world.clone(), spec(METAL), None);
+    assert_eq!(plan(empty().look().await.unwrap()).refusals, [], "they wait for a configuration");
+    let ran = rig.apply(METAL).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let refusals = plan(empty().look().await.unwrap()).refusals;
+    let told =
+        "the secrets bundle is missing, but cp-1, w-1 are configured already, with keys that nobody here has";
+    assert_eq!(refusals.iter().map(|r| r.why.as_str()).collect::<Vec<_>>(), [told]);
+    assert_eq!(refusals[0].code, model::plan::RefusalCode::LostBundle);
+}

@@ -178,6 +178,8 @@ impl Builder<'_> {
                 }
                 return;
             }
+            // That the keys are lost is told for all of them at once.
+            (_, Some(Api::Stranger { .. })) if self.blueprint.cluster_id.is_none() => return,
             (_, Some(Api::Stranger { why })) => {
                 self.refusals.push(Refusal {
                     code: RefusalCode::Stranger,
@@ -193,6 +195,7 @@ impl Builder<'_> {
             (_, Some(Api::Silent { why })) => {
                 format!("it did not answer ({why}); it will be waited for")
             }
+            (Some(vm), None) if !vm.running => "it is off; what it has is seen once it runs".to_owned(),
             (_, None) => "it has not been configured yet, as far as can be seen".to_owned(),
         };
         self.push(Action::Configure { node: node.name.clone() }, started, reason, usual::CONFIGURE);

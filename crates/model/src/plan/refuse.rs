@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Refusal, RefusalCode, accounts, preflight};
 use crate::blueprint::{Blueprint, Node};
 use crate::mark::{Mark, RECORD_NODE};
-use crate::observed::{Observed, Vm};
+use crate::observed::{Api, Observed, Vm};
 
 /// Without Proxmox nothing can be compared: every VM would look as if it were gone.
 #[must_use]
@@ -78,6 +78,21 @@ fn old_proxmox(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
 fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     if blueprint.cluster_id.is_some() {
         return vec![];
+    }
+    let configured = observed.machines.iter().filter(|(_, seen)| matches!(seen.api, Api::Stranger { .. }));
+    let configured: Vec<&str> = configured.map(|(name, _)| name.as_str()).collect();
+    if !configured.is_empty() {
+        let (is, they) = if configured.len() == 1 { ("is", "it") } else { ("are", "they") };
+        return vec![Refusal {
+            code: RefusalCode::LostBundle,
+            why: format!(
+                "the secrets bundle is missing, but {} {is} configured already, with keys that nobody here has",
+                configured.join(", ")
+            ),
+            remedy: format!(
+                "restore the bundle from your backup; if {they} {is} of no use to anybody, reset with `talosctl reset`"
+            ),
+        }];
     }
     let ours: Vec<&Vm> =
         observed.proxmox.marked.iter().filter(|v| v.mark.cluster == blueprint.cluster).collect();
