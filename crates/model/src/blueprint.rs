@@ -221,6 +221,9 @@ pub struct NodeSettings {
     pub kubelet_args: BTreeMap<String, String>,
     /// Kubernetes taints by key.
     pub taints: BTreeMap<String, Taint>,
+    /// Disk that Talos installs itself to, on an external machine.
+    #[serde(default)]
+    pub install_disk: Option<String>,
     /// Patches of the Talos configuration, in the order they are applied: those of all nodes first.
     pub patches: Vec<NodePatch>,
 }

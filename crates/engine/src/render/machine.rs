@@ -34,6 +34,7 @@ pub(super) fn input(
     }
     Input {
         install_image: installer(blueprint, node, schematic),
+        install_disk: node.settings.install_disk.clone(),
         cert_sans,
         dns_domain: blueprint.dns_domain.clone(),
         pod_subnets: vec![blueprint.pod_cidr.to_string()],
@@ -51,11 +52,12 @@ pub(super) fn input(
     }
 }
 
-/// The installer of the node's image, from the factory or from the registry that stands in for it.
+/// The installer of the node's image, from the factory or from the registry that stands in for it. A machine that is not ours to
+/// create has nobody who tells it its network as a cloud does.
 fn installer(blueprint: &Blueprint, node: &Node, schematic: Option<&Schematic>) -> Option<String> {
     let image = blueprint.images.get(&node.image)?;
-    let name =
-        ImageName { platform: Platform::Nocloud, secure_boot: image.secure_boot, ..ImageName::default() };
+    let platform = if node.external { Platform::Metal } else { Platform::Nocloud };
+    let name = ImageName { platform, secure_boot: image.secure_boot, ..ImageName::default() };
     let host = image.installer_mirror.as_deref().unwrap_or_else(|| without_scheme(&image.factory));
     Some(name.installer(host, schematic?.id.as_ref()?, &node.talos))
 }

@@ -298,6 +298,18 @@ fn images_mirrors_secure_boot_and_schematic_files() {
     );
 }
 
+/// Started from an ISO, with nobody who tells it its network as a cloud does.
+#[test]
+fn a_machine_that_is_not_ours_installs_itself_as_metal() {
+    let more = "nodes: { metal: { role: worker, address: 10.25.150.90, external: true, install_disk: /dev/nvme0n1 } }\n";
+    let made = rendered(more, &[]).unwrap();
+    let config = made["metal"].v1alpha1().unwrap();
+    assert_eq!(config.text("machine.install.disk"), Some("/dev/nvme0n1"));
+    let image = config.text("machine.install.image").unwrap();
+    assert!(image.starts_with("factory.talos.dev/metal-installer/"), "{image}");
+    assert_eq!(made[WORKER].v1alpha1().unwrap().text("machine.install.disk"), None);
+}
+
 #[test]
 fn a_graphics_card_brings_its_driver_and_its_runtime() {
     let more = "pools:\n  control: { role: controlplane, count: 1 }\n  work: { role: worker, count: 1, gpu: nvidia }\n";

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::blueprint::Role;
 use crate::diagnostic::{Diagnostic, Path, codes, nearest};
-use crate::resolve::draft::{Draft, MAX_COUNT};
+use crate::resolve::draft::{Draft, DraftNode, MAX_COUNT};
 use crate::resolve::placement;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
@@ -46,6 +46,31 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
             let problem = Diagnostic::error(codes::EXTERNAL_VM, message).at_key(path.key(key), "");
             found.push(problem.at(path.key("external"), "").help(format!("leave out `{key}`")));
         }
+    }
+    let cardless =
+        |node: &&DraftNode<'_>| node.external && node.role == Role::ControlPlane && node.mac.is_none();
+    let unnamed = draft
+        .nodes
+        .iter()
+        .filter(cardless)
+        .filter(|node| spec.nodes.get(&node.name).is_none_or(|own| own.mac.is_none()));
+    for DraftNode { name, path, .. } in unnamed.filter(|_| spec.network.vip.is_some()) {
+        let message = format!("`{name}` has no `mac`, so it cannot hold the VIP");
+        let problem = Diagnostic::error(codes::VIP_WITHOUT_CARD, message).at_key(path.clone(), "");
+        found.push(
+            problem.help("give the `mac` of its network card, or leave out `vip` and give an `endpoint`"),
+        );
+    }
+    for (name, node) in &spec.nodes {
+        let Some(disk) = &node.install_disk else { continue };
+        let message = match (node.external, disk.starts_with("/dev/")) {
+            (true, true) => continue,
+            (true, false) => format!("`{disk}` is not the path of a disk"),
+            (false, _) => format!("`{name}` is a VM of ours and has Talos on its disk"),
+        };
+        let help = if node.external { "write `/dev/sda`, for example" } else { "leave out `install_disk`" };
+        let path = Path::of(&["nodes", name, "install_disk"]);
+        found.push(Diagnostic::error(codes::INSTALL_DISK, message).at(path, "").help(help));
     }
     let homeless = draft.nodes.iter().filter(|node| !node.external).find(|node| {
         let choice = placement::candidates(spec, None, node);

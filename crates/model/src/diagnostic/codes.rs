@@ -192,6 +192,9 @@ codes! {
     SINGLE_ENDPOINT "TS0418" "An API that one machine can take away"
         "There are several control planes, but the Kubernetes API is reached at the address of one of them. With a VIP, or a load balancer given as `endpoint`, it outlives any one."
         bad "network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1 }\n" good "network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }\n"
+    VIP_WITHOUT_CARD "TS0419" "A shared address without a network card"
+        "The VIP is held by a network card of a control plane. That of an external machine is known by its `mac` only, so without one the machine would never hold the VIP, and nobody might."
+        bad "network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }\nnodes:\n  a: { role: controlplane, address: 10.25.150.40, external: true }\n  b: { role: controlplane, address: 10.25.150.41, external: true, mac: \"BC:24:11:00:00:41\" }\n" good "network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }\nnodes:\n  a: { role: controlplane, address: 10.25.150.40, external: true, mac: \"BC:24:11:00:00:40\" }\n  b: { role: controlplane, address: 10.25.150.41, external: true, mac: \"BC:24:11:00:00:41\" }\n"
 
     SECRET_IN_FILE "TS0501" "A secret in the file"
         "Files are committed, sent and shown; secrets must not be in them. Say where the secret is found instead: in an environment variable, a file, or what a command prints."
@@ -223,6 +226,9 @@ codes! {
     EXTERNAL_VM "TS0510" "Hardware of a machine that is not ours"
         "An external machine is configured, but not created: keys that describe a VM would have no effect."
         bad "nodes:\n  metal: { role: worker, address: 10.25.150.40, external: true, vmid: 900 }\n" good "nodes:\n  metal: { role: worker, address: 10.25.150.40, external: true }\n"
+    INSTALL_DISK "TS0511" "Not a disk to install to"
+        "Talos is installed on an external machine that was started from an ISO or the network, to a disk that is named by its path. VMs of ours are made with Talos on their disk."
+        bad "nodes:\n  metal: { role: worker, address: 10.25.150.40, external: true, install_disk: sda }\n" good "nodes:\n  metal: { role: worker, address: 10.25.150.40, external: true, install_disk: /dev/sda }\n"
 
     UNKNOWN_REFERENCE "TS0601" "A name that stands for nothing"
         "A pool or node refers to a host, a size or a pool that the file does not define."

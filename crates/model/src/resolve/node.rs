@@ -179,6 +179,7 @@ fn settings(draft: &Draft<'_>, node: &DraftNode<'_>) -> NodeSettings {
         annotations: node.merged(|traits| &traits.annotations),
         kubelet_args: node.merged(|traits| &traits.kubelet_args),
         taints: taints.into_iter().filter_map(|(key, text)| Some((key, forms::taint(&text)?))).collect(),
+        install_disk: draft.spec.nodes.get(&node.name).and_then(|own| own.install_disk.clone()),
         patches: patches.flat_map(numbered).collect(),
     }
 }

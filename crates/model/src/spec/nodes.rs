@@ -192,6 +192,10 @@ pub struct Node {
     /// A machine that is not ours to create: it is configured, but no VM is made for it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub external: bool,
+    /// Disk that Talos installs itself to, such as `/dev/nvme0n1`, for an external machine that was started from an ISO or the
+    /// network. What is on it is lost. Left out: Talos is on the machine's disk already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install_disk: Option<String>,
     /// Hardware by name, from `sizes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
