@@ -11,6 +11,7 @@ use pve::Permissions;
 
 use crate::World;
 use crate::error::{Error, Result};
+use crate::observe::named;
 use crate::observe::proxmox::{Survey, survey};
 use crate::record::remedy;
 
@@ -249,20 +250,14 @@ async fn bridges(world: &World, blueprint: &Blueprint) -> Vec<Finding> {
 }
 
 async fn devices(world: &World, blueprint: &Blueprint) -> Vec<Finding> {
-    let nodes = blueprint.nodes.values().filter(|node| !node.external);
-    let wanted: BTreeSet<(&str, &str)> = nodes
-        .filter_map(|node| Some((node, node.host.as_deref()?)))
-        .flat_map(|(node, host)| node.hardware.pci.iter().map(move |device| (device.mapping.as_str(), host)))
-        .collect();
+    let wanted: BTreeSet<(&str, &str)> = named::devices(blueprint.nodes.values()).collect();
     if wanted.is_empty() {
         return vec![];
     }
     let mappings = world.pve.pci_mappings().await.unwrap_or_default();
     let check = |(name, host): (&str, &str)| {
         let what = format!("PCI mapping {name} on {host}");
-        let on = format!("node={host}");
-        let there = mappings.iter().find(|mapping| mapping.id == name);
-        match there.map(|mapping| mapping.map.iter().any(|entry| entry.split(',').any(|part| part == on))) {
+        match named::is_on(&mappings, name, host) {
             Some(true) => Finding::good(what, "there"),
             Some(false) => Finding::bad(
                 what,

@@ -6,6 +6,7 @@
 mod documents;
 mod images;
 pub mod machines;
+pub(crate) mod named;
 pub mod proxmox;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -62,6 +62,9 @@ pub struct Proxmox {
     pub images: BTreeSet<StoredImage>,
     /// Why new nodes cannot have their images.
     pub no_images: Vec<NoImage>,
+    /// What the file names, new nodes need, and Proxmox does not have.
+    #[serde(default)]
+    pub not_there: Vec<NotThere>,
     /// Documents that machines of a new cluster will fetch, and a host does not find.
     #[serde(default)]
     pub unfound: Vec<Unfound>,
@@ -147,6 +150,26 @@ pub struct StoredImage {
     pub datastore: String,
     /// File name.
     pub file: String,
+}
+
+/// Something that the file names and Proxmox does not have, or does not show to the token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "is")]
+pub enum NotThere {
+    /// A resource pool.
+    Pool {
+        /// Its name.
+        pool: String,
+    },
+    /// A device by its mapping.
+    Device {
+        /// The mapping's name.
+        mapping: String,
+        /// The host that should have one.
+        host: String,
+        /// Whether other hosts have one.
+        elsewhere: bool,
+    },
 }
 
 /// A document that a host did not find.

@@ -96,6 +96,8 @@ pub enum RefusalCode {
     Rights,
     /// A boot image cannot be had.
     Image,
+    /// A pool or a device that the file names is not there.
+    NotThere,
     /// Proxmox holds a lock on a VM.
     Locked,
     /// What answers at an address is not our machine.

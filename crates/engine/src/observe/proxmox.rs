@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::World;
 use crate::error::{Error, Result};
-use crate::observe::{Purpose, Sought, documents, images as boot_images};
+use crate::observe::{Purpose, Sought, documents, images as boot_images, named};
 use crate::record::remedy;
 use crate::world::{KNOCK, TALOS_PORT};
 
@@ -239,6 +239,7 @@ async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, u
     seen.no_images =
         Box::pin(boot_images::missing(world, blueprint, sought.schematics, seen, &new, unseen)).await;
     seen.unfound = documents::unfound(world, blueprint, seen, &new).await;
+    seen.not_there = named::missing(world, blueprint, &new, unseen).await;
 }
 
 /// Addresses of new nodes, and that of a new cluster, at which somebody is already. Who refuses a connection is there, too;

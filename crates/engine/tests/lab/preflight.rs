@@ -44,6 +44,23 @@ async fn a_factory_out_of_reach_is_told_for_this_machine_and_for_each_host() {
     assert_eq!(refusals(&rig, HOME).await, [] as [&str; 0]);
 }
 
+/// Proxmox would take the VM and fail when it starts, or fail at the first one.
+#[tokio::test(start_paused = true)]
+async fn a_pool_or_a_device_that_is_not_there_is_told() {
+    let rig = Rig::new();
+    let file = HOME.replace("proxmox: {", "proxmox: { pool: nosuch,");
+    let file = format!("{file}sizes: {{ gpu: {{ pci: [card] }} }}\n")
+        .replace("work:    { role: worker,", "work: { role: worker, size: gpu, hosts: [pve2],");
+    let plan = rig.look(&file).await.plan();
+    let told: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.why.as_str()).collect();
+    let wanted = [
+        "there is no resource pool nosuch, or the token may not see it",
+        "there is no PCI mapping card for pve2, or the token may not see it",
+    ];
+    assert_eq!(told, wanted);
+    assert!(plan.refusals.iter().all(|refusal| refusal.code == RefusalCode::NotThere));
+}
+
 /// Machines fetch manifests and charts for themselves, long after a plan. What a host does not find is told before.
 #[tokio::test(start_paused = true)]
 async fn a_document_that_nobody_has_is_told() {

@@ -12,7 +12,7 @@ use super::{Notice, Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
 use crate::holder::Holder;
 use crate::mark::Mark;
-use crate::observed::{NoImage, Observed, Proxmox, Unfound};
+use crate::observed::{NoImage, NotThere, Observed, Proxmox, Unfound};
 use crate::rights;
 use crate::spec::Delivery;
 use crate::vm::{self, Holds};
@@ -145,6 +145,28 @@ pub(super) fn images(observed: &Observed) -> Vec<Refusal> {
         Refusal { code: RefusalCode::Image, why, remedy }
     };
     observed.proxmox.no_images.iter().map(refusal).collect()
+}
+
+/// What the file names in Proxmox, and new nodes need.
+pub(super) fn named(observed: &Observed) -> Vec<Refusal> {
+    let refusal = |missing: &NotThere| {
+        let (why, remedy) = match missing {
+            NotThere::Pool { pool } => (
+                format!("there is no resource pool {pool}, or the token may not see it"),
+                "make it under Datacenter, Permissions, Pools, or run `talosmith proxmox setup`",
+            ),
+            NotThere::Device { mapping, host, elsewhere: true } => (
+                format!("the PCI mapping {mapping} has no device on {host}"),
+                "add one under Datacenter, Resource Mappings, or name another host",
+            ),
+            NotThere::Device { mapping, host, elsewhere: false } => (
+                format!("there is no PCI mapping {mapping} for {host}, or the token may not see it"),
+                "give the device's address in the file and run `talosmith proxmox setup`",
+            ),
+        };
+        Refusal { code: RefusalCode::NotThere, why, remedy: remedy.to_owned() }
+    };
+    observed.proxmox.not_there.iter().map(refusal).collect()
 }
 
 /// Documents that machines will look for, perhaps in vain.

@@ -41,6 +41,7 @@ pub fn creation(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         preflight::addresses(blueprint, observed),
         accounts::taken(blueprint, observed),
         preflight::images(observed),
+        preflight::named(observed),
     ]
     .concat()
 }

@@ -1,0 +1,60 @@
+//! Whether what the file names in Proxmox is there: the resource pool, and devices by their mapping.
+//!
+//! Proxmox takes a VM with a device that nobody has, and fails when it starts; a pool that is not there fails the first VM.
+
+use std::collections::BTreeSet;
+
+use model::blueprint::{Blueprint, Node};
+use model::observed::{NotThere, Unseen};
+use pve::Mapping;
+
+use super::proxmox::ask;
+use crate::World;
+
+/// What is not there, or not for this token to see.
+pub(super) async fn missing(
+    world: &World,
+    blueprint: &Blueprint,
+    new: &[&Node],
+    unseen: &mut Vec<Unseen>,
+) -> Vec<NotThere> {
+    let mut missing = vec![];
+    if let Some(pool) = &blueprint.resource_pool {
+        match ask(world, world.pve.pools()).await {
+            Ok(pools) if pools.iter().any(|known| known.name == *pool) => {}
+            Ok(_) => missing.push(NotThere::Pool { pool: pool.clone() }),
+            Err(why) => unseen.push(Unseen { what: "the resource pools".to_owned(), why }),
+        }
+    }
+    let wanted: BTreeSet<(&str, &str)> = devices(new.iter().copied()).collect();
+    if wanted.is_empty() {
+        return missing;
+    }
+    match ask(world, world.pve.pci_mappings()).await {
+        Ok(mappings) => {
+            let gone = wanted.into_iter().filter(|(name, host)| is_on(&mappings, name, host) != Some(true));
+            missing.extend(gone.map(|(name, host)| NotThere::Device {
+                mapping: name.to_owned(),
+                host: host.to_owned(),
+                elsewhere: is_on(&mappings, name, host).is_some(),
+            }));
+        }
+        Err(why) => unseen.push(Unseen { what: "the names of devices".to_owned(), why }),
+    }
+    missing
+}
+
+/// Devices that VMs need, by mapping and host. One that is given by its address has no mapping.
+pub(crate) fn devices<'a>(nodes: impl Iterator<Item = &'a Node>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let placed = nodes.filter(|node| !node.external).filter_map(|node| Some((node, node.host.as_deref()?)));
+    let named =
+        placed.flat_map(|(node, host)| node.hardware.pci.iter().map(move |pci| (pci.mapping.as_str(), host)));
+    named.filter(|(name, _)| !name.contains(':'))
+}
+
+/// Whether a mapping has a device on a host; nothing where there is no such mapping.
+pub(crate) fn is_on(mappings: &[Mapping], name: &str, host: &str) -> Option<bool> {
+    let on = format!("node={host}");
+    let mapping = mappings.iter().find(|mapping| mapping.id == name)?;
+    Some(mapping.map.iter().any(|entry| entry.split(',').any(|part| part == on)))
+}
