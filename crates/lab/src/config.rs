@@ -36,6 +36,8 @@ pub struct LabConfig {
     pub dhcp: Option<ipnet::IpNet>,
     /// Addresses that the DHCP server keeps for cards, by MAC address.
     pub reservations: BTreeMap<String, ipnet::IpNet>,
+    /// Names of PCI devices, each with the address that it stands for on every host that has one there.
+    pub mappings: BTreeMap<String, String>,
     /// What the operator's name server knows, beside hosts and factory: the cluster's endpoint, for one.
     pub names: BTreeMap<String, IpAddr>,
     /// What a new world has beside its hosts: files, VMs, a web server.
@@ -175,6 +177,7 @@ impl Default for LabConfig {
             outside: None,
             dhcp: None,
             reservations: BTreeMap::new(),
+            mappings: BTreeMap::new(),
             names: BTreeMap::new(),
             described: None,
         }

@@ -268,6 +268,18 @@ impl Hypervisor {
         for pool in &config.pools {
             self.access.pools.entry(pool.clone()).or_default();
         }
+        for (name, address) in &config.mappings {
+            let entry = |(host, device): (&String, &PciConfig)| {
+                let number = |text: &str| text.trim_start_matches("0x").to_owned();
+                let id = format!("{}:{}", number(&device.vendor), number(&device.device));
+                format!("node={host},path={address},id={id}")
+            };
+            let devices = self.hosts.iter().filter_map(|(name, host)| {
+                Some((name, host.pci.iter().find(|device| device.address == *address)?))
+            });
+            let map: Vec<String> = devices.map(entry).collect();
+            self.mappings.entry(name.clone()).or_insert_with(|| Mapping { map, about: BTreeMap::new() });
+        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! The world that a command works on: the real one that the file names, or the lab.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -198,11 +198,18 @@ fn lab_config(spec: &Spec, folder: PathBuf, seed: u64) -> LabConfig {
     // The lab must not be the reason why a file does not fit.
     let nodes = model::resolve::resolve(spec, None, None).map(|b| b.nodes).unwrap_or_default();
     let memory = nodes.values().map(|n| n.memory_mib << 20).sum::<u64>();
+    let (addresses, named): (Vec<String>, Vec<String>) =
+        devices(spec).partition(|device| device.contains(':'));
+    let address = |(at, name): (usize, String)| (name, format!("0000:{:02x}:00.0", 0x80 + at % 0x7f));
+    config.mappings =
+        named.into_iter().collect::<BTreeSet<_>>().into_iter().enumerate().map(address).collect();
+    let addresses: BTreeSet<String> =
+        addresses.into_iter().map(in_full).chain(config.mappings.values().cloned()).collect();
     for host in &mut config.hosts {
         host.memory_bytes = host.memory_bytes.max(memory + memory / 4);
-        for address in devices(spec) {
-            if !host.pci.iter().any(|known| known.address == address) {
-                host.pci.push(PciConfig::graphics(&address));
+        for address in &addresses {
+            if !host.pci.iter().any(|known| known.address == *address) {
+                host.pci.push(PciConfig::graphics(address));
             }
         }
         let here = || nodes.values().filter(|n| n.host.as_ref().is_none_or(|on| *on == host.name));
@@ -274,16 +281,17 @@ fn offer(storages: &mut Vec<StorageConfig>, id: &str, content: &str) {
     }
 }
 
-/// Addresses of devices that the file names, so that the lab's hosts have them.
-fn devices(spec: &Spec) -> Vec<String> {
+/// Devices that the file names, by address or by mapping, so that the lab's hosts have them.
+fn devices(spec: &Spec) -> impl Iterator<Item = String> {
     let nodes = spec.nodes.values().filter_map(|node| node.hardware.pci.as_ref());
     let pools = spec.pools.values().filter_map(|pool| pool.hardware.pci.as_ref());
     let sizes = spec.sizes.values().filter_map(|size| size.pci.as_ref());
-    let named = nodes.chain(pools).chain(sizes).flatten().map(|device| device.mapping());
-    named
-        .filter(|name| name.contains(':'))
-        .map(|name| if name.len() < 12 { format!("0000:{name}") } else { name.to_owned() })
-        .collect()
+    nodes.chain(pools).chain(sizes).flatten().map(|device| device.mapping().to_owned())
+}
+
+/// An address of a device with its domain.
+fn in_full(address: String) -> String {
+    if address.len() < 12 { format!("0000:{address}") } else { address }
 }
 
 /// Every host that the file names, in order.
