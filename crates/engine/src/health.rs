@@ -6,17 +6,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use model::blueprint::Blueprint;
-use model::observed::KubernetesNode;
+use model::blueprint::{Blueprint, Node};
+use model::mark::Mark;
+use model::observed::{KubernetesNode, Vm};
 use model::spec::CniName;
 use serde::Serialize;
-use talos_client::{Machine, MachineStatus};
+use talos_client::{Kind, Machine, MachineStatus};
 
 use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Result};
 use crate::kubernetes::Kubernetes;
 use crate::lack::{Lack, PodWatch};
+use crate::observe::proxmox::is_running;
 use crate::render::Access;
 use crate::session::Look;
 use crate::steps::Done;
@@ -153,13 +155,10 @@ async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
         let address = world.address(node);
         let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
             .map_err(|e| Lack::of_machine(e.to_string(), &e))?;
-        let did_not =
-            |e: talos_client::Error| Lack::of_machine(format!("{} did not list them: {e}", node.name), &e);
         let members = match world.clock.timeout(QUESTION, machine.etcd_members(false)).await {
-            Ok(members) => members.map_err(did_not)?,
-            Err(_) => {
-                return Err(Lack::new(format!("{} did not list them in time", node.name)).coded(SILENT));
-            }
+            Ok(Ok(members)) => members,
+            Ok(Err(error)) => return Err(silence(world, look, node, Some(&error)).await),
+            Err(_) => return Err(silence(world, look, node, None).await),
         };
         if let Some(learner) = members.iter().find(|m| m.learner) {
             return Err(Lack::new(format!("{} is still a learner", learner.hostname)));
@@ -186,12 +185,36 @@ async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
         match world.clock.timeout(QUESTION, machine.stage()).await {
             Ok(Ok(status)) if status.stage.to_string() == "running" && settled(&status) => Ok(()),
             Ok(Ok(status)) => Err(Lack::new(format!("{} is {}", node.name, status.stage))),
-            Ok(Err(error)) => Err(Lack::of_machine(format!("{}: {error}", node.name), &error)),
-            Err(_) => Err(Lack::new(format!("{} did not answer in time", node.name)).coded(SILENT)),
+            Ok(Err(error)) => Err(silence(world, look, node, Some(&error)).await),
+            Err(_) => Err(silence(world, look, node, None).await),
         }
     });
     let lacks = futures::future::join_all(asked).await.into_iter().filter_map(std::result::Result::err);
     together(lacks.collect()).map_or(Ok(None), Err)
+}
+
+/// Why a machine does not tell what it is asked, in the words of somebody who stands before it.
+async fn silence(world: &World, look: &Look, node: &Node, error: Option<&talos_client::Error>) -> Lack {
+    let owner = look.blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    let vm = owner.and_then(|owner| look.observed.proxmox.of(owner).find(|vm| vm.mark.node == node.name));
+    let lack = match error {
+        Some(error) => Lack::of_machine(format!("{}: {error}", node.name), error),
+        None => Lack::new(format!("{} did not answer in time", node.name)).coded(SILENT),
+    };
+    let is_off = async |vm: &Vm| {
+        let asked = world.clock.timeout(QUESTION, is_running(world, &vm.host, vm.vmid)).await;
+        matches!(asked, Ok(Ok(false)))
+    };
+    let words = match (vm, error.map(talos_client::Error::kind)) {
+        (Some(vm), Some(Kind::Unavailable | Kind::Deadline) | None) if is_off(vm).await => {
+            format!("{} is off (VM {} on {})", node.name, vm.vmid, vm.host)
+        }
+        (_, Some(Kind::Untrusted)) => {
+            format!("{} waits for a configuration, or has one of another cluster", node.name)
+        }
+        _ => return lack,
+    };
+    Lack { words, ..lack }
 }
 
 /// What several nodes lack, as one: the first few in words, the others as a number.

@@ -266,3 +266,28 @@ async fn what_is_allowed_is_not_asked_for() {
     assert!(plan.steps.is_empty());
     assert!(plan.refusals[0].why.contains("are no majority of etcd"), "{:?}", plan.refusals);
 }
+
+/// What libraries tell each other about a closed port says nothing to somebody who was woken up.
+#[tokio::test(start_paused = true)]
+async fn health_says_that_machines_are_off() {
+    let rig = Rig::healthy().await;
+    for vmid in [150_011, 150_012, 150_013] {
+        let host = rig.host_of(vmid).await;
+        let stop = rig.world.pve.stop(&host, vmid).await.unwrap();
+        rig.world.pve.follow(&stop, |_| {}).await.unwrap();
+    }
+    let look = rig.look(HOME).await;
+    let conditions = engine::health::conditions(&rig.world, &look).await;
+    let told: Vec<String> =
+        conditions.into_iter().filter_map(|c| Some(format!("{}: {}", c.name, c.missing?))).collect();
+    let silent = "Kubernetes at https://10.25.150.10:6443 did not list its nodes: host unreachable";
+    let wanted = [
+        "etcd members are the control planes: home-control-1 is off (VM 150011 on pve1)".to_owned(),
+        "every machine runs and is ready: home-control-1 is off (VM 150011 on pve1); home-control-2 is off (VM \
+         150012 on pve2); home-control-3 is off (VM 150013 on pve3)"
+            .to_owned(),
+        format!("every node is ready in Kubernetes: {silent}"),
+        format!("the control plane's pods are ready: {silent}"),
+    ];
+    assert_eq!(told, wanted);
+}

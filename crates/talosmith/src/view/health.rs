@@ -31,7 +31,8 @@ pub fn human(w: &mut dyn Write, ink: Ink, cluster: &str, conditions: &[Condition
         0 => writeln!(w, "{} is {}.", cluster, ink.green("healthy")),
         _ => writeln!(
             w,
-            "{cluster} is {}: {missing} of {} conditions do not hold.",
+            "{cluster} is {}: {missing} of {} conditions do not hold. `talosmith status` shows where each node stands, \
+             `talosmith plan` what would be put right.",
             ink.red("not healthy"),
             conditions.len()
         ),
