@@ -46,6 +46,8 @@ pub struct Sought<'a> {
     pub configs: &'a BTreeMap<String, Config>,
     /// Schematic ids by image.
     pub schematics: &'a BTreeMap<String, String>,
+    /// Nodes that may be made anew.
+    pub allowed: &'a BTreeSet<String>,
     /// Why Proxmox could not be asked at all.
     pub silence: Option<&'a str>,
 }

@@ -166,6 +166,7 @@ impl Session {
             access: access.as_deref(),
             configs: &configs,
             schematics: &rendered.schematics,
+            allowed: &self.allowed,
             silence: silence.as_deref(),
         };
         let observed = Box::pin(observe::observe(&self.world, survey, &sought)).await;

@@ -195,7 +195,10 @@ async fn accounts(
 /// What creating nodes needs: bridges, images, rights.
 async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, unseen: &mut Vec<Unseen>) {
     let blueprint = sought.blueprint;
-    let new: Vec<&Node> = preflight::to_create(blueprint, seen).collect();
+    let anew = blueprint.nodes.values().filter(|node| !node.external && sought.allowed.contains(&node.name));
+    let mut new: Vec<&Node> = preflight::to_create(blueprint, seen).chain(anew).collect();
+    new.sort_by(|a, b| a.name.cmp(&b.name));
+    new.dedup_by(|a, b| a.name == b.name);
     if new.is_empty() {
         return;
     }

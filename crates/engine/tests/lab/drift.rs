@@ -230,6 +230,8 @@ async fn a_node_that_answers_after_all_keeps_its_vm() {
     let Ok(look) = session.look().await else { panic!("it can be looked at") };
     let plan = look.plan();
     assert!(plan.steps.iter().any(|s| matches!(s.action, Action::DeleteVm { .. })), "{plan:?}");
+    let fetched = |s: &model::step::Step| matches!(s.action, Action::DownloadImage { .. });
+    assert!(!plan.steps.iter().any(fetched), "its image is where it was: {plan:?}");
 
     rig.lab.disturb(lab::Disturbance::Mend);
     rig.world.clock.sleep(Duration::from_secs(30)).await;
