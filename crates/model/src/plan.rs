@@ -44,6 +44,9 @@ pub struct Plan {
     pub notices: Vec<Notice>,
     /// Why nothing may be done. Empty in a plan that can be carried out.
     pub refusals: Vec<Refusal>,
+    /// What would be done if nothing stood in the way, so that nothing that differs is hidden by a reason against something else.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<Step>,
 }
 
 /// Something the operator should know.
@@ -162,8 +165,9 @@ pub fn plan_destroy(blueprint: &Blueprint, observed: &Observed) -> Plan {
 }
 
 fn finish(blueprint: &Blueprint, steps: Vec<Step>, notices: Vec<Notice>, refusals: Vec<Refusal>) -> Plan {
-    let steps = if refusals.is_empty() { graph::in_order(steps) } else { vec![] };
-    Plan { cluster: blueprint.cluster.clone(), steps, notices, refusals }
+    let ordered = graph::in_order(steps);
+    let (steps, held) = if refusals.is_empty() { (ordered, vec![]) } else { (vec![], ordered) };
+    Plan { cluster: blueprint.cluster.clone(), steps, notices, refusals, held }
 }
 
 impl Plan {

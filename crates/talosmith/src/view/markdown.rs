@@ -6,7 +6,7 @@ use model::plan::Plan;
 use model::step::{Disturbs, Step};
 
 use super::ink::clean;
-use super::plan::{Verb, groups, summary};
+use super::plan::{Verb, groups, summary, waiting};
 
 /// Writes the plan.
 ///
@@ -19,6 +19,12 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
         writeln!(w, "**Refused.** Nothing is done, because this is in the way:\n")?;
         for refusal in &plan.refusals {
             writeln!(w, "- {}\n  - remedy: {}", escaped(&refusal.why), escaped(&refusal.remedy))?;
+        }
+        if !waiting(plan).is_empty() {
+            writeln!(w, "\nWithout that, this would be done:\n")?;
+        }
+        for step in waiting(plan) {
+            writeln!(w, "- {} ({})", escaped(&step.action.describe()), escaped(&step.reason))?;
         }
     } else if plan.steps.is_empty() {
         writeln!(w, "Nothing to do.")?;

@@ -28,6 +28,7 @@ pub enum Verb {
 pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result<()> {
     if !plan.refusals.is_empty() {
         refusals(w, ink, &plan.cluster, &plan.refusals)?;
+        held(w, ink, plan)?;
         return notices(w, ink, &plan.notices);
     }
     if plan.steps.is_empty() {
@@ -52,6 +53,29 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
     }
     notices(w, ink, &plan.notices)?;
     writeln!(w, "{}", ink.bold(&summary(plan)))
+}
+
+/// What waits for the refusals to be put right. Where there is no cluster yet, that is all of it, and says nothing new.
+fn held(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
+    const SHOWN: usize = 10;
+    let waits = waiting(plan);
+    if waits.is_empty() {
+        return Ok(());
+    }
+    writeln!(w, "{}", ink.bold("Without that, this would be done:"))?;
+    for step in waits.iter().take(SHOWN) {
+        writeln!(w, "  {}  {}", step.action.describe(), ink.dim(&format!("({})", clean(&step.reason))))?;
+    }
+    match waits.len().saturating_sub(SHOWN) {
+        0 => writeln!(w),
+        more => writeln!(w, "  and {} more\n", count(more, "step")),
+    }
+}
+
+/// Steps on a cluster that exists and that wait for a refusal to be put right.
+pub(super) fn waiting(plan: &Plan) -> &[Step] {
+    let new = plan.held.iter().any(|step| matches!(step.action, Action::CreateRecord { .. }));
+    if new { &[] } else { &plan.held }
 }
 
 /// What is gone afterwards, before anything else is read.
@@ -198,7 +222,7 @@ pub(super) mod tests {
     }
 
     pub fn plan_of(steps: Vec<Step>) -> Plan {
-        Plan { cluster: "home".into(), steps, notices: vec![], refusals: vec![] }
+        Plan { cluster: "home".into(), steps, notices: vec![], refusals: vec![], held: vec![] }
     }
 
     /// One worker that is added, from its image to its place in the cluster.
@@ -310,6 +334,11 @@ pub(super) mod tests {
         - what answers at 10.25.150.21 is not home-work-1: its UUID is another
           remedy: free the address 10.25.150.21
         ");
+        // What else differs is not hidden by that.
+        plan.held = farewell_of_two().steps.split_off(1);
+        let told = text(&plan, Verb::Apply);
+        let (_, below) = told.split_once("Without that, this would be done:\n").unwrap();
+        assert_eq!(below.lines().filter(|line| !line.is_empty()).count(), plan.held.len(), "{told}");
     }
 
     #[test]

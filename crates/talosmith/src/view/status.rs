@@ -15,7 +15,7 @@ use model::plan::{Notice, Plan, Refusal};
 use serde::Serialize;
 
 use super::ink::{Ink, clean, count};
-use super::plan::notices as write_notices;
+use super::plan::{notices as write_notices, waiting};
 use super::table::table;
 use super::window::wrap;
 
@@ -113,6 +113,11 @@ fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::R
         match more.len() {
             0 => writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&first.remedy)),
             more => writeln!(w, "  and {}; `talosmith plan` shows all", count(more, "thing more")),
+        }?;
+        match waiting(plan).len() {
+            0 => Ok(()),
+            1 => writeln!(w, "Drift:  1 step waits for that."),
+            held => writeln!(w, "Drift:  {held} steps wait for that."),
         }
     } else if plan.steps.is_empty() && observed.unseen.is_empty() {
         writeln!(w, "Drift:  none; everything is as the file says.")
