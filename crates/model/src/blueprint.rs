@@ -295,11 +295,14 @@ impl Blueprint {
         provider.is_some_and(|ccm| ccm.version.is_none()) && !self.brings_manifests()
     }
 
+    /// Whether the file brings something that could run pods. What stands elsewhere is not known here, so it could.
     fn brings_manifests(&self) -> bool {
         let manifests = &self.options.manifests;
+        let runs_pods =
+            |text: &String| ["DaemonSet", "Deployment", "Job"].iter().any(|kind| text.contains(kind));
         !manifests.files.is_empty()
             || !manifests.urls.is_empty()
-            || !manifests.inline.is_empty()
+            || manifests.inline.values().any(runs_pods)
             || !manifests.helm.is_empty()
     }
 

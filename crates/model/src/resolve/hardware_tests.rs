@@ -161,6 +161,23 @@ nodes: { one: { role: controlplane, address: 10.25.150.5, external: true } }
     assert!(resolve(&loaded.spec, Some(&inventory), Some("id")).is_ok());
 }
 
+/// Nobody waits for a network plug-in that no manifest of the file can bring.
+#[test]
+fn only_what_runs_pods_can_bring_a_network() {
+    let awaits = |inline: &str| {
+        let text = "cluster: home
+versions: { talos: v1.13.9, kubernetes: v1.35.4 }
+proxmox: { endpoint: 'https://pve1:8006' }
+network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }
+pools: { control: { role: controlplane, count: 3 }, work: { role: worker, count: 1 } }
+kubernetes: { cni: none }
+";
+        resolved(&format!("{text}manifests: {{ inline: {{ one: '{inline}' }} }}\n")).awaits_network()
+    };
+    assert!(awaits("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"));
+    assert!(!awaits("{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: a}}"));
+}
+
 #[test]
 fn round_robin_takes_hosts_in_the_order_written() {
     let text = "cluster: home
