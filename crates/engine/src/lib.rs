@@ -26,6 +26,7 @@ pub mod journal;
 pub mod kubernetes;
 mod lack;
 mod lease;
+mod missing;
 pub mod observe;
 pub mod record;
 pub mod render;

@@ -6,6 +6,7 @@ mod credentials;
 mod image;
 mod join;
 mod reconfigure;
+mod remove;
 mod template;
 mod update;
 mod vm;
@@ -90,16 +91,16 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             if *if_silent {
                 Box::pin(vm::still_silent(context, context.look.node(node)?)).await?;
             }
-            Box::pin(vm::stop(context, &vm::Place { host, vmid: *vmid })).await
+            Box::pin(remove::stop(context, node, &vm::Place { host, vmid: *vmid })).await
         }
         Action::DeleteVm { node, host, vmid } => {
-            Box::pin(vm::delete(context, node, &vm::Place { host, vmid: *vmid })).await
+            Box::pin(remove::delete(context, node, &vm::Place { host, vmid: *vmid })).await
         }
         Action::RemoveAccount { of, user, role } => {
             Box::pin(credentials::remove_account(context, *of, user, role.as_deref())).await
         }
         Action::DeleteRecord { host, vmid } => {
-            Box::pin(vm::delete_record(context, &vm::Place { host, vmid: *vmid })).await?;
+            Box::pin(remove::delete_record(context, &vm::Place { host, vmid: *vmid })).await?;
             context.record.send_replace(None);
             Ok(Done::default())
         }

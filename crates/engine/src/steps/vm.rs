@@ -1,5 +1,5 @@
-//! VMs: created, grown, started, stopped, deleted. Each call is followed to the end of its task, and the effect is read
-//! back before the step counts as done.
+//! VMs: created, grown, started. Each call is followed to the end of its task, and the effect is read back before the step counts
+//! as done.
 
 use std::time::Duration;
 
@@ -185,45 +185,21 @@ pub(super) async fn grow(context: &Context, place: &Place<'_>, disk: &str, gib: 
 
 /// Starts the VM. One that runs already is as good.
 pub(super) async fn start(context: &Context, place: &Place<'_>) -> Result<Done> {
-    power(context, place, PowerState::Running, "start").await
-}
-
-/// Nobody answers at a node that shall be made anew. The plan saw that, but somebody may have thought about it for long.
-pub(super) async fn still_silent(context: &Context, node: &Node) -> Result<()> {
-    match identify(&context.world, node, context.look.access()?).await {
-        Identified::Silent(_) => Ok(()),
-        Identified::Configured(_) | Identified::Maintenance(_) | Identified::Stranger { .. } => {
-            Err(Error::new(Kind::Refused, format!("{} answers after all, so it is not made anew", node.name))
-                .remedy("run the command again: it looks again and goes on from there"))
-        }
-    }
-}
-
-/// Stops the VM at once: what it ran is being taken away.
-pub(super) async fn stop(context: &Context, place: &Place<'_>) -> Result<Done> {
-    power(context, place, PowerState::Stopped, "stop").await
-}
-
-async fn power(context: &Context, place: &Place<'_>, wanted: PowerState, verb: &str) -> Result<Done> {
     let pve = &context.world.pve;
-    let attempt = || Error::world(format!("could not {verb} {place}"));
+    let attempt = || Error::world(format!("could not start {place}"));
     let mut tries = 1;
     loop {
         let task = async {
-            if pve.vm_status(place.host, place.vmid).await?.power == wanted {
+            if pve.vm_status(place.host, place.vmid).await?.power == PowerState::Running {
                 return Ok(pve::Finished::default());
             }
-            let upid = match wanted {
-                PowerState::Running => pve.start(place.host, place.vmid).await?,
-                _ => pve.stop(place.host, place.vmid).await?,
-            };
-            pve.follow(&upid, |_| {}).await
+            pve.follow(&pve.start(place.host, place.vmid).await?, |_| {}).await
         };
         match task.await {
             Ok(finished) => {
                 let status = pve.vm_status(place.host, place.vmid).await;
                 let status = status.map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
-                if status.power == wanted {
+                if status.power == PowerState::Running {
                     return Ok(Done { warnings: finished.warnings });
                 }
                 if tries >= ATTEMPTS {
@@ -240,54 +216,19 @@ async fn power(context: &Context, place: &Place<'_>, wanted: PowerState, verb: &
     }
 }
 
+/// Nobody answers at a node that shall be made anew. The plan saw that, but somebody may have thought about it for long.
+pub(super) async fn still_silent(context: &Context, node: &Node) -> Result<()> {
+    match identify(&context.world, node, context.look.access()?).await {
+        Identified::Silent(_) => Ok(()),
+        Identified::Configured(_) | Identified::Maintenance(_) | Identified::Stranger { .. } => {
+            Err(Error::new(Kind::Refused, format!("{} answers after all, so it is not made anew", node.name))
+                .remedy("run the command again: it looks again and goes on from there"))
+        }
+    }
+}
+
 /// Besides what passes by itself: a run that died may have asked for the same a moment ago, so that the VM came to run, or
 /// ceased to, between our look and our call.
-fn worth_another_look(error: &pve::Error) -> bool {
+pub(super) fn worth_another_look(error: &pve::Error) -> bool {
     error.is_transient() || error.effect_unknown() || matches!(error.meaning(), pve::Kind::WrongState { .. })
-}
-
-/// Deletes a VM of ours. Its mark is read once more, because ids are used again and minutes may have passed.
-pub(super) async fn delete(context: &Context, node: &str, place: &Place<'_>) -> Result<Done> {
-    let owner = Mark::owner_of(context.look.cluster_id()?);
-    let attempt = || Error::world(format!("could not delete {node}, {place}"));
-    let config = match context.world.pve.vm_config(place.host, place.vmid).await {
-        Ok(config) => config,
-        Err(error) if error.is_missing() => return Ok(Done::default()),
-        Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
-    };
-    if !Mark::find(config.description()).is_some_and(|m| m.owner == owner && m.node == node) {
-        return Err(Error::new(Kind::Refused, format!("{place} is not {node} any more"))
-            .remedy("somebody changed it since it was looked at; run the command again"));
-    }
-    // The list that the plan was made from is some seconds old: it may run after all.
-    stop(context, place).await?;
-    remove(context, place).await.map_err(|e| attempt().remedy(remedy(&e)).because(e))
-}
-
-/// Deletes the cluster's record, whose protection is taken off first.
-pub(super) async fn delete_record(context: &Context, place: &Place<'_>) -> Result<Done> {
-    let attempt = || Error::world(format!("could not delete the cluster's record, {place}"));
-    context.record()?.read().await?;
-    let params = Params::from([("protection".to_owned(), "0".to_owned())]);
-    let pve = &context.world.pve;
-    pve.update_config(place.host, place.vmid, &params, &[], None)
-        .await
-        .map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
-    remove(context, place).await.map_err(|e| attempt().remedy(remedy(&e)).because(e))
-}
-
-async fn remove(context: &Context, place: &Place<'_>) -> pve::Result<Done> {
-    let pve = &context.world.pve;
-    let mut tries = 1;
-    loop {
-        let task = async { pve.follow(&pve.delete_vm(place.host, place.vmid, true).await?, |_| {}).await };
-        match task.await {
-            Ok(finished) => return Ok(Done { warnings: finished.warnings }),
-            Err(error) if error.is_missing() => return Ok(Done::default()),
-            Err(error) if tries < ATTEMPTS && (error.is_transient() || error.effect_unknown()) => {}
-            Err(error) => return Err(error),
-        }
-        context.world.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
-        tries += 1;
-    }
 }

@@ -1,8 +1,11 @@
 //! Taking a cluster away that is dead, or on a host that is.
 
-use lab::Disturbance;
+use std::time::Duration;
+
+use engine::Look;
+use lab::{CallFilter, Disturbance};
 use model::event::{Outcome, What};
-use model::plan::RefusalCode;
+use model::plan::{Plan, RefusalCode};
 
 use crate::rig::{HOME, Ran, Rig};
 
@@ -43,10 +46,98 @@ async fn a_dead_cluster_is_no_obstacle_and_what_is_out_of_reach_is_named() {
     assert!(left.contains(&150_010), "the record guards what is left");
 
     rig.lab.disturb(Disturbance::HostOnline("pve3".to_owned()));
-    rig.world.clock.sleep(std::time::Duration::from_secs(30)).await;
+    rig.world.clock.sleep(Duration::from_secs(30)).await;
     let (_, ran) = destroy(&rig).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert_eq!(rig.vmids().await, [] as [u64; 0]);
+}
+
+const WORKER: u32 = 150_021;
+
+/// A plan to take everything away, and the look that it was made from.
+async fn planned(rig: &Rig) -> (Look, Plan) {
+    let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
+    let plan = look.plan_destroy();
+    (look, plan)
+}
+
+/// Moves a VM to another host, and says to which.
+async fn move_away(rig: &Rig, vmid: u32) -> String {
+    let from = rig.host_of(vmid).await;
+    let target = if from == "pve2" { "pve3" } else { "pve2" };
+    let pve = &rig.world.pve;
+    let online = pve.vm_status(&from, vmid).await.unwrap().power == pve::PowerState::Running;
+    let wish = pve::Migrate { target: target.to_owned(), online, with_local_disks: true };
+    pve.follow(&pve.migrate(&from, vmid, &wish).await.unwrap(), |_| {}).await.unwrap();
+    target.to_owned()
+}
+
+/// Between the plan and the word yes there is time for a VM to move. It is not gone, and it is followed.
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_moved_since_the_plan_is_deleted_where_it_is() {
+    for runs in [true, false] {
+        let rig = Rig::healthy().await;
+        if !runs {
+            let pve = &rig.world.pve;
+            let stopping = pve.stop(&rig.host_of(WORKER).await, WORKER).await.unwrap();
+            pve.follow(&stopping, |_| {}).await.unwrap();
+            rig.world.clock.sleep(Duration::from_secs(30)).await;
+        }
+        let (look, plan) = planned(&rig).await;
+        move_away(&rig, WORKER).await;
+        let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+        assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+        assert_eq!(rig.vmids().await, [] as [u64; 0]);
+    }
+}
+
+/// It moved, and on the way somebody gave it to others: it stays, and so does the record.
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_moved_and_lost_its_mark_stays() {
+    let rig = Rig::healthy().await;
+    let (look, plan) = planned(&rig).await;
+    let host = move_away(&rig, WORKER).await;
+    let theirs = pve::Params::from([("description".to_owned(), "mine now".to_owned())]);
+    rig.world.pve.update_config(&host, WORKER, &theirs, &[], None).await.unwrap();
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(rig.vmids().await, [150_010, u64::from(WORKER)]);
+    let status = rig.world.pve.vm_status(&host, WORKER).await.unwrap();
+    assert_eq!(status.power, pve::PowerState::Running, "it is not even stopped");
+    let failures = ran.failures();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert!(failures[0].contains("is not home-work-1 any more"), "{failures:?}");
+}
+
+/// Where the host that it moved to fell silent, nobody can say that the VM is gone.
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_moved_to_a_host_that_is_off_is_not_gone() {
+    let rig = Rig::healthy().await;
+    let (look, plan) = planned(&rig).await;
+    let host = move_away(&rig, WORKER).await;
+    assert_ne!(host, rig.host_of(150_010).await, "the record is elsewhere");
+    rig.lab.disturb(Disturbance::HostOffline(host.clone()));
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let left = rig.vmids().await;
+    assert!(left.contains(&150_010), "the record guards what is left: {left:?}");
+    let told = format!("Proxmox lists it on {host}, which is offline");
+    let failures = ran.failures();
+    assert!(failures.iter().any(|f| f.contains("home-work-1") && f.contains(&told)), "{failures:?}");
+}
+
+/// A VM that moves between Proxmox' list and the look at it is not taken for one that is not there.
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_moves_during_the_look_is_seen() {
+    let rig = Rig::healthy().await;
+    let which = CallFilter { method: "GET".into(), path_contains: format!("/qemu/{WORKER}/"), skip: 0 };
+    let text = format!("Configuration file 'nodes/pve1/qemu-server/{WORKER}.conf' does not exist\n");
+    rig.lab.disturb(Disturbance::FailCall { which, status: 500, text });
+    let (look, plan) = planned(&rig).await;
+    assert_eq!(look.observed.unseen, []);
+    assert!(
+        plan.steps.iter().any(|step| step.id.0.starts_with("delete-vm/home-work-1/")),
+        "{:?}",
+        plan.steps
+    );
 }
 
 #[tokio::test(start_paused = true)]

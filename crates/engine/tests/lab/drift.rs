@@ -16,11 +16,6 @@ impl Rig {
         self.world.pve.update_config(host, vmid, &params, &[], None).await.unwrap();
     }
 
-    async fn host_of(&self, vmid: u32) -> String {
-        let resources = self.world.pve.cluster_resources().await.unwrap();
-        resources.into_iter().find(|r| r.vmid == Some(vmid.into())).and_then(|r| r.node).unwrap()
-    }
-
     async fn repaired(&self, file: &str, steps: &[&str]) {
         let look = self.look(file).await;
         let plan = look.plan();

@@ -148,13 +148,24 @@ impl Rig {
     }
 
     pub async fn carry_out_as(&self, look: &Look, plan: &Plan, operator: &Operator) -> engine::Result<Ran> {
+        let (_wish, stop) = watch::channel(Stop::No);
+        self.carry_out_until(stop, look, plan, operator).await
+    }
+
+    /// The same, for somebody who may wish to stop.
+    pub async fn carry_out_until(
+        &self,
+        stop: watch::Receiver<Stop>,
+        look: &Look,
+        plan: &Plan,
+        operator: &Operator,
+    ) -> engine::Result<Ran> {
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let listener = {
             let events = events.clone();
             Arc::new(move |event: &Event| events.lock().unwrap().push(event.clone()))
         };
         let emitter = Emitter::new(self.world.clock.clone(), plan, None, listener);
-        let (_wish, stop) = watch::channel(Stop::No);
         let run = Run { world: &self.world, look, operator, stop, emitter: &emitter, verb: "apply" };
         let outcome = engine::apply::run(run, plan).await?;
         let events = events.lock().unwrap().clone();
@@ -180,6 +191,12 @@ impl Rig {
             Verdict::GoOn
         });
         changes
+    }
+
+    /// The host that has a VM.
+    pub async fn host_of(&self, vmid: u32) -> String {
+        let resources = self.world.pve.cluster_resources().await.unwrap();
+        resources.into_iter().find(|r| r.vmid == Some(vmid.into())).and_then(|r| r.node).unwrap()
     }
 
     /// Ids of all VMs that Proxmox has.

@@ -1,0 +1,63 @@
+//! A VM that a host does not have: is it on another one, or gone?
+//!
+//! Proxmox answers for a VM that moved in the same words as for one that never was. So it counts as gone only when Proxmox'
+//! list does not show it on a host that is off, and no host that is on has it; and that twice, because a VM may go from one to
+//! another between two questions.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use pve::VmConfig;
+
+use crate::World;
+
+/// Longer than the hosts take to agree on a move.
+const PAUSE: Duration = Duration::from_secs(1);
+const LOOKS: u32 = 2;
+
+/// Why nobody can say where a VM is.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unclear {
+    /// Its host has no power, or no network.
+    #[error("Proxmox lists it on {host}, which is offline")]
+    Offline {
+        /// The host.
+        host: String,
+    },
+    /// A host that may have it did not tell.
+    #[error("where it is could not be found out")]
+    NotTold(#[from] pve::Error),
+}
+
+/// The host that a VM is on, with its configuration; `None` when no host has it.
+pub(crate) async fn seek(world: &World, vmid: u32) -> Result<Option<(String, VmConfig)>, Unclear> {
+    for look in 1..=LOOKS {
+        let resources = world.pve.cluster_resources().await?;
+        let hosts: Vec<&String> = resources
+            .iter()
+            .filter(|r| r.kind == "node" && r.status.as_deref() == Some("online"))
+            .filter_map(|r| r.node.as_ref())
+            .collect();
+        let is_it = |r: &&pve::Resource| r.kind == "qemu" && r.vmid == Some(u64::from(vmid));
+        let listed = resources.iter().find(is_it).and_then(|r| r.node.as_ref());
+        if let Some(host) = listed.filter(|host| !hosts.contains(host)) {
+            return Err(Unclear::Offline { host: host.clone() });
+        }
+        let answers = join_all(hosts.iter().map(|host| world.pve.vm_config(host, vmid))).await;
+        let mut silent = None;
+        for (host, answer) in hosts.into_iter().zip(answers) {
+            match answer {
+                Ok(config) => return Ok(Some((host.clone(), config))),
+                Err(error) if error.is_missing() => {}
+                Err(error) => silent = Some(error),
+            }
+        }
+        if let Some(error) = silent {
+            return Err(Unclear::NotTold(error));
+        }
+        if look < LOOKS {
+            world.clock.sleep(PAUSE).await;
+        }
+    }
+    Ok(None)
+}

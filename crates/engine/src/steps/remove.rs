@@ -1,0 +1,163 @@
+//! VMs stopped and deleted, wherever they are by now.
+//!
+//! Between a plan and its steps lie minutes in which a VM may move to another host, or its id may be given to another VM. So each
+//! round first finds the VM, on whichever host, and goes on only if it carries our mark there. Only a VM that no host has is
+//! gone.
+
+use std::time::Duration;
+
+use model::mark::{Mark, RECORD_NODE};
+use pve::{Params, PowerState, VmConfig};
+
+use crate::apply::Context;
+use crate::error::{Error, Kind, NO_EFFECT, Result};
+use crate::missing::{self, Unclear};
+use crate::record::remedy;
+use crate::steps::Done;
+use crate::steps::vm::{ATTEMPTS, Place, worth_another_look};
+
+/// Stops a node's VM at once: what it ran is being taken away.
+pub(super) async fn stop(context: &Context, node: &str, place: &Place<'_>) -> Result<Done> {
+    Removal { context, what: node, node, place, end: End::Stopped }.run().await
+}
+
+/// Deletes a node's VM. The list that the plan was made from is some seconds old, so it may run after all.
+pub(super) async fn delete(context: &Context, node: &str, place: &Place<'_>) -> Result<Done> {
+    Removal { context, what: node, node, place, end: End::Deleted }.run().await
+}
+
+/// Deletes the cluster's record, whose protection is taken off first.
+pub(super) async fn delete_record(context: &Context, place: &Place<'_>) -> Result<Done> {
+    let what = "the cluster's record";
+    Removal { context, what, node: RECORD_NODE, place, end: End::Unprotected }.run().await
+}
+
+/// How a VM shall end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Stopped,
+    Deleted,
+    /// Deleted, although it is protected.
+    Unprotected,
+}
+
+struct Removal<'a> {
+    context: &'a Context,
+    /// For people.
+    what: &'a str,
+    /// As its mark says.
+    node: &'a str,
+    /// Where the plan saw it.
+    place: &'a Place<'a>,
+    end: End,
+}
+
+/// Why a round did not bring the end.
+enum Trouble {
+    Proxmox(pve::Error),
+    Unclear(Unclear),
+    /// The VM is not the one that was meant.
+    Another,
+    /// Proxmox says that it is done, and it is not.
+    NoEffect,
+}
+
+impl From<pve::Error> for Trouble {
+    fn from(error: pve::Error) -> Self {
+        Self::Proxmox(error)
+    }
+}
+
+impl Removal<'_> {
+    async fn run(&self) -> Result<Done> {
+        let verb = if self.end == End::Stopped { "stop" } else { "delete" };
+        let attempt = || Error::world(format!("could not {verb} {}, {}", self.what, self.place));
+        let mut warnings = vec![];
+        let mut tries = 1;
+        loop {
+            match self.round(&mut warnings).await {
+                Ok(()) => return Ok(Done { warnings }),
+                // It moved, or is gone after all: the next round finds out.
+                Err(Trouble::Proxmox(error))
+                    if tries < ATTEMPTS && (error.is_missing() || worth_another_look(&error)) => {}
+                Err(Trouble::NoEffect) if tries < ATTEMPTS => {}
+                Err(Trouble::Proxmox(error)) => return Err(attempt().remedy(remedy(&error)).because(error)),
+                Err(Trouble::NoEffect) => {
+                    return Err(attempt().coded(NO_EFFECT).remedy(
+                        "Proxmox said it was done, but the VM is still as it was; look at its task log",
+                    ));
+                }
+                Err(Trouble::Unclear(why)) => return Err(unclear(attempt(), self.place.host, why)),
+                Err(Trouble::Another) => {
+                    let what = format!("{} is not {} any more", self.place, self.what);
+                    return Err(Error::new(Kind::Refused, what)
+                        .remedy("somebody changed it since it was looked at; run the command again"));
+                }
+            }
+            self.context.world.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
+            tries += 1;
+        }
+    }
+
+    async fn round(&self, warnings: &mut Vec<String>) -> std::result::Result<(), Trouble> {
+        let (pve, vmid) = (&self.context.world.pve, self.place.vmid);
+        let Some((host, config)) = self.find().await? else { return Ok(()) };
+        if !self.is_ours(&config) {
+            return Err(Trouble::Another);
+        }
+        let is_stopped =
+            async || Ok::<_, pve::Error>(pve.vm_status(&host, vmid).await?.power == PowerState::Stopped);
+        if self.end != End::Unprotected && !is_stopped().await? {
+            warnings.extend(pve.follow(&pve.stop(&host, vmid).await?, |_| {}).await?.warnings);
+            if !is_stopped().await? {
+                return Err(Trouble::NoEffect);
+            }
+        }
+        if self.end == End::Stopped {
+            return Ok(());
+        }
+        if self.end == End::Unprotected {
+            let params = Params::from([("protection".to_owned(), "0".to_owned())]);
+            pve.update_config(&host, vmid, &params, &[], None).await?;
+        }
+        // Stopping may have taken minutes.
+        if !self.is_ours(&pve.vm_config(&host, vmid).await?) {
+            return Err(Trouble::Another);
+        }
+        warnings.extend(pve.follow(&pve.delete_vm(&host, vmid, true).await?, |_| {}).await?.warnings);
+        match pve.vm_config(&host, vmid).await {
+            Ok(config) if self.is_ours(&config) => Err(Trouble::NoEffect),
+            // Who had rights only on the VM's pool may not even ask any more.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Where the VM is now.
+    async fn find(&self) -> std::result::Result<Option<(String, VmConfig)>, Trouble> {
+        let Place { host, vmid } = *self.place;
+        match self.context.world.pve.vm_config(host, vmid).await {
+            Ok(config) => Ok(Some((host.to_owned(), config))),
+            Err(error) if error.is_missing() => {
+                missing::seek(&self.context.world, vmid).await.map_err(Trouble::Unclear)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn is_ours(&self, config: &VmConfig) -> bool {
+        let owner = self.context.look.cluster_id().ok().map(Mark::owner_of);
+        Mark::find(config.description())
+            .is_some_and(|mark| Some(mark.owner) == owner && mark.node == self.node)
+    }
+}
+
+/// It is not where it was, and whether it is anywhere is not known.
+fn unclear(error: Error, host: &str, why: Unclear) -> Error {
+    let error = match &why {
+        Unclear::Offline { .. } => error.coded("unreachable"),
+        Unclear::NotTold(_) => error,
+    };
+    error
+        .remedy(format!("it is not on {host} any more; run the command again when every host answers"))
+        .because(why)
+}
