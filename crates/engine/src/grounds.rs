@@ -150,9 +150,14 @@ impl Grounds {
                 tasks.push(Task::MakePool(pool.clone()));
             }
         }
-        let token = NewToken { user: whom.user.clone(), name: whom.token.clone(), separated: true };
+        let token = NewToken {
+            user: whom.user.clone(),
+            name: whom.token.clone(),
+            separated: true,
+            comment: String::new(),
+        };
         let tokens = if known { pve.tokens(&whom.user).await.map_err(failed)? } else { vec![] };
-        let there = tokens.contains(&whom.token);
+        let there = tokens.iter().any(|token| token.name == whom.token);
         if there && whom.renew {
             tasks.push(Task::RemoveToken(token.clone()));
         }

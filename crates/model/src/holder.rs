@@ -178,6 +178,23 @@ impl Holder {
         })
     }
 
+    /// What to say where the user of its account has a token of that name which was not made for the cluster: what is wrong, and
+    /// what to do.
+    #[must_use]
+    pub fn token_in_the_way(self, account: &Account) -> (String, String) {
+        let Account { user, token, .. } = account;
+        let what = format!(
+            "the user {user} of {} has a token {token} already, which does not say that it was made for this cluster",
+            self.title()
+        );
+        let remedy = format!(
+            "name another user with `manifests.{}.user` in the file; or, if nobody needs that token any more, remove it with `pveum \
+             user token remove {user} {token}`",
+            self.key()
+        );
+        (what, remedy)
+    }
+
     /// What the operator's own token must be allowed to do for that account: path and privilege.
     #[must_use]
     pub fn needs(self, blueprint: &Blueprint) -> Vec<(String, &'static str)> {

@@ -79,6 +79,9 @@ pub struct Accounts {
     pub may_change: bool,
     /// Those that are there, each with the cluster that its comment names.
     pub users: BTreeMap<String, Option<Uuid>>,
+    /// Those of them that have a token of the wanted name that does not say that it was made for this cluster, as the user does not.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub foreign_tokens: BTreeSet<String>,
     /// Those of their roles that somebody else has, too.
     pub shared_roles: BTreeSet<String>,
 }

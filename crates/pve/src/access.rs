@@ -62,6 +62,8 @@ pub struct NewToken {
     pub name: String,
     /// Whether it has rights of its own instead of the user's.
     pub separated: bool,
+    /// What to write about it; may be empty.
+    pub comment: String,
 }
 
 #[derive(Deserialize)]
@@ -82,9 +84,15 @@ pub struct User {
     pub comment: String,
 }
 
-#[derive(Deserialize)]
-struct WireToken {
-    tokenid: String,
+/// A token of a user, without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct UserToken {
+    /// Its name.
+    #[serde(rename = "tokenid")]
+    pub name: String,
+    /// What somebody wrote about it.
+    #[serde(default)]
+    pub comment: String,
 }
 
 impl Client {
@@ -157,16 +165,14 @@ impl Client {
         self.call(call.with("userid", user).with("comment", comment)).await
     }
 
-    /// The names of a user's tokens.
+    /// A user's tokens.
     ///
     /// # Errors
     ///
     /// [`Kind::Missing`] when there is no such user.
-    pub async fn tokens(&self, user: &str) -> Result<Vec<String>> {
+    pub async fn tokens(&self, user: &str) -> Result<Vec<UserToken>> {
         let path = format!("/access/users/{}/token", encode(user));
-        let tokens: Vec<WireToken> =
-            self.call(Call::get(format!("listing the tokens of {user}"), path)).await?;
-        Ok(tokens.into_iter().map(|token| token.tokenid).collect())
+        self.call(Call::get(format!("listing the tokens of {user}"), path)).await
     }
 
     /// Makes a token. Its secret is told this once.
@@ -178,7 +184,11 @@ impl Client {
         let path = format!("/access/users/{}/token/{}", encode(&wish.user), encode(&wish.name));
         let attempt = format!("making token {}!{}", wish.user, wish.name);
         let call = Call::change_all(Method::POST, attempt.clone(), path);
-        let made: MadeToken = self.call(call.with("privsep", u8::from(wish.separated))).await?;
+        let mut call = call.with("privsep", u8::from(wish.separated));
+        if !wish.comment.is_empty() {
+            call = call.with("comment", &wish.comment);
+        }
+        let made: MadeToken = self.call(call).await?;
         let token = format!("{}={}", made.id, made.value).parse();
         // The answer holds a secret, so it is not repeated.
         token

@@ -85,6 +85,58 @@ async fn a_task_is_followed_to_its_end() {
     assert_eq!(lines, ["one", "two", "WARN: no efidisk", "TASK WARNINGS: 1"]);
 }
 
+/// A task that never ends, asked about until it is given up. It writes a line at some of the looks.
+async fn stuck(kind: &str, writes: fn(u64) -> bool) -> (Error, u64) {
+    let upid: Upid = UPID.replace("qmcreate", kind).parse().unwrap();
+    let clock = Clock::from("2026-01-01T00:00:00Z".parse().unwrap(), 1.0);
+    let looks = Arc::new(Mutex::new((0, 0)));
+    let service = service_fn(move |request: Request<Full<Bytes>>| {
+        let mut looks = looks.lock().unwrap();
+        let body = if request.uri().path().ends_with("/status") {
+            r#"{"data":{"status":"running"}}"#.to_owned()
+        } else {
+            looks.0 += 1;
+            looks.1 += u64::from(writes(looks.0));
+            format!(r#"{{"data":[{{"n":{},"t":"a line"}}]}}"#, looks.1)
+        };
+        async move { Ok::<_, BoxError>(Response::new(Full::new(Bytes::from(body)))) }
+    });
+    let client = Client::over(service, &"a@pve!b=c".parse().unwrap(), clock);
+    let began = client.clock().now();
+    let error = client.follow(&upid, |_| ()).await.unwrap_err();
+    (error, u64::try_from(client.clock().now().duration_since(began).as_secs()).unwrap() / 60)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_writes_nothing_any_more_is_given_up() {
+    let (error, minutes) = stuck("qmcreate", |_| false).await;
+    assert_eq!((error.kind().code(), minutes), ("task-stuck", 30));
+    let told = "creating VM 200 on pve1: the task has written nothing for 30 minutes, and goes on in Proxmox";
+    assert_eq!(error.to_string(), told);
+    assert!(error.remedy().unwrap().contains("look at the task UPID:pve1:0000013C:"), "{error:?}");
+    assert!(!error.is_transient() && !error.effect_unknown());
+    assert_eq!(stuck("qmstart", |_| false).await.1, 15);
+    // As long as it writes, it is at work: here for an hour, with a line each ten minutes.
+    let (error, minutes) = stuck("qmcreate", |look| look < 1800 && look % 300 == 0).await;
+    assert_eq!((error.kind().code(), minutes), ("task-stuck", 79));
+}
+
+/// A node that cannot be asked for a moment has not lost its task.
+#[tokio::test(start_paused = true)]
+async fn a_task_is_followed_through_a_gap() {
+    let upid: Upid = UPID.parse().unwrap();
+    let running = (200, r#"{"data":{"status":"running"}}"#);
+    let (client, _) = scripted(&[
+        running,
+        (595, r#"{"data":null}"#),
+        (0, ""),
+        (0, ""),
+        (0, ""),
+        (200, r#"{"data":{"status":"stopped","exitstatus":"OK"}}"#),
+    ]);
+    assert_eq!(client.follow(&upid, |_| ()).await.unwrap(), crate::task::Finished::default());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_task_tells_why_even_without_its_log() {
     let upid: Upid = UPID.parse().unwrap();
@@ -210,7 +262,12 @@ async fn copies_pools_and_tokens_are_asked_for_as_proxmox_wants_them() {
     let wish = crate::Migrate { target: "pve2".to_owned(), online: true, with_local_disks: false };
     client.migrate("pve1", 100, &wish).await.unwrap();
     client.delete_pool("k8s").await.unwrap();
-    let wish = crate::NewToken { user: "a@pve".to_owned(), name: "t1".to_owned(), separated: false };
+    let wish = crate::NewToken {
+        user: "a@pve".to_owned(),
+        name: "t1".to_owned(),
+        separated: false,
+        comment: "c".to_owned(),
+    };
     assert_eq!(client.create_token(&wish).await.unwrap().id(), "a@pve!t1");
     assert_eq!(
         seen(&log),
@@ -218,7 +275,7 @@ async fn copies_pools_and_tokens_are_asked_for_as_proxmox_wants_them() {
             r#"POST /nodes/pve1/qemu/100/clone {"full":"1","name":"n","newid":"101"}"#,
             r#"POST /nodes/pve1/qemu/100/migrate {"online":"1","target":"pve2","with-local-disks":"0"}"#,
             "DELETE /pools?poolid=k8s",
-            r#"POST /access/users/a%40pve/token/t1 {"privsep":"0"}"#,
+            r#"POST /access/users/a%40pve/token/t1 {"comment":"c","privsep":"0"}"#,
         ]
     );
 }

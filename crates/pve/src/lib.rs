@@ -24,7 +24,7 @@ mod transport;
 mod trust;
 mod vm;
 
-pub use access::{Grant, Granted, NewToken, Role, User};
+pub use access::{Grant, Granted, NewToken, Role, User, UserToken};
 pub use client::{Client, LoginError};
 pub use cluster::{ClusterNode, ClusterStatus, Network, Node, Permissions, Resource, Version};
 pub use copies::{Clone, Migrate};

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::World;
 use crate::error::{Error, Result};
+use crate::missing::{self, Unclear};
 use crate::observe::{Purpose, Sought, documents, images as boot_images, named};
 use crate::record::remedy;
 use crate::world::{KNOCK, TALOS_PORT};
@@ -47,16 +48,22 @@ pub struct Survey {
 /// When Proxmox does not answer or refuses.
 pub async fn survey(world: &World) -> Result<Survey> {
     let attempt = |e: pve::Error| Error::world("could not look at Proxmox").remedy(remedy(&e)).because(e);
-    let (version, resources) = futures::join!(world.pve.version(), world.pve.cluster_resources());
+    let both = async { futures::join!(world.pve.version(), world.pve.cluster_resources()) };
+    let (version, resources) = world.clock.timeout(PATIENCE, both).await.map_err(|late| {
+        Error::world(format!("Proxmox gave no answer within {} seconds", PATIENCE.as_secs()))
+            .coded("no-answer")
+            .remedy("its endpoint takes connections, but does not answer: look at the services pveproxy and pvedaemon on the host")
+            .because(late)
+    })?;
     let (version, resources) = (version.map_err(attempt)?, resources.map_err(attempt)?);
     let inventory = Inventory { hosts: hosts(&resources) };
     Ok(Survey { version: version.text, resources, inventory })
 }
 
 /// One answer within the time there is for it, or why not.
-pub(super) async fn ask<T>(
+pub(super) async fn ask<T, E: std::error::Error>(
     world: &World,
-    call: impl Future<Output = pve::Result<T>>,
+    call: impl Future<Output = std::result::Result<T, E>>,
 ) -> std::result::Result<T, String> {
     match world.clock.timeout(PATIENCE, call).await {
         Ok(answer) => answer.map_err(|error| last_cause(&error)),
@@ -121,8 +128,11 @@ pub(super) async fn details(
         match look {
             Ok(Looked::Marked(vm, state)) => {
                 if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner {
-                    let host = (*host).to_owned();
+                    let host = vm.host.clone();
                     seen.record = Some(RecordSeen { vmid: *id, host, state: state.unwrap_or_default() });
+                }
+                if let Some(guest) = seen.taken.get_mut(id) {
+                    guest.host.clone_from(&vm.host);
                 }
                 seen.marked.push(*vm);
             }
@@ -179,10 +189,22 @@ async fn accounts(
             return None;
         }
     };
+    let us = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     let mut seen = Accounts { may_change, ..Accounts::default() };
-    for (_, Account { user, role, .. }) in wanted {
+    for (_, Account { user, role, token, .. }) in wanted {
+        let is_ours = |token: &pve::UserToken| us.is_some() && holder::owner(&token.comment) == us;
         if let Some(there) = users.iter().find(|there| there.name == user) {
-            seen.users.insert(user.clone(), holder::owner(&there.comment));
+            let owner = holder::owner(&there.comment);
+            if owner.is_none() && may_change {
+                match ask(world, world.pve.tokens(&user)).await {
+                    Ok(tokens) => {
+                        let foreign = tokens.iter().any(|there| there.name == token && !is_ours(there));
+                        seen.foreign_tokens.extend(foreign.then(|| user.clone()));
+                    }
+                    Err(why) => unseen.push(Unseen { what: format!("the tokens of {user}"), why }),
+                }
+            }
+            seen.users.insert(user.clone(), owner);
         }
         let is_its_own = |whom: &str| whom == user || whom.split('!').next() == Some(user.as_str());
         if granted.iter().any(|granted| granted.role == role && !is_its_own(&granted.whom)) {
@@ -309,13 +331,19 @@ async fn vm(
     resource: &Resource,
 ) -> std::result::Result<Looked, String> {
     let read = async {
-        let configs = match world.pve.vm_configs(host, vmid).await {
-            Ok(configs) => configs,
-            // It went away between the list and now.
-            Err(error) if error.is_missing() => return Ok(Looked::Nobodys),
-            Err(error) => return Err(error),
+        let (host, configs) = match world.pve.vm_configs(host, vmid).await {
+            Ok(configs) => (host.to_owned(), configs),
+            // It moved or went away between the list and now.
+            Err(error) if error.is_missing() => match missing::seek(world, vmid).await? {
+                Some((host, _)) => {
+                    let configs = world.pve.vm_configs(&host, vmid).await?;
+                    (host, configs)
+                }
+                None => return Ok(Looked::Nobodys),
+            },
+            Err(error) => return Err(error.into()),
         };
-        let Some((mut vm, state)) = read(vmid, host, resource.pool.clone(), &configs) else {
+        let Some((mut vm, state)) = read(vmid, &host, resource.pool.clone(), &configs) else {
             let uuid = configs.now.smbios_uuid().and_then(|uuid| uuid.parse().ok());
             // One that is being made shows no notes for a moment.
             let settled = configs.now.lock().is_none();
@@ -326,9 +354,9 @@ async fn vm(
         vm.running = match resource.status.as_deref() {
             _ if !vm.mark.is_node() => false,
             Some("running") => true,
-            _ => is_running(world, host, vmid).await?,
+            _ => is_running(world, &host, vmid).await?,
         };
-        Ok(Looked::Marked(Box::new(vm), state))
+        Ok::<_, Unclear>(Looked::Marked(Box::new(vm), state))
     };
     ask(world, read).await
 }
@@ -404,8 +432,8 @@ async fn images(world: &World, inventory: &Inventory, new: &[&Node]) -> (BTreeSe
     (images, unseen)
 }
 
-fn last_cause(error: &pve::Error) -> String {
-    let mut last: &dyn std::error::Error = error;
+fn last_cause(error: &dyn std::error::Error) -> String {
+    let mut last = error;
     while let Some(source) = last.source() {
         last = source;
     }

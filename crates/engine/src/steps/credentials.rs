@@ -1,8 +1,8 @@
 //! Puts credentials into Kubernetes for what runs there: an account of its own in Proxmox, or what the file refers to.
 //!
 //! Proxmox tells the secret of a token only once. So a token whose Secret never reached Kubernetes is replaced by a new
-//! one, and a Secret that is there is left as it is. An account carries the cluster's owner id in its comment; only by that
-//! may it be removed again.
+//! one, and a Secret that is there is left as it is. An account that was made here carries the cluster's owner id in its comment,
+//! and so does its token; only by that may either be removed again.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -79,6 +79,18 @@ async fn make_account(context: &Context, account: &Account, holder: Holder) -> R
         let remedy = format!("name another one with `manifests.{}.user` in the file", holder.key());
         return Err(Error::new(Kind::Refused, what).remedy(remedy));
     }
+    let tokens = match there {
+        Some(_) => pve.tokens(&account.user).await.map_err(failed)?,
+        None => vec![],
+    };
+    let old = tokens.iter().find(|token| token.name == account.token);
+    let is_ours = |comment: &str| holder::owner(comment) == Some(us);
+    let may_go =
+        |token: &pve::UserToken| is_ours(&token.comment) || there.is_some_and(|user| is_ours(&user.comment));
+    if old.is_some_and(|token| !may_go(token)) {
+        let (what, remedy) = holder.token_in_the_way(account);
+        return Err(Error::new(Kind::Refused, what).remedy(remedy));
+    }
     let roles = pve.roles().await.map_err(failed)?;
     match roles.iter().find(|role| role.name == account.role) {
         None => pve.create_role(&account.role, account.privileges).await.map_err(failed)?,
@@ -90,15 +102,14 @@ async fn make_account(context: &Context, account: &Account, holder: Holder) -> R
             }
         }
     }
-    if there.is_some() {
-        if pve.tokens(&account.user).await.map_err(failed)?.iter().any(|token| token == account.token) {
-            pve.delete_token(&account.user, account.token).await.map_err(failed)?;
-        }
-    } else {
-        let comment = holder::comment(&context.look.blueprint.cluster, us);
-        pve.create_user(&account.user, &comment).await.map_err(failed)?;
+    let comment = holder::comment(&context.look.blueprint.cluster, us);
+    match old {
+        Some(_) => pve.delete_token(&account.user, account.token).await.map_err(failed)?,
+        None if there.is_none() => pve.create_user(&account.user, &comment).await.map_err(failed)?,
+        None => {}
     }
-    let wish = NewToken { user: account.user.clone(), name: account.token.to_owned(), separated: true };
+    let (user, name) = (account.user.clone(), account.token.to_owned());
+    let wish = NewToken { user, name, separated: true, comment };
     let token = pve.create_token(&wish).await.map_err(failed)?;
     let grant = Grant {
         path: "/".to_owned(),

@@ -178,6 +178,30 @@ async fn accounts_of_ours_go_and_those_of_people_stay() {
     assert_eq!((notices.len(), ran.outcome), (0, Outcome::Done), "nothing is left to say");
 }
 
+/// A token that a person made is nobody else's to replace: neither the plan nor the step takes it.
+#[tokio::test(start_paused = true)]
+async fn a_token_of_a_person_is_not_replaced() {
+    let one = HOME.replace("count: 3", "count: 1").replace("count: 2", "count: 1");
+    let (rig, file) = (Rig::new(), format!("{one}{WITH_ACCOUNTS}"));
+    let pve = &rig.world.pve;
+    pve.create_user("people@pve", "made by hand").await.unwrap();
+    let early = rig.look(&file).await;
+    let (user, name) = ("people@pve".to_owned(), "kubernetes".to_owned());
+    pve.create_token(&pve::NewToken { user, name, separated: true, comment: "mine".to_owned() })
+        .await
+        .unwrap();
+    let plan = rig.look(&file).await.plan();
+    let told: Vec<_> = plan.refusals.iter().map(|r| (r.code, r.why.as_str())).collect();
+    let why = "the user people@pve of the storage driver has a token kubernetes already, which does not say that it was made \
+               for this cluster";
+    assert_eq!(told, [(RefusalCode::TakenAccount, why)]);
+    let ran = rig.carry_out(&early, &early.plan(), "me").await.unwrap();
+    let failures = ran.failures();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert!(failures[0].ends_with(why), "{failures:?}");
+    assert_eq!(pve.tokens("people@pve").await.unwrap()[0].comment, "mine");
+}
+
 /// Two clusters of one name share no account: the second would take the first one's token away.
 #[tokio::test(start_paused = true)]
 async fn an_account_of_another_cluster_is_not_taken() {

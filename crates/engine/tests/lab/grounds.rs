@@ -62,7 +62,12 @@ async fn what_is_missing_is_named_with_its_place_and_the_command() {
 
     whole.prepare(&rig.world.pve, |_| {}).await.unwrap();
     rig.lab.disturb(Disturbance::HostClock { node: "pve2".to_owned(), ahead: 90 });
-    let nobody = pve::NewToken { user: "talosmith@pve".to_owned(), name: "bare".to_owned(), separated: true };
+    let nobody = pve::NewToken {
+        user: "talosmith@pve".to_owned(),
+        name: "bare".to_owned(),
+        separated: true,
+        comment: String::new(),
+    };
     let bare = with_token(&rig, &rig.world.pve.create_token(&nobody).await.unwrap());
     let named = "hosts: { pve1: { datastores: { image: local, disks: local-lvm } } }\n";
     let file = spec(&format!("{HOME}{named}"));

@@ -1,7 +1,7 @@
 //! Accounts in Proxmox for what runs in the cluster: whose they are, and who takes them away.
 //!
 //! An account says in its comment which cluster it was made for. One that another cluster made is never used; one that says
-//! nothing was made by a person and is never removed. A role goes with the account only where its name is ours and nobody else
+//! nothing was made by a person and is never removed, nor is a token of it that says nothing. A role goes with the account only where its name is ours and nobody else
 //! has it.
 
 use std::collections::BTreeSet;
@@ -16,10 +16,18 @@ use crate::step::{Action, Disturbs, Step};
 /// Seconds that removing an account usually takes.
 const REMOVE: u32 = 2;
 
-/// The account that would be made belongs to another cluster, whose token would be taken away.
+/// The account that would be made belongs to another cluster or to a person, whose token would be taken away.
 pub(super) fn taken(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let Some(seen) = &observed.proxmox.accounts else { return vec![] };
     let us = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    let has_secret =
+        |holder: Holder| observed.kubernetes.secrets.contains(&holder.secret(blueprint).to_string());
+    let in_the_way = Holder::accounts(blueprint)
+        .filter(|(holder, account)| seen.foreign_tokens.contains(&account.user) && !has_secret(*holder))
+        .map(|(holder, account)| {
+            let (why, remedy) = holder.token_in_the_way(&account);
+            Refusal { code: RefusalCode::TakenAccount, why, remedy }
+        });
     Holder::accounts(blueprint)
         .filter(|(_, account)| {
             seen.users.get(&account.user).is_some_and(|owner| owner.is_some() && *owner != us)
@@ -33,6 +41,7 @@ pub(super) fn taken(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
             ),
             remedy: format!("name another one with `manifests.{}.user` in the file", holder.key()),
         })
+        .chain(in_the_way)
         .collect()
 }
 
