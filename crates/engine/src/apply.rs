@@ -11,11 +11,11 @@
 //! No step gets on while the lease may have expired by our own clock: a laptop that slept must first find out whether
 //! somebody else has taken over.
 //!
-//! The first wish to stop begins no new step, lets calls that change something come to their end, and abandons waiting.
-//! The second drops everything at once. Both are safe at any point, as is a crash.
+//! The first wish to stop begins no new step, lets calls that change something come to their end for a few minutes, and
+//! abandons waiting. The second drops everything at once. Both are safe at any point, as is a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ use crate::world::World;
 
 /// Steps at once on one Proxmox host.
 const PER_HOST: usize = 4;
+/// How long calls that change something may take to come to their end after the first wish to stop.
+const GENTLY: Duration = Duration::from_secs(5 * 60);
 /// For giving the lease back at the end.
 const TO_RELEASE: Duration = Duration::from_secs(30);
 /// The same, for somebody who wants to stop at once.
@@ -80,12 +82,19 @@ pub(crate) struct Context {
     pub operator: Operator,
     /// Set once the record exists and the lease is ours.
     pub record: watch::Sender<Option<Record>>,
+    /// Nodes that took a configuration from this run, and could not be asked yet which one they run.
+    pub unproved: Mutex<BTreeSet<String>>,
 }
 
 impl Context {
     /// The record of a cluster that has one: where every machine is external, there is no Proxmox to keep it in.
     pub(crate) fn record_if_any(&self) -> Result<Option<Record>> {
         if self.look.blueprint.has_proxmox() { self.record().map(Some) } else { Ok(None) }
+    }
+
+    /// The nodes whose configuration is still to be proved.
+    pub(crate) fn unproved(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.unproved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The record. Every step that asks stands behind the one that makes it.
@@ -113,6 +122,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         look: run.look.clone(),
         operator: run.operator.clone(),
         record: watch::Sender::new(None),
+        unproved: Mutex::default(),
     });
     let waits = |note: String| {
         let step = StepId(LEASE.to_owned());
@@ -241,6 +251,7 @@ impl<'a> Dispatcher<'a> {
         let mut stop = self.stop.clone();
         // Steps that end at one moment are all counted before others begin, so that chance does not choose who is next.
         let mut settling: Option<BoxFuture<'static, ()>> = None;
+        let mut patience: Option<BoxFuture<'static, ()>> = None;
         loop {
             if stopping == Stop::No && settling.is_none() {
                 self.skip_the_lost();
@@ -251,12 +262,8 @@ impl<'a> Dispatcher<'a> {
             if futures.is_empty() && settling.is_none() {
                 break;
             }
-            let settled = async {
-                match &mut settling {
-                    Some(moment) => moment.await,
-                    None => std::future::pending().await,
-                }
-            };
+            let settled = once_set(&mut settling);
+            let waited = once_set(&mut patience);
             let (context, lease) = (&self.context, &self.lease);
             let ended = std::future::poll_fn(|cx| {
                 if context.record().is_ok_and(|record| record.expired())
@@ -283,6 +290,8 @@ impl<'a> Dispatcher<'a> {
                         break;
                     }
                     self.abandon_waiting();
+                    let clock = self.world.clock.clone();
+                    patience = Some(Box::pin(async move { clock.sleep(GENTLY).await }));
                 }
                 // Before the steps, which get on only with a lease that holds.
                 lost = &mut renewal => {
@@ -297,6 +306,10 @@ impl<'a> Dispatcher<'a> {
                     }
                 }
                 () = settled => settling = None,
+                () = waited => {
+                    self.leave_alone();
+                    break;
+                }
             }
         }
         match (stopping, self.failed) {
@@ -413,6 +426,15 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
+    /// What goes on in Proxmox is not waited for any more.
+    fn leave_alone(&self) {
+        for (step, running) in &self.running {
+            let note = "it goes on in Proxmox; nobody waits for it any more".to_owned();
+            let (step, node) = (step.clone(), running.node.clone());
+            self.emitter.emit(What::StepProgress { step, node, note, percent: None });
+        }
+    }
+
     fn lease_lost(&mut self, error: &Error) {
         self.failed = true;
         let step = StepId(LEASE.to_owned());
@@ -453,6 +475,14 @@ async fn renewal(
         {
             return error;
         }
+    }
+}
+
+/// Waits for what may not have been set yet.
+async fn once_set(moment: &mut Option<BoxFuture<'static, ()>>) {
+    match moment {
+        Some(moment) => moment.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -11,7 +11,7 @@ use crate::World;
 use crate::error::{Error, Result};
 use crate::record::remedy;
 
-/// Longer than any creation takes.
+/// Longer than a creation usually takes.
 const PATIENCE: u32 = 150;
 const PAUSE: Duration = Duration::from_secs(2);
 /// How many looks until it is asked whether the creation still goes on.
@@ -28,15 +28,21 @@ pub(crate) async fn settled(world: &World, host: &str, vmid: u32) -> Result<Opti
             Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
         }
         if look % LOOKS_PER_QUESTION == 0 && !is_at_work(world, host, vmid).await {
-            break;
+            return Err(cut_off(attempt(), host, vmid));
         }
         world.clock.sleep(PAUSE).await;
     }
-    // Only root may touch a locked VM, and it has neither disks that count nor notes that say whose it is.
     Err(attempt().coded("locked").remedy(format!(
+        "somebody is still making it; when the task of VM {vmid} in Proxmox is done, run the command again"
+    )))
+}
+
+fn cut_off(error: Error, host: &str, vmid: u32) -> Error {
+    // Only root may touch a locked VM, and it has neither disks that count nor notes that say whose it is.
+    error.coded("locked").remedy(format!(
         "its creation was cut off and left its lock behind; as root on {host}: `qm unlock {vmid} && qm destroy {vmid}`, then run \
          the command again"
-    )))
+    ))
 }
 
 /// Whether a task works on the VM. Where that cannot be seen, one may.

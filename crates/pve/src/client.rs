@@ -32,6 +32,8 @@ use crate::trust::{InvalidTrust, Trust};
 /// Longer than the 30 s after which a node gives up on another, so that its answer is heard.
 const ANSWER_LIMIT: Duration = Duration::from_secs(65);
 const READ_ATTEMPTS: u32 = 3;
+/// Who was silent for this long is not asked again at once: the transport has asked every endpoint by then.
+const RETRY_WITHIN_SECONDS: i64 = 10;
 
 type Boxed = BoxCloneSyncService<Request<Full<Bytes>>, Response<Bytes>, BoxError>;
 
@@ -155,6 +157,7 @@ impl Client {
             Some(node) => Some(self.limits.turn(Place::Node(node.clone())).await),
             None => None,
         };
+        let began = self.clock.now();
         let mut attempt = 1;
         loop {
             let changing = call.method != Method::GET;
@@ -167,7 +170,8 @@ impl Client {
                 }
                 Err(error) => Kind::of_transport(error, changing),
             };
-            if changing || attempt == READ_ATTEMPTS || !matches!(kind, Kind::Transport(_)) {
+            let late = self.clock.now().duration_since(began).as_secs() >= RETRY_WITHIN_SECONDS;
+            if changing || late || attempt == READ_ATTEMPTS || !matches!(kind, Kind::Transport(_)) {
                 return Err(Error::new(call.attempt, kind));
             }
             self.clock.sleep(backoff(&call.path, attempt)).await;

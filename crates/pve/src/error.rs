@@ -124,6 +124,14 @@ pub enum Kind {
         /// What its last word means.
         meaning: Box<Kind>,
     },
+    /// A task neither ended nor wrote anything for long.
+    #[error("the task has written nothing for {minutes} minutes, and goes on in Proxmox")]
+    TaskStuck {
+        /// The task.
+        upid: Box<Upid>,
+        /// For how long.
+        minutes: u64,
+    },
     /// Proxmox refused for a reason that this list has no kind for.
     #[error("{text}")]
     Refused {
@@ -180,6 +188,7 @@ impl Kind {
         Self::NoQuorum { .. } => "no-quorum",
         Self::DigestMismatch => "changed-meanwhile",
         Self::TaskFailed { .. } => "task-failed",
+        Self::TaskStuck { .. } => "task-stuck",
         Self::Refused { .. } => "rejected",
         Self::Protocol { .. } => "protocol",
         Self::Untrusted(_) => "untrusted",
@@ -282,6 +291,11 @@ impl Error {
                 None => "give the authority's certificate or the node's fingerprint",
             },
             Kind::Transport(_) => "check the endpoint's address and that port 8006 can be reached from here",
+            Kind::TaskStuck { upid, .. } => {
+                return Some(format!(
+                    "look at the task {upid} in Proxmox: it goes on there. Wait for its end, or stop it, then run the command again"
+                ));
+            }
             Kind::Lost(_) => "run again: the state is looked at before anything is repeated",
             _ => return None,
         };

@@ -15,6 +15,20 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// How many log lines one answer brings at most.
 const PAGE: usize = 500;
 const TAIL: usize = 12;
+/// For how long in all a node may be out of reach while one of its tasks is followed.
+const UNHEARD: Duration = Duration::from_secs(60);
+
+/// For how long a task of a kind may write nothing into its log before it is given up. Proxmox ends what concerns the power of a
+/// VM by itself; a copy writes as it goes on, but a slow storage may take long for one piece; wget writes a line for
+/// each 32 MiB.
+fn patience(kind: &str) -> Duration {
+    let minutes = match kind {
+        "qmstart" | "qmstop" | "qmshutdown" | "qmreboot" | "resize" | "qmconfig" => 15,
+        "download" => 60,
+        _ => 30,
+    };
+    Duration::from_secs(minutes * 60)
+}
 
 /// The id of a task. It names the node on which the task runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,13 +166,33 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Kind::TaskFailed`] when the task ended with anything but `OK` or warnings; otherwise why its status could not be
-    /// read, in which case the task may still be at work.
+    /// [`Kind::TaskFailed`] when the task ended with anything but `OK` or warnings; [`Kind::TaskStuck`] when it wrote nothing for
+    /// too long; otherwise why its status could not be read. In the last two cases it may still be at work.
     pub async fn follow(&self, upid: &Upid, mut on_progress: impl FnMut(&str)) -> Result<Finished> {
         let mut seen = Log::default();
         let mut wait = FIRST_WAIT;
+        // Counted in waits: hours in which a laptop slept say nothing about the task.
+        let (mut quiet, mut unheard) = (Duration::ZERO, Duration::ZERO);
         loop {
-            let status = self.task_status(upid).await?;
+            let lines = seen.lines;
+            let look = async {
+                let status = self.task_status(upid).await?;
+                if status.running {
+                    seen.read_on(self, upid, &mut on_progress).await?;
+                }
+                Ok::<_, Error>(status)
+            };
+            let status = match look.await {
+                Ok(status) => status,
+                // The task does not end because nobody can ask about it.
+                Err(error) if error.is_transient() && unheard < UNHEARD => {
+                    unheard += wait;
+                    self.clock().sleep(wait).await;
+                    wait = (wait * 2).min(LONGEST_WAIT);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if !status.running {
                 let exit = status.exit.unwrap_or_else(|| "unexpected status".to_owned());
                 if exit == "OK" {
@@ -176,8 +210,15 @@ impl Client {
                 let kind = Kind::TaskFailed { upid: Box::new(upid.clone()), exit, tail: seen.tail, meaning };
                 return Err(Error::new(about(upid), kind));
             }
-            seen.read_on(self, upid, &mut on_progress).await?;
+            if seen.lines > lines {
+                quiet = Duration::ZERO;
+            }
+            if quiet > patience(&upid.kind) {
+                let kind = Kind::TaskStuck { upid: Box::new(upid.clone()), minutes: quiet.as_secs() / 60 };
+                return Err(Error::new(about(upid), kind));
+            }
             self.clock().sleep(wait).await;
+            quiet += wait;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! Each request has a connection of its own. Proxmox closes an idle connection after five seconds and a kept one after a
 //! hundred requests, and a request that meets such an end is lost in doubt; a fresh connection has no such doubt, and the
-//! TLS session is resumed, so it costs little. When a connection cannot be made, nothing was sent, and the next
-//! endpoint is tried.
+//! TLS session is resumed, so it costs little. As long as there is no connection, nothing was sent, so while an endpoint is silent
+//! the next one is tried as well, and whoever accepts first is asked. A question that one endpoint took and does not answer is
+//! put to another one, too; a change never is.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -18,9 +19,11 @@ use std::time::Duration;
 use ambient::tls::{Connector, TlsIo};
 use ambient::{Clock, Net};
 use bytes::{Bytes, BytesMut};
+use futures::StreamExt as _;
 use futures::future::{Either, select};
+use futures::stream::FuturesUnordered;
 use http::header::HOST;
-use http::{HeaderValue, Request, Response, Uri};
+use http::{HeaderValue, Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Body;
 
@@ -30,6 +33,10 @@ pub(crate) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// How long one endpoint may take to accept a connection and finish the TLS handshake.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// For how long an endpoint may be silent until the next one is tried as well.
+const NEXT_AFTER: Duration = Duration::from_secs(2);
+/// For how long an endpoint may think about a question until another one is asked, too.
+const ASK_ANOTHER_AFTER: Duration = Duration::from_secs(8);
 /// No answer that this client asks for comes near this size.
 const BODY_LIMIT: usize = 32 << 20;
 
@@ -104,7 +111,7 @@ impl Endpoints {
 #[derive(Clone)]
 pub(crate) struct Transport {
     endpoints: Arc<[Endpoint]>,
-    /// The endpoint that answered last. It is asked first, so a dead node costs its time-out once.
+    /// The endpoint that answered last. It is asked first, so a dead node costs its time once.
     preferred: Arc<AtomicUsize>,
     connector: Connector,
     clock: Clock,
@@ -121,24 +128,33 @@ impl Transport {
         Ok(Self { endpoints: endpoints.0.into(), preferred: Arc::default(), connector, clock })
     }
 
-    async fn connect(&self) -> Result<(&Endpoint, TlsIo), NotConnected> {
-        let first = self.preferred.load(Ordering::Relaxed);
+    /// A connection to the first endpoint that accepts one, in their order from `first` on.
+    async fn connect(&self, first: usize) -> Result<(usize, TlsIo), NotConnected> {
+        let number = self.endpoints.len();
         let mut failure: Option<NotConnected> = None;
-        for offset in 0..self.endpoints.len() {
-            let index = (first + offset) % self.endpoints.len();
-            let endpoint = &self.endpoints[index];
-            let attempt = self.connector.connect(&endpoint.host, endpoint.port);
-            let source = match self.clock.timeout(CONNECT_LIMIT, attempt).await {
-                Ok(Ok(stream)) => {
-                    self.preferred.store(index, Ordering::Relaxed);
-                    return Ok((endpoint, stream));
-                }
-                Ok(Err(source)) => source,
-                Err(late) => io::Error::new(io::ErrorKind::TimedOut, late),
+        let mut dials = FuturesUnordered::new();
+        let mut left = (0..number).map(|offset| (first + offset) % number);
+        loop {
+            let more = left.next();
+            dials.extend(more.map(|index| async move { (index, self.dial(index).await) }));
+            let ended = match left.len() {
+                0 => dials.next().await,
+                // Nobody yet: the next one is tried beside.
+                _ => match self.clock.timeout(NEXT_AFTER, dials.next()).await {
+                    Ok(ended) => ended,
+                    Err(_) => continue,
+                },
             };
-            // A certificate that does not fit tells a person more than a node that is down.
-            if failure.as_ref().is_none_or(|f| f.source.kind() != io::ErrorKind::InvalidData) {
-                failure = Some(NotConnected { endpoint: endpoint.to_string(), source });
+            match ended {
+                Some((index, Ok(stream))) => return Ok((index, stream)),
+                // A certificate that does not fit tells a person more than a node that is down.
+                Some((index, Err(source))) => {
+                    if failure.as_ref().is_none_or(|f| f.source.kind() != io::ErrorKind::InvalidData) {
+                        let endpoint = self.endpoints.get(index).map(Endpoint::to_string).unwrap_or_default();
+                        failure = Some(NotConnected { endpoint, source });
+                    }
+                }
+                None => break,
             }
         }
         Err(failure.unwrap_or_else(|| NotConnected {
@@ -147,19 +163,58 @@ impl Transport {
         }))
     }
 
-    async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Bytes>, BoxError> {
-        let (endpoint, stream) = self.connect().await?;
-        let host = HeaderValue::from_str(&format!("{}:{}", endpoint.host, endpoint.port))?;
+    async fn dial(&self, index: usize) -> io::Result<TlsIo> {
+        let Endpoint { host, port } = &self.endpoints[index];
+        match self.clock.timeout(CONNECT_LIMIT, self.connector.connect(host, *port)).await {
+            Ok(dialled) => dialled,
+            Err(late) => Err(io::Error::new(io::ErrorKind::TimedOut, late)),
+        }
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, BoxError> {
+        let (index, stream) = self.connect(self.preferred.load(Ordering::Relaxed)).await?;
+        if request.method() != Method::GET || self.endpoints.len() == 1 {
+            return self.send(index, stream, request).await;
+        }
+        let first = pin!(self.send(index, stream, request.clone()));
+        let first = match select(first, pin!(self.clock.sleep(ASK_ANOTHER_AFTER))).await {
+            Either::Left((answer, _)) => return answer,
+            Either::Right(((), first)) => first,
+        };
+        let second = pin!(async {
+            let (index, stream) = self.connect(index + 1).await?;
+            self.send(index, stream, request).await
+        });
+        match select(first, second).await {
+            Either::Left((Ok(answer), _)) | Either::Right((Ok(answer), _)) => Ok(answer),
+            Either::Left((Err(_), second)) => second.await,
+            Either::Right((Err(_), first)) => first.await,
+        }
+    }
+
+    /// Sends a request over a connection to the endpoint `index`, and remembers how that went.
+    async fn send(
+        &self,
+        index: usize,
+        stream: TlsIo,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Bytes>, BoxError> {
+        let Endpoint { host, port } = &self.endpoints[index];
+        let host = HeaderValue::from_str(&format!("{host}:{port}"))?;
         request.headers_mut().insert(HOST, host);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await?;
         let answer = pin!(async move {
             let response = sender.send_request(request).await?;
             read(response).await
         });
-        match select(answer, pin!(connection)).await {
+        let answer = match select(answer, pin!(connection)).await {
             Either::Left((answer, _)) => answer,
             Either::Right((_, answer)) => answer.await,
-        }
+        };
+        // One that broke off is asked last.
+        let next = if answer.is_ok() { index } else { (index + 1) % self.endpoints.len() };
+        self.preferred.store(next, Ordering::Relaxed);
+        answer
     }
 }
 

@@ -23,7 +23,8 @@ fn endpoints_need_a_host_and_https() {
     assert_eq!(Endpoints::parse([]), Err(InvalidEndpoint::None));
 }
 
-/// One node answers over TLS, every other name is down. All dials are written down.
+/// One node answers over TLS; those that are called silent take nobody in, those called mute take everybody in and say nothing,
+/// and every other name is down. All dials are written down.
 struct OneNode {
     acceptor: TlsAcceptor,
     answer: &'static str,
@@ -33,15 +34,22 @@ struct OneNode {
 impl Dial for OneNode {
     fn dial(&self, host: &str, port: u16) -> Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + '_>> {
         self.dialled.lock().unwrap().push(format!("{host}:{port}"));
-        if host != "pve2" {
+        if host.starts_with("silent") {
+            return Box::pin(std::future::pending());
+        }
+        if host != "pve2" && host != "mute" {
             return Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) });
         }
+        let mute = host == "mute";
         let (ours, theirs) = tokio::io::duplex(64 << 10);
         let (acceptor, answer) = (self.acceptor.clone(), self.answer);
         tokio::spawn(async move {
             let Ok(mut stream) = acceptor.accept(theirs).await else { return };
             let mut request = Vec::new();
             while !request.ends_with(b"\r\n\r\n") && stream.read_buf(&mut request).await.unwrap_or(0) > 0 {}
+            if mute {
+                std::future::pending::<()>().await;
+            }
             assert!(request.starts_with(b"GET /api2/json/version HTTP/1.1\r\n"));
             stream.write_all(answer.as_bytes()).await.unwrap();
             stream.flush().await.unwrap();
@@ -90,6 +98,34 @@ async fn the_next_endpoint_is_tried_and_remembered() {
     assert_eq!(client.version().await.unwrap().major, 9);
     assert_eq!(client.version().await.unwrap().major, 9);
     assert_eq!(*world.dialled.lock().unwrap(), ["pve1:8006", "pve2:8006", "pve2:8006"]);
+}
+
+/// How long a client of these endpoints takes for its first answer and for its second, in seconds, and what came of the last.
+async fn asked(endpoints: &[&str]) -> (u64, u64, crate::Result<crate::Version>) {
+    let world = world(VERSION);
+    let clock = Clock::from("2026-01-01T00:00:00Z".parse().unwrap(), 1.0);
+    let endpoints = Endpoints::parse(endpoints.iter().copied()).unwrap();
+    let token = "a@pve!b=c".parse().unwrap();
+    let client =
+        Client::connect(endpoints, &token, &Trust::Insecure, world.net.clone(), clock.clone()).unwrap();
+    let began = clock.now();
+    let since = |then| u64::try_from(clock.now().duration_since(then).as_secs()).unwrap();
+    let _ = client.version().await;
+    let (first, then) = (since(began), clock.now());
+    let answer = client.version().await;
+    (first, since(then), answer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_endpoints_cost_little_time_and_only_once() {
+    let (first, second, answer) = asked(&["silent1", "silent2", "pve2"]).await;
+    assert_eq!((first, second, answer.unwrap().major), (4, 0, 9));
+    // One that takes the question and says nothing.
+    let (first, second, answer) = asked(&["mute", "pve2"]).await;
+    assert_eq!((first, second, answer.unwrap().major), (8, 0, 9));
+    // Nobody at all.
+    let (first, second, answer) = asked(&["silent1", "silent2"]).await;
+    assert_eq!((first, second, answer.unwrap_err().kind().code()), (12, 12, "no-answer"));
 }
 
 #[tokio::test]

@@ -197,8 +197,11 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     while world.clock.now().duration_since(began) < PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX) {
         match identify(world, node, access).await {
             Identified::Configured(machine) => {
-                verify(world, node, &machine, config, sent).await?;
-                return Ok(Done::default());
+                if !sent || runs_it(world, node, &machine, config).await? {
+                    return Ok(Done::default());
+                }
+                last = Lack::new("it does not tell which configuration it runs").coded("machine-unavailable");
+                progress.note("waiting for the machine: its configuration cannot be read yet");
             }
             Identified::Maintenance(connection) => {
                 if sent {
@@ -219,8 +222,10 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 )
                 .remedy("free the address, or give the node another one; nothing was sent to that machine"));
             }
-            // A worker's port stays closed until a control plane signs its certificate. It has what it needs.
+            // A worker's port stays closed until a control plane signs its certificate. It has what it needs; what it runs is
+            // compared when it joins.
             Identified::Silent(_) if sent && node.role == model::blueprint::Role::Worker => {
+                context.unproved().insert(node.name.clone());
                 return Ok(Done::default());
             }
             Identified::Silent(_) if is_elsewhere(context, node, progress).await? => continue,
@@ -328,20 +333,19 @@ async fn send(world: &World, node: &Node, connection: Maintenance, config: &str)
     }
 }
 
-/// After we sent a configuration, the machine must run exactly that one.
-async fn verify(world: &World, node: &Node, machine: &Machine, config: &str, sent: bool) -> Result<()> {
-    if !sent {
-        return Ok(());
-    }
+/// A machine does not run what it was sent.
+pub(super) fn runs_another(node: &Node) -> Error {
+    Error::world(format!("{} runs another configuration than the one it was sent", node.name))
+        .coded("configuration")
+        .remedy("somebody else configured it at the same time; run the command again to see what it has")
+}
+
+/// After we sent a configuration, the machine must run exactly that one. Says whether it told.
+async fn runs_it(world: &World, node: &Node, machine: &Machine, config: &str) -> Result<bool> {
     match world.clock.timeout(QUESTION, machine.machine_config()).await {
-        Ok(Ok(runs)) if digest(runs.expose_secret().as_bytes()) == digest(config.as_bytes()) => Ok(()),
-        Ok(Ok(_)) => {
-            Err(Error::world(format!("{} runs another configuration than the one it was sent", node.name))
-                .remedy(
-                    "somebody else configured it at the same time; run the command again to see what it has",
-                ))
-        }
-        // It answered a moment ago; that it is busy now says nothing against the configuration.
-        Ok(Err(_)) | Err(_) => Ok(()),
+        Ok(Ok(runs)) if digest(runs.expose_secret().as_bytes()) == digest(config.as_bytes()) => Ok(true),
+        Ok(Ok(_)) => Err(runs_another(node)),
+        // It answered a moment ago, and is busy now.
+        Ok(Err(_)) | Err(_) => Ok(false),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use model::blueprint::{Node, Role};
-use model::observed::{Api, Etcd};
+use model::observed::{Api, Etcd, Machine as Seen};
 use talos_client::{Kind as Refused, Machine};
 
 use crate::apply::Context;
@@ -29,24 +29,27 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let mut pods = PodWatch::of(&node.name);
     let waiting = async {
         loop {
-            let missing = missing(context, node, &kubernetes, &mut pods).await;
-            let Some(missing) = missing else { return true };
+            let missing = missing(context, node, &kubernetes, &mut pods).await?;
+            let Some(missing) = missing else { return Ok(true) };
             progress.note(missing.words.clone());
             if let Ok(mut last) = last.lock() {
                 *last = missing;
             }
             if pods.is_hopeless(world) {
-                return false;
+                return Ok(false);
             }
             world.clock.sleep(PAUSE).await;
         }
     };
-    let joined = world.clock.timeout(PATIENCE, waiting).await;
-    if joined == Ok(true) {
+    let joined = match world.clock.timeout(PATIENCE, waiting).await {
+        Ok(joined) => Some(joined?),
+        Err(_) => None,
+    };
+    if joined == Some(true) {
         return Ok(Done::default());
     }
     let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
-    if joined == Ok(false) {
+    if joined == Some(false) {
         return Err(Error::world(format!("{} does not get ready: {}", node.name, last.words))
             .coded(last.code)
             .remedy(
@@ -65,24 +68,43 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     .remedy("`talosmith status` shows where it stands; running the command again goes on waiting"))
 }
 
-/// What the node still lacks.
+/// What the node still lacks. A node that runs another configuration than the one that it took lacks nothing that could come.
 async fn missing(
     context: &Context,
     node: &Node,
     kubernetes: &Kubernetes,
     pods: &mut PodWatch,
-) -> Option<Lack> {
-    let access = context.look.access().ok()?;
+) -> Result<Option<Lack>> {
+    let access = context.look.access()?;
     let machine = match machines::look_or_lack(&context.world, node, access, None).await {
-        Ok(machine) => machine,
+        Ok((machine, _)) => machine,
         Err(lack) => {
             let words = match node.role {
                 Role::Worker => format!("waits for a control plane to sign its certificate ({})", lack.words),
                 Role::ControlPlane => format!("does not answer ({})", lack.words),
             };
-            return Some(Lack { words, ..lack });
+            return Ok(Some(Lack { words, ..lack }));
         }
     };
+    if machine.api == Api::Configured && context.unproved().contains(&node.name) {
+        let wanted = machines::digest(context.look.config(&node.name)?.as_bytes());
+        match &machine.config_digest {
+            Some(runs) if *runs == wanted => context.unproved().remove(&node.name),
+            Some(_) => return Err(configure::runs_another(node)),
+            None => return Ok(Some(Lack::new("does not tell which configuration it runs"))),
+        };
+    }
+    Ok(lacks(context, node, &machine, kubernetes, pods).await)
+}
+
+/// What a machine that answers still lacks.
+async fn lacks(
+    context: &Context,
+    node: &Node,
+    machine: &Seen,
+    kubernetes: &Kubernetes,
+    pods: &mut PodWatch,
+) -> Option<Lack> {
     match &machine.api {
         Api::Configured => {}
         Api::Maintenance => {

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use engine::apply::Stop;
 use engine::error::Kind;
 use engine::record::Operator;
-use model::event::Outcome;
+use lab::{CallMoment, Verdict};
+use model::event::{Outcome, What};
+use tokio::sync::watch;
 
 use crate::rig::{HOME, Rig, operator};
 
@@ -116,6 +119,35 @@ async fn a_lease_that_nobody_renews_is_watched_and_then_taken() {
     rig.assert_whole().await;
 }
 
+/// The first wish to stop waits for what is being changed, but not for ever.
+#[tokio::test(start_paused = true)]
+async fn a_wish_to_stop_does_not_wait_for_a_task_that_never_ends() {
+    let rig = Rig::new();
+    let look = rig.look(HOME).await;
+    // Nobody hears any more how the creations of nodes get on.
+    rig.lab.on_call(|_, moment, _, path| {
+        let creation = path.contains("/tasks/") && path.contains("qmcreate") && !path.contains("150010");
+        if creation && moment == CallMoment::Before { Verdict::Hold } else { Verdict::GoOn }
+    });
+    let (wish, stop) = watch::channel(Stop::No);
+    let (plan, eva) = (look.plan(), operator("eva"));
+    let stopping = async {
+        rig.world.clock.sleep(Duration::from_secs(60)).await;
+        wish.send_replace(Stop::Gently);
+        rig.world.clock.now()
+    };
+    let run = rig.carry_out_until(stop, &look, &plan, &eva);
+    let (ran, stopped) = futures::join!(run, stopping);
+    let ran = ran.unwrap();
+    assert_eq!(ran.outcome, Outcome::Interrupted);
+    let waited = ran.events.last().unwrap().at.duration_since(stopped).as_secs();
+    assert!((300..340).contains(&waited), "waited for {waited} s");
+    let told = ran.events.iter().any(
+        |e| matches!(&e.what, What::StepProgress { note, .. } if note.starts_with("it goes on in Proxmox")),
+    );
+    assert!(told, "it is said what goes on");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wrong_clock_alone_takes_nothing() {
     let rig = Rig::new();
@@ -206,9 +238,9 @@ async fn without_proxmox_the_lease_in_kubernetes_keeps_operators_apart() {
     });
     let first = first.unwrap();
     assert_eq!(first.outcome, Outcome::Failed);
-    let lost = first.events.iter().find(|e| {
-        matches!(&e.what, model::event::What::StepFailed { step, code, .. } if step.0 == "lease" && code == "busy")
-    });
+    let lost = first.events.iter().find(
+        |e| matches!(&e.what, What::StepFailed { step, code, .. } if step.0 == "lease" && code == "busy"),
+    );
     let lost = lost.unwrap_or_else(|| panic!("{:?}", first.failures()));
     assert!(third.is_some_and(|end| lost.at < end), "while the new holder still waited");
 }
