@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::blueprint::{Blueprint, Node};
 use model::holder::Holder;
 use model::mark::Mark;
-use model::observed::{Api, Kubernetes, Machine, Observed, Proxmox, Unseen, Vm};
+use model::observed::{Api, Kubernetes, Observed, Proxmox, Unseen, Vm};
 use uuid::Uuid;
 
 use crate::World;
@@ -85,15 +85,13 @@ pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &So
         Box::pin(look(world, blueprint, &observed.proxmox, node, access, wanted))
     }));
     let (machines, kubernetes) = futures::join!(machines, Box::pin(kubernetes(world, blueprint, access)));
-    for (node, machine) in running.iter().zip(machines) {
-        if let Api::Silent { why } = &machine.api {
-            if is_off_after_all(world, &mut observed, owner, node).await {
-                continue;
-            }
-            observed
-                .unseen
-                .push(Unseen { what: format!("the Talos API of {}", node.name), why: why.clone() });
+    for (node, (machine, unseen)) in running.iter().zip(machines) {
+        if matches!(machine.api, Api::Silent { .. })
+            && is_off_after_all(world, &mut observed, owner, node).await
+        {
+            continue;
         }
+        observed.unseen.extend(unseen);
         observed.machines.insert(node.name.clone(), machine);
     }
     match kubernetes {
@@ -114,7 +112,7 @@ async fn look(
     node: &Node,
     access: &Access,
     wanted: Option<&str>,
-) -> Machine {
+) -> machines::Seen {
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of).filter(|_| whereabouts::may_move(node));
     let vm = owner.and_then(|owner| proxmox.of(owner).find(|vm| vm.mark.node == node.name));
     let Some(vm) = vm else { return machines::look(world, node, access, wanted).await };
@@ -122,7 +120,7 @@ async fn look(
         whereabouts::search(world, node, (&vm.host, vm.vmid), blueprint.vip).await;
     }
     let seen = machines::look(world, node, access, wanted).await;
-    let is_another = matches!(seen.api, Api::Stranger { .. });
+    let is_another = matches!(seen.0.api, Api::Stranger { .. });
     match is_another && whereabouts::search(world, node, (&vm.host, vm.vmid), blueprint.vip).await {
         true => machines::look(world, node, access, wanted).await,
         false => seen,

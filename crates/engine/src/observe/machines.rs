@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::blueprint::{Blueprint, Node, Role};
-use model::observed::{Api, ConfigChange, Etcd, Machine};
+use model::observed::{Api, ConfigChange, Etcd, Machine, Unseen};
 use model::step::Disturbs;
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
@@ -16,10 +16,17 @@ use crate::render::Access;
 use crate::steps::{Identified, Reached, identify_configured, reach};
 use crate::world::QUESTION;
 
+/// A machine, and what it did not tell although it answers.
+pub(crate) type Seen = (Machine, Vec<Unseen>);
+
 /// Looks at one node: is it waiting for a configuration, does it have ours, is it somebody else's? A configuration that is
 /// `wanted` is compared with the one that it runs.
-pub(crate) async fn look(world: &World, node: &Node, access: &Access, wanted: Option<&str>) -> Machine {
-    look_or_lack(world, node, access, wanted).await.unwrap_or_else(|lack| Machine::silent(lack.words))
+pub(crate) async fn look(world: &World, node: &Node, access: &Access, wanted: Option<&str>) -> Seen {
+    let seen = look_or_lack(world, node, access, wanted).await;
+    seen.unwrap_or_else(|lack| {
+        let unseen = Unseen { what: format!("the Talos API of {}", node.name), why: lack.words.clone() };
+        (Machine::silent(lack.words), vec![unseen])
+    })
 }
 
 /// The same; a machine that does not answer is what is lacking.
@@ -28,7 +35,7 @@ pub(crate) async fn look_or_lack(
     node: &Node,
     access: &Access,
     wanted: Option<&str>,
-) -> Result<Machine, Lack> {
+) -> Result<Seen, Lack> {
     let identified = match Box::pin(reach(world, node, access)).await {
         // Whether it is the node, and what it says, is asked at once: reading gives nothing away.
         Reached::Keys(client) => {
@@ -42,26 +49,21 @@ pub(crate) async fn look_or_lack(
         }
         Reached::Identified(other) => other,
     };
-    let machine = match identified {
+    Ok(match identified {
         Identified::Maintenance(connection) => {
             let mut machine = Machine::with(Api::Maintenance);
-            machine.talos = world
-                .clock
-                .timeout(QUESTION, connection.version())
-                .await
-                .ok()
-                .and_then(Result::ok)
-                .map(|v| v.tag);
+            let mut unseen = vec![];
+            let version = world.clock.timeout(QUESTION, connection.version()).await;
+            machine.talos = told(version, node, VERSION, &mut unseen).map(|v| v.tag);
             machine.stage = Some("maintenance".to_owned());
             // Nothing was ever configured on it, so there cannot be etcd data of ours.
             machine.etcd = Etcd::Empty;
-            machine
+            (machine, unseen)
         }
         Identified::Configured(client) => Box::pin(configured(world, node, &client, wanted)).await,
-        Identified::Stranger { why } => Machine::with(Api::Stranger { why }),
+        Identified::Stranger { why } => (Machine::with(Api::Stranger { why }), vec![]),
         Identified::Silent(lack) => return Err(lack),
-    };
-    Ok(machine)
+    })
 }
 
 /// Machines that are not ours to create, and were given a configuration by somebody. Without keys nothing more can be told of
@@ -82,29 +84,48 @@ pub(super) async fn configured_already(world: &World, blueprint: &Blueprint) -> 
     futures::future::join_all(asked).await.into_iter().flatten().collect()
 }
 
-async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<&str>) -> Machine {
+const VERSION: &str = "the Talos version";
+
+/// An answer, or one more thing that was not seen.
+fn told<T>(
+    answer: Result<talos_client::Result<T>, ambient::TimedOut>,
+    node: &Node,
+    what: &str,
+    unseen: &mut Vec<Unseen>,
+) -> Option<T> {
+    let why = match answer {
+        Ok(Ok(answer)) => return Some(answer),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {} seconds", QUESTION.as_secs()),
+    };
+    unseen.push(Unseen { what: format!("{what} of {}", node.name), why });
+    None
+}
+
+async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<&str>) -> Seen {
     let clock = &world.clock;
     let mut machine = Machine::with(Api::Configured);
+    let mut unseen = vec![];
     let (version, status, config, etcd) = futures::join!(
         clock.timeout(QUESTION, client.version()),
         clock.timeout(QUESTION, client.stage()),
         clock.timeout(QUESTION, client.machine_config()),
         etcd(world, node, client),
     );
-    machine.talos = version.ok().and_then(Result::ok).map(|v| v.tag);
-    if let Ok(Ok(status)) = status {
+    machine.talos = told(version, node, VERSION, &mut unseen).map(|v| v.tag);
+    if let Some(status) = told(status, node, "the stage", &mut unseen) {
         machine.stage = Some(status.stage.to_string());
         machine.ready = status.ready;
         machine.unmet = status.unmet.iter().map(|u| format!("{}: {}", u.name, u.reason)).collect();
     }
-    if let Ok(Ok(runs)) = config {
+    if let Some(runs) = told(config, node, "the configuration", &mut unseen) {
         let runs = runs.expose_secret();
         machine.config_digest = Some(digest(runs.as_bytes()));
         let release = machine.talos.as_deref().unwrap_or(&node.talos);
         machine.config_changes = wanted.and_then(|wanted| differences(runs, wanted, release));
     }
     machine.etcd = etcd;
-    machine
+    (machine, unseen)
 }
 
 /// Where two configurations differ, without any value. `None` when one of them cannot be read.

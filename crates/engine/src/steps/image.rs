@@ -1,5 +1,7 @@
 //! Boot images: the factory is told of a schematic, then each host (or shared datastore) fetches the image once.
 
+use std::time::Duration;
+
 use talos_client::Factory;
 
 use crate::apply::Context;
@@ -68,30 +70,45 @@ pub(super) async fn download(
         verify_certificates: true,
     };
     let attempt = || Error::world(format!("could not download {file} to {datastore} on {host}"));
-    progress.percent("downloading", 0);
-    let finished = match pve.download_url(host, datastore, &request).await {
-        Ok(upid) => {
-            pve.follow(&upid, |line| {
-                if let Some(percent) = percent(line) {
-                    progress.percent("downloading", percent);
-                }
-            })
-            .await
-        }
-        Err(error) => Err(error),
-    };
-    match finished {
-        Ok(finished) => {
-            if !is_there(context, host, datastore, file).await? {
-                return Err(attempt()
-                    .coded(NO_EFFECT)
-                    .remedy(format!("Proxmox said it was done, but {datastore} does not list the file")));
+    let mut tries = 1;
+    loop {
+        progress.percent("downloading", 0);
+        let finished = match pve.download_url(host, datastore, &request).await {
+            Ok(upid) => {
+                pve.follow(&upid, |line| {
+                    if let Some(percent) = percent(line) {
+                        progress.percent("downloading", percent);
+                    }
+                })
+                .await
             }
-            Ok(Done { warnings: finished.warnings })
+            Err(error) => Err(error),
+        };
+        match finished {
+            Ok(finished) => {
+                if !is_there(context, host, datastore, file).await? {
+                    return Err(attempt().coded(NO_EFFECT).remedy(format!(
+                        "Proxmox said it was done, but {datastore} does not list the file"
+                    )));
+                }
+                return Ok(Done { warnings: finished.warnings });
+            }
+            Err(_) if is_there(context, host, datastore, file).await? => return Ok(Done::default()),
+            Err(error) if tries < TRIES && worth_another_try(&error) => {}
+            Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
         }
-        Err(_) if is_there(context, host, datastore, file).await? => Ok(Done::default()),
-        Err(error) => Err(attempt().remedy(remedy(&error)).because(error)),
+        progress.note("the download failed; trying again");
+        context.world.clock.sleep(PAUSE * tries).await;
+        tries += 1;
     }
+}
+
+/// What passes by itself, and a download that broke off. What the server refused it would refuse again.
+fn worth_another_try(error: &pve::Error) -> bool {
+    let broke_off = |text: &String| text.contains("download failed") && !text.contains("exit code 8");
+    error.is_transient()
+        || error.effect_unknown()
+        || matches!(error.kind(), pve::Kind::TaskFailed { exit, .. } if broke_off(exit))
 }
 
 async fn is_there(context: &Context, host: &str, datastore: &str, file: &str) -> Result<bool> {
@@ -109,7 +126,10 @@ fn percent(line: &str) -> Option<u8> {
 }
 
 /// The factory computes nothing at this call, it only keeps the text.
-const FACTORY: std::time::Duration = std::time::Duration::from_secs(30);
+const FACTORY: Duration = Duration::from_secs(30);
+/// How often a download is begun.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

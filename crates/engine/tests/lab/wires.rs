@@ -67,6 +67,41 @@ async fn a_bring_up_gets_over_a_bootstrap_whose_answer_is_lost() {
     }
 }
 
+/// A machine that answers, but not every question, is not taken for one that is as it should be.
+#[tokio::test(start_paused = true)]
+async fn what_a_machine_does_not_tell_is_in_the_plan() {
+    let rig = Rig::healthy().await;
+    let mut notices = vec![];
+    for skip in 0..4 {
+        let path_contains = "10.25.150.21:50000/cosi.resource.State/Get".to_owned();
+        let which = CallFilter { method: "CALL".to_owned(), path_contains, skip };
+        rig.lab.disturb(Disturbance::Wire { fault: Wire::BlackHole, when: When::Call(which) });
+        notices.extend(rig.look(HOME).await.plan().notices.into_iter().map(|notice| notice.text));
+        rig.lab.disturb(Disturbance::Mend);
+    }
+    for what in ["the stage", "the configuration"] {
+        let told = format!("could not see {what} of home-work-1: ");
+        assert!(notices.iter().any(|notice| notice.starts_with(&told)), "{what}: {notices:?}");
+    }
+}
+
+/// A download that was begun, or not, without anybody hearing of it is begun again.
+#[tokio::test(start_paused = true)]
+async fn a_download_whose_answer_is_lost_is_begun_again() {
+    for after in [false, true] {
+        let rig = Rig::new();
+        let path_contains = "/download-url".to_owned();
+        let which = CallFilter { method: "POST".to_owned(), path_contains, skip: 0 };
+        rig.lab.disturb(Disturbance::CutCall { which, after });
+        let look = rig.look(HOME).await;
+        let mut plan = look.plan();
+        plan.steps.retain(|step| step.id.0.starts_with("register-") || step.id.0.starts_with("download-"));
+        let downloads = plan.steps.len() - 1;
+        let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+        assert_eq!((downloads, ran.outcome), (3, Outcome::Done), "{:?} {:?}", ran.failures(), plan.steps);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_a_time_server_the_clock_is_named_and_with_one_it_goes_on() {
     for ahead in [-3_000, 400_000] {
