@@ -443,7 +443,9 @@ impl<'a> Dispatcher<'a> {
             node: None,
             code: error.code().to_owned(),
             causes: error.causes(),
-            remedy: "nothing more is changed by this run; find out who took over before running again"
+            remedy: error
+                .advice()
+                .unwrap_or("nothing more is changed by this run; `talosmith status` shows how it is")
                 .to_owned(),
         });
     }

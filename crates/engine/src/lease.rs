@@ -12,7 +12,7 @@ use crate::apply::Run;
 use crate::error::{Error, Kind, Result};
 use crate::kubernetes::Kubernetes;
 use crate::kubernetes::lease::{Claim, Found, Whose};
-use crate::record::{LONGER_THAN_A_RENEWAL, RENEW_EVERY, TO_GIVE_BACK, stale};
+use crate::record::{LONGER_THAN_A_RENEWAL, RENEW_EVERY, TO_GIVE_BACK, stale, taking_over, watching};
 use crate::world::World;
 
 /// Where the lease of a cluster is.
@@ -55,7 +55,7 @@ impl KubernetesLease {
         match found.holder.as_ref().filter(|holder| **holder != lease.claim.holder) {
             None => lease.hold(Whose::Free).await?,
             Some(holder) if run.operator.take_over => {
-                note(format!("taking the lease over from {holder}, who is given time to notice"));
+                note(taking_over(holder));
                 lease.hold(Whose::Anybodys).await?;
                 clock.sleep(LONGER_THAN_A_RENEWAL).await;
                 lease.renew().await?;
@@ -65,7 +65,7 @@ impl KubernetesLease {
                 return Err(busy(holder, &found));
             }
             Some(holder) => {
-                note(format!("the lease of {holder} has expired; watching whether it is renewed"));
+                note(watching(holder));
                 clock.sleep(LONGER_THAN_A_RENEWAL).await;
                 let again = lease.find().await?;
                 if again != found && again.holder.is_some() {

@@ -170,7 +170,7 @@ impl Record {
                 self.hold(free).await?
             }
             Some(held) if self.operator.take_over => {
-                note(format!("taking the lease over from {}, who is given time to notice", held.holder));
+                note(taking_over(&held.holder));
                 self.hold(|_| Ok(())).await?;
                 self.world.clock.sleep(LONGER_THAN_A_RENEWAL).await;
                 self.renew().await?;
@@ -178,7 +178,7 @@ impl Record {
             }
             Some(held) if held.expires > self.world.clock.now() => return Err(busy(&held)),
             Some(held) => {
-                note(format!("the lease of {} has expired; watching whether it is renewed", held.holder));
+                note(watching(&held.holder));
                 self.world.clock.sleep(LONGER_THAN_A_RENEWAL).await;
                 let unmoved = |now: Option<&Lease>| match now {
                     Some(lease) if *lease != held && !self.is_ours(lease) => Err(busy(lease)),
@@ -226,8 +226,8 @@ impl Record {
     fn must_hold(&self, lease: Option<&Lease>) -> Result<()> {
         match lease {
             Some(lease) if self.is_ours(lease) => Ok(()),
-            Some(lease) => Err(Error::new(Kind::Busy, format!("{} took the cluster over", lease.holder))),
-            None => Err(Error::new(Kind::Busy, "the lease was taken away")),
+            Some(lease) => Err(taken_over(Some(&lease.holder))),
+            None => Err(taken_over(None)),
         }
     }
 
@@ -373,6 +373,40 @@ impl Record {
 pub(crate) fn stale() -> Error {
     Error::new(Kind::Stale, "the cluster was changed by somebody else since it was looked at")
         .remedy("run the command again: it looks again and goes on from there")
+}
+
+/// Whether whoever looked at the world just now need not ask for the lease at all, because somebody else holds it.
+///
+/// # Errors
+///
+/// [`Kind::Busy`] when that is so. What has expired, or shall be taken over, is decided when the lease is asked for.
+pub fn may_begin(seen: &RecordState, operator: &Operator, now: Timestamp) -> Result<()> {
+    match &seen.lease {
+        Some(held) if held.nonce != operator.place && held.expires > now && !operator.take_over => {
+            Err(busy(held))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What is said while a living holder is given time to notice that it was taken over.
+pub(crate) fn taking_over(holder: &str) -> String {
+    let seconds = LONGER_THAN_A_RENEWAL.as_secs();
+    format!("taking over from {holder}: waiting {seconds} s, in which that run notices and stops")
+}
+
+/// What is said while a lease that has expired is watched.
+pub(crate) fn watching(holder: &str) -> String {
+    let seconds = LONGER_THAN_A_RENEWAL.as_secs();
+    format!("the lease of {holder} has expired: waiting {seconds} s to see whether it is renewed")
+}
+
+/// Somebody took the lease from us.
+pub(crate) fn taken_over(by: Option<&str>) -> Error {
+    let told =
+        by.map_or_else(|| "the lease was taken away".to_owned(), |by| format!("{by} took the cluster over"));
+    Error::new(Kind::Busy, told)
+        .remedy("nothing more is changed by this run; `talosmith status` shows how it is")
 }
 
 fn busy(held: &Lease) -> Error {

@@ -102,6 +102,14 @@ pub enum What {
     },
 }
 
+impl What {
+    /// Whether a step failed because somebody else is changing the cluster.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::StepFailed { code, .. } if code == "busy")
+    }
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -12,6 +12,7 @@ use kube::api::{Api, PostParams};
 
 use super::Kubernetes;
 use crate::error::{Error, Kind, Result};
+use crate::record::taken_over;
 
 /// Where a lease is and who wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,13 +104,7 @@ impl Kubernetes {
         let held = found.as_ref().and_then(|lease| lease.spec.as_ref()?.holder_identity.clone());
         let held = held.filter(|holder| !holder.is_empty());
         if claim.whose == Whose::Ours && held.as_ref() != Some(&claim.holder) {
-            return Err(Error::new(
-                Kind::Busy,
-                match held {
-                    Some(holder) => format!("{holder} took the cluster over"),
-                    None => "the lease was taken away".to_owned(),
-                },
-            ));
+            return Err(taken_over(held.as_deref()));
         }
         let Some(mut lease) = found else {
             let metadata = ObjectMeta { name: Some(claim.name.clone()), ..Default::default() };
