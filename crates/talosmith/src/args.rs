@@ -252,6 +252,9 @@ pub struct OutputArgs {
     /// With `--output`: keep what the file holds of other clusters.
     #[arg(long, requires = "output")]
     pub merge: bool,
+    /// With `--output`: replace the file whatever it holds. Without it, one that holds anything of other clusters is left alone.
+    #[arg(long, requires = "output", conflicts_with = "merge")]
+    pub force: bool,
     /// For how long the certificate holds: `90m`, `24h`, `30d`.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_ttl)]
     pub ttl: Duration,

@@ -97,7 +97,9 @@ fn untrusting(error: pve::InvalidTrust) -> Problem {
 
 fn token(text: &SecretString) -> Result<Token, Problem> {
     text.expose_secret().parse().map_err(|e: pve::InvalidToken| {
-        Problem::of(Exit::Input, &e).within("could not use the Proxmox token")
+        Problem::of(Exit::Input, &e)
+            .within("could not use the Proxmox token")
+            .remedy("check what `proxmox.token` leads to; `talosmith proxmox setup` makes a new one")
     })
 }
 

@@ -1,6 +1,6 @@
 //! `kubeconfig` and `talosconfig`, minted from the bundle: they work even when the cluster does not.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use engine::secrets::write_private;
@@ -13,7 +13,7 @@ use super::secrets::no_secrets;
 use super::setup::{Setup, Wrong, ended};
 use crate::args::{Global, OutputArgs, TalosRole, TalosconfigArgs};
 use crate::exit::Exit;
-use crate::merge::{self, MergeError};
+use crate::merge::Form;
 use crate::outside;
 use crate::view::{Printer, Problem};
 
@@ -21,25 +21,24 @@ use crate::view::{Printer, Problem};
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 type Made = Result<String, pki::PkiError>;
-type Merge = fn(&str, &str) -> Result<String, MergeError>;
 
 /// Writes a kubeconfig.
 pub fn kubeconfig(global: &Global, args: &OutputArgs, printer: &Printer) -> Result<Exit, Problem> {
-    ended(write(global, args, printer, make_kubeconfig, merge::kubeconfig))
+    ended(write(global, args, printer, make_kubeconfig, Form::Kubeconfig))
 }
 
 /// Merges a kubeconfig into `path`.
 pub fn merge_kubeconfig(global: &Global, path: &Path, printer: &Printer) -> Result<(), Wrong> {
-    write(global, &into(path), printer, make_kubeconfig, merge::kubeconfig).map(|_| ())
+    write(global, &into(path), printer, make_kubeconfig, Form::Kubeconfig).map(|_| ())
 }
 
 /// Merges a talosconfig into `path`.
 pub fn merge_talosconfig(global: &Global, path: &Path, printer: &Printer) -> Result<(), Wrong> {
-    write(global, &into(path), printer, make_talosconfig, merge::talosconfig).map(|_| ())
+    write(global, &into(path), printer, make_talosconfig, Form::Talosconfig).map(|_| ())
 }
 
 fn into(path: &Path) -> OutputArgs {
-    OutputArgs { output: Some(path.to_owned()), ttl: LIFETIME, merge: true }
+    OutputArgs { output: Some(path.to_owned()), ttl: LIFETIME, merge: true, force: false }
 }
 
 fn make_kubeconfig(bundle: &Bundle, blueprint: &Blueprint, lifetime: Duration, now: Timestamp) -> Made {
@@ -71,7 +70,7 @@ pub fn talosconfig(global: &Global, args: &TalosconfigArgs, printer: &Printer) -
     let make = |bundle: &Bundle, blueprint: &Blueprint, lifetime: Duration, now: Timestamp| {
         talosconfig_text(bundle, blueprint, args.role, lifetime, now)
     };
-    ended(write(global, &args.output, printer, make, merge::talosconfig))
+    ended(write(global, &args.output, printer, make, Form::Talosconfig))
 }
 
 fn write(
@@ -79,7 +78,7 @@ fn write(
     args: &OutputArgs,
     printer: &Printer,
     make: impl Fn(&Bundle, &Blueprint, Duration, Timestamp) -> Made,
-    merge: Merge,
+    form: Form,
 ) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     let Some(bundle) = setup.place.load_bundle()? else { return Err(no_secrets(&setup).into()) };
@@ -91,8 +90,23 @@ fn write(
     match &args.output {
         None => printer.verbatim(&text),
         Some(path) => {
-            let text = if args.merge { merged(path, &text, merge)? } else { text };
-            write_private(path, text.as_bytes(), false).map_err(|e| {
+            // Whoever keeps the file elsewhere and a link here wants to keep both.
+            let target = behind_links(path);
+            let there = if args.force { String::new() } else { there(path, form)? };
+            let mut moved = None;
+            let text = if args.merge {
+                let merged = form.merge(&there, &text).map_err(|e| {
+                    Problem::of(Exit::Input, &e)
+                        .within(format!("could not merge into {}", path.display()))
+                        .remedy("name another file; this one was left as it is")
+                })?;
+                moved = merged.was_current.map(|was| (was, merged.current));
+                merged.text
+            } else {
+                keeps_others(path, &there, &text, form)?;
+                text
+            };
+            write_private(&target, text.as_bytes(), false).map_err(|e| {
                 Problem::of(Exit::World, &e).within(format!("could not write {}", path.display()))
             })?;
             printer.note(&format!(
@@ -100,30 +114,71 @@ fn write(
                 path.display(),
                 length(args.ttl)
             ));
+            if let Some((was, is)) = moved {
+                printer.note(&format!("The current context there is {is} now; it was {was}."));
+            }
         }
     }
     Ok(Exit::Done)
 }
 
-/// What is in `path` together with what is new. A file that is not there is an empty one.
-fn merged(path: &Path, new: &str, merge: Merge) -> Result<String, Problem> {
-    let within = |problem: Problem| problem.within(format!("could not merge into {}", path.display()));
-    let there = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(within(Problem::of(Exit::World, &error))),
-    };
-    merge(&there, new).map_err(|e| {
-        within(Problem::of(Exit::Input, &e)).remedy("name another file; this one was left as it is")
-    })
+/// What is in `path`. A file that is not there is an empty one.
+fn there(path: &Path, form: Form) -> Result<String, Problem> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(Problem::of(Exit::World, &error).within(format!(
+            "could not read what is in {} before writing a {}",
+            path.display(),
+            form.name()
+        ))),
+    }
+}
+
+/// A file is replaced only where nothing of others is lost with it.
+fn keeps_others(path: &Path, there: &str, new: &str, form: Form) -> Result<(), Problem> {
+    let path = path.display();
+    match form.others(there, new) {
+        Ok(others) if others.is_empty() => Ok(()),
+        Ok(others) => {
+            let names: Vec<String> = others.into_iter().collect();
+            let why = format!("{path} holds something else, too: {}", names.join(", "));
+            Err(Problem::new(Exit::Refused, why)
+                .remedy("keep it with `--merge`, or replace the whole file with `--force`"))
+        }
+        Err(error) => Err(Problem::of(Exit::Refused, &error)
+            .within(format!("{path} is there already, and was left as it is"))
+            .remedy("name another file, or replace this one with `--force`")),
+    }
+}
+
+/// The file that a path leads to.
+fn behind_links(path: &Path) -> PathBuf {
+    let target = |to: PathBuf| path.parent().map_or_else(|| to.clone(), |folder| folder.join(&to));
+    // A link that leads nowhere yet shall lead to the new file.
+    std::fs::canonicalize(path)
+        .or_else(|_| std::fs::read_link(path).map(target))
+        .unwrap_or_else(|_| path.to_owned())
 }
 
 /// A length of time in words, in the largest unit that fits.
 pub fn length(time: Duration) -> String {
     let seconds = time.as_secs();
-    let (number, unit) = [(24 * 3600, "day"), (3600, "hour"), (60, "minute")]
+    // A single day is told in hours.
+    let (number, unit) = [(24 * 3600, 2, "day"), (3600, 1, "hour"), (60, 1, "minute")]
         .into_iter()
-        .find(|(unit, _)| seconds.is_multiple_of(*unit) && seconds >= 2 * unit)
-        .map_or((seconds / 60, "minute"), |(unit, name)| (seconds / unit, name));
+        .find(|(unit, least, _)| seconds.is_multiple_of(*unit) && seconds >= least * unit)
+        .map_or((seconds / 60, "minute"), |(unit, _, name)| (seconds / unit, name));
     if number == 1 { format!("1 {unit}") } else { format!("{number} {unit}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_the_largest_unit_that_fits() {
+        let told = [60, 90 * 60, 3600, 24 * 3600, 30 * 24 * 3600].map(|s| length(Duration::from_secs(s)));
+        assert_eq!(told, ["1 minute", "90 minutes", "1 hour", "24 hours", "30 days"]);
+    }
 }
