@@ -6,7 +6,7 @@ use model::plan::Plan;
 use model::step::{Disturbs, Step};
 
 use super::ink::clean;
-use super::plan::{Verb, groups, summary, waiting};
+use super::plan::{Verb, groups, in_the_way, summary, waiting};
 
 /// Writes the plan.
 ///
@@ -16,7 +16,7 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
     let title = if verb == Verb::Destroy { "Destroy" } else { "Plan" };
     writeln!(w, "## {title} for `{}`\n", plan.cluster)?;
     if !plan.refusals.is_empty() {
-        writeln!(w, "**Refused.** Nothing is done, because this is in the way:\n")?;
+        writeln!(w, "**Refused.** Nothing is done, because {}:\n", in_the_way(&plan.refusals))?;
         for refusal in &plan.refusals {
             writeln!(w, "- {}\n  - remedy: {}", escaped(&refusal.why), escaped(&refusal.remedy))?;
         }
@@ -55,11 +55,22 @@ fn disturbs(step: &Step) -> String {
     format!("**{}**", super::plan::disturbance(step.disturbs))
 }
 
-/// On one line, with nothing that Markdown or a table would take for its own.
+/// On one line, with nothing that Markdown or a table would take for its own, except words between backticks, which mean the
+/// same in both.
 fn escaped(text: &str) -> String {
-    let mut line = String::new();
-    for c in clean(text).chars() {
-        if matches!(c, '|' | '*' | '_' | '`' | '<' | '>' | '[' | ']' | '\\') {
+    let text = clean(text);
+    let paired = text.matches('`').count().is_multiple_of(2);
+    let (mut line, mut in_code) = (String::new(), false);
+    for c in text.chars() {
+        in_code ^= paired && c == '`';
+        let special = match c {
+            '`' => !paired,
+            // A table ends its cell there, code or not.
+            '|' => true,
+            '*' | '_' | '<' | '>' | '[' | ']' | '\\' => !in_code,
+            _ => false,
+        };
+        if special {
             line.push('\\');
         }
         line.push(c);
@@ -116,5 +127,14 @@ mod tests {
         let code = RefusalCode::Stranger;
         plan.refusals.push(Refusal { code, why: "a stranger".into(), remedy: "free it".into() });
         assert!(text(&plan, Verb::Apply).contains("- a stranger\n  - remedy: free it\n"));
+        assert!(text(&plan, Verb::Apply).contains("because this is in the way:"));
+        plan.refusals.push(Refusal {
+            code,
+            why: "`vmid` of a_b".into(),
+            remedy: "give `a_b|c` another `".into(),
+        });
+        let two = text(&plan, Verb::Apply);
+        assert!(two.contains("because these are in the way:"), "{two}");
+        assert!(two.contains("- `vmid` of a\\_b\n  - remedy: give \\`a\\_b\\|c\\` another \\`\n"), "{two}");
     }
 }

@@ -36,7 +36,7 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
             Verb::Apply if plan.notices.is_empty() => {
                 writeln!(w, "Nothing to do: {} is as the file says.", plan.cluster)?;
             }
-            Verb::Apply => writeln!(w, "Nothing to do for {}, as far as can be seen.", plan.cluster)?,
+            Verb::Apply => writeln!(w, "Nothing to do for {}, but mind this:", plan.cluster)?,
             Verb::Destroy => writeln!(w, "Nothing to remove: no VM of {} was found.", plan.cluster)?,
         }
         return notices(w, ink, &plan.notices);
@@ -82,10 +82,12 @@ pub(super) fn waiting(plan: &Plan) -> &[Step] {
 fn farewell(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
     let vms = plan.steps.iter().filter(|s| matches!(s.action, Action::DeleteVm { .. })).count();
     let record = plan.steps.iter().any(|s| matches!(s.action, Action::DeleteRecord { .. }));
+    let whose = if vms == 1 { "its" } else { "their" };
+    let machines = format!("{} with all data on {whose} disks", count(vms, "VM"));
     let what = match (vms, record) {
         (0, _) => "the cluster's record".to_owned(),
-        (vms, true) => format!("{} with all data on their disks, and the cluster's record", count(vms, "VM")),
-        (vms, false) => format!("{} with all data on their disks", count(vms, "VM")),
+        (_, true) => format!("{machines}, and the cluster's record"),
+        (_, false) => machines,
     };
     writeln!(w, "{} {what}.", ink.red(&format!("This removes {} for good:", plan.cluster)))?;
     writeln!(w, "Boot images stay, because other clusters may use them; so does the secrets bundle.\n")
@@ -143,13 +145,18 @@ pub(super) fn disturbance(disturbs: Disturbs) -> String {
 }
 
 fn refusals(w: &mut dyn Write, ink: Ink, cluster: &str, refusals: &[Refusal]) -> io::Result<()> {
-    let why = if refusals.len() == 1 { "this is in the way" } else { "these are in the way" };
+    let why = in_the_way(refusals);
     writeln!(w, "{} nothing is done to {cluster}, because {why}:", ink.red("Refused:"))?;
     for refusal in refusals {
         writeln!(w, "- {}", clean(&refusal.why))?;
         writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&refusal.remedy))?;
     }
     Ok(())
+}
+
+/// With which words a list of refusals begins.
+pub(super) fn in_the_way(refusals: &[Refusal]) -> &'static str {
+    if refusals.len() == 1 { "this is in the way" } else { "these are in the way" }
 }
 
 /// What differs and is left alone.

@@ -30,10 +30,19 @@ pub fn human(
     observed: &Observed,
     plan: &Plan,
 ) -> io::Result<()> {
-    write(w, ink, (blueprint, observed, plan), 0)
+    write(w, ink, (blueprint, observed, plan), LeftOut::default())
 }
 
-/// For people, in at most so many lines, as far as leaving out nodes can make it so.
+/// What a low window has no room for.
+#[derive(Debug, Clone, Copy, Default)]
+struct LeftOut {
+    /// Hosts that are on.
+    hosts: bool,
+    /// How many nodes, of those that are ready.
+    nodes: usize,
+}
+
+/// For people, in at most so many lines, as far as leaving out hosts that are on, then nodes that are ready, can make it so.
 ///
 /// # Errors
 /// When writing fails.
@@ -43,32 +52,39 @@ pub fn within(
     seen: (&Blueprint, &Observed, &Plan),
     height: usize,
 ) -> io::Result<()> {
-    let mut whole = Vec::new();
-    write(&mut whole, ink, seen, 0)?;
-    let lines = wrap(&String::from_utf8_lossy(&whole), ink.limit).lines().count();
-    match lines.checked_sub(height).filter(|over| *over > 0) {
-        None => w.write_all(&whole),
-        // One line more goes to saying so.
-        Some(over) => write(w, ink, seen, over + 1),
+    let written = |left_out: LeftOut| {
+        let mut page = Vec::new();
+        write(&mut page, ink, seen, left_out)?;
+        let lines = wrap(&String::from_utf8_lossy(&page), ink.limit).lines().count();
+        Ok::<_, io::Error>((page, lines.saturating_sub(height)))
+    };
+    let (mut page, mut over) = written(LeftOut::default())?;
+    if over > 0 {
+        (page, over) = written(LeftOut { hosts: true, nodes: 0 })?;
     }
+    if over > 0 {
+        // One line more goes to saying so.
+        (page, _) = written(LeftOut { hosts: true, nodes: over + 1 })?;
+    }
+    w.write_all(&page)
 }
 
 fn write(
     w: &mut dyn Write,
     ink: Ink,
     (blueprint, observed, plan): (&Blueprint, &Observed, &Plan),
-    left_out: usize,
+    left_out: LeftOut,
 ) -> io::Result<()> {
     let ready = blueprint.nodes.values().filter(|node| is_ready(observed, node)).count();
     let total = blueprint.nodes.len();
     let share = format!("{ready} of {} ready", count(total, "node"));
     let share = if ready == total { ink.green(&share) } else { ink.yellow(&share) };
     writeln!(w, "{}: {share}, Kubernetes at {}\n", ink.bold(&blueprint.cluster), blueprint.endpoint)?;
-    hosts(w, ink, observed)?;
-    nodes(w, ink, blueprint, observed, left_out)?;
+    hosts(w, ink, observed, left_out.hosts)?;
+    nodes(w, ink, blueprint, observed, left_out.nodes)?;
     record(w, blueprint, observed)?;
     let dark = unseen(w, ink, observed)?;
-    drift(w, ink, observed, plan)?;
+    drift(w, ink, blueprint, observed, plan)?;
     // What was not seen is told already.
     let told = |notice: &Notice| {
         let is_in = |words: &str| notice.text.contains(words);
@@ -105,7 +121,14 @@ fn unseen(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<Vec<St
 }
 
 /// Whether the world is as the file says.
-fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::Result<()> {
+fn drift(
+    w: &mut dyn Write,
+    ink: Ink,
+    blueprint: &Blueprint,
+    observed: &Observed,
+    plan: &Plan,
+) -> io::Result<()> {
+    let extra = extra(blueprint, observed).len();
     if observed.proxmox.silent.is_some() {
         writeln!(w, "Drift:  cannot be said without Proxmox.")
     } else if let Some((first, more)) = plan.refusals.split_first() {
@@ -119,6 +142,8 @@ fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::R
             1 => writeln!(w, "Drift:  1 step waits for that."),
             held => writeln!(w, "Drift:  {held} steps wait for that."),
         }
+    } else if plan.steps.is_empty() && observed.unseen.is_empty() && extra > 0 {
+        writeln!(w, "Drift:  {} not in the file; all else is as it says.", ink.yellow(&count(extra, "node")))
     } else if plan.steps.is_empty() && observed.unseen.is_empty() {
         writeln!(w, "Drift:  none; everything is as the file says.")
     } else if plan.steps.is_empty() {
@@ -133,9 +158,10 @@ fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::R
     }
 }
 
-fn hosts(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<()> {
+fn hosts(w: &mut dyn Write, ink: Ink, observed: &Observed, only_off: bool) -> io::Result<()> {
     let mut rows = vec![];
-    let mut hosts: Vec<_> = observed.proxmox.inventory.hosts.iter().collect();
+    let all = observed.proxmox.inventory.hosts.iter();
+    let mut hosts: Vec<_> = all.filter(|(_, host)| !(only_off && host.online)).collect();
     hosts.sort_by(|a, b| natural::compare(a.0, b.0));
     for (name, host) in hosts {
         let stores: Vec<String> =
@@ -176,7 +202,7 @@ fn nodes(
                 _ => stage(vm, machine),
             },
             etcd(node, machine),
-            kubernetes(observed, node),
+            kubernetes(observed, &node.name),
         ]
     };
     let mut shown = blueprint.in_order();
@@ -184,7 +210,13 @@ fn nodes(
     let mut left: Vec<&Node> = shown.iter().rev().copied().filter(|node| is_ready(observed, node)).collect();
     left.truncate(left_out);
     shown.retain(|node| !left.iter().any(|other| other.name == node.name));
-    let rows: Vec<Vec<String>> = shown.into_iter().map(row).collect();
+    let mut rows: Vec<Vec<String>> = shown.into_iter().map(row).collect();
+    rows.extend(extra(blueprint, observed).into_iter().map(|vm| {
+        let stage = if vm.running { "not in file" } else { "not in file, off" };
+        let known = kubernetes(observed, &vm.mark.node);
+        let (name, host, vmid) = (vm.mark.node.clone(), vm.host.clone(), vm.vmid.to_string());
+        vec![name, unknown(), host, vmid, unknown(), unknown(), stage.to_owned(), unknown(), known]
+    }));
     let titles = ["NODE", "ROLE", "HOST", "VM", "ADDRESS", "TALOS", "STAGE", "ETCD", "KUBERNETES"];
     table(w, ink, &titles, &rows, &["ROLE", "VM", "TALOS", "HOST", "ADDRESS"])?;
     if left.is_empty() {
@@ -219,6 +251,15 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
     writeln!(w, "Record: VM {} on {};\n        {etcd};\n        {lease}.", record.vmid, record.host)
 }
 
+/// VMs of ours that are no node of the file's.
+fn extra<'a>(blueprint: &Blueprint, observed: &'a Observed) -> Vec<&'a Vm> {
+    let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return vec![] };
+    let mut extra: Vec<&Vm> =
+        observed.proxmox.of(owner).filter(|vm| !blueprint.nodes.contains_key(&vm.mark.node)).collect();
+    extra.sort_by(|a, b| natural::compare(&a.mark.node, &b.mark.node));
+    extra
+}
+
 fn vm_of<'a>(blueprint: &Blueprint, observed: &'a Observed, node: &Node) -> Option<&'a Vm> {
     let owner = Mark::owner_of(blueprint.cluster_id.as_deref()?);
     observed.proxmox.of(owner).find(|vm| vm.mark.node == node.name)
@@ -249,8 +290,8 @@ fn etcd(node: &Node, machine: Option<&Machine>) -> String {
     }
 }
 
-fn kubernetes(observed: &Observed, node: &Node) -> String {
-    match observed.kubernetes.nodes.get(&node.name) {
+fn kubernetes(observed: &Observed, node: &str) -> String {
+    match observed.kubernetes.nodes.get(node) {
         Some(n) => {
             let state = if n.ready { "ready" } else { "not ready" };
             let cordoned = if n.schedulable { "" } else { ", cordoned" };

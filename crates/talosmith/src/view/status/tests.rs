@@ -250,7 +250,12 @@ fn a_low_window_leaves_out_nodes_that_are_ready() {
         observed.machines.insert(name.into(), machine);
         observed.kubernetes.nodes.insert(name.into(), node);
     }
-    assert_eq!(seen(&observed, 17).1, "home-control-1 …");
+    assert_eq!(
+        seen(&observed, 17),
+        (17, "home-control-1 home-work-1 home-work-2".to_owned()),
+        "hosts go first"
+    );
+    assert_eq!(seen(&observed, 16).1, "home-control-1 …");
 }
 
 #[test]
@@ -268,6 +273,22 @@ fn an_empty_proxmox_shows_what_is_wanted() {
 
     Record: none; home was not begun, or is not on this Proxmox.
     Drift:  none; everything is as the file says.
+    ");
+}
+
+#[test]
+fn a_node_that_the_file_does_not_have_is_shown_and_counted() {
+    let mut seen = observed();
+    seen.proxmox.marked.push(vm("home-work-9", 150_029));
+    seen.unseen.clear();
+    let mut text = Vec::new();
+    human(&mut text, Ink::PLAIN, &blueprint(), &seen, &plan_of(vec![])).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let told: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("home-work-9") || line.starts_with("Drift")).collect();
+    insta::assert_snapshot!(told.join("\n"), @"
+    home-work-9     ?        pve2  150029  ?             ?        not in file  ?       not there
+    Drift:  1 node not in the file; all else is as it says.
     ");
 }
 
