@@ -196,9 +196,11 @@ impl Place {
                 place
             }
         };
-        let user = std::env::var("USER")
-            .or_else(|_| std::env::var("LOGNAME"))
-            .unwrap_or_else(|_| "somebody".to_owned());
+        let named = |name: &str| std::env::var(name).ok().filter(|user| !user.trim().is_empty());
+        let user = named("USER")
+            .or_else(|| named("LOGNAME"))
+            .or_else(|| owner(&path))
+            .unwrap_or_else(|| "somebody".to_owned());
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname")
             .ok()
             .map(|t| t.trim().to_owned())
@@ -214,6 +216,17 @@ impl Place {
             take_over,
         })
     }
+}
+
+/// The number of the user whose file this is, in words. A file that was just written is its writer's.
+fn owner(path: &Path) -> Option<String> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        std::fs::metadata(path).ok().map(|found| format!("user {}", found.uid()))
+    }
+    #[cfg(not(unix))]
+    None
 }
 
 fn parent(file: &Path) -> PathBuf {

@@ -8,6 +8,7 @@
 //!
 //! A reader that went away is no reason to stop in the middle of an apply, so errors of writing are dropped here.
 
+pub mod changed;
 pub mod diagnostics;
 pub mod error;
 mod findings;

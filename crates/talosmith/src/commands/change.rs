@@ -1,31 +1,24 @@
 //! `apply` and `destroy`: the commands that change the world.
 
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+mod end;
+mod reviewed;
+mod run;
 
-use engine::apply::{Run, Stop};
-use engine::emit::Emitter;
-use engine::error::Kind;
-use engine::journal::Journal;
-use engine::report::{self, Failed};
-use engine::saved::SavedPlan;
-use engine::scrub::Scrub;
+use engine::record;
 use engine::secrets::AtRest;
 use engine::{Look, World};
-use model::event::{Event, Outcome};
 use model::plan::Plan;
-use secrecy::ExposeSecret;
+use model::step::Action;
 use talos::secrets::Bundle;
-use tokio::sync::watch;
 
+use self::reviewed::{of_this_cluster, read_plan, still_holds};
+use self::run::Change;
 use super::credentials;
 use super::secrets::make_bundle;
 use super::setup::{Setup, Wrong, confirm, ended, flags};
 use crate::args::{AllowArgs, ApplyArgs, ChangeArgs, Global};
 use crate::exit::Exit;
 use crate::interrupt;
-use crate::outside::Outside;
-use crate::place::Place;
 use crate::view::{Printer, Problem, Verb};
 
 /// How often a plan is made anew because somebody else had the cluster in between.
@@ -43,7 +36,10 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
     let _lock = setup.place.lock()?;
     let outside = setup.outside(global)?;
     let allowed = match (&saved, &args.plan) {
-        (Some(saved), Some(path)) => reviewed(saved, path, global, &args.allow)?,
+        (Some(saved), Some(path)) => {
+            of_this_cluster(saved, path, &setup.loaded.spec.cluster)?;
+            reviewed::allowed(saved, path, global, &args.allow)?
+        }
         _ => args.allow.allow_destroy.clone(),
     };
     let mut session = setup.session(&outside, printer)?.allowing(allowed);
@@ -53,6 +49,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
     if let (Some(saved), Some(path)) = (&saved, &args.plan) {
         still_holds(saved, path, &look, &plan)?;
     }
+    free(&setup, &args.change, &look, &plan, outside.world.clock.now())?;
     if !printer.is_json() || !plan.refusals.is_empty() || plan.steps.is_empty() {
         printer.plan(&plan, Verb::Apply);
     }
@@ -70,27 +67,33 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
     }
     if look.blueprint.cluster_id.is_none() {
         // Keys must exist, on disk, before the first machine is given an identity that derives from them.
-        session = session.with_bundle(new_bundle(&setup, &outside.world, global, printer).await?);
-        look = setup.look(&session, printer).await?;
+        // From here on signals are heard, and do not end the program by themselves.
+        let making = interrupt::unless(new_bundle(&setup, &outside.world, global, printer)).await;
+        let Some(bundle) = making else { return Ok(stopped(printer)) };
+        session = session.with_bundle(bundle?);
+        let Some(seen) = interrupt::unless(setup.look(&session, printer)).await else {
+            return Ok(stopped(printer));
+        };
+        look = seen?;
         plan = look.plan();
         refused(&plan)?;
     }
     let change = Change::new(&setup, &outside, &args.change, "apply", printer)?;
     for _ in 0..LOOKS {
-        if let Some(outcome) = change.carry_out(&look, &plan).await? {
-            if outcome == Outcome::Done {
+        if let Some(exit) = change.carry_out(&look, &plan).await? {
+            if exit == Exit::Done {
                 write_credentials(global, args, printer)?;
-                if !printer.is_json() {
-                    let seen = interrupt::unless(setup.look(&session, printer)).await;
-                    show_the_end(global, seen.transpose()?.as_ref(), printer);
+                if !printer.is_json()
+                    && let Some(seen) = interrupt::unless(setup.look(&session, printer)).await
+                {
+                    end::show(global, args, &seen?, printer);
                 }
             }
-            return Ok(exit(outcome));
+            return Ok(exit);
         }
         printer.note("Somebody else had the cluster in between. Looking again.");
-        // From the first run on signals are heard, and do not end the program by themselves.
         let Some(seen) = interrupt::unless(setup.look(&session, printer)).await else {
-            return Ok(Exit::Interrupted);
+            return Ok(stopped(printer));
         };
         look = seen?;
         let again = look.plan();
@@ -100,14 +103,17 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         }
         if again.steps.is_empty() {
             printer.plan(&again, Verb::Apply);
+            write_credentials(global, args, printer)?;
             return Ok(Exit::Done);
         }
-        if asks && again != plan {
+        let differs = again != plan;
+        if differs && !printer.is_json() {
+            printer.say("The plan is another one now:\n");
             printer.plan(&again, Verb::Apply);
+        }
+        if asks && differs {
             let asking = printer.clone();
-            let answer = tokio::task::spawn_blocking(move || {
-                confirm(&asking, "The plan is another one now. Shall this be done?")
-            });
+            let answer = tokio::task::spawn_blocking(move || confirm(&asking, "Shall this be done instead?"));
             match interrupt::unless(answer).await {
                 Some(answer) => {
                     if !answer.map_err(|e| Problem::of(Exit::Internal, &e))?? {
@@ -115,7 +121,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
                         return Ok(Exit::Done);
                     }
                 }
-                None => return Ok(Exit::Interrupted),
+                None => return Ok(stopped(printer)),
             }
         }
         plan = again;
@@ -136,6 +142,11 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
     let session = setup.session(&outside, printer)?;
     let look = setup.look_to_destroy(&session, printer).await?;
     let plan = look.plan_destroy();
+    let left = left(global, &look, &plan);
+    if let (Some(left), true, true) = (&left, plan.steps.is_empty(), plan.refusals.is_empty()) {
+        return Err(left.clone().into());
+    }
+    free(&setup, args, &look, &plan, outside.world.clock.now())?;
     if !printer.is_json() || !plan.refusals.is_empty() || plan.steps.is_empty() {
         printer.plan(&plan, Verb::Destroy);
     }
@@ -152,13 +163,69 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
         return Ok(Exit::Done);
     }
     let change = Change::new(&setup, &outside, args, "destroy", printer)?;
-    if let Some(outcome) = change.carry_out(&look, &plan).await? {
-        return Ok(exit(outcome));
+    if let Some(exit) = change.carry_out(&look, &plan).await? {
+        return match left {
+            Some(left) if exit == Exit::Done => Err(left.into()),
+            _ => Ok(exit),
+        };
     }
     // What shall be destroyed was confirmed by a person who saw another list.
     Err(Problem::new(Exit::Busy, "the cluster was changed by somebody else since it was looked at")
         .remedy("run the command again: it looks again and shows what would be removed")
         .into())
+}
+
+/// What cannot be removed now, why, and when to try again.
+fn left(global: &Global, look: &Look, plan: &Plan) -> Option<Problem> {
+    let seen = &look.observed.proxmox;
+    let mut left = vec![];
+    let mut awaited: Vec<String> = vec![];
+    for (vmid, host) in &seen.unread {
+        let name = seen.taken.get(vmid).and_then(|guest| guest.name.as_ref());
+        let title = name.map_or_else(|| format!("VM {vmid}"), |name| format!("VM {vmid} ({name})"));
+        let (why, when) = match seen.inventory.hosts.get(host) {
+            Some(known) if known.online => ("it could not be read".to_owned(), "it can be read".to_owned()),
+            _ => (format!("{host} is off or cannot be reached"), format!("{host} is back")),
+        };
+        left.push(format!("{title} on {host} is left: {why}"));
+        if !awaited.contains(&when) {
+            awaited.push(when);
+        }
+    }
+    let goes = plan.steps.iter().any(|step| matches!(step.action, Action::DeleteRecord { .. }));
+    if left.is_empty() || goes {
+        return None;
+    }
+    if let Some(record) = &seen.record {
+        let why = "it goes last";
+        left.push(format!("the cluster's record, VM {} on {}, is left: {why}", record.vmid, record.host));
+    }
+    let mut problem = Problem::new(Exit::World, format!("{} is not gone altogether", plan.cluster));
+    problem.causes.extend(left);
+    let again = format!("run `talosmith destroy{}` again when {}", flags(global), awaited.join(" and "));
+    Some(problem.remedy(again))
+}
+
+/// Nobody else holds the lease, as far as was seen; where somebody does, a plan is of no use.
+fn free(
+    setup: &Setup,
+    args: &ChangeArgs,
+    look: &Look,
+    plan: &Plan,
+    now: jiff::Timestamp,
+) -> Result<(), Problem> {
+    let Some(record) = &look.observed.proxmox.record else { return Ok(()) };
+    if plan.steps.is_empty() || !plan.refusals.is_empty() {
+        return Ok(());
+    }
+    let operator = setup.place.operator(args.take_over)?;
+    record::may_begin(&record.state, &operator, now).map_err(|error| Problem::from(&error))
+}
+
+/// A signal came before a run began.
+fn stopped(printer: &Printer) -> Exit {
+    printer.note("Stopped. Run the same command again to go on.");
+    Exit::Interrupted
 }
 
 /// Every node whose data may be deleted is one of the file's.
@@ -174,64 +241,11 @@ pub(super) fn known(args: &AllowArgs, look: &Look) -> Result<(), Problem> {
     }
 }
 
-fn exit(outcome: Outcome) -> Exit {
-    match outcome {
-        Outcome::Done => Exit::Done,
-        Outcome::Failed => Exit::World,
-        Outcome::Interrupted => Exit::Interrupted,
-    }
-}
-
 fn refused(plan: &Plan) -> Result<(), Problem> {
     match plan.refusals.first() {
         Some(refusal) => Err(Problem::new(Exit::Refused, refusal.why.clone()).remedy(refusal.remedy.clone())),
         None => Ok(()),
     }
-}
-
-fn read_plan(path: &Path) -> Result<SavedPlan, Problem> {
-    let within = |problem: Problem| problem.within(format!("could not use the plan {}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|e| within(Problem::of(Exit::Input, &e)))?;
-    SavedPlan::parse(&text).map_err(|e| {
-        within(Problem::of(Exit::Input, &e))
-            .remedy("save a new one with `talosmith plan -o FILE`; the cluster file is named with `-f`")
-    })
-}
-
-/// What a saved plan allows was reviewed with it; what it does not allow was not.
-fn reviewed(
-    saved: &SavedPlan,
-    path: &Path,
-    global: &Global,
-    args: &AllowArgs,
-) -> Result<Vec<String>, Problem> {
-    match args.allow_destroy.iter().find(|name| !saved.allowed.contains(*name)) {
-        None => Ok(saved.allowed.iter().cloned().collect()),
-        Some(name) => {
-            let path = path.display();
-            let why = format!("the plan {path} was saved without `--allow-destroy {name}`");
-            let again = format!("talosmith plan{} --allow-destroy {name} -o {path}", flags(global));
-            Err(Problem::new(Exit::Usage, why).remedy(format!("save a new one and look at it: {again}")))
-        }
-    }
-}
-
-/// A saved plan is carried out only in the world that it was made for.
-fn still_holds(saved: &SavedPlan, path: &Path, look: &Look, plan: &Plan) -> Result<(), Problem> {
-    const SHOWN: usize = 10;
-    let differences = saved.differences(look, plan);
-    if differences.is_empty() {
-        return Ok(());
-    }
-    let more = differences.len().saturating_sub(SHOWN);
-    let mut causes: Vec<String> = differences.into_iter().take(SHOWN).collect();
-    if more > 0 {
-        causes.push(format!("and {more} more"));
-    }
-    let mut problem =
-        Problem::new(Exit::Refused, format!("the plan {} does not hold any more", path.display()));
-    problem.causes.extend(causes);
-    Err(problem.remedy("look at what changed, then save a new plan with `talosmith plan -o FILE`"))
 }
 
 /// A new bundle, written before it is used.
@@ -251,84 +265,6 @@ async fn new_bundle(
     Ok(bundle)
 }
 
-/// What a run needs beside look and plan.
-struct Change<'a> {
-    place: &'a Place,
-    world: &'a World,
-    args: &'a ChangeArgs,
-    verb: &'a str,
-    printer: &'a Printer,
-    scrub: Scrub,
-}
-
-impl<'a> Change<'a> {
-    fn new(
-        setup: &'a Setup,
-        outside: &'a Outside,
-        args: &'a ChangeArgs,
-        verb: &'a str,
-        printer: &'a Printer,
-    ) -> Result<Self, Problem> {
-        let mut scrub = setup.place.load_bundle()?.as_ref().map(Scrub::of).unwrap_or_default();
-        scrub.add(outside.token.expose_secret());
-        Ok(Self { place: &setup.place, world: &outside.world, args, verb, printer, scrub })
-    }
-
-    /// Carries out a plan. `None` when the world was looked at before somebody else changed it.
-    async fn carry_out(&self, look: &Look, plan: &Plan) -> Result<Option<Outcome>, Problem> {
-        let path = self.place.journal();
-        let journal = Journal::open(&path).map_err(|e| {
-            Problem::of(Exit::World, &e).within(format!("could not open the journal {}", path.display()))
-        })?;
-        let view = Arc::new(self.printer.run(plan));
-        let events: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let listener = {
-            let (view, events) = (view.clone(), events.clone());
-            Arc::new(move |event: &Event| {
-                events.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
-                view.see(event);
-            })
-        };
-        let emitter = Emitter::new(self.world.clock.clone(), plan, Some(journal), listener);
-        let operator = self.place.operator(self.args.take_over)?;
-        let (wish, stop) = watch::channel(Stop::No);
-        let run =
-            Run { world: self.world, look, operator: &operator, stop, emitter: &emitter, verb: self.verb };
-        let outcome = tokio::select! {
-            biased;
-            outcome = engine::apply::run(run, plan) => outcome,
-            never = view.ticking(&self.world.clock) => match never {},
-            never = interrupt::wishes(wish) => match never {},
-        };
-        if outcome.as_ref().is_err_and(|error| error.kind() == Kind::Stale) {
-            return Ok(None);
-        }
-        view.finish();
-        if let Some(why) = emitter.journal_failure() {
-            self.printer.note(&format!("The journal {} is not complete: {why}.", path.display()));
-        }
-        if let Ok(Outcome::Failed) = outcome {
-            let events = std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner));
-            self.report(look, &events).await;
-        }
-        outcome.map(Some).map_err(|e| Problem::from(&e))
-    }
-
-    /// Gathers what is needed to understand a failure. That it cannot be had is no reason to end in another way.
-    async fn report(&self, look: &Look, events: &[Event]) {
-        let journal = self.place.journal();
-        let failed = Failed { world: self.world, look, events, journal: &journal, scrub: &self.scrub };
-        match interrupt::unless(report::write(self.place.folder(), &failed)).await {
-            Some(Ok(path)) => self.printer.note(&format!(
-                "What is needed to understand this is in {} (logs of Proxmox and of the machines, without secrets).",
-                path.display()
-            )),
-            Some(Err(error)) => self.printer.note(&format!("A report could not be written: {error}.")),
-            None => {}
-        }
-    }
-}
-
 /// Credentials that the command line asks for.
 fn write_credentials(global: &Global, args: &ApplyArgs, printer: &Printer) -> Result<(), Wrong> {
     if let Some(path) = &args.kubeconfig {
@@ -338,57 +274,4 @@ fn write_credentials(global: &Global, args: &ApplyArgs, printer: &Printer) -> Re
         credentials::merge_talosconfig(global, path, printer)?;
     }
     Ok(())
-}
-
-/// How it is now, and what to type next.
-fn show_the_end(global: &Global, look: Option<&Look>, printer: &Printer) {
-    let Some(look) = look else { return };
-    printer.say("");
-    printer.status(&look.blueprint, &look.observed, &look.plan());
-    next(global, look, printer);
-}
-
-/// How it is, in a few words. Nothing is said to be well that was not seen to be.
-fn state(look: &Look) -> &'static str {
-    let (blueprint, seen) = (&look.blueprint, &look.observed.kubernetes);
-    if !seen.answered {
-        return "is as the file says, but Kubernetes did not answer at the end. `talosmith health` looks again";
-    }
-    let nodes = || blueprint.nodes.keys().map(|name| seen.nodes.get(name));
-    let unready = nodes().any(|node| node.is_none_or(|node| !node.ready));
-    let network = blueprint.awaits_network() && unready;
-    let provider = blueprint.awaits_cloud_provider() && nodes().flatten().any(|node| node.uninitialized);
-    match (network, provider) {
-        (false, false) if unready => {
-            "is as the file says, but not every node is ready. `talosmith health` says what is missing"
-        }
-        (false, false) => "is healthy",
-        (true, false) => "is up, and waits for a network plug-in. Install one, or name it under `manifests`",
-        (false, true) => "is up, and waits for its cloud provider. Install it, or name its `version`",
-        (true, true) => "is up, and waits for a network plug-in and its cloud provider, which you install",
-    }
-}
-
-/// What to type next.
-fn next(global: &Global, look: &Look, printer: &Printer) {
-    let flags = flags(global);
-    let blueprint = &look.blueprint;
-    printer.say(&format!("\nThe cluster {} {}. Next:\n", blueprint.cluster, state(look)));
-    let mut lines = vec![
-        (format!("talosmith status{flags}"), "how it is"),
-        (format!("talosmith plan{flags}"), "after a change of the file: what would be done"),
-    ];
-    if global.lab {
-        lines.push((format!("talosmith destroy{flags}"), "take it away again"));
-        lines.push((
-            format!("talosmith lab up{}", flags.trim_end_matches(" --lab")),
-            "serve a lab for kubectl, talosctl or curl",
-        ));
-    } else {
-        lines.push((
-            format!("talosmith kubeconfig{flags} -o kubeconfig"),
-            "then: kubectl --kubeconfig kubeconfig get nodes",
-        ));
-    }
-    printer.commands(&lines);
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::secrets::no_secrets;
 use super::setup::{Setup, Wrong, ended};
 use crate::args::{Global, HealthArgs};
 use crate::exit::Exit;
@@ -16,6 +17,9 @@ pub async fn health(global: &Global, args: &HealthArgs, printer: &Printer) -> Re
 
 async fn try_health(global: &Global, args: &HealthArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
+    if setup.place.kept()?.is_none() {
+        return Err(no_secrets(&setup).into());
+    }
     let outside = setup.outside(global)?;
     let session = setup.session(&outside, printer)?;
     let look = setup.look_around(&session, printer).await?;

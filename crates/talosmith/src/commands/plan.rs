@@ -29,7 +29,9 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
     } else {
         printer.plan(&plan, Verb::Apply);
     }
-    if let Some(path) = args.output.as_ref().filter(|_| plan.refusals.is_empty()) {
+    if let Some(path) = args.output.as_ref().filter(|_| !plan.refusals.is_empty()) {
+        printer.note(&format!("Nothing was saved to {}: this plan cannot be carried out.", path.display()));
+    } else if let Some(path) = &args.output {
         let saved = SavedPlan::new(&look, &plan);
         write_private(path, saved.to_text().as_bytes(), false).map_err(|e| {
             Problem::of(Exit::World, &e).within(format!("could not write the plan {}", path.display()))

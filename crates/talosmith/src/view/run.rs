@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use ambient::Clock;
 use jiff::Timestamp;
-use model::event::{Event, Outcome};
+use model::event::{Event, Outcome, What};
 use model::plan::Plan;
 
 use self::live::Live;
@@ -39,6 +39,8 @@ pub struct RunView {
 struct Inner {
     state: RunState,
     form: Form,
+    /// How many failures were shown with nothing else after them.
+    fresh: usize,
 }
 
 /// The form in which events are shown as they come.
@@ -64,30 +66,40 @@ impl RunView {
         } else {
             Form::Plain(Plain::default())
         };
-        Self { printer, inner: Mutex::new(Inner { state, form }) }
+        Self { printer, inner: Mutex::new(Inner { state, form, fresh: 0 }) }
     }
 
     /// Takes note of an event and shows it.
     pub fn see(&self, event: &Event) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner { state, form } = &mut *inner;
+        let Inner { state, form, fresh } = &mut *inner;
         state.see(event);
-        match form {
-            Form::Json => self.printer.data(event),
+        let shown = match form {
+            Form::Json => {
+                self.printer.data(event);
+                true
+            }
             Form::Plain(plain) => {
                 let lines = plain.lines(state, event);
-                if !self.printer.settings.quiet {
+                let shown = !lines.is_empty() && !self.printer.settings.quiet;
+                if shown {
                     self.printer.to_err(|w, _| lines.iter().try_for_each(|line| writeln!(w, "{line}")));
                 }
+                shown
             }
             Form::Live(live) => live.show(state, event),
+        };
+        match &event.what {
+            What::StepFailed { .. } if shown => *fresh += 1,
+            _ if shown => *fresh = 0,
+            _ => {}
         }
     }
 
     /// Lets time pass on a live view while nothing happens.
     pub fn tick(&self, now: Timestamp) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner { state, form } = &mut *inner;
+        let Inner { state, form, .. } = &mut *inner;
         if let Form::Live(live) = form {
             state.tick(now);
             live.redraw(state);
@@ -110,16 +122,25 @@ impl RunView {
         }
     }
 
+    /// Ends the live view of a run that did not begin: there is nothing to sum up.
+    pub fn dismiss(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Form::Live(live) = &mut inner.form {
+            live.clear();
+        }
+    }
+
     /// Ends the live view and prints the summary.
     pub fn finish(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner { state, form } = &mut *inner;
+        let Inner { state, form, fresh } = &mut *inner;
         match form {
             Form::Json => return,
             Form::Plain(_) => {}
             Form::Live(live) => live.finish(state),
         }
-        if state.has_failures() {
+        // What was read a moment ago need not be read again.
+        if state.failures().len() > *fresh {
             self.printer.to_err(|w, ink| failures(w, ink, state));
         }
         self.printer.to_window(|w, ink| summary(w, ink, state));
@@ -145,6 +166,12 @@ fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
         Some((Outcome::Done, millis)) => {
             writeln!(w, "{} in {}, {steps}.", ink.green("Done"), duration(millis))?;
         }
+        Some((Outcome::Failed, millis)) if state.is_busy() => writeln!(
+            w,
+            "{} after {}: {steps} done. Somebody else is changing the cluster now.",
+            ink.yellow("Stopped"),
+            duration(millis),
+        )?,
         Some((Outcome::Failed, millis)) => writeln!(
             w,
             "{} after {}: {steps} done, {} failed, {} not begun. Run the same command again to go on.",

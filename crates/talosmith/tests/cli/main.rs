@@ -12,6 +12,8 @@ mod json;
 mod killed;
 mod lab_runs;
 mod offline;
+#[cfg(unix)]
+mod operators;
 mod proxmox;
 mod saved;
 mod served;

@@ -24,6 +24,9 @@ const PAUSE: SignedDuration = SignedDuration::from_millis(100);
 /// The fewest lines that are of use, however small the terminal.
 const FEWEST: usize = 5;
 
+/// Columns that the bar of a download takes, with its number.
+const BAR: usize = 33;
+
 /// The lines on the terminal.
 pub struct Live {
     lines: MultiProgress,
@@ -67,8 +70,9 @@ impl Live {
         }
     }
 
-    /// Shows what an event changed.
-    pub fn show(&mut self, state: &RunState, event: &Event) {
+    /// Shows what an event changed. Says whether something was printed that stays.
+    pub fn show(&mut self, state: &RunState, event: &Event) -> bool {
+        let mut printed = true;
         match &event.what {
             What::StepFailed { causes: all, remedy, .. } => {
                 let title = self.ink.red("failed:");
@@ -77,16 +81,23 @@ impl Live {
                 let _ = causes(&mut text, self.ink, &title, "", all, Some(remedy));
                 self.above(&String::from_utf8_lossy(&text));
             }
-            What::StepDone { step, warnings, .. } => {
+            What::StepDone { step, warnings, .. } if !warnings.is_empty() => {
                 for warning in warnings {
                     let warning = format!("{}: {}", state.title(step), clean(warning));
                     self.above(&format!("{} {warning}", self.ink.yellow("warning:")));
                 }
             }
             What::Interrupted => self.above(words::STOPPING),
-            _ => {}
+            _ => printed = false,
         }
         self.redraw(state);
+        printed
+    }
+
+    /// Takes the lines away.
+    pub fn clear(&mut self) {
+        // A terminal that went away is no reason to stop.
+        let _ = self.lines.clear();
     }
 
     /// Prints something above the lines, where it stays.
@@ -116,14 +127,18 @@ impl Live {
                 continue;
             }
             // A bar only while the download runs: before and after it there is nothing to fill.
-            match row.percent {
+            let room = match row.percent {
                 Some(percent) if row.sign == Sign::Working => {
                     bar.set_style(self.filled.clone());
                     bar.set_position(u64::from(percent));
+                    self.ink.limit.saturating_sub(BAR)
                 }
-                _ => bar.set_style(self.plain.clone()),
-            }
-            bar.set_message(text.clone());
+                _ => {
+                    bar.set_style(self.plain.clone());
+                    self.ink.limit
+                }
+            };
+            bar.set_message(cut(self.ink, &text, room));
             *shown = text;
         }
     }
@@ -132,7 +147,7 @@ impl Live {
     pub fn finish(&mut self, state: &RunState) {
         self.draw(state);
         if matches!(state.ended(), Some((Outcome::Done, _))) {
-            let _ = self.lines.clear();
+            self.clear();
         } else {
             self.bars.iter().for_each(ProgressBar::abandon);
         }
@@ -200,9 +215,21 @@ fn line(ink: Ink, row: &Row, width: usize, frame: &str) -> String {
     if ink.ascii { plain_letters(&line).into_owned() } else { line }
 }
 
+/// What fits into so many columns, and a sign where something is left out.
+fn cut(ink: Ink, line: &str, room: usize) -> String {
+    console::truncate_str(line, room, if ink.ascii { "..." } else { "…" }).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_cut_says_so() {
+        assert_eq!(cut(Ink::PLAIN, "waits for its turn", 10), "waits for…");
+        assert_eq!(cut(Ink::PLAIN, "waits", 10), "waits");
+        assert_eq!(cut(Ink { ascii: true, ..Ink::PLAIN }, "waits for its turn", 10), "waits f...");
+    }
 
     #[test]
     fn a_line_has_a_sign_a_name_a_stage_and_a_time() {

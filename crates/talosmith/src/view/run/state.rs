@@ -30,6 +30,8 @@ pub struct RunState {
     /// What is waited for before the first step.
     aside: Option<String>,
     interrupted: bool,
+    /// Somebody else is changing the cluster.
+    busy: bool,
     ended: Option<(Outcome, u64)>,
 }
 
@@ -115,6 +117,7 @@ impl RunState {
             warnings: vec![],
             aside: None,
             interrupted: false,
+            busy: false,
             ended: None,
         }
     }
@@ -122,6 +125,7 @@ impl RunState {
     /// Takes an event in.
     pub fn see(&mut self, event: &Event) {
         self.tick(event.at);
+        self.busy |= event.what.is_busy();
         match &event.what {
             What::Started { .. } => {
                 self.began = Some(event.at);
@@ -188,6 +192,11 @@ impl RunState {
         !self.failures.is_empty()
     }
 
+    /// Whether it failed because somebody else is changing the cluster.
+    pub fn is_busy(&self) -> bool {
+        self.busy
+    }
+
     /// What the world warned of.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -208,19 +217,25 @@ impl RunState {
         self.began.map_or(0, |began| self.since(began))
     }
 
-    /// The longest steps on the chain that decided how long the run took, with milliseconds, longest first.
+    /// The longest steps on the chain that decided how long the run took, with milliseconds, longest first. Those that were
+    /// at work when it was stopped count, too; those that took next to nothing do not.
     ///
     /// The chain is found from its end: before each step, the one that it waited for longest.
     pub fn longest(&self, number: usize) -> Vec<(String, u64)> {
         let done = |id: &StepId| match self.progress.get(id) {
             Some(Progress::Done { at, millis }) => Some((*at, *millis)),
+            Some(Progress::Running { since, .. }) => Some((self.now?, self.since(*since))),
             _ => None,
         };
         let mut last = self
             .steps
             .iter()
             .filter_map(|step| Some((done(&step.id)?.0, step)))
-            .max_by(|a, b| a.0.cmp(&b.0).then_with(|| b.1.id.cmp(&a.1.id)))
+            .max_by(|a, b| {
+                // Of those that were stopped at one moment, the one that had been at it longest.
+                let began = |(at, step): &(Timestamp, &Step)| (*at, done(&step.id).map(|(_, millis)| millis));
+                began(a).cmp(&began(b)).then_with(|| b.1.id.cmp(&a.1.id))
+            })
             .map(|(_, step)| step);
         let mut chain = vec![];
         while let Some(step) = last {
@@ -230,7 +245,8 @@ impl RunState {
             last = before.and_then(|(_, id)| self.step(id));
         }
         chain.sort_by_key(|(_, millis)| std::cmp::Reverse(*millis));
-        chain.retain(|(_, millis)| *millis > 0);
+        let least = self.ended.map_or_else(|| self.elapsed(), |(_, millis)| millis) / 20;
+        chain.retain(|(_, millis)| *millis > least);
         chain.truncate(number);
         chain
     }

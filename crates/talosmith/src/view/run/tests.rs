@@ -201,6 +201,51 @@ fn a_failed_run_repeats_each_failure_once() {
     ");
 }
 
+#[test]
+fn what_was_at_work_when_it_was_stopped_took_the_time() {
+    let end = vec![
+        event(9_100, What::Interrupted),
+        event(9_200, What::Ended { outcome: Outcome::Interrupted, millis: 9_200 }),
+    ];
+    insta::assert_snapshot!(text(summary, &fold(&[beginning(), end])), @"
+    Stopped after 9.2 s: 1 of 7 steps done. Run the same command again to go on.
+    Most of the time went into:
+             8.8 s  download talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2 to local on pve2
+    ");
+}
+
+/// Somebody took over: that is no failure to mend, and not ours to go on with.
+fn taken_over() -> Vec<Event> {
+    let lost = What::StepFailed {
+        step: StepId("lease".into()),
+        node: None,
+        code: "busy".into(),
+        causes: vec!["kim@laptop took the cluster over".into()],
+        remedy: "nothing more is changed by this run; `talosmith status` shows how it is".into(),
+    };
+    vec![event(40_000, lost), event(40_000, What::Ended { outcome: Outcome::Failed, millis: 40_000 })]
+}
+
+#[test]
+fn a_run_that_was_taken_over_does_not_ask_to_be_repeated() {
+    insta::assert_snapshot!(text(summary, &fold(&[beginning(), middle(), taken_over()])), @"
+    Stopped after 40 s: 4 of 7 steps done. Somebody else is changing the cluster now.
+    ");
+}
+
+#[test]
+fn a_failure_that_was_just_shown_is_not_shown_again() {
+    let told = |events: &[Vec<Event>], quiet| {
+        let (out, err) = printed(events, false, quiet);
+        (out + &err).matches("kim@laptop took the cluster over").count()
+    };
+    assert_eq!(told(&[beginning(), middle(), taken_over()], false), 1);
+    assert_eq!(told(&[beginning(), middle(), taken_over()], true), 1, "nothing was shown before");
+    let mut later = taken_over();
+    later.insert(1, done(40_100, "configure/home-work-3", W3, 12_000));
+    assert_eq!(told(&[beginning(), middle(), later], false), 2, "something else stands below it");
+}
+
 /// A writer that others can look into.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -215,7 +260,7 @@ impl Write for Shared {
     }
 }
 
-fn printed(json: bool, quiet: bool) -> (String, String) {
+fn printed(events: &[Vec<Event>], json: bool, quiet: bool) -> (String, String) {
     let (out, err) = (Shared::default(), Shared::default());
     let settings = Settings {
         stdout_is_terminal: false,
@@ -229,7 +274,7 @@ fn printed(json: bool, quiet: bool) -> (String, String) {
     };
     let printer = Printer::onto(settings, Box::new(out.clone()), Box::new(err.clone()));
     let view = printer.run(&one_more());
-    [beginning(), middle(), good_end()].concat().iter().for_each(|event| view.see(event));
+    events.iter().flatten().for_each(|event| view.see(event));
     view.finish();
     let text = |shared: Shared| String::from_utf8(shared.0.lock().unwrap().clone()).unwrap();
     (text(out), text(err))
@@ -237,7 +282,7 @@ fn printed(json: bool, quiet: bool) -> (String, String) {
 
 #[test]
 fn programs_get_every_event_and_nothing_else() {
-    let (out, err) = printed(true, false);
+    let (out, err) = printed(&[beginning(), middle(), good_end()], true, false);
     let events: Vec<Event> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(events, [beginning(), middle(), good_end()].concat());
     assert_eq!(err, "");
@@ -245,9 +290,9 @@ fn programs_get_every_event_and_nothing_else() {
 
 #[test]
 fn a_quiet_run_prints_its_summary_only() {
-    let (out, err) = printed(false, true);
+    let (out, err) = printed(&[beginning(), middle(), good_end()], false, true);
     assert!(out.contains("Done in 1 min 45 s"), "{out}");
     assert_eq!(err, "");
-    let (_, err) = printed(false, false);
+    let (_, err) = printed(&[beginning(), middle(), good_end()], false, false);
     assert!(err.contains("home-work-3  joined"), "{err}");
 }

@@ -1,0 +1,61 @@
+//! The end of a good apply: how it is now, and what to type next.
+
+use engine::Look;
+
+use crate::args::{ApplyArgs, Global};
+use crate::commands::setup::flags;
+use crate::view::Printer;
+
+/// How it is now, and what to type next.
+pub fn show(global: &Global, args: &ApplyArgs, look: &Look, printer: &Printer) {
+    printer.say("");
+    printer.status(&look.blueprint, &look.observed, &look.plan());
+    next(global, args, look, printer);
+}
+
+/// How it is, in a few words. Nothing is said to be well that was not seen to be.
+fn state(look: &Look) -> &'static str {
+    let (blueprint, seen) = (&look.blueprint, &look.observed.kubernetes);
+    if !seen.answered {
+        return "is as the file says, but Kubernetes did not answer at the end. `talosmith health` looks again";
+    }
+    let nodes = || blueprint.nodes.keys().map(|name| seen.nodes.get(name));
+    let unready = nodes().any(|node| node.is_none_or(|node| !node.ready));
+    let network = blueprint.awaits_network() && unready;
+    let provider = blueprint.awaits_cloud_provider() && nodes().flatten().any(|node| node.uninitialized);
+    match (network, provider) {
+        (false, false) if unready => {
+            "is as the file says, but not every node is ready. `talosmith health` says what is missing"
+        }
+        (false, false) => "is healthy",
+        (true, false) => "is up, and waits for a network plug-in. Install one, or name it under `manifests`",
+        (false, true) => "is up, and waits for its cloud provider. Install it, or name its `version`",
+        (true, true) => "is up, and waits for a network plug-in and its cloud provider, which you install",
+    }
+}
+
+/// What to type next.
+fn next(global: &Global, args: &ApplyArgs, look: &Look, printer: &Printer) {
+    let flags = flags(global);
+    let blueprint = &look.blueprint;
+    printer.say(&format!("\nThe cluster {} {}. Next:\n", blueprint.cluster, state(look)));
+    let mut lines: Vec<(String, &str)> = vec![
+        (format!("talosmith status{flags}"), "how it is"),
+        (format!("talosmith plan{flags}"), "after a change of the file: what would be done"),
+    ];
+    if global.lab {
+        lines.push((format!("talosmith destroy{flags}"), "take it away again"));
+        lines.push((
+            format!("talosmith lab up{}", flags.trim_end_matches(" --lab")),
+            "serve a lab for kubectl, talosctl or curl",
+        ));
+    } else if let Some(path) = &args.kubeconfig {
+        lines.push((format!("kubectl --kubeconfig {} get nodes", path.display()), "its nodes"));
+    } else {
+        lines.push((
+            format!("talosmith kubeconfig{flags} -o kubeconfig"),
+            "then: kubectl --kubeconfig kubeconfig get nodes",
+        ));
+    }
+    printer.commands(&lines);
+}

@@ -1,0 +1,95 @@
+//! A plan that was saved, reviewed, and is carried out later: only as it was reviewed, and only where it was made for.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use engine::Look;
+use engine::saved::SavedPlan;
+use model::plan::Plan;
+
+use crate::args::{AllowArgs, Global};
+use crate::commands::setup::flags;
+use crate::exit::Exit;
+use crate::view::{Problem, changed};
+
+/// How many changes are told. Whoever reads more makes a new plan anyway.
+const TOLD: usize = 10;
+
+/// Reads a saved plan.
+pub fn read_plan(path: &Path) -> Result<SavedPlan, Problem> {
+    let within = |problem: Problem| {
+        problem
+            .within(format!("could not use the plan {}", path.display()))
+            .remedy("save a new one with `talosmith plan -o FILE`; the cluster file is named with `-f`")
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| within(Problem::of(Exit::Input, &e)))?;
+    SavedPlan::parse(&text).map_err(|e| within(Problem::of(Exit::Input, &e)))
+}
+
+/// What a saved plan allows was reviewed with it; what it does not allow was not.
+pub fn allowed(
+    saved: &SavedPlan,
+    path: &Path,
+    global: &Global,
+    args: &AllowArgs,
+) -> Result<Vec<String>, Problem> {
+    match args.allow_destroy.iter().find(|name| !saved.allowed.contains(*name)) {
+        None => Ok(saved.allowed.iter().cloned().collect()),
+        Some(name) => {
+            let path = path.display();
+            let why = format!("the plan {path} was saved without `--allow-destroy {name}`");
+            let again = format!("talosmith plan{} --allow-destroy {name} -o {path}", flags(global));
+            Err(Problem::new(Exit::Usage, why).remedy(format!("save a new one and look at it: {again}")))
+        }
+    }
+}
+
+/// A plan is of the cluster that its file names. One of another cluster is not compared fact by fact.
+pub fn of_this_cluster(saved: &SavedPlan, path: &Path, cluster: &str) -> Result<(), Problem> {
+    if saved.plan.cluster == cluster {
+        return Ok(());
+    }
+    let why = format!(
+        "the plan {} is for the cluster {}, the file for {cluster}",
+        path.display(),
+        saved.plan.cluster
+    );
+    Err(Problem::new(Exit::Refused, why).remedy("name the file that it was made from with `-f FILE`"))
+}
+
+/// A saved plan is carried out only in the world that it was made for.
+pub fn still_holds(saved: &SavedPlan, path: &Path, look: &Look, plan: &Plan) -> Result<(), Problem> {
+    let now = SavedPlan::new(look, plan);
+    if now.digest == saved.digest {
+        return Ok(());
+    }
+    let path = path.display();
+    let id = |plan: &SavedPlan| plan.facts.get("file/cluster_id").cloned();
+    if let (Some(was), Some(is)) = (id(saved), id(&now))
+        && was != is
+    {
+        let why = format!(
+            "the plan {path} is for another cluster called {}: its secrets are others",
+            saved.plan.cluster
+        );
+        return Err(Problem::new(Exit::Refused, why)
+            .remedy("use the file and the secrets that it was made with, or save a new plan"));
+    }
+    let changes = changed::changes(&saved.facts, &now.facts);
+    let of_file: BTreeSet<bool> = changes.iter().map(|change| change.of_file).collect();
+    let what = match (of_file.contains(&true), of_file.contains(&false)) {
+        (true, false) => format!("the plan {path} was made from another file"),
+        (true, true) => format!("file and world have changed since the plan {path} was made"),
+        (false, true) => format!("the world has changed since the plan {path} was made"),
+        (false, false) => {
+            format!("the plan {path} was made by another release of Talosmith, which plans otherwise")
+        }
+    };
+    let more = changes.len().saturating_sub(TOLD);
+    let mut problem = Problem::new(Exit::Refused, what);
+    problem.causes.extend(changes.into_iter().take(TOLD).map(|change| change.text));
+    if more > 0 {
+        problem.causes.push(format!("and {more} more changes"));
+    }
+    Err(problem.remedy("look at what changed, then save a new plan with `talosmith plan -o FILE`"))
+}
