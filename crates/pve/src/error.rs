@@ -255,6 +255,13 @@ impl Error {
         }
     }
 
+    /// Whether there was no room for what should be written.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        let full = |text: &str| text.contains("free space") || text.contains("No space left");
+        matches!(self.meaning(), Kind::Refused { text, .. } if full(text))
+    }
+
     /// What a person can do about it, where that is known.
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
@@ -295,6 +302,9 @@ impl Error {
                 return Some(format!(
                     "look at the task {upid} in Proxmox: it goes on there. Wait for its end, or stop it, then run the command again"
                 ));
+            }
+            Kind::Refused { .. } if self.is_full() => {
+                "make room in the datastore, or name another one in the file"
             }
             Kind::Lost(_) => "run again: the state is looked at before anything is repeated",
             _ => return None,

@@ -54,6 +54,20 @@ fn words_have_one_meaning() {
 }
 
 #[test]
+fn a_datastore_without_room_is_known_by_its_words() {
+    let error = |text: &str| Error::new("creating VM 100 on a", Kind::of_words(0, text));
+    for text in [
+        "unable to create VM 100 - lvcreate 'pve/vm-100-disk-0' error:   Insufficient free space",
+        "not enough free space (1 < 2)",
+        "write failed: No space left on device",
+    ] {
+        assert!(error(text).is_full(), "{text}");
+        assert!(error(text).remedy().unwrap().contains("make room"), "{text}");
+    }
+    assert!(!error("something else").is_full());
+}
+
+#[test]
 fn a_login_that_is_refused_speaks_of_the_password() {
     let error = |text: &str| Error::new("logging in", Kind::Unauthenticated { text: text.to_owned() });
     let login = error("authentication failure");

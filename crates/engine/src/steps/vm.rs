@@ -69,7 +69,15 @@ pub(super) async fn make<F>(
 where
     F: Future<Output = pve::Result<pve::Upid>>,
 {
-    let failed = |error: pve::Error| Error::world(attempt).remedy(remedy(&error)).because(error);
+    let failed = |error: pve::Error| {
+        let advice = match error.is_full() {
+            true => {
+                format!("make room in {datastore} on {}, or name another datastore in the file", place.host)
+            }
+            false => remedy(&error),
+        };
+        Error::world(attempt).remedy(advice).because(error)
+    };
     let mut tries = 1;
     loop {
         let made = {

@@ -47,6 +47,7 @@ async fn the_report_has_the_logs_and_no_secret() {
     );
     assert!(all.contains("create-vm/home-control-2 failed (task-failed)"), "{all}");
     assert!(all.contains("Insufficient free space"), "the task's log is there: {all}");
+    assert!(all.contains("make room in local-lvm on pve2"), "what to do about it: {all}");
     assert!(all.contains("the last line"), "the journal is there");
     for line in secrets.lines() {
         let value = line.split_once(": ").map_or("", |(_, value)| value.trim_matches('"'));

@@ -222,7 +222,7 @@ fn nodes(
     if left.is_empty() {
         return Ok(());
     }
-    writeln!(w, "{}\n", ink.dim(&format!("… and {} that are ready", count(left.len(), "more node"))))
+    writeln!(w, "{}", ink.dim(&format!("… and {} that are ready", count(left.len(), "more node"))))
 }
 
 fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::Result<()> {
