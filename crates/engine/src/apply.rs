@@ -128,13 +128,18 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         let step = StepId(LEASE.to_owned());
         run.emitter.emit(What::StepProgress { step, node: None, note, percent: None });
     };
+    let existing = match &run.look.observed.proxmox.record {
+        Some(seen) => {
+            let (id, blueprint) = (run.look.cluster_id()?, &run.look.blueprint);
+            let record = Record::existing(run.world, blueprint, id, &seen.host, seen.vmid, run.operator);
+            Some((record, seen.state.turns))
+        }
+        None => None,
+    };
     let taking = async {
-        if let Some(seen) = &run.look.observed.proxmox.record {
-            let id = run.look.cluster_id()?;
-            let record =
-                Record::existing(run.world, &run.look.blueprint, id, &seen.host, seen.vmid, run.operator);
-            record.take_lease(seen.state.turns, waits).await?;
-            context.record.send_replace(Some(record));
+        if let Some((record, turns)) = &existing {
+            record.take_lease(*turns, waits).await?;
+            context.record.send_replace(Some(record.clone()));
         }
         match run.look.blueprint.has_proxmox() {
             true => Ok(None),
@@ -147,6 +152,10 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         biased;
         taken = taking => taken,
         _ = wish(&mut stop, Stop::No) => {
+            // One that was being taken over may be ours already, and nobody shall wait for it to expire.
+            if let Some((record, _)) = &existing {
+                let _ = run.world.clock.timeout(AT_ONCE, record.release()).await;
+            }
             run.started(plan);
             run.emitter.emit(What::Interrupted);
             return Ok(run.ended(Outcome::Interrupted, began));

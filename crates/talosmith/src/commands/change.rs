@@ -45,6 +45,9 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
     let mut session = setup.session(&outside, printer)?.allowing(allowed);
     let mut look = setup.look(&session, printer).await?;
     known(&args.allow, &look)?;
+    if global.lab {
+        only_ours(&look)?;
+    }
     let mut plan = look.plan();
     if let (Some(saved), Some(path)) = (&saved, &args.plan) {
         still_holds(saved, path, &look, &plan)?;
@@ -127,6 +130,20 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         plan = again;
     }
     Err(Problem::new(Exit::Busy, "somebody else changes the cluster again and again").into())
+}
+
+/// The lab makes no machines of others, and they would be waited for in vain.
+fn only_ours(look: &Look) -> Result<(), Problem> {
+    match look.blueprint.in_order().into_iter().find(|node| node.external) {
+        None => Ok(()),
+        Some(node) => {
+            let why = format!("{} is external, and the lab has no machines that others made", node.name);
+            Err(Problem::new(Exit::Usage, why).remedy(
+                "leave out `external` to try the file there; or serve a lab with `talosmith lab up`, make the machines in its \
+                 Proxmox, and apply the file without `--lab`",
+            ))
+        }
+    }
 }
 
 /// Takes the cluster away.

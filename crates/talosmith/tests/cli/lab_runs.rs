@@ -77,6 +77,19 @@ fn without_its_bundle_a_cluster_is_not_touched() {
     assert!(shell.ok("plan --lab --lab-speed max").contains("Nothing to do"));
 }
 
+/// The lab has none of them, and ten minutes of waiting would not tell why.
+#[test]
+fn machines_of_others_are_not_waited_for_in_the_lab() {
+    let metal = "nodes: { metal: { role: worker, address: 10.25.150.40, external: true } }\n";
+    let ran = Shell::with(&format!("{HOME}{metal}")).run("apply --lab --lab-speed max --yes");
+    assert_eq!(ran.code, Some(64), "{}", ran.all());
+    assert!(
+        ran.err.contains("metal is external, and the lab has no machines that others made"),
+        "{}",
+        ran.err
+    );
+}
+
 #[test]
 fn nobody_to_ask_means_nothing_is_done() {
     let shell = Shell::with(HOME);
