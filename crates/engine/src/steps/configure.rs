@@ -23,6 +23,12 @@ use crate::steps::Done;
 use crate::whereabouts;
 use crate::world::{QUESTION, World};
 
+/// A machine that boots answers sooner.
+const USUAL: Duration = Duration::from_secs(90);
+/// What is likely of a machine that was there before and does not come back.
+const RESET: &str = "; perhaps it was reset and has no system any more, then `--allow-destroy` makes it anew";
+/// The code of a wrong clock.
+const CLOCK: &str = "clock";
 /// Booting, downloading nothing: a machine that is not there after this long will not come by itself.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// Between two looks.
@@ -192,6 +198,8 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let world = &context.world;
     let began = world.clock.now();
     let mut sent = false;
+    let owner = Mark::owner_of(context.look.cluster_id()?);
+    let was_there = context.look.observed.proxmox.of(owner).any(|vm| vm.mark.node == node.name);
     let mut last = Lack::new("nothing was seen of it");
     progress.note("waiting for the machine to boot");
     while world.clock.now().duration_since(began) < PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX) {
@@ -230,7 +238,10 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             }
             Identified::Silent(_) if is_elsewhere(context, node, progress).await? => continue,
             Identified::Silent(lack) => {
-                progress.note(format!("waiting for the machine: {}", lack.words));
+                let waited = world.clock.now().duration_since(began);
+                let reset = was_there && waited > USUAL.try_into().unwrap_or(jiff::SignedDuration::MAX);
+                let likely = if reset { RESET } else { "" };
+                progress.note(format!("waiting for the machine: {}{likely}", lack.words));
                 last = lack;
             }
         }
@@ -244,11 +255,23 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         last.words
     ))
     .coded(last.code)
-    .remedy(format!(
+    .remedy(what_helps(node, &last)))
+}
+
+/// What somebody can do about a machine that does not answer.
+fn what_helps(node: &Node, lack: &Lack) -> String {
+    if lack.code == CLOCK {
+        return "put right the clock of the machine's host, of this machine, or the time servers under `network.ntp`".to_owned();
+    }
+    if node.external {
+        return "look at its console: it must wait in maintenance mode, at the address that the file says"
+            .to_owned();
+    }
+    format!(
         "look at its console in Proxmox; check bridge, VLAN and address. A machine that was reset has no system on its disk any \
          more: `talosmith apply --allow-destroy {}` deletes its VM and makes the node anew",
         node.name
-    )))
+    )
 }
 
 /// Gives a machine that lost its configuration the same one once more; says whether it was there to take it. Whose it is is
