@@ -79,6 +79,8 @@ pub enum RefusalCode {
     LostBundle,
     /// The notes of a VM of ours do not say any more that it is.
     LostMark,
+    /// The cluster's record may be there and cannot be read, so nobody keeps two operators apart.
+    NoRecord,
     /// The same node exists more than once.
     Doubled,
     /// The file protects the cluster.

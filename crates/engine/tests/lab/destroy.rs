@@ -140,6 +140,31 @@ async fn a_vm_that_moves_during_the_look_is_seen() {
     );
 }
 
+/// Whoever cannot read the record cannot take the lease, and somebody else may have it.
+#[tokio::test(start_paused = true)]
+async fn without_its_record_a_cluster_is_neither_changed_nor_taken_away() {
+    let rig = Rig::healthy().await;
+    let pve = &rig.world.pve;
+    let wish = pve::Migrate { target: "pve3".to_owned(), online: false, with_local_disks: false };
+    pve.follow(&pve.migrate("pve1", 150_010, &wish).await.unwrap(), |_| {}).await.unwrap();
+    let params: pve::Params = [("tags".to_owned(), "mine".to_owned())].into_iter().collect();
+    pve.update_config("pve1", 150_011, &params, &[], None).await.unwrap();
+    rig.lab.disturb(Disturbance::HostOffline("pve3".to_owned()));
+    rig.world.clock.sleep(std::time::Duration::from_secs(30)).await;
+    let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
+    for plan in [rig.look(HOME).await.plan(), look.plan_destroy()] {
+        assert_eq!(plan.steps, []);
+        let refusal = &plan.refusals[0];
+        assert_eq!(refusal.code, RefusalCode::NoRecord);
+        assert!(refusal.why.starts_with("VM 150010 on pve3 may be the cluster's record"), "{refusal:?}");
+        assert!(refusal.remedy.contains("mv /etc/pve/nodes/pve3/qemu-server/150010.conf"), "{refusal:?}");
+    }
+    rig.lab.disturb(Disturbance::HostOnline("pve3".to_owned()));
+    rig.world.clock.sleep(std::time::Duration::from_secs(30)).await;
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_protected_cluster_stays() {
     let rig = Rig::healthy().await;

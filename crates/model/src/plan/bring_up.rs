@@ -6,6 +6,7 @@
 //!                                                       (all control planes) ──┴► bootstrap ─┘
 //! ```
 //!
+//! Where the record is made in the same run, every step but the first stands behind it, because the lease is in it.
 //! A node enters this chain where it stands: one that only waits in maintenance gets no VM, one that runs gets nothing but
 //! what [`drift`] found. With templates, `create-template` and `clone-vm` stand in the place of `create-vm`.
 
@@ -87,11 +88,19 @@ impl Builder<'_> {
     pub(super) fn push(
         &mut self,
         action: Action,
-        after: Vec<StepId>,
+        mut after: Vec<StepId>,
         reason: impl Into<String>,
         seconds: u32,
     ) -> StepId {
         let id = action.id();
+        // Nothing that exists is touched without the lease. Telling the factory of an image harms nobody.
+        let record = record_step();
+        if !matches!(action, Action::RegisterSchematic { .. })
+            && self.has(&record)
+            && !after.iter().any(|needed| self.has(needed))
+        {
+            after.push(record);
+        }
         if !self.steps.iter().any(|s| s.id == id) {
             let step = Step {
                 id: id.clone(),
@@ -510,6 +519,11 @@ impl Builder<'_> {
             self.notices.push(Notice { text: format!("could not see {}: {}", unseen.what, unseen.why) });
         }
     }
+}
+
+/// The step that makes the record.
+pub(super) fn record_step() -> StepId {
+    Action::CreateRecord { host: String::new(), vmid: 0 }.id()
 }
 
 /// Places for people: the first few by name, the others counted.

@@ -1,6 +1,6 @@
 //! How a new node's boot disk comes to be: an image on the host, and where the file wants it, a template made from it.
 
-use super::bring_up::{Builder, usual};
+use super::bring_up::{Builder, record_step, usual};
 use crate::blueprint::{Image, Node};
 use crate::mark::TEMPLATE_NODE;
 use crate::observed::StoredImage;
@@ -140,8 +140,4 @@ impl Builder<'_> {
         };
         Some(self.push(action, vec![registered, record_step()], "nodes there boot from it", usual::DOWNLOAD))
     }
-}
-
-fn record_step() -> StepId {
-    Action::CreateRecord { host: String::new(), vmid: 0 }.id()
 }

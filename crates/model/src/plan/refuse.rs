@@ -26,6 +26,7 @@ pub fn always(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         lost_bundle(blueprint, observed),
         lost_marks(blueprint, observed),
         doubled_identity(blueprint, observed),
+        record_out_of_sight(blueprint, observed),
     ]
     .concat()
 }
@@ -158,6 +159,35 @@ fn doubled_identity(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
             }
         })
         .collect()
+}
+
+/// The record may be on a host that does not answer. A new one cannot be made beside it, and without its lease somebody else
+/// may be changing the same machines. Once there are machines of ours, there is a record, too: then whatever could not be
+/// read and is no node may be it, under another id.
+fn record_out_of_sight(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let proxmox = &observed.proxmox;
+    if !blueprint.has_proxmox() || proxmox.record.is_some() {
+        return vec![];
+    }
+    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    let has_machines = owner.is_some_and(|owner| proxmox.of(owner).next().is_some());
+    let is_node = |vmid: u32| blueprint.nodes.values().any(|node| node.vmid == vmid);
+    // What lost its mark is told of as that.
+    let may_be_it = |vmid: u32| {
+        !proxmox.unmarked.contains_key(&vmid)
+            && (vmid == blueprint.record.vmid || has_machines && !is_node(vmid))
+    };
+    let Some((vmid, host)) = proxmox.unread.iter().find(|(vmid, _)| may_be_it(**vmid)) else { return vec![] };
+    vec![Refusal {
+        code: RefusalCode::NoRecord,
+        why: format!(
+            "VM {vmid} on {host} may be the cluster's record and could not be read; without it nothing keeps two operators apart"
+        ),
+        remedy: format!(
+            "bring {host} back; if it is lost for good, move the record, which has no disk, as root on another host: \
+             `mv /etc/pve/nodes/{host}/qemu-server/{vmid}.conf /etc/pve/qemu-server/`"
+        ),
+    }]
 }
 
 /// An id that we would create is taken by somebody else. A VM that is being made at this moment shows no notes yet and

@@ -1,6 +1,7 @@
 //! Rules of the plan, on small worlds made by hand.
 
 mod drift;
+mod record;
 
 use std::collections::BTreeMap;
 
