@@ -1,13 +1,17 @@
 //! A plan that was saved to be looked at, and is carried out later only if nothing has changed since.
 //!
 //! Beside the steps, a saved plan holds what was seen of the world when it was made: one line for each fact that a plan can
-//! depend on, and a digest over all of them. When it is carried out, the world is looked at again. Equal digests mean
-//! that the same plan would be made; otherwise the lines tell what changed. Facts that change by themselves (free space,
-//! who holds the lease) are left out. Nothing in it is secret: of configurations there are only digests.
+//! depend on. When it is carried out, the world is looked at again, and the same steps must come of the same facts; otherwise
+//! the lines tell what changed. Facts that change by themselves (memory in use, free space, who holds the lease) and those that
+//! are about other people's guests are left out, and so are notices and reasons, which quote them. A digest over all of it
+//! tells whether the file was changed. Nothing in it is secret: of configurations there are only digests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::mark::Mark;
+use model::observed::Observed;
 use model::plan::Plan;
+use model::step::{Action, Disturbs, StepId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -15,9 +19,10 @@ use sha2::{Digest, Sha256};
 use crate::session::Look;
 
 /// The form of the file. A file of another form is refused.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 /// Facts that no plan depends on, by the last part of their name.
-const PASSING: &[&str] = &["free_bytes", "lease", "turns", "id", "unmet", "why", "description"];
+const PASSING: &[&str] =
+    &["free_bytes", "memory_used_mib", "lease", "turns", "lease_turns", "id", "unmet", "why", "description"];
 /// Facts of which only a digest is kept, because people may have written secrets into them.
 const PRIVATE: &[&str] =
     &["cluster_id", "patch", "manifest", "secret", "token", "password", "registr", "gitops"];
@@ -29,7 +34,7 @@ const LONG: usize = 200;
 pub struct SavedPlan {
     /// The form of this file.
     pub talosmith_plan: u32,
-    /// Over everything that the plan depends on.
+    /// Over everything in this file.
     pub digest: String,
     /// What it is about.
     pub plan: Plan,
@@ -89,7 +94,9 @@ impl SavedPlan {
     #[must_use]
     pub fn differences(&self, look: &Look, plan: &Plan) -> Vec<String> {
         let now = Self::new(look, plan);
-        if now.digest == self.digest {
+        let same_steps = work(&now.plan) == work(&self.plan)
+            && now.plan.refusals.is_empty() == self.plan.refusals.is_empty();
+        if same_steps && now.facts == self.facts && now.allowed == self.allowed {
             return vec![];
         }
         let names: BTreeSet<&String> = self.facts.keys().chain(now.facts.keys()).collect();
@@ -110,12 +117,36 @@ impl SavedPlan {
     }
 }
 
+/// What a plan does: all of its steps but their reasons.
+fn work(plan: &Plan) -> Vec<(&StepId, &Action, &[StepId], Disturbs)> {
+    plan.steps.iter().map(|step| (&step.id, &step.action, step.after.as_slice(), step.disturbs)).collect()
+}
+
+/// What was seen, without what is other people's: their guests, marks and images. Where such a thing is in our way, the plan
+/// itself differs.
+fn of_ours(look: &Look) -> Observed {
+    let (mut seen, blueprint) = ((*look.observed).clone(), &look.blueprint);
+    let ids: BTreeSet<u32> =
+        blueprint.nodes.values().map(|node| node.vmid).chain([blueprint.record.vmid]).collect();
+    seen.proxmox.taken.retain(|vmid, _| ids.contains(vmid));
+    if let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) {
+        seen.proxmox.marked.retain(|vm| vm.mark.owner == owner);
+    }
+    let files: BTreeSet<String> = blueprint
+        .images
+        .iter()
+        .filter_map(|(key, image)| Some(image.file_name(look.rendered.schematics.get(key)?)))
+        .collect();
+    seen.proxmox.images.retain(|image| files.contains(&image.file));
+    seen
+}
+
 /// Everything that a plan depends on, flattened to lines.
 fn facts(look: &Look) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     // These types always have a form in JSON; one that had none would show as a missing fact on both sides.
     for (name, value) in
-        [("file", serde_json::to_value(&*look.blueprint)), ("world", serde_json::to_value(&*look.observed))]
+        [("file", serde_json::to_value(&*look.blueprint)), ("world", serde_json::to_value(of_ours(look)))]
     {
         flatten(name.to_owned(), &value.unwrap_or_default(), &mut facts);
     }
@@ -187,8 +218,8 @@ mod tests {
         assert!(matches!(SavedPlan::parse("cluster: home"), Err(Unusable::NotAPlan(_))));
         let more = text.replace("home-work-1", "home-work-2");
         assert!(matches!(SavedPlan::parse(&more), Err(Unusable::Tampered)), "nobody reviewed that");
-        let later = text.replace("\"talosmith_plan\": 2", "\"talosmith_plan\": 3");
-        assert!(matches!(SavedPlan::parse(&later), Err(Unusable::OtherForm(3))));
+        let later = text.replace("\"talosmith_plan\": 3", "\"talosmith_plan\": 4");
+        assert!(matches!(SavedPlan::parse(&later), Err(Unusable::OtherForm(4))));
     }
 
     #[test]
@@ -196,7 +227,7 @@ mod tests {
         let mut facts = BTreeMap::new();
         let value = serde_json::json!({
             "marked": [{ "vmid": 11, "running": true }, { "vmid": 12, "running": false }],
-            "free_bytes": 17, "lock": null, "patches": ["machine: {}"],
+            "free_bytes": 17, "memory_used_mib": 4, "lock": null, "patches": ["machine: {}"],
         });
         flatten("world".to_owned(), &value, &mut facts);
         let lines: Vec<String> = facts.iter().map(|(k, v)| format!("{k}={v}")).collect();

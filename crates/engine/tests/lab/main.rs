@@ -24,6 +24,7 @@ mod real_kubernetes;
 mod refusals;
 mod report;
 mod rig;
+mod saved;
 mod seeds;
 mod six;
 mod speed;

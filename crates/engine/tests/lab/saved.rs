@@ -1,0 +1,36 @@
+//! A plan that was saved, and a world that goes on.
+
+use std::time::Duration;
+
+use engine::saved::SavedPlan;
+use pve::Params;
+
+use crate::rig::{HOME, Rig};
+
+fn params(pairs: &[(&str, &str)]) -> Params {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_do_meanwhile_leaves_a_saved_plan_as_it_is() {
+    let rig = Rig::healthy().await;
+    let larger = HOME.replace("count: 2", "count: 3");
+    let look = rig.look(&larger).await;
+    let saved = SavedPlan::parse(&SavedPlan::new(&look, &look.plan()).to_text()).unwrap();
+    let used = look.observed.proxmox.inventory.hosts["pve1"].memory_used_mib;
+
+    let pve = &rig.world.pve;
+    let theirs = params(&[("name", "mail"), ("memory", "2048")]);
+    pve.follow(&pve.create_vm("pve1", 777, &theirs).await.unwrap(), |_| {}).await.unwrap();
+    pve.follow(&pve.start("pve1", 777).await.unwrap(), |_| {}).await.unwrap();
+    rig.world.clock.sleep(Duration::from_secs(30)).await;
+    let look = rig.look(&larger).await;
+    assert!(look.observed.proxmox.inventory.hosts["pve1"].memory_used_mib > used);
+    assert_eq!(saved.differences(&look, &look.plan()), [] as [String; 0]);
+
+    let host = &look.observed.proxmox.taken[&150_021].host;
+    pve.update_config(host, 150_021, &params(&[("tags", "mine")]), &[], None).await.unwrap();
+    let look = rig.look(&larger).await;
+    let told = saved.differences(&look, &look.plan());
+    assert!(told.iter().any(|line| line.contains("/tags was ") && line.ends_with("is mine")), "{told:?}");
+}
