@@ -259,7 +259,35 @@ pub struct ConfigChange {
     /// Where.
     pub path: String,
     /// What changing it costs the machine.
-    pub disturbs: Disturbs,
+    pub costs: ConfigCost,
+}
+
+/// What a change of its configuration costs a machine that runs, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConfigCost {
+    /// Nothing: it follows at once.
+    Nothing,
+    /// It may be cut off.
+    Network,
+    /// Services of it restart.
+    Services,
+    /// It restarts.
+    Reboot,
+    /// A volume with data is taken from what uses it.
+    Volume,
+}
+
+impl ConfigCost {
+    /// The class of such a change.
+    #[must_use]
+    pub fn disturbs(self) -> Disturbs {
+        match self {
+            Self::Nothing => Disturbs::Hot,
+            Self::Network | Self::Services | Self::Volume => Disturbs::Restart,
+            Self::Reboot => Disturbs::Reboot,
+        }
+    }
 }
 
 /// How the Talos API of a node answers.

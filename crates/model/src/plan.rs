@@ -8,6 +8,8 @@
 //! - [`not_yet`]: what the file may ask for and nobody carries out yet.
 //! - [`bring_up`]: what each node still needs, and when etcd may be begun.
 //! - [`drift`]: what of a VM is not as the file says, and what changing it would disturb.
+//! - `reconfigure`: the same for a machine's configuration, and in which order.
+//! - `others`: what is there and not in the file.
 //! - [`accounts`]: accounts in Proxmox for what runs in the cluster.
 //! - [`destroy`]: taking everything of ours away, and nothing else.
 //! - [`graph`]: order, critical path, and the checks that every plan must pass.
@@ -19,7 +21,9 @@ pub mod drift;
 pub mod graph;
 mod images;
 pub mod not_yet;
+mod others;
 pub mod preflight;
+mod reconfigure;
 pub mod refuse;
 mod replace;
 #[cfg(test)]

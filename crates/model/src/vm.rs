@@ -128,11 +128,7 @@ pub fn settings(blueprint: &Blueprint, node: &Node) -> BTreeMap<String, String> 
 }
 
 fn network(node: &Node, keys: &mut BTreeMap<String, String>) {
-    let first = match node.settings.dhcp {
-        true => "ip=dhcp".to_owned(),
-        false => format!("ip={},gw={}", node.address, node.gateway),
-    };
-    keys.insert("ipconfig0".to_owned(), first);
+    keys.insert("ipconfig0".to_owned(), first_address(node));
     keys.insert(
         "net0".to_owned(),
         card(node.hardware.nic_model, &node.mac, &node.bridge, node.vlan, node.mtu),
@@ -145,6 +141,15 @@ fn network(node: &Node, keys: &mut BTreeMap<String, String>) {
     if !node.dns.is_empty() {
         let servers: Vec<String> = node.dns.iter().map(ToString::to_string).collect();
         keys.insert("nameserver".to_owned(), servers.join(" "));
+    }
+}
+
+/// What a new machine is told of its first card's address.
+#[must_use]
+pub fn first_address(node: &Node) -> String {
+    match node.settings.dhcp {
+        true => "ip=dhcp".to_owned(),
+        false => format!("ip={},gw={}", node.address, node.gateway),
     }
 }
 

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::blueprint::{Blueprint, Node, Role};
-use model::observed::{Api, ConfigChange, Etcd, Machine, Unseen};
-use model::step::Disturbs;
+use model::observed::{Api, ConfigChange, ConfigCost, Etcd, Machine, Unseen};
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
 use talos::config::{ChangeClass, Contract, Documents, difference};
@@ -137,10 +136,12 @@ fn differences(runs: &str, wanted: &str, release: &str) -> Option<Vec<ConfigChan
     let changes = difference(&runs, &wanted, Contract::parse(release).ok()?);
     let told = changes.into_iter().map(|change| ConfigChange {
         path: change.path,
-        disturbs: match change.class {
-            ChangeClass::Hot => Disturbs::Hot,
-            ChangeClass::ServiceRestart => Disturbs::Restart,
-            ChangeClass::Reboot => Disturbs::Reboot,
+        costs: match change.class {
+            ChangeClass::Hot => ConfigCost::Nothing,
+            ChangeClass::Network => ConfigCost::Network,
+            ChangeClass::ServiceRestart => ConfigCost::Services,
+            ChangeClass::Reboot => ConfigCost::Reboot,
+            ChangeClass::Volume => ConfigCost::Volume,
         },
     });
     Some(told.collect())

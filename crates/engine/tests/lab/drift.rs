@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::event::Outcome;
+use model::event::{Outcome, What};
 use model::step::Action;
 use pve::Params;
 
@@ -135,6 +135,77 @@ async fn a_configuration_that_was_changed_by_hand_is_put_right_where_that_does_n
     rig.repaired(HOME, &["reconfigure/home-work-1", "check-health"]).await;
 }
 
+/// A gateway that is wrong would cut off every node at once; name and time servers cut off nobody.
+#[tokio::test(start_paused = true)]
+async fn what_may_cut_machines_off_is_refused_and_the_rest_goes_one_after_another() {
+    let rig = Rig::healthy().await;
+    let changed = HOME.replace("gateway: 10.25.150.1,", "gateway: 10.25.150.2, dns: [10.25.150.3],");
+    let plan = rig.look(&changed).await.plan();
+    assert!(plan.steps.is_empty());
+    assert_eq!(plan.refusals.len(), 5, "{:?}", plan.refusals);
+    for refusal in &plan.refusals {
+        let told = "LinkConfig/net0: routes means that it may be cut off from the network";
+        assert!(refusal.why.contains(told), "{}", refusal.why);
+    }
+
+    let names = HOME.replace("vip:", "dns: [10.25.150.3], ntp: [10.25.150.4], vip:");
+    let look = rig.look(&names).await;
+    let plan = look.plan();
+    assert_eq!(plan.refusals, []);
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let mut running: Vec<&str> = vec![];
+    for event in &ran.events {
+        match &event.what {
+            What::StepStarted { step, .. } if step.0.starts_with("reconfigure/") => {
+                assert!(!running.iter().any(|id| id.contains("control")), "{step} beside {running:?}");
+                running.push(&step.0);
+            }
+            What::StepDone { step, .. } => running.retain(|id| *id != step.0),
+            _ => {}
+        }
+    }
+    rig.assert_nothing_to_do(&names).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_address_of_a_machine_is_not_changed() {
+    let rig = Rig::healthy().await;
+    let other = HOME.replace("count: 2", "count: 2, addresses: 10.25.150.51-10.25.150.59");
+    let plan = rig.look(&other).await.plan();
+    assert!(plan.steps.is_empty());
+    let told =
+        "home-work-1 (VM 150021) was made with the address 10.25.150.21/24, the file says 10.25.150.51/24";
+    assert!(plan.refusals[0].why.starts_with(told), "{:?}", plan.refusals);
+    assert_eq!(plan.refusals.len(), 2, "{:?}", plan.refusals);
+}
+
+/// Data is never lost by a line that went: neither the volume nor its disk.
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_the_file_does_not_have_any_more_keeps_its_data() {
+    let rig = Rig::new();
+    let without = HOME.replace("count: 3", "count: 1").replace("count: 2", "count: 1");
+    let with = without.replace("role: worker,", "role: worker, disks: { data: { size: 10G } },");
+    let ran = rig.apply(&with).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let plan = rig.look(&without).await.plan();
+    assert!(plan.steps.is_empty());
+    let told = "home-work-1 has UserVolumeConfig/data, and the file does not";
+    assert!(plan.refusals[0].why.starts_with(told), "{:?}", plan.refusals);
+
+    let session = rig.session(&without).allowing(["home-work-1".to_owned()]);
+    let Ok(look) = session.look().await else { panic!("it can be looked at") };
+    let plan = look.plan();
+    let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
+    assert_eq!(ids, ["reconfigure/home-work-1", "check-health"]);
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let plan = rig.look(&without).await.plan();
+    assert!(plan.is_empty(), "{plan:?}");
+    let told = "the disk scsi1 with 10 GiB of home-work-1 (VM 150021) is not in the file; it is left as it is, with its data";
+    assert_eq!(plan.notices.iter().map(|n| n.text.as_str()).collect::<Vec<_>>(), [told]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn where_a_vm_runs_is_for_proxmox_to_decide() {
     let rig = Rig::new();
@@ -203,7 +274,7 @@ async fn a_node_without_any_system_is_made_anew_where_that_is_allowed() {
             .events
             .iter()
             .filter_map(|e| match &e.what {
-                model::event::What::StepFailed { remedy, .. } => Some(remedy.clone()),
+                What::StepFailed { remedy, .. } => Some(remedy.clone()),
                 _ => None,
             })
             .collect();

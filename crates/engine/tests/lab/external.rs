@@ -90,6 +90,14 @@ async fn a_cluster_of_machines_that_others_made_needs_no_proxmox() {
     assert!(look.plan().is_empty(), "{:?}", look.plan());
     assert_eq!(look.plan().notices, []);
     assert_eq!(rig.etcd_clusters(), 1);
+
+    // A node that the file does not have any more is still there, and that is told.
+    let fewer: String =
+        METAL.lines().filter(|line| !line.contains("w-1:")).map(|l| format!("{l}\n")).collect();
+    let fewer = format!("{fewer}kubernetes: {{ schedule_on_control_planes: true }}\n");
+    let notices = rig.look(&fewer).await.plan().notices;
+    assert_eq!(notices.len(), 1, "{notices:?}");
+    assert!(notices[0].text.starts_with("w-1 is a node of Kubernetes but not in the file"), "{notices:?}");
 }
 
 #[tokio::test(start_paused = true)]

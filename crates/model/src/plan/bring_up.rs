@@ -183,7 +183,7 @@ impl Builder<'_> {
             (_, Some(Api::Configured)) => {
                 let machine = machine.cloned();
                 if let Some(machine) = &machine {
-                    self.running(node, machine);
+                    self.running(node, machine, started);
                 }
                 return;
             }
@@ -243,7 +243,13 @@ impl Builder<'_> {
             });
             return vec![];
         }
-        let drift = drift::examine(self.blueprint, node, vm, self.observed.machines.get(&node.name));
+        let machine = self.observed.machines.get(&node.name);
+        let known = self.observed.kubernetes.nodes.contains_key(&node.name);
+        if let Some(refusal) = drift::moved(node, vm, machine, known) {
+            self.refusals.push(refusal);
+            return vec![];
+        }
+        let drift = drift::examine(self.blueprint, node, vm, machine);
         self.notices.extend(drift.notices);
         self.refusals.extend(drift.refusals);
         let mut after = vec![];
@@ -283,7 +289,7 @@ impl Builder<'_> {
     }
 
     /// A machine that runs with a configuration under our authority.
-    fn running(&mut self, node: &Node, machine: &Machine) {
+    fn running(&mut self, node: &Node, machine: &Machine, after: Vec<StepId>) {
         if let Some(runs) = machine.talos.as_deref().filter(|runs| *runs != node.talos) {
             self.refusals.push(Refusal {
                 code: RefusalCode::Differs,
@@ -306,27 +312,7 @@ impl Builder<'_> {
             self.notices.push(Notice { text });
             return;
         };
-        // The same in other words is the same.
-        let Some(worst) = changes.iter().map(|c| c.disturbs).max() else { return };
-        let told = places(changes.iter().map(|c| c.path.as_str()));
-        if worst <= Disturbs::Hot {
-            let reason = format!("its configuration differs from the file in {told}");
-            let step =
-                self.push(Action::Reconfigure { node: node.name.clone() }, vec![], reason, usual::GROW);
-            self.disturb(&step, worst);
-            return;
-        }
-        let cost = if worst == Disturbs::Restart { "restarting services" } else { "a reboot" };
-        let told = places(changes.iter().filter(|c| c.disturbs > Disturbs::Hot).map(|c| c.path.as_str()));
-        self.refusals.push(Refusal {
-            code: RefusalCode::Differs,
-            why: format!(
-                "the configuration of {} is not what the file describes, and changing {told} means {cost}, which this version does not do to machines that run",
-                node.name
-            ),
-            remedy: "put the file back to what runs (a patch can say it), or change the machine with talosctl, one node at a time"
-                .to_owned(),
-        });
+        self.reconfigure(node, changes, after);
     }
 
     /// The one rule that must never be wrong: etcd is begun on exactly one machine, once.
@@ -486,52 +472,9 @@ impl Builder<'_> {
             });
         }
     }
-
-    /// VMs of ours that the file does not have, and what could not be seen.
-    fn others(&mut self) {
-        let Some(owner) = self.owner else { return };
-        for vm in self.observed.proxmox.of(owner) {
-            if !self.blueprint.nodes.contains_key(&vm.mark.node) {
-                self.notices.push(Notice {
-                    text: format!(
-                        "{} (VM {} on {}) is ours but not in the file; it is left alone, because removing a node is not \
-                         supported yet",
-                        vm.mark.node, vm.vmid, vm.host
-                    ),
-                });
-            } else if let Some(node) = self.blueprint.nodes.get(&vm.mark.node) {
-                if vm.vmid != node.vmid {
-                    self.notices.push(Notice {
-                        text: format!(
-                            "{} has the VM id {}, not {}; ids are never changed",
-                            node.name, vm.vmid, node.vmid
-                        ),
-                    });
-                }
-                if let Some(host) = node.host.as_ref().filter(|h| node.host_pinned && **h != vm.host) {
-                    let text =
-                        format!("{} is on {}, the file says {host}; it is left there", node.name, vm.host);
-                    self.notices.push(Notice { text });
-                }
-            }
-        }
-        for unseen in &self.observed.unseen {
-            self.notices.push(Notice { text: format!("could not see {}: {}", unseen.what, unseen.why) });
-        }
-    }
 }
 
 /// The step that makes the record.
 pub(super) fn record_step() -> StepId {
     Action::CreateRecord { host: String::new(), vmid: 0 }.id()
-}
-
-/// Places for people: the first few by name, the others counted.
-fn places<'p>(paths: impl Iterator<Item = &'p str>) -> String {
-    let paths: Vec<&str> = paths.collect();
-    let (named, others) = paths.split_at(paths.len().min(4));
-    match others.len() {
-        0 => named.join(", "),
-        more => format!("{} and {more} more places", named.join(", ")),
-    }
 }

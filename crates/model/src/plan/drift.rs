@@ -41,6 +41,33 @@ struct Examined<'a> {
     too_much: Vec<(String, Disturbs)>,
 }
 
+/// A machine that was made with another address than the file's, and is not at the file's. Its cloud-init drive is read at
+/// the first start only, and a machine that has its configuration keeps the address in that: to wait for it would be in vain.
+#[must_use]
+pub fn moved(node: &Node, vm: &Vm, machine: Option<&Machine>, in_kubernetes: bool) -> Option<Refusal> {
+    if !(vm.running || in_kubernetes)
+        || matches!(machine.map(|m| &m.api), Some(Api::Configured | Api::Maintenance))
+    {
+        return None;
+    }
+    let key = "ipconfig0";
+    let address = |value: &str| words::parts(key, value).remove("ip");
+    let (has, wanted) = (address(vm.config.get(key)?)?, address(&vm::first_address(node))?);
+    (has != wanted).then(|| Refusal {
+        code: RefusalCode::Differs,
+        why: format!(
+            "{} (VM {}) was made with the address {has}, the file says {wanted}, and it is not there: the address of a \
+             machine is not changed",
+            node.name, vm.vmid
+        ),
+        remedy: format!(
+            "write {has} in the file (`address` of the node, or `addresses` of its pool); or, one node at a time, drain it, \
+             run `talosctl reset`, delete VM {} and apply: it is made anew at {wanted}",
+            vm.vmid
+        ),
+    })
+}
+
 /// Compares a node with its VM.
 #[must_use]
 pub fn examine(blueprint: &Blueprint, node: &Node, vm: &Vm, machine: Option<&Machine>) -> Drift {
@@ -54,6 +81,7 @@ pub fn examine(blueprint: &Blueprint, node: &Node, vm: &Vm, machine: Option<&Mac
     examined.tags();
     examined.notes(blueprint);
     examined.pool(blueprint.resource_pool.as_deref());
+    examined.left_behind(blueprint);
     examined.finish()
 }
 
@@ -214,6 +242,40 @@ impl Examined<'_> {
             self.drift.pool = Some(wanted.to_owned());
             self.drift.says.push(format!("into the resource pool {wanted}"));
             self.drift.disturbs = self.drift.disturbs.max(Some(Disturbs::Nothing));
+        }
+    }
+
+    /// What the file could say and does not, perhaps any more. Who set it cannot be seen, so it stays. A disk that is told of
+    /// has a name that Talos finds it by, and its volume is this VM's own: those of a storage driver are not.
+    fn left_behind(&mut self, blueprint: &Blueprint) {
+        let settings = vm::settings(blueprint, self.node);
+        let drives = vm::drives(self.node);
+        let own = format!("vm-{}-disk-", self.vm.vmid);
+        for key in self.vm.config.keys() {
+            let Some(value) = self.vm.next(key) else { continue };
+            let has = |name: &str| words::parts(key, value).contains_key(name);
+            let text = match key.trim_end_matches(|c: char| c.is_ascii_digit()) {
+                "scsi" | "virtio" | "sata"
+                    if !drives.iter().any(|drive| drive.key == *key)
+                        && value.contains(&own)
+                        && (has("wwn") || has("serial")) =>
+                {
+                    let size = words::gib(value).map_or_else(String::new, |gib| format!(" with {gib} GiB"));
+                    format!(
+                        "the disk {key}{size} of {} (VM {}) is not in the file; it is left as it is, with its data",
+                        self.node.name, self.vm.vmid
+                    )
+                }
+                "startup" | "cpuunits" | "vga" | "hostpci" | "net" if !settings.contains_key(key) => format!(
+                    "{} (VM {}) has {} {}, of which the file says nothing; it is left as it is",
+                    self.node.name,
+                    self.vm.vmid,
+                    spoken(key),
+                    short(value)
+                ),
+                _ => continue,
+            };
+            self.drift.notices.push(Notice { text });
         }
     }
 

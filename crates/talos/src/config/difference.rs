@@ -12,10 +12,14 @@ use crate::schema::{self, check::text_of};
 pub enum ChangeClass {
     /// Followed at once.
     Hot,
+    /// Followed at once, and it may cut the machine off: a link, an address, a route, a rule of the firewall.
+    Network,
     /// A service of the node restarts: the kubelet, etcd, containerd, or a part of the control plane.
     ServiceRestart,
     /// It needs a reboot.
     Reboot,
+    /// A volume with data is taken from what uses it.
+    Volume,
 }
 
 /// One place in which two configurations differ.
@@ -77,6 +81,9 @@ const RESTARTS: &[&str] = &[
     "cluster.aescbcEncryptionSecret",
 ];
 
+/// Places on which it depends whether the machine can be reached.
+const NETWORK: &[&str] = &["machine.network.interfaces", "machine.network.kubespan"];
+
 /// Places that 1.14 follows only at the next boot.
 const NEXT_BOOT: &[&str] = &[
     "machine.type",
@@ -117,6 +124,42 @@ const RESTARTING_KINDS: &[&str] = &[
     "ExtensionServiceConfig",
 ];
 
+/// Documents on which it depends whether the machine can be reached. Names and time are not among them.
+const NETWORK_KINDS: &[&str] = &[
+    "LinkConfig",
+    "LinkAliasConfig",
+    "EthernetConfig",
+    "BondConfig",
+    "BridgeConfig",
+    "VLANConfig",
+    "VethConfig",
+    "VRFConfig",
+    "DummyLinkConfig",
+    "WireguardConfig",
+    "DHCPv4Config",
+    "DHCPv6Config",
+    "Layer2VIPConfig",
+    "HCloudVIPConfig",
+    "BlackholeRouteConfig",
+    "RoutingRuleConfig",
+    "BGPInstanceConfig",
+    "KubeSpanConfig",
+    "NetworkDefaultActionConfig",
+    "NetworkRuleConfig",
+];
+
+/// Documents without which data is not where it was.
+const VOLUME_KINDS: &[&str] = &[
+    "UserVolumeConfig",
+    "RawVolumeConfig",
+    "ExistingVolumeConfig",
+    "ExternalVolumeConfig",
+    "SwapVolumeConfig",
+    "LVMLogicalVolumeConfig",
+    "LVMVolumeGroupConfig",
+    "RAIDArrayConfig",
+];
+
 /// Documents whose change waits for the next boot.
 const NEXT_BOOT_KINDS: &[&str] =
     &["KernelModuleConfig", "EnvironmentConfig", "UdevRulesConfig", "PCIDriverRebindConfig"];
@@ -130,8 +173,13 @@ pub fn difference(old: &Documents, new: &Documents, release: Contract) -> Vec<Ch
     let in_new = |document: &Map| new.iter().find(|other| id(other, minor) == id(document, minor));
     for document in old.iter() {
         let (kind, name) = id(document, minor);
-        compare(document, in_new(document).unwrap_or(&empty), &mut Vec::new(), &mut |path| {
-            changes.push(change(&kind, name.as_deref(), path, minor));
+        let wanted = in_new(document);
+        compare(document, wanted.unwrap_or(&empty), &mut Vec::new(), &mut |path| {
+            let mut change = change(&kind, name.as_deref(), path, minor);
+            if wanted.is_none() && VOLUME_KINDS.contains(&kind.as_str()) {
+                change.class = ChangeClass::Volume;
+            }
+            changes.push(change);
         });
     }
     for document in new.iter() {
@@ -197,6 +245,8 @@ fn change(kind: &str, name: Option<&str>, path: &[&str], minor: u32) -> Change {
         ChangeClass::Reboot
     } else if RESTARTING_KINDS.contains(&kind) {
         ChangeClass::ServiceRestart
+    } else if NETWORK_KINDS.contains(&kind) {
+        ChangeClass::Network
     } else {
         ChangeClass::Hot
     };
@@ -215,9 +265,12 @@ fn class_of_field(path: &[&str], minor: u32) -> ChangeClass {
         ["machine", "registries", "config", _, "auth", ..] | ["machine", "registries", "config"]
     );
     let reboots = if minor >= 14 { under(NEXT_BOOT) || path.is_empty() } else { !under(FOLLOWED) || is_auth };
+    // A whole `machine.network` that comes or goes may hold links.
+    let network = under(NETWORK) || path == ["machine", "network"];
     match (reboots, under(RESTARTS)) {
         (true, _) => ChangeClass::Reboot,
         (false, true) => ChangeClass::ServiceRestart,
+        (false, false) if network => ChangeClass::Network,
         (false, false) => ChangeClass::Hot,
     }
 }
@@ -234,7 +287,7 @@ mod tests {
 
     #[test]
     fn each_change_has_its_class() {
-        use ChangeClass::{Hot, Reboot, ServiceRestart};
+        use ChangeClass::{Hot, Network, Reboot, ServiceRestart};
         let old = "machine: {type: worker, sysctls: {a: '1'}, kubelet: {image: a}, env: {A: b}, registries: {config: {h: {auth: {username: a}, tls: {}}}}}\ncluster: {clusterName: a}\n---\n{apiVersion: v1alpha1, kind: LinkConfig, name: a, mtu: 1}\n---\n{apiVersion: v1alpha1, kind: HostnameConfig, auto: stable}\n";
         let new = "machine: {type: worker, sysctls: {a: 2, b: '3'}, kubelet: {image: b}, env: {A: c}, registries: {config: {h: {auth: {username: b}, tls: {ca: x}}}}, network: {}}\ncluster: {clusterName: b}\n---\n{apiVersion: v1alpha1, kind: LinkConfig, name: b}\n---\n{apiVersion: v1alpha1, kind: HostnameConfig, auto: 'off', hostname: x}\n";
         let path = |(path, class): (&str, ChangeClass)| (path.to_owned(), class);
@@ -248,16 +301,56 @@ mod tests {
                 ("machine.registries.config.h.auth.username", Reboot),
                 ("machine.registries.config.h.tls.ca", ServiceRestart),
                 ("cluster.clusterName", Hot),
-                ("LinkConfig/a", Hot),
+                ("LinkConfig/a", Network),
                 ("HostnameConfig: auto", Hot),
                 ("HostnameConfig: hostname", Hot),
-                ("LinkConfig/b", Hot),
+                ("LinkConfig/b", Network),
             ]
             .map(path)
         );
         let fourteen = changes(old, new, 14);
         assert!(fourteen.contains(&("machine.registries.config.h.auth.username".to_owned(), ServiceRestart)));
         assert!(fourteen.contains(&("machine.env.A".to_owned(), Reboot)));
+    }
+
+    #[test]
+    fn what_may_cut_a_machine_off_or_takes_data_away_is_not_hot() {
+        use ChangeClass::{Hot, Network, Volume};
+        let document =
+            |kind: &str, rest: &str| format!("---\n{{apiVersion: v1alpha1, kind: {kind}, {rest}}}\n");
+        let link =
+            |gateway: &str| document("LinkConfig", &format!("name: net0, routes: [{{gateway: {gateway}}}]"));
+        let names = |server: &str| {
+            document("ResolverConfig", &format!("nameservers: [{{address: {server}}}]"))
+                + &document("TimeSyncConfig", &format!("ntp: {{servers: [{server}]}}"))
+        };
+        let volume = |size: &str| {
+            document("UserVolumeConfig", &format!("name: data, provisioning: {{minSize: {size}}}"))
+        };
+        let old = format!("machine: {{}}\n{}{}{}", link("10.0.0.1"), names("10.0.0.2"), volume("1GiB"));
+        let new = format!("machine: {{}}\n{}{}{}", link("10.0.0.9"), names("10.0.0.3"), volume("2GiB"));
+        let said = |old: &str, new: &str, minor| -> Vec<String> {
+            changes(old, new, minor).into_iter().map(|(path, class)| format!("{path} {class:?}")).collect()
+        };
+        let told = [
+            "LinkConfig/net0: routes Network",
+            "ResolverConfig: nameservers Hot",
+            "TimeSyncConfig: ntp.servers Hot",
+            "UserVolumeConfig/data: provisioning.minSize Hot",
+        ];
+        assert_eq!(said(&old, &new, 13), told);
+        let without = format!("machine: {{}}\n{}{}", link("10.0.0.1"), names("10.0.0.2"));
+        assert_eq!(said(&old, &without, 13), [format!("UserVolumeConfig/data {Volume:?}")]);
+        assert_eq!(said(&without, &old, 13), [format!("UserVolumeConfig/data {Hot:?}")]);
+        let (old, new) = (
+            "machine: {network: {nameservers: [a], interfaces: [{dhcp: true}]}}",
+            "machine: {network: {nameservers: [b], interfaces: [{dhcp: false}]}}",
+        );
+        let told = [
+            format!("machine.network.nameservers {Hot:?}"),
+            format!("machine.network.interfaces {Network:?}"),
+        ];
+        assert_eq!(said(old, new, 11), told);
     }
 
     #[test]

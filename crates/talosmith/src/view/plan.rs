@@ -194,6 +194,8 @@ pub fn summary(plan: &Plan) -> String {
     }
     said.push(if plan.steps.iter().any(|s| s.disturbs == Disturbs::Removes) {
         "what is deleted is gone for good".to_owned()
+    } else if plan.steps.iter().any(|s| s.disturbs > Disturbs::Hot) {
+        "what runs is disturbed".to_owned()
     } else {
         "nothing that runs is disturbed".to_owned()
     });

@@ -1,7 +1,7 @@
 //! What somebody changed, and what becomes of it.
 
 use super::*;
-use crate::observed::ConfigChange;
+use crate::observed::{ConfigChange, ConfigCost};
 use crate::plan::drift;
 use crate::step::Disturbs;
 
@@ -146,31 +146,138 @@ fn disks_grow_and_appear_but_never_shrink_or_take_anothers_place() {
     assert!(anothers.set.is_empty());
 }
 
-/// The plan for a healthy cluster in which `w-1` runs another configuration.
-fn reconfigured(disturbs: &[Disturbs]) -> Plan {
+/// The plan for a healthy cluster in which some nodes run another configuration.
+fn reconfigured(nodes: &[&str], costs: &[ConfigCost], allowed: &[&str]) -> Plan {
     let blueprint = blueprint();
-    let mut world = healthy_world(&blueprint);
-    let machine = world.machines.get_mut("w-1").unwrap();
-    machine.config_digest = Some("other".to_owned());
-    let change = |d: &Disturbs| ConfigChange { path: format!("machine.{d:?}"), disturbs: *d };
-    machine.config_changes = Some(disturbs.iter().map(change).collect());
-    let mut rendered = rendered();
-    rendered.configs.insert("w-1".to_owned(), "ours".to_owned());
-    plan(&blueprint, &rendered, &world)
+    let (mut world, mut rendered) = (healthy_world(&blueprint), rendered());
+    for node in nodes {
+        let machine = world.machines.get_mut(*node).unwrap();
+        machine.config_digest = Some("other".to_owned());
+        let change = |costs: &ConfigCost| ConfigChange { path: format!("at.{costs:?}"), costs: *costs };
+        machine.config_changes = Some(costs.iter().map(change).collect());
+        rendered.configs.insert((*node).to_owned(), "ours".to_owned());
+    }
+    let allowed = allowed.iter().map(|node| (*node).to_owned()).collect();
+    plan_allowing(&blueprint, &rendered, &world, &allowed)
 }
 
 #[test]
 fn a_configuration_is_put_right_only_where_the_machine_follows_at_once() {
-    assert!(reconfigured(&[]).is_empty(), "the same in other words");
-    let hot = reconfigured(&[Disturbs::Hot]);
+    assert!(reconfigured(&["w-1"], &[], &[]).is_empty(), "the same in other words");
+    let hot = reconfigured(&["w-1"], &[ConfigCost::Nothing], &[]);
     assert_eq!(ids(&hot), ["reconfigure/w-1", "check-health"]);
     assert_eq!(step(&hot, "reconfigure/w-1").disturbs, Disturbs::Hot);
-    let reboot = reconfigured(&[Disturbs::Hot, Disturbs::Reboot]);
-    assert!(reboot.steps.is_empty());
-    assert!(
-        reboot.refusals[0].why.contains("changing machine.Reboot means a reboot"),
-        "{:?}",
-        reboot.refusals
+    let all = [ConfigCost::Nothing, ConfigCost::Network, ConfigCost::Services, ConfigCost::Reboot];
+    let refused = reconfigured(&["w-1"], &all, &[]);
+    assert!(refused.steps.is_empty());
+    assert_eq!(
+        refused.refusals[0].why,
+        "the configuration of w-1 is not what the file describes, and changing at.Network means that it may be cut off from \
+         the network, and changing at.Services means restarting services, and changing at.Reboot means a reboot, which this \
+         version does not do to machines that run"
+    );
+}
+
+#[test]
+fn control_planes_are_configured_anew_one_after_another_and_workers_last() {
+    let plan = reconfigured(&["w-1", "cp-1", "cp-2", "cp-3"], &[ConfigCost::Nothing], &[]);
+    let after = |id: &str| step(&plan, id).after.iter().map(|id| id.0.clone()).collect::<Vec<_>>();
+    assert_eq!(after("reconfigure/cp-1"), [] as [&str; 0]);
+    assert_eq!(after("reconfigure/cp-2"), ["reconfigure/cp-1"]);
+    assert_eq!(after("reconfigure/cp-3"), ["reconfigure/cp-2"]);
+    assert_eq!(after("reconfigure/w-1"), ["reconfigure/cp-3"]);
+}
+
+#[test]
+fn a_volume_is_unmounted_only_where_that_is_allowed_by_name() {
+    let costs = [ConfigCost::Nothing, ConfigCost::Volume];
+    for allowed in [&[] as &[&str], &["cp-1"]] {
+        let refused = reconfigured(&["w-1"], &costs, allowed);
+        assert!(refused.steps.is_empty());
+        assert!(
+            refused.refusals[0].why.starts_with("w-1 has at.Volume, and the file does not"),
+            "{refused:?}"
+        );
+        assert!(refused.refusals[0].remedy.contains("`--allow-destroy w-1`"), "{refused:?}");
+    }
+    let allowed = reconfigured(&["w-1"], &costs, &["w-1"]);
+    assert_eq!(ids(&allowed), ["reconfigure/w-1", "check-health"]);
+    assert_eq!(step(&allowed, "reconfigure/w-1").disturbs, Disturbs::Restart);
+    assert!(step(&allowed, "reconfigure/w-1").reason.ends_with("at.Volume is unmounted"));
+    assert!(reconfigured(&["w-1"], &[ConfigCost::Volume, ConfigCost::Reboot], &["w-1"]).steps.is_empty());
+}
+
+#[test]
+fn the_address_of_a_machine_is_not_changed() {
+    let mut blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    blueprint.nodes.get_mut("w-1").unwrap().address = "10.25.150.51/24".parse().unwrap();
+    // Somebody wrote into Proxmox what the machine does not have.
+    let put_right = plan(&blueprint, &rendered(), &world);
+    assert_eq!(ids(&put_right), ["update-vm/w-1", "check-health"]);
+    world.machines.insert("w-1".to_owned(), Machine::silent("no answer"));
+    for running in [true, false] {
+        let vm = world.proxmox.marked.iter_mut().find(|vm| vm.mark.node == "w-1").unwrap();
+        vm.running = running;
+        let refused = plan(&blueprint, &rendered(), &world);
+        assert!(refused.steps.is_empty());
+        assert_eq!(
+            refused.refusals[0].why,
+            "w-1 (VM 150021) was made with the address 10.25.150.21/24, the file says 10.25.150.51/24, and it is not there: \
+             the address of a machine is not changed"
+        );
+        assert!(refused.refusals[0].remedy.contains("delete VM 150021 and apply"));
+    }
+    // One that is off and that nobody knows of was never configured: it takes the new address at its first start.
+    world.kubernetes.nodes.remove("w-1");
+    let started = plan(&blueprint, &rendered(), &world);
+    assert_eq!(started.refusals, []);
+    assert!(ids(&started).starts_with(&["update-vm/w-1", "start-vm/w-1"]), "{:?}", ids(&started));
+}
+
+#[test]
+fn what_the_file_does_not_name_any_more_is_told_and_stays() {
+    let blueprint = blueprint();
+    let plan = drifted(&blueprint, |vm| {
+        set(vm, "scsi1", "local-lvm:vm-150021-disk-1,size=100G,wwn=0x59387dea28bb01e3");
+        set(vm, "scsi2", "local-lvm:vm-9999-pvc-1,size=7G,wwn=0x5056432d49443031");
+        set(vm, "scsi3", "local-lvm:vm-150021-disk-2,size=1G");
+        set(vm, "startup", "order=3");
+        set(vm, "cpuunits", "200");
+    });
+    assert!(plan.is_empty());
+    let told: Vec<&str> = plan.notices.iter().map(|notice| notice.text.as_str()).collect();
+    assert_eq!(
+        told,
+        [
+            "w-1 (VM 150021) has CPU units 200, of which the file says nothing; it is left as it is",
+            "the disk scsi1 with 100 GiB of w-1 (VM 150021) is not in the file; it is left as it is, with its data",
+            "w-1 (VM 150021) has startup order=3, of which the file says nothing; it is left as it is",
+        ]
+    );
+}
+
+#[test]
+fn nodes_of_kubernetes_that_the_file_does_not_have_are_told() {
+    let mut blueprint = blueprint();
+    let world = healthy_world(&blueprint);
+    blueprint.nodes.remove("w-1");
+    let told = |world: &Observed| {
+        let plan = plan(&blueprint, &rendered(), world);
+        assert!(plan.is_empty());
+        plan.notices.into_iter().map(|notice| notice.text).collect::<Vec<_>>()
+    };
+    let with_vm = told(&world);
+    assert_eq!(with_vm.len(), 1, "once, with its VM: {with_vm:?}");
+    assert!(with_vm[0].starts_with("w-1 (VM 150021 on pve1) is ours but not in the file"), "{with_vm:?}");
+    let mut without = world.clone();
+    without.proxmox.marked.retain(|vm| vm.mark.node != "w-1");
+    assert_eq!(
+        told(&without),
+        [
+            "w-1 is a node of Kubernetes but not in the file; it is left alone, because removing a node is not supported yet. \
+          If its machine is gone, `kubectl delete node w-1` removes it"
+        ]
     );
 }
 

@@ -1,0 +1,99 @@
+//! A machine that runs another configuration than the file describes.
+//!
+//! It gets the right one only where it follows at once. What may cut it off, restarts something or takes a volume from what
+//! uses it is refused with what it costs; the volume can be allowed by name, like everything that concerns data. Control planes
+//! are configured anew one after another, each once the one before it was seen to run what it was sent, and workers
+//! when all control planes do: a mistake in the file then ends with the first machine.
+
+use super::bring_up::{Builder, usual};
+use super::{Refusal, RefusalCode};
+use crate::blueprint::{Node, Role};
+use crate::observed::{ConfigChange, ConfigCost};
+use crate::step::{Action, StepId};
+
+impl Builder<'_> {
+    /// Gives the node the configuration of the file once `after` is done, or says why not.
+    pub(super) fn reconfigure(&mut self, node: &Node, changes: &[ConfigChange], mut after: Vec<StepId>) {
+        // The same in other words is the same.
+        let Some(worst) = changes.iter().map(|change| change.costs).max() else { return };
+        let at = |cost: ConfigCost| {
+            let paths: Vec<&str> = changes
+                .iter()
+                .filter(|change| change.costs == cost)
+                .map(|change| change.path.as_str())
+                .collect();
+            (!paths.is_empty()).then(|| places(&paths))
+        };
+        let too_much: Vec<String> = [
+            (ConfigCost::Network, "that it may be cut off from the network"),
+            (ConfigCost::Services, "restarting services"),
+            (ConfigCost::Reboot, "a reboot"),
+        ]
+        .into_iter()
+        .filter_map(|(cost, words)| Some(format!("changing {} means {words}", at(cost)?)))
+        .collect();
+        if !too_much.is_empty() {
+            self.refusals.push(Refusal {
+                code: RefusalCode::Differs,
+                why: format!(
+                    "the configuration of {} is not what the file describes, and {}, which this version does not do to \
+                     machines that run",
+                    node.name,
+                    too_much.join(", and ")
+                ),
+                remedy: "put the file back to what runs (a patch can say it), or change the machine with talosctl, one node \
+                         at a time"
+                    .to_owned(),
+            });
+        }
+        let volumes = at(ConfigCost::Volume);
+        if let Some(volumes) = volumes.as_ref().filter(|_| !self.allowed.contains(&node.name)) {
+            self.refusals.push(Refusal {
+                code: RefusalCode::Differs,
+                why: format!(
+                    "{} has {volumes}, and the file does not: what uses it would lose its data from one moment to the next",
+                    node.name
+                ),
+                remedy: format!(
+                    "put the disk back into the file; or, when nothing uses it any more, apply with `--allow-destroy {}`: it is \
+                     unmounted, and its disk stays until you remove it in Proxmox",
+                    node.name
+                ),
+            });
+            return;
+        }
+        if !too_much.is_empty() {
+            return;
+        }
+        let told = places(&changes.iter().map(|change| change.path.as_str()).collect::<Vec<_>>());
+        let reason = match volumes {
+            Some(volumes) => {
+                format!("its configuration differs from the file in {told}; {volumes} is unmounted")
+            }
+            None => format!("its configuration differs from the file in {told}"),
+        };
+        after.extend(self.last_control_plane());
+        let step = self.push(Action::Reconfigure { node: node.name.clone() }, after, reason, usual::GROW);
+        self.disturb(&step, worst.disturbs());
+    }
+
+    /// The control plane that is configured anew before whoever comes next. Nodes come with the control planes first.
+    fn last_control_plane(&self) -> Option<StepId> {
+        let is_control_plane = |name: &String| {
+            self.blueprint.nodes.get(name).is_some_and(|node| node.role == Role::ControlPlane)
+        };
+        self.steps.iter().rev().find_map(|step| match &step.action {
+            Action::Reconfigure { node } if is_control_plane(node) => Some(step.id.clone()),
+            _ => None,
+        })
+    }
+}
+
+/// Places for people: the first few by name, the others counted.
+fn places(paths: &[&str]) -> String {
+    let (named, others) = paths.split_at(paths.len().min(4));
+    match others.len() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more places", named.join(", ")),
+    }
+}
