@@ -52,6 +52,7 @@ pub fn moved(node: &Node, vm: &Vm, machine: Option<&Machine>, in_kubernetes: boo
     }
     let key = "ipconfig0";
     let address = |value: &str| words::parts(key, value).remove("ip");
+    let without_prefix = |address: &str| address.split('/').next().unwrap_or_default().to_owned();
     let (has, wanted) = (address(vm.config.get(key)?)?, address(&vm::first_address(node))?);
     (has != wanted).then(|| Refusal {
         code: RefusalCode::Differs,
@@ -61,9 +62,11 @@ pub fn moved(node: &Node, vm: &Vm, machine: Option<&Machine>, in_kubernetes: boo
             node.name, vm.vmid
         ),
         remedy: format!(
-            "write {has} in the file (`address` of the node, or `addresses` of its pool); or, one node at a time, drain it, \
-             run `talosctl reset`, delete VM {} and apply: it is made anew at {wanted}",
-            vm.vmid
+            "write {} in the file (`address` of the node, or `addresses` of its pool); or, one node at a time, drain it, run \
+             `talosctl reset`, delete VM {} and apply: it is made anew at {}",
+            without_prefix(&has),
+            vm.vmid,
+            without_prefix(&wanted)
         ),
     })
 }
