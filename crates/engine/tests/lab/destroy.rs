@@ -150,7 +150,7 @@ async fn without_its_record_a_cluster_is_neither_changed_nor_taken_away() {
     let params: pve::Params = [("tags".to_owned(), "mine".to_owned())].into_iter().collect();
     pve.update_config("pve1", 150_011, &params, &[], None).await.unwrap();
     rig.lab.disturb(Disturbance::HostOffline("pve3".to_owned()));
-    rig.world.clock.sleep(std::time::Duration::from_secs(30)).await;
+    rig.world.clock.sleep(Duration::from_secs(30)).await;
     let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
     for plan in [rig.look(HOME).await.plan(), look.plan_destroy()] {
         assert_eq!(plan.steps, []);
@@ -160,7 +160,7 @@ async fn without_its_record_a_cluster_is_neither_changed_nor_taken_away() {
         assert!(refusal.remedy.contains("mv /etc/pve/nodes/pve3/qemu-server/150010.conf"), "{refusal:?}");
     }
     rig.lab.disturb(Disturbance::HostOnline("pve3".to_owned()));
-    rig.world.clock.sleep(std::time::Duration::from_secs(30)).await;
+    rig.world.clock.sleep(Duration::from_secs(30)).await;
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
 }
