@@ -90,30 +90,13 @@ impl SavedPlan {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// What is different now, one sentence each. Empty when the plan may be carried out.
+    /// Whether what was reviewed is what would be done `now`: the same steps, for the same reasons in file and world.
     #[must_use]
-    pub fn differences(&self, look: &Look, plan: &Plan) -> Vec<String> {
-        let now = Self::new(look, plan);
-        let same_steps = work(&now.plan) == work(&self.plan)
-            && now.plan.refusals.is_empty() == self.plan.refusals.is_empty();
-        if same_steps && now.facts == self.facts && now.allowed == self.allowed {
-            return vec![];
-        }
-        let names: BTreeSet<&String> = self.facts.keys().chain(now.facts.keys()).collect();
-        let mut said: Vec<String> = names
-            .into_iter()
-            .filter_map(|name| match (self.facts.get(name), now.facts.get(name)) {
-                (Some(was), Some(is)) if was == is => None,
-                (Some(was), Some(is)) => Some(format!("{name} was {was}, is {is}")),
-                (Some(was), None) => Some(format!("{name} was {was}, is gone")),
-                (None, Some(is)) => Some(format!("{name} is new: {is}")),
-                (None, None) => None,
-            })
-            .collect();
-        if said.is_empty() {
-            said.push("the same world leads to another plan: Talosmith itself has changed".to_owned());
-        }
-        said
+    pub fn still_holds(&self, now: &Self) -> bool {
+        work(&now.plan) == work(&self.plan)
+            && now.plan.refusals.is_empty() == self.plan.refusals.is_empty()
+            && now.facts == self.facts
+            && now.allowed == self.allowed
     }
 }
 

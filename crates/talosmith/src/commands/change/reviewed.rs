@@ -60,7 +60,7 @@ pub fn of_this_cluster(saved: &SavedPlan, path: &Path, cluster: &str) -> Result<
 /// A saved plan is carried out only in the world that it was made for.
 pub fn still_holds(saved: &SavedPlan, path: &Path, look: &Look, plan: &Plan) -> Result<(), Problem> {
     let now = SavedPlan::new(look, plan);
-    if now.digest == saved.digest {
+    if saved.still_holds(&now) {
         return Ok(());
     }
     let path = path.display();
