@@ -11,7 +11,7 @@ use std::sync::Arc;
 use engine::health::Condition;
 use engine::session::LookError;
 use engine::{Look, Session};
-use lab::{HostConfig, LabConfig, StorageConfig, StorageKind};
+use lab::{HostConfig, LabConfig, PciConfig, StorageConfig, StorageKind};
 use model::attachments::Attachments;
 use model::diagnostic::Source;
 use model::event::Outcome;
@@ -74,11 +74,17 @@ fn read(folder: &Path, prefix: &str, sources: &mut Vec<Source>) {
 /// What an operator of this file has.
 fn surroundings(spec: &Spec) -> LabConfig {
     let blueprint = model::resolve::resolve(spec, None, None).unwrap_or_else(|found| panic!("{found:?}"));
+    let devices = blueprint.nodes.values().flat_map(|node| node.hardware.pci.iter());
+    let mappings: BTreeMap<String, String> = devices
+        .enumerate()
+        .map(|(at, device)| (device.mapping.clone(), format!("0000:{:02x}:00.0", 0x10 + at)))
+        .collect();
     let named = spec.hosts.keys().enumerate();
     let hosts = named.map(|(at, name)| {
         let number = u8::try_from(at + 1).unwrap();
         let mut host = HostConfig { name: name.clone(), ..HostConfig::numbered(number) };
         host.memory_bytes = 1 << 40;
+        host.pci = mappings.values().map(|address| PciConfig::graphics(address)).collect();
         let mut offer = |id: &str, content: &str| match host.storages.iter_mut().find(|s| s.id == id) {
             Some(storage) if storage.content.iter().any(|has| has == content) => {}
             Some(storage) => storage.content.push(content.to_owned()),
@@ -110,7 +116,7 @@ fn surroundings(spec: &Spec) -> LabConfig {
         Ok(_) => BTreeMap::new(),
         Err(_) => [(endpoint.to_owned(), blueprint.vip.unwrap_or(first).into())].into(),
     };
-    LabConfig { hosts: hosts.collect(), names, ..LabConfig::default() }
+    LabConfig { hosts: hosts.collect(), names, mappings: mappings.clone(), ..LabConfig::default() }
 }
 
 /// A file in its world.
