@@ -359,3 +359,20 @@ async fn health_says_that_machines_are_off() {
     ];
     assert_eq!(told, wanted);
 }
+
+/// A machine takes the new text at once, and Kubernetes keeps the old one.
+#[tokio::test(start_paused = true)]
+async fn a_manifest_that_differs_is_not_said_to_be_applied() {
+    let rig = Rig::new();
+    let file = |value: &str| {
+        let small = HOME.replace("count: 3", "count: 1").replace("count: 2", "count: 1");
+        let text = format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: one, namespace: default}}, data: {{a: {value}}}}}"
+        );
+        format!("{small}manifests: {{ inline: {{ one: '{text}' }} }}\n")
+    };
+    assert_eq!(rig.apply(&file("old")).await.outcome, Outcome::Done);
+    let plan = rig.look(&file("new")).await.plan();
+    let told: Vec<&str> = plan.notices.iter().map(|notice| notice.text.as_str()).collect();
+    assert!(told.iter().any(|text| text.contains("changes none that it applied before")), "{plan:?}");
+}

@@ -6,10 +6,14 @@
 //! when all control planes do: a mistake in the file then ends with the first machine.
 
 use super::bring_up::{Builder, usual};
-use super::{Refusal, RefusalCode};
+use super::{Notice, Refusal, RefusalCode};
 use crate::blueprint::{Node, Role};
 use crate::observed::{ConfigChange, ConfigCost};
 use crate::step::{Action, StepId};
+
+/// What becomes of a manifest that differs.
+const MANIFESTS: &str = "Talos adds manifests that are new, and changes none that it applied before: apply changed ones with \
+                         `kubectl apply`";
 
 impl Builder<'_> {
     /// Gives the node the configuration of the file once `after` is done, or says why not.
@@ -72,6 +76,12 @@ impl Builder<'_> {
             }
             None => format!("its configuration differs from the file in {told}"),
         };
+        let manifests = Notice { text: MANIFESTS.to_owned() };
+        if changes.iter().any(|change| change.path.contains("inlineManifests"))
+            && !self.notices.contains(&manifests)
+        {
+            self.notices.push(manifests);
+        }
         after.extend(self.last_control_plane());
         let step = self.push(Action::Reconfigure { node: node.name.clone() }, after, reason, usual::GROW);
         self.disturb(&step, worst.disturbs());
