@@ -28,7 +28,7 @@ use model::mark::{BootstrapMark, Lease, Mark, RECORD_NODE, RecordState};
 use pve::Params;
 
 use crate::World;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, NO_EFFECT, Result};
 use crate::settled::settled;
 
 /// For how long a lease holds without being renewed.
@@ -119,33 +119,40 @@ impl Record {
         if let Some(pool) = &blueprint.resource_pool {
             params.insert("pool".to_owned(), pool.clone());
         }
-        let attempt = || Error::world(format!("could not create the cluster's record, VM {vmid} on {host}"));
+        let not_made = |error: Option<pve::Error>| {
+            let attempt = Error::world(format!("could not create the cluster's record, VM {vmid} on {host}"));
+            match error {
+                Some(error) => attempt.remedy(remedy(&error)).because(error),
+                None => attempt
+                    .coded(NO_EFFECT)
+                    .remedy("Proxmox said it was done, but the VM is not there; look at its task log"),
+            }
+        };
         let mut tries = 1;
         loop {
             let made =
                 async { world.pve.follow(&world.pve.create_vm(host, vmid, &params).await?, |_| {}).await };
-            let error = match made.await {
-                Ok(_) => {
-                    record.is_ours_until(until);
-                    return Ok(record);
-                }
-                Err(error) => error,
-            };
-            if error.is_exists() || error.effect_unknown() {
-                // Ours after all, by another operator or by a call whose answer was lost: its notes say so.
+            let error = made.await.err();
+            let passes = error.as_ref().is_some_and(pve::Error::is_transient);
+            if error.as_ref().is_none_or(|error| error.is_exists() || error.effect_unknown()) {
+                // Made by us; or ours after all, by another operator or by a call whose answer was lost: its notes say so.
                 match settled(world, host, vmid).await? {
                     Some(config) if Mark::find(config.description()).as_ref() == Some(&record.mark) => {
-                        // Somebody else's run lies between our look and now, unless the lease in it is our own.
                         let found = RecordState::find(config.description()).unwrap_or_default();
                         let ours = found.lease.as_ref().is_some_and(|lease| record.is_ours(lease));
+                        if ours && error.is_none() {
+                            record.is_ours_until(until);
+                            return Ok(record);
+                        }
+                        // Somebody else's run lies between our look and now, unless the lease in it is our own.
                         record.take_lease(if ours { found.turns } else { u64::MAX }, |_| {}).await?;
                         return Ok(record);
                     }
                     None if tries < ATTEMPTS => {}
-                    _ => return Err(attempt().remedy(remedy(&error)).because(error)),
+                    _ => return Err(not_made(error)),
                 }
-            } else if !error.is_transient() || tries >= ATTEMPTS {
-                return Err(attempt().remedy(remedy(&error)).because(error));
+            } else if !passes || tries >= ATTEMPTS {
+                return Err(not_made(error));
             }
             world.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
             tries += 1;
