@@ -19,7 +19,7 @@ use crate::place::Place;
 use crate::view::{Printer, Problem};
 
 /// Fast enough to watch: a bring-up takes some five seconds.
-pub const WATCHABLE: LabSpeed = LabSpeed::Times(30.0);
+pub const WATCHABLE: LabSpeed = LabSpeed::Times(50.0);
 
 /// How a command ends when the file is wrong: everything was shown already.
 pub enum Wrong {
