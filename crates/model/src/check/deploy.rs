@@ -92,6 +92,19 @@ fn manifests(spec: &Spec, found: &mut Vec<Diagnostic>) {
             );
         }
     }
+    if let (Some(ccm), Some(csi)) = (&manifests.proxmox_ccm, &manifests.proxmox_csi)
+        && let (Some(user), None, None) = (&ccm.user, &ccm.token, &csi.token)
+        && csi.user.as_ref() == Some(user)
+    {
+        let message = format!("`{user}` cannot be the account of both");
+        let problem =
+            Diagnostic::error(codes::ACCOUNT_TWICE, message).at(path("proxmox_csi").key("user"), "");
+        found.push(
+            problem
+                .at(path("proxmox_ccm").key("user"), "")
+                .help("give each a user of its own, or leave `user` out: then each has one"),
+        );
+    }
 }
 
 /// A secret is named by where it is; the value is never repeated, because it is most likely the secret.

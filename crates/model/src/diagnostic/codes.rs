@@ -281,6 +281,9 @@ codes! {
     SECURE_BOOT "TS0617" "Secure boot without UEFI"
         "Secure boot is a part of UEFI. With SeaBIOS the image would not boot at all."
         bad "image: { secure_boot: true }\ndefaults: { worker: { bios: seabios } }\n" good "image: { secure_boot: true }\ndefaults: { worker: { bios: ovmf } }\n"
+    ACCOUNT_TWICE "TS0618" "Two accounts with one user"
+        "Cloud provider and storage driver each get a token of their own in Proxmox, under a user of their own. With one user for both, the token of the second would take the place of the first one's."
+        bad "manifests:\n  proxmox_ccm: { user: k8s@pve }\n  proxmox_csi: { user: k8s@pve }\n" good "manifests:\n  proxmox_ccm: { user: ccm@pve }\n  proxmox_csi: { user: csi@pve }\n"
 
     CNI_OPTIONS "TS0701" "Options of another network plug-in"
         "Chart values belong to Cilium, URLs to a custom plug-in. With another one they would have no effect."
