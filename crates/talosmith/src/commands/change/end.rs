@@ -17,7 +17,7 @@ pub fn show(global: &Global, args: &ApplyArgs, look: &Look, printer: &Printer) {
 fn state(look: &Look) -> &'static str {
     let (blueprint, seen) = (&look.blueprint, &look.observed.kubernetes);
     if !seen.answered {
-        return "is as the file says, but Kubernetes did not answer at the end. `talosmith health` looks again";
+        return "was brought to what the file says, but Kubernetes did not answer at the end. `talosmith health` looks again";
     }
     let nodes = || blueprint.nodes.keys().map(|name| seen.nodes.get(name));
     let unready = nodes().any(|node| node.is_none_or(|node| !node.ready));
@@ -25,7 +25,7 @@ fn state(look: &Look) -> &'static str {
     let provider = blueprint.awaits_cloud_provider() && nodes().flatten().any(|node| node.uninitialized);
     match (network, provider) {
         (false, false) if unready => {
-            "is as the file says, but not every node is ready. `talosmith health` says what is missing"
+            "was brought to what the file says, but not every node is ready now. `talosmith health` says what is missing"
         }
         (false, false) => "is healthy",
         (true, false) => "is up, and waits for a network plug-in. Install one, or name it under `manifests`",
