@@ -136,10 +136,10 @@ pub(super) async fn details(
                 }
                 seen.marked.push(*vm);
             }
-            Ok(Looked::Unmarked(uuid)) => {
+            Ok(Looked::Unmarked(uuid, host)) => {
                 let ours = nodes_by_uuid(blueprint).find(|(known, _)| *known == uuid);
                 if let Some((_, node)) = ours {
-                    seen.unread.insert(*id, (*host).to_owned());
+                    seen.unread.insert(*id, host);
                     seen.unmarked.insert(*id, node.to_owned());
                 }
             }
@@ -311,8 +311,8 @@ fn vmid(resource: &Resource) -> Option<u32> {
 enum Looked {
     /// It carries a mark, perhaps of another cluster.
     Marked(Box<Vm>, Option<RecordState>),
-    /// It carries none, but a UUID.
-    Unmarked(Uuid),
+    /// It carries none, but a UUID; on this host.
+    Unmarked(Uuid, String),
     /// Neither, or it is gone.
     Nobodys,
 }
@@ -347,7 +347,7 @@ async fn vm(
             let uuid = configs.now.smbios_uuid().and_then(|uuid| uuid.parse().ok());
             // One that is being made shows no notes for a moment.
             let settled = configs.now.lock().is_none();
-            return Ok(uuid.filter(|_| settled).map_or(Looked::Nobodys, Looked::Unmarked));
+            return Ok(uuid.filter(|_| settled).map_or(Looked::Nobodys, |uuid| Looked::Unmarked(uuid, host)));
         };
         // The list lags by ten seconds, so only "running" is believed here; a machine that then does not answer is asked
         // for again.
