@@ -28,5 +28,6 @@ mod saved;
 mod seeds;
 mod six;
 mod speed;
+mod stored;
 mod surprises;
 mod wires;
