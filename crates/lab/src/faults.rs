@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::calls::Call;
 use crate::rng::Rng;
 pub(crate) use known::{Shows, fill, known};
 pub use known::{known_faults, known_words};
@@ -407,6 +408,7 @@ pub(crate) struct Hooks {
     hook: Mutex<Option<Hook>>,
     calls: AtomicU64,
     answered: Mutex<BTreeMap<Service, u64>>,
+    changes: Mutex<Vec<Arc<AtomicU64>>>,
 }
 
 impl fmt::Debug for Hooks {
@@ -425,25 +427,32 @@ impl Hooks {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Carries out one call, with the hook before and after it.
-    pub(crate) async fn around<T>(
-        &self,
-        service: Service,
-        method: &str,
-        path: &str,
-        call: impl Future<Output = T>,
-    ) -> T {
-        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+    /// Counts a call that is about to be made, and gives it its number.
+    pub(crate) fn count(&self, service: Service) -> u64 {
         *self.answered.lock().unwrap_or_else(PoisonError::into_inner).entry(service).or_default() += 1;
-        self.pass(number, CallMoment::Before, method, path).await;
-        let answer = call.await;
-        self.pass(number, CallMoment::After, method, path).await;
-        answer
+        self.calls.fetch_add(1, Ordering::Relaxed)
     }
 
-    async fn pass(&self, number: u64, moment: CallMoment, method: &str, path: &str) {
+    /// Counts a call that was carried out.
+    pub(crate) fn count_change(&self, call: &Call) {
+        if call.changes() {
+            for counter in self.changes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Counts calls that change something, from now on.
+    pub(crate) fn count_changes(&self) -> Arc<AtomicU64> {
+        let counter = Arc::new(AtomicU64::new(0));
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(counter.clone());
+        counter
+    }
+
+    /// Lets the hook see a call.
+    pub(crate) async fn pass(&self, call: &Call, moment: CallMoment) {
         let hook = self.hook.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if hook.is_some_and(|hook| hook(number, moment, method, path) == Verdict::Hold) {
+        if hook.is_some_and(|hook| hook(call.number, moment, &call.method, &call.path) == Verdict::Hold) {
             std::future::pending::<()>().await;
         }
     }

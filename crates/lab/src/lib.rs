@@ -6,6 +6,7 @@
 //! stand the listeners: Proxmox' API, the factory and the machines' own ports, reached either through [`Lab::net`]
 //! (in-memory pipes, real TLS bytes) or through loopback TCP ([`Lab::serve`]).
 
+mod calls;
 mod config;
 mod control;
 mod error;
@@ -27,11 +28,13 @@ mod world;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use ambient::{Clock, Net};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+pub use calls::{Call, changes};
 pub use config::{HostConfig, LabConfig, PciConfig, StorageConfig, StorageKind};
 pub use control::{Control, ControlError, Order, Report};
 pub use error::LabError;
@@ -102,7 +105,19 @@ impl Lab {
     /// The lab's network: Proxmox hosts, factory and machines by name or address.
     #[must_use]
     pub fn net(&self) -> Net {
-        Net::of(net::Dialler(self.network.clone()))
+        self.net_of("")
+    }
+
+    /// The same network, for somebody whose calls are to be told from those of others.
+    #[must_use]
+    pub fn net_of(&self, origin: &str) -> Net {
+        Net::of(net::Dialler(self.network.clone(), origin.into()))
+    }
+
+    /// Counts calls that change something, from now on: everywhere, and by everybody.
+    #[must_use]
+    pub fn count_changes(&self) -> Arc<AtomicU64> {
+        self.network.shared.hooks().count_changes()
     }
 
     /// Endpoint, fingerprint and credentials.

@@ -82,7 +82,14 @@ impl Network {
     }
 
     /// Serves `stream` as the port `port` of `host`.
-    pub(crate) async fn accept(&self, host: &str, port: u16, stream: Stream, judge: Judge) -> io::Result<()> {
+    pub(crate) async fn accept(
+        &self,
+        host: &str,
+        port: u16,
+        stream: Stream,
+        judge: Judge,
+        origin: &Arc<str>,
+    ) -> io::Result<()> {
         match self.find(host, port) {
             _ if self.stop.is_cancelled() => Err(io::ErrorKind::ConnectionRefused.into()),
             Answers::NoHost => {
@@ -95,20 +102,20 @@ impl Network {
                 Err(io::Error::other("failed to lookup address information: Name or service not known"))
             }
             Answers::Proxmox(node) => {
-                let work = pve::serve(self.shared.clone(), node.clone(), stream);
+                let work = pve::serve(self.shared.clone(), node.clone(), stream, origin.clone());
                 self.spawn(work, CancellationToken::new(), move |world| {
                     world.hypervisor.hosts.get(&node).is_some_and(|host| host.online)
                 });
                 Ok(())
             }
             Answers::Factory => {
-                let work = factory::serve(self.shared.clone(), stream);
+                let work = factory::serve(self.shared.clone(), stream, origin.clone());
                 self.spawn(work, CancellationToken::new(), |_| true);
                 Ok(())
             }
             Answers::Machine(listener) => {
                 let (vmid, epoch) = (listener.vmid, listener.epoch);
-                let line = Line::new(self.shared.clone(), &format!("{host}:{port}"));
+                let line = Line::new(self.shared.clone(), &format!("{host}:{port}"), origin);
                 match line.dialled() {
                     None => {}
                     Some(Wire::Refused) => return Err(io::ErrorKind::ConnectionRefused.into()),
@@ -153,15 +160,15 @@ impl Network {
     }
 }
 
-/// [`Network`] as the clients see it.
-pub(crate) struct Dialler(pub(crate) Arc<Network>);
+/// [`Network`] as the clients see it, and whose connections these are.
+pub(crate) struct Dialler(pub(crate) Arc<Network>, pub(crate) Arc<str>);
 
 impl Dial for Dialler {
     fn dial(&self, host: &str, port: u16) -> Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + '_>> {
         let host = host.to_owned();
         Box::pin(async move {
             let (near, far) = tokio::io::duplex(PIPE);
-            self.0.accept(&host, port, Stream::new(far), Judge::Lab).await?;
+            self.0.accept(&host, port, Stream::new(far), Judge::Lab, &self.1).await?;
             Ok(Stream::new(near))
         })
     }

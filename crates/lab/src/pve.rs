@@ -37,6 +37,7 @@ use ambient::Stream;
 use http::{Method, Request};
 use hyper::body::Incoming;
 
+use crate::calls;
 use crate::faults::{self, CallFault, Service, Shows};
 use crate::https::{Answer, Cut};
 use crate::hypervisor::refusal::Refusal;
@@ -58,17 +59,22 @@ const PROXY_PATIENCE: Duration = Duration::from_secs(30);
 const NO_ROUTE: Duration = Duration::from_secs(3);
 
 /// Serves one connection to the host `node`.
-pub(crate) async fn serve(shared: Arc<Shared>, node: String, stream: Stream) {
+pub(crate) async fn serve(shared: Arc<Shared>, node: String, stream: Stream, origin: Arc<str>) {
     let identity = shared.peek(|world| world.hypervisor.hosts.get(&node).map(|host| host.identity.clone()));
     let Some(Ok(tls)) = identity.map(|identity| identity.server_config(&node)) else { return };
     let clock = shared.clock().clone();
-    crate::https::serve(clock, tls, stream, IDLE, |request| answer(&shared, &node, request)).await;
+    crate::https::serve(clock, tls, stream, IDLE, |request| answer(&shared, &node, request, &origin)).await;
 }
 
 /// Answers one request, with hooks around it.
-async fn answer(shared: &Shared, node: &str, request: Request<Incoming>) -> Result<Answer, Cut> {
-    let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-    shared.hooks().around(Service::Proxmox, &method, &path, answer_or_fail(shared, node, request)).await
+async fn answer(
+    shared: &Shared,
+    node: &str,
+    request: Request<Incoming>,
+    origin: &Arc<str>,
+) -> Result<Answer, Cut> {
+    let call = calls::Call::new(Service::Proxmox, request.method().as_str(), request.uri(), origin);
+    shared.around(call, answer_or_fail(shared, node, request)).await
 }
 
 /// Answers truly, unless this call was to fail.

@@ -108,7 +108,8 @@ async fn listen(
                 tokio::spawn(async move {
                     let _ = stream.set_nodelay(true);
                     // The stream is dropped where the lab does not answer: the caller sees a closed connection.
-                    let _ = network.accept(&host, port, Stream::new(stream), Judge::Outside).await;
+                    let _ =
+                        network.accept(&host, port, Stream::new(stream), Judge::Outside, &"".into()).await;
                 });
             }
         }

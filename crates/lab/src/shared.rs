@@ -15,7 +15,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use crate::faults::Hooks;
+use crate::calls::Call;
+use crate::faults::{CallMoment, Hooks};
 use crate::world::World;
 use crate::{LabConfig, LabError};
 
@@ -83,6 +84,16 @@ impl Shared {
     /// What runs around each call.
     pub(crate) fn hooks(&self) -> &Hooks {
         &self.hooks
+    }
+
+    /// Carries out one call, with the hook before and after it.
+    pub(crate) async fn around<T>(&self, mut call: Call, work: impl Future<Output = T>) -> T {
+        call.number = self.hooks.count(call.service);
+        self.hooks.pass(&call, CallMoment::Before).await;
+        let answer = work.await;
+        self.hooks.count_change(&call);
+        self.hooks.pass(&call, CallMoment::After).await;
+        answer
     }
 
     /// Moves the world to the present, runs `work` on it, saves it, and tells everybody who waits for a change.

@@ -28,7 +28,11 @@ mod trustd;
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Either, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use prost::Message as _;
 use rustls_pki_types::CertificateDer;
 use talos::pki::Leaf;
 use talos::wire::{MAX_MESSAGE_SIZE, cluster, cosi as wire_cosi, inspect, machine, storage, time};
@@ -36,9 +40,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::Status;
 use tonic::service::Routes;
 
+use crate::calls::Call;
 use crate::faults::{Line, Service};
 use crate::machine::{Kind, Listener, Machines, Refusal};
 use crate::shared::Shared;
+#[cfg(test)]
+pub(crate) use door::methods;
 pub(crate) use logs::fingerprint;
 pub(crate) use trustd::serve as serve_trustd;
 
@@ -72,8 +79,12 @@ pub(crate) async fn serve(
         let (caller, line) = (caller.clone(), calls.clone());
         async move {
             let (shared, path) = (caller.shared.clone(), request.uri().path().to_owned());
+            let mut call = Call::new(Service::Talos, "CALL", request.uri(), line.origin());
+            call.machine = Some(caller.vmid);
+            let (request, dry_run) = look_for_dry_run(request).await;
+            call.dry_run = dry_run;
             let answer = line.call("CALL", &path, door::enter(caller, request));
-            Ok::<_, Infallible>(shared.hooks().around(Service::Talos, "CALL", &path, answer).await)
+            Ok::<_, Infallible>(shared.around(call, answer).await)
         }
     });
     let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -88,6 +99,22 @@ pub(crate) async fn serve(
         let _ = connection.await;
     };
     line.serve(serving).await;
+}
+
+/// The request, and whether it asks what a configuration would do.
+async fn look_for_dry_run<B>(request: Request<B>) -> (Request<Either<B, Full<Bytes>>>, bool)
+where
+    B: hyper::body::Body<Data = Bytes>,
+{
+    if !request.uri().path().ends_with("/ApplyConfiguration") {
+        return (request.map(Either::Left), false);
+    }
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    // A message is preceded by a flag and its length.
+    let message = body.get(5..).and_then(|message| machine::ApplyConfigurationRequest::decode(message).ok());
+    let dry_run = message.is_some_and(|message| message.dry_run);
+    (Request::from_parts(parts, Either::Right(Full::new(body))), dry_run)
 }
 
 impl Caller {

@@ -9,7 +9,7 @@ use engine::emit::Emitter;
 use engine::record::Operator;
 use engine::session::LookError;
 use engine::{Look, Session, World};
-use lab::{CallMoment, Lab, LabConfig, Verdict};
+use lab::{Lab, LabConfig};
 use model::diagnostic::Source;
 use model::event::{Event, Outcome, What};
 use model::plan::Plan;
@@ -180,17 +180,7 @@ impl Rig {
 
     /// Counts calls that change something, from now on.
     pub fn count_changes(&self) -> Arc<AtomicU64> {
-        let changes = Arc::new(AtomicU64::new(0));
-        let counter = changes.clone();
-        self.lab.on_call(move |_, moment, method, path| {
-            let reads = method == "GET"
-                || (method == "CALL" && !path.ends_with("Configuration") && !path.ends_with("Bootstrap"));
-            if moment == CallMoment::After && !reads {
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
-            Verdict::GoOn
-        });
-        changes
+        self.lab.count_changes()
     }
 
     /// The host that has a VM.

@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 
 use super::asset::{self, NoAsset};
 use super::extensions;
+use crate::calls::Call;
 use crate::faults::Service;
 use crate::https::{Answer, Cut};
 use crate::shared::Shared;
@@ -64,15 +65,13 @@ impl<'a> Route<'a> {
 }
 
 /// Serves one connection.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream) {
+pub(crate) async fn serve(shared: Arc<Shared>, stream: Stream, origin: Arc<str>) {
     let Ok(tls) = shared.peek(|world| world.factory.server.server_config("the factory")) else { return };
     let clock = shared.clock().clone();
     let handle = |request: Request<Incoming>| {
         let shared = shared.clone();
-        async move {
-            let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
-            shared.hooks().around(Service::Factory, &method, &path, answer(shared.clone(), request)).await
-        }
+        let call = Call::new(Service::Factory, request.method().as_str(), request.uri(), &origin);
+        async move { shared.around(call, answer(shared.clone(), request)).await }
     };
     crate::https::serve(clock, tls, stream, IDLE, handle).await;
 }

@@ -60,6 +60,8 @@ pub(crate) struct Line {
     shared: Arc<Shared>,
     /// Address and port, as they were dialled.
     at: Arc<str>,
+    /// Whose connection it is.
+    origin: Arc<str>,
     /// Broken on purpose.
     broken: CancellationToken,
     /// What it leads to is about to end.
@@ -67,8 +69,19 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn new(shared: Arc<Shared>, at: &str) -> Self {
-        Self { shared, at: at.into(), broken: CancellationToken::new(), ending: CancellationToken::new() }
+    pub(crate) fn new(shared: Arc<Shared>, at: &str, origin: &Arc<str>) -> Self {
+        Self {
+            shared,
+            at: at.into(),
+            origin: origin.clone(),
+            broken: CancellationToken::new(),
+            ending: CancellationToken::new(),
+        }
+    }
+
+    /// Whose connection it is.
+    pub(crate) fn origin(&self) -> &Arc<str> {
+        &self.origin
     }
 
     /// Cancelled when what it leads to ends: answers may still leave, and nothing new is begun.

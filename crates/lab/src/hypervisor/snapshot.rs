@@ -1,4 +1,4 @@
-//! Snapshots: the configuration at a moment, kept under a name. What is on the disks is not followed.
+//! Snapshots: the configuration at a moment, kept under a name, with what a Talos machine had on its disk.
 
 use std::time::Duration;
 
@@ -44,6 +44,7 @@ pub(crate) fn begin(world: &mut World, node: &str, wish: Snapshot, caller: &str)
 impl Snapshot {
     pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
         let now = world.now;
+        let disk = world.machines.copy_of_disk(self.vmid).map(Box::new);
         let Some(vm) = world.hypervisor.vms.get_mut(&self.vmid).filter(|vm| vm.node == task.node) else {
             return Next::fail(no_vm(&task.node, self.vmid));
         };
@@ -78,19 +79,23 @@ impl Snapshot {
                 }
                 let parent = vm.parent.replace(self.name.clone());
                 let config = vm.config.clone();
-                vm.snapshots.insert(self.name, vm::Snapshot { config, at: now, description, parent });
+                vm.snapshots.insert(self.name, vm::Snapshot { config, at: now, description, parent, disk });
             }
             Act::Roll { start } => {
                 let Some(kept) = vm.snapshots.get(&self.name) else {
                     return Next::fail("the snapshot is gone");
                 };
-                vm.config = sized(vm, &kept.config);
+                let disk = kept.disk.as_deref().cloned();
+                // Proxmox gives a new one, the only sign of a rollback in the configuration.
+                let generation = vm.get("vmgenid").map(|_| world.rng.uuid());
+                vm.config = rolled_back(vm, &kept.config, generation);
                 vm.pending.clear();
                 vm.parent = Some(self.name);
                 if vm.running.is_some() {
                     vm.stopped();
                     world.machines.power_off(self.vmid, now);
                 }
+                world.machines.put_disk(self.vmid, disk, self.vmid);
                 if start {
                     super::power::start(world, &task.node, self.vmid, &task.user);
                 }
@@ -110,16 +115,14 @@ impl Snapshot {
     }
 }
 
-/// The kept configuration; options that say who the VM is stay.
-fn sized(
+/// The kept configuration, with when the VM was made and the new generation.
+fn rolled_back(
     vm: &Vm,
     kept: &std::collections::BTreeMap<String, String>,
+    generation: Option<String>,
 ) -> std::collections::BTreeMap<String, String> {
     let mut config = kept.clone();
-    for key in ["vmgenid", "meta"] {
-        if let Some(value) = vm.get(key) {
-            config.insert(key.to_owned(), value.to_owned());
-        }
-    }
+    config.extend(vm.get("meta").map(|value| ("meta".to_owned(), value.to_owned())));
+    config.extend(generation.map(|id| ("vmgenid".to_owned(), id)));
     config
 }

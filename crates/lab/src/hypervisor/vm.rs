@@ -50,6 +50,9 @@ pub(crate) struct Snapshot {
     pub(crate) at: Timestamp,
     pub(crate) description: Option<String>,
     pub(crate) parent: Option<String>,
+    /// What a Talos machine had on its disk.
+    #[serde(default)]
+    pub(crate) disk: Option<Box<crate::machine::Disk>>,
 }
 
 /// The process of a running VM.

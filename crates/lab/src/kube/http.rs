@@ -26,6 +26,7 @@ use super::store::Store;
 use super::target::{Target, Trouble};
 use super::write::{Change, write};
 use super::{controllers, discovery, openapi, watch};
+use crate::calls::Call;
 use crate::faults::{Line, Service};
 use crate::machine::{Etcd, Machines, is_client_of};
 use crate::shared::Shared;
@@ -51,9 +52,10 @@ pub(crate) async fn serve(
         let (server, line) = (server.clone(), calls.clone());
         async move {
             let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+            let mut call = Call::new(Service::Kubernetes, &method, request.uri(), line.origin());
+            call.machine = Some(server.vmid);
             let answer = line.call(&method, &path, server.answer(request));
-            let hooks = server.shared.hooks();
-            Ok::<_, Infallible>(hooks.around(Service::Kubernetes, &method, &path, answer).await)
+            Ok::<_, Infallible>(server.shared.around(call, answer).await)
         }
     });
     let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());

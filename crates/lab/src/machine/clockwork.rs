@@ -253,6 +253,11 @@ impl Machines {
         let running = |healthy| EtcdService::Running { since: now, healthy_from: healthy };
         let healthy_from = Some(after(now, timing::ETCD_HEALTHY));
         match node.etcd {
+            // etcd panics on a log that is older than what the others know that it has acknowledged.
+            EtcdService::Starting { at } if at <= now && self.has_old_log(vmid) => {
+                self.set_etcd(vmid, EtcdService::Failed { since: now });
+                true
+            }
             EtcdService::Starting { at } if at <= now && node.clock_from <= now => {
                 let learner = self.member_of(vmid).is_some_and(|(_, member)| member.learner_until.is_some());
                 self.set_etcd(vmid, running(healthy_from.filter(|_| !learner)));
@@ -262,7 +267,7 @@ impl Machines {
                 let key = node.settings.cluster_key().to_owned();
                 let Some(machine) = self.machines.get_mut(&vmid) else { return false };
                 let Some(peer) = machine.address() else { return false };
-                let mut cluster = Etcd::bootstrap(vmid, machine, key, peer, now);
+                let mut cluster = Etcd::bootstrap(vmid, machine, key, peer, now, self.etcds.len());
                 let recovered = machine.disk.recovery.take();
                 if let Some(store) = recovered.and_then(|file| super::snapshot::read(&file, false).ok()) {
                     cluster.store = store;
@@ -445,8 +450,18 @@ impl Machines {
 
     /// The etcd cluster that a machine belongs to by its identity, whether or not it has data of it.
     pub(crate) fn etcd_of_cluster(&self, vmid: u32) -> Option<&Etcd> {
-        let key = self.machines.get(&vmid)?.node()?.settings.cluster_key();
-        self.etcd_of(vmid).or_else(|| self.etcds.iter().find(|etcd| etcd.key == key))
+        let node = self.machines.get(&vmid)?.node()?;
+        let key = node.settings.cluster_key();
+        let registered = match node.registration {
+            Registration::Registered { cluster, .. } => Some(cluster),
+            _ => None,
+        };
+        // Where there are two of one identity, the one that it registered with, then the newer one that has a leader.
+        let of_key = || self.etcds.iter().rev().filter(|etcd| etcd.key == key);
+        self.etcd_of(vmid)
+            .or_else(|| self.etcds.iter().find(|etcd| Some(etcd.id) == registered))
+            .or_else(|| of_key().find(|etcd| etcd.leader.is_some()))
+            .or_else(|| of_key().next())
     }
 
     /// The etcd cluster whose data a machine has.

@@ -19,6 +19,9 @@ pub struct Etcd {
     pub id: u64,
     /// The identity of the Talos cluster that it serves.
     pub key: String,
+    /// Whether its data came from a snapshot.
+    #[serde(default)]
+    pub restored: bool,
     pub members: BTreeMap<u64, Member>,
     pub leader: Option<u64>,
     pub term: u64,
@@ -67,15 +70,27 @@ pub struct Known {
 }
 
 impl Etcd {
-    /// A new cluster with one member, which votes and leads.
-    pub(super) fn bootstrap(vmid: u32, machine: &Machine, key: String, peer: IpAddr, now: Timestamp) -> Self {
-        let id = seeded(&[&key, &machine.hardware.uuid, &machine.boots.to_string(), "etcd"]);
-        let member = machine.seed("member");
+    /// A new cluster with one member, which votes and leads. `earlier` is the number of clusters that there were before.
+    ///
+    /// The cluster is another one than all before, on the same machine too, so that each has its own data. The ID of the
+    /// first member is different: etcd derives it from name and address, and it repeats where both are the same.
+    pub(super) fn bootstrap(
+        vmid: u32,
+        machine: &Machine,
+        key: String,
+        peer: IpAddr,
+        now: Timestamp,
+        earlier: usize,
+    ) -> Self {
+        let id = seeded(&[&key, &machine.hardware.uuid, &now.to_string(), &earlier.to_string(), "etcd"]);
+        let restored = if machine.disk.recovery.is_some() { id.to_string() } else { String::new() };
+        let member = seeded(&[machine.hostname(), &peer.to_string(), &restored, "first member"]);
         let first =
             Member { vmid, name: machine.hostname().into(), peer, named_from: now, learner_until: None };
         Self {
             id,
             key,
+            restored: machine.disk.recovery.is_some(),
             members: BTreeMap::from([(member, first)]),
             leader: Some(member),
             term: 2,
@@ -88,7 +103,7 @@ impl Etcd {
 
     /// Adds a learner. A member of the same name is one that lost its data: Talos takes it out first.
     pub(super) fn join(&mut self, vmid: u32, machine: &Machine, peer: IpAddr, now: Timestamp) -> EtcdData {
-        let id = machine.seed("member");
+        let id = seeded(&[&machine.hardware.uuid, &self.id.to_string(), &now.to_string(), "member"]);
         self.members.retain(|_, member| member.name != machine.hostname());
         let member = Member {
             vmid,
@@ -106,6 +121,7 @@ impl Etcd {
         let Some(machine) = self.members.get(&id).and_then(|m| machines.get(&m.vmid)) else { return false };
         let data = EtcdData { cluster: self.id, member: id };
         machine.disk.etcd == Some(data)
+            && !machine.disk.has_old_log()
             && machine.live_node().is_some_and(|node| matches!(node.etcd, EtcdService::Running { .. }))
     }
 

@@ -65,6 +65,9 @@ pub struct Disk {
     pub config: Option<String>,
     /// etcd's data directory.
     pub etcd: Option<EtcdData>,
+    /// The data that came with a clone, a restored backup or a rollback: what its member wrote since is missing.
+    #[serde(default)]
+    pub copied: Option<EtcdData>,
     /// The system that an upgrade put in place of the one that the disk was made with.
     #[serde(default)]
     pub system: Option<BootImage>,

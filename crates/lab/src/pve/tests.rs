@@ -3,6 +3,7 @@
 mod breadth;
 mod broken;
 mod client;
+mod copies;
 mod refusals;
 
 use std::sync::Arc;

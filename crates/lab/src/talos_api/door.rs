@@ -130,6 +130,15 @@ const SERVICES: &[Service] = &[
     ),
 ];
 
+/// The paths of all methods of all releases.
+#[cfg(test)]
+pub(crate) fn methods() -> Vec<String> {
+    let paths = |(service, _, methods): &Service| {
+        methods.iter().map(|(method, _)| format!("/{service}/{method}")).collect::<Vec<_>>()
+    };
+    SERVICES.iter().flat_map(paths).collect()
+}
+
 /// The services that pass a request on to several machines.
 const FAN_OUT: &[&str] = &[
     "machine.MachineService",

@@ -116,3 +116,49 @@ fn a_full_database_raises_an_alarm_until_somebody_disarms_it() {
     assert_eq!(rig.machines.disarm(101), [member]);
     assert!(rig.machines.etcds[0].alarms.is_empty());
 }
+
+/// A machine that was deleted and made again is bootstrapped again: the old data must not show through the new etcd.
+#[test]
+fn a2_two_etcds_have_two_identities_and_two_data_sets() {
+    use crate::kube::Place;
+    let mut rig = Rig::cluster();
+    let place = Place::core("configmaps", "default", "canary");
+    let now = rig.now;
+    rig.machines.store_mut(101).unwrap().put(&place, serde_json::json!({"data": {"written": "1"}}), now);
+    let first = id_of(&rig, 101);
+    for number in 101..=103 {
+        rig.machines.forget(number);
+        rig.on(number);
+    }
+    rig.wait(60);
+    for number in 101..=103 {
+        rig.apply(number, Role::ControlPlane);
+    }
+    rig.wait(10);
+    rig.machines.bootstrap(101, None, rig.now).unwrap();
+    rig.until(200, |m| (101..=103).all(|n| m.etcd_of(n).is_some_and(|etcd| etcd.members.len() == 3)));
+    let [old, new] = &rig.machines.etcds[..] else { panic!("two clusters") };
+    assert_ne!(old.id, new.id);
+    assert_eq!(old.key, new.key);
+    assert!(old.store.get(&place).is_some(), "what was written is on no disk any more, and nobody serves it");
+    assert_eq!(id_of(&rig, 101), first, "the first member of the same name and address has the same ID");
+    let joined: Vec<u64> = old.members.keys().copied().filter(|id| *id != first).collect();
+    assert!(joined.iter().all(|id| !new.members.contains_key(id)), "those who join have others");
+    for number in 101..=103 {
+        assert!(rig.machines.store_mut(number).unwrap().get(&place).is_none(), "{number} serves the new one");
+    }
+}
+
+/// A clone, a restored backup and a rollback bring an old raft log back under a live member ID.
+#[test]
+fn a8_a_member_with_an_old_log_does_not_come_up() {
+    let mut rig = Rig::cluster();
+    let disk = rig.machines.copy_of_disk(103);
+    rig.machines.power_off(103, rig.now);
+    rig.machines.put_disk(103, disk, 103);
+    rig.on(103);
+    rig.wait(120);
+    let etcd = rig.machines.services(103).into_iter().find(|s| s.id == "etcd").unwrap();
+    assert_eq!(etcd.state, "Failed");
+    assert!(rig.machines.etcds[0].leader.is_some(), "the others go on");
+}
