@@ -158,10 +158,12 @@ async fn privileges(world: &World, blueprint: &Blueprint, hosts: &[String]) -> p
         by_path.entry(&need.path).or_default().push(need);
     }
     let caller = world.pve.caller();
-    Ok(by_path.into_iter().map(|(path, needs)| at_path(&permissions, caller, path, &needs)).collect())
+    let cluster = &blueprint.cluster;
+    let check = |(path, needs): (&str, Vec<&Need>)| at_path(&permissions, cluster, caller, path, &needs);
+    Ok(by_path.into_iter().map(check).collect())
 }
 
-fn at_path(permissions: &Permissions, caller: &str, path: &str, needs: &[&Need]) -> Finding {
+fn at_path(permissions: &Permissions, cluster: &str, caller: &str, path: &str, needs: &[&Need]) -> Finding {
     let what = format!("privileges at {path}");
     let missing: Vec<&&Need> = needs.iter().filter(|need| !permissions.has(path, need.privilege)).collect();
     let Some(first) = missing.first() else {
@@ -172,7 +174,7 @@ fn at_path(permissions: &Permissions, caller: &str, path: &str, needs: &[&Need])
         missing.iter().map(|need| format!("{} ({})", need.privilege, need.reason)).collect();
     let names: BTreeSet<&str> = missing.iter().map(|need| need.privilege).collect();
     let names: Vec<&str> = names.into_iter().collect();
-    let role = rights::role_of(first);
+    let role = rights::role_of(first).name(cluster);
     let user = caller.split('!').next().unwrap_or(caller);
     let whom = if user == caller {
         format!("--users '{user}'")
@@ -236,9 +238,12 @@ async fn bridges(world: &World, blueprint: &Blueprint) -> Vec<Finding> {
     let networks = join_all(wanted.keys().map(|host| world.pve.node_networks(host))).await;
     let mut found = vec![];
     for ((host, bridges), networks) in wanted.into_iter().zip(networks) {
-        let networks = networks.unwrap_or_default();
         found.extend(bridges.into_iter().map(|bridge| {
             let what = format!("bridge {bridge} on {host}");
+            let networks = match &networks {
+                Ok(networks) => networks,
+                Err(error) => return not_asked(what, error),
+            };
             if networks.iter().any(|network| network.iface == bridge) {
                 return Finding::good(what, "there");
             }
@@ -254,11 +259,26 @@ async fn devices(world: &World, blueprint: &Blueprint) -> Vec<Finding> {
     if wanted.is_empty() {
         return vec![];
     }
-    let mappings = world.pve.pci_mappings().await.unwrap_or_default();
+    let hosts: BTreeSet<&str> = wanted.iter().map(|(_, host)| *host).collect();
+    let checked = join_all(hosts.iter().map(|host| world.pve.pci_mappings(Some(host)))).await;
+    let checked: BTreeMap<&str, _> = hosts.into_iter().zip(checked).collect();
     let check = |(name, host): (&str, &str)| {
         let what = format!("PCI mapping {name} on {host}");
-        match named::is_on(&mappings, name, host) {
-            Some(true) => Finding::good(what, "there"),
+        let mappings = match &checked[host] {
+            Ok(mappings) => mappings,
+            Err(error) => return not_asked(what, error),
+        };
+        let wrong = mappings.iter().filter(|mapping| mapping.id == name).flat_map(|mapping| &mapping.checks);
+        let wrong: Vec<&str> =
+            wrong.filter(|check| check.severity == "error").map(|check| check.message.as_str()).collect();
+        match named::is_on(mappings, name, host) {
+            Some(true) if wrong.is_empty() => Finding::good(what, "there, and as the host's device is"),
+            Some(true) => Finding::bad(
+                what,
+                format!("VMs with it will not start: {}", wrong.join("; ")),
+                "give the device's address in the file and run `talosmith proxmox setup`, or make the mapping again under \
+                 Datacenter, Resource Mappings",
+            ),
             Some(false) => Finding::bad(
                 what,
                 "the mapping has no device on this host",
@@ -272,6 +292,11 @@ async fn devices(world: &World, blueprint: &Blueprint) -> Vec<Finding> {
         }
     };
     wanted.into_iter().map(check).collect()
+}
+
+/// What Proxmox did not answer is not known, neither good nor missing.
+fn not_asked(what: String, error: &pve::Error) -> Finding {
+    Finding::bad(what, format!("not known: {error}"), remedy(error))
 }
 
 /// The worst of all verdicts.

@@ -2,19 +2,24 @@
 //!
 //! First everything that is missing is found ([`Grounds::survey`]), as a list that a person can read; then exactly that list
 //! is carried out. What is there already is left alone, so doing it again does nothing. Only a token's secret cannot be had
-//! a second time: a token that exists is kept, unless a new one is asked for.
+//! a second time: a token that exists is kept, unless a new one is asked for. What other clusters' tokens may do stays as it
+//! is: every cluster has roles of its own ([`model::rights`]).
+
+mod devices;
+mod roles;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::blueprint::Inventory;
 use model::rights;
 use model::spec::Spec;
-use pve::{Client, Grant, NewToken, StorageDefinition, Token};
+use pve::{Client, Grant, NewToken, Revocation, StorageDefinition, Token};
 
 use crate::World;
 use crate::error::{Error, Kind, Result};
 use crate::observe::proxmox::survey;
 use crate::record::remedy;
+use roles::Lists;
 
 /// Storages of these kinds keep files, so that they can hold an image to import.
 const FILES: &[&str] = &["dir", "nfs", "cifs", "btrfs", "cephfs"];
@@ -40,9 +45,9 @@ impl Whom {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
     /// Make a role.
-    MakeRole(&'static str, BTreeSet<&'static str>),
+    MakeRole(String, BTreeSet<&'static str>),
     /// Give a role what it lacks.
-    AddToRole(&'static str, BTreeSet<&'static str>),
+    AddToRole(String, BTreeSet<&'static str>),
     /// Make a user.
     MakeUser(String),
     /// Make a pool.
@@ -53,6 +58,8 @@ pub enum Task {
     MakeToken(NewToken),
     /// Give a right.
     Grant(Grant),
+    /// Take a right away that an earlier version gave and a role of the cluster's own replaces.
+    Revoke(Revocation),
     /// Let a storage hold images to import.
     AllowImport(StorageDefinition),
     /// Give a device a name.
@@ -63,6 +70,15 @@ pub enum Task {
         address: String,
         /// `node=…,path=…,id=…`, one for each host that has it.
         devices: Vec<String>,
+    },
+    /// Let the name of a device say what its hosts say of it.
+    CorrectMapping {
+        /// The name.
+        name: String,
+        /// As for a new one, all of them.
+        devices: Vec<String>,
+        /// What it was read with.
+        digest: Option<String>,
     },
 }
 
@@ -81,6 +97,16 @@ impl std::fmt::Display for Task {
             Self::Grant(grant) => {
                 let below = if grant.propagate { " and below" } else { " alone" };
                 write!(f, "give the role {} at {}{below} to the user and the token", grant.role, grant.path)
+            }
+            Self::Revoke(revocation) => {
+                let Revocation { path, role, whom, .. } = revocation;
+                write!(f, "take the role {role} at {path} from {whom}, which has this cluster's own role now")
+            }
+            Self::CorrectMapping { name, .. } => {
+                write!(
+                    f,
+                    "correct the PCI mapping {name}: Proxmox compares it with the device at every start"
+                )
             }
             Self::AllowImport(store) => write!(f, "let the storage {} hold images to import", store.storage),
             Self::MapDevice { name, address, devices } => {
@@ -136,11 +162,17 @@ impl Grounds {
         let definitions = pve.storage_definitions().await.map_err(failed)?;
         let mut tasks = allow_import(&spec, &mut inventory, &definitions);
         let blueprint = model::resolve::resolve(&spec, Some(&inventory), None).map_err(Unsurveyed::File)?;
-        tasks.extend(map_devices(pve, &inventory, &names).await?);
+        tasks.extend(devices::tasks(pve, &inventory, &names).await?);
         let needs = rights::needs(&blueprint, &rights::hosts(&spec, &inventory));
-        tasks.extend(roles(pve, &rights::roles(&needs)).await?);
         let users = pve.users().await.map_err(failed)?;
         let known = users.iter().any(|user| user.name == whom.user);
+        let tokens = if known { pve.tokens(&whom.user).await.map_err(failed)? } else { vec![] };
+        let there = tokens.iter().any(|token| token.name == whom.token);
+        // What a token that goes was given goes with it.
+        let kept = there && !whom.renew;
+        let lists = Lists::read(pve, tokens.iter().any(|token| token.name != whom.token)).await?;
+        let (roles, grants) = lists.tasks(&blueprint.cluster, &needs, whom, kept);
+        tasks.extend(roles);
         if !known {
             tasks.push(Task::MakeUser(whom.user.clone()));
         }
@@ -156,17 +188,13 @@ impl Grounds {
             separated: true,
             comment: String::new(),
         };
-        let tokens = if known { pve.tokens(&whom.user).await.map_err(failed)? } else { vec![] };
-        let there = tokens.iter().any(|token| token.name == whom.token);
         if there && whom.renew {
             tasks.push(Task::RemoveToken(token.clone()));
         }
         if !there || whom.renew {
             tasks.push(Task::MakeToken(token));
         }
-        // What a token that goes was given goes with it.
-        let kept = there && !whom.renew;
-        tasks.extend(grants(pve, &rights::places(&needs), whom, kept).await?);
+        tasks.extend(grants);
         Ok(Self { tasks, token_kept: kept, names })
     }
 
@@ -187,12 +215,16 @@ impl Grounds {
                 Task::RemoveToken(token) => pve.delete_token(&token.user, &token.name).await,
                 Task::MakeToken(wish) => pve.create_token(wish).await.map(|token| made = Some(token)),
                 Task::Grant(grant) => pve.grant(grant).await,
+                Task::Revoke(revocation) => pve.revoke(revocation).await,
                 Task::AllowImport(store) => {
                     let mut content = store.content.clone();
                     content.push("import".to_owned());
                     pve.set_content(store, &content).await
                 }
                 Task::MapDevice { name, devices, .. } => pve.create_pci_mapping(name, devices).await,
+                Task::CorrectMapping { name, devices, digest } => {
+                    pve.set_pci_mapping(name, devices, digest.as_deref()).await
+                }
             };
             done.map_err(|e| {
                 let text = format!("could not {task}");
@@ -287,92 +319,6 @@ fn allow_import(spec: &Spec, inventory: &mut Inventory, definitions: &[StorageDe
         }
     }
     chosen.into_values().map(Task::AllowImport).collect()
-}
-
-async fn map_devices(
-    pve: &Client,
-    inventory: &Inventory,
-    names: &BTreeMap<String, String>,
-) -> Result<Vec<Task>> {
-    if names.is_empty() {
-        return Ok(vec![]);
-    }
-    let known = pve.pci_mappings().await.map_err(failed)?;
-    let mut devices: BTreeMap<&String, Vec<String>> = BTreeMap::new();
-    for host in inventory.hosts.iter().filter(|(_, host)| host.online).map(|(name, _)| name) {
-        for device in pve.pci_devices(host).await.map_err(failed)? {
-            if let Some((address, _)) = names.get_key_value(&device.address) {
-                let number = |text: &str| text.trim_start_matches("0x").to_owned();
-                let mut entry = format!(
-                    "node={host},path={address},id={}:{}",
-                    number(&device.vendor),
-                    number(&device.device)
-                );
-                if let Some(group) = device.group.filter(|group| group != "-1") {
-                    entry.push_str(&format!(",iommugroup={group}"));
-                }
-                devices.entry(address).or_default().push(entry);
-            }
-        }
-    }
-    let mut tasks = vec![];
-    for (address, name) in names {
-        if known.iter().any(|mapping| mapping.id == *name) {
-            continue;
-        }
-        let Some(devices) = devices.remove(address) else {
-            let text = format!("no host has a device at {address}");
-            return Err(Error::new(Kind::Input, text).remedy("`lspci -D` on the host lists the addresses"));
-        };
-        tasks.push(Task::MapDevice { name: name.clone(), address: address.clone(), devices });
-    }
-    Ok(tasks)
-}
-
-async fn roles(pve: &Client, wanted: &BTreeMap<&'static str, BTreeSet<&'static str>>) -> Result<Vec<Task>> {
-    let known = pve.roles().await.map_err(failed)?;
-    let mut tasks = vec![];
-    for (name, privileges) in wanted {
-        match known.iter().find(|role| role.name == **name) {
-            None => tasks.push(Task::MakeRole(name, privileges.clone())),
-            Some(role) => {
-                let has = |privilege: &&&str| role.privileges.iter().any(|known| known == **privilege);
-                let missing: BTreeSet<&'static str> =
-                    privileges.iter().filter(|privilege| !has(privilege)).copied().collect();
-                if !missing.is_empty() {
-                    tasks.push(Task::AddToRole(name, missing));
-                }
-            }
-        }
-    }
-    Ok(tasks)
-}
-
-async fn grants(
-    pve: &Client,
-    places: &BTreeSet<rights::Place>,
-    whom: &Whom,
-    token_kept: bool,
-) -> Result<Vec<Task>> {
-    let known = pve.granted().await.map_err(failed)?;
-    let token = whom.token_id();
-    let has = |place: &rights::Place, whom: &str| {
-        known.iter().any(|line| {
-            line.path == place.path
-                && line.role == place.role
-                && line.whom == whom
-                && (line.propagate || !place.propagate)
-        })
-    };
-    let missing = places.iter().filter(|place| !has(place, &whom.user) || !token_kept || !has(place, &token));
-    let grant = |place: &rights::Place| Grant {
-        path: place.path.clone(),
-        role: place.role.to_owned(),
-        user: whom.user.clone(),
-        token: token.clone(),
-        propagate: place.propagate,
-    };
-    Ok(missing.map(|place| Task::Grant(grant(place))).collect())
 }
 
 #[cfg(test)]

@@ -37,6 +37,7 @@ pub mod secrets;
 pub mod session;
 mod settled;
 pub mod steps;
+mod tags;
 pub mod whereabouts;
 pub mod world;
 

@@ -25,11 +25,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use model::blueprint::Blueprint;
 use model::mark::{BootstrapMark, Lease, Mark, RECORD_NODE, RecordState};
-use pve::Params;
+use pve::{Params, VmConfig};
 
 use crate::World;
 use crate::error::{Error, Kind, NO_EFFECT, Result};
 use crate::settled::settled;
+use crate::tags;
 
 /// For how long a lease holds without being renewed.
 const LEASE: SignedDuration = SignedDuration::from_mins(5);
@@ -61,6 +62,8 @@ pub struct Record {
     vmid: u32,
     mark: Mark,
     operator: Operator,
+    /// What it is tagged with.
+    tags: Vec<String>,
     /// Until when the lease is surely ours, by our own clock, in milliseconds; 0 as long as it is not.
     ours_until: Arc<AtomicI64>,
 }
@@ -82,6 +85,7 @@ impl Record {
             vmid,
             mark: mark(blueprint, cluster_id),
             operator: operator.clone(),
+            tags: blueprint.tags.clone(),
             ours_until: Arc::default(),
         }
     }
@@ -110,15 +114,12 @@ impl Record {
             ("ostype".to_owned(), "l26".to_owned()),
             ("onboot".to_owned(), "0".to_owned()),
             ("protection".to_owned(), "1".to_owned()),
-            ("tags".to_owned(), blueprint.tags.join(";")),
             ("description".to_owned(), record.mark.describe_record(&state)),
         ]);
         if let Some(uuid) = blueprint.record.uuid {
             params.insert("smbios1".to_owned(), format!("uuid={uuid}"));
         }
-        if let Some(pool) = &blueprint.resource_pool {
-            params.insert("pool".to_owned(), pool.clone());
-        }
+        tags::at_creation(blueprint, &mut params);
         let not_made = |error: Option<pve::Error>| {
             let attempt = Error::world(format!("could not create the cluster's record, VM {vmid} on {host}"));
             match error {
@@ -142,6 +143,7 @@ impl Record {
                         let ours = found.lease.as_ref().is_some_and(|lease| record.is_ours(lease));
                         if ours && error.is_none() {
                             record.is_ours_until(until);
+                            tags::set(world, host, vmid, &record.mark, &record.tags).await?;
                             return Ok(record);
                         }
                         // Somebody else's run lies between our look and now, unless the lease in it is our own.
@@ -322,7 +324,7 @@ impl Record {
         Ok(self.fetch().await?.0)
     }
 
-    async fn fetch(&self) -> Result<(RecordState, String)> {
+    async fn fetch(&self) -> Result<(RecordState, VmConfig)> {
         let config = self.world.pve.vm_config(&self.host, self.vmid).await.map_err(|e| {
             Error::world(format!("could not read the cluster's record, VM {} on {}", self.vmid, self.host))
                 .remedy(remedy(&e))
@@ -330,7 +332,7 @@ impl Record {
         })?;
         let ours = Mark::find(config.description()).is_some_and(|m| m == self.mark);
         match RecordState::find(config.description()) {
-            Some(state) if ours => Ok((state, config.digest)),
+            Some(state) if ours => Ok((state, config)),
             _ => Err(Error::new(Kind::Refused, format!("VM {} on {} is not this cluster's record", self.vmid, self.host))
                 .remedy("somebody changed its notes; restore the lines `talosmith-mark:` and `talosmith-record:`, or delete the VM")),
         }
@@ -340,14 +342,17 @@ impl Record {
     async fn change(&self, mut change: impl FnMut(&mut RecordState) -> Result<()>) -> Result<()> {
         let mut attempt = 1;
         loop {
-            let (mut state, digest) = self.fetch().await?;
+            let (mut state, config) = self.fetch().await?;
             let before = state.clone();
             change(&mut state)?;
             if state == before {
                 return Ok(());
             }
-            let params = Params::from([("description".to_owned(), self.mark.describe_record(&state))]);
-            match self.world.pve.update_config(&self.host, self.vmid, &params, &[], Some(&digest)).await {
+            let mut params = Params::from([("description".to_owned(), self.mark.describe_record(&state))]);
+            // A run that died behind the creation left it without.
+            params.extend(tags::missing(&config, &self.tags).map(|tags| ("tags".to_owned(), tags)));
+            let digest = Some(config.digest.as_str());
+            match self.world.pve.update_config(&self.host, self.vmid, &params, &[], digest).await {
                 Ok(()) => return Ok(()),
                 Err(error) if attempt < ATTEMPTS && worth_another_try(&error) => {
                     attempt += 1;

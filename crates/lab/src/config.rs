@@ -38,6 +38,8 @@ pub struct LabConfig {
     pub reservations: BTreeMap<String, ipnet::IpNet>,
     /// Names of PCI devices, each with the address that it stands for on every host that has one there.
     pub mappings: BTreeMap<String, String>,
+    /// The key of the one-time codes that `root@pam` logs in with beside the password, in base32, if it needs them.
+    pub second_factor: Option<String>,
     /// What the operator's name server knows, beside hosts and factory: the cluster's endpoint, for one.
     pub names: BTreeMap<String, IpAddr>,
     /// What a new world has beside its hosts: files, VMs, a web server.
@@ -76,18 +78,31 @@ pub struct PciConfig {
     pub device: String,
     /// What it is called.
     pub name: String,
+    /// The number of the card's maker, such as `0x10de`; empty where the device has none.
+    #[serde(default)]
+    pub subsystem_vendor: String,
+    /// The card's number; empty where the device has none.
+    #[serde(default)]
+    pub subsystem_device: String,
+    /// Its IOMMU group, where the host has an IOMMU.
+    #[serde(default)]
+    pub iommu_group: Option<u32>,
 }
 
 impl PciConfig {
     /// A graphics card at an address.
     #[must_use]
     pub fn graphics(address: &str) -> Self {
+        let bus = address.split(':').nth(1).and_then(|bus| u32::from_str_radix(bus, 16).ok());
         Self {
             address: address.to_owned(),
             class: "0x030000".to_owned(),
             vendor: "0x10de".to_owned(),
             device: "0x2204".to_owned(),
             name: "GA102 [GeForce RTX 3090]".to_owned(),
+            subsystem_vendor: "0x10de".to_owned(),
+            subsystem_device: "0x1467".to_owned(),
+            iommu_group: Some(bus.unwrap_or_default() + 10),
         }
     }
 }
@@ -178,6 +193,7 @@ impl Default for LabConfig {
             dhcp: None,
             reservations: BTreeMap::new(),
             mappings: BTreeMap::new(),
+            second_factor: None,
             names: BTreeMap::new(),
             described: None,
         }

@@ -18,6 +18,7 @@ pub(crate) mod guest;
 pub(crate) mod hotplug;
 pub(crate) mod import;
 pub(crate) mod kept;
+pub(crate) mod mapping;
 pub(crate) mod migrate;
 pub(crate) mod movement;
 pub(crate) mod options;
@@ -26,6 +27,7 @@ pub(crate) mod reassign;
 pub(crate) mod refusal;
 pub(crate) mod rights;
 pub(crate) mod roles;
+pub(crate) mod second_factor;
 pub(crate) mod snapshot;
 pub(crate) mod storage;
 pub(crate) mod storage_options;
@@ -237,6 +239,7 @@ impl Hypervisor {
             order: Vec::new(),
             authority: Identity::authority("Proxmox Virtual Environment")?,
         };
+        new.access.require_second_factor(config.second_factor.as_deref());
         new.add_missing(config, now)?;
         if let Some(described) = &config.described {
             described.fill(&mut new, now);
@@ -257,7 +260,11 @@ impl Hypervisor {
                 let missing = wanted.bridges.iter().filter(|bridge| !host.bridges.contains(bridge)).cloned();
                 let missing: Vec<_> = missing.collect();
                 host.bridges.extend(missing);
-                let missing = wanted.pci.iter().filter(|device| !host.pci.contains(device)).cloned();
+                let missing = wanted
+                    .pci
+                    .iter()
+                    .filter(|device| !host.pci.iter().any(|known| known.address == device.address))
+                    .cloned();
                 let missing: Vec<_> = missing.collect();
                 host.pci.extend(missing);
             }
@@ -269,11 +276,7 @@ impl Hypervisor {
             self.access.pools.entry(pool.clone()).or_default();
         }
         for (name, address) in &config.mappings {
-            let entry = |(host, device): (&String, &PciConfig)| {
-                let number = |text: &str| text.trim_start_matches("0x").to_owned();
-                let id = format!("{}:{}", number(&device.vendor), number(&device.device));
-                format!("node={host},path={address},id={id}")
-            };
+            let entry = |(host, device): (&String, &PciConfig)| device.entry(host);
             let devices = self.hosts.iter().filter_map(|(name, host)| {
                 Some((name, host.pci.iter().find(|device| device.address == *address)?))
             });
@@ -298,6 +301,11 @@ impl Hypervisor {
             .filter_map(|name| self.hosts.get(name))
             .map(|h| (h.name.clone(), h.address))
             .collect()
+    }
+
+    pub(crate) fn fingerprints(&self) -> Vec<String> {
+        let hosts = self.order.iter().filter_map(|name| self.hosts.get(name));
+        hosts.map(|host| host.fingerprint.clone()).collect()
     }
 
     pub(crate) fn facts(&self, factory: &Factory) -> Facts {

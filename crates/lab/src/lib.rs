@@ -42,6 +42,7 @@ pub use faults::{
     CallFilter, CallMoment, Disturbance, Faults, Met, Service, Verdict, When, Wire, known_faults, known_words,
 };
 pub use hypervisor::described::Description;
+pub use hypervisor::second_factor::one_time_code;
 pub use machine::timing;
 pub use serve::{ServeOptions, Serving};
 pub use shared::Shared;
@@ -124,6 +125,12 @@ impl Lab {
     #[must_use]
     pub fn facts(&self) -> Facts {
         self.network.shared.peek(|world| world.hypervisor.facts(&world.factory))
+    }
+
+    /// The fingerprint of each Proxmox host's certificate, in the order of the hosts.
+    #[must_use]
+    pub fn fingerprints(&self) -> Vec<String> {
+        self.network.shared.peek(|world| world.hypervisor.fingerprints())
     }
 
     /// The world and its lock, for tests and views.

@@ -156,7 +156,7 @@ fn finish(
 fn proxmox_api(spec: &Spec) -> Option<ProxmoxApi> {
     let proxmox = &spec.proxmox;
     let url = proxmox.endpoint.iter().chain(&proxmox.endpoints).next()?;
-    let verified = !proxmox.insecure && proxmox.fingerprint.is_none() && proxmox.ca.is_none();
+    let verified = !proxmox.insecure && !proxmox.is_pinned() && proxmox.ca.is_none();
     Some(ProxmoxApi { url: url.trim_end_matches('/').to_owned(), verified })
 }
 

@@ -1,18 +1,67 @@
 //! What a token must be allowed to do for one cluster, and where: the least that bring-up, change and removal need.
 //!
 //! The list follows from the blueprint alone, so that `doctor` can prove each line of it and `proxmox setup` can grant it.
-//! Two roles carry it. [`ROLE`] holds what is done with VMs, storages, networks, devices and hosts, and is given only where
-//! such things are used; [`CLUSTER_ROLE`] holds what concerns the cluster as a whole, and reaches nothing below its path.
+//! Two roles carry it. [`RoleKind::Work`] holds what is done with VMs, storages, networks, devices and hosts, and is given
+//! only where such things are used; [`RoleKind::Cluster`] holds what concerns Proxmox as a whole, and reaches nothing below
+//! its path. Both belong to one cluster: a role that two clusters shared would give each token what the other cluster needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blueprint::{Blueprint, Inventory, Node};
 use crate::spec::Spec;
 
-/// The role for what is worked with.
-pub const ROLE: &str = "Talosmith";
-/// The role for the cluster as a whole.
-pub const CLUSTER_ROLE: &str = "TalosmithCluster";
+/// The roles that earlier versions gave to the tokens of all clusters. They are never changed: other tokens may hold them.
+pub const SHARED_ROLES: [&str; 2] = ["Talosmith", "TalosmithCluster"];
+
+/// Which of a cluster's roles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RoleKind {
+    /// For what is worked with.
+    Work,
+    /// For Proxmox as a whole.
+    Cluster,
+}
+
+impl RoleKind {
+    /// The role's name for a cluster. A cluster's name has letters, digits and hyphens, so no two clusters' roles are alike.
+    #[must_use]
+    pub fn name(self, cluster: &str) -> String {
+        match self {
+            Self::Work => format!("Talosmith-{cluster}"),
+            Self::Cluster => format!("TalosmithCluster-{cluster}"),
+        }
+    }
+
+    /// The role of a cluster that is set up now: the first of its names that is its own. One that another token holds
+    /// belongs to another cluster of the same name, and stays as it is.
+    pub fn own(self, cluster: &str, is_own: impl Fn(&str) -> bool) -> String {
+        let name = self.name(cluster);
+        if is_own(&name) {
+            return name;
+        }
+        let mut numbered = (2_u32..).map(|number| format!("{name}.{number}"));
+        numbered.find(|name| is_own(name)).unwrap_or(name)
+    }
+}
+
+/// An entry of an access control list that names one of the [`SHARED_ROLES`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedEntry<'a> {
+    /// What the role holds.
+    pub privileges: BTreeSet<&'a str>,
+    /// What the cluster's own roles hold at the same path.
+    pub own: BTreeSet<&'a str>,
+    /// Whether another token has the same role somewhere.
+    pub shared: bool,
+}
+
+/// Whether the cluster's own roles take the place of an entry that an earlier version made. They do where nothing is lost by
+/// it; and where another token has the shared role too, since what our own roles lack was then added for that one. Otherwise
+/// the token itself may serve another cluster, and keeps what it has.
+#[must_use]
+pub fn is_superseded(entry: &SharedEntry<'_>) -> bool {
+    !entry.own.is_empty() && (entry.shared || entry.privileges.is_subset(&entry.own))
+}
 
 /// A privilege that is needed somewhere.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,7 +80,7 @@ pub struct Place {
     /// Where.
     pub path: String,
     /// The role.
-    pub role: &'static str,
+    pub role: RoleKind,
     /// Whether it holds below the path as well.
     pub propagate: bool,
 }
@@ -134,7 +183,7 @@ fn is_of_cluster(need: &Need) -> bool {
 
 /// The privileges of each role.
 #[must_use]
-pub fn roles(needs: &[Need]) -> BTreeMap<&'static str, BTreeSet<&'static str>> {
+pub fn roles(needs: &[Need]) -> BTreeMap<RoleKind, BTreeSet<&'static str>> {
     let mut roles: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for need in needs {
         roles.entry(role_of(need)).or_default().insert(need.privilege);
@@ -160,8 +209,8 @@ pub fn places(needs: &[Need]) -> BTreeSet<Place> {
 
 /// The role that carries a need.
 #[must_use]
-pub fn role_of(need: &Need) -> &'static str {
-    if is_of_cluster(need) { CLUSTER_ROLE } else { ROLE }
+pub fn role_of(need: &Need) -> RoleKind {
+    if is_of_cluster(need) { RoleKind::Cluster } else { RoleKind::Work }
 }
 
 #[cfg(test)]
@@ -197,15 +246,17 @@ mod tests {
     #[test]
     fn a_plain_cluster_needs_little_and_only_where_it_works() {
         let needs = needs(&blueprint("proxmox: { endpoint: 'https://pve1:8006' }\n"), &["pve1".to_owned()]);
-        let places: Vec<String> =
-            places(&needs).into_iter().map(|p| format!("{} {} {}", p.path, p.role, p.propagate)).collect();
+        let places: Vec<String> = places(&needs)
+            .into_iter()
+            .map(|p| format!("{} {} {}", p.path, p.role.name("home"), p.propagate))
+            .collect();
         insta::assert_snapshot!(places.join("\n"), @r"
-        / TalosmithCluster false
-        /nodes/pve1 Talosmith true
-        /sdn/zones/localnetwork/vmbr0 Talosmith true
-        /storage/local Talosmith true
-        /storage/lvm Talosmith true
-        /vms Talosmith true
+        / TalosmithCluster-home false
+        /nodes/pve1 Talosmith-home true
+        /sdn/zones/localnetwork/vmbr0 Talosmith-home true
+        /storage/local Talosmith-home true
+        /storage/lvm Talosmith-home true
+        /vms Talosmith-home true
         ");
         assert!(!needs.iter().any(|n| n.privilege == "Sys.Modify" || n.privilege == "Datastore.Allocate"));
     }
@@ -218,6 +269,33 @@ mod tests {
         assert_eq!(at("/vms"), ["VM.Audit"]);
         assert!(at("/pool/k8s").contains(&"VM.Allocate"));
         let roles = roles(&needs);
-        assert_eq!(roles[CLUSTER_ROLE], BTreeSet::from(["Sys.Audit", "VM.Audit"]));
+        assert_eq!(roles[&RoleKind::Cluster], BTreeSet::from(["Sys.Audit", "VM.Audit"]));
+    }
+
+    #[test]
+    fn p3_no_two_clusters_have_a_role_in_common() {
+        let (work, cluster) = (RoleKind::Work, RoleKind::Cluster);
+        let names: BTreeSet<String> =
+            ["a", "a-2", "cluster-a"].iter().flat_map(|name| [work.name(name), cluster.name(name)]).collect();
+        assert_eq!(names.len(), 6);
+        assert!(SHARED_ROLES.iter().all(|shared| !names.contains(*shared)));
+        // Another cluster of the same name has the first one.
+        assert_eq!(work.own("a", |_| true), "Talosmith-a");
+        assert_eq!(work.own("a", |name| name != "Talosmith-a"), "Talosmith-a.2");
+        assert_eq!(work.own("a", |name| name.ends_with(".3")), "Talosmith-a.3");
+    }
+
+    #[test]
+    fn p3_a_shared_role_is_given_up_only_where_nobody_loses_what_is_needed() {
+        let entry = |privileges: &[&'static str], own: &[&'static str], shared| SharedEntry {
+            privileges: privileges.iter().copied().collect(),
+            own: own.iter().copied().collect(),
+            shared,
+        };
+        assert!(is_superseded(&entry(&["Sys.Audit"], &["Sys.Audit", "VM.Audit"], false)));
+        // More than this cluster needs: added for another cluster's token, or used by another cluster with this token.
+        assert!(is_superseded(&entry(&["Sys.Audit", "Sys.Modify"], &["Sys.Audit"], true)));
+        assert!(!is_superseded(&entry(&["Sys.Audit", "Sys.Modify"], &["Sys.Audit"], false)));
+        assert!(!is_superseded(&entry(&["Sys.Audit"], &[], true)), "a path that is none of ours");
     }
 }

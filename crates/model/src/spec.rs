@@ -127,6 +127,10 @@ pub struct Proxmox {
     /// SHA-256 fingerprint of the server's certificate, as the Proxmox web page shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
+    /// Fingerprints of several hosts: each host of a Proxmox cluster has a certificate of its own, and any of these is
+    /// accepted. Give one for each of `endpoints`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fingerprints: Vec<String>,
     /// File with the authority that signed the server's certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
@@ -145,6 +149,19 @@ pub struct Proxmox {
     /// VM id of the cluster's record, a stopped VM without disks. Left out: it mirrors the VIP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<u32>,
+}
+
+impl Proxmox {
+    /// Every fingerprint that the server's certificate may have.
+    pub fn pins(&self) -> impl Iterator<Item = &str> {
+        self.fingerprint.iter().chain(&self.fingerprints).map(String::as_str)
+    }
+
+    /// Whether the server's certificate is trusted by its fingerprint.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.pins().next().is_some()
+    }
 }
 
 /// One Proxmox host.

@@ -53,6 +53,19 @@ pub struct Grant {
     pub propagate: bool,
 }
 
+/// A right to be taken away again.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Revocation {
+    /// Where.
+    pub path: String,
+    /// The role.
+    pub role: String,
+    /// The user or the token.
+    pub whom: String,
+    /// Whether it is a token.
+    pub is_token: bool,
+}
+
 /// A token to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewToken {
@@ -212,6 +225,19 @@ impl Client {
     /// As any call.
     pub async fn granted(&self) -> Result<Vec<Granted>> {
         self.call(Call::get("reading the access control lists", "/access/acl")).await
+    }
+
+    /// Takes a role at a path from a user or a token. One that does not have it is no failure.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn revoke(&self, revocation: &Revocation) -> Result<()> {
+        let Revocation { path, role, whom, is_token } = revocation;
+        let attempt = format!("taking the role {role} at {path} from {whom}");
+        let call = Call::change_all(Method::PUT, attempt, "/access/acl");
+        let call = call.with("path", path).with("roles", role).with("delete", 1);
+        self.call(call.with(if *is_token { "tokens" } else { "users" }, whom)).await
     }
 
     /// Gives a user and its token a role at a path.

@@ -16,7 +16,6 @@ use http::{HeaderValue, Method, Request, Response};
 use http_body_util::Full;
 use hyper::body::Body;
 use hyper::ext::ReasonPhrase;
-use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -100,28 +99,23 @@ impl Client {
         Self { service, caller, credentials: Credentials::token(token), clock, limits: Arc::default() }
     }
 
-    /// A client that logged in with a password, which is used once and not kept. Its right ends after two hours.
-    ///
-    /// # Errors
-    ///
-    /// [`Kind::Unauthenticated`] when user or password is wrong; otherwise as any call.
-    pub async fn login(
+    /// A client that calls for a user and has not logged in yet.
+    pub(crate) fn anonymous(
         endpoints: Endpoints,
         user: &str,
-        password: &SecretString,
         trust: &Trust,
         net: Net,
         clock: Clock,
-    ) -> std::result::Result<Self, LoginError> {
+    ) -> std::result::Result<Self, InvalidTrust> {
         let transport = Transport::new(endpoints, trust, net, clock.clone())?;
         let service = BoxCloneSyncService::new(transport);
         let (caller, credentials) = (user.to_owned(), Credentials::default());
-        let mut client = Self { service, caller, credentials, clock, limits: Arc::default() };
-        let call = Call::secret(format!("logging in as {user}"), "/access/ticket");
-        let call = call.with("username", user).with("password", password.expose_secret());
-        let ticket: Ticket = client.call(call).await?;
-        client.credentials = Credentials::ticket(&ticket.ticket, &ticket.csrf);
-        Ok(client)
+        Ok(Self { service, caller, credentials, clock, limits: Arc::default() })
+    }
+
+    /// The same client with other credentials.
+    pub(crate) fn with_credentials(self, credentials: Credentials) -> Self {
+        Self { credentials, ..self }
     }
 
     /// Waits for a turn to work on a storage of a node, or on one that all nodes share. Hold it while something is made
@@ -186,24 +180,6 @@ impl Client {
     }
 }
 
-/// Why nobody logged in.
-#[derive(Debug, thiserror::Error)]
-pub enum LoginError {
-    /// What is given as trust cannot be used.
-    #[error(transparent)]
-    Trust(#[from] InvalidTrust),
-    /// The call failed.
-    #[error(transparent)]
-    Call(#[from] Error),
-}
-
-#[derive(Deserialize)]
-struct Ticket {
-    ticket: String,
-    #[serde(rename = "CSRFPreventionToken")]
-    csrf: String,
-}
-
 /// What to ask, and how to name it when it fails.
 pub(crate) struct Call {
     attempt: String,
@@ -237,7 +213,7 @@ impl Call {
     }
 
     /// The call that logs in.
-    fn secret(attempt: impl Into<String>, path: impl Into<String>) -> Self {
+    pub(crate) fn secret(attempt: impl Into<String>, path: impl Into<String>) -> Self {
         Self::change_all(Method::POST, attempt, path)
     }
 

@@ -26,6 +26,23 @@ pub struct Mapping {
     /// `node=…,path=…,id=…`, one for each device.
     #[serde(default)]
     pub map: Vec<String>,
+    /// What a node says against it, where one was asked to check.
+    #[serde(default)]
+    pub checks: Vec<Check>,
+    /// Changes with every change of a mapping.
+    #[serde(default, deserialize_with = "scalar::text")]
+    pub digest: Option<String>,
+}
+
+/// What a node says against a mapping.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Check {
+    /// `warning` or `error`.
+    #[serde(default)]
+    pub severity: String,
+    /// Proxmox' words.
+    #[serde(default)]
+    pub message: String,
 }
 
 /// A PCI device of a node.
@@ -46,6 +63,12 @@ pub struct PciDevice {
     /// Its IOMMU group; `-1` where there is none.
     #[serde(default, rename = "iommugroup", deserialize_with = "scalar::text")]
     pub group: Option<String>,
+    /// The number of the card's maker, where it has one.
+    #[serde(default, deserialize_with = "scalar::text")]
+    pub subsystem_vendor: Option<String>,
+    /// The number of the card, where it has one.
+    #[serde(default, deserialize_with = "scalar::text")]
+    pub subsystem_device: Option<String>,
 }
 
 impl Client {
@@ -88,13 +111,34 @@ impl Client {
         self.call(call.with("poolid", pool).with("vms", vmid).with("allow-move", 1)).await
     }
 
-    /// All mappings of PCI devices that the caller may see.
+    /// All mappings of PCI devices that the caller may see; with a node, checked against the devices of that node.
     ///
     /// # Errors
     ///
     /// As any call.
-    pub async fn pci_mappings(&self) -> Result<Vec<Mapping>> {
-        self.call(Call::get("listing the PCI mappings", "/cluster/mapping/pci")).await
+    pub async fn pci_mappings(&self, check: Option<&str>) -> Result<Vec<Mapping>> {
+        let call = Call::get("listing the PCI mappings", "/cluster/mapping/pci");
+        self.call(match check {
+            Some(node) => call.with("check-node", node),
+            None => call,
+        })
+        .await
+    }
+
+    /// Replaces the devices of a mapping. With a digest, only if no mapping was changed since it was read.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn set_pci_mapping(&self, id: &str, devices: &[String], digest: Option<&str>) -> Result<()> {
+        let path = format!("/cluster/mapping/pci/{}", encode(id));
+        let call = Call::change_all(Method::PUT, format!("changing PCI mapping {id}"), path);
+        let call = call.with_list("map", devices);
+        self.call(match digest {
+            Some(digest) => call.with("digest", digest),
+            None => call,
+        })
+        .await
     }
 
     /// Makes a mapping of devices, each `node=…,path=…,id=…`.

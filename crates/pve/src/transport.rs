@@ -105,6 +105,23 @@ impl Endpoints {
         let endpoints = addresses.into_iter().map(str::parse).collect::<Result<Vec<_>, _>>()?;
         if endpoints.is_empty() { Err(InvalidEndpoint::None) } else { Ok(Self(endpoints)) }
     }
+
+    /// Those that are not among others. Names of hosts are alike in any case.
+    #[must_use]
+    pub fn not_among(&self, allowed: &Self) -> Vec<String> {
+        let is = |one: &Endpoint, other: &Endpoint| {
+            one.port == other.port && one.host.eq_ignore_ascii_case(&other.host)
+        };
+        let others = self.0.iter().filter(|one| !allowed.0.iter().any(|other| is(one, other)));
+        others.map(ToString::to_string).collect()
+    }
+}
+
+impl std::fmt::Display for Endpoints {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&all.join(", "))
+    }
 }
 
 /// The tower service below a real client.

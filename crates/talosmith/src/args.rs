@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::secret_command::Commands;
+
 pub use file::{FileArgs, ImportArgs, InitArgs, ManArgs};
 
 /// One file to a running, healthy Talos Linux Kubernetes cluster on Proxmox VE, and kept so.
@@ -52,6 +54,18 @@ pub struct Global {
     /// When to use colours.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
+
+    /// Run no command that should print a secret (`cmd:COMMAND`), neither of the file nor of the environment: for files that
+    /// others may change.
+    #[arg(long, global = true, env = "TALOSMITH_NO_COMMANDS", hide_env = true, value_parser = clap::builder::FalseyValueParser::new())]
+    pub no_commands: bool,
+}
+
+impl Global {
+    /// Whether commands may be run.
+    pub fn commands(&self) -> Commands {
+        if self.no_commands { Commands::Refused } else { Commands::Allowed }
+    }
 }
 
 /// When to use colours.

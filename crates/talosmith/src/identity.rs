@@ -10,6 +10,7 @@ use engine::secrets::{Identity, write_private};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::exit::Exit;
+use crate::secret_command::Commands;
 use crate::view::{Printer, Problem};
 
 /// Where an identity is.
@@ -20,7 +21,7 @@ pub enum IdentityPlace {
     /// A file that the operator named.
     Named(PathBuf),
     /// What a command prints.
-    Command(String),
+    Command(String, Commands),
     /// It was handed over itself.
     Itself(SecretString),
     /// No home, no name.
@@ -32,7 +33,7 @@ impl std::fmt::Debug for IdentityPlace {
         f.write_str(match self {
             Self::Ours(_) => "Ours",
             Self::Named(_) => "Named",
-            Self::Command(_) => "Command",
+            Self::Command(..) => "Command",
             Self::Itself(_) => "Itself",
             Self::Nowhere => "Nowhere",
         })
@@ -41,10 +42,10 @@ impl std::fmt::Debug for IdentityPlace {
 
 impl IdentityPlace {
     /// What the environment says.
-    pub fn from_environment() -> Self {
+    pub fn from_environment(commands: Commands) -> Self {
         let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
         match set("TALOSMITH_IDENTITY") {
-            Some(text) => Self::of(&text.to_string_lossy()),
+            Some(text) => Self::of(&text.to_string_lossy(), commands),
             None => set("XDG_CONFIG_HOME")
                 .map(PathBuf::from)
                 .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".config")))
@@ -52,13 +53,13 @@ impl IdentityPlace {
         }
     }
 
-    fn of(text: &str) -> Self {
+    fn of(text: &str, commands: Commands) -> Self {
         let trimmed = text.trim();
         if trimmed.starts_with("AGE-SECRET-KEY-1") {
             return Self::Itself(SecretString::from(trimmed));
         }
         match (trimmed.strip_prefix("cmd:"), trimmed.strip_prefix("file:")) {
-            (Some(command), _) => Self::Command(command.trim().to_owned()),
+            (Some(command), _) => Self::Command(command.trim().to_owned(), commands),
             (_, Some(path)) => Self::Named(PathBuf::from(path.trim())),
             _ => Self::Named(PathBuf::from(text)),
         }
@@ -75,13 +76,15 @@ impl IdentityPlace {
                         .within(format!("could not read the identity {}", path.display())));
                 }
             },
-            Self::Command(command) => printed(command)?,
+            Self::Command(command, commands) => {
+                commands.printed(command, "the identity that TALOSMITH_IDENTITY names", Exit::Secrets)?
+            }
             Self::Itself(text) => text.clone(),
             Self::Nowhere => return Ok(None),
         };
         let from = match self {
             Self::Ours(path) | Self::Named(path) => path.display().to_string(),
-            Self::Command(_) => "what the command in TALOSMITH_IDENTITY printed".to_owned(),
+            Self::Command(..) => "what the command in TALOSMITH_IDENTITY printed".to_owned(),
             Self::Itself(_) | Self::Nowhere => "TALOSMITH_IDENTITY".to_owned(),
         };
         Identity::parse(text.expose_secret())
@@ -131,36 +134,33 @@ fn make(path: &Path, printer: &Printer, loud: bool) -> Result<Identity, Problem>
     Ok(identity)
 }
 
-fn printed(command: &str) -> Result<SecretString, Problem> {
-    let problem = |what: String| Problem::new(Exit::Secrets, what).remedy("run it by hand to see why");
-    let output = std::process::Command::new("sh").arg("-c").arg(command).output().map_err(|e| {
-        Problem::of(Exit::Secrets, &e).within("could not run the command in TALOSMITH_IDENTITY")
-    })?;
-    if !output.status.success() {
-        return Err(problem(format!("the command in TALOSMITH_IDENTITY failed ({})", output.status)));
-    }
-    String::from_utf8(output.stdout)
-        .map(SecretString::from)
-        .map_err(|_| problem("the command in TALOSMITH_IDENTITY printed something else than text".to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(text: &str) -> IdentityPlace {
+        IdentityPlace::of(text, Commands::Allowed)
+    }
+
+    #[test]
+    fn a13_an_identity_from_a_command_is_refused_with_no_commands() {
+        let refused = IdentityPlace::of("cmd:echo x", Commands::Refused).read().unwrap_err();
+        assert!(refused.causes[0].contains("--no-commands"), "{refused:?}");
+    }
 
     #[test]
     fn the_variable_is_a_file_a_command_or_the_identity_itself() {
         let text = Identity::generate().to_text();
         let key = text.expose_secret().lines().nth(1).unwrap();
-        let IdentityPlace::Itself(_) = IdentityPlace::of(key) else { panic!("itself") };
-        assert!(!format!("{:?}", IdentityPlace::of(key)).contains("SECRET"));
-        let IdentityPlace::Named(path) = IdentityPlace::of("a b/c") else { panic!("named") };
+        let IdentityPlace::Itself(_) = of(key) else { panic!("itself") };
+        assert!(!format!("{:?}", of(key)).contains("SECRET"));
+        let IdentityPlace::Named(path) = of("a b/c") else { panic!("named") };
         assert_eq!(path, Path::new("a b/c"));
-        let wanted = IdentityPlace::of(key).read().unwrap().unwrap().recipients();
-        let printed = IdentityPlace::of(&format!("cmd: echo '# x'; echo {key}")).read().unwrap().unwrap();
+        let wanted = of(key).read().unwrap().unwrap().recipients();
+        let printed = of(&format!("cmd: echo '# x'; echo {key}")).read().unwrap().unwrap();
         assert_eq!(printed.recipients(), wanted);
-        let failed = IdentityPlace::of("cmd:exit 3").read().unwrap_err();
+        let failed = of("cmd:exit 3").read().unwrap_err();
         assert!(failed.causes[0].contains("failed"), "{failed:?}");
-        assert!(IdentityPlace::of("cmd:echo nothing").read().is_err());
+        assert!(of("cmd:echo nothing").read().is_err());
     }
 }

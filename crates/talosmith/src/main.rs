@@ -8,6 +8,7 @@ mod interrupt;
 mod merge;
 mod outside;
 mod place;
+mod secret_command;
 mod view;
 
 use std::io::IsTerminal;

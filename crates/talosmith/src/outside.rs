@@ -16,6 +16,7 @@ use secrecy::{ExposeSecret, SecretString};
 use talos_client::Roots;
 
 use crate::exit::Exit;
+use crate::secret_command::Commands;
 use crate::view::Problem;
 
 /// A world, and the lab behind it if it is one. The lab lives as long as this does.
@@ -44,35 +45,80 @@ pub enum Administrator {
 }
 
 /// The real world that the file names.
-pub fn real(spec: &Spec, file: &Path) -> Result<Outside, Problem> {
+pub fn real(spec: &Spec, file: &Path, commands: Commands) -> Result<Outside, Problem> {
     let folder = file.parent().unwrap_or_else(|| Path::new("."));
     if !model::resolve::needs_proxmox(spec) {
         return around(spec, folder, pve::Client::of_nothing(Clock::real()), SecretString::default());
     }
     let (endpoints, trust) = way(spec, folder)?;
     let reference = spec.proxmox.token.as_deref().unwrap_or(DEFAULT_TOKEN);
-    let secret = read_reference(reference, folder, "the Proxmox token")?;
+    // A file beside the cluster file is the file's own; what the environment or a key store gives away is not.
+    if !matches!(reference.parse(), Ok(Reference::File(_))) {
+        bound(&endpoints, std::env::var(ENDPOINT).ok().as_deref())?;
+    }
+    let secret = read_reference(reference, folder, "the Proxmox token", commands)?;
     let (net, clock) = (Net::tcp(), Clock::real());
     let pve = pve::Client::connect(endpoints, &token(&secret)?, &trust, net, clock).map_err(untrusting)?;
     around(spec, folder, pve, secret_part(secret.expose_secret()))
 }
 
 /// The same world with an administrator's login.
-pub async fn administered(spec: &Spec, file: &Path, who: Administrator) -> Result<Outside, Problem> {
+pub async fn administered(
+    spec: &Spec,
+    file: &Path,
+    who: impl FnOnce() -> Result<Administrator, Problem>,
+    second_factor: impl FnOnce(&str) -> Result<SecretString, Problem>,
+) -> Result<Outside, Problem> {
     let folder = file.parent().unwrap_or_else(|| Path::new("."));
     let (endpoints, trust) = way(spec, folder)?;
+    bound(&endpoints, std::env::var(ENDPOINT).ok().as_deref())?;
     let (net, clock) = (Net::tcp(), Clock::real());
-    let (pve, secret) = match who {
+    let (pve, secret) = match who()? {
         Administrator::Token(text) => {
             let pve = pve::Client::connect(endpoints, &token(&text)?, &trust, net, clock);
             (pve.map_err(untrusting)?, secret_part(text.expose_secret()))
         }
         Administrator::Password { user, password } => {
-            let pve = pve::Client::login(endpoints, &user, &password, &trust, net, clock).await;
-            (pve.map_err(not_logged_in)?, password)
+            let login = pve::Client::login(endpoints, &user, &password, &trust, net, clock).await;
+            let pve = match login.map_err(not_logged_in)? {
+                pve::Login::Done(pve) => pve,
+                pve::Login::SecondFactor(pending) if pending.takes_totp() => {
+                    pending.totp(&second_factor(&user)?).await.map_err(not_logged_in)?
+                }
+                pve::Login::SecondFactor(_) => return Err(second_factor_needed(&user)),
+            };
+            (pve, password)
         }
     };
     around(spec, folder, pve, secret)
+}
+
+/// Where the environment may say which Proxmox its token is for.
+const ENDPOINT: &str = "PROXMOX_VE_ENDPOINT";
+
+/// Refuses endpoints that are not among those that the environment names: who may change the file must not choose who gets
+/// the token. `named` is a list with commas or spaces; without one nothing is bound.
+fn bound(endpoints: &Endpoints, named: Option<&str>) -> Result<(), Problem> {
+    let Some(named) = named.filter(|text| !text.trim().is_empty()) else { return Ok(()) };
+    let addresses = named.split([',', ' ']).filter(|text| !text.is_empty());
+    let allowed = Endpoints::parse(addresses.map(|text| text.trim_end_matches('/')))
+        .map_err(|e| Problem::of(Exit::Input, &e).within(format!("could not use {ENDPOINT}")))?;
+    let others = endpoints.not_among(&allowed);
+    if others.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "the file's Proxmox is {}, and {ENDPOINT} allows only {allowed}; nothing was sent",
+        others.join(", ")
+    );
+    Err(Problem::new(Exit::Input, text)
+        .remedy(format!("correct `proxmox.endpoint` in the file, or add it to {ENDPOINT} if it is right")))
+}
+
+/// An administrator whose second factor cannot be asked for.
+pub fn second_factor_needed(user: &str) -> Problem {
+    Problem::new(Exit::Usage, format!("could not log in to Proxmox: {user} needs a second factor"))
+        .remedy("run it on a terminal, which asks for the one-time code (TOTP), or pass an API token of the administrator with `--admin-token env:NAME`")
 }
 
 fn not_logged_in(error: pve::LoginError) -> Problem {
@@ -110,9 +156,9 @@ fn way(spec: &Spec, folder: &Path) -> Result<(Endpoints, Trust), Problem> {
         .map_err(|e| Problem::of(Exit::Input, &e).within("could not use the Proxmox endpoints"))?;
     let trust = if spec.proxmox.insecure {
         Trust::Insecure
-    } else if let Some(text) = &spec.proxmox.fingerprint {
-        let fingerprint = text.parse().map_err(|e: pve::InvalidTrust| Problem::of(Exit::Input, &e))?;
-        Trust::Fingerprints(vec![fingerprint])
+    } else if spec.proxmox.is_pinned() {
+        let pins = spec.proxmox.pins().map(str::parse).collect::<Result<_, pve::InvalidTrust>>();
+        Trust::Fingerprints(pins.map_err(|e| Problem::of(Exit::Input, &e))?)
     } else if let Some(path) = &spec.proxmox.ca {
         Trust::Authority(read(&folder.join(path))?)
     } else {
@@ -307,7 +353,12 @@ fn named_hosts(spec: &Spec) -> Vec<String> {
 }
 
 /// Reads a secret from where the file says it is.
-pub fn read_reference(text: &str, folder: &Path, what: &str) -> Result<SecretString, Problem> {
+pub fn read_reference(
+    text: &str,
+    folder: &Path,
+    what: &str,
+    commands: Commands,
+) -> Result<SecretString, Problem> {
     let reference: Reference =
         text.parse().map_err(|e| Problem::of(Exit::Input, &e).within(format!("could not read {what}")))?;
     let problem = |what: String| Problem::new(Exit::Input, what);
@@ -324,22 +375,7 @@ pub fn read_reference(text: &str, folder: &Path, what: &str) -> Result<SecretStr
                 .within(format!("could not get {what}"))
                 .remedy("the path is seen from the folder of the cluster file")
         }),
-        Reference::Cmd(command) => {
-            let output = std::process::Command::new("sh").arg("-c").arg(command).output().map_err(|e| {
-                Problem::of(Exit::Input, &e)
-                    .within(format!("could not run the command that should print {what}"))
-            })?;
-            if !output.status.success() {
-                return Err(problem(format!(
-                    "the command that should print {what} failed ({})",
-                    output.status
-                ))
-                .remedy("run it by hand to see why"));
-            }
-            String::from_utf8(output.stdout)
-                .map(SecretString::from)
-                .map_err(|_| problem(format!("the command that should print {what} printed something else")))
-        }
+        Reference::Cmd(command) => commands.printed(command, what, Exit::Input),
     }
 }
 
@@ -357,4 +393,27 @@ fn authorities(pem: &str, from: &str) -> Result<Vec<CertificateDer<'static>>, Pr
 /// The authorities that this machine trusts. One that cannot be read is left out: others may do.
 fn system_roots() -> Vec<CertificateDer<'static>> {
     rustls_native_certs::load_native_certs().certs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a13_a_token_goes_only_where_the_environment_allows() {
+        let file = Endpoints::parse(["https://PVE1:8006", "https://pve2:8006"]).unwrap();
+        assert!(bound(&file, None).is_ok() && bound(&file, Some(" ")).is_ok());
+        assert!(bound(&file, Some("https://pve1:8006/,https://pve2:8006, https://pve3:8006")).is_ok());
+        let refused = bound(&file, Some("https://pve1:8006")).unwrap_err();
+        assert_eq!(refused.exit, Exit::Input);
+        assert!(refused.causes[0].contains("is https://pve2:8006, and PROXMOX_VE_ENDPOINT"), "{refused:?}");
+        assert!(bound(&file, Some("http://pve1")).is_err(), "what cannot be read allows nothing");
+    }
+
+    #[test]
+    fn p4_a_second_factor_that_cannot_be_asked_for_leads_to_a_token() {
+        let problem = second_factor_needed("root@pam");
+        assert!(problem.causes[0].contains("root@pam needs a second factor"), "{problem:?}");
+        assert!(problem.remedy.unwrap().contains("--admin-token"));
+    }
 }

@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use crate::exit::Exit;
 use crate::identity::IdentityPlace;
+use crate::secret_command::Commands;
 use crate::view::Problem;
 
 /// The folders of one cluster.
@@ -40,9 +41,9 @@ pub struct LocalLock(#[expect(dead_code, reason = "held, not used")] File);
 
 impl Place {
     /// Beside the real file.
-    pub fn real(file: &Path, cluster: &str) -> Self {
+    pub fn real(file: &Path, cluster: &str, commands: Commands) -> Self {
         let beside = parent(file);
-        let identity = IdentityPlace::from_environment();
+        let identity = IdentityPlace::from_environment(commands);
         Self {
             folder: beside.join(".talosmith").join(cluster),
             bundle: beside.join(format!("{cluster}.secrets.age")),
@@ -165,12 +166,7 @@ impl Place {
         let path = self.folder.join("lock");
         let problem =
             |e: &io::Error| Problem::of(Exit::World, e).within(format!("could not lock {}", path.display()));
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(|e| problem(&e))?;
+        let file = open_private(&path).map_err(|e| problem(&e))?;
         match file.try_lock() {
             Ok(()) => Ok(LocalLock(file)),
             Err(TryLockError::WouldBlock) => Err(Problem::new(
@@ -218,6 +214,21 @@ impl Place {
     }
 }
 
+/// Opens or makes a file that only its owner can read and lock. One of an earlier version becomes so.
+fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).write(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+        let file = options.mode(0o600).open(path)?;
+        file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+        Ok(file)
+    }
+    #[cfg(not(unix))]
+    options.open(path)
+}
+
 /// The number of the user whose file this is, in words. A file that was just written is its writer's.
 fn owner(path: &Path) -> Option<String> {
     #[cfg(unix)]
@@ -233,5 +244,22 @@ fn parent(file: &Path) -> PathBuf {
     match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[cfg(unix)]
+    #[test]
+    fn by_reading_7_only_its_owner_can_open_the_lock() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        super::open_private(&path).unwrap();
+        assert_eq!(mode(), 0o600);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        super::open_private(&path).unwrap();
+        assert_eq!(mode(), 0o600, "one that an earlier version made");
     }
 }

@@ -30,7 +30,7 @@ pub(super) async fn missing(
     if wanted.is_empty() {
         return missing;
     }
-    match ask(world, world.pve.pci_mappings()).await {
+    match ask(world, world.pve.pci_mappings(None)).await {
         Ok(mappings) => {
             let gone = wanted.into_iter().filter(|(name, host)| is_on(&mappings, name, host) != Some(true));
             missing.extend(gone.map(|(name, host)| NotThere::Device {

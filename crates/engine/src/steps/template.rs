@@ -14,6 +14,7 @@ use crate::error::{Error, Kind, Result};
 use crate::record::remedy;
 use crate::steps::vm::{Place, grow, make};
 use crate::steps::{Done, update};
+use crate::tags;
 
 /// What a template is made from.
 pub(super) struct Template<'a> {
@@ -46,13 +47,10 @@ pub(super) async fn create(
         ("memory", "512".to_owned()),
         (template.disk, format!("{}:0,import-from={}", template.datastore, template.image)),
         ("boot", format!("order={}", template.disk)),
-        ("tags", blueprint.tags.join(";")),
     ]
     .map(|(key, value)| (key.to_owned(), value))
     .into();
-    if let Some(pool) = &blueprint.resource_pool {
-        params.insert("pool".to_owned(), pool.clone());
-    }
+    tags::at_creation(blueprint, &mut params);
     let pve = &context.world.pve;
     progress.note("creating the template");
     let mut warnings =
@@ -60,6 +58,7 @@ pub(super) async fn create(
             pve.create_vm(place.host, place.vmid, &params).await
         })
         .await?;
+    tags::set(&context.world, place.host, place.vmid, &mark, &blueprint.tags).await?;
     let failed = |e: pve::Error| Error::world(&attempt).remedy(remedy(&e)).because(e);
     let is_template = || async {
         let config = pve.vm_config(place.host, place.vmid).await.map_err(failed)?;

@@ -110,7 +110,8 @@ async fn cards_disks_devices_and_pools_are_found_in_proxmox() {
     host.storages[0].content.push("images".to_owned());
     let rig = Rig::with(config);
     let pve = &rig.world.pve;
-    pve.create_pci_mapping("gpu", &["node=pve1,path=0000:01:00.0,id=10de:2204".to_owned()]).await.unwrap();
+    let device = "node=pve1,path=0000:01:00.0,id=10de:2204,iommugroup=11,subsystem-id=10de:1467";
+    pve.create_pci_mapping("gpu", &[device.to_owned()]).await.unwrap();
     let ran = rig.apply(WIRED).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let config = pve.vm_config("pve1", 150_011).await.unwrap();

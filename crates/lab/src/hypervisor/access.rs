@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 
 pub(crate) use crate::hypervisor::roles::PRIVILEGES;
 use crate::hypervisor::roles::{self, NO_ACCESS};
+use crate::hypervisor::second_factor::is_code;
 use crate::rng::Rng;
 
 /// How long a ticket lasts.
@@ -49,6 +50,9 @@ pub(crate) enum Principal {
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct User {
     pub(crate) password: Option<String>,
+    /// The key of one-time codes, for one who needs them.
+    #[serde(default)]
+    pub(crate) second_factor: Option<String>,
     pub(crate) disabled: bool,
     pub(crate) expire: i64,
     /// Comment, names, mail address, keys.
@@ -130,6 +134,13 @@ impl Access {
         }
     }
 
+    /// Lets root log in with a one-time code beside the password.
+    pub(crate) fn require_second_factor(&mut self, key: Option<&str>) {
+        if let Some(root) = self.users.get_mut(ROOT) {
+            root.second_factor = key.map(str::to_owned);
+        }
+    }
+
     /// The lab's own token with its secret, as it stands in a request.
     pub(crate) fn lab_token(&self) -> String {
         let token = self.users.get(ROOT).and_then(|root| root.tokens.get(LAB_TOKEN));
@@ -152,6 +163,19 @@ impl Access {
         let token = self.active(user, now)?.tokens.get(name)?;
         let current = token.expire == 0 || token.expire > now.as_second();
         (current && token.secret == secret).then(|| id.to_owned())
+    }
+
+    /// Whether the user must still show a one-time code: a ticket as the password is a renewal, and was shown one.
+    pub(crate) fn needs_code(&self, user: &str, password: &str, now: Timestamp) -> bool {
+        self.users.get(user).is_some_and(|known| known.second_factor.is_some())
+            && self.ticket(password, now).is_none()
+    }
+
+    /// The user of a challenge, if it is valid and `answer` is `totp:` and the right code.
+    pub(crate) fn answers(&self, user: &str, challenge: &str, answer: &str, now: Timestamp) -> bool {
+        let key = self.active(user, now).and_then(|user| user.second_factor.as_deref());
+        let (Some(key), Some(code)) = (key, answer.strip_prefix("totp:")) else { return false };
+        self.challenged(challenge, now).is_some_and(|of| of == user) && is_code(key, code, now)
     }
 
     /// Whether `password` is the user's, or a valid ticket of the user.
@@ -261,6 +285,23 @@ impl Access {
         let text = format!("PVE:{user}:{:08X}", now.as_second());
         let signature = self.sign(&text);
         format!("{text}::{signature}")
+    }
+
+    /// What a login gets that still owes its one-time code. It opens nothing.
+    pub(crate) fn new_challenge(&self, user: &str, now: Timestamp) -> String {
+        let text = format!("PVE:!tfa!%7B%22totp%22%3Atrue%7D:{:08X}", now.as_second());
+        let signature = self.sign(&format!("{text}:{user}"));
+        format!("{text}::{signature}")
+    }
+
+    /// The user of a valid challenge.
+    fn challenged(&self, challenge: &str, now: Timestamp) -> Option<&str> {
+        let (text, signature) = challenge.split_once("::")?;
+        let made = i64::from_str_radix(text.rsplit(':').next()?, 16).ok()?;
+        let made = Timestamp::from_second(made).ok()?;
+        let of = |user: &&String| self.sign(&format!("{text}:{user}")) == signature;
+        let user = self.users.keys().find(of)?;
+        (now.duration_since(made) < TICKET_LIFE).then_some(user)
     }
 
     /// The user of a valid ticket.

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::hypervisor::refusal::Refusal;
-use crate::hypervisor::rights::Asked;
+use crate::hypervisor::rights::{Asked, need};
 use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::{Vm, is_numbered};
 use crate::hypervisor::{Hypervisor, QEMU, disks, drive, options, power};
@@ -161,6 +161,16 @@ impl Create {
         Next::End(Ok(()))
     }
 
+    /// Tags are checked inside the task, when the VM is not in its pool yet: rights on the pool do not count.
+    fn tags(&self, world: &World, caller: &str) -> Result<(), Refusal> {
+        match self.config.contains_key("tags") {
+            true => {
+                need(&world.hypervisor.access, caller, &format!("/vms/{}", self.vmid), "VM.Config.Options")
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Makes the disks in the order of their keys and completes the configuration.
     fn make_disks(&mut self, world: &mut World, task: &mut Task) -> Result<Duration, String> {
         let now = world.now;
@@ -191,6 +201,12 @@ impl Create {
                     return Err(text);
                 }
             }
+        }
+        if let Err(refused) = self.tags(world, &task.user) {
+            for volid in volumes {
+                world.hypervisor.storages.remove(&task.node, &volid);
+            }
+            return Err(refused.in_task());
         }
         complete(&mut made, &mut world.rng, now.as_second());
         self.made = made;

@@ -304,6 +304,9 @@ fn begin_start(world: &mut World, task: &mut Task, vmid: u32, skiplock: bool) ->
             return Err(format!("volume '{volid}' does not exist: no such file '{path}'"));
         }
     }
+    if let Some(vm) = hypervisor.vms.get(&vmid) {
+        hypervisor.check_devices(vm, node)?;
+    }
     let in_use = hypervisor.memory_in_use(node);
     let host = hypervisor.hosts.get(node);
     let known = |bridge: &String| host.is_some_and(|host| host.bridges.contains(bridge));

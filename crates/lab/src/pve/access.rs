@@ -79,8 +79,22 @@ pub(super) fn ticket(world: &mut World, call: &Call) -> Result<Data, Refusal> {
         _ => name.to_owned(),
     };
     let access = &world.hypervisor.access;
-    if !access.password(&user, call.text("password"), world.now) {
+    let (password, now) = (call.text("password"), world.now);
+    let proved = match call.get("tfa-challenge") {
+        Some(challenge) => access.answers(&user, challenge, password, now),
+        None => access.password(&user, password, now),
+    };
+    if !proved {
         return Err(Refusal::Unauthorized("authentication failure".to_owned()));
+    }
+    if call.get("tfa-challenge").is_none() && access.needs_code(&user, password, now) {
+        return Ok(json!({
+            "username": user,
+            "ticket": access.new_challenge(&user, now),
+            "CSRFPreventionToken": access.csrf(&user, now),
+            "NeedTFA": 1,
+        })
+        .into());
     }
     Ok(json!({
         "username": user,

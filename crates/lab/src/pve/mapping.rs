@@ -5,8 +5,8 @@ use sha1::{Digest, Sha1};
 
 use super::answer::Data;
 use super::request::Call;
-use crate::hypervisor::Mapping;
 use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::{Hypervisor, Mapping};
 use crate::world::World;
 
 fn digest(world: &World) -> String {
@@ -33,10 +33,16 @@ pub(super) fn list(world: &World, call: &Call) -> Result<Data, Refusal> {
     let rows = hypervisor.mappings.iter().filter(|(name, _)| shown(name)).map(|(name, mapping)| {
         let mut row = row(name, mapping);
         if let Some(node) = call.get("check-node") {
-            let on = format!("node={node}");
-            let there = mapping.map.iter().any(|entry| entry.split(',').any(|part| part == on));
             let text = format!("No mapping for node {node}.");
-            row["checks"] = if there { json!([]) } else { json!([{"severity": "warning", "message": text}]) };
+            row["checks"] = match hypervisor.check_mapping(name, mapping, node) {
+                _ if !Hypervisor::is_mapped(mapping, node) => {
+                    json!([{"severity": "warning", "message": text}])
+                }
+                Ok(()) => json!([]),
+                Err(why) => {
+                    json!([{"severity": "error", "message": format!("Invalid configuration: {why}")}])
+                }
+            };
         }
         row
     });

@@ -99,7 +99,7 @@ pub(super) fn pci(world: &World, call: &Call) -> Result<Data, Refusal> {
     let shown = devices
         .iter()
         .filter(|device| !left_out.iter().any(|prefix| class(&device.class).starts_with(&class(prefix))));
-    let rows = shown.enumerate().map(|(index, device)| {
+    let rows = shown.map(|device| {
         let mut row = json!({"id": device.address});
         if call.get("verbose") != Some("0") {
             row["class"] = json!(device.class);
@@ -107,7 +107,11 @@ pub(super) fn pci(world: &World, call: &Call) -> Result<Data, Refusal> {
             row["device"] = json!(device.device);
             row["device_name"] = json!(device.name);
             row["vendor_name"] = json!("NVIDIA Corporation");
-            row["iommugroup"] = json!(index + 10);
+            row["iommugroup"] = json!(device.iommu_group.map_or(-1, i64::from));
+            if !device.subsystem_vendor.is_empty() {
+                row["subsystem_vendor"] = json!(device.subsystem_vendor);
+                row["subsystem_device"] = json!(device.subsystem_device);
+            }
         }
         row
     });

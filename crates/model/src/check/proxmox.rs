@@ -58,7 +58,7 @@ fn endpoints(spec: &Spec, external: bool, found: &mut Vec<Diagnostic>) {
 fn trust(spec: &Spec, found: &mut Vec<Diagnostic>) {
     let proxmox = &spec.proxmox;
     let given = [
-        ("fingerprint", proxmox.fingerprint.is_some()),
+        (if proxmox.fingerprint.is_some() { "fingerprint" } else { "fingerprints" }, proxmox.is_pinned()),
         ("ca", proxmox.ca.is_some()),
         ("insecure", proxmox.insecure),
     ];
@@ -70,11 +70,18 @@ fn trust(spec: &Spec, found: &mut Vec<Diagnostic>) {
         found
             .push(problem.help("keep one of them; a fingerprint or an authority is safe, `insecure` is not"));
     }
-    if proxmox.fingerprint.as_ref().is_some_and(|text| !forms::is_fingerprint(text)) {
+    let at = |key: &str| Path::of(&["proxmox", key]);
+    let one = proxmox.fingerprint.iter().map(|pin| ("fingerprint".to_owned(), at("fingerprint"), pin));
+    let several = proxmox.fingerprints.iter().enumerate();
+    let several = several.map(|(i, pin)| (format!("fingerprints[{i}]"), at("fingerprints").index(i), pin));
+    for (key, path, _) in one.chain(several).filter(|(_, _, pin)| !forms::is_fingerprint(pin)) {
         found.push(
-            Diagnostic::error(codes::BAD_FINGERPRINT, "`proxmox.fingerprint` is not a SHA-256 fingerprint")
-                .at(Path::of(&["proxmox", "fingerprint"]), "")
-                .help("copy it from the host's page in Proxmox: System, Certificates, `pve-ssl.pem`"),
+            Diagnostic::error(
+                codes::BAD_FINGERPRINT,
+                format!("`proxmox.{key}` is not a SHA-256 fingerprint"),
+            )
+            .at(path, "")
+            .help("copy it from the host's page in Proxmox: System, Certificates, `pve-ssl.pem`"),
         );
     }
 }

@@ -330,6 +330,16 @@ error[TS0409] `xx:24:11:00:00:01` cannot be a MAC address
 }
 
 #[test]
+fn by_reading_4_each_host_may_have_a_pin_of_its_own() {
+    let pin = &"AB:".repeat(32)[..95];
+    let several = "proxmox: { endpoints: ['https://pve1:8006', 'https://pve2:8006'], fingerprints: ";
+    assert_eq!(problems_with(&format!("{several}['{pin}', '{pin}'], fingerprint: '{pin}' }}\n")), "");
+    let found = problems_with(&format!("{several}['{pin}', 'aa:bb'], ca: pve.pem }}\n"));
+    assert!(found.contains("`proxmox` has `fingerprints` and `ca` at once"), "{found}");
+    assert!(found.contains("`proxmox.fingerprints[1]` is not a SHA-256 fingerprint"), "{found}");
+}
+
+#[test]
 fn proxmox_and_trust() {
     insta::assert_snapshot!(problems_with("proxmox: { endpoint: pve1, endpoints: ['https://me:pw@pve2:8006'], token: 'root@pam!x=1', insecure: true, fingerprint: 'aa:bb', record: 7 }
 endpoint: k8s:6443

@@ -10,6 +10,7 @@ use super::setup::{Setup, Wrong, confirm, ended};
 use crate::args::{Global, SetupArgs};
 use crate::exit::Exit;
 use crate::outside::{self, Administrator};
+use crate::secret_command::Commands;
 use crate::view::{Printer, Problem};
 
 /// Where the administrator's password may stand.
@@ -28,7 +29,8 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
             .remedy("give another file, or `--renew` to replace the token and the file")
             .into());
     }
-    let outside = setup.administered(global, || administrator(args)).await?;
+    let login = || administrator(args, setup.commands);
+    let outside = setup.administered(global, login, ask_code).await?;
     let whom = Whom { user: args.user.clone(), token: args.token.clone(), renew: args.renew };
     let grounds = Grounds::survey(&outside.world, &setup.loaded.spec, &whom).await.map_err(|e| match e {
         Unsurveyed::Engine(error) => Wrong::Problem(Problem::from(&error)),
@@ -125,9 +127,10 @@ fn load_for_setup(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
 
 /// The administrator's login: a token from where the arguments say, or a password from the environment, from the pipe, or
 /// asked for without showing it.
-fn administrator(args: &SetupArgs) -> Result<Administrator, Problem> {
+fn administrator(args: &SetupArgs, commands: Commands) -> Result<Administrator, Problem> {
     if let Some(reference) = &args.admin_token {
-        return outside::read_reference(reference, std::path::Path::new("."), "the administrator's token")
+        let here = std::path::Path::new(".");
+        return outside::read_reference(reference, here, "the administrator's token", commands)
             .map(Administrator::Token);
     }
     let user = args.admin.clone();
@@ -158,4 +161,17 @@ fn ask(user: &str) -> Result<SecretString, Problem> {
     let asked =
         terminal.write_str(&format!("Password of {user}: ")).and_then(|()| terminal.read_secure_line());
     asked.map(SecretString::from).map_err(|_| nobody())
+}
+
+/// The one-time code of an administrator who logs in with a second factor.
+fn ask_code(user: &str) -> Result<SecretString, Problem> {
+    let terminal = console::Term::stderr();
+    if !terminal.is_term() {
+        return Err(outside::second_factor_needed(user));
+    }
+    let asked =
+        terminal.write_str(&format!("One-time code (TOTP) of {user}: ")).and_then(|()| terminal.read_line());
+    asked
+        .map(|code| SecretString::from(code.trim().to_owned()))
+        .map_err(|_| outside::second_factor_needed(user))
 }

@@ -16,6 +16,7 @@ use crate::args::{Global, LabSpeed};
 use crate::exit::Exit;
 use crate::outside::{self, Administrator, Outside};
 use crate::place::Place;
+use crate::secret_command::Commands;
 use crate::view::{Printer, Problem};
 
 /// Fast enough to watch: a bring-up takes some five seconds.
@@ -43,6 +44,8 @@ pub struct Setup {
     pub place: Place,
     /// The seed of a new lab, where the world is one.
     pub lab: Option<u64>,
+    /// Whether commands may be run.
+    pub commands: Commands,
 }
 
 /// Reads and checks the file. Everything that is wrong with it is printed at once; warnings are printed, too.
@@ -140,10 +143,14 @@ impl Setup {
     pub fn of(global: &Global, loaded: Loaded) -> Self {
         let file = global.files.first().map_or_else(|| Path::new("cluster.yaml"), |f| f.as_path());
         let cluster = &loaded.spec.cluster;
-        let place = if global.lab { Place::lab(file, cluster) } else { Place::real(file, cluster) };
+        let place = if global.lab {
+            Place::lab(file, cluster)
+        } else {
+            Place::real(file, cluster, global.commands())
+        };
         let lab = global.lab.then_some(global.lab_seed);
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
-        Self { loaded, folder, place, lab }
+        Self { loaded, folder, place, lab, commands: global.commands() }
     }
 
     /// The files that the cluster file points to.
@@ -156,11 +163,11 @@ impl Setup {
         let attachments = self.attachments(printer)?;
         let bundle = self.place.load_bundle()?;
         let session = Session::new(outside.world.clone(), self.loaded.spec.clone(), bundle);
-        let (folder, in_lab) = (self.folder.clone(), self.lab.is_some());
+        let (folder, in_lab, commands) = (self.folder.clone(), self.lab.is_some(), self.commands);
         // Real secrets have no place in a lab.
         let references = move |reference: &str| match in_lab {
             true => Ok(SecretString::from("lab@pve!lab=00000000-0000-0000-0000-000000000000")),
-            false => outside::read_reference(reference, &folder, "credentials for the cluster")
+            false => outside::read_reference(reference, &folder, "credentials for the cluster", commands)
                 .map_err(|problem| problem.causes.join(": ")),
         };
         Ok(session.with_attachments(attachments).with_references(Arc::new(references)))
@@ -177,12 +184,13 @@ impl Setup {
         &self,
         global: &Global,
         who: impl FnOnce() -> Result<Administrator, Problem>,
+        second_factor: impl FnOnce(&str) -> Result<SecretString, Problem>,
     ) -> Result<Outside, Problem> {
         if self.lab.is_some() {
             return self.outside(global);
         }
         let file = global.files.first().map_or_else(|| Path::new("cluster.yaml"), |f| f.as_path());
-        outside::administered(&self.loaded.spec, file, who()?).await
+        outside::administered(&self.loaded.spec, file, who, second_factor).await
     }
 
     /// The world that the file is about.
@@ -194,7 +202,7 @@ impl Setup {
             }
             None => {
                 let file = global.files.first().map_or_else(|| Path::new("cluster.yaml"), |f| f.as_path());
-                outside::real(&self.loaded.spec, file)
+                outside::real(&self.loaded.spec, file, self.commands)
             }
         }
     }

@@ -68,3 +68,61 @@ fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
     assert!(lab.wait().unwrap().success());
     assert_eq!(shell.ok("lab down"), "No lab of this file is up.\n");
 }
+
+/// Ends before anything is sent: nothing listens at the endpoint, and what is refused says so.
+fn plan_with_command(more: &str, environment: &[(&str, &str)]) -> (Shell, String) {
+    let proxmox = "'https://127.213.79.1:1', token: 'cmd:env > seen.txt; echo root@pam!a=b'";
+    let shell = Shell::with(&HOME.replace("https://pve1:8006", proxmox));
+    let mut command = shell.command(&format!("plan {more}"));
+    for (name, value) in environment {
+        command.env(name, value);
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{said}");
+    (shell, said)
+}
+
+#[test]
+fn a13_a_command_of_the_file_gets_no_secret_of_ours() {
+    let ours = [
+        ("TALOSMITH_ADMIN_PASSWORD", "canary-1"),
+        ("PROXMOX_VE_API_TOKEN", "root@pam!a=canary-2"),
+        ("CI_PROXMOX", "root@pam!a=canary-3"),
+        ("VAULT_ADDR", "kept"),
+    ];
+    let (shell, said) = plan_with_command("", &ours);
+    let seen =
+        std::fs::read_to_string(shell.path().join("seen.txt")).unwrap_or_else(|e| panic!("{e}: {said}"));
+    assert!(!seen.contains("canary") && seen.contains("VAULT_ADDR=kept"), "{seen}");
+}
+
+#[test]
+fn a13_no_command_is_run_and_no_token_sent_where_that_is_not_wanted() {
+    for (more, environment) in [("--no-commands", &[][..]), ("", &[("TALOSMITH_NO_COMMANDS", "1")][..])] {
+        let (shell, said) = plan_with_command(more, environment);
+        assert!(said.contains("could not get the Proxmox token: it comes from a command"), "{said}");
+        assert!(!shell.path().join("seen.txt").exists(), "the command was run");
+    }
+    let (shell, said) = plan_with_command("", &[("PROXMOX_VE_ENDPOINT", "https://pve1:8006")]);
+    assert!(said.contains("PROXMOX_VE_ENDPOINT allows only https://pve1:8006; nothing was sent"), "{said}");
+    assert!(!shell.path().join("seen.txt").exists(), "the token is not even fetched");
+}
+
+#[test]
+fn a14_a_name_in_proxmox_cannot_control_the_terminal() {
+    let shell = Shell::healthy();
+    shell.change_world(|world| {
+        world.replacen(
+            "\"name\":\"home-work-1\"",
+            "\"name\":\"home-\\u001b[2J\\u202ework\\nhome: nothing\"",
+            1,
+        )
+    });
+    for command in ["plan", "plan --markdown", "status", "plan --json"] {
+        let ran = shell.run(&format!("{command} --lab --lab-speed max"));
+        let all = ran.all();
+        assert!(!all.contains(['\u{1b}', '\u{202e}']), "{command}: {all:?}");
+        assert!(!all.lines().any(|line| line.starts_with("home: nothing")), "{command}: {all}");
+    }
+}

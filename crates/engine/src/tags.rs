@@ -1,0 +1,68 @@
+//! Tags of VMs that are no nodes: the record and templates.
+//!
+//! Proxmox checks tags that come with a creation before the new VM is in its pool. A token whose rights are those of the pool
+//! is refused then, so that with a pool tags are set afterwards.
+
+use std::time::Duration;
+
+use model::blueprint::Blueprint;
+use model::mark::Mark;
+use pve::{Params, VmConfig};
+
+use crate::World;
+use crate::error::{Error, Kind, Result};
+use crate::record::remedy;
+
+const ATTEMPTS: u32 = 5;
+
+/// Puts the tags into a creation, where they may come with it.
+pub(crate) fn at_creation(blueprint: &Blueprint, params: &mut Params) {
+    match &blueprint.resource_pool {
+        Some(pool) => params.insert("pool".to_owned(), pool.clone()),
+        None => params.insert("tags".to_owned(), blueprint.tags.join(";")),
+    };
+}
+
+/// The whole list of tags that a VM should have, if it lacks some. Tags of others stay.
+pub(crate) fn missing(config: &VmConfig, wanted: &[String]) -> Option<String> {
+    let has: Vec<&str> = config.get("tags").unwrap_or_default().split([';', ',', ' ']).collect();
+    let lacks = |tag: &&str| !has.iter().any(|has| has.eq_ignore_ascii_case(tag));
+    let more: Vec<&str> = wanted.iter().map(String::as_str).filter(lacks).collect();
+    if more.is_empty() {
+        return None;
+    }
+    let mut all: Vec<&str> = has.into_iter().filter(|tag| !tag.is_empty()).chain(more).collect();
+    all.sort_unstable();
+    Some(all.join(";"))
+}
+
+/// Sets the tags of a VM that carries `mark`, unless it has them.
+pub(crate) async fn set(world: &World, host: &str, vmid: u32, mark: &Mark, wanted: &[String]) -> Result<()> {
+    let attempt = || Error::world(format!("could not set the tags of VM {vmid} on {host}"));
+    let mut tries = 1;
+    loop {
+        let failed = |e: pve::Error| attempt().remedy(remedy(&e)).because(e);
+        let config = world.pve.vm_config(host, vmid).await.map_err(failed)?;
+        if Mark::find(config.description()).as_ref() != Some(mark) {
+            return Err(Error::new(
+                Kind::Refused,
+                format!("VM {vmid} on {host} is not {} any more", mark.node),
+            )
+            .remedy("its notes were changed meanwhile; run the command again"));
+        }
+        let Some(tags) = missing(&config, wanted) else { return Ok(()) };
+        let params = Params::from([("tags".to_owned(), tags)]);
+        match world.pve.update_config(host, vmid, &params, &[], Some(&config.digest)).await {
+            Ok(()) => return Ok(()),
+            Err(error) if tries < ATTEMPTS && passes(&error) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        tries += 1;
+        world.clock.sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// The next round reads again and finds out what is so.
+fn passes(error: &pve::Error) -> bool {
+    matches!(error.kind(), pve::Kind::DigestMismatch) || error.is_transient() || error.effect_unknown()
+}
