@@ -12,6 +12,7 @@ pub mod changed;
 pub mod diagnostics;
 pub mod error;
 mod findings;
+mod harmless;
 pub mod health;
 pub mod import;
 mod ink;
@@ -134,13 +135,15 @@ impl Printer {
         if self.settings.json {
             self.data(&plan::json(plan, verb));
         } else {
-            self.to_window(|w, ink| plan::human(w, ink, plan, verb));
+            let plan = harmless::data(plan);
+            self.to_window(|w, ink| plan::human(w, ink, &plan, verb));
         }
     }
 
     /// What would be done, for a pull request.
     pub fn markdown(&self, plan: &Plan, verb: Verb) {
-        self.to_out(|w, _| markdown::write(w, plan, verb));
+        let plan = harmless::data(plan);
+        self.to_out(|w, _| markdown::write(w, &plan, verb));
     }
 
     /// The conditions of health.
@@ -157,7 +160,8 @@ impl Printer {
         if self.settings.json {
             self.data(&status::json(blueprint, observed, plan));
         } else {
-            self.to_window(|w, ink| status::human(w, ink, blueprint, observed, plan));
+            let (observed, plan) = (harmless::data(observed), harmless::data(plan));
+            self.to_window(|w, ink| status::human(w, ink, blueprint, &observed, &plan));
         }
     }
 
@@ -177,18 +181,24 @@ impl Printer {
                 Err(problem) => self.problem(problem),
             };
         }
-        sized.to_out(|w, ink| {
-            let mut page = Vec::new();
-            wrapped(&mut page, ink, |w, ink| {
-                match seen {
+        let ink = sized.ink(true);
+        let seen = seen
+            .map(|(blueprint, observed, plan)| (blueprint, harmless::data(observed), harmless::data(plan)));
+        let page = written(ink, |w, ink| {
+            wrapped(w, ink, |w, ink| {
+                match &seen {
                     // Of the window, the last line and the one of the cursor are taken.
-                    Ok(seen) => status::within(w, ink, seen, settings.height.saturating_sub(2))?,
+                    Ok((blueprint, observed, plan)) => {
+                        let room = settings.height.saturating_sub(2);
+                        status::within(w, ink, (blueprint, observed, plan), room)?;
+                    }
                     Err(problem) => error::human(w, ink, problem)?,
                 }
                 writeln!(w, "{}", ink.dim(last))
-            })?;
-            w.write_all(window::page(&String::from_utf8_lossy(&page), settings.height, first).as_bytes())
+            })
         });
+        // The page is harmless; only now the cursor is moved.
+        emit(&self.out, window::page(&page, settings.height, first).as_bytes());
     }
 
     /// What was found out about Proxmox.
@@ -212,7 +222,7 @@ impl Printer {
     /// A view of a run that carries out `plan`.
     #[must_use]
     pub fn run(&self, plan: &Plan) -> RunView {
-        RunView::new(self.clone(), plan)
+        RunView::new(self.clone(), &harmless::data(plan))
     }
 
     /// A result in words. Says nothing when a program reads the output.
@@ -242,17 +252,17 @@ impl Printer {
         self.to_err(|w, _| write!(w, "{question} "));
     }
 
-    /// A result as it stands, such as a kubeconfig.
+    /// A result as it stands, such as a kubeconfig. Nothing in it may come from a server.
     pub fn verbatim(&self, text: &str) {
-        self.to_out(|w, _| w.write_all(text.as_bytes()));
+        emit(&self.out, text.as_bytes());
     }
 
     /// A result as one line of JSON, whoever reads it.
     pub fn data(&self, value: &impl Serialize) {
-        self.to_out(|w, _| {
-            serde_json::to_writer(&mut *w, value)?;
-            writeln!(w)
-        });
+        // What cannot be turned into JSON is left out.
+        if let Ok(json) = serde_json::to_string(value) {
+            emit(&self.out, format!("{}\n", harmless::for_programs(&json)).as_bytes());
+        }
     }
 
     pub(crate) fn to_out(&self, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) {
@@ -306,9 +316,21 @@ fn wrapped(
 
 /// Writes a view in one piece, so that lines of different tasks never mix.
 fn print(sink: &Sink, ink: Ink, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) {
+    emit(sink, written(ink, write).as_bytes());
+}
+
+/// What a view writes, without anything that came from outside and that a terminal would obey.
+fn written(ink: Ink, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) -> String {
     let mut text = Vec::new();
     // Writing to memory cannot fail; what a view could not turn into text is left out.
     let _ = write(&mut text, ink);
-    let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
-    let _ = sink.write_all(&text).and_then(|()| sink.flush());
+    harmless::for_people(&String::from_utf8_lossy(&text), ink.colour).into_owned()
 }
+
+fn emit(sink: &Sink, text: &[u8]) {
+    let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = sink.write_all(text).and_then(|()| sink.flush());
+}
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::harmless::acts;
+
 /// How text shall look.
 #[derive(Debug, Clone, Copy)]
 pub struct Ink {
@@ -57,7 +59,7 @@ impl Ink {
 /// Text from outside on one line, without characters that a terminal would obey.
 pub(super) fn clean(text: &str) -> Cow<'_, str> {
     let text = text.trim();
-    if !text.chars().any(char::is_control) {
+    if !text.chars().any(acts) {
         return Cow::Borrowed(text);
     }
     let mut line = String::with_capacity(text.len());
@@ -65,7 +67,7 @@ pub(super) fn clean(text: &str) -> Cow<'_, str> {
         if !line.is_empty() {
             line.push(' ');
         }
-        line.extend(word.trim().chars().map(|c| if c.is_control() { '?' } else { c }));
+        line.extend(word.trim().chars().map(|c| if acts(c) { '?' } else { c }));
     }
     Cow::Owned(line)
 }

@@ -55,25 +55,23 @@ fn disturbs(step: &Step) -> String {
     format!("**{}**", super::plan::disturbance(step.disturbs))
 }
 
-/// On one line, with nothing that Markdown or a table would take for its own, except words between backticks, which mean the
-/// same in both.
+/// On one line, with nothing that Markdown, HTML or a table would take for its own. No letter is left out of it, our own
+/// backticks neither: in the same text stand names that others chose, and what looks like code or a comment could hide steps.
 fn escaped(text: &str) -> String {
-    let text = clean(text);
-    let paired = text.matches('`').count().is_multiple_of(2);
-    let (mut line, mut in_code) = (String::new(), false);
-    for c in text.chars() {
-        in_code ^= paired && c == '`';
-        let special = match c {
-            '`' => !paired,
-            // A table ends its cell there, code or not.
-            '|' => true,
-            '*' | '_' | '<' | '>' | '[' | ']' | '\\' => !in_code,
-            _ => false,
-        };
-        if special {
-            line.push('\\');
+    let mut line = String::new();
+    for (at, letter) in clean(text).chars().enumerate() {
+        match letter {
+            // HTML knows no backslash.
+            '<' => line.push_str("&lt;"),
+            '>' => line.push_str("&gt;"),
+            '&' => line.push_str("&amp;"),
+            '`' | '|' | '*' | '_' | '[' | ']' | '\\' | '#' | '~' | '!' | '$' | '{' | '}' => {
+                line.extend(['\\', letter]);
+            }
+            // At the beginning these are a list.
+            '-' | '+' if at == 0 => line.extend(['\\', letter]),
+            _ => line.push(letter),
         }
-        line.push(c);
     }
     line
 }
@@ -135,6 +133,32 @@ mod tests {
         });
         let two = text(&plan, Verb::Apply);
         assert!(two.contains("because these are in the way:"), "{two}");
-        assert!(two.contains("- `vmid` of a\\_b\n  - remedy: give \\`a\\_b\\|c\\` another \\`\n"), "{two}");
+        assert!(
+            two.contains("- \\`vmid\\` of a\\_b\n  - remedy: give \\`a\\_b\\|c\\` another \\`\n"),
+            "{two}"
+        );
+    }
+
+    #[test]
+    fn by_reading_7_text_of_a_server_cannot_hide_steps() {
+        for hostile in
+            ["`<!--`", "<!-- x", "``` x", "a\n<details>", "$x$", "[a](b)", "![a](b)", "&lt;", "a|b\n| c"]
+        {
+            let mut plan = farewell_of_two();
+            plan.steps[0].reason = hostile.to_owned();
+            plan.notices.push(Notice { text: hostile.to_owned() });
+            let shown = text(&plan, Verb::Destroy);
+            let bare = shown.replace("&lt;", "").replace("&gt;", "").replace("&amp;", "");
+            assert!(!bare.contains(['<', '>', '&']), "{shown}");
+            let line = shown.lines().filter(|line| !line.starts_with("## ")).collect::<Vec<_>>().join("\n");
+            let active = |text: &str| {
+                text.char_indices()
+                    .any(|(at, letter)| "`[]$!".contains(letter) && !text[..at].ends_with('\\'))
+            };
+            assert!(!active(&line), "{shown}");
+            let rows = shown.lines().filter(|line| line.starts_with('|')).count();
+            let wanted = text(&farewell_of_two(), Verb::Destroy);
+            assert_eq!(rows, wanted.lines().filter(|line| line.starts_with('|')).count(), "{shown}");
+        }
     }
 }

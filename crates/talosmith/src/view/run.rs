@@ -73,21 +73,24 @@ impl RunView {
     pub fn see(&self, event: &Event) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { state, form, fresh } = &mut *inner;
-        state.see(event);
+        // Programs get the event as it is; words for people are put on one line each.
+        let harmless = (!matches!(form, Form::Json)).then(|| super::harmless::data(event));
+        let shown_event = harmless.as_ref().unwrap_or(event);
+        state.see(shown_event);
         let shown = match form {
             Form::Json => {
                 self.printer.data(event);
                 true
             }
             Form::Plain(plain) => {
-                let lines = plain.lines(state, event);
+                let lines = plain.lines(state, shown_event);
                 let shown = !lines.is_empty() && !self.printer.settings.quiet;
                 if shown {
                     self.printer.to_err(|w, _| lines.iter().try_for_each(|line| writeln!(w, "{line}")));
                 }
                 shown
             }
-            Form::Live(live) => live.show(state, event),
+            Form::Live(live) => live.show(state, shown_event),
         };
         match &event.what {
             What::StepFailed { .. } if shown => *fresh += 1,

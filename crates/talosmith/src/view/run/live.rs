@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use model::event::{Event, Outcome, What};
 
 use super::super::error::causes;
+use super::super::harmless::for_people;
 use super::super::ink::{Ink, clean, duration};
 use super::super::window::{plain_letters, wrap};
 use super::state::{Row, RunState, Sign};
@@ -102,6 +103,7 @@ impl Live {
 
     /// Prints something above the lines, where it stays.
     fn above(&self, text: &str) {
+        let text = for_people(text, self.ink.colour);
         let text = wrap(text.trim_end(), self.ink.limit);
         let text = if self.ink.ascii { plain_letters(&text) } else { text };
         // A terminal that went away is no reason to stop.
@@ -212,6 +214,7 @@ fn line(ink: Ink, row: &Row, width: usize, frame: &str) -> String {
     // Before the text, so that a narrow terminal cuts words rather than the time.
     let time = ink.dim(&format!("{:>11}", row.millis.map(duration).unwrap_or_default()));
     let line = format!("{sign} {:<width$} {time}  {text}", row.name);
+    let line = for_people(&line, ink.colour).into_owned();
     if ink.ascii { plain_letters(&line).into_owned() } else { line }
 }
 
