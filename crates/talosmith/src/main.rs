@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod core_dumps;
 mod exit;
 mod identity;
 mod interrupt;
@@ -23,6 +24,7 @@ use crate::exit::Exit;
 use crate::view::{Printer, Problem, Settings};
 
 fn main() -> ExitCode {
+    core_dumps::disable();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
