@@ -128,7 +128,8 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         let step = StepId(LEASE.to_owned());
         run.emitter.emit(What::StepProgress { step, node: None, note, percent: None });
     };
-    let existing = match &run.look.observed.proxmox.record {
+    // One that says nothing is written again by a step, which takes the lease with it.
+    let existing = match run.look.observed.proxmox.record.as_ref().filter(|seen| !seen.unreadable) {
         Some(seen) => {
             let (id, blueprint) = (run.look.cluster_id()?, &run.look.blueprint);
             let record = Record::existing(run.world, blueprint, id, &seen.host, seen.vmid, run.operator);

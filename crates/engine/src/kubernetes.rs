@@ -43,6 +43,18 @@ pub struct Kubernetes {
     endpoint: String,
 }
 
+/// Whether a failed call was answered by an API server, which showed a certificate of the cluster's authority.
+pub(crate) fn is_answer(error: &Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if matches!(cause.downcast_ref::<kube::Error>(), Some(kube::Error::Api(_))) {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
+
 /// A pod of the control plane, as far as health needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemPod {

@@ -14,14 +14,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::blueprint::{Blueprint, Node};
 use model::holder::Holder;
 use model::mark::Mark;
-use model::observed::{Api, Kubernetes, Observed, Proxmox, Unseen, Vm};
+use model::observed::{Api, Etcd, Kubernetes, Machine, Observed, Proxmox, Unseen, Vm};
 use uuid::Uuid;
 
 use crate::World;
 use crate::error::Result;
+use crate::kubernetes::is_answer;
 use crate::lease;
 use crate::render::{Access, Config};
 use crate::whereabouts;
+use crate::world::KNOCK;
 
 /// What somebody looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +79,12 @@ pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &So
     };
     let running: Vec<&Node> = blueprint.in_order().into_iter().filter(runs).collect();
     if running.is_empty() {
+        // A Kubernetes of this cluster that runs elsewhere is a reason not to start another one.
+        if answers(world, blueprint).await {
+            observed.kubernetes = kubernetes(world, blueprint, access)
+                .await
+                .unwrap_or_else(|error| Kubernetes { refused: is_answer(&error), ..Kubernetes::default() });
+        }
         return observed;
     }
     let machines = futures::future::join_all(running.iter().map(|node| {
@@ -96,12 +104,37 @@ pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &So
     }
     match kubernetes {
         Ok(seen) => observed.kubernetes = seen,
-        Err(error) => observed.unseen.push(Unseen {
-            what: format!("Kubernetes at {}", blueprint.endpoint),
-            why: error.causes().last().cloned().unwrap_or_default(),
-        }),
+        Err(error) => {
+            observed.kubernetes.refused = is_answer(&error);
+            observed.unseen.push(Unseen {
+                what: format!("Kubernetes at {}", blueprint.endpoint),
+                why: error.causes().last().cloned().unwrap_or_default(),
+            });
+        }
     }
+    kubelets(world, blueprint, access, &mut observed).await;
     observed
+}
+
+/// Whether the cluster ever existed is a question only as long as no member of etcd answers.
+async fn kubelets(world: &World, blueprint: &Blueprint, access: &Access, observed: &mut Observed) {
+    let is_member = |machine: &Machine| matches!(machine.etcd, Etcd::Member { .. });
+    if observed.machines.values().any(is_member) {
+        return;
+    }
+    let asked = observed.machines.iter_mut().filter(|(_, machine)| machine.api == Api::Configured);
+    let asked = asked.filter_map(|(name, machine)| Some((blueprint.nodes.get(name)?, machine)));
+    let asked = asked.map(|(node, machine)| async move {
+        machine.kubelet = machines::kubelet_of(world, node, access).await;
+    });
+    futures::future::join_all(asked).await;
+}
+
+/// Whether anything answers at the cluster's endpoint.
+pub(crate) async fn answers(world: &World, blueprint: &Blueprint) -> bool {
+    let Ok(endpoint) = blueprint.endpoint.parse::<http::Uri>() else { return false };
+    let (host, port) = (endpoint.host().unwrap_or_default(), endpoint.port_u16().unwrap_or(443));
+    matches!(world.clock.timeout(KNOCK, world.net.dial(host, port)).await, Ok(Ok(_)))
 }
 
 /// Looks at one machine, wherever a DHCP server put it.
@@ -120,7 +153,7 @@ async fn look(
         whereabouts::search(world, node, (&vm.host, vm.vmid), blueprint.vip).await;
     }
     let seen = machines::look(world, node, access, wanted).await;
-    let is_another = matches!(seen.0.api, Api::Stranger { .. });
+    let is_another = matches!(seen.0.api, Api::Stranger { .. } | Api::OtherKeys { .. });
     match is_another && whereabouts::search(world, node, (&vm.host, vm.vmid), blueprint.vip).await {
         true => machines::look(world, node, access, wanted).await,
         false => seen,
@@ -151,5 +184,5 @@ async fn kubernetes(world: &World, blueprint: &Blueprint, access: &Access) -> Re
         true => 0,
         false => client.find_lease(lease::NAMESPACE, &lease::name(&blueprint.cluster)).await?.turns,
     };
-    Ok(Kubernetes { answered: true, nodes, secrets, lease_turns })
+    Ok(Kubernetes { answered: true, refused: false, nodes, secrets, lease_turns })
 }

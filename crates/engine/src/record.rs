@@ -91,7 +91,8 @@ impl Record {
     }
 
     /// Creates the record with the lease already taken. Creation reserves the id, so of two operators exactly one
-    /// succeeds; the other finds it there and asks for the lease as usual.
+    /// succeeds; the other finds it there and asks for the lease as usual. Where a node is a `member` of etcd already, the
+    /// record says from the start that etcd is bootstrapped.
     ///
     /// # Errors
     ///
@@ -101,13 +102,15 @@ impl Record {
         blueprint: &Blueprint,
         cluster_id: &str,
         host: &str,
+        member: Option<&str>,
         operator: &Operator,
     ) -> Result<Self> {
         let vmid = blueprint.record.vmid;
         let record = Self::existing(world, blueprint, cluster_id, host, vmid, operator);
         let lease = record.lease(None);
         let until = lease.expires;
-        let state = RecordState { lease: Some(lease), bootstrap: None, turns: 1 };
+        let bootstrap = member.map(|node| record.sealed(node));
+        let state = RecordState { lease: Some(lease), bootstrap, turns: 1 };
         let mut params = Params::from([
             ("name".to_owned(), blueprint.record.name.clone()),
             ("memory".to_owned(), "16".to_owned()),
@@ -315,6 +318,47 @@ impl Record {
         .await
     }
 
+    /// Writes a record whose line was lost, with the lease taken and etcd bootstrapped: a node is a `member` of it.
+    ///
+    /// # Errors
+    ///
+    /// When it is not ours, or somebody else wrote it meanwhile.
+    pub async fn restore(&self, member: &str) -> Result<()> {
+        let attempt = || {
+            let what = format!("could not restore the cluster's record, VM {} on {}", self.vmid, self.host);
+            Error::world(what)
+        };
+        let failed = |e: pve::Error| attempt().remedy(remedy(&e)).because(e);
+        let config = self.world.pve.vm_config(&self.host, self.vmid).await.map_err(failed)?;
+        if Mark::find(config.description()).as_ref() != Some(&self.mark) {
+            return Err(attempt().remedy("its notes changed since it was looked at; run the command again"));
+        }
+        if RecordState::find(config.description()).is_some() {
+            // Another run did it, and changed things since the plan was made.
+            self.take_lease(u64::MAX, |_| {}).await?;
+            return self.seal_bootstrap(member).await;
+        }
+        let lease = self.lease(None);
+        let until = lease.expires;
+        // How often the lease changed hands is lost, too. A number that it never had makes every older plan stale.
+        let turns = u64::try_from(self.world.clock.now().as_second()).unwrap_or(u64::MAX);
+        let state = RecordState { lease: Some(lease), bootstrap: Some(self.sealed(member)), turns };
+        let params = Params::from([("description".to_owned(), self.mark.describe_record(&state))]);
+        let (host, vmid) = (&self.host, self.vmid);
+        let written = self.world.pve.update_config(host, vmid, &params, &[], Some(&config.digest)).await;
+        written.map_err(failed)?;
+        match self.read().await? {
+            read if read == state => self.is_ours_until(until),
+            _ => return Err(attempt().remedy("somebody else wrote it meanwhile; run the command again")),
+        }
+        Ok(())
+    }
+
+    /// The mark that etcd is bootstrapped, as seen now.
+    fn sealed(&self, member: &str) -> BootstrapMark {
+        BootstrapMark { node: member.to_owned(), at: self.world.clock.now(), done: true }
+    }
+
     /// Reads the record.
     ///
     /// # Errors
@@ -334,7 +378,7 @@ impl Record {
         match RecordState::find(config.description()) {
             Some(state) if ours => Ok((state, config)),
             _ => Err(Error::new(Kind::Refused, format!("VM {} on {} is not this cluster's record", self.vmid, self.host))
-                .remedy("somebody changed its notes; restore the lines `talosmith-mark:` and `talosmith-record:`, or delete the VM")),
+                .remedy("its notes were changed; restore the lines `talosmith-mark:` and `talosmith-record:` from a backup")),
         }
     }
 

@@ -3,6 +3,7 @@
 mod bootstrap;
 mod configure;
 mod credentials;
+mod dead;
 mod image;
 mod join;
 mod reconfigure;
@@ -45,12 +46,28 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
         Action::DownloadImage { host, datastore, file, url } => {
             Box::pin(image::download(context, host, datastore, file, url, progress)).await
         }
-        Action::CreateRecord { host, .. } => {
-            let id = context.look.cluster_id()?;
-            let made =
-                record::Record::create(&context.world, &context.look.blueprint, id, host, &context.operator)
-                    .await?;
+        Action::CreateRecord { host, member, .. } => {
+            let (blueprint, id) = (&context.look.blueprint, context.look.cluster_id()?);
+            let member = member.as_deref();
+            let made = record::Record::create(&context.world, blueprint, id, host, member, &context.operator)
+                .await?;
+            if let Some(member) = member {
+                // It may have been there already, made by another run.
+                made.seal_bootstrap(member).await?;
+            }
             context.record.send_replace(Some(made));
+            Ok(Done::default())
+        }
+        Action::SealRecord { host, vmid, member } => {
+            if let Ok(record) = context.record() {
+                record.seal_bootstrap(member).await?;
+                return Ok(Done::default());
+            }
+            let (blueprint, id) = (&context.look.blueprint, context.look.cluster_id()?);
+            let record =
+                record::Record::existing(&context.world, blueprint, id, host, *vmid, &context.operator);
+            record.restore(member).await?;
+            context.record.send_replace(Some(record));
             Ok(Done::default())
         }
         Action::CreateTemplate { name, mark, host, vmid, disk, datastore, image } => {
@@ -89,11 +106,14 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
         Action::CheckHealth => Box::pin(health::run(context, progress)).await,
         Action::StopVm { node, host, vmid, if_silent } => {
             if *if_silent {
-                Box::pin(vm::still_silent(context, context.look.node(node)?)).await?;
+                Box::pin(dead::still_dead(context, context.look.node(node)?, progress)).await?;
             }
             Box::pin(remove::stop(context, node, &vm::Place { host, vmid: *vmid })).await
         }
-        Action::DeleteVm { node, host, vmid } => {
+        Action::DeleteVm { node, host, vmid, keeps_quorum } => {
+            if *keeps_quorum {
+                Box::pin(dead::keeps_quorum(context, context.look.node(node)?)).await?;
+            }
             Box::pin(remove::delete(context, node, &vm::Place { host, vmid: *vmid })).await
         }
         Action::RemoveAccount { of, user, role } => {

@@ -15,12 +15,14 @@
 //! - [`resolve`] decides every name, address, VM id, MAC address and host: a [`blueprint::Blueprint`].
 //! - [`observed`] is what was found out there, incomplete by design: it says what could not be seen.
 //! - [`vm`] says what a node's VM is in Proxmox' words.
+//! - [`alive`] says when a node may be called dead, and [`quorum`] when etcd does not need it.
 //! - [`plan`] compares the two. All rules of order and safety live there.
 //! - [`rights`] is what a token must be allowed to do for a blueprint, and where.
 //! - [`holder`] is whoever is given credentials inside the cluster.
 //! - [`natural`] is the order in which people count names.
 //! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
 
+pub mod alive;
 pub mod attachments;
 pub mod blueprint;
 pub mod check;
@@ -33,6 +35,7 @@ pub mod mark;
 pub mod natural;
 pub mod observed;
 pub mod plan;
+pub mod quorum;
 pub mod reference;
 pub mod resolve;
 pub mod rights;

@@ -162,6 +162,12 @@ impl RecordState {
     pub fn find(description: &str) -> Option<Self> {
         line(description, RECORD)
     }
+
+    /// The line of the record's notes that says this.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("{RECORD} {}", json(self))
+    }
 }
 
 fn line<T: for<'a> Deserialize<'a>>(description: &str, word: &str) -> Option<T> {

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::blueprint::Inventory;
 use crate::mark::{Mark, RecordState};
 use crate::plan::preflight::Need;
+use crate::quorum::Member;
 use crate::step::Disturbs;
 
 /// Everything that was seen in one look at the world.
@@ -142,6 +143,9 @@ pub struct RecordSeen {
     pub host: String,
     /// What it says.
     pub state: RecordState,
+    /// Whether its notes say nothing that can be read; then `state` is empty, and means nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unreadable: bool,
 }
 
 /// A boot image in a datastore.
@@ -250,6 +254,9 @@ pub struct Machine {
     pub config_changes: Option<Vec<ConfigChange>>,
     /// Its part in etcd.
     pub etcd: Etcd,
+    /// Whether its kubelet was ever registered. Asked only where no member of etcd answers.
+    #[serde(default)]
+    pub kubelet: Kubelet,
 }
 
 /// One place in which a machine's configuration is not what the file describes. It never carries a value, because values
@@ -308,23 +315,48 @@ pub enum Api {
         /// Whose it seems to be.
         why: String,
     },
+    /// A machine that has a configuration, with other keys than those of the bundle.
+    OtherKeys {
+        /// What was seen.
+        why: String,
+    },
 }
 
 /// A node's part in etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
 pub enum Etcd {
-    /// Nobody could tell.
+    /// Nobody could tell. A machine in maintenance mode is one of these: wiping STATE alone keeps etcd's data.
     Unknown,
-    /// It has no etcd data: new, or a worker.
+    /// It was proved that it has no etcd data; or it is a worker.
     Empty,
+    /// It has etcd data, or its etcd runs, and it is no member yet as far as it says.
+    Data,
     /// It is a member.
     Member {
         /// Member id in hex.
         id: String,
         /// Not yet a voter.
         learner: bool,
+        /// All members, as this one lists them; `None` when it did not tell. Talos' API does not give the etcd cluster's id,
+        /// so the list is what two members can be compared by.
+        #[serde(default)]
+        members: Option<Vec<Member>>,
     },
+}
+
+/// Whether a machine's kubelet was ever registered in Kubernetes. One that was holds a client certificate, signed by this
+/// cluster's authority, which proves that the cluster existed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kubelet {
+    /// It was not asked, or did not tell.
+    #[default]
+    Unknown,
+    /// It holds no certificate.
+    Never,
+    /// It holds one.
+    Registered,
 }
 
 /// What Kubernetes says.
@@ -332,6 +364,9 @@ pub enum Etcd {
 pub struct Kubernetes {
     /// Whether its API answered.
     pub answered: bool,
+    /// Whether it answered with this cluster's authority, and did not tell what it was asked.
+    #[serde(default)]
+    pub refused: bool,
     /// Nodes by name.
     pub nodes: BTreeMap<String, KubernetesNode>,
     /// Those of the Secrets for [`Holder`](crate::holder::Holder)s that are there, as `namespace/name`.
@@ -373,6 +408,7 @@ impl Machine {
             config_digest: None,
             config_changes: None,
             etcd: Etcd::Unknown,
+            kubelet: Kubelet::Unknown,
         }
     }
 }

@@ -6,7 +6,8 @@
 //! - [`refuse`]: when nothing may be touched.
 //! - [`preflight`]: what must be so before the first VM is created.
 //! - [`not_yet`]: what the file may ask for and nobody carries out yet.
-//! - [`bring_up`]: what each node still needs, and when etcd may be begun.
+//! - [`bring_up`]: what each node still needs.
+//! - `bootstrap`: when etcd may be bootstrapped, and when the record must say that it was.
 //! - [`drift`]: what of a VM is not as the file says, and what changing it would disturb.
 //! - `reconfigure`: the same for a machine's configuration, and in which order.
 //! - `others`: what is there and not in the file.
@@ -15,6 +16,7 @@
 //! - [`graph`]: order, critical path, and the checks that every plan must pass.
 
 pub mod accounts;
+mod bootstrap;
 pub mod bring_up;
 pub mod destroy;
 pub mod drift;
@@ -111,8 +113,12 @@ pub enum RefusalCode {
     Locked,
     /// What answers at an address is not our machine.
     Stranger,
-    /// etcd's data is gone, or it cannot be said where etcd was begun.
+    /// A machine has a configuration with other keys than those of the bundle.
+    OtherKeys,
+    /// etcd's data is gone, or it cannot be said where etcd was bootstrapped, or a new one would stand beside it.
     Etcd,
+    /// Nothing shows that a node that may be replaced is dead.
+    NotProven,
     /// The world differs from the file, and putting that right would disturb or lose something.
     Differs,
     /// The file asks for something that this version does not do.
@@ -146,6 +152,7 @@ pub fn plan_allowing(
         return finish(blueprint, vec![], vec![], vec![refusal]);
     }
     let mut refusals = refuse::always(blueprint, observed);
+    refusals.extend(bootstrap::lost_record(blueprint, observed));
     if refusals.is_empty() {
         // With the bundle lost or Proxmox too old, every id would look taken and every host wrong.
         refusals.extend(refuse::creation(blueprint, observed));
@@ -165,6 +172,7 @@ pub fn plan_destroy(blueprint: &Blueprint, observed: &Observed) -> Plan {
         return finish(blueprint, vec![], vec![], vec![refusal]);
     }
     let mut refusals = refuse::always(blueprint, observed);
+    refusals.extend(bootstrap::unreadable_record(blueprint, observed));
     refusals.extend(refuse::protected(blueprint));
     let (steps, notices) = destroy::steps(blueprint, observed);
     finish(blueprint, steps, notices, refusals)

@@ -80,6 +80,18 @@ pub enum Action {
         host: String,
         /// VM id.
         vmid: u32,
+        /// The node of a member of etcd that answers: the record then says from the start that etcd is bootstrapped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        member: Option<String>,
+    },
+    /// Writes into the cluster's record that etcd is bootstrapped, where the record does not say so and a member answers.
+    SealRecord {
+        /// Host.
+        host: String,
+        /// VM id.
+        vmid: u32,
+        /// The node of a member that answers.
+        member: String,
     },
     /// Creates a node's VM with its disks.
     CreateVm {
@@ -210,6 +222,9 @@ pub enum Action {
         host: String,
         /// VM id.
         vmid: u32,
+        /// Only while etcd has its quorum without it, which is counted again right before.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        keeps_quorum: bool,
     },
     /// Removes the account in Proxmox of something that ran in the cluster.
     RemoveAccount {
@@ -249,6 +264,7 @@ impl Action {
             | Self::DownloadImage { .. }
             | Self::CreateTemplate { .. }
             | Self::CreateRecord { .. }
+            | Self::SealRecord { .. }
             | Self::GiveCredentials { .. }
             | Self::RemoveAccount { .. }
             | Self::CheckHealth
@@ -262,6 +278,7 @@ impl Action {
         match self {
             Self::DownloadImage { host, .. }
             | Self::CreateRecord { host, .. }
+            | Self::SealRecord { host, .. }
             | Self::CreateTemplate { host, .. }
             | Self::CreateVm { host, .. }
             | Self::CloneVm { host, .. }
@@ -291,6 +308,7 @@ impl Action {
                 format!("download-image/{host}/{datastore}/{file}")
             }
             Self::CreateRecord { .. } => "create-record".to_owned(),
+            Self::SealRecord { .. } => "seal-record".to_owned(),
             Self::CreateVm { node, .. } => format!("create-vm/{node}"),
             Self::CreateTemplate { name, .. } => format!("create-template/{name}"),
             Self::CloneVm { node, .. } => format!("clone-vm/{node}"),
@@ -324,7 +342,12 @@ impl Action {
             Self::DownloadImage { host, datastore, file, .. } => {
                 format!("download {file} to {datastore} on {host}")
             }
-            Self::CreateRecord { host, vmid } => format!("create the cluster's record, VM {vmid} on {host}"),
+            Self::CreateRecord { host, vmid, .. } => {
+                format!("create the cluster's record, VM {vmid} on {host}")
+            }
+            Self::SealRecord { host, vmid, .. } => {
+                format!("write into the cluster's record, VM {vmid} on {host}, that etcd is bootstrapped")
+            }
             Self::CreateVm { node, host, vmid, datastore, .. } => {
                 format!("create {node}, VM {vmid} on {host}, disk on {datastore}")
             }
@@ -352,7 +375,7 @@ impl Action {
             Self::GiveCredentials { to, user: None } => format!("give {} its credentials", to.title()),
             Self::CheckHealth => "check that the cluster is healthy".to_owned(),
             Self::StopVm { node, vmid, .. } => format!("stop {node}, VM {vmid}"),
-            Self::DeleteVm { node, host, vmid } => {
+            Self::DeleteVm { node, host, vmid, .. } => {
                 format!("delete {node}, VM {vmid} on {host}, with its disks")
             }
             Self::RemoveAccount { of, user, role } => {

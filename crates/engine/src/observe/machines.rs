@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use model::blueprint::{Blueprint, Node, Role};
-use model::observed::{Api, ConfigChange, ConfigCost, Etcd, Machine, Unseen};
+use model::observed::{Api, ConfigChange, ConfigCost, Etcd, Kubelet, Machine, Unseen};
+use model::quorum::Member;
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
 use talos::config::{ChangeClass, Contract, Documents, difference};
@@ -55,12 +56,15 @@ pub(crate) async fn look_or_lack(
             let version = world.clock.timeout(QUESTION, connection.version()).await;
             machine.talos = told(version, node, VERSION, &mut unseen).map(|v| v.tag);
             machine.stage = Some("maintenance".to_owned());
-            // Nothing was ever configured on it, so there cannot be etcd data of ours.
-            machine.etcd = Etcd::Empty;
+            // A machine whose STATE was wiped still has etcd's data; that shows only once it is configured.
+            if node.role == Role::Worker {
+                machine.etcd = Etcd::Empty;
+            }
             (machine, unseen)
         }
         Identified::Configured(client) => Box::pin(configured(world, node, &client, wanted)).await,
         Identified::Stranger { why } => (Machine::with(Api::Stranger { why }), vec![]),
+        Identified::OtherKeys { why } => (Machine::with(Api::OtherKeys { why }), vec![]),
         Identified::Silent(lack) => return Err(lack),
     })
 }
@@ -153,14 +157,68 @@ pub(crate) async fn etcd(world: &World, node: &Node, client: &Client) -> Etcd {
         return Etcd::Empty;
     }
     if let Some(id) = member_id(world, client).await {
-        let members =
-            world.clock.timeout(QUESTION, client.etcd_members(false)).await.ok().and_then(Result::ok);
-        let learner = members.and_then(|m| m.into_iter().find(|m| m.id == id)).is_some_and(|m| m.learner);
-        return Etcd::Member { id: format!("{id:016x}"), learner };
+        return as_member(world, client, id).await;
     }
     match crate::steps::has_no_etcd(world, client).await {
         Some(true) => Etcd::Empty,
-        _ => Etcd::Unknown,
+        Some(false) => Etcd::Data,
+        None => Etcd::Unknown,
+    }
+}
+
+/// A member, with its own list of all of them. A learner does not give one, so it is asked for the list of the others.
+async fn as_member(world: &World, client: &Client, id: u64) -> Etcd {
+    let listed = async |local: bool| {
+        let asked = world.clock.timeout(QUESTION, client.etcd_members(local)).await;
+        asked.ok().and_then(Result::ok)
+    };
+    let own = listed(true).await;
+    let learns = |members: &[talos_client::EtcdMember]| members.iter().any(|m| m.id == id && m.learner);
+    let learner = match &own {
+        Some(members) => learns(members),
+        None => listed(false).await.is_some_and(|members| learns(&members)),
+    };
+    let member = |m: talos_client::EtcdMember| Member {
+        id: hex_id(m.id),
+        name: m.hostname,
+        learner: m.learner,
+        peers: m.peer_urls,
+    };
+    let members = own.map(|members| members.into_iter().map(member).collect());
+    Etcd::Member { id: hex_id(id), learner, members }
+}
+
+fn hex_id(id: u64) -> String {
+    format!("{id:016x}")
+}
+
+/// The certificate that a kubelet gets when it is registered for the first time.
+const KUBELET_CERTIFICATE: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
+
+/// Whether the kubelet of a configured machine was ever registered. That there is no certificate is believed only once the
+/// kubelet's service is beyond waiting for the volume that it would be on.
+pub(crate) async fn kubelet(world: &World, client: &Client) -> Kubelet {
+    let asked = world.clock.timeout(QUESTION, client.path_exists(KUBELET_CERTIFICATE)).await;
+    match asked {
+        Ok(Ok(true)) => return Kubelet::Registered,
+        Ok(Ok(false)) => {}
+        Ok(Err(_)) | Err(_) => return Kubelet::Unknown,
+    }
+    let Ok(Ok(services)) = world.clock.timeout(QUESTION, client.services()).await else {
+        return Kubelet::Unknown;
+    };
+    let state = services.iter().find(|service| service.id == "kubelet").map(|service| service.state.as_str());
+    match state {
+        Some("Preparing" | "Running" | "Stopping" | "Finished" | "Failed") => Kubelet::Never,
+        _ => Kubelet::Unknown,
+    }
+}
+
+/// The same, of a node at its address.
+pub(super) async fn kubelet_of(world: &World, node: &Node, access: &Access) -> Kubelet {
+    match Client::connect(&world.net, &world.clock, world.address(node), &access.talos) {
+        Ok(client) => kubelet(world, &client).await,
+        Err(_) => Kubelet::Unknown,
     }
 }
 

@@ -129,7 +129,9 @@ pub(super) async fn details(
             Ok(Looked::Marked(vm, state)) => {
                 if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner {
                     let host = vm.host.clone();
-                    seen.record = Some(RecordSeen { vmid: *id, host, state: state.unwrap_or_default() });
+                    let unreadable = state.is_none();
+                    let state = state.unwrap_or_default();
+                    seen.record = Some(RecordSeen { vmid: *id, host, state, unreadable });
                 }
                 if let Some(guest) = seen.taken.get_mut(id) {
                     guest.host.clone_from(&vm.host);

@@ -45,6 +45,11 @@ pub(crate) enum Identified {
         /// Whose it seems to be.
         why: String,
     },
+    /// A machine with a configuration, under other keys than ours.
+    OtherKeys {
+        /// What was seen.
+        why: String,
+    },
     /// Nobody, yet.
     Silent(Lack),
 }
@@ -81,6 +86,26 @@ pub(crate) async fn reach(world: &World, node: &Node, access: &Access) -> Reache
     }
     Reached::Identified(match world.clock.timeout(QUESTION, identify_waiting(world, node, address)).await {
         Ok(Ok(found)) => found,
+        Ok(Err(error)) if error.kind() == Refused::Rejected => {
+            return other_keys(world, address, access).await;
+        }
+        Ok(Err(error)) => silent(&error),
+        Err(_) => no_answer(),
+    })
+}
+
+/// A machine that asks for a certificate has a configuration. It may have taken it between the two calls, so it is asked once
+/// more with our keys; if it does not accept those, it never will.
+async fn other_keys(world: &World, address: IpAddr, access: &Access) -> Reached {
+    let machine = match Machine::connect(&world.net, &world.clock, address, &access.talos) {
+        Ok(machine) => machine,
+        Err(error) => return Reached::Identified(silent(&error)),
+    };
+    Reached::Identified(match world.clock.timeout(QUESTION, machine.version()).await {
+        Ok(Ok(_)) => return Reached::Keys(machine),
+        Ok(Err(error)) if matches!(error.kind(), Refused::Untrusted | Refused::Rejected) => {
+            Identified::OtherKeys { why: in_words(&error) }
+        }
         Ok(Err(error)) => silent(&error),
         Err(_) => no_answer(),
     })
@@ -230,6 +255,20 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 )
                 .remedy("free the address, or give the node another one; nothing was sent to that machine"));
             }
+            // A machine that just took our configuration has our keys in a moment.
+            Identified::OtherKeys { why } if sent => {
+                last = Lack::new(why);
+                progress.note("waiting for the machine: it does not use its new keys yet");
+            }
+            Identified::OtherKeys { .. } if is_elsewhere(context, node, progress).await? => continue,
+            Identified::OtherKeys { why } => {
+                return Err(Error::new(
+                    Kind::Refused,
+                    format!("{} is configured with other keys than those of the secrets bundle: {why}", node.name),
+                )
+                .coded("other-keys")
+                .remedy("use the bundle that fits, or wipe the machine with `talosctl reset`; nothing was sent to it"));
+            }
             // A worker's port stays closed until a control plane signs its certificate. It has what it needs; what it runs is
             // compared when it joins.
             Identified::Silent(_) if sent && node.role == model::blueprint::Role::Worker => {
@@ -282,7 +321,10 @@ pub(super) async fn again(context: &Context, node: &Node) -> Result<bool> {
         Identified::Maintenance(connection) => {
             send(&context.world, node, connection, config).await.map(|()| true)
         }
-        Identified::Configured(_) | Identified::Stranger { .. } | Identified::Silent { .. } => Ok(false),
+        Identified::Configured(_)
+        | Identified::Stranger { .. }
+        | Identified::OtherKeys { .. }
+        | Identified::Silent { .. } => Ok(false),
     }
 }
 

@@ -119,6 +119,7 @@ async fn lacks(
         }
         Api::Silent { why } => return Some(Lack::new(format!("does not answer ({why})"))),
         Api::Stranger { why } => return Some(Lack::new(format!("its address answers, but {why}"))),
+        Api::OtherKeys { why } => return Some(Lack::new(format!("it has other keys: {why}"))),
     }
     if let Some(time) = machine.unmet.iter().find(|unmet| unmet.starts_with("time:")) {
         return Some(Lack::new(time.clone()).coded("clock"));
@@ -127,7 +128,9 @@ async fn lacks(
         match &machine.etcd {
             Etcd::Member { learner: false, .. } => {}
             Etcd::Member { learner: true, .. } => return Some(Lack::new("etcd: still a learner")),
-            Etcd::Empty | Etcd::Unknown => return Some(Lack::new("etcd: not a member yet")),
+            Etcd::Empty | Etcd::Data | Etcd::Unknown => {
+                return Some(Lack::new("etcd: not a member yet"));
+            }
         }
     }
     let settled = context.look.blueprint.is_settled(machine.ready, machine.unmet.iter());

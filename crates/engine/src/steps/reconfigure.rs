@@ -29,7 +29,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             return Err(Error::new(Kind::Refused, format!("{} lost its configuration", node.name))
                 .remedy("run the command again: it gets all of it then"));
         }
-        Identified::Stranger { why } => {
+        Identified::Stranger { why } | Identified::OtherKeys { why } => {
             return Err(attempt().remedy(format!("{why}; run the command again when it answers")));
         }
         Identified::Silent(lack) => {

@@ -13,7 +13,7 @@ use crate::emit::Progress;
 use crate::error::{Error, Kind, NO_EFFECT, Result};
 use crate::record::remedy;
 use crate::settled::settled;
-use crate::steps::{Done, Identified, identify, update};
+use crate::steps::{Done, update};
 
 /// A VM's id and the host it is on.
 pub(super) struct Place<'a> {
@@ -221,17 +221,6 @@ pub(super) async fn start(context: &Context, place: &Place<'_>) -> Result<Done> 
         }
         context.world.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
         tries += 1;
-    }
-}
-
-/// Nobody answers at a node that shall be made anew. The plan saw that, but somebody may have thought about it for long.
-pub(super) async fn still_silent(context: &Context, node: &Node) -> Result<()> {
-    match identify(&context.world, node, context.look.access()?).await {
-        Identified::Silent(_) => Ok(()),
-        Identified::Configured(_) | Identified::Maintenance(_) | Identified::Stranger { .. } => {
-            Err(Error::new(Kind::Refused, format!("{} answers after all, so it is not made anew", node.name))
-                .remedy("run the command again: it looks again and goes on from there"))
-        }
     }
 }
 

@@ -11,6 +11,7 @@ mod crashes;
 mod destroy;
 mod drift;
 mod errors;
+mod evidence;
 mod external;
 mod faults;
 mod grounds;

@@ -1,4 +1,4 @@
-//! What each node still needs, and when etcd may be begun.
+//! What each node still needs.
 //!
 //! ```text
 //! register-schematic ─┐
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::images::Site;
-use super::{Notice, Refusal, RefusalCode, Rendered, drift};
+use super::{Notice, Refusal, RefusalCode, Rendered, bootstrap, drift};
 use crate::blueprint::{Blueprint, Node, Role};
 use crate::holder::Holder;
 use crate::mark::Mark;
@@ -44,6 +44,12 @@ pub(super) struct Builder<'a> {
     pub(super) owner: Option<Uuid>,
     /// Nodes whose data may be deleted.
     pub(super) allowed: &'a BTreeSet<String>,
+    /// The step that brings the lease into being, where the record is not there or says nothing.
+    pub(super) first: Option<StepId>,
+    /// The control plane node that is replaced.
+    pub(super) replaced: Option<String>,
+    /// Nodes that wait for another run.
+    pub(super) postponed: BTreeSet<String>,
     pub(super) steps: Vec<Step>,
     pub(super) notices: Vec<Notice>,
     pub(super) refusals: Vec<Refusal>,
@@ -63,6 +69,9 @@ pub(super) fn steps(
         observed,
         owner,
         allowed,
+        first: None,
+        replaced: None,
+        postponed: BTreeSet::new(),
         steps: vec![],
         notices: vec![],
         refusals: vec![],
@@ -94,12 +103,12 @@ impl Builder<'_> {
     ) -> StepId {
         let id = action.id();
         // Nothing that exists is touched without the lease. Telling the factory of an image harms nobody.
-        let record = record_step();
         if !matches!(action, Action::RegisterSchematic { .. })
-            && self.has(&record)
+            && let Some(first) = self.first.clone()
+            && first != id
             && !after.iter().any(|needed| self.has(needed))
         {
-            after.push(record);
+            after.push(first);
         }
         if !self.steps.iter().any(|s| s.id == id) {
             let step = Step {
@@ -131,7 +140,16 @@ impl Builder<'_> {
             }
             return;
         }
-        if self.observed.proxmox.record.is_some() {
+        let member = bootstrap::member(self.blueprint, self.observed).map(str::to_owned);
+        if let Some(seen) = &self.observed.proxmox.record {
+            if let Some(member) = member.filter(|_| bootstrap::is_unsealed(self.observed)) {
+                let reason = format!(
+                    "{member} is a member of etcd, and the record does not say that etcd is bootstrapped"
+                );
+                let seal = Action::SealRecord { host: seen.host.clone(), vmid: seen.vmid, member };
+                let seal = self.push(seal, vec![], reason, usual::RECORD);
+                self.first = seen.unreadable.then_some(seal);
+            }
             return;
         }
         let Some(host) = self.blueprint.record.host.clone() else {
@@ -142,13 +160,16 @@ impl Builder<'_> {
             });
             return;
         };
-        let action = Action::CreateRecord { host, vmid: self.blueprint.record.vmid };
-        self.push(
-            action,
-            vec![],
-            "it guards the cluster against two operators and a second etcd",
-            usual::RECORD,
-        );
+        let reason = match &member {
+            Some(member) => {
+                format!(
+                    "it is missing, and {member} is a member of etcd; it guards the cluster against two operators and a second etcd"
+                )
+            }
+            None => "it guards the cluster against two operators and a second etcd".to_owned(),
+        };
+        let action = Action::CreateRecord { host, vmid: self.blueprint.record.vmid, member };
+        self.first = Some(self.push(action, vec![], reason, usual::RECORD));
     }
 
     /// The way from nothing to a configured machine.
@@ -169,8 +190,11 @@ impl Builder<'_> {
             _ if node.external => vec![],
             None => self.create(node),
             Some(vm) if self.is_lost(node, vm) => {
+                if self.postponed.contains(&node.name) {
+                    return;
+                }
                 let started = self.replace(node, vm);
-                let reason = "it is made anew";
+                let reason = "it is replaced";
                 self.push(Action::Configure { node: node.name.clone() }, started, reason, usual::CONFIGURE);
                 return;
             }
@@ -198,6 +222,21 @@ impl Builder<'_> {
                         node.address.addr(),
                         node.name
                     ),
+                });
+                return;
+            }
+            (_, Some(Api::OtherKeys { why })) => {
+                self.refusals.push(Refusal {
+                    code: RefusalCode::OtherKeys,
+                    why: format!(
+                        "{} at {} is configured with other keys than those of the secrets bundle: {why}",
+                        node.name,
+                        node.address.addr()
+                    ),
+                    remedy: "use the bundle that fits, for example after its certificate authority was rotated elsewhere; if the \
+                             machine belongs to another cluster, give the node another address; if it is of no use any more, \
+                             wipe it with `talosctl reset`"
+                        .to_owned(),
                 });
                 return;
             }
@@ -315,71 +354,25 @@ impl Builder<'_> {
         self.reconfigure(node, changes, after);
     }
 
-    /// The one rule that must never be wrong: etcd is begun on exactly one machine, once.
-    ///
-    /// It may begin when the record has no mark that it did, and no control plane is a member of one already. The step
-    /// stands behind the configuration of *every* control plane, because the executor must have seen each of them without
-    /// etcd data; one that cannot be seen therefore keeps etcd from being begun. After a crash between the mark and the
-    /// call, it is repeated on the very node in the mark.
+    /// The step stands behind the configuration of *every* control plane node, because the executor must have seen each of
+    /// them without etcd data; one that cannot be seen therefore keeps etcd from being bootstrapped.
     fn bootstrap(&mut self) {
-        let is_member = |n: &Node| {
-            self.observed.machines.get(&n.name).is_some_and(|m| matches!(m.etcd, Etcd::Member { .. }))
-        };
-        if self.blueprint.control_planes().any(is_member) {
-            return;
-        }
-        let mark = self.observed.proxmox.record.as_ref().and_then(|r| r.state.bootstrap.clone());
-        let Some(first) = self.blueprint.control_planes().map(|n| n.name.clone()).next() else { return };
-        let node = match mark {
-            Some(mark) if mark.done => {
-                self.bootstrapped_but_empty(&mark.node, mark.at.to_string());
-                return;
+        match bootstrap::judge(self.blueprint, self.observed) {
+            bootstrap::Verdict::Exists => {}
+            bootstrap::Verdict::Blocked(refusals) => self.refusals.extend(refusals),
+            bootstrap::Verdict::Start { node, reason } => {
+                let nodes = self.blueprint.control_planes();
+                let configured = nodes.map(|n| Action::Configure { node: n.name.clone() }.id()).collect();
+                self.push(Action::Bootstrap { node }, configured, reason, usual::BOOTSTRAP);
             }
-            Some(mark) if self.blueprint.nodes.contains_key(&mark.node) => mark.node,
-            Some(mark) => {
-                self.refusals.push(Refusal {
-                    code: RefusalCode::Etcd,
-                    why: format!("etcd was being begun on {}, which the file no longer has", mark.node),
-                    remedy: "put that node back into the file, apply, and remove it afterwards".to_owned(),
-                });
-                return;
-            }
-            None => first,
-        };
-        let configured = self
-            .blueprint
-            .control_planes()
-            .map(|n| Action::Configure { node: n.name.clone() }.id())
-            .collect();
-        self.push(
-            Action::Bootstrap { node },
-            configured,
-            "no control plane has etcd data, and the record has no mark",
-            usual::BOOTSTRAP,
-        );
-    }
-
-    /// etcd ran once. When every control plane is seen to be empty, its data is lost: only a backup helps.
-    fn bootstrapped_but_empty(&mut self, node: &str, at: String) {
-        let all_empty = self.blueprint.control_planes().all(|n| {
-            self.vm(n).is_none()
-                || self
-                    .observed
-                    .machines
-                    .get(&n.name)
-                    .is_some_and(|m| m.etcd == Etcd::Empty || m.api == Api::Maintenance)
-        });
-        if all_empty {
-            self.refusals.push(Refusal {
-                code: RefusalCode::Etcd,
-                why: format!("etcd was begun on {node} at {at}, but no control plane has its data any more"),
-                remedy: "restore etcd from a snapshot, or destroy the cluster and apply again".to_owned(),
-            });
         }
     }
 
     /// Whether a node has its place in the cluster, as far as can be seen.
     fn join(&mut self, node: &Node) {
+        if self.postponed.contains(&node.name) {
+            return;
+        }
         let configure = Action::Configure { node: node.name.clone() }.id();
         let reason = if self.has(&configure) {
             "it is being configured".to_owned()
@@ -440,7 +433,9 @@ impl Builder<'_> {
     }
 
     fn health(&mut self) {
-        if self.steps.is_empty() {
+        // A node that waits for another run is not healthy, and a note in the record changes no machine.
+        let only_noted = self.steps.iter().all(|step| matches!(step.action, Action::SealRecord { .. }));
+        if only_noted || !self.postponed.is_empty() {
             return;
         }
         let after = self.steps.iter().map(|s| s.id.clone()).collect();
@@ -472,9 +467,4 @@ impl Builder<'_> {
             });
         }
     }
-}
-
-/// The step that makes the record.
-pub(super) fn record_step() -> StepId {
-    Action::CreateRecord { host: String::new(), vmid: 0 }.id()
 }

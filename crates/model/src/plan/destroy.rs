@@ -25,7 +25,7 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
             after.push(stop.id());
             steps.push(step(stop, vec![], "a running VM cannot be deleted", 5));
         }
-        let delete = Action::DeleteVm { node, host, vmid };
+        let delete = Action::DeleteVm { node, host, vmid, keeps_quorum: false };
         deletions.push(delete.id());
         steps.push(step(delete, after, "it is part of the cluster", 5));
     }

@@ -1,6 +1,6 @@
 //! How a new node's boot disk comes to be: an image on the host, and where the file wants it, a template made from it.
 
-use super::bring_up::{Builder, record_step, usual};
+use super::bring_up::{Builder, usual};
 use crate::blueprint::{Image, Node};
 use crate::mark::TEMPLATE_NODE;
 use crate::observed::StoredImage;
@@ -49,7 +49,7 @@ impl Builder<'_> {
                 (action, made)
             }
         };
-        let after = after.into_iter().chain([record_step()]).collect();
+        let after = after.into_iter().chain(self.first.clone()).collect();
         self.push(action, after, "the file asks for it, and it does not exist yet", usual::CREATE)
     }
 
@@ -80,7 +80,7 @@ impl Builder<'_> {
             return (vmid, Some(step));
         }
         let vmid = found.map_or_else(|| self.free_template_id(), |found| found.vmid);
-        let after = self.download(node, site).into_iter().chain([record_step()]).collect();
+        let after = self.download(node, site).into_iter().chain(self.first.clone()).collect();
         let action = Action::CreateTemplate {
             name,
             mark,
@@ -138,6 +138,7 @@ impl Builder<'_> {
             url: site.image.url(site.schematic),
             file,
         };
-        Some(self.push(action, vec![registered, record_step()], "nodes there boot from it", usual::DOWNLOAD))
+        let after = [registered].into_iter().chain(self.first.clone()).collect();
+        Some(self.push(action, after, "nodes there boot from it", usual::DOWNLOAD))
     }
 }

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Refusal, RefusalCode};
+use super::{Notice, Refusal, RefusalCode, bootstrap};
 use crate::blueprint::{Blueprint, Node};
 use crate::holder::Holder;
 use crate::mark::Mark;
@@ -186,7 +186,12 @@ pub(super) fn addresses(blueprint: &Blueprint, observed: &Observed) -> Vec<Refus
         Some(node) => node.name.clone(),
         None => "the cluster's API".to_owned(),
     };
-    let occupied = observed.proxmox.occupied.iter();
+    // Where the cluster itself answers, it has the address of its API.
+    let is_own = |address: &Ipv4Addr| {
+        blueprint.vip == Some(*address)
+            && (observed.kubernetes.answered || bootstrap::member(blueprint, observed).is_some())
+    };
+    let occupied = observed.proxmox.occupied.iter().filter(|(address, _)| !is_own(address));
     occupied
         .map(|(address, seen)| Refusal {
             code: RefusalCode::TakenAddress,

@@ -123,11 +123,14 @@ fn lost_marks(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         let host = observed.proxmox.unread.get(vmid).map(String::as_str).unwrap_or_default();
         let mark = Mark { cluster: blueprint.cluster.clone(), owner, node: node.clone() };
         let (what, remedy) = match node.as_str() {
+            // Without it nothing would say that etcd was bootstrapped, so it is never to be deleted.
             RECORD_NODE => (
                 "the cluster's record",
-                "restore the lines `talosmith-mark:` and `talosmith-record:` of its notes, or delete that VM, which has no disks: \
-                 it is made anew"
-                    .to_owned(),
+                format!(
+                    "restore the lines `talosmith-mark:` and `talosmith-record:` of its notes from a backup. The first one is: {}. \
+                     While a control plane node answers, that one is enough",
+                    mark.line()
+                ),
             ),
             node => (node, format!("add this line to its notes, or delete that VM: {}", mark.line())),
         };

@@ -1,72 +1,84 @@
-//! A node that is lost and made anew: its VM runs, and nobody answers there. A machine that was reset has no system on its disk
-//! any more, so waiting for it is in vain; but from outside that looks like a machine that is slow, and its VM may hold data.
-//! So it is only done where the operator allowed it by name, to a node that really does not answer, and to a control plane
-//! only while the others are a majority of etcd. Talos itself takes the member of the same name out when the new one joins.
+//! A node that is lost and replaced: its VM runs, and nothing answers there. A machine that was reset has no system on its disk
+//! any more, so waiting for it does not help; but from outside that looks like a machine that is slow, or like a broken network,
+//! and its VM may hold data. So it is only done where the operator allowed it by name, where something shows that the node is
+//! dead ([`alive`]), and to a control plane node only while etcd has its quorum without it ([`quorum`]), one in a run.
+//! Talos itself removes the member of the same name when the new one joins.
 
 use super::bring_up::Builder;
 use super::{Notice, Refusal, RefusalCode};
+use crate::alive::{self, Doubt};
 use crate::blueprint::{Node, Role};
-use crate::observed::{Api, Etcd, Vm};
+use crate::observed::{Api, Vm};
+use crate::quorum;
 use crate::step::{Action, Disturbs, StepId};
 
 /// Seconds that deleting a VM usually takes.
 const DELETE: u32 = 5;
+/// Seconds for which the executor watches a node before it stops its VM.
+const WATCH: u32 = 120;
 
 impl Builder<'_> {
-    /// Whether the node may be made anew and needs to be. Where one of both is in doubt, that is told.
+    /// Whether the node may be replaced and needs to be. Where one of both is in doubt, that is told.
     pub(super) fn is_lost(&mut self, node: &Node, vm: &Vm) -> bool {
         let silent =
             self.observed.machines.get(&node.name).is_some_and(|m| matches!(m.api, Api::Silent { .. }));
         if !self.allowed.contains(&node.name) || !vm.running || vm.lock.is_some() || !silent {
             return false;
         }
-        if self.observed.kubernetes.nodes.get(&node.name).is_some_and(|seen| seen.ready) {
-            let text = format!(
-                "{} does not answer here, but Kubernetes says that it is ready: it is not made anew",
-                node.name
-            );
-            self.notices.push(Notice { text });
-            return false;
-        }
-        if node.role == Role::ControlPlane && !self.others_are_a_majority(node) {
-            self.refusals.push(Refusal {
-                code: RefusalCode::Etcd,
-                why: format!(
-                    "{} cannot be made anew: the other control planes that can be seen are no majority of etcd",
-                    node.name
-                ),
-                remedy: "bring the other control planes back first; without a majority etcd takes no new member"
+        match alive::is_dead(alive::signs(&node.name, self.observed)) {
+            Ok(()) => {}
+            Err(Doubt::Answers) => return false,
+            Err(doubt @ Doubt::Ready) => {
+                let text = format!("{} does not answer here, but {doubt}: it is not replaced", node.name);
+                self.notices.push(Notice { text });
+                return false;
+            }
+            Err(doubt @ Doubt::NothingAnswers) => self.refusals.push(Refusal {
+                code: RefusalCode::NotProven,
+                why: format!("{} cannot be replaced: {doubt}", node.name),
+                remedy: "check the way from here to the network of the machines, then run the command again"
                     .to_owned(),
-            });
+            }),
+        }
+        if node.role == Role::ControlPlane {
+            self.one_by_one(node);
         }
         true
     }
 
-    fn others_are_a_majority(&self, node: &Node) -> bool {
-        let votes = |other: &&Node| {
-            other.name != node.name
-                && self
-                    .observed
-                    .machines
-                    .get(&other.name)
-                    .is_some_and(|m| matches!(m.etcd, Etcd::Member { learner: false, .. }))
-        };
-        let all = self.blueprint.control_planes().count();
-        self.blueprint.control_planes().filter(votes).count() * 2 > all
+    /// A control plane node is replaced only while etcd does not need it, and no other one in the same run.
+    fn one_by_one(&mut self, node: &Node) {
+        if let Some(first) = &self.replaced {
+            let text = format!(
+                "{} is replaced in another run, because {first} is replaced in this one: one control plane node at a time. Run \
+                 the command again afterwards",
+                node.name
+            );
+            self.notices.push(Notice { text });
+            self.postponed.insert(node.name.clone());
+            return;
+        }
+        let views = quorum::views(self.blueprint, &self.observed.machines);
+        if let Err(blocker) = quorum::may_remove(&node.name, &views) {
+            self.refusals.push(Refusal {
+                code: RefusalCode::Etcd,
+                why: format!("{} cannot be replaced: {blocker}", node.name),
+                remedy: blocker.remedy().to_owned(),
+            });
+        }
+        self.replaced = Some(node.name.clone());
     }
 
     /// Takes the VM away and makes it again; gives the step after which the new machine runs.
     pub(super) fn replace(&mut self, node: &Node, vm: &Vm) -> Vec<StepId> {
         let (name, host, vmid) = (node.name.clone(), vm.host.clone(), vm.vmid);
         let stop = Action::StopVm { node: name.clone(), host: host.clone(), vmid, if_silent: true };
-        let stop = self.push(stop, vec![], "a running VM cannot be deleted", DELETE);
-        let reason = "it does not answer, and making it anew is allowed";
-        let delete = self.push(
-            Action::DeleteVm { node: name.clone(), host, vmid },
-            vec![stop.clone()],
-            reason,
-            DELETE,
-        );
+        let reason = "it does not answer; it is watched for two minutes before it is stopped";
+        let stop = self.push(stop, vec![], reason, WATCH + DELETE);
+        let reason = "it does not answer, and replacing it is allowed";
+        let keeps_quorum = node.role == Role::ControlPlane;
+        let delete = Action::DeleteVm { node: name.clone(), host, vmid, keeps_quorum };
+        let delete = self.push(delete, vec![stop.clone()], reason, DELETE);
         self.disturb(&stop, Disturbs::Removes);
         self.disturb(&delete, Disturbs::Removes);
         let started = self.create(node);

@@ -1,6 +1,7 @@
 //! Rules of the plan, on small worlds made by hand.
 
 mod drift;
+mod evidence;
 mod record;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use crate::mark::{BootstrapMark, Mark, RECORD_NODE, RecordState};
 use crate::observed::{
     Api, Etcd, Guest, Kubernetes, KubernetesNode, Machine, Proxmox, RecordSeen, StoredImage, Vm,
 };
+use crate::quorum::Member;
 use crate::step::Action;
 use crate::vm::Holds;
 
@@ -162,7 +164,10 @@ fn healthy_world(blueprint: &Blueprint) -> Observed {
             .taken
             .insert(n.vmid, Guest { name: Some(n.name.clone()), host: n.host.clone().unwrap(), lock: None });
         let etcd = match n.role {
-            Role::ControlPlane => Etcd::Member { id: format!("{:x}", n.vmid), learner: false },
+            Role::ControlPlane => {
+                let members = blueprint.control_planes().map(|n| member(&format!("{:x}", n.vmid), &n.name));
+                Etcd::Member { id: format!("{:x}", n.vmid), learner: false, members: Some(members.collect()) }
+            }
             Role::Worker => Etcd::Empty,
         };
         world.machines.insert(n.name.clone(), machine(Api::Configured, etcd));
@@ -175,9 +180,15 @@ fn healthy_world(blueprint: &Blueprint) -> Observed {
         world.kubernetes.nodes.insert(n.name.clone(), k);
     }
     world.kubernetes.answered = true;
+    let state = bootstrapped("cp-1", true);
     world.proxmox.record =
-        Some(RecordSeen { vmid: 150_010, host: "pve1".to_owned(), state: bootstrapped("cp-1", true) });
+        Some(RecordSeen { vmid: 150_010, host: "pve1".to_owned(), state, unreadable: false });
     world
+}
+
+/// A voting member of etcd.
+fn member(id: &str, name: &str) -> Member {
+    Member { id: id.to_owned(), name: name.to_owned(), learner: false, peers: vec![] }
 }
 
 fn bootstrapped(node: &str, done: bool) -> RecordState {
@@ -284,6 +295,7 @@ fn a_mark_without_etcd_is_repeated_on_the_same_node_only() {
     for m in world.machines.values_mut() {
         m.etcd = Etcd::Empty;
     }
+    world.kubernetes = Kubernetes::default();
     world.proxmox.record.as_mut().unwrap().state = bootstrapped("cp-2", false);
     let plan = plan(&blueprint, &rendered(), &world);
     let begun: Vec<&str> = ids(&plan).into_iter().filter(|s| s.starts_with("bootstrap/")).collect();

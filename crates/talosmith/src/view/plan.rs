@@ -101,7 +101,7 @@ pub(super) fn groups(steps: &[Step]) -> Vec<(String, Vec<&Step>)> {
             Action::RegisterSchematic { .. }
             | Action::DownloadImage { .. }
             | Action::CreateTemplate { .. } => "Images",
-            Action::CreateRecord { .. } | Action::DeleteRecord { .. } => "Record",
+            Action::CreateRecord { .. } | Action::SealRecord { .. } | Action::DeleteRecord { .. } => "Record",
             Action::GiveCredentials { .. } | Action::RemoveAccount { .. } | Action::CheckHealth => "Cluster",
             action => action.node().unwrap_or("Cluster"),
         };
@@ -265,7 +265,7 @@ pub(super) mod tests {
         let mut actions = vec![];
         for (node, host, vmid) in [vm(1), vm(2)] {
             actions.push(Action::StopVm { node: node.clone(), host: host.clone(), vmid, if_silent: false });
-            actions.push(Action::DeleteVm { node, host, vmid });
+            actions.push(Action::DeleteVm { node, host, vmid, keeps_quorum: false });
         }
         actions.push(Action::DeleteRecord { host: "pve1".into(), vmid: 150_000 });
         plan_of(chain(actions, "it is part of the cluster", Disturbs::Removes))

@@ -230,12 +230,13 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
         return writeln!(w, "Record: not seen.");
     }
     let Some(record) = &observed.proxmox.record else {
-        return writeln!(w, "Record: none; {} was not begun, or is not on this Proxmox.", blueprint.cluster);
+        return writeln!(w, "Record: {}.", missing_record(blueprint, observed));
     };
     let etcd = match &record.state.bootstrap {
+        _ if record.unreadable => format!("its notes cannot be read; {}", seen_of_etcd(blueprint, observed)),
         Some(mark) if mark.done => format!("etcd began on {} at {}", mark.node, moment(mark.at)),
         Some(mark) => format!("etcd is being begun on {} since {}", mark.node, moment(mark.at)),
-        None => "etcd was not begun".to_owned(),
+        None => seen_of_etcd(blueprint, observed).to_owned(),
     };
     let lease = match &record.state.lease {
         Some(lease) => {
@@ -249,6 +250,38 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
         None => "nobody is changing it".to_owned(),
     };
     writeln!(w, "Record: VM {} on {};\n        {etcd};\n        {lease}.", record.vmid, record.host)
+}
+
+/// What a missing record means, by what else is there.
+fn missing_record(blueprint: &Blueprint, observed: &Observed) -> String {
+    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    match owner.is_some_and(|owner| observed.proxmox.of(owner).next().is_some()) {
+        true => format!(
+            "missing, although VMs of {} exist; {}",
+            blueprint.cluster,
+            seen_of_etcd(blueprint, observed)
+        ),
+        false => format!("none; {} was not created yet, or is not on this Proxmox", blueprint.cluster),
+    }
+}
+
+/// What machines say of etcd where the record does not say that it is bootstrapped. Only proof counts as "not bootstrapped".
+fn seen_of_etcd(blueprint: &Blueprint, observed: &Observed) -> &'static str {
+    let part = |node: &Node| observed.machines.get(&node.name).map(|machine| &machine.etcd);
+    let is_empty = |node: &Node| match part(node) {
+        Some(etcd) => *etcd == Etcd::Empty,
+        None => {
+            vm_of(blueprint, observed, node).is_none() && !observed.proxmox.unread.contains_key(&node.vmid)
+        }
+    };
+    let runs = |node: &Node| matches!(part(node), Some(Etcd::Member { .. } | Etcd::Data));
+    if observed.kubernetes.answered || blueprint.control_planes().any(runs) {
+        "etcd is bootstrapped, and the record does not say so"
+    } else if blueprint.control_planes().all(is_empty) {
+        "etcd is not bootstrapped yet"
+    } else {
+        "whether etcd is bootstrapped is unknown"
+    }
 }
 
 /// VMs of ours that are no node of the file's.
@@ -270,6 +303,7 @@ fn stage(vm: Option<&Vm>, machine: Option<&Machine>) -> String {
         (None, None) => "no VM".to_owned(),
         (Some(vm), None) if !vm.running => "off".to_owned(),
         (_, Some((Api::Stranger { .. }, _))) => "not ours".to_owned(),
+        (_, Some((Api::OtherKeys { .. }, _))) => "other keys".to_owned(),
         (_, Some((Api::Silent { .. }, _))) => "silent".to_owned(),
         (_, Some((Api::Maintenance, _))) => "maintenance".to_owned(),
         (_, Some((Api::Configured, m))) => {
@@ -286,6 +320,7 @@ fn etcd(node: &Node, machine: Option<&Machine>) -> String {
         (_, Some(Etcd::Member { learner: false, .. })) => "member".to_owned(),
         (_, Some(Etcd::Member { learner: true, .. })) => "learner".to_owned(),
         (_, Some(Etcd::Empty)) => "none".to_owned(),
+        (_, Some(Etcd::Data)) => "no member".to_owned(),
         (_, Some(Etcd::Unknown) | None) => unknown(),
     }
 }

@@ -66,12 +66,12 @@ fn observed() -> Observed {
     };
     let bootstrap = BootstrapMark { node: "home-control-1".into(), at, done: true };
     let state = RecordState { lease: Some(lease), bootstrap: Some(bootstrap), turns: 1 };
-    seen.proxmox.record = Some(RecordSeen { vmid: 150_000, host: "pve1".into(), state });
+    seen.proxmox.record = Some(RecordSeen { vmid: 150_000, host: "pve1".into(), state, unreadable: false });
     let mut control = Machine::with(Api::Configured);
     control.talos = Some("v1.13.9".into());
     control.stage = Some("running".into());
     control.ready = true;
-    control.etcd = Etcd::Member { id: "1f".into(), learner: false };
+    control.etcd = Etcd::Member { id: "1f".into(), learner: false, members: None };
     seen.machines.insert("home-control-1".into(), control);
     seen.machines.insert("home-work-1".into(), Machine::silent("connection refused"));
     seen.kubernetes.answered = true;
@@ -271,7 +271,7 @@ fn an_empty_proxmox_shows_what_is_wanted() {
     home-work-1     worker   pve1  150021  10.25.150.21  ?      no VM  -     ?
     home-work-2     worker   pve1  150022  10.25.150.22  ?      no VM  -     ?
 
-    Record: none; home was not begun, or is not on this Proxmox.
+    Record: none; home was not created yet, or is not on this Proxmox.
     Drift:  none; everything is as the file says.
     ");
 }
@@ -306,4 +306,29 @@ fn programs_get_both_sides() {
 #[test]
 fn sizes_are_short() {
     assert_eq!([512 << 20, 64 << 30, 20 << 40].map(size), ["512 MiB", "64 GiB", "20 TiB"]);
+}
+
+/// etcd is called not bootstrapped only where that was proved.
+#[test]
+fn a2_the_page_does_not_say_that_a_running_etcd_is_not_bootstrapped() {
+    let page = |observed: &Observed| {
+        let mut text = Vec::new();
+        human(&mut text, Ink::PLAIN, &blueprint(), observed, &one_more()).unwrap();
+        String::from_utf8(text).unwrap()
+    };
+    let mut seen = observed();
+    seen.proxmox.record.as_mut().unwrap().state.bootstrap = None;
+    assert!(page(&seen).contains("etcd is bootstrapped, and the record does not say so"), "{}", page(&seen));
+    seen.proxmox.record.as_mut().unwrap().unreadable = true;
+    assert!(page(&seen).contains("its notes cannot be read; etcd is bootstrapped"), "{}", page(&seen));
+    seen.kubernetes = Default::default();
+    seen.machines.insert("home-control-1".into(), Machine::silent("no way there"));
+    assert!(page(&seen).contains("whether etcd is bootstrapped is unknown"), "{}", page(&seen));
+    seen.proxmox.record = None;
+    assert!(page(&seen).contains("missing, although VMs of home exist"), "{}", page(&seen));
+    assert!(page(&seen).contains("whether etcd is bootstrapped is unknown"), "{}", page(&seen));
+    let mut control = Machine::with(Api::Configured);
+    control.etcd = Etcd::Empty;
+    seen.machines.insert("home-control-1".into(), control);
+    assert!(page(&seen).contains("etcd is not bootstrapped yet"), "{}", page(&seen));
 }

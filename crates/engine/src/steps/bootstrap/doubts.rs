@@ -1,0 +1,173 @@
+//! What speaks against a bootstrap at this moment: etcd data on any control plane node, and anything that shows that the cluster
+//! exists or existed. What cannot be seen speaks against it, too, until it can be.
+
+use model::blueprint::{Node, Role};
+use model::observed::Kubelet;
+use talos_client::Machine;
+
+use super::PAUSE;
+use crate::apply::Context;
+use crate::emit::Progress;
+use crate::error::{Error, Kind, Result};
+use crate::kubernetes::{Kubernetes, is_answer};
+use crate::lack::Lack;
+use crate::observe::{self, machines};
+use crate::steps::{Identified, identify};
+use crate::world::{QUESTION, World};
+
+/// For a control plane that was just configured to show what it has.
+pub(super) const TO_BE_SEEN: jiff::SignedDuration = jiff::SignedDuration::from_secs(120);
+
+/// Why etcd may not be bootstrapped.
+enum Doubt<'a> {
+    /// This node has data: etcd exists there.
+    Data(&'a Node),
+    /// The cluster exists elsewhere, or something else answers: waiting does not help.
+    Certain(String),
+    /// It could not be seen; a moment later it may be.
+    Unclear(Lack),
+}
+
+/// Every control plane node of the file was just seen, with proof that it has no etcd data, and nothing else shows that the
+/// cluster exists or existed. Gives the node that has data, should there be one.
+pub(super) async fn nothing_exists<'a>(
+    context: &'a Context,
+    progress: &Progress,
+) -> Result<Option<&'a Node>> {
+    let world = &context.world;
+    let began = world.clock.now();
+    let elsewhere = answers_elsewhere(context);
+    let (mut doubts, elsewhere) = futures::join!(doubts(context), Box::pin(elsewhere));
+    doubts.extend(elsewhere.map(Doubt::Certain));
+    loop {
+        if doubts.is_empty() {
+            return Ok(None);
+        }
+        let waited = world.clock.now().duration_since(began);
+        let hopeless = doubts.iter().any(|d| matches!(d, Doubt::Certain(_)));
+        let data = doubts.iter().find_map(|d| match d {
+            Doubt::Data(node) => Some(*node),
+            Doubt::Certain(_) | Doubt::Unclear(_) => None,
+        });
+        if let Some(node) = data.filter(|_| !hopeless) {
+            return Ok(Some(node));
+        }
+        let clock = doubts.iter().any(|d| matches!(d, Doubt::Unclear(lack) if lack.code == "clock"));
+        let words: Vec<String> = doubts
+            .into_iter()
+            .map(|d| match d {
+                Doubt::Data(node) => format!("{} has etcd data", node.name),
+                Doubt::Certain(words) => words,
+                Doubt::Unclear(lack) => lack.words,
+            })
+            .collect();
+        if clock && !hopeless && waited > TO_BE_SEEN {
+            return Err(Error::world(format!("etcd cannot be bootstrapped: {}", words.join("; "))).coded("clock").remedy(
+                "check that the machines reach a time server (`network.ntp`) and that the clocks of the Proxmox hosts are right",
+            ));
+        }
+        if hopeless || waited > TO_BE_SEEN {
+            return Err(Error::new(Kind::Refused, format!("etcd was not bootstrapped, because it may exist already: {}", words.join("; ")))
+                .remedy("bring every control plane node back, then run the command again; a second etcd would split the cluster"));
+        }
+        progress.note(words.join("; "));
+        world.clock.sleep(PAUSE).await;
+        doubts = self::doubts(context).await;
+    }
+}
+
+/// What every machine says against it, all asked at once.
+async fn doubts(context: &Context) -> Vec<Doubt<'_>> {
+    let looks = context.look.blueprint.in_order().into_iter().map(|node| doubt(context, node));
+    futures::future::join_all(looks).await.into_iter().flatten().collect()
+}
+
+/// A Kubernetes of this cluster that answers. Before etcd runs, nothing has the address of its API.
+async fn answers_elsewhere(context: &Context) -> Option<String> {
+    let (world, blueprint) = (&context.world, &context.look.blueprint);
+    if !observe::answers(world, blueprint).await {
+        return None;
+    }
+    let access = context.look.access().ok()?;
+    let client = Kubernetes::new(world, &blueprint.endpoint, &access.kubernetes).ok()?;
+    let exists = match client.nodes().await {
+        Ok(_) => true,
+        Err(error) => is_answer(&error),
+    };
+    exists.then(|| format!("Kubernetes answers at {}", blueprint.endpoint))
+}
+
+async fn doubt<'a>(context: &Context, node: &'a Node) -> Option<Doubt<'a>> {
+    let world = &context.world;
+    let access = match context.look.access() {
+        Ok(access) => access,
+        Err(error) => return Some(Doubt::Certain(error.to_string())),
+    };
+    let identified = identify(world, node, access).await;
+    let machine = match (identified, node.role) {
+        (Identified::Configured(machine), _) => machine,
+        // A worker answers only once a control plane node signed its certificate.
+        (Identified::Silent(_) | Identified::Maintenance(_), Role::Worker) => return None,
+        (Identified::Maintenance(_), Role::ControlPlane) => {
+            let words = "is in maintenance mode and does not show whether it has etcd data";
+            return Some(Doubt::Unclear(Lack::new(format!("{} {words}", node.name))));
+        }
+        (Identified::Stranger { why } | Identified::OtherKeys { why }, _) => {
+            return Some(Doubt::Certain(format!("{} is another machine: {why}", node.name)));
+        }
+        (Identified::Silent(lack), Role::ControlPlane) => {
+            let words = format!("{} cannot be seen: {}", node.name, lack.words);
+            return Some(Doubt::Unclear(Lack { words, ..lack }));
+        }
+    };
+    if node.role == Role::ControlPlane {
+        match has_no_etcd(world, &machine).await {
+            Some(true) => {}
+            Some(false) => return Some(Doubt::Data(node)),
+            None => return Some(Doubt::Unclear(unclear(world, node, &machine).await)),
+        }
+    }
+    match machines::kubelet(world, &machine).await {
+        Kubelet::Never => None,
+        Kubelet::Registered => Some(Doubt::Certain(format!(
+            "{} was registered in Kubernetes with this cluster's keys, so the cluster existed",
+            node.name
+        ))),
+        // A record without a mark says that the cluster never was, and one worker that is slow must not stop all others.
+        Kubelet::Unknown if node.role == Role::Worker && context.look.blueprint.has_proxmox() => None,
+        Kubelet::Unknown => Some(Doubt::Unclear(Lack::new(format!(
+            "{} does not say yet whether its kubelet was ever registered",
+            node.name
+        )))),
+    }
+}
+
+/// Why a machine does not tell whether it has etcd data. Without the time its etcd does not even prepare.
+async fn unclear(world: &World, node: &Node, machine: &Machine) -> Lack {
+    let words = format!("{} does not say yet whether it has etcd data", node.name);
+    let unmet = match world.clock.timeout(QUESTION, machine.stage()).await {
+        Ok(Ok(status)) => status.unmet,
+        Ok(Err(_)) | Err(_) => vec![],
+    };
+    let Some(first) = unmet.iter().find(|unmet| unmet.name == "time").or(unmet.first()) else {
+        return Lack::new(words);
+    };
+    let lack = Lack::new(format!("{words} (it waits: {}, {})", first.name, first.reason));
+    if first.name == "time" { lack.coded("clock") } else { lack }
+}
+
+/// Whether a machine surely has no etcd data. `None` when it cannot be told yet.
+///
+/// The proof needs both halves. The service prepares only after the volume with its data is mounted, and stays there for
+/// as long as nobody begins etcd; a member that restarts passes through the same state, but its folder is there.
+pub(crate) async fn has_no_etcd(world: &World, machine: &Machine) -> Option<bool> {
+    let services = world.clock.timeout(QUESTION, machine.services()).await.ok()?.ok()?;
+    match services.iter().find(|s| s.id == "etcd")?.state.as_str() {
+        "Preparing" => {}
+        "Running" | "Stopping" => return Some(false),
+        _ => return None,
+    }
+    let exists =
+        world.clock.timeout(QUESTION, machine.path_exists("/var/lib/etcd/member")).await.ok()?.ok()?;
+    Some(!exists)
+}

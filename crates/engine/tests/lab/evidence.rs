@@ -1,0 +1,427 @@
+//! Bootstrap, replacement and deletion need positive evidence: what does not answer proves nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use engine::{Look, Session};
+use lab::{CallFilter, CallMoment, Disturbance, LabConfig, Verdict, When, Wire};
+use model::event::Outcome;
+use model::observed::Etcd;
+use model::plan::Plan;
+use model::step::Action;
+use pve::Params;
+use talos::config::Contract;
+use talos::secrets::Bundle;
+
+use crate::external::{METAL, metal};
+use crate::rig::{HOME, Ran, Rig, spec};
+
+const RECORD: u32 = 150_010;
+const WORKER: u32 = 150_021;
+const CONTROL: [u32; 3] = [150_011, 150_012, 150_013];
+
+impl Rig {
+    /// Somebody deletes a VM in the Proxmox UI.
+    async fn delete(&self, vmid: u32) {
+        let (pve, host) = (&self.world.pve, self.host_of(vmid).await);
+        let unprotected = Params::from([("protection".to_owned(), "0".to_owned())]);
+        pve.update_config(&host, vmid, &unprotected, &[], None).await.unwrap();
+        self.off(vmid).await;
+        pve.follow(&pve.delete_vm(&host, vmid, true).await.unwrap(), |_| {}).await.unwrap();
+    }
+
+    async fn off(&self, vmid: u32) {
+        let (pve, host) = (&self.world.pve, self.host_of(vmid).await);
+        if pve.vm_status(&host, vmid).await.unwrap().power == pve::PowerState::Running {
+            pve.follow(&pve.stop(&host, vmid).await.unwrap(), |_| {}).await.unwrap();
+        }
+    }
+
+    /// The notes of the record, with lines that start like this taken out.
+    async fn without_line(&self, starts: &str) {
+        let (pve, host) = (&self.world.pve, self.host_of(RECORD).await);
+        let config = pve.vm_config(&host, RECORD).await.unwrap();
+        let kept = config.description().lines().filter(|line| !line.starts_with(starts));
+        let notes = Params::from([("description".to_owned(), kept.collect::<Vec<_>>().join("\n"))]);
+        pve.update_config(&host, RECORD, &notes, &[], None).await.unwrap();
+    }
+
+    async fn allowing(&self, file: &str, nodes: &[&str]) -> Look {
+        let session = self.session(file).allowing(nodes.iter().map(|node| (*node).to_owned()));
+        let Ok(look) = session.look().await else { panic!("it can be looked at") };
+        look
+    }
+
+    fn unplug(&self, vmid: u32) {
+        self.lab.disturb(Disturbance::Unplugged { vmid, unplugged: true });
+    }
+
+    /// Counts calls of a method from now on.
+    fn count_calls(&self, method: &'static str) -> Arc<AtomicU64> {
+        let calls = Arc::new(AtomicU64::new(0));
+        let counter = calls.clone();
+        self.lab.on_call(move |_, moment, _, path| {
+            if moment == CallMoment::After && path.ends_with(method) {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+            Verdict::GoOn
+        });
+        calls
+    }
+
+    /// A careless person resets partitions of the machine at an address.
+    async fn wipe(&self, file: &str, node: &str, partitions: &[&str]) {
+        let look = self.look(file).await;
+        let address = std::net::IpAddr::V4(look.blueprint.nodes[node].address.addr());
+        let access = look.access().unwrap();
+        let (net, clock) = (&self.world.net, &self.world.clock);
+        let machine = talos_client::Machine::connect(net, clock, address, &access.talos).unwrap();
+        let partitions = partitions.iter().map(|label| (*label).to_owned()).collect();
+        machine.reset(&talos_client::Reset { graceful: false, reboot: true, partitions }).await.unwrap();
+        self.let_pass(60).await;
+    }
+
+    async fn let_pass(&self, seconds: u64) {
+        self.world.clock.sleep(Duration::from_secs(seconds)).await;
+    }
+
+    async fn is_running(&self, vmid: u32) -> bool {
+        let host = self.host_of(vmid).await;
+        self.world.pve.vm_status(&host, vmid).await.unwrap().power == pve::PowerState::Running
+    }
+}
+
+fn kinds(plan: &Plan) -> Vec<&str> {
+    plan.steps.iter().filter_map(|step| step.id.0.split('/').next()).collect()
+}
+
+fn deleted(plan: &Plan) -> Vec<&str> {
+    let node = |step: &'_ model::step::Step| matches!(step.action, Action::DeleteVm { .. });
+    plan.steps.iter().filter(|s| node(s)).filter_map(|s| s.action.node()).collect()
+}
+
+fn done(ran: &Ran) {
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+}
+
+/// The record and every control plane node are gone, workers run: that is a lost cluster and not a new one.
+#[tokio::test(start_paused = true)]
+async fn a2_a_missing_record_beside_vms_of_the_cluster_refuses_bootstrap() {
+    let rig = Rig::healthy().await;
+    for vmid in CONTROL.into_iter().chain([RECORD]) {
+        rig.delete(vmid).await;
+    }
+    rig.let_pass(30).await;
+    let plan = rig.look(HOME).await.plan();
+    assert_eq!(kinds(&plan), Vec::<&str>::new());
+    let refusal = plan.refusals.iter().find(|r| r.why.contains("record is missing")).unwrap();
+    assert!(!refusal.remedy.contains("delete"), "{refusal:?}");
+    // Also where they are all off, and where the file does not name them any more.
+    for vmid in [150_021, 150_022] {
+        rig.off(vmid).await;
+    }
+    assert_ne!(rig.look(HOME).await.plan().refusals, []);
+    let renamed = HOME.replace("  work:", "  other:");
+    assert_ne!(rig.look(&renamed).await.plan().refusals, []);
+}
+
+/// The record is gone while etcd runs: it is created again, and says at once that etcd is bootstrapped.
+#[tokio::test(start_paused = true)]
+async fn a2_a_missing_record_of_a_live_cluster_is_created_with_its_bootstrap_mark() {
+    let rig = Rig::healthy().await;
+    rig.delete(RECORD).await;
+    let bootstraps = rig.count_calls("/Bootstrap");
+    done(&rig.apply(HOME).await);
+    assert_eq!(bootstraps.load(Ordering::Relaxed), 0);
+    let look = rig.look(HOME).await;
+    let mark = look.observed.proxmox.record.as_ref().unwrap().state.bootstrap.clone().unwrap();
+    assert!(mark.done, "{mark:?}");
+    rig.assert_whole().await;
+}
+
+/// Somebody edits the notes of the record while etcd runs: the line is written again, with its mark.
+#[tokio::test(start_paused = true)]
+async fn a2_a_record_that_lost_its_line_gets_its_mark_again() {
+    let rig = Rig::healthy().await;
+    rig.without_line("talosmith-record:").await;
+    let look = rig.look(HOME).await;
+    let plan = look.plan();
+    assert_eq!(kinds(&plan), ["seal-record"], "{:?}", plan.refusals);
+    done(&rig.carry_out(&look, &plan, "me").await.unwrap());
+    let look = rig.look(HOME).await;
+    let record = look.observed.proxmox.record.as_ref().unwrap();
+    assert!(record.state.bootstrap.as_ref().unwrap().done);
+    assert_eq!(record.state.lease, None, "the lease is released");
+    rig.assert_whole().await;
+}
+
+/// The same while nothing answers: whether etcd ran is unknown, so nothing is done, and nobody is told to delete the record.
+#[tokio::test(start_paused = true)]
+async fn a2_an_unreadable_record_without_members_refuses() {
+    for lost in ["talosmith-record:", "talosmith-"] {
+        let rig = Rig::healthy().await;
+        rig.without_line(lost).await;
+        for vmid in CONTROL {
+            rig.unplug(vmid);
+        }
+        let plan = rig.look(HOME).await.plan();
+        assert_eq!(kinds(&plan), Vec::<&str>::new());
+        assert_ne!(plan.refusals, [], "{lost}");
+        for refusal in &plan.refusals {
+            assert!(!refusal.remedy.contains("delete that VM"), "{refusal:?}");
+        }
+    }
+}
+
+/// Five members vote, the file has three nodes: two that are off are not forgotten.
+#[tokio::test(start_paused = true)]
+async fn a3_members_of_etcd_are_counted_not_the_file() {
+    let rig = Rig::new();
+    let five = HOME.replace("count: 3", "count: 5");
+    done(&rig.apply(&five).await);
+    for vmid in [150_014, 150_015] {
+        rig.off(vmid).await;
+    }
+    // The third one lives, and is a part of the majority; only from here it is not seen.
+    for at in ["10.25.150.13:50000", ":6443"] {
+        let which = CallFilter { method: String::new(), path_contains: at.to_owned(), skip: 0 };
+        let when = When::Chance { which, permille: 1000, seed: 1 };
+        rig.lab.disturb(Disturbance::Wire { fault: Wire::BlackHole, when });
+    }
+    let plan = rig.allowing(HOME, &["home-control-3"]).await.plan();
+    assert_eq!(deleted(&plan), Vec::<&str>::new());
+    assert!(plan.refusals.iter().any(|r| r.why.contains("2 of 5")), "{:?}", plan.refusals);
+    assert!(rig.is_running(150_013).await);
+}
+
+/// Two permissions replace one control plane node; the other one waits for the next run.
+#[tokio::test(start_paused = true)]
+async fn a3_one_control_plane_node_is_replaced_per_run() {
+    let rig = Rig::new();
+    let five = HOME.replace("count: 3", "count: 5");
+    done(&rig.apply(&five).await);
+    let both = ["home-control-4", "home-control-5"];
+    for node in both {
+        rig.wipe(&five, node, &[]).await;
+    }
+    rig.let_pass(120).await;
+    let look = rig.allowing(&five, &both).await;
+    let plan = look.plan();
+    assert_eq!(plan.refusals, []);
+    assert_eq!(deleted(&plan), ["home-control-4"]);
+    assert!(plan.notices.iter().any(|n| n.text.contains("home-control-5")), "{:?}", plan.notices);
+    done(&rig.carry_out(&look, &plan, "me").await.unwrap());
+    let look = rig.allowing(&five, &both).await;
+    let plan = look.plan();
+    assert_eq!(deleted(&plan), ["home-control-5"], "{:?}", plan.refusals);
+    done(&rig.carry_out(&look, &plan, "me").await.unwrap());
+    assert_eq!(rig.etcd_clusters(), 1);
+    rig.assert_nothing_to_do(&five).await;
+}
+
+/// Another member is lost between the plan and the stop: the majority is counted again, and nothing is stopped.
+#[tokio::test(start_paused = true)]
+async fn a3_the_majority_is_counted_again_before_the_stop() {
+    let rig = Rig::healthy().await;
+    rig.unplug(150_013);
+    rig.let_pass(120).await;
+    let look = rig.allowing(HOME, &["home-control-3"]).await;
+    let plan = look.plan();
+    assert_eq!(deleted(&plan), ["home-control-3"], "{:?}", plan.refusals);
+    rig.off(150_012).await;
+    let stops = rig.count_calls("/status/stop");
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let told = "no other voting member of etcd gives its list";
+    assert!(ran.failures().iter().any(|f| f.contains(told)), "{:?}", ran.failures());
+    assert_eq!(stops.load(Ordering::Relaxed), 0);
+}
+
+/// The operator's way to the machines is down, Proxmox answers: nothing says that the node is dead.
+#[tokio::test(start_paused = true)]
+async fn a4_a_node_is_not_deleted_while_nothing_answers() {
+    let rig = Rig::healthy().await;
+    for vmid in CONTROL.into_iter().chain([WORKER, 150_022]) {
+        rig.unplug(vmid);
+    }
+    let plan = rig.allowing(HOME, &["home-work-1"]).await.plan();
+    assert_eq!(deleted(&plan), Vec::<&str>::new());
+    assert_ne!(plan.refusals, []);
+}
+
+/// The same, where the way breaks between the plan and the stop.
+#[tokio::test(start_paused = true)]
+async fn a4_evidence_is_looked_for_again_before_the_stop() {
+    let rig = Rig::healthy().await;
+    rig.unplug(WORKER);
+    rig.let_pass(120).await;
+    let look = rig.allowing(HOME, &["home-work-1"]).await;
+    let plan = look.plan();
+    assert_eq!(deleted(&plan), ["home-work-1"], "{:?}", plan.refusals);
+    for vmid in CONTROL.into_iter().chain([150_022]) {
+        rig.unplug(vmid);
+    }
+    let stops = rig.count_calls("/status/stop");
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    assert_eq!(stops.load(Ordering::Relaxed), 0, "{:?}", ran.failures());
+}
+
+/// Kubernetes says Ready: that is a veto, however silent the Talos API is.
+#[tokio::test(start_paused = true)]
+async fn a4_ready_in_kubernetes_vetoes_the_stop() {
+    let rig = Rig::healthy().await;
+    rig.unplug(WORKER);
+    rig.let_pass(120).await;
+    let look = rig.allowing(HOME, &["home-work-1"]).await;
+    let plan = look.plan();
+    assert_eq!(deleted(&plan), ["home-work-1"], "{:?}", plan.refusals);
+    rig.lab.disturb(Disturbance::Mend);
+    let which = CallFilter { method: String::new(), path_contains: "10.25.150.21:50000".to_owned(), skip: 0 };
+    let when = When::Chance { which, permille: 1000, seed: 1 };
+    rig.lab.disturb(Disturbance::Wire { fault: Wire::BlackHole, when });
+    rig.let_pass(60).await;
+    let stops = rig.count_calls("/status/stop");
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    assert!(ran.failures().iter().any(|f| f.contains("Ready")), "{:?}", ran.failures());
+    assert_eq!(stops.load(Ordering::Relaxed), 0);
+}
+
+/// Nothing is stopped before the node has been silent for minutes.
+#[tokio::test(start_paused = true)]
+async fn a4_a_node_that_comes_back_within_two_minutes_keeps_its_vm() {
+    let rig = Rig::healthy().await;
+    rig.unplug(WORKER);
+    rig.let_pass(120).await;
+    let look = rig.allowing(HOME, &["home-work-1"]).await;
+    let plan = look.plan();
+    let mended = async {
+        rig.let_pass(90).await;
+        rig.lab.disturb(Disturbance::Mend);
+        std::future::pending::<()>().await;
+    };
+    let stops = rig.count_calls("/status/stop");
+    let ran = tokio::select! {
+        biased;
+        ran = rig.carry_out(&look, &plan, "me") => ran.unwrap(),
+        () = mended => panic!("never"),
+    };
+    assert_eq!(ran.outcome, Outcome::Failed);
+    assert_eq!(stops.load(Ordering::Relaxed), 0, "{:?}", ran.failures());
+    rig.assert_nothing_to_do(HOME).await;
+}
+
+/// A run that died right behind Bootstrap is continued seconds later: etcd comes up by itself and is waited for.
+#[tokio::test(start_paused = true)]
+async fn t1_a_run_that_died_behind_bootstrap_waits_for_etcd() {
+    for seconds in [0, 1, 3] {
+        let rig = metal().await;
+        let called = Arc::new(tokio::sync::Notify::new());
+        let calls = called.clone();
+        rig.lab.on_call(move |_, moment, _, path| {
+            if moment == CallMoment::After && path.ends_with("/Bootstrap") {
+                calls.notify_one();
+            }
+            Verdict::GoOn
+        });
+        tokio::select! {
+            biased;
+            () = called.notified() => {}
+            _ = rig.apply(METAL) => panic!("it dies before"),
+        }
+        rig.let_pass(seconds).await;
+        done(&rig.apply(METAL).await);
+        assert_eq!(rig.etcd_clusters(), 1);
+        rig.assert_nothing_to_do(METAL).await;
+    }
+}
+
+/// Nothing of etcd is seen, but Kubernetes answers: then there is an etcd.
+#[tokio::test(start_paused = true)]
+async fn t1_an_answering_kubernetes_means_that_etcd_exists() {
+    let rig = Rig::healthy().await;
+    rig.without_mark().await;
+    for last in [11, 12, 13] {
+        let which =
+            CallFilter { method: String::new(), path_contains: format!("10.25.150.{last}:50000"), skip: 0 };
+        let when = When::Chance { which, permille: 1000, seed: 1 };
+        rig.lab.disturb(Disturbance::Wire { fault: Wire::BlackHole, when });
+    }
+    let look = rig.look(HOME).await;
+    assert!(look.observed.kubernetes.answered);
+    let plan = look.plan();
+    assert!(!kinds(&plan).contains(&"bootstrap"), "{:?}", kinds(&plan));
+    assert!(plan.refusals.iter().any(|r| r.why.contains("Kubernetes")), "{:?}", plan.refusals);
+}
+
+impl Rig {
+    /// The record as it was before etcd was bootstrapped, as after the restore of a backup.
+    async fn without_mark(&self) {
+        let (pve, host) = (&self.world.pve, self.host_of(RECORD).await);
+        let config = pve.vm_config(&host, RECORD).await.unwrap();
+        let mark = model::mark::Mark::find(config.description()).unwrap();
+        let notes = mark.describe_record(&model::mark::RecordState::default());
+        let notes = Params::from([("description".to_owned(), notes)]);
+        pve.update_config(&host, RECORD, &notes, &[], None).await.unwrap();
+    }
+}
+
+/// The control plane node is empty, and a worker of the cluster lives: that was a cluster once.
+#[tokio::test(start_paused = true)]
+async fn t2_a_worker_that_was_registered_refuses_a_new_etcd() {
+    let rig = metal().await;
+    done(&rig.apply(METAL).await);
+    rig.wipe(METAL, "cp-1", &["STATE", "EPHEMERAL"]).await;
+    let bootstraps = rig.count_calls("/Bootstrap");
+    let plan = rig.look(METAL).await.plan();
+    assert_eq!(kinds(&plan), Vec::<&str>::new());
+    let refusal = plan.refusals.iter().find(|r| r.why.contains("w-1")).unwrap();
+    assert!(refusal.remedy.contains("snapshot"), "{refusal:?}");
+    assert_eq!(bootstraps.load(Ordering::Relaxed), 0);
+}
+
+/// The machines were given other keys: refused within seconds, and neither configured nor waited for.
+#[tokio::test(start_paused = true)]
+async fn t3_machines_with_other_keys_are_refused_at_once() {
+    let rig = metal().await;
+    done(&rig.apply(METAL).await);
+    let contract = Contract::parse("v1.13").unwrap();
+    let other = Bundle::generate(contract, LabConfig::first_moment()).unwrap();
+    let session = Session::new(rig.world.clone(), spec(METAL), Some(other));
+    let before = rig.world.clock.now();
+    let Ok(look) = session.look().await else { panic!("it can be looked at") };
+    let plan = look.plan();
+    assert_eq!(kinds(&plan), Vec::<&str>::new());
+    for node in ["cp-1", "w-1"] {
+        let why = |r: &&model::plan::Refusal| r.why.contains(node) && r.why.contains("other keys");
+        let refusal = plan.refusals.iter().find(why);
+        assert!(refusal.is_some_and(|r| r.remedy.contains("bundle")), "{node}: {:?}", plan.refusals);
+    }
+    let took = rig.world.clock.now().duration_since(before);
+    assert!(took < jiff::SignedDuration::from_secs(30), "{took}");
+}
+
+/// Wiping STATE alone keeps etcd's data: a machine in maintenance mode says nothing about it, and what it has is used.
+#[tokio::test(start_paused = true)]
+async fn by_reading_2_maintenance_mode_does_not_prove_that_there_is_no_etcd_data() {
+    let single = "\
+cluster: metal
+versions: { talos: v1.13.9, kubernetes: v1.35.4 }
+network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }
+kubernetes: { schedule_on_control_planes: true }
+nodes:
+  cp-1: { role: controlplane, address: 10.25.150.31, external: true, mac: 'BC:24:11:00:00:31' }
+";
+    let rig = metal().await;
+    done(&rig.apply(single).await);
+    rig.wipe(single, "cp-1", &["STATE"]).await;
+    let look = rig.look(single).await;
+    assert_eq!(look.observed.machines["cp-1"].stage.as_deref(), Some("maintenance"));
+    assert_eq!(look.observed.machines["cp-1"].etcd, Etcd::Unknown);
+    let bootstraps = rig.count_calls("/Bootstrap");
+    done(&rig.apply(single).await);
+    assert_eq!(bootstraps.load(Ordering::Relaxed), 0, "it has its data");
+    assert_eq!(rig.etcd_clusters(), 1);
+}

@@ -1,0 +1,301 @@
+//! Bootstrap, replacement and deletion need positive evidence.
+
+use super::*;
+use crate::observed::Kubelet;
+use crate::step::StepId;
+
+fn codes(plan: &Plan) -> Vec<RefusalCode> {
+    plan.refusals.iter().map(|refusal| refusal.code).collect()
+}
+
+fn kinds(plan: &Plan) -> BTreeSet<&str> {
+    ids(plan).into_iter().filter_map(|id| id.split('/').next()).collect()
+}
+
+/// Machines that were created and configured, before etcd was bootstrapped: as a run leaves it that dies at that point.
+fn before_bootstrap(blueprint: &Blueprint) -> Observed {
+    let mut world = healthy_world(blueprint);
+    world.kubernetes = Kubernetes::default();
+    world.proxmox.record.as_mut().unwrap().state = RecordState::default();
+    for (name, machine) in &mut world.machines {
+        machine.ready = false;
+        machine.stage = Some("booting".to_owned());
+        machine.etcd = Etcd::Empty;
+        machine.kubelet = Kubelet::Never;
+        if blueprint.nodes[name].role == Role::Worker {
+            *machine = Machine::silent("the port is closed");
+        }
+    }
+    world
+}
+
+/// The same blueprint, of machines that others made.
+fn external() -> Blueprint {
+    let mut blueprint = blueprint();
+    for node in blueprint.nodes.values_mut() {
+        node.external = true;
+        node.host = None;
+    }
+    blueprint
+}
+
+fn external_world(blueprint: &Blueprint, world: Observed) -> Observed {
+    let proxmox = Proxmox { version: "9.1.8".to_owned(), ..Proxmox::default() };
+    assert!(!blueprint.has_proxmox());
+    Observed { proxmox, ..world }
+}
+
+#[test]
+fn a_run_that_died_before_bootstrap_is_continued() {
+    let blueprint = blueprint();
+    for etcd in [Etcd::Empty, Etcd::Unknown] {
+        let mut world = before_bootstrap(&blueprint);
+        world.machines.get_mut("cp-2").unwrap().etcd = etcd;
+        let plan = plan(&blueprint, &rendered(), &world);
+        assert_eq!(plan.refusals, []);
+        assert!(ids(&plan).contains(&"bootstrap/cp-1"), "{:?}", ids(&plan));
+    }
+    let blueprint = external();
+    let world = external_world(&blueprint, before_bootstrap(&super::blueprint()));
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert_eq!(plan.refusals, []);
+    assert!(ids(&plan).contains(&"bootstrap/cp-1"), "{:?}", ids(&plan));
+}
+
+#[test]
+fn a2_vms_without_a_record_and_without_members_are_refused() {
+    let blueprint = blueprint();
+    let mut world = empty_world();
+    world.proxmox.marked.push(vm(&blueprint.nodes["w-1"], true));
+    world.machines.insert("w-1".to_owned(), machine(Api::Configured, Etcd::Empty));
+    let told = plan(&blueprint, &rendered(), &world);
+    assert_eq!(codes(&told), [RefusalCode::NoRecord]);
+    assert!(told.refusals[0].why.contains("the cluster's record is missing"), "{:?}", told.refusals);
+    assert!(!told.refusals[0].remedy.contains("delete"), "{:?}", told.refusals);
+    // Off, or not in the file any more: it is still a VM of this cluster.
+    world.machines.clear();
+    world.proxmox.marked[0].running = false;
+    assert_eq!(codes(&plan(&blueprint, &rendered(), &world)), [RefusalCode::NoRecord]);
+    world.proxmox.marked[0].mark.node = "old-9".to_owned();
+    assert_eq!(codes(&plan(&blueprint, &rendered(), &world)), [RefusalCode::NoRecord]);
+    // It can be given up.
+    assert_eq!(plan_destroy(&blueprint, &world).refusals, []);
+}
+
+#[test]
+fn a2_a_member_brings_the_record_back_with_its_mark() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    world.proxmox.record = None;
+    world.proxmox.occupied.insert("10.25.150.10".parse().unwrap(), "something answers".to_owned());
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert_eq!(plan.refusals, [], "the address of its API is the cluster's own");
+    let Action::CreateRecord { member, .. } = &step(&plan, "create-record").action else { panic!() };
+    assert_eq!(member.as_deref(), Some("cp-1"));
+    assert!(!kinds(&plan).contains("bootstrap"));
+}
+
+#[test]
+fn a2_a_record_without_a_sealed_mark_is_sealed_while_a_member_answers() {
+    let blueprint = blueprint();
+    for state in [RecordState::default(), bootstrapped("cp-1", false)] {
+        let mut world = healthy_world(&blueprint);
+        world.proxmox.record.as_mut().unwrap().state = state;
+        let plan = plan(&blueprint, &rendered(), &world);
+        assert_eq!(ids(&plan), ["seal-record"]);
+    }
+}
+
+#[test]
+fn a2_a_record_that_says_nothing_is_written_first_or_refused() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    *world.proxmox.record.as_mut().unwrap() = RecordSeen {
+        vmid: 150_010,
+        host: "pve1".to_owned(),
+        state: RecordState::default(),
+        unreadable: true,
+    };
+    world.proxmox.marked.retain(|vm| vm.mark.node != "w-1");
+    world.proxmox.taken.remove(&150_021);
+    let told = plan(&blueprint, &rendered(), &world);
+    assert_eq!(told.refusals, []);
+    let seal = StepId("seal-record".to_owned());
+    assert!(step(&told, "create-vm/w-1").after.contains(&seal), "nothing is touched without the lease");
+    for machine in world.machines.values_mut() {
+        *machine = Machine::silent("no way there");
+    }
+    for told in [plan(&blueprint, &rendered(), &world), plan_destroy(&blueprint, &world)] {
+        assert_eq!(codes(&told), [RefusalCode::NoRecord]);
+        assert!(told.refusals[0].remedy.contains(r#""done":true"#), "{:?}", told.refusals);
+    }
+}
+
+#[test]
+fn a2_nobody_is_told_to_delete_the_record() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    world.proxmox.record = None;
+    world.proxmox.unread.insert(150_010, "pve1".to_owned());
+    world.proxmox.unmarked.insert(150_010, RECORD_NODE.to_owned());
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert_eq!(codes(&plan), [RefusalCode::LostMark]);
+    assert!(!plan.refusals[0].remedy.contains("delete"), "{:?}", plan.refusals);
+}
+
+#[test]
+fn a2_a_vm_outside_of_the_file_may_have_etcds_data() {
+    let blueprint = blueprint();
+    let mut world = before_bootstrap(&blueprint);
+    let mut old = vm(&blueprint.nodes["cp-1"], false);
+    (old.vmid, old.mark.node) = (150_019, "cp-9".to_owned());
+    world.proxmox.marked.push(old);
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert_eq!(codes(&plan), [RefusalCode::Etcd]);
+    assert!(plan.refusals[0].why.contains("cp-9 (VM 150019 on pve1)"), "{:?}", plan.refusals);
+}
+
+#[test]
+fn t1_an_answering_kubernetes_blocks_bootstrap() {
+    let blueprint = blueprint();
+    for (answered, refused) in [(true, false), (false, true)] {
+        let mut world = before_bootstrap(&blueprint);
+        world.kubernetes = Kubernetes { answered, refused, ..Kubernetes::default() };
+        let plan = plan(&blueprint, &rendered(), &world);
+        assert_eq!(codes(&plan), [RefusalCode::Etcd]);
+        assert!(plan.refusals[0].why.contains("Kubernetes answers"), "{:?}", plan.refusals);
+    }
+}
+
+#[test]
+fn t1_a_node_with_data_is_waited_for() {
+    for (blueprint, world) in [
+        (blueprint(), before_bootstrap(&blueprint())),
+        (external(), external_world(&external(), before_bootstrap(&blueprint()))),
+    ] {
+        let mut world = world;
+        world.machines.get_mut("cp-1").unwrap().etcd = Etcd::Data;
+        let plan = plan(&blueprint, &rendered(), &world);
+        assert_eq!(plan.refusals, []);
+        assert!(!kinds(&plan).contains("bootstrap"), "{:?}", ids(&plan));
+        assert!(ids(&plan).contains(&"join/cp-1"), "{:?}", ids(&plan));
+    }
+}
+
+#[test]
+fn t1_a_running_control_plane_node_that_does_not_tell_blocks_bootstrap() {
+    let blueprint = blueprint();
+    let mut world = before_bootstrap(&blueprint);
+    let seen = world.machines.get_mut("cp-1").unwrap();
+    (seen.etcd, seen.stage) = (Etcd::Unknown, Some("running".to_owned()));
+    assert_eq!(codes(&plan(&blueprint, &rendered(), &world)), [RefusalCode::Etcd]);
+}
+
+#[test]
+fn t2_a_kubelet_that_was_registered_blocks_bootstrap() {
+    let blueprint = external();
+    let mut world = external_world(&blueprint, before_bootstrap(&super::blueprint()));
+    for name in ["cp-1", "cp-2", "cp-3"] {
+        world.machines.insert(name.to_owned(), Machine::with(Api::Maintenance));
+    }
+    let worker = Machine { kubelet: Kubelet::Registered, ..machine(Api::Configured, Etcd::Empty) };
+    world.machines.insert("w-1".to_owned(), worker);
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert_eq!(codes(&plan), [RefusalCode::Etcd]);
+    assert!(plan.refusals[0].why.contains("w-1 was registered"), "{:?}", plan.refusals);
+}
+
+#[test]
+fn t3_other_keys_are_refused() {
+    let blueprint = external();
+    let mut world = external_world(&blueprint, before_bootstrap(&super::blueprint()));
+    for machine in world.machines.values_mut() {
+        *machine = Machine::with(Api::OtherKeys { why: "unknown authority".to_owned() });
+    }
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert_eq!(kinds(&plan), BTreeSet::new());
+    assert_eq!(codes(&plan), [RefusalCode::OtherKeys; 4]);
+}
+
+#[test]
+fn by_reading_2_a_machine_in_maintenance_mode_may_have_etcds_data() {
+    let blueprint = blueprint();
+    let mut world = before_bootstrap(&blueprint);
+    world.proxmox.record.as_mut().unwrap().state = bootstrapped("cp-1", true);
+    for name in ["cp-1", "cp-2", "cp-3"] {
+        world.machines.insert(name.to_owned(), Machine::with(Api::Maintenance));
+    }
+    let told = plan(&blueprint, &rendered(), &world);
+    assert_eq!(told.refusals, [], "it shows once they are configured");
+    assert!(kinds(&told).contains("configure") && !kinds(&told).contains("bootstrap"), "{:?}", ids(&told));
+}
+
+/// A healthy cluster in which nothing answers at these nodes, and Kubernetes misses them.
+fn without(blueprint: &Blueprint, lost: &[&str]) -> Observed {
+    let mut world = healthy_world(blueprint);
+    for name in lost {
+        world.machines.insert((*name).to_owned(), Machine::silent("no way there"));
+        world.kubernetes.nodes.get_mut(*name).unwrap().ready = false;
+    }
+    world
+}
+
+fn allowing(blueprint: &Blueprint, world: &Observed, nodes: &[&str]) -> Plan {
+    let allowed = nodes.iter().map(|node| (*node).to_owned()).collect();
+    plan_allowing(blueprint, &rendered(), world, &allowed)
+}
+
+#[test]
+fn a3_members_that_the_file_does_not_have_count() {
+    let blueprint = blueprint();
+    let mut world = without(&blueprint, &["cp-3"]);
+    assert!(kinds(&allowing(&blueprint, &world, &["cp-3"])).contains("delete-vm"));
+    for machine in world.machines.values_mut() {
+        if let Etcd::Member { members: Some(members), .. } = &mut machine.etcd {
+            members.extend([member("e4", "cp-4"), member("e5", "cp-5")]);
+        }
+    }
+    let told = allowing(&blueprint, &world, &["cp-3"]);
+    assert_eq!(codes(&told), [RefusalCode::Etcd]);
+    assert!(told.refusals[0].why.contains("only 2 of 5 voting members"), "{:?}", told.refusals);
+    // A list that was not given is no vote.
+    let mut world = without(&blueprint, &["cp-3"]);
+    let etcd = Etcd::Member { id: "1".to_owned(), learner: false, members: None };
+    world.machines.get_mut("cp-2").unwrap().etcd = etcd;
+    assert_eq!(codes(&allowing(&blueprint, &world, &["cp-3"])), [RefusalCode::Etcd]);
+}
+
+#[test]
+fn a3_the_second_control_plane_node_waits_for_another_run() {
+    let mut blueprint = blueprint();
+    for (name, last) in [("cp-4", 14), ("cp-5", 15)] {
+        let new = node(name, Role::ControlPlane, last, "pve1");
+        blueprint.nodes.insert(name.to_owned(), new);
+    }
+    let world = without(&blueprint, &["cp-4", "cp-5"]);
+    let plan = allowing(&blueprint, &world, &["cp-4", "cp-5"]);
+    assert_eq!(plan.refusals, []);
+    let about = |node: &str| ids(&plan).into_iter().filter(|id| id.contains(node)).count();
+    assert!(about("cp-4") > 4 && about("cp-5") == 0, "{:?}", ids(&plan));
+    assert!(plan.notices.iter().any(|n| n.text.starts_with("cp-5 is replaced in another run")));
+    let Action::DeleteVm { keeps_quorum, .. } = step(&plan, "delete-vm/cp-4/150014").action else { panic!() };
+    assert!(keeps_quorum);
+}
+
+#[test]
+fn a4_a_worker_is_replaced_only_where_something_shows_that_it_is_dead() {
+    let blueprint = blueprint();
+    let told = |world: &Observed| allowing(&blueprint, world, &["w-1"]);
+    assert!(kinds(&told(&without(&blueprint, &["w-1"]))).contains("delete-vm"), "Kubernetes says not ready");
+    let mut world = without(&blueprint, &["w-1"]);
+    world.kubernetes = Kubernetes::default();
+    assert!(kinds(&told(&world)).contains("delete-vm"), "others answer");
+    for name in ["cp-1", "cp-2", "cp-3"] {
+        world.machines.insert(name.to_owned(), Machine::silent("no way there"));
+    }
+    assert_eq!(codes(&told(&world)), [RefusalCode::NotProven], "nothing answers");
+    let mut world = without(&blueprint, &["w-1"]);
+    world.kubernetes.nodes.get_mut("w-1").unwrap().ready = true;
+    assert!(!kinds(&told(&world)).contains("delete-vm"), "a veto");
+    assert!(told(&world).notices.iter().any(|n| n.text.contains("is Ready")), "{:?}", told(&world).notices);
+}

@@ -1,0 +1,147 @@
+//! Whether etcd keeps its quorum when a control plane node is removed.
+//!
+//! The size of etcd is what its members say, never what the file says: a member that is off, or that the file does not name
+//! any more, still counts. Each member that answers gives its own list; a member that does not answer counts as lost.
+//! The plan asks this, and the engine asks again, on fresh answers, directly before it stops or deletes a VM.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::blueprint::Blueprint;
+use crate::observed::{Etcd, Machine};
+
+/// One entry of a member list.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Member {
+    /// Member ID in hex.
+    pub id: String,
+    /// The host name of its node; empty while it starts for the first time.
+    pub name: String,
+    /// Whether it does not vote yet.
+    pub learner: bool,
+    /// Where the other members reach it.
+    #[serde(default)]
+    pub peers: Vec<String>,
+}
+
+impl Member {
+    /// Whether it is the member of a node. Its host name may be fully qualified.
+    fn is_of(&self, node: &str) -> bool {
+        self.name.split('.').next() == Some(node)
+    }
+}
+
+/// What one member that answers says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// The node.
+    pub node: String,
+    /// Its own member ID in hex.
+    pub id: String,
+    /// Its own member list.
+    pub members: Vec<Member>,
+}
+
+/// Why a control plane node may not be removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Blocker {
+    /// No other voting member gives its list. Without a quorum none does.
+    NoVoter,
+    /// Two members have different lists.
+    Disagree(String, String),
+    /// Another member is being added, and an addition and a removal must not overlap.
+    Learner(String),
+    /// Those that answer and stay are no majority.
+    NoMajority {
+        /// Voting members that answer and stay.
+        stay: usize,
+        /// All voting members.
+        voters: usize,
+    },
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoVoter => f.write_str(
+                "no other voting member of etcd gives its list of members: they do not answer, or etcd has no quorum",
+            ),
+            Self::Disagree(one, other) => {
+                write!(f, "{one} and {other} have different lists of etcd's members")
+            }
+            Self::Learner(name) => write!(f, "{name} is still joining etcd"),
+            Self::NoMajority { stay, voters } => {
+                write!(f, "only {stay} of {voters} voting members of etcd answer and stay, which is no majority")
+            }
+        }
+    }
+}
+
+impl Blocker {
+    /// What the operator can do.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::NoVoter | Self::NoMajority { .. } => {
+                "bring the other control plane nodes back first; without a quorum etcd takes no new member"
+            }
+            Self::Disagree(..) => {
+                "compare `talosctl etcd members` of all control plane nodes; remove a member that does not exist any more"
+            }
+            Self::Learner(_) => "wait until it votes, then run the command again",
+        }
+    }
+}
+
+/// Whether the node may be stopped and deleted, given what the members that answer say.
+///
+/// # Errors
+///
+/// The reason against it.
+pub fn may_remove(node: &str, views: &[View]) -> Result<(), Blocker> {
+    // Itself it has no say: it is about to be gone.
+    let views: Vec<&View> = views.iter().filter(|view| view.node != node).collect();
+    let votes = |view: &&View| view.members.iter().any(|m| m.id == view.id && !m.learner);
+    let Some(first) = views.iter().copied().find(|view| votes(view)) else { return Err(Blocker::NoVoter) };
+    for view in &views {
+        if list(view) != list(first) {
+            return Err(Blocker::Disagree(first.node.clone(), view.node.clone()));
+        }
+    }
+    if let Some(learner) = first.members.iter().find(|m| m.learner && !m.is_of(node)) {
+        let name = if learner.name.is_empty() { "a new member" } else { &learner.name };
+        return Err(Blocker::Learner(name.to_owned()));
+    }
+    let voters = first.members.iter().filter(|m| !m.learner);
+    let (gone, rest): (Vec<&Member>, Vec<&Member>) = voters.partition(|m| m.is_of(node));
+    let answered: BTreeSet<&str> = views.iter().map(|view| view.id.as_str()).collect();
+    let stay = rest.iter().filter(|m| answered.contains(m.id.as_str())).count();
+    let before = gone.len() + rest.len();
+    // Before, or etcd cannot even commit the removal; after, or the next write fails.
+    match stay * 2 > before && stay * 2 > rest.len() {
+        true => Ok(()),
+        false => Err(Blocker::NoMajority { stay, voters: before }),
+    }
+}
+
+/// The list by ID, without addresses: a member may change those at any time.
+fn list(view: &View) -> BTreeMap<&str, (&str, bool)> {
+    view.members.iter().map(|m| (m.id.as_str(), (m.name.as_str(), m.learner))).collect()
+}
+
+/// The views in what was observed of the control plane nodes.
+#[must_use]
+pub fn views(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> Vec<View> {
+    let view = |(node, machine): (&String, &Machine)| match &machine.etcd {
+        Etcd::Member { id, members: Some(members), .. } if blueprint.nodes.contains_key(node) => {
+            Some(View { node: node.clone(), id: id.clone(), members: members.clone() })
+        }
+        _ => None,
+    };
+    machines.iter().filter_map(view).collect()
+}
+
+#[cfg(test)]
+mod tests;
