@@ -29,6 +29,18 @@ struct HostnameSpec {
 }
 
 #[derive(Deserialize)]
+struct ExtensionSpec {
+    metadata: Extension,
+}
+
+#[derive(Deserialize)]
+struct Extension {
+    name: String,
+    #[serde(default)]
+    version: String,
+}
+
+#[derive(Deserialize)]
 struct NodenameSpec {
     nodename: String,
 }
@@ -129,6 +141,19 @@ impl Machine {
     pub async fn machine_config(&self) -> Result<SecretString> {
         let text: String = self.api.get_at("reading the configuration", cosi::MACHINE_CONFIG).await?;
         Ok(SecretString::from(text))
+    }
+
+    /// The schematic of the image that it runs. The Image Factory puts it into each image as an extension of that name; an image
+    /// that was built without the factory has none.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn schematic(&self) -> Result<Option<String>> {
+        let found: Vec<(String, String, ExtensionSpec)> =
+            self.api.list("reading the extensions", "runtime", "ExtensionStatuses.runtime.talos.dev").await?;
+        let mut extensions = found.into_iter().map(|(.., spec)| spec.metadata);
+        Ok(extensions.find(|extension| extension.name == "schematic").map(|extension| extension.version))
     }
 
     /// The host name.

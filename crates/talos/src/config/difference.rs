@@ -2,7 +2,8 @@
 //!
 //! Up to 1.13 a machine compares the document without a kind and reboots by itself unless all changes are in places that it
 //! can follow; other documents it always follows. From 1.14 on it never reboots by itself, and some changes wait for the
-//! next boot. A change never carries a value, because values are keys and tokens as often as not.
+//! next boot. A document of a kind that is not known here counts as one that needs a reboot, because what is not known must not
+//! pass as harmless. A change never carries a value, because values are keys and tokens as often as not.
 
 use super::{Contract, Documents, Map, Value};
 use crate::schema::{self, check::text_of};
@@ -12,6 +13,8 @@ use crate::schema::{self, check::text_of};
 pub enum ChangeClass {
     /// Followed at once.
     Hot,
+    /// Stored, and used by the next installation or upgrade: what runs stays as it is.
+    Install,
     /// Followed at once, and it may cut the machine off: a link, an address, a route, a rule of the firewall.
     Network,
     /// A service of the node restarts: the kubelet, etcd, containerd, or a part of the control plane.
@@ -84,6 +87,10 @@ const RESTARTS: &[&str] = &[
 /// Places on which it depends whether the machine can be reached.
 const NETWORK: &[&str] = &["machine.network.interfaces", "machine.network.kubespan"];
 
+/// What only the installer reads. The running system keeps its image, extensions and kernel arguments.
+const INSTALL: &[&str] = &["machine.install"];
+const INSTALL_KINDS: &[&str] = &["UnattendedInstallConfig"];
+
 /// Places that 1.14 follows only at the next boot.
 const NEXT_BOOT: &[&str] = &[
     "machine.type",
@@ -144,8 +151,10 @@ const NETWORK_KINDS: &[&str] = &[
     "RoutingRuleConfig",
     "BGPInstanceConfig",
     "KubeSpanConfig",
+    "KubeSpanEndpointsConfig",
     "NetworkDefaultActionConfig",
     "NetworkRuleConfig",
+    "SideroLinkConfig",
 ];
 
 /// Documents without which data is not where it was.
@@ -163,6 +172,41 @@ const VOLUME_KINDS: &[&str] = &[
 /// Documents whose change waits for the next boot.
 const NEXT_BOOT_KINDS: &[&str] =
     &["KernelModuleConfig", "EnvironmentConfig", "UdevRulesConfig", "PCIDriverRebindConfig"];
+
+/// Documents that a machine follows at once without harm to what runs. Volumes are among them as long as they stay.
+const FOLLOWED_KINDS: &[&str] = &[
+    "DiscoveryIdentityConfig",
+    "DiscoveryServiceConfig",
+    "EtcFileConfig",
+    "EventSinkConfig",
+    "FilesystemScrubConfig",
+    "FilesystemTrimConfig",
+    "HTTPProbeConfig",
+    "HostnameConfig",
+    "ImageCacheConfig",
+    "ImageVerificationConfig",
+    "KmsgLogConfig",
+    "KubeCoreDNSConfig",
+    "KubeExternalManifestConfig",
+    "KubeFlannelCNIConfig",
+    "KubeInlineManifestConfig",
+    "KubePrismConfig",
+    "KubeProxyConfig",
+    "KubeStaticPodConfig",
+    "KubeTalosAPIAccessConfig",
+    "OOMConfig",
+    "ResolverConfig",
+    "SecurityProfileConfig",
+    "StaticHostConfig",
+    "SysctlConfig",
+    "SysfsConfig",
+    "TCPProbeConfig",
+    "TimeSyncConfig",
+    "TrustedRootsConfig",
+    "VolumeConfig",
+    "WatchdogTimerConfig",
+    "ZswapConfig",
+];
 
 /// Where two configurations differ, and what that costs a machine of a release. Document by document, in a stable order.
 #[must_use]
@@ -247,8 +291,12 @@ fn change(kind: &str, name: Option<&str>, path: &[&str], minor: u32) -> Change {
         ChangeClass::ServiceRestart
     } else if NETWORK_KINDS.contains(&kind) {
         ChangeClass::Network
-    } else {
+    } else if INSTALL_KINDS.contains(&kind) {
+        ChangeClass::Install
+    } else if FOLLOWED_KINDS.contains(&kind) || VOLUME_KINDS.contains(&kind) {
         ChangeClass::Hot
+    } else {
+        ChangeClass::Reboot
     };
     Change { path, class }
 }
@@ -269,6 +317,7 @@ fn class_of_field(path: &[&str], minor: u32) -> ChangeClass {
     let network = under(NETWORK) || path == ["machine", "network"];
     match (reboots, under(RESTARTS)) {
         (true, _) => ChangeClass::Reboot,
+        (false, _) if under(INSTALL) => ChangeClass::Install,
         (false, true) => ChangeClass::ServiceRestart,
         (false, false) if network => ChangeClass::Network,
         (false, false) => ChangeClass::Hot,
@@ -311,6 +360,39 @@ mod tests {
         let fourteen = changes(old, new, 14);
         assert!(fourteen.contains(&("machine.registries.config.h.auth.username".to_owned(), ServiceRestart)));
         assert!(fourteen.contains(&("machine.env.A".to_owned(), Reboot)));
+    }
+
+    #[test]
+    fn arch2_a_kind_that_is_not_known_is_never_hot() {
+        let old = "machine: {type: worker}\n---\n{apiVersion: v1alpha1, kind: MadeUpConfig, a: 1}\n";
+        let new = "machine: {type: worker}\n---\n{apiVersion: v1alpha1, kind: MadeUpConfig, a: 2}\n";
+        let none = "machine: {type: worker}\n";
+        for (old, new) in [(old, new), (none, new), (old, none)] {
+            for minor in [12, 13, 14] {
+                let [(_, class)] = changes(old, new, minor).try_into().unwrap();
+                assert_eq!(class, ChangeClass::Reboot, "{old} {new} {minor}");
+            }
+        }
+        let classed = |kind: &str| {
+            [FOLLOWED_KINDS, INSTALL_KINDS, RESTARTING_KINDS, NETWORK_KINDS, VOLUME_KINDS, NEXT_BOOT_KINDS]
+                .iter()
+                .filter(|kinds| kinds.contains(&kind))
+                .count()
+        };
+        let unclassed: Vec<&str> =
+            schema::kinds().filter(|kind| *kind != "v1alpha1" && classed(kind) != 1).collect();
+        assert_eq!(unclassed, [""; 0], "every kind that Talos has is in exactly one class");
+    }
+
+    #[test]
+    fn first_use_1_what_only_the_installer_reads_is_not_followed() {
+        let (old, new) =
+            ("machine: {install: {image: a}}", "machine: {install: {image: b, extraKernelArgs: [c]}}");
+        for minor in [12, 13, 14] {
+            for (path, class) in changes(old, new, minor) {
+                assert_eq!(class, ChangeClass::Install, "{path}");
+            }
+        }
     }
 
     #[test]

@@ -102,6 +102,12 @@ const fn kind(
     Kind { name, root, named, control_plane_only, link, conflicts, since, until }
 }
 
+/// Every kind of document that a release in the table knows.
+#[cfg(test)]
+pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
+    table::KINDS.iter().map(|kind| kind.name)
+}
+
 /// The kind of document of a name; `v1alpha1` is the one without a kind.
 pub(crate) fn kind_of(name: &str, minor: u32) -> Option<&'static Kind> {
     let minor = minor.max(OLDEST_MINOR);
