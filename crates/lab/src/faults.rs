@@ -49,6 +49,12 @@ pub enum Disturbance {
         /// How many seconds; fewer than none is behind.
         ahead: i64,
     },
+    /// The status daemons of all hosts fall silent, or report again: in the list of resources hosts, guests and storages are
+    /// `unknown` then, and everything else goes on.
+    StatusDaemons {
+        /// Whether they are silent.
+        silent: bool,
+    },
     /// The cluster loses its quorum, or has it back. It also loses it when half of its hosts are off.
     Quorum {
         /// Whether it is lost.

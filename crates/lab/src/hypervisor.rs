@@ -84,6 +84,9 @@ pub struct Hypervisor {
     /// The cluster has lost its quorum, however many hosts are there.
     #[serde(default)]
     pub(crate) no_quorum: bool,
+    /// No status daemon reports.
+    #[serde(default)]
+    pub(crate) no_status: bool,
     /// Configuration that nothing acts on.
     #[serde(default)]
     pub(crate) kept: Kept,
@@ -233,6 +236,7 @@ impl Hypervisor {
             mappings: BTreeMap::new(),
             ha: BTreeMap::new(),
             no_quorum: false,
+            no_status: false,
             kept: Kept::default(),
             web: None,
             local_web: BTreeMap::new(),

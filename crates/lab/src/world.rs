@@ -98,6 +98,7 @@ impl World {
         self.machines.mend();
         self.machines.close_outside(self.outside.clone());
         self.hypervisor.no_quorum = false;
+        self.hypervisor.no_status = false;
         self.hypervisor.storages.full.clear();
         for host in self.hypervisor.hosts.values_mut() {
             host.slow = Duration::ZERO;
@@ -132,6 +133,7 @@ impl World {
                     host.clock_error = ahead;
                 }
             }
+            Disturbance::StatusDaemons { silent } => self.hypervisor.no_status = silent,
             Disturbance::Quorum { lost } => self.hypervisor.no_quorum = lost,
             Disturbance::Outside { only } => self.machines.close_outside(only),
             Disturbance::BrokenSystem { vmid, talos, broken } => {

@@ -87,7 +87,22 @@ pub(super) fn resources(world: &World, call: &Call) -> Result<Data, Refusal> {
         }));
     }
     long.extend(rows.iter().map(Value::to_string));
+    if hypervisor.no_status {
+        long = long.iter().map(|row| unreported(row)).collect();
+    }
     Ok(Data::of_rows(&long))
+}
+
+/// A row of something whose status daemon is silent: what the daemon reports is missing, what the configuration says is there.
+fn unreported(row: &str) -> String {
+    let Ok(Value::Object(mut row)) = serde_json::from_str(row) else { return row.to_owned() };
+    if row.contains_key("status") && row.get("type") != Some(&json!("network")) {
+        row.insert("status".to_owned(), json!("unknown"));
+        for key in ["name", "uptime", "cpu", "maxcpu", "mem", "maxmem", "memhost", "disk", "maxdisk"] {
+            row.remove(key);
+        }
+    }
+    Value::Object(row).to_string()
 }
 
 /// The row of a VM among all resources. There may be ten thousand of them.
