@@ -311,6 +311,22 @@ impl Client {
         self.task(if purge { call.with("purge", 1) } else { call }).await
     }
 
+    /// Whether a machine runs at this moment.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::vm_status`], and [`Kind::Protocol`] for a state that is neither: that is not "off".
+    pub async fn is_running(&self, node: &str, vmid: u32) -> Result<bool> {
+        match self.vm_status(node, vmid).await?.power {
+            PowerState::Running => Ok(true),
+            PowerState::Stopped => Ok(false),
+            PowerState::Unknown => Err(Error::new(
+                format!("reading the status of VM {vmid} on {node}"),
+                Kind::Protocol { text: "it says neither running nor stopped".to_owned() },
+            )),
+        }
+    }
+
     /// A machine's state at this moment.
     ///
     /// # Errors
