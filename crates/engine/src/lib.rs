@@ -21,6 +21,7 @@ pub mod doctor;
 pub mod emit;
 pub mod error;
 pub mod grounds;
+mod halt;
 pub mod health;
 pub mod journal;
 pub mod kubernetes;

@@ -35,7 +35,8 @@ pub(crate) async fn seek(world: &World, vmid: u32) -> Result<Option<(String, VmC
         let resources = world.pve.cluster_resources().await?;
         let hosts: Vec<&String> = resources
             .iter()
-            .filter(|r| r.kind == "node" && r.status.as_deref() == Some("online"))
+            // A host that the list does not know is asked, too: only one that is off cannot answer.
+            .filter(|r| r.kind == "node" && r.status.as_deref() != Some("offline"))
             .filter_map(|r| r.node.as_ref())
             .collect();
         let is_it = |r: &&pve::Resource| r.kind == "qemu" && r.vmid == Some(u64::from(vmid));

@@ -186,8 +186,14 @@ mod tests {
     use super::*;
 
     fn saved() -> SavedPlan {
-        let plan =
-            Plan { cluster: "home".into(), steps: vec![], notices: vec![], refusals: vec![], held: vec![] };
+        let plan = Plan {
+            cluster: "home".into(),
+            steps: vec![],
+            notices: vec![],
+            blocked: vec![],
+            refusals: vec![],
+            held: vec![],
+        };
         let facts = BTreeMap::from([("world/proxmox/version".to_owned(), "9.1.8".to_owned())]);
         let allowed = BTreeSet::from(["home-work-1".to_owned()]);
         SavedPlan { talosmith_plan: FORM, digest: digest(&plan, &allowed, &facts), plan, allowed, facts }

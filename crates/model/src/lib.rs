@@ -18,6 +18,7 @@
 //! - [`alive`] says when a node may be called dead, and [`quorum`] when etcd does not need it.
 //! - [`plan`] compares the two. All rules of order and safety live there.
 //! - [`rights`] is what a token must be allowed to do for a blueprint, and where.
+//! - [`service`] says which services of a machine do not come up by themselves.
 //! - [`holder`] is whoever is given credentials inside the cluster.
 //! - [`natural`] is the order in which people count names.
 //! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
@@ -39,6 +40,7 @@ pub mod quorum;
 pub mod reference;
 pub mod resolve;
 pub mod rights;
+pub mod service;
 pub mod spec;
 pub mod starter;
 pub mod step;

@@ -226,6 +226,19 @@ pub enum NoImage {
         /// What it says.
         why: String,
     },
+    /// A file of the image's name is there, and is not as long as the image.
+    AnotherFile {
+        /// The host that has it.
+        host: String,
+        /// The datastore.
+        datastore: String,
+        /// Its name.
+        file: String,
+        /// How many bytes it has.
+        bytes: u64,
+        /// How many the image has, where it is downloaded from.
+        expected: u64,
+    },
     /// The factory does not answer, and the mirror was never told of the image.
     NotInMirror {
         /// The host that asked.
@@ -252,6 +265,9 @@ pub struct Machine {
     pub config_digest: Option<String>,
     /// Where that differs from what the file describes; `None` when it could not be compared.
     pub config_changes: Option<Vec<ConfigChange>>,
+    /// The schematic of the image that it runs, as the image itself says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schematic: Option<String>,
     /// Its part in etcd.
     pub etcd: Etcd,
     /// Whether its kubelet was ever registered. Asked only where no member of etcd answers.
@@ -275,6 +291,8 @@ pub struct ConfigChange {
 pub enum ConfigCost {
     /// Nothing: it follows at once.
     Nothing,
+    /// Only the next installation or upgrade reads it: what runs stays as it is.
+    Install,
     /// It may be cut off.
     Network,
     /// Services of it restart.
@@ -291,6 +309,8 @@ impl ConfigCost {
     pub fn disturbs(self) -> Disturbs {
         match self {
             Self::Nothing => Disturbs::Hot,
+            // An upgrade ends with a reboot.
+            Self::Install => Disturbs::Reboot,
             Self::Network | Self::Services | Self::Volume => Disturbs::Restart,
             Self::Reboot => Disturbs::Reboot,
         }
@@ -407,6 +427,7 @@ impl Machine {
             unmet: vec![],
             config_digest: None,
             config_changes: None,
+            schematic: None,
             etcd: Etcd::Unknown,
             kubelet: Kubelet::Unknown,
         }

@@ -4,12 +4,14 @@
 //! change unsafe. A plan with a refusal is never carried out. The rules are one function each, in the modules below:
 //!
 //! - [`refuse`]: when nothing may be touched.
+//! - [`lost`]: VMs of a cluster with this name whose keys are not here.
 //! - [`preflight`]: what must be so before the first VM is created.
 //! - [`not_yet`]: what the file may ask for and nobody carries out yet.
 //! - [`bring_up`]: what each node still needs.
 //! - `bootstrap`: when etcd may be bootstrapped, and when the record must say that it was.
 //! - [`drift`]: what of a VM is not as the file says, and what changing it would disturb.
 //! - `reconfigure`: the same for a machine's configuration, and in which order.
+//! - `in_force`: whether a machine runs the image that the file asks for.
 //! - `others`: what is there and not in the file.
 //! - [`accounts`]: accounts in Proxmox for what runs in the cluster.
 //! - [`destroy`]: taking everything of ours away, and nothing else.
@@ -22,6 +24,8 @@ pub mod destroy;
 pub mod drift;
 pub mod graph;
 mod images;
+mod in_force;
+pub mod lost;
 pub mod not_yet;
 mod others;
 pub mod preflight;
@@ -37,7 +41,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blueprint::Blueprint;
 use crate::observed::Observed;
-use crate::step::Step;
+use crate::step::{Disturbs, Step};
 
 /// What must be done, in an order that could be followed one by one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +52,9 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What differs and is left alone.
     pub notices: Vec<Notice>,
+    /// What the file asks for and this version does not do, each with what it would take. The steps are carried out all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub blocked: Vec<Blocked>,
     /// Why nothing may be done. Empty in a plan that can be carried out.
     pub refusals: Vec<Refusal>,
     /// What would be done if nothing stood in the way, so that nothing that differs is hidden by a reason against something else.
@@ -60,6 +67,21 @@ pub struct Plan {
 pub struct Notice {
     /// One sentence.
     pub text: String,
+}
+
+/// A change that the file asks for and that this version does not make: the cluster does not match the file until a person has
+/// made it. Unlike a refusal it keeps nothing else from being done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blocked {
+    /// The node it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// What differs, in one sentence.
+    pub what: String,
+    /// What the change would disturb.
+    pub disturbs: Disturbs,
+    /// How a person makes it, or takes the request back.
+    pub remedy: String,
 }
 
 /// A reason to touch nothing.
@@ -149,7 +171,7 @@ pub fn plan_allowing(
     allowed: &BTreeSet<String>,
 ) -> Plan {
     if let Some(refusal) = refuse::silence(observed) {
-        return finish(blueprint, vec![], vec![], vec![refusal]);
+        return finish(blueprint, Found { refusals: vec![refusal], ..Found::default() });
     }
     let mut refusals = refuse::always(blueprint, observed);
     refusals.extend(bootstrap::lost_record(blueprint, observed));
@@ -158,37 +180,48 @@ pub fn plan_allowing(
         refusals.extend(refuse::creation(blueprint, observed));
         refusals.extend(not_yet::refusals(blueprint));
     }
-    let (steps, mut notices, more) = bring_up::steps(blueprint, rendered, observed, allowed);
-    refusals.extend(more);
-    notices.extend(preflight::tight(blueprint, observed));
-    notices.extend(preflight::documents(observed));
-    finish(blueprint, steps, notices, refusals)
+    let mut found = bring_up::steps(blueprint, rendered, observed, allowed);
+    refusals.append(&mut found.refusals);
+    found.notices.extend(preflight::tight(blueprint, observed));
+    found.notices.extend(preflight::documents(observed));
+    found.notices.extend(not_yet::without_effect(blueprint));
+    finish(blueprint, Found { refusals, ..found })
 }
 
 /// What takes the cluster away.
 #[must_use]
 pub fn plan_destroy(blueprint: &Blueprint, observed: &Observed) -> Plan {
     if let Some(refusal) = refuse::silence(observed) {
-        return finish(blueprint, vec![], vec![], vec![refusal]);
+        return finish(blueprint, Found { refusals: vec![refusal], ..Found::default() });
     }
     let mut refusals = refuse::always(blueprint, observed);
     refusals.extend(bootstrap::unreadable_record(blueprint, observed));
     refusals.extend(refuse::protected(blueprint));
     let (steps, notices) = destroy::steps(blueprint, observed);
-    finish(blueprint, steps, notices, refusals)
+    finish(blueprint, Found { steps, notices, refusals, blocked: vec![] })
 }
 
-fn finish(blueprint: &Blueprint, steps: Vec<Step>, notices: Vec<Notice>, refusals: Vec<Refusal>) -> Plan {
+/// What the rules found, before it is put in order.
+#[derive(Debug, Default)]
+struct Found {
+    steps: Vec<Step>,
+    notices: Vec<Notice>,
+    refusals: Vec<Refusal>,
+    blocked: Vec<Blocked>,
+}
+
+fn finish(blueprint: &Blueprint, found: Found) -> Plan {
+    let Found { steps, notices, refusals, blocked } = found;
     let ordered = graph::in_order(steps);
     let (steps, held) = if refusals.is_empty() { (ordered, vec![]) } else { (vec![], ordered) };
-    Plan { cluster: blueprint.cluster.clone(), steps, notices, refusals, held }
+    Plan { cluster: blueprint.cluster.clone(), steps, notices, blocked, refusals, held }
 }
 
 impl Plan {
-    /// Whether there is nothing to do and nothing in the way.
+    /// Whether the cluster matches the file: nothing to do, nothing blocked and nothing refused.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.refusals.is_empty()
+        self.steps.is_empty() && self.blocked.is_empty() && self.refusals.is_empty()
     }
 
     /// About how long it takes, in seconds, when everything that can run at once does.

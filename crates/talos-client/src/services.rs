@@ -114,5 +114,11 @@ fn service(info: wire::ServiceInfo) -> Service {
         Some(event) => event.msg.clone(),
         None => String::new(),
     };
-    Service { id: info.id, state: info.state, healthy: (!health.unknown).then_some(health.healthy), message }
+    Service {
+        id: info.id,
+        state: info.state,
+        healthy: (!health.unknown).then_some(health.healthy),
+        message,
+        events: events.into_iter().map(|event| event.msg).collect(),
+    }
 }

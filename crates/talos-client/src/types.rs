@@ -132,6 +132,8 @@ pub struct Service {
     pub healthy: Option<bool>,
     /// The newest that it said about itself.
     pub message: String,
+    /// What happened to it, oldest first, as far as the machine remembers.
+    pub events: Vec<String>,
 }
 
 /// A disk of a machine.

@@ -31,7 +31,7 @@ macro_rules! exits {
 exits! {
     Done = 0 "done, or there was nothing to do"
     Internal = 1 "a mistake in Talosmith itself; please report it"
-    Pending = 2 "there are changes to make (only `plan --detailed-exitcode`)"
+    Pending = 2 "changes are left to make (`plan --detailed-exitcode`; `apply`, where this version does not make all of them)"
     Input = 3 "the file, or something it points to, is wrong; nothing was changed"
     Refused = 4 "it would not be safe; nothing was changed"
     World = 5 "a step failed or something did not answer; the same command goes on from there"
@@ -88,7 +88,7 @@ mod tests {
         Exit codes:
             0  done, or there was nothing to do
             1  a mistake in Talosmith itself; please report it
-            2  there are changes to make (only `plan --detailed-exitcode`)
+            2  changes are left to make (`plan --detailed-exitcode`; `apply`, where this version does not make all of them)
             3  the file, or something it points to, is wrong; nothing was changed
             4  it would not be safe; nothing was changed
             5  a step failed or something did not answer; the same command goes on from there

@@ -1,22 +1,27 @@
-//! Emptying a node: evict what can go, respect budgets, wait until it is gone.
+//! Draining a node: evict what can go, respect budgets, wait until it is gone.
 //!
 //! Pods of daemon sets come back at once and static pods are not Kubernetes' to move, so both stay. A pod that nothing would
-//! make again is never evicted unless the caller insists. A budget that does not allow an eviction is asked again until
-//! the time is over; what then stays is named, with the budget's own words.
+//! make again, and one whose data goes with it (`emptyDir`), is never evicted unless the caller allows it. A budget that does not
+//! allow an eviction is asked again until the time is over, and so is a server that fails; what then stays is named, with the reason.
+//!
+//! Who cordoned a node is written on it, so that a drain that died is continued, a drain that failed takes its own cordon back, and
+//! a node that a person cordoned stays so.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, ListParams, PostParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 
 use super::Kubernetes;
 use crate::error::{Error, Kind, Result};
 
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_secs(2);
+/// Says on a node that Talosmith cordoned it, and why.
+pub const CORDONED: &str = "talosmith.dev/cordoned";
 
-/// How to empty a node.
+/// How to drain a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drain {
     /// How long it may take.
@@ -25,11 +30,13 @@ pub struct Drain {
     pub grace: Option<Duration>,
     /// Evict pods too that nothing makes again elsewhere.
     pub unmanaged: bool,
+    /// Evict pods too whose `emptyDir` volumes are deleted with them.
+    pub empty_dir: bool,
 }
 
 impl Default for Drain {
     fn default() -> Self {
-        Self { limit: Duration::from_secs(300), grace: None, unmanaged: false }
+        Self { limit: Duration::from_secs(300), grace: None, unmanaged: false, empty_dir: false }
     }
 }
 
@@ -37,18 +44,71 @@ impl Default for Drain {
 type Waiting = BTreeMap<(String, String), String>;
 
 impl Kubernetes {
-    /// Cordons a node and empties it; returns the names of the pods that were moved away.
+    /// Cordons a node and drains it; returns the names of the pods that were moved away. `why` is written on the node.
     ///
     /// # Errors
     ///
-    /// [`Kind::Refused`] when a pod would be lost for good; [`Kind::World`] when pods are left at the end of the time,
-    /// with the reason of each. The node stays cordoned then.
-    pub async fn drain(&self, node: &str, how: &Drain) -> Result<Vec<String>> {
-        self.cordon(node, true).await?;
-        let attempt = || format!("node {node} could not be emptied");
+    /// [`Kind::Refused`] when a pod or its data would be lost for good; [`Kind::World`] when pods are left at the end of the time,
+    /// with the reason of each. The node takes pods again then, unless somebody else had cordoned it.
+    pub async fn drain(&self, node: &str, how: &Drain, why: &str) -> Result<Vec<String>> {
+        // What is refused is refused before anything is touched.
+        self.pods_to_move(node, how).await?;
+        let ours = self.hold(node, why).await?;
+        match self.evict_all(node, how).await {
+            Ok(moved) => Ok(moved),
+            Err(error) if !ours => Err(error),
+            // Taken back, or at least said: the failure itself is what the caller must hear of.
+            Err(error) => match self.release(node).await {
+                Ok(_) => Err(error),
+                Err(_) => Err(error.remedy(format!(
+                    "make room or loosen the budgets; `kubectl uncordon {node}` lets pods come again"
+                ))),
+            },
+        }
+    }
+
+    /// Takes the cordon of a drain back. Says whether there was one; a node that somebody else cordoned stays so.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such node, or Kubernetes does not answer in time.
+    pub async fn release(&self, node: &str) -> Result<bool> {
+        if !self.is_held(node).await?.1 {
+            return Ok(false);
+        }
+        let patch = serde_json::json!({"metadata": {"annotations": {CORDONED: null}}, "spec": {"unschedulable": null}});
+        self.patch_node(node, "uncordon", &patch).await.map(|()| true)
+    }
+
+    /// Cordons a node in our name. Says whether the cordon is ours: one of somebody else stays theirs.
+    async fn hold(&self, node: &str, why: &str) -> Result<bool> {
+        let (cordoned, ours) = self.is_held(node).await?;
+        if cordoned {
+            return Ok(ours);
+        }
+        let patch = serde_json::json!({"metadata": {"annotations": {CORDONED: why}}, "spec": {"unschedulable": true}});
+        self.patch_node(node, "cordon", &patch).await.map(|()| true)
+    }
+
+    /// Whether a node is cordoned, and whether that was us.
+    async fn is_held(&self, node: &str) -> Result<(bool, bool)> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let found = self.ask(&format!("tell about node {node}"), nodes.get(node)).await?;
+        let cordoned = found.spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
+        let ours = found.metadata.annotations.is_some_and(|annotations| annotations.contains_key(CORDONED));
+        Ok((cordoned, cordoned && ours))
+    }
+
+    async fn patch_node(&self, node: &str, verb: &str, patch: &serde_json::Value) -> Result<()> {
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        self.ask(&format!("{verb} node {node}"), nodes.patch(node, &params, &patch)).await.map(drop)
+    }
+
+    /// Evicts round by round, until nothing is left that has to go.
+    async fn evict_all(&self, node: &str, how: &Drain) -> Result<Vec<String>> {
         let mut waiting = self.pods_to_move(node, how).await?;
-        let names: Vec<String> =
-            waiting.keys().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
+        let mut moved: Vec<(String, String)> = waiting.keys().cloned().collect();
         let mut reasons = BTreeMap::new();
         let work = async {
             while !waiting.is_empty() {
@@ -58,14 +118,20 @@ impl Kubernetes {
                     }
                 }
                 self.clock.sleep(PAUSE).await;
-                let left = self.pods_to_move(node, how).await?;
-                waiting.retain(|pod, uid| left.get(pod) == Some(uid));
+                // A pod that came meanwhile has to go, too. A list that was not had is asked for in the next round.
+                match self.pods_to_move(node, how).await {
+                    Ok(left) => waiting = left,
+                    Err(error) if error.kind() == Kind::Refused => return Err(error),
+                    Err(_) => continue,
+                }
+                moved.extend(waiting.keys().filter(|pod| !moved.contains(pod)).cloned().collect::<Vec<_>>());
                 reasons.retain(|pod, _| waiting.contains_key(pod));
             }
             Ok(())
         };
         match self.clock.timeout(how.limit, work).await {
-            Ok(outcome) => outcome.map(|()| names),
+            Ok(outcome) => outcome
+                .map(|()| moved.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect()),
             Err(_) => {
                 let left = waiting.keys().map(|pod| {
                     let reason = reasons.get(pod).map_or("it does not stop", String::as_str);
@@ -73,9 +139,11 @@ impl Kubernetes {
                 });
                 let left: Vec<String> = left.collect();
                 let seconds = how.limit.as_secs();
-                Err(Error::world(format!("{} within {seconds} s: {}", attempt(), left.join(", "))).remedy(
-                    "make room for these pods elsewhere or loosen their budgets; the node stays cordoned",
+                Err(Error::world(format!(
+                    "node {node} could not be drained within {seconds} s: {}",
+                    left.join(", ")
                 ))
+                .remedy("make room for these pods elsewhere or loosen their budgets"))
             }
         }
     }
@@ -85,30 +153,36 @@ impl Kubernetes {
         let pods: Api<Pod> = Api::all(self.client.clone());
         let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
         let found = self.ask(&format!("list the pods of node {node}"), pods.list(&here)).await?;
-        let (mut waiting, mut lost) = (Waiting::new(), vec![]);
+        let (mut waiting, mut lost, mut data) = (Waiting::new(), vec![], vec![]);
         for pod in found.items {
             let name = (
                 pod.metadata.namespace.clone().unwrap_or_default(),
                 pod.metadata.name.clone().unwrap_or_default(),
             );
-            match fate(&pod) {
+            let (fate, says) = (fate(&pod), format!("{}/{}", name.0, name.1));
+            match fate {
                 Fate::Stays => continue,
-                Fate::Lost if !how.unmanaged => lost.push(format!("{}/{}", name.0, name.1)),
-                _ => {}
+                Fate::Lost if !how.unmanaged => lost.push(says),
+                Fate::Lost | Fate::Moves if keeps_data(&pod) && !how.empty_dir => data.push(says),
+                Fate::Lost | Fate::Moves => {}
             }
             waiting.insert(name, pod.metadata.uid.unwrap_or_default());
         }
-        if lost.is_empty() {
-            return Ok(waiting);
-        }
-        Err(Error::new(
-            Kind::Refused,
-            format!(
-                "node {node} was not emptied, because nothing would make these pods again: {}",
-                lost.join(", ")
+        let (why, remedy) = match (lost.is_empty(), data.is_empty()) {
+            (true, true) => return Ok(waiting),
+            (false, _) => (
+                format!("nothing would make these pods again: {}", lost.join(", ")),
+                "delete them yourself if they are not needed",
             ),
-        )
-        .remedy("delete them yourself if they are not needed"))
+            (true, false) => (
+                format!(
+                    "these pods keep data in `emptyDir` volumes, which is deleted with them: {}",
+                    data.join(", ")
+                ),
+                "allow it where that data is of no use to anybody, or move it elsewhere first",
+            ),
+        };
+        Err(Error::new(Kind::Refused, format!("node {node} was not drained, because {why}")).remedy(remedy))
     }
 
     /// Asks for one eviction; returns why it was not granted.
@@ -140,6 +214,8 @@ impl Kubernetes {
                             .unwrap_or_default();
                         Ok(Some(causes.first().map_or(status.message.clone(), |cause| cause.message.clone())))
                     }
+                    // A server that fails now may not fail in the next round.
+                    500.. => Ok(Some(format!("the server failed: {}", status.message))),
                     _ => Err(kube::Error::Api(status)),
                 },
                 Err(error) => Err(error),
@@ -178,6 +254,16 @@ fn fate(pod: &Pod) -> Fate {
     }
 }
 
+/// Whether a pod that still runs has data on the node that nobody can bring back. Memory is not data.
+fn keeps_data(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
+    let on_disk = |volume: &k8s_openapi::api::core::v1::Volume| {
+        volume.empty_dir.as_ref().is_some_and(|source| source.medium.as_deref() != Some("Memory"))
+    };
+    !["Succeeded", "Failed"].contains(&phase) && volumes.iter().any(on_disk)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,5 +281,22 @@ mod tests {
         assert_eq!(fate(&pod(mirror, "Running")), Fate::Stays);
         assert_eq!(fate(&pod(serde_json::json!({}), "Running")), Fate::Lost);
         assert_eq!(fate(&pod(serde_json::json!({}), "Succeeded")), Fate::Moves);
+    }
+
+    #[test]
+    fn by_reading_6_data_of_a_pod_is_seen() {
+        let with = |volume: serde_json::Value, phase: &str| {
+            serde_json::from_value::<Pod>(serde_json::json!({
+                "metadata": {}, "spec": {"containers": [], "volumes": [volume]}, "status": {"phase": phase},
+            }))
+            .unwrap()
+        };
+        assert!(keeps_data(&with(serde_json::json!({"name": "a", "emptyDir": {}}), "Running")));
+        assert!(!keeps_data(&with(
+            serde_json::json!({"name": "a", "emptyDir": {"medium": "Memory"}}),
+            "Running"
+        )));
+        assert!(!keeps_data(&with(serde_json::json!({"name": "a", "emptyDir": {}}), "Succeeded")));
+        assert!(!keeps_data(&with(serde_json::json!({"name": "a", "configMap": {}}), "Running")));
     }
 }

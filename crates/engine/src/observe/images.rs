@@ -5,6 +5,9 @@
 //! host is asked what it finds at the address. Looking at an image that the factory never built makes it build it, which takes
 //! minutes, so a host is only asked for the factory's list; what it answers does not matter, only that it does.
 //!
+//! An image that is in the datastore already is known by its name, and the factory publishes no checksum that Proxmox could hold it
+//! against. What can be compared is its length, with the length that the host is told where the image comes from.
+//!
 //! What is asked for in vain here would fail later, when half of the cluster is made.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +80,43 @@ pub(super) async fn missing(
             }
             Ok(_) => {}
             Err(why) => unseen.push(Unseen { what: format!("whether {host} reaches {url}"), why }),
+        }
+    }
+    found
+}
+
+/// Files that have the name of an image and another length. Where either length is not told, nothing is said: a host may have been
+/// given the image by hand because it reaches no factory.
+pub(super) async fn other_files(
+    world: &World,
+    blueprint: &Blueprint,
+    schematics: &BTreeMap<String, String>,
+    stored: &BTreeMap<StoredImage, u64>,
+    new: &[&Node],
+) -> Vec<NoImage> {
+    let mut questions: BTreeMap<&StoredImage, (String, u64)> = BTreeMap::new();
+    for node in new {
+        let (Some(image), Some(schematic)) = (blueprint.images.get(&node.image), schematics.get(&node.image))
+        else {
+            continue;
+        };
+        let file = image.file_name(schematic);
+        let its = |(stored, _): &(&StoredImage, &u64)| {
+            stored.file == file && Some(&stored.datastore) == node.image_datastore.as_ref()
+        };
+        for (stored, bytes) in stored.iter().filter(its).filter(|(_, bytes)| **bytes > 0) {
+            questions.insert(stored, (image.url(schematic), *bytes));
+        }
+    }
+    let answers =
+        join_all(questions.iter().map(|(at, (url, _))| ask(world, world.pve.query_url(&at.host, url)))).await;
+    let mut found = vec![];
+    for ((at, (_, bytes)), answer) in questions.into_iter().zip(answers) {
+        if let Ok(UrlAnswer::There { size: Some(expected) }) = answer
+            && expected != bytes
+        {
+            let StoredImage { host, datastore, file } = at.clone();
+            found.push(NoImage::AnotherFile { host, datastore, file, bytes, expected });
         }
     }
     found

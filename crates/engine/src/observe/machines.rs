@@ -109,10 +109,11 @@ async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<
     let clock = &world.clock;
     let mut machine = Machine::with(Api::Configured);
     let mut unseen = vec![];
-    let (version, status, config, etcd) = futures::join!(
+    let (version, status, config, schematic, etcd) = futures::join!(
         clock.timeout(QUESTION, client.version()),
         clock.timeout(QUESTION, client.stage()),
         clock.timeout(QUESTION, client.machine_config()),
+        clock.timeout(QUESTION, client.schematic()),
         etcd(world, node, client),
     );
     machine.talos = told(version, node, VERSION, &mut unseen).map(|v| v.tag);
@@ -127,6 +128,7 @@ async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<
         let release = machine.talos.as_deref().unwrap_or(&node.talos);
         machine.config_changes = wanted.and_then(|wanted| differences(runs, wanted, release));
     }
+    machine.schematic = told(schematic, node, "the schematic", &mut unseen).flatten();
     machine.etcd = etcd;
     (machine, unseen)
 }
@@ -142,6 +144,7 @@ fn differences(runs: &str, wanted: &str, release: &str) -> Option<Vec<ConfigChan
         path: change.path,
         costs: match change.class {
             ChangeClass::Hot => ConfigCost::Nothing,
+            ChangeClass::Install => ConfigCost::Install,
             ChangeClass::Network => ConfigCost::Network,
             ChangeClass::ServiceRestart => ConfigCost::Services,
             ChangeClass::Reboot => ConfigCost::Reboot,

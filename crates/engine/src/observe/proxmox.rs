@@ -1,6 +1,6 @@
 //! Proxmox' side: hosts and datastores from one list, then one call for each VM that may be ours.
 //!
-//! A look costs at most three calls, one for each node, and one for each datastore of a host that a new node needs. What only a
+//! A look costs at most three calls, one for each node, and one for each datastore of a host and each stored image that a new node needs. What only a
 //! creation needs (bridges, images, rights, the way to the factory) is asked only when something must be created. Every call
 //! is bounded in time.
 
@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use futures::future::join_all;
-use model::blueprint::{Blueprint, Inventory, InventoryDatastore, InventoryHost, Node};
+use model::blueprint::{Blueprint, Inventory, Node};
 use model::holder::{self, Account, Holder};
 use model::mark::{Mark, RECORD_NODE, RecordState};
 use model::observed::{Accounts, Guest, Proxmox, RecordSeen, StoredImage, Unseen, Vm};
@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::World;
 use crate::error::{Error, Result};
 use crate::missing::{self, Unclear};
-use crate::observe::{Purpose, Sought, documents, images as boot_images, named};
+use crate::observe::{Purpose, Sought, documents, hosts, images as boot_images, named};
 use crate::record::remedy;
 use crate::world::{KNOCK, TALOS_PORT};
 
@@ -56,7 +56,7 @@ pub async fn survey(world: &World) -> Result<Survey> {
             .because(late)
     })?;
     let (version, resources) = (version.map_err(attempt)?, resources.map_err(attempt)?);
-    let inventory = Inventory { hosts: hosts(&resources) };
+    let inventory = Inventory { hosts: hosts::hosts(world, &resources).await };
     Ok(Survey { version: version.text, resources, inventory })
 }
 
@@ -73,28 +73,6 @@ pub(super) async fn ask<T, E: std::error::Error>(
 
 fn is_bridge(kind: &str) -> bool {
     matches!(kind, "bridge" | "OVSBridge" | "vnet")
-}
-
-fn hosts(resources: &[Resource]) -> BTreeMap<String, InventoryHost> {
-    let mut hosts: BTreeMap<String, InventoryHost> = BTreeMap::new();
-    for r in resources.iter().filter(|r| r.kind == "node") {
-        let Some(name) = &r.node else { continue };
-        let host = hosts.entry(name.clone()).or_default();
-        host.online = r.status.as_deref() == Some("online");
-        host.memory_mib = r.maxmem.unwrap_or(0) >> 20;
-        host.memory_used_mib = r.mem.unwrap_or(0) >> 20;
-    }
-    for r in resources.iter().filter(|r| r.kind == "storage" && r.status.as_deref() == Some("available")) {
-        let (Some(node), Some(storage)) = (&r.node, &r.storage) else { continue };
-        let Some(host) = hosts.get_mut(node) else { continue };
-        let datastore = InventoryDatastore {
-            content: r.content.clone(),
-            shared: r.shared,
-            free_bytes: r.maxdisk.unwrap_or(0).saturating_sub(r.disk.unwrap_or(0)),
-        };
-        host.datastores.insert(storage.clone(), datastore);
-    }
-    hosts
 }
 
 /// Looks at every VM that may be ours, and at what new ones need.
@@ -238,7 +216,8 @@ async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, u
     let images = images(world, &seen.inventory, &new);
     let (networks, rights, (images, dark)) = futures::join!(networks, rights, images);
     let networks: Vec<_> = hosts.into_iter().cloned().zip(networks).collect();
-    seen.images = images;
+    let other_files = boot_images::other_files(world, blueprint, sought.schematics, &images, &new).await;
+    seen.images = images.into_keys().collect();
     unseen.extend(dark);
     match rights {
         Ok(rights) => {
@@ -265,6 +244,7 @@ async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, u
     }
     seen.no_images =
         Box::pin(boot_images::missing(world, blueprint, sought.schematics, seen, &new, unseen)).await;
+    seen.no_images.extend(other_files);
     seen.unfound = documents::unfound(world, blueprint, seen, &new).await;
     seen.not_there = named::missing(world, blueprint, &new, unseen).await;
 }
@@ -363,9 +343,9 @@ async fn vm(
     ask(world, read).await
 }
 
-/// Whether a VM runs at this moment.
+/// Whether a VM runs at this moment. A state that Proxmox does not know is an error, because it is not "off".
 pub(crate) async fn is_running(world: &World, host: &str, vmid: u32) -> pve::Result<bool> {
-    Ok(world.pve.vm_status(host, vmid).await?.power == pve::PowerState::Running)
+    world.pve.is_running(host, vmid).await
 }
 
 /// What a VM's configuration says, if it carries a mark.
@@ -401,8 +381,12 @@ pub(crate) fn read(
     Some((vm, RecordState::find(now.description())))
 }
 
-/// Boot images where new nodes look for them. A shared datastore is asked once.
-async fn images(world: &World, inventory: &Inventory, new: &[&Node]) -> (BTreeSet<StoredImage>, Vec<Unseen>) {
+/// Boot images where new nodes look for them, with their length in bytes (0 where Proxmox does not tell). A shared datastore is asked once.
+async fn images(
+    world: &World,
+    inventory: &Inventory,
+    new: &[&Node],
+) -> (BTreeMap<StoredImage, u64>, Vec<Unseen>) {
     let mut places: BTreeSet<(&String, &String)> = BTreeSet::new();
     let mut shared: BTreeSet<&String> = BTreeSet::new();
     for node in new {
@@ -419,14 +403,17 @@ async fn images(world: &World, inventory: &Inventory, new: &[&Node]) -> (BTreeSe
         places.iter().map(|(host, store)| ask(world, world.pve.storage_content(host, store, "import"))),
     )
     .await;
-    let (mut images, mut unseen) = (BTreeSet::new(), vec![]);
+    let (mut images, mut unseen) = (BTreeMap::new(), vec![]);
     for ((host, store), list) in places.into_iter().zip(lists) {
         match list {
             Ok(list) => {
                 let prefix = format!("{store}:import/");
-                images.extend(list.iter().filter_map(|c| c.volid.strip_prefix(&prefix)).map(|file| {
-                    StoredImage { host: host.clone(), datastore: store.clone(), file: file.to_owned() }
-                }));
+                for content in &list {
+                    let Some(file) = content.volid.strip_prefix(&prefix) else { continue };
+                    let stored =
+                        StoredImage { host: host.clone(), datastore: store.clone(), file: file.to_owned() };
+                    images.insert(stored, content.size.unwrap_or(0));
+                }
             }
             Err(why) => unseen.push(Unseen { what: format!("the images in {store} on {host}"), why }),
         }

@@ -7,8 +7,10 @@
 
 mod doubts;
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures::future::{Either, select};
 use model::blueprint::Node;
 use model::observed::Etcd;
 use talos_client::{Kind as Refused, Machine};
@@ -16,6 +18,7 @@ use talos_client::{Kind as Refused, Machine};
 use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Result};
+use crate::halt;
 use crate::observe::machines;
 use crate::steps::{Done, Identified, identify};
 use crate::world::{QUESTION, World};
@@ -85,8 +88,12 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             None => error,
         }
     };
-    let waiting = until_member(world, node, &machine, may_call, progress);
-    match world.clock.timeout(PATIENCE, waiting).await {
+    let coming = world.clock.timeout(PATIENCE, until_member(world, node, &machine, may_call, progress));
+    let outcome = match select(pin!(coming), pin!(halt::until_etcd_failed(world, &machine))).await {
+        Either::Left((outcome, _)) => outcome,
+        Either::Right((halted, _)) => return halt::ended(node, halted),
+    };
+    match outcome {
         Ok(outcome) => outcome.map_err(did_not)?,
         Err(_) => {
             return Err(match identify(world, node, access).await {

@@ -86,11 +86,16 @@ pub(super) async fn download(
         };
         match finished {
             Ok(finished) => {
-                if !is_there(context, host, datastore, file).await? {
+                let Some(bytes) = length(context, host, datastore, file).await? else {
                     return Err(attempt().coded(NO_EFFECT).remedy(format!(
                         "Proxmox said it was done, but {datastore} does not list the file"
                     )));
-                }
+                };
+                whole(context, host, url, bytes).await.map_err(|why| {
+                    attempt()
+                        .coded(NO_EFFECT)
+                        .remedy(format!("{why}; delete {file} in {datastore} and run the command again"))
+                })?;
                 return Ok(Done { warnings: finished.warnings });
             }
             Err(_) if is_there(context, host, datastore, file).await? => return Ok(Done::default()),
@@ -111,12 +116,28 @@ fn worth_another_try(error: &pve::Error) -> bool {
         || matches!(error.kind(), pve::Kind::TaskFailed { exit, .. } if broke_off(exit))
 }
 
+/// What was downloaded is as long as what is there to download, where the server tells.
+async fn whole(context: &Context, host: &str, url: &str, bytes: u64) -> std::result::Result<(), String> {
+    let asked = context.world.clock.timeout(FACTORY, context.world.pve.query_url(host, url)).await;
+    match asked {
+        Ok(Ok(pve::UrlAnswer::There { size: Some(expected) })) if bytes > 0 && expected != bytes => {
+            Err(format!("the file has {bytes} bytes, and the image at {url} has {expected}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 async fn is_there(context: &Context, host: &str, datastore: &str, file: &str) -> Result<bool> {
+    Ok(length(context, host, datastore, file).await?.is_some())
+}
+
+/// How many bytes a file in a datastore has (0 where Proxmox does not tell), if it is there.
+async fn length(context: &Context, host: &str, datastore: &str, file: &str) -> Result<Option<u64>> {
     let content = context.world.pve.storage_content(host, datastore, "import").await.map_err(|e| {
         Error::world(format!("could not list {datastore} on {host}")).remedy(remedy(&e)).because(e)
     })?;
     let volume = format!("{datastore}:import/{file}");
-    Ok(content.iter().any(|c| c.volid == volume))
+    Ok(content.iter().find(|c| c.volid == volume).map(|c| c.size.unwrap_or(0)))
 }
 
 /// The percentage in a line such as wget writes them: `  1200K ........ 42% 10M 3s`.

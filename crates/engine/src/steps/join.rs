@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use model::blueprint::{Node, Role};
 use model::observed::{Api, Etcd, Machine as Seen};
+use model::service::Halted;
 use talos_client::{Kind as Refused, Machine};
 
 use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Result};
+use crate::halt::{self, HaltWatch};
 use crate::health::likely;
 use crate::kubernetes::Kubernetes;
 use crate::lack::{Lack, PodWatch};
@@ -20,6 +22,8 @@ use crate::world::QUESTION;
 
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 const PAUSE: Duration = Duration::from_secs(3);
+/// The code of a Kubernetes that does not answer.
+const NO_KUBERNETES: &str = "kubernetes";
 
 pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> Result<Done> {
     let world = &context.world;
@@ -27,10 +31,16 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let kubernetes = Kubernetes::new(world, &context.look.blueprint.endpoint, &access.kubernetes)?;
     let last = std::sync::Mutex::new(Lack::new("nothing was seen of it"));
     let mut pods = PodWatch::of(&node.name);
+    let mut watch = HaltWatch::default();
     let waiting = async {
         loop {
             let missing = missing(context, node, &kubernetes, &mut pods).await?;
             let Some(missing) = missing else { return Ok(true) };
+            if let Some(seen) = halts(context, node, &missing).await
+                && let Some(halted) = watch.judge(world.clock.now(), seen)
+            {
+                return halt::ended(node, halted);
+            }
             progress.note(missing.words.clone());
             if let Ok(mut last) = last.lock() {
                 *last = missing;
@@ -66,6 +76,18 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     ))
     .coded(last.code)
     .remedy("`talosmith status` shows where it stands; running the command again goes on waiting"))
+}
+
+/// What would make waiting for it useless, as far as it can be seen. Nothing where nobody told.
+async fn halts(context: &Context, node: &Node, missing: &Lack) -> Option<Option<Halted>> {
+    let (world, blueprint) = (&context.world, &context.look.blueprint);
+    let access = context.look.access().ok()?;
+    match halt::of_node(world, node, access).await {
+        Some(None) if missing.code == NO_KUBERNETES => {
+            Some(halt::of_endpoint(world, &blueprint.endpoint, access, blueprint.control_planes()).await)
+        }
+        seen => seen,
+    }
 }
 
 /// What the node still lacks. A node that runs another configuration than the one that it took lacks nothing that could come.
@@ -129,7 +151,14 @@ async fn lacks(
             Etcd::Member { learner: false, .. } => {}
             Etcd::Member { learner: true, .. } => return Some(Lack::new("etcd: still a learner")),
             Etcd::Empty | Etcd::Data | Etcd::Unknown => {
-                return Some(Lack::new("etcd: not a member yet"));
+                let words = "etcd: not a member yet";
+                let endpoint = &context.look.blueprint.endpoint;
+                // Where there is no discovery service, that is how it finds the others.
+                return Some(match kubernetes.nodes().await {
+                    Ok(_) => Lack::new(words),
+                    Err(_) => Lack::new(format!("{words}, and Kubernetes at {endpoint} does not answer"))
+                        .coded(NO_KUBERNETES),
+                });
             }
         }
     }
@@ -164,7 +193,7 @@ async fn lacks(
 async fn no_kubernetes(context: &Context, node: &Node) -> Lack {
     match etcd_without_majority(context, node).await {
         Some(lack) => lack,
-        None => Lack::new("waits for Kubernetes to answer").coded("kubernetes"),
+        None => Lack::new("waits for Kubernetes to answer").coded(NO_KUBERNETES),
     }
 }
 
@@ -188,7 +217,7 @@ async fn after_all(context: &Context, node: &Node, kubernetes: &Kubernetes, last
     if answers {
         return last;
     }
-    Lack::new(format!("{}; Kubernetes does not answer", last.words)).coded("kubernetes")
+    Lack::new(format!("{}; Kubernetes does not answer", last.words)).coded(NO_KUBERNETES)
 }
 
 /// What a machine says of an etcd that cannot decide, or that it says nothing.

@@ -1,12 +1,14 @@
 //! Gives a machine that runs the configuration that the file describes.
 //!
-//! The plan asks for this only where the machine follows at once. Should the machine think otherwise and restart for it,
-//! that is told.
+//! The plan asks for this only where the machine follows at once. Two things keep that promise: the machine must still run the
+//! configuration that the plan compared with, and it is asked in the mode that never reboots, so that a machine which judges
+//! otherwise refuses and changes nothing.
 
 use std::time::Duration;
 
 use model::blueprint::Node;
 use secrecy::ExposeSecret;
+use talos_client::ApplyMode;
 
 use crate::apply::Context;
 use crate::emit::Progress;
@@ -37,19 +39,27 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             return Err(attempt().coded(lack.code).remedy(remedy));
         }
     };
-    progress.note("sending the configuration");
-    let applied = match world.clock.timeout(QUESTION * 4, machine.apply(config.as_bytes())).await {
-        Ok(applied) => applied.map_err(|e| {
-            attempt()
-                .remedy("the machine names what it does not like; a patch is the usual reason")
-                .because(e)
-        })?,
+    let runs = match world.clock.timeout(QUESTION, machine.machine_config()).await {
+        Ok(runs) => digest(runs.map_err(|e| attempt().because(e))?.expose_secret().as_bytes()),
         Err(timed_out) => return Err(attempt().because(timed_out)),
     };
-    let mut warnings = applied.warnings;
-    if applied.reboots {
-        warnings.push(format!("{} restarts for its configuration", node.name));
+    if runs == digest(config.as_bytes()) {
+        return Ok(Done::default());
     }
+    let planned = context.look.observed.machines.get(&node.name).and_then(|seen| seen.config_digest.as_ref());
+    if planned != Some(&runs) {
+        let what = format!("the configuration of {} was changed since the plan was made", node.name);
+        return Err(Error::new(Kind::Refused, what).remedy(
+            "find out who changed it, then run the command again: it compares with what the machine runs now",
+        ));
+    }
+    progress.note("sending the configuration");
+    let sent = machine.apply_with(config.as_bytes(), ApplyMode::NoReboot);
+    let warnings = match world.clock.timeout(QUESTION * 4, sent).await {
+        Ok(Ok(applied)) => applied.warnings,
+        Ok(Err(e)) => return Err(attempt().remedy(refused(&e)).because(e)),
+        Err(timed_out) => return Err(attempt().because(timed_out)),
+    };
     for _ in 0..TRIES {
         let runs = world.clock.timeout(QUESTION, machine.machine_config()).await;
         if let Ok(Ok(runs)) = runs
@@ -62,4 +72,15 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     Err(attempt().remedy(
         "it accepted the configuration, but runs another one; `talosmith plan` shows in what they differ",
     ))
+}
+
+/// What to do about a configuration that the machine did not take.
+fn refused(error: &talos_client::Error) -> &'static str {
+    match error.to_string().contains("immediate mode") {
+        true => {
+            "nothing was changed, because the machine would have to reboot for it; put the file back to what runs, or apply the \
+             change with talosctl, one node at a time"
+        }
+        false => "the machine names what it does not accept; a patch is the usual reason",
+    }
 }

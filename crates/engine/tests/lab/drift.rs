@@ -168,6 +168,115 @@ async fn what_may_cut_machines_off_is_refused_and_the_rest_goes_one_after_anothe
     rig.assert_nothing_to_do(&names).await;
 }
 
+/// The file asks for an extension that the running image does not have.
+#[tokio::test(start_paused = true)]
+async fn first_use_1_an_extension_is_not_said_to_be_there_before_it_runs() {
+    for (image, label) in [
+        ("extensions: [siderolabs/qemu-guest-agent, siderolabs/iscsi-tools]", "a"),
+        ("kernel_args: [quiet]", "b"),
+    ] {
+        let rig = Rig::healthy().await;
+        let file = HOME.replace("pools:", &format!("image: {{ {image} }}\npools:"));
+        let plan = rig.look(&file).await.plan();
+        assert_eq!((plan.steps.len(), plan.refusals.len(), plan.blocked.len()), (0, 0, 5), "{plan:?}");
+        assert!(
+            plan.blocked.iter().all(|blocked| blocked.what.contains("that takes an upgrade")),
+            "{plan:?}"
+        );
+        // With another change beside it, that one is made, and the image is still not in force.
+        let labels = format!("defaults: {{ worker: {{ labels: {{ {label}: b }} }} }}\npools:");
+        let labelled = file.replace("pools:", &labels);
+        let ran = rig.apply(&labelled).await;
+        assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+        let plan = rig.look(&labelled).await.plan();
+        assert_eq!((plan.steps.len(), plan.blocked.len()), (0, 5), "{plan:?}");
+    }
+}
+
+/// What is taken out of the file stays, and is not forgotten.
+#[tokio::test(start_paused = true)]
+async fn first_use_4_a_removed_node_is_left_to_do() {
+    let rig = Rig::healthy().await;
+    let plan = rig.look(&HOME.replace("worker, count: 2", "worker, count: 1")).await.plan();
+    assert!(plan.steps.is_empty() && plan.refusals.is_empty() && !plan.is_empty());
+    assert!(plan.blocked[0].what.starts_with("home-work-2 (VM 150022 on "), "{:?}", plan.blocked);
+}
+
+/// Hands a machine another configuration, as somebody with talosctl would.
+async fn by_hand(rig: &Rig, node: &str, change: impl FnOnce(String) -> String) {
+    use secrecy::ExposeSecret as _;
+    let look = rig.look(HOME).await;
+    let address = std::net::IpAddr::V4(look.blueprint.nodes[node].address.addr());
+    let talos = &look.access().unwrap().talos;
+    let machine = talos_client::Machine::connect(&rig.world.net, &rig.world.clock, address, talos).unwrap();
+    let runs = machine.machine_config().await.unwrap().expose_secret().to_owned();
+    machine.apply(change(runs).as_bytes()).await.unwrap();
+    rig.world.clock.sleep(Duration::from_secs(5)).await;
+}
+
+/// Between the look and the change somebody else gave the machine another configuration: ours would undo it, with a reboot.
+#[tokio::test(start_paused = true)]
+async fn by_reading_1_a_machine_that_was_changed_since_the_look_is_not_configured() {
+    let rig = Rig::healthy().await;
+    let file = HOME.replace("pools:", "defaults: { worker: { labels: { a: b } } }\npools:");
+    let look = rig.look(&file).await;
+    let plan = look.plan();
+    by_hand(&rig, "home-work-1", |runs| {
+        runs.replacen("machine:\n", "machine:\n    sysctls:\n        vm.swappiness: \"7\"\n", 1)
+    })
+    .await;
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let failures = ran.failures().join("\n");
+    assert!(
+        failures.contains("the configuration of home-work-1 was changed since the plan was made"),
+        "{failures}"
+    );
+    let runs = rig.look(&file).await.observed.machines["home-work-1"].clone();
+    assert_ne!(runs.config_digest, look.rendered.configs.get("home-work-1").cloned(), "nothing was sent");
+}
+
+/// The class of a change was wrong: the machine refuses, and nothing reboots.
+#[tokio::test(start_paused = true)]
+async fn arch1_a_change_that_needs_a_reboot_after_all_is_refused_by_the_machine() {
+    let rig = Rig::healthy().await;
+    by_hand(&rig, "home-work-1", |runs| runs.replacen("machine:\n", "machine:\n    env:\n        A: b\n", 1))
+        .await;
+    rig.world.clock.sleep(Duration::from_secs(120)).await;
+    let look = rig.look(HOME).await;
+    let mut plan = look.plan();
+    assert!(!plan.refusals.is_empty(), "the plan knows that it needs a reboot");
+    // A plan that did not know.
+    plan.refusals.clear();
+    let action = Action::Reconfigure { node: "home-work-1".to_owned() };
+    plan.steps = vec![model::step::Step {
+        id: action.id(),
+        action,
+        after: vec![],
+        reason: String::new(),
+        disturbs: model::step::Disturbs::Hot,
+        seconds: 1,
+    }];
+    let boots = rig.boot_id("home-work-1").await;
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let failures = ran.failures().join("\n");
+    assert!(failures.contains("immediate mode") && !failures.contains("diff"), "{failures}");
+    rig.world.clock.sleep(Duration::from_secs(120)).await;
+    assert_eq!(rig.boot_id("home-work-1").await, boots, "it did not reboot");
+}
+
+impl Rig {
+    async fn boot_id(&self, node: &str) -> String {
+        let look = self.look(HOME).await;
+        let address = std::net::IpAddr::V4(look.blueprint.nodes[node].address.addr());
+        let talos = &look.access().unwrap().talos;
+        let machine =
+            talos_client::Machine::connect(&self.world.net, &self.world.clock, address, talos).unwrap();
+        machine.boot_id().await.unwrap()
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_address_of_a_machine_is_not_changed() {
     let rig = Rig::healthy().await;

@@ -95,9 +95,9 @@ async fn a_cluster_of_machines_that_others_made_needs_no_proxmox() {
     let fewer: String =
         METAL.lines().filter(|line| !line.contains("w-1:")).map(|l| format!("{l}\n")).collect();
     let fewer = format!("{fewer}kubernetes: {{ schedule_on_control_planes: true }}\n");
-    let notices = rig.look(&fewer).await.plan().notices;
-    assert_eq!(notices.len(), 1, "{notices:?}");
-    assert!(notices[0].text.starts_with("w-1 is a node of Kubernetes but not in the file"), "{notices:?}");
+    let blocked = rig.look(&fewer).await.plan().blocked;
+    assert_eq!(blocked.len(), 1, "{blocked:?}");
+    assert!(blocked[0].what.starts_with("w-1 is a node of Kubernetes and is not in the file"), "{blocked:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ambient::{Clock, Net};
 use engine::error::Kind;
 use engine::kubernetes::Kubernetes;
-use engine::kubernetes::drain::Drain;
+use engine::kubernetes::drain::{CORDONED, Drain};
 use engine::kubernetes::lease::{Claim, Whose};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
@@ -201,24 +201,60 @@ impl Account<'_> {
         let count = json!({"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1});
         self.set_status(budgets.clone(), "budget", count).await;
 
-        let how = Drain { limit: Duration::from_secs(5), grace: Some(Duration::ZERO), unmanaged: false };
-        let error = self.kubernetes.drain("probe-1", &how).await.unwrap_err();
+        let how = Drain { limit: Duration::from_secs(5), grace: Some(Duration::ZERO), ..Drain::default() };
+        let error = self.kubernetes.drain("probe-1", &how, "test").await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "node probe-1 could not be emptied within 5 s: probe/replica (The disruption budget budget needs 1 healthy pods and has 1 currently)"
+            "node probe-1 could not be drained within 5 s: probe/replica (The disruption budget budget needs 1 healthy pods and has 1 currently)"
         );
-        assert!(!self.kubernetes.nodes().await.unwrap()["probe-1"].schedulable, "it stays cordoned");
+        assert!(self.takes_pods().await, "our cordon was taken back");
+        self.kubernetes.cordon("probe-1", true).await.unwrap();
+        self.kubernetes.drain("probe-1", &how, "test").await.unwrap_err();
+        assert!(!self.takes_pods().await, "a person's cordon stays");
+        assert!(!self.kubernetes.release("probe-1").await.unwrap(), "it is not ours");
+        self.kubernetes.cordon("probe-1", false).await.unwrap();
 
         budgets.delete("budget", &DeleteParams::default()).await.unwrap();
         self.pod("bare", json!([])).await;
-        let error = self.kubernetes.drain("probe-1", &how).await.unwrap_err();
+        let error = self.kubernetes.drain("probe-1", &how, "test").await.unwrap_err();
         assert_eq!(error.kind(), Kind::Refused);
         assert!(error.to_string().ends_with("nothing would make these pods again: probe/bare"), "{error}");
+        assert!(self.takes_pods().await, "nothing was touched");
         let insisting = Drain { unmanaged: true, ..how };
-        let moved = self.kubernetes.drain("probe-1", &insisting).await.unwrap();
+        let moved = self.kubernetes.drain("probe-1", &insisting, "test").await.unwrap();
         assert_eq!(moved, ["probe/bare", "probe/replica"]);
-        let moved = self.kubernetes.drain("probe-1", &how).await.unwrap();
-        assert_eq!(moved, [""; 0], "nothing is left");
+        assert!(!self.takes_pods().await, "drained, and kept so");
+        let nodes: Api<Node> = Api::all(self.client());
+        let annotations = nodes.get("probe-1").await.unwrap().metadata.annotations.unwrap();
+        assert_eq!(annotations.get(CORDONED).map(String::as_str), Some("test"));
+        let moved = self.kubernetes.drain("probe-1", &how, "test").await.unwrap();
+        assert_eq!(moved, [""; 0], "nothing is left, and it is still ours");
+        self.data_is_kept(&how).await;
+        assert!(self.kubernetes.release("probe-1").await.unwrap(), "it is ours to take back");
+        assert!(self.takes_pods().await);
+    }
+
+    async fn takes_pods(&self) -> bool {
+        self.kubernetes.nodes().await.unwrap()["probe-1"].schedulable
+    }
+
+    /// A pod that keeps data on the node is not evicted, unless that is allowed.
+    async fn data_is_kept(&self, how: &Drain) {
+        self.apply(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "keeper", "namespace": "probe"},
+            "spec": {
+                "nodeName": "probe-1", "containers": [{"name": "c", "image": "example/c:1"}],
+                "volumes": [{"name": "data", "emptyDir": {}}],
+            },
+        }))
+        .await;
+        let careful = Drain { unmanaged: true, ..*how };
+        let error = self.kubernetes.drain("probe-1", &careful, "test").await.unwrap_err();
+        assert_eq!(error.kind(), Kind::Refused);
+        assert!(error.to_string().ends_with("which is deleted with them: probe/keeper"), "{error}");
+        let allowed = Drain { empty_dir: true, ..careful };
+        assert_eq!(self.kubernetes.drain("probe-1", &allowed, "test").await.unwrap(), ["probe/keeper"]);
     }
 }
 
@@ -240,4 +276,31 @@ async fn a_real_kubernetes_answers_the_engine() {
     let kubernetes = Kubernetes::connect(&Net::tcp(), &clock, &real.endpoint, &identity).unwrap();
     real.wait_until_up(&kubernetes, &clock).await;
     Box::pin(Account { kubernetes: &kubernetes, clock: &clock }.everything()).await;
+}
+
+/// A pod that nothing would make again stands on the node: nothing is touched; a drain of ours is taken back, a person's cordon is not.
+#[tokio::test(start_paused = true)]
+async fn by_reading_6_a_drain_takes_back_only_its_own_cordon() {
+    let rig = Rig::healthy().await;
+    let identity = talos::pki::kubernetes_admin(&bundle(), DAY, rig.world.clock.now()).unwrap();
+    let kubernetes = Kubernetes::new(&rig.world, "https://10.25.150.10:6443", &identity).unwrap();
+    let node = "home-work-1";
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare", "namespace": "default"},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "example/c:1"}]},
+    });
+    kubernetes.apply(&pod).await.unwrap();
+    let careful = Drain { empty_dir: true, ..Drain::default() };
+    let error = kubernetes.drain(node, &careful, "upgrade").await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Refused);
+    assert!(kubernetes.nodes().await.unwrap()[node].schedulable, "nothing was touched");
+    kubernetes.drain(node, &Drain { unmanaged: true, ..careful }, "upgrade").await.unwrap();
+    assert!(!kubernetes.nodes().await.unwrap()[node].schedulable);
+    // The one that comes after a crash knows whose the cordon is.
+    kubernetes.apply(&pod).await.unwrap();
+    kubernetes.drain(node, &careful, "upgrade").await.unwrap_err();
+    assert!(kubernetes.release(node).await.unwrap());
+    assert!(kubernetes.nodes().await.unwrap()[node].schedulable);
+    kubernetes.cordon(node, true).await.unwrap();
+    assert!(!kubernetes.release(node).await.unwrap(), "a person's");
 }

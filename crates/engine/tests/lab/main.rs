@@ -31,4 +31,5 @@ mod six;
 mod speed;
 mod stored;
 mod surprises;
+mod waits;
 mod wires;

@@ -129,3 +129,33 @@ async fn a_chart_that_does_not_come_ends_the_waiting_with_the_pods_own_words() {
     let ran = rig.apply(&file).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
 }
+
+/// A file has the name of the image and is something else.
+#[tokio::test(start_paused = true)]
+async fn by_reading_3_a_file_that_only_has_the_name_of_the_image_is_refused() {
+    let rig = Rig::healthy().await;
+    let more = HOME.replace("worker, count: 2", "worker, count: 3");
+    let look = rig.look(&more).await;
+    assert_eq!(look.plan().refusals, []);
+    let stored = look.observed.proxmox.images.iter().next().cloned().expect("its image is there");
+    let upload = pve::Upload {
+        filename: stored.file.clone(),
+        content: "import".to_owned(),
+        checksum: None,
+        bytes: b"QFI\xfb and nothing more".to_vec().into(),
+    };
+    let pve = &rig.world.pve;
+    for host in ["pve1", "pve2", "pve3"] {
+        let upid = pve.upload(host, &stored.datastore, &upload).await.unwrap();
+        pve.follow(&upid, |_| {}).await.unwrap();
+    }
+    let plan = rig.look(&more).await.plan();
+    assert!(plan.steps.is_empty());
+    let [refusal] = plan.refusals.as_slice() else { panic!("{:?}", plan.refusals) };
+    assert_eq!(refusal.code, RefusalCode::Image);
+    assert!(
+        refusal.why.contains(&stored.file) && refusal.why.contains("it is another file"),
+        "{}",
+        refusal.why
+    );
+}

@@ -220,3 +220,25 @@ async fn without_proxmox_the_rest_is_seen_and_nothing_is_planned() {
         assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::NoProxmox]);
     }
 }
+
+/// The status daemons are silent, and Proxmox' list knows nobody's state. Everything runs.
+#[tokio::test(start_paused = true)]
+async fn p5_hosts_and_guests_of_unknown_state_are_neither_offline_nor_stopped() {
+    let rig = Rig::healthy().await;
+    rig.lab.disturb(Disturbance::StatusDaemons { silent: true });
+    let look = rig.look(HOME).await;
+    assert!(look.observed.proxmox.inventory.hosts.values().all(|host| host.online));
+    assert!(look.observed.proxmox.marked.iter().filter(|vm| vm.mark.is_node()).all(|vm| vm.running));
+    rig.assert_nothing_to_do(HOME).await;
+    let removal = rig.session(HOME).look_to_destroy().await.unwrap().plan_destroy();
+    assert_eq!(removal.refusals, []);
+    let gone = |step: &&model::step::Step| matches!(step.action, model::step::Action::DeleteVm { .. });
+    assert_eq!(removal.steps.iter().filter(gone).count(), 5);
+    // A cluster can grow meanwhile.
+    let ran = rig.apply(&HOME.replace("worker, count: 2", "worker, count: 3")).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    // A host that is off is off, whoever reports.
+    rig.lab.disturb(Disturbance::HostOffline("pve3".to_owned()));
+    let look = rig.look(HOME).await;
+    assert!(!look.observed.proxmox.inventory.hosts["pve3"].online);
+}

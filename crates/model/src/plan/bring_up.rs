@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::images::Site;
-use super::{Notice, Refusal, RefusalCode, Rendered, bootstrap, drift};
+use super::{Blocked, Found, Notice, Refusal, RefusalCode, Rendered, bootstrap, drift};
 use crate::blueprint::{Blueprint, Node, Role};
 use crate::holder::Holder;
 use crate::mark::Mark;
@@ -39,7 +39,7 @@ pub(super) mod usual {
 
 pub(super) struct Builder<'a> {
     pub(super) blueprint: &'a Blueprint,
-    rendered: &'a Rendered,
+    pub(super) rendered: &'a Rendered,
     pub(super) observed: &'a Observed,
     pub(super) owner: Option<Uuid>,
     /// Nodes whose data may be deleted.
@@ -53,6 +53,7 @@ pub(super) struct Builder<'a> {
     pub(super) steps: Vec<Step>,
     pub(super) notices: Vec<Notice>,
     pub(super) refusals: Vec<Refusal>,
+    pub(super) blocked: Vec<Blocked>,
 }
 
 /// Steps, notices, and reasons against any of them.
@@ -61,7 +62,7 @@ pub(super) fn steps(
     rendered: &Rendered,
     observed: &Observed,
     allowed: &BTreeSet<String>,
-) -> (Vec<Step>, Vec<Notice>, Vec<Refusal>) {
+) -> Found {
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     let mut b = Builder {
         blueprint,
@@ -75,6 +76,7 @@ pub(super) fn steps(
         steps: vec![],
         notices: vec![],
         refusals: vec![],
+        blocked: vec![],
     };
     b.record();
     let nodes = blueprint.in_order();
@@ -90,7 +92,7 @@ pub(super) fn steps(
     b.network();
     b.cloud_provider();
     b.others();
-    (b.steps, b.notices, b.refusals)
+    Found { steps: b.steps, notices: b.notices, refusals: b.refusals, blocked: b.blocked }
 }
 
 impl Builder<'_> {
@@ -290,6 +292,7 @@ impl Builder<'_> {
         }
         let drift = drift::examine(self.blueprint, node, vm, machine);
         self.notices.extend(drift.notices);
+        self.blocked.extend(drift.blocked);
         self.refusals.extend(drift.refusals);
         let mut after = vec![];
         if !drift.says.is_empty() {
@@ -342,16 +345,17 @@ impl Builder<'_> {
             });
             return;
         }
-        let shall = self.rendered.configs.get(&node.name);
-        if machine.config_digest.is_none() || machine.config_digest.as_ref() == shall || shall.is_none() {
-            return;
-        }
-        let Some(changes) = &machine.config_changes else {
+        let wanted = self.rendered.configs.get(&node.name);
+        let same =
+            machine.config_digest.is_none() || machine.config_digest.as_ref() == wanted || wanted.is_none();
+        let changes = if same { Some(&[][..]) } else { machine.config_changes.as_deref() };
+        let live = self.in_force(node, machine, changes.unwrap_or_default());
+        if changes.is_none() {
             let text = format!("{} runs a configuration that could not be compared with the file", node.name);
             self.notices.push(Notice { text });
             return;
-        };
-        self.reconfigure(node, changes, after);
+        }
+        self.reconfigure(node, &live, after);
     }
 
     /// The step stands behind the configuration of *every* control plane node, because the executor must have seen each of

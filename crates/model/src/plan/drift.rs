@@ -6,8 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Notice;
-use super::{Refusal, RefusalCode};
+use super::{Blocked, Notice, Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
 use crate::observed::{Api, Machine, Vm};
 use crate::step::Disturbs;
@@ -28,6 +27,8 @@ pub struct Drift {
     pub grow: Vec<(String, u64, u64)>,
     /// What differs and can only be told.
     pub notices: Vec<Notice>,
+    /// What waits for a stop and start of the VM.
+    pub blocked: Vec<Blocked>,
     /// What may not be done.
     pub refusals: Vec<Refusal>,
 }
@@ -96,14 +97,23 @@ impl Examined<'_> {
         let differs_now = words::differing(key, wanted, now);
         if words::differing(key, wanted, next).is_empty() {
             if self.vm.running && !differs_now.is_empty() {
-                let text = format!(
+                let what = format!(
                     "{} of {} will be {} from its next stop and start on; until then it is {}",
                     spoken(key),
                     self.node.name,
                     short(wanted),
                     now.map_or("not set", short)
                 );
-                self.drift.notices.push(Notice { text });
+                let remedy = format!(
+                    "drain the node, then stop and start VM {} in Proxmox, one node at a time",
+                    self.vm.vmid
+                );
+                self.drift.blocked.push(Blocked {
+                    node: Some(self.node.name.clone()),
+                    what,
+                    disturbs: Disturbs::Reboot,
+                    remedy,
+                });
             }
             return;
         }

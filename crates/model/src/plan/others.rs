@@ -1,7 +1,11 @@
-//! What is there and not in the file, and what could not be seen. It is told, and left alone.
+//! What is there and not in the file, and what could not be seen. Talosmith changes none of it.
+//!
+//! A node that the file no longer has, a host or a VM ID that it changed: the file asks for something that this version does not
+//! do. Each is blocked, so that no plan calls the cluster as the file says.
 
-use super::Notice;
 use super::bring_up::Builder;
+use super::{Blocked, Notice};
+use crate::step::Disturbs;
 
 impl Builder<'_> {
     /// VMs of ours and nodes of Kubernetes that the file does not have, and what could not be seen.
@@ -10,38 +14,67 @@ impl Builder<'_> {
         let ours: Vec<_> = self.owner.into_iter().flat_map(|owner| observed.proxmox.of(owner)).collect();
         for vm in &ours {
             let Some(node) = blueprint.nodes.get(&vm.mark.node) else {
-                self.tell(format!(
-                    "{} (VM {} on {}) is ours but not in the file; it is left alone, because removing a node is not \
-                     supported yet",
-                    vm.mark.node, vm.vmid, vm.host
-                ));
+                self.block(
+                    &vm.mark.node,
+                    Disturbs::Removes,
+                    format!(
+                        "{} (VM {} on {}) belongs to this cluster and is not in the file; this version does not remove nodes",
+                        vm.mark.node, vm.vmid, vm.host
+                    ),
+                    format!(
+                        "put it back into the file; or remove it yourself: `kubectl drain {0}`, `talosctl reset` on it (a control \
+                         plane node then leaves etcd), `kubectl delete node {0}`, and delete VM {1} in Proxmox",
+                        vm.mark.node, vm.vmid
+                    ),
+                );
                 continue;
             };
             if vm.vmid != node.vmid {
-                self.tell(format!(
-                    "{} has the VM id {}, not {}; ids are never changed",
-                    node.name, vm.vmid, node.vmid
-                ));
+                self.block(
+                    &node.name,
+                    Disturbs::Replace,
+                    format!(
+                        "{} has the VM ID {}, and the file says {}; the ID of a VM cannot be changed",
+                        node.name, vm.vmid, node.vmid
+                    ),
+                    format!("write `vmid: {}` for this node in the file", vm.vmid),
+                );
             }
             if let Some(host) = node.host.as_ref().filter(|h| node.host_pinned && **h != vm.host) {
-                self.tell(format!("{} is on {}, the file says {host}; it is left there", node.name, vm.host));
+                self.block(
+                    &node.name,
+                    Disturbs::Hot,
+                    format!(
+                        "{} is on {}, and the file says {host}; this version does not migrate VMs",
+                        node.name, vm.host
+                    ),
+                    format!(
+                        "migrate VM {} to {host} in Proxmox, or write `host: {}` in the file",
+                        vm.vmid, vm.host
+                    ),
+                );
             }
         }
         for name in observed.kubernetes.nodes.keys() {
-            // One that has a VM of ours was told above.
+            // One that has a VM of ours was reported above.
             if !blueprint.nodes.contains_key(name) && !ours.iter().any(|vm| vm.mark.node == *name) {
-                self.tell(format!(
-                    "{name} is a node of Kubernetes but not in the file; it is left alone, because removing a node is not \
-                     supported yet. If its machine is gone, `kubectl delete node {name}` removes it"
-                ));
+                self.block(
+                    name,
+                    Disturbs::Removes,
+                    format!("{name} is a node of Kubernetes and is not in the file; this version does not remove nodes"),
+                    format!(
+                        "put it back into the file; if its machine is gone, `kubectl delete node {name}` removes the node"
+                    ),
+                );
             }
         }
         for unseen in &observed.unseen {
-            self.tell(format!("could not see {}: {}", unseen.what, unseen.why));
+            let text = format!("could not see {}: {}", unseen.what, unseen.why);
+            self.notices.push(Notice { text });
         }
     }
 
-    fn tell(&mut self, text: String) {
-        self.notices.push(Notice { text });
+    pub(super) fn block(&mut self, node: &str, disturbs: Disturbs, what: String, remedy: String) {
+        self.blocked.push(Blocked { node: Some(node.to_owned()), what, disturbs, remedy });
     }
 }

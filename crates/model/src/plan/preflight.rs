@@ -137,6 +137,12 @@ pub(super) fn images(observed: &Observed) -> Vec<Refusal> {
                 format!("{host} cannot download from {url}: {why}"),
                 format!("check names, routes and the proxy of {host}, or name a mirror that it reaches with `image.mirror`"),
             ),
+            NoImage::AnotherFile { host, datastore, file, bytes, expected } => (
+                format!(
+                    "{file} in {datastore} on {host} has {bytes} bytes, and the image has {expected}: it is another file, or not all of it"
+                ),
+                format!("delete it in Proxmox ({datastore} on {host}, Import), so that the image is downloaded again"),
+            ),
             NoImage::NotInMirror { host, url } => (
                 format!("the Image Factory does not answer here, and {host} does not find {url} in the mirror"),
                 "put the image there, or let this machine reach the factory once, so that it knows the schematic".to_owned(),

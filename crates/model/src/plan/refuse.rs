@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Refusal, RefusalCode, accounts, preflight};
+use super::{Refusal, RefusalCode, accounts, lost, preflight};
 use crate::blueprint::{Blueprint, Node};
 use crate::mark::{Mark, RECORD_NODE};
 use crate::observed::{Api, Observed, Vm};
@@ -24,6 +24,7 @@ pub fn always(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     [
         old_proxmox(blueprint, observed),
         lost_bundle(blueprint, observed),
+        lost::another_bundle(blueprint, observed),
         lost_marks(blueprint, observed),
         doubled_identity(blueprint, observed),
         record_out_of_sight(blueprint, observed),
@@ -96,22 +97,20 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
             ),
         }];
     }
-    let ours: Vec<&Vm> =
-        observed.proxmox.marked.iter().filter(|v| v.mark.cluster == blueprint.cluster).collect();
-    let Some(first) = ours.first() else { return vec![] };
+    let found = lost::without_keys(blueprint, observed);
+    if found.is_empty() {
+        return vec![];
+    }
+    let (s, verb) = if found.len() == 1 { ("", "exists") } else { ("s", "exist") };
     vec![Refusal {
         code: RefusalCode::LostBundle,
         why: format!(
-            "the secrets bundle is missing, but {} VM{} of a cluster called {} exist{} (for one, {} with id {} on {})",
-            ours.len(),
-            if ours.len() == 1 { "" } else { "s" },
+            "the secrets bundle is missing, but {} VM{s} of a cluster called {} {verb}: {}",
+            found.len(),
             blueprint.cluster,
-            if ours.len() == 1 { "s" } else { "" },
-            first.name,
-            first.vmid,
-            first.host
+            lost::list(&found)
         ),
-        remedy: "restore the bundle from your backup; if those VMs belong to another cluster, give this one another name".to_owned(),
+        remedy: lost::remedy(&found),
     }]
 }
 

@@ -355,6 +355,26 @@ fn a_lost_bundle_stops_everything_and_is_the_only_complaint() {
 }
 
 #[test]
+fn first_use_3_vms_of_this_name_with_other_keys_are_named_and_nothing_is_said_to_be_gone() {
+    let mut blueprint = blueprint();
+    let world = healthy_world(&blueprint);
+    blueprint.cluster_id = Some("another-id=".to_owned());
+    for plan in [plan(&blueprint, &rendered(), &world), plan_destroy(&blueprint, &world)] {
+        assert!(plan.steps.is_empty());
+        let [refusal] = plan.refusals.as_slice() else { panic!("{:?}", plan.refusals) };
+        assert_eq!(refusal.code, RefusalCode::LostBundle);
+        assert!(refusal.why.contains("VM 150021 (w-1) on pve1"), "{}", refusal.why);
+        assert!(refusal.remedy.contains("restore the bundle"), "{}", refusal.remedy);
+    }
+    // With a VM of our own, somebody else just chose the same name.
+    let mut both = world;
+    let mut own = both.proxmox.marked[0].clone();
+    own.mark.owner = Mark::owner_of("another-id=");
+    both.proxmox.marked.push(own);
+    assert!(!plan_destroy(&blueprint, &both).refusals.iter().any(|r| r.code == RefusalCode::LostBundle));
+}
+
+#[test]
 fn the_same_node_twice_stops_everything() {
     let blueprint = blueprint();
     let mut world = healthy_world(&blueprint);
@@ -496,6 +516,19 @@ fn what_is_asked_for_in_vain_is_refused_by_name() {
     assert!(plan.steps.is_empty());
     let why: Vec<&str> = plan.refusals.iter().map(|r| r.why.as_str()).collect();
     assert_eq!(why, ["the cluster asks for `backup`, which this version does not do yet"]);
+}
+
+#[test]
+fn arch4_settings_of_upgrades_are_said_to_have_no_effect() {
+    let mut blueprint = blueprint();
+    let world = healthy_world(&blueprint);
+    assert_eq!(plan(&blueprint, &rendered(), &world).notices, []);
+    blueprint.options.upgrade.workers = crate::spec::Upgrade::default().workers.clone();
+    blueprint.options.upgrade.gates = vec!["a".to_owned()];
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert!(plan.is_empty());
+    let text = "`upgrade` in the file has no effect yet: this version does not upgrade machines";
+    assert_eq!(plan.notices, [Notice { text: text.to_owned() }]);
 }
 
 #[test]

@@ -61,7 +61,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
     }
     if plan.steps.is_empty() {
         write_credentials(global, args, printer)?;
-        return Ok(Exit::Done);
+        return Ok(end::of(&plan));
     }
     let asks = !args.change.yes && saved.is_none();
     if asks && !confirm(printer, "Shall this be done?")? {
@@ -91,6 +91,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
                 {
                     end::show(global, args, &seen?, printer);
                 }
+                return Ok(end::of(&plan));
             }
             return Ok(exit);
         }
@@ -107,7 +108,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         if again.steps.is_empty() {
             printer.plan(&again, Verb::Apply);
             write_credentials(global, args, printer)?;
-            return Ok(Exit::Done);
+            return Ok(end::of(&again));
         }
         let differs = again != plan;
         if differs && !printer.is_json() {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use model::plan::RefusalCode;
+
 use super::secrets::no_secrets;
 use super::setup::{Setup, Wrong, ended};
 use crate::args::{Global, HealthArgs};
@@ -15,10 +17,25 @@ pub async fn health(global: &Global, args: &HealthArgs, printer: &Printer) -> Re
     ended(try_health(global, args, printer).await)
 }
 
+/// Why there is nothing to ask machines with. Where machines of a cluster with this name exist, new keys would lead nowhere.
+async fn without_bundle(global: &Global, setup: &Setup, printer: &Printer) -> Wrong {
+    let Ok(outside) = setup.outside(global) else { return no_secrets(setup).into() };
+    let session = match setup.session(&outside, printer) {
+        Ok(session) => session,
+        Err(wrong) => return wrong,
+    };
+    let Ok(look) = session.look_around().await else { return no_secrets(setup).into() };
+    let lost = look.plan().refusals.into_iter().find(|refusal| refusal.code == RefusalCode::LostBundle);
+    match lost {
+        Some(lost) => Problem::new(Exit::Secrets, lost.why).remedy(lost.remedy).into(),
+        None => no_secrets(setup).into(),
+    }
+}
+
 async fn try_health(global: &Global, args: &HealthArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     if setup.place.kept()?.is_none() {
-        return Err(no_secrets(&setup).into());
+        return Err(without_bundle(global, &setup, printer).await);
     }
     let outside = setup.outside(global)?;
     let session = setup.session(&outside, printer)?;

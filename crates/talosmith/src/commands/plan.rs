@@ -45,7 +45,7 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
     }
     Ok(if !plan.refusals.is_empty() {
         Exit::Refused
-    } else if args.detailed_exitcode && !plan.steps.is_empty() {
+    } else if args.detailed_exitcode && !plan.is_empty() {
         Exit::Pending
     } else {
         Exit::Done

@@ -161,7 +161,10 @@ fn kept(place: &Place, bundle: &Bundle, at_rest: &AtRest, printer: &Printer) -> 
 /// Why a command that needs secrets cannot go on.
 pub fn no_secrets(setup: &Setup) -> Problem {
     Problem::new(Exit::Secrets, format!("the cluster {} has no secrets yet", setup.loaded.spec.cluster))
-        .remedy("`talosmith secrets new` or `talosmith apply` makes them, `talosmith secrets import` takes them over")
+        .remedy(
+            "if the cluster exists, restore its bundle from your backup, or take its secrets over with `talosmith secrets import`; \
+             for a new cluster `talosmith secrets new` or `talosmith apply` makes them",
+        )
 }
 
 fn now(setup: &Setup) -> Timestamp {

@@ -6,7 +6,7 @@ use model::plan::Plan;
 use model::step::{Disturbs, Step};
 
 use super::ink::clean;
-use super::plan::{Verb, groups, in_the_way, summary, waiting};
+use super::plan::{BLOCKED, Verb, disturbance, does_not_match, groups, in_the_way, summary, waiting};
 
 /// Writes the plan.
 ///
@@ -26,6 +26,8 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
         for step in waiting(plan) {
             writeln!(w, "- {} ({})", escaped(&step.action.describe()), escaped(&step.reason))?;
         }
+    } else if plan.steps.is_empty() && !plan.blocked.is_empty() {
+        writeln!(w, "{}", escaped(&does_not_match(plan)))?;
     } else if plan.steps.is_empty() {
         writeln!(w, "Nothing to do.")?;
     } else {
@@ -37,6 +39,18 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
                 let (what, why) = (escaped(&step.action.describe()), escaped(&step.reason));
                 writeln!(w, "| {what} | {why} | {} |", disturbs(step))?;
             }
+        }
+    }
+    if !plan.blocked.is_empty() {
+        writeln!(w, "\n**{BLOCKED}:**\n")?;
+        for blocked in &plan.blocked {
+            let disturbs = disturbance(blocked.disturbs);
+            writeln!(
+                w,
+                "- {} (**{disturbs}**)\n  - remedy: {}",
+                escaped(&blocked.what),
+                escaped(&blocked.remedy)
+            )?;
         }
     }
     if !plan.notices.is_empty() {
@@ -52,7 +66,7 @@ fn disturbs(step: &Step) -> String {
     if step.disturbs == Disturbs::Nothing {
         return "nothing".to_owned();
     }
-    format!("**{}**", super::plan::disturbance(step.disturbs))
+    format!("**{}**", disturbance(step.disturbs))
 }
 
 /// On one line, with nothing that Markdown, HTML or a table would take for its own. No letter is left out of it, our own
@@ -115,6 +129,20 @@ mod tests {
 
         - a\|b \*c\*
         ");
+    }
+
+    #[test]
+    fn first_use_4_markdown_names_what_is_not_done() {
+        let mut plan = plan_of(vec![]);
+        plan.blocked.push(super::super::plan::tests::removed());
+        let told = text(&plan, Verb::Apply);
+        assert!(!told.contains("Nothing to do"), "{told}");
+        assert!(
+            told.contains(
+                "- home-work-3 is not in the file (**removes for good**)\n  - remedy: remove it yourself"
+            ),
+            "{told}"
+        );
     }
 
     #[test]

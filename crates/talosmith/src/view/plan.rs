@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use model::plan::{Notice, Plan, Refusal};
+use model::plan::{Blocked, Notice, Plan, Refusal};
 use model::step::{Action, Disturbs, Step};
 use serde::Serialize;
 
@@ -29,10 +29,15 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
     if !plan.refusals.is_empty() {
         refusals(w, ink, &plan.cluster, &plan.refusals)?;
         held(w, ink, plan)?;
+        blocked(w, ink, &plan.blocked)?;
         return notices(w, ink, &plan.notices);
     }
     if plan.steps.is_empty() {
         match verb {
+            Verb::Apply if !plan.blocked.is_empty() => {
+                blocked(w, ink, &plan.blocked)?;
+                writeln!(w, "{}", ink.bold(&does_not_match(plan)))?;
+            }
             Verb::Apply if plan.notices.is_empty() => {
                 writeln!(w, "Nothing to do: {} is as the file says.", plan.cluster)?;
             }
@@ -51,8 +56,36 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
         }
         writeln!(w)?;
     }
+    blocked(w, ink, &plan.blocked)?;
     notices(w, ink, &plan.notices)?;
     writeln!(w, "{}", ink.bold(&summary(plan)))
+}
+
+/// The heading of what a plan leaves to a person.
+pub(super) const BLOCKED: &str = "Not done by this version";
+
+/// The one line of a plan without steps for a cluster that is not what the file says.
+pub(super) fn does_not_match(plan: &Plan) -> String {
+    let one = plan.blocked.len() == 1;
+    format!(
+        "{} does not match the file: {} {} to be made by hand.",
+        plan.cluster,
+        count(plan.blocked.len(), "change"),
+        if one { "has" } else { "have" }
+    )
+}
+
+/// What the file asks for and this version does not do.
+pub(super) fn blocked(w: &mut dyn Write, ink: Ink, blocked: &[Blocked]) -> io::Result<()> {
+    if blocked.is_empty() {
+        return Ok(());
+    }
+    writeln!(w, "{}", ink.yellow(&format!("{BLOCKED}:")))?;
+    for blocked in blocked {
+        writeln!(w, "- {} [{}]", clean(&blocked.what), ink.yellow(&disturbance(blocked.disturbs)))?;
+        writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&blocked.remedy))?;
+    }
+    Ok(())
 }
 
 /// What waits for the refusals to be put right. Where there is no cluster yet, that is all of it, and says nothing new.
@@ -200,6 +233,9 @@ pub fn summary(plan: &Plan) -> String {
         "nothing that runs is disturbed".to_owned()
     });
     said.push(about(plan.seconds()));
+    if !plan.blocked.is_empty() {
+        said.push(format!("{} left to be made by hand", count(plan.blocked.len(), "change")));
+    }
     format!("{}: {}.", plan.cluster, said.join(", "))
 }
 
@@ -231,7 +267,14 @@ pub(super) mod tests {
     }
 
     pub fn plan_of(steps: Vec<Step>) -> Plan {
-        Plan { cluster: "home".into(), steps, notices: vec![], refusals: vec![], held: vec![] }
+        Plan {
+            cluster: "home".into(),
+            steps,
+            notices: vec![],
+            blocked: vec![],
+            refusals: vec![],
+            held: vec![],
+        }
     }
 
     /// One worker that is added, from its image to its place in the cluster.
@@ -258,6 +301,15 @@ pub(super) mod tests {
             Action::CheckHealth,
         ];
         plan_of(chain(actions, "the file asks for it and no VM of ours is it", Disturbs::Nothing))
+    }
+
+    pub fn removed() -> Blocked {
+        Blocked {
+            node: Some("home-work-3".into()),
+            what: "home-work-3 is not in the file".into(),
+            disturbs: Disturbs::Removes,
+            remedy: "remove it yourself".into(),
+        }
     }
 
     pub fn farewell_of_two() -> Plan {
@@ -328,6 +380,27 @@ pub(super) mod tests {
     fn nothing_to_do_is_one_line() {
         assert_eq!(text(&plan_of(vec![]), Verb::Apply), "Nothing to do: home is as the file says.\n");
         assert_eq!(text(&plan_of(vec![]), Verb::Destroy), "Nothing to remove: no VM of home was found.\n");
+    }
+
+    #[test]
+    fn first_use_4_what_is_not_done_is_never_nothing_to_do() {
+        let mut plan = plan_of(vec![]);
+        plan.blocked.push(removed());
+        insta::assert_snapshot!(text(&plan, Verb::Apply), @"
+        Not done by this version:
+        - home-work-3 is not in the file [removes for good]
+          remedy: remove it yourself
+        home does not match the file: 1 change has to be made by hand.
+        ");
+        let document = serde_json::to_value(json(&plan, Verb::Apply)).unwrap();
+        assert_eq!(document["blocked"][0]["node"], "home-work-3");
+        let mut plan = one_more();
+        plan.blocked.push(removed());
+        assert!(
+            text(&plan, Verb::Apply).contains("1 change left to be made by hand"),
+            "{}",
+            text(&plan, Verb::Apply)
+        );
     }
 
     #[test]

@@ -11,13 +11,17 @@ use model::blueprint::{Blueprint, Node, Role};
 use model::mark::Mark;
 use model::natural;
 use model::observed::{Api, Etcd, Machine, Observed, Vm};
-use model::plan::{Notice, Plan, Refusal};
+use model::plan::lost::without_keys;
+use model::plan::{Blocked, Notice, Plan, Refusal};
 use serde::Serialize;
 
 use super::ink::{Ink, clean, count};
-use super::plan::{notices as write_notices, waiting};
+use super::plan::{blocked, notices as write_notices, waiting};
 use super::table::table;
 use super::window::wrap;
+
+/// The stage of a VM of a cluster with this name that was made with another secrets bundle.
+const NO_KEYS: &str = "no keys";
 
 /// For people.
 ///
@@ -84,7 +88,8 @@ fn write(
     nodes(w, ink, blueprint, observed, left_out.nodes)?;
     record(w, blueprint, observed)?;
     let dark = unseen(w, ink, observed)?;
-    drift(w, ink, blueprint, observed, plan)?;
+    drift(w, ink, observed, plan)?;
+    blocked(w, ink, &plan.blocked)?;
     // What was not seen is told already.
     let told = |notice: &Notice| {
         let is_in = |words: &str| notice.text.contains(words);
@@ -121,14 +126,7 @@ fn unseen(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<Vec<St
 }
 
 /// Whether the world is as the file says.
-fn drift(
-    w: &mut dyn Write,
-    ink: Ink,
-    blueprint: &Blueprint,
-    observed: &Observed,
-    plan: &Plan,
-) -> io::Result<()> {
-    let extra = extra(blueprint, observed).len();
+fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::Result<()> {
     if observed.proxmox.silent.is_some() {
         writeln!(w, "Drift:  cannot be said without Proxmox.")
     } else if let Some((first, more)) = plan.refusals.split_first() {
@@ -142,8 +140,10 @@ fn drift(
             1 => writeln!(w, "Drift:  1 step waits for that."),
             held => writeln!(w, "Drift:  {held} steps wait for that."),
         }
-    } else if plan.steps.is_empty() && observed.unseen.is_empty() && extra > 0 {
-        writeln!(w, "Drift:  {} not in the file; all else is as it says.", ink.yellow(&count(extra, "node")))
+    } else if plan.steps.is_empty() && !plan.blocked.is_empty() {
+        let changes = ink.yellow(&count(plan.blocked.len(), "change"));
+        let rest = if observed.unseen.is_empty() { "; all else is as the file says" } else { "" };
+        writeln!(w, "Drift:  {changes} that this version does not make{rest}.")
     } else if plan.steps.is_empty() && observed.unseen.is_empty() {
         writeln!(w, "Drift:  none; everything is as the file says.")
     } else if plan.steps.is_empty() {
@@ -185,20 +185,23 @@ fn nodes(
     observed: &Observed,
     left_out: usize,
 ) -> io::Result<()> {
+    let no_keys = without_keys(blueprint, observed);
     let row = |node: &Node| {
         let machine = observed.machines.get(&node.name);
         let vm = vm_of(blueprint, observed, node);
         let unread = observed.proxmox.unread.get(&node.vmid).filter(|_| vm.is_none());
-        let host = vm.map(|vm| &vm.host).or(unread).or(node.host.as_ref());
+        let foreign = no_keys.iter().find(|other| vm.is_none() && other.mark.node == node.name);
+        let host = vm.or(foreign.copied()).map(|vm| &vm.host).or(unread).or(node.host.as_ref());
         vec![
             node.name.clone(),
             if node.role == Role::ControlPlane { "control" } else { "worker" }.to_owned(),
             host.cloned().unwrap_or_else(unknown),
-            vm.map_or(node.vmid, |vm| vm.vmid).to_string(),
+            vm.or(foreign.copied()).map_or(node.vmid, |vm| vm.vmid).to_string(),
             node.address.addr().to_string(),
             machine.and_then(|m| m.talos.clone()).unwrap_or_else(unknown),
             match unread.is_some() || observed.proxmox.silent.is_some() {
                 true if machine.is_none() => "not seen".to_owned(),
+                _ if foreign.is_some() && machine.is_none() => NO_KEYS.to_owned(),
                 _ => stage(vm, machine),
             },
             etcd(node, machine),
@@ -217,6 +220,11 @@ fn nodes(
         let (name, host, vmid) = (vm.mark.node.clone(), vm.host.clone(), vm.vmid.to_string());
         vec![name, unknown(), host, vmid, unknown(), unknown(), stage.to_owned(), unknown(), known]
     }));
+    let in_file = |vm: &&Vm| blueprint.nodes.contains_key(&vm.mark.node);
+    rows.extend(no_keys.iter().copied().filter(|vm| vm.mark.is_node() && !in_file(vm)).map(|vm| {
+        let (name, host, vmid) = (vm.mark.node.clone(), vm.host.clone(), vm.vmid.to_string());
+        vec![name, unknown(), host, vmid, unknown(), unknown(), NO_KEYS.to_owned(), unknown(), unknown()]
+    }));
     let titles = ["NODE", "ROLE", "HOST", "VM", "ADDRESS", "TALOS", "STAGE", "ETCD", "KUBERNETES"];
     table(w, ink, &titles, &rows, &["ROLE", "VM", "TALOS", "HOST", "ADDRESS"])?;
     if left.is_empty() {
@@ -230,6 +238,10 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
         return writeln!(w, "Record: not seen.");
     }
     let Some(record) = &observed.proxmox.record else {
+        if !without_keys(blueprint, observed).is_empty() {
+            let bundle = if blueprint.cluster_id.is_some() { "is another one" } else { "is missing" };
+            return writeln!(w, "Record: not read; the secrets bundle {bundle}.");
+        }
         return writeln!(w, "Record: {}.", missing_record(blueprint, observed));
     };
     let etcd = match &record.state.bootstrap {
@@ -379,6 +391,8 @@ pub fn json<'a>(
         nodes: Vec<Wanted<'a>>,
         observed: &'a Observed,
         notices: &'a [Notice],
+        /// What the file asks for and this version does not do.
+        blocked: &'a [Blocked],
         /// How many steps it would take to bring the world to the file.
         pending: usize,
         refusals: &'a [Refusal],
@@ -414,6 +428,7 @@ pub fn json<'a>(
         nodes,
         observed,
         notices: &plan.notices,
+        blocked: &plan.blocked,
         pending: plan.steps.len(),
         refusals: &plan.refusals,
     }

@@ -68,8 +68,8 @@ fn without_its_bundle_a_cluster_is_not_touched() {
     exit Some(4)
     --- stdout
     Refused: nothing is done to home, because this is in the way:
-    - the secrets bundle is missing, but 6 VMs of a cluster called home exist (for one, home-record with id 150010 on pve1)
-      remedy: restore the bundle from your backup; if those VMs belong to another cluster, give this one another name
+    - the secrets bundle is missing, but 6 VMs of a cluster called home exist: VM 150011 (home-control-1) on pve1, VM 150012 (home-control-2) on pve2, VM 150013 (home-control-3) on pve3, VM 150010 (home-record) on pve1, VM 150021 (home-work-1) on pve1, VM 150022 (home-work-2) on pve2
+      remedy: restore the bundle from your backup; if those VMs belong to another cluster, give this one another name; to delete them without the bundle, run on the host of each, as root: `qm stop 150011; qm destroy 150011 --purge 1 --destroy-unreferenced-disks 1`
     --- stderr
     "#);
     assert!(!shell.lab().join("secrets.age").exists(), "no new bundle is made");
@@ -113,4 +113,51 @@ fn what_is_secret_is_private() {
     assert_eq!(std::fs::metadata(shell.path().join("kc")).unwrap().permissions().mode() & 0o777, 0o600);
     let journal = std::fs::read_to_string(shell.lab().join("journal.jsonl")).unwrap();
     assert!(!journal.contains("BEGIN") && !journal.contains("LS0t"), "no key material in the journal");
+}
+
+/// The bundle is gone while the cluster runs; then somebody makes another one.
+#[test]
+fn first_use_3_a_lost_bundle_is_named_everywhere() {
+    let shell = Shell::healthy();
+    std::fs::remove_file(shell.lab().join("secrets.age")).unwrap();
+    let lost = |told: &str| {
+        assert!(told.contains("home-control-1") && told.contains("150011"), "{told}");
+        assert!(told.contains("secrets bundle"), "{told}");
+    };
+    let status = shell.ok("status --lab --lab-speed max");
+    lost(&status);
+    assert!(!status.contains("no VM"), "{status}");
+    let health = shell.run("health --lab --lab-speed max");
+    assert_eq!(health.code, Some(7));
+    lost(&health.err);
+    assert!(!health.err.contains("secrets new"), "{}", health.err);
+    shell.ok("secrets new --lab");
+    lost(&shell.ok("status --lab --lab-speed max"));
+    for command in ["plan", "apply --yes", "destroy --yes"] {
+        let ran = shell.run(&format!("{command} --lab --lab-speed max"));
+        assert_eq!(ran.code, Some(4), "{command}: {}", ran.all());
+        lost(&ran.all());
+        assert!(!ran.out.contains("Nothing to"), "{}", ran.out);
+    }
+}
+
+/// A node is taken out of the file: that is a change, and it is not made.
+#[test]
+fn first_use_4_what_is_left_to_do_has_its_exit_code() {
+    let shell = Shell::healthy();
+    shell.write("cluster.yaml", &HOME.replace("count: 2", "count: 1"));
+    for (command, code) in [("plan --detailed-exitcode", 2), ("apply --yes", 2), ("plan", 0)] {
+        let ran = shell.run(&format!("{command} --lab --lab-speed max"));
+        assert_eq!(ran.code, Some(code), "{command}: {}", ran.all());
+        assert!(
+            ran.out.contains("home-work-2 (VM 150022 on ") && !ran.out.contains("Nothing to do"),
+            "{}",
+            ran.out
+        );
+    }
+    let markdown = shell.ok("plan --markdown --lab --lab-speed max");
+    assert!(
+        markdown.contains("**Not done by this version:**") && !markdown.contains("Nothing to do"),
+        "{markdown}"
+    );
 }

@@ -91,7 +91,7 @@ fn health_is_a_list_of_conditions_and_an_exit_code() {
     --- stdout
     --- stderr
     error: the cluster home has no secrets yet
-      remedy: `talosmith secrets new` or `talosmith apply` makes them, `talosmith secrets import` takes them over
+      remedy: if the cluster exists, restore its bundle from your backup, or take its secrets over with `talosmith secrets import`; for a new cluster `talosmith secrets new` or `talosmith apply` makes them
     ");
     let shell = Shell::healthy();
     insta::assert_snapshot!(shell.ok("health --lab --lab-speed max --timeout 1m"), @"

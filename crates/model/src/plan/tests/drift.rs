@@ -67,7 +67,7 @@ fn what_needs_a_restart_is_refused_with_what_it_costs() {
 }
 
 #[test]
-fn a_change_that_still_waits_is_taken_back_and_ours_is_told() {
+fn first_use_1_a_change_that_still_waits_is_taken_back_and_ours_is_pending() {
     let blueprint = blueprint();
     let plan = drifted(&blueprint, |vm| {
         vm.pending.insert("cores".to_owned(), Some("8".to_owned()));
@@ -79,11 +79,10 @@ fn a_change_that_still_waits_is_taken_back_and_ours_is_told() {
         set(vm, "cores", "8");
         vm.pending.insert("cores".to_owned(), Some("2".to_owned()));
     });
-    assert!(plan.is_empty());
-    assert_eq!(
-        plan.notices[0].text,
-        "cores of w-1 will be 2 from its next stop and start on; until then it is 8"
-    );
+    assert!(plan.steps.is_empty() && plan.refusals.is_empty());
+    let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
+    assert_eq!(blocked.what, "cores of w-1 will be 2 from its next stop and start on; until then it is 8");
+    assert_eq!(blocked.disturbs, Disturbs::Reboot);
 }
 
 #[test]
@@ -179,6 +178,50 @@ fn a_configuration_is_put_right_only_where_the_machine_follows_at_once() {
 }
 
 #[test]
+fn first_use_1_another_image_is_a_change_that_is_left() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    let mut rendered = rendered();
+    rendered.configs.insert("w-1".to_owned(), "ours".to_owned());
+    let wanted = rendered.schematics["default"].clone();
+    let mut planned = |runs: Option<&str>, digest: &str, costs: &[ConfigCost]| {
+        let machine = world.machines.get_mut("w-1").unwrap();
+        machine.schematic = runs.map(str::to_owned);
+        machine.config_digest = Some(digest.to_owned());
+        let change = |costs: &ConfigCost| ConfigChange { path: format!("at.{costs:?}"), costs: *costs };
+        machine.config_changes = Some(costs.iter().map(change).collect());
+        plan(&blueprint, &rendered, &world)
+    };
+    // The configuration that it was given names the file's image, and it runs another one.
+    let stale = planned(Some("376567988ad370138ad8b269"), "ours", &[]);
+    assert!(stale.steps.is_empty() && stale.refusals.is_empty());
+    let [blocked] = stale.blocked.as_slice() else { panic!("{:?}", stale.blocked) };
+    assert_eq!((blocked.node.as_deref(), blocked.disturbs), (Some("w-1"), Disturbs::Reboot));
+    assert_eq!(
+        blocked.what,
+        "w-1 runs the schematic 376567988ad3, and the file asks for ce4c980550dd (extensions, kernel arguments): that takes an \
+         upgrade, which this version does not do"
+    );
+    // Writing it into the configuration would put nothing into force, so that alone is no step.
+    let changed = planned(Some("376567988ad370138ad8b269"), "other", &[ConfigCost::Install]);
+    assert_eq!((ids(&changed).len(), changed.blocked.len()), (0, 1));
+    let unknown = planned(None, "other", &[ConfigCost::Install]);
+    assert_eq!((ids(&unknown).len(), unknown.blocked.len()), (0, 1), "not said is not the same");
+    // What the machine follows goes on.
+    let both =
+        planned(Some("376567988ad370138ad8b269"), "other", &[ConfigCost::Install, ConfigCost::Nothing]);
+    assert_eq!((ids(&both), both.blocked.len()), (vec!["reconfigure/w-1", "check-health"], 1));
+    assert_eq!(
+        step(&both, "reconfigure/w-1").reason,
+        "its configuration differs from the file in at.Nothing"
+    );
+    // Somebody upgraded it: the configuration follows.
+    let upgraded = planned(Some(&wanted), "other", &[ConfigCost::Install]);
+    assert_eq!((ids(&upgraded), upgraded.blocked.len()), (vec!["reconfigure/w-1", "check-health"], 0));
+    assert!(planned(Some(&wanted), "ours", &[]).is_empty());
+}
+
+#[test]
 fn control_planes_are_configured_anew_one_after_another_and_workers_last() {
     let plan = reconfigured(&["w-1", "cp-1", "cp-2", "cp-3"], &[ConfigCost::Nothing], &[]);
     let after = |id: &str| step(&plan, id).after.iter().map(|id| id.0.clone()).collect::<Vec<_>>();
@@ -258,25 +301,45 @@ fn what_the_file_does_not_name_any_more_is_told_and_stays() {
 }
 
 #[test]
-fn nodes_of_kubernetes_that_the_file_does_not_have_are_told() {
+fn first_use_4_a_node_that_the_file_no_longer_has_is_a_change_that_is_left() {
     let mut blueprint = blueprint();
     let world = healthy_world(&blueprint);
     blueprint.nodes.remove("w-1");
     let told = |world: &Observed| {
         let plan = plan(&blueprint, &rendered(), world);
-        assert!(plan.is_empty());
-        plan.notices.into_iter().map(|notice| notice.text).collect::<Vec<_>>()
+        assert!(plan.steps.is_empty() && plan.refusals.is_empty());
+        assert!(!plan.is_empty(), "the cluster is not what the file says");
+        plan.blocked
     };
     let with_vm = told(&world);
     assert_eq!(with_vm.len(), 1, "once, with its VM: {with_vm:?}");
-    assert!(with_vm[0].starts_with("w-1 (VM 150021 on pve1) is ours but not in the file"), "{with_vm:?}");
+    assert_eq!(
+        with_vm[0].what,
+        "w-1 (VM 150021 on pve1) belongs to this cluster and is not in the file; this version does not remove nodes"
+    );
+    assert_eq!((with_vm[0].node.as_deref(), with_vm[0].disturbs), (Some("w-1"), Disturbs::Removes));
     let mut without = world.clone();
     without.proxmox.marked.retain(|vm| vm.mark.node != "w-1");
     assert_eq!(
-        told(&without),
+        told(&without)[0].what,
+        "w-1 is a node of Kubernetes and is not in the file; this version does not remove nodes"
+    );
+}
+
+#[test]
+fn first_use_4_another_host_or_vm_id_is_a_change_that_is_left() {
+    let mut blueprint = blueprint();
+    let world = healthy_world(&blueprint);
+    let node = blueprint.nodes.get_mut("w-1").unwrap();
+    (node.host, node.host_pinned, node.vmid) = (Some("pve2".to_owned()), true, 4711);
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert_eq!(plan.refusals, []);
+    let told: Vec<&str> = plan.blocked.iter().map(|blocked| blocked.what.as_str()).collect();
+    assert_eq!(
+        told,
         [
-            "w-1 is a node of Kubernetes but not in the file; it is left alone, because removing a node is not supported yet. \
-          If its machine is gone, `kubectl delete node w-1` removes it"
+            "w-1 has the VM ID 150021, and the file says 4711; the ID of a VM cannot be changed",
+            "w-1 is on pve1, and the file says pve2; this version does not migrate VMs",
         ]
     );
 }

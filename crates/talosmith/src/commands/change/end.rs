@@ -1,10 +1,17 @@
 //! The end of a good apply: how it is now, and what to type next.
 
 use engine::Look;
+use model::plan::Plan;
 
 use crate::args::{ApplyArgs, Global};
 use crate::commands::setup::flags;
+use crate::exit::Exit;
 use crate::view::Printer;
+
+/// How an apply ends whose steps are all done: what the plan left to a person is still to be made.
+pub fn of(plan: &Plan) -> Exit {
+    if plan.blocked.is_empty() { Exit::Done } else { Exit::Pending }
+}
 
 /// How it is now, and what to type next.
 pub fn show(global: &Global, args: &ApplyArgs, look: &Look, printer: &Printer) {

@@ -277,18 +277,21 @@ fn an_empty_proxmox_shows_what_is_wanted() {
 }
 
 #[test]
-fn a_node_that_the_file_does_not_have_is_shown_and_counted() {
+fn first_use_4_a_node_that_the_file_does_not_have_is_shown_and_counted() {
     let mut seen = observed();
     seen.proxmox.marked.push(vm("home-work-9", 150_029));
     seen.unseen.clear();
     let mut text = Vec::new();
-    human(&mut text, Ink::PLAIN, &blueprint(), &seen, &plan_of(vec![])).unwrap();
+    let mut plan = plan_of(vec![]);
+    plan.blocked.push(super::super::plan::tests::removed());
+    human(&mut text, Ink::PLAIN, &blueprint(), &seen, &plan).unwrap();
     let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("\n- home-work-3 is not in the file [removes for good]\n"), "{text}");
     let told: Vec<&str> =
         text.lines().filter(|line| line.starts_with("home-work-9") || line.starts_with("Drift")).collect();
     insta::assert_snapshot!(told.join("\n"), @"
     home-work-9     ?        pve2  150029  ?             ?        not in file  ?       not there
-    Drift:  1 node not in the file; all else is as it says.
+    Drift:  1 change that this version does not make; all else is as the file says.
     ");
 }
 

@@ -1,0 +1,100 @@
+//! Ends a wait that cannot end well: services that Talos gave up, an endpoint that leads nowhere.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use model::blueprint::Node;
+use model::service::{self, Halted, STABLE, Service};
+use talos_client::Machine;
+
+use crate::error::{Error, Result};
+use crate::kubernetes::Kubernetes;
+use crate::render::Access;
+use crate::world::{QUESTION, World};
+
+/// The code of a wait that was ended because it was of no use.
+const CODE: &str = "service-halted";
+const KUBERNETES_PORT: u16 = 6443;
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Since when the same cause is seen.
+#[derive(Debug, Default)]
+pub(crate) struct HaltWatch {
+    since: Option<(String, Timestamp)>,
+}
+
+impl HaltWatch {
+    /// Takes down what was seen; gives it back once it is certain.
+    pub(crate) fn judge(&mut self, now: Timestamp, seen: Option<Halted>) -> Option<Halted> {
+        let Some(halted) = seen else {
+            self.since = None;
+            return None;
+        };
+        let since = match &self.since {
+            Some((subject, since)) if *subject == halted.subject => *since,
+            _ => now,
+        };
+        self.since = Some((halted.subject.clone(), since));
+        let lasted: Duration = now.duration_since(since).try_into().unwrap_or_default();
+        (halted.at_once || lasted >= STABLE).then_some(halted)
+    }
+}
+
+/// The services of a machine, or nothing where it did not tell.
+async fn services(world: &World, machine: &Machine) -> Option<Vec<Service>> {
+    let services = world.clock.timeout(QUESTION, machine.services()).await.ok()?.ok()?;
+    let seen = services.into_iter().map(|service| Service {
+        id: service.id,
+        state: service.state,
+        healthy: service.healthy,
+        events: service.events,
+    });
+    Some(seen.collect())
+}
+
+/// What halts a node. Nothing where its machine did not tell, which is neither well nor the end.
+pub(crate) async fn of_node(world: &World, node: &Node, access: &Access) -> Option<Option<Halted>> {
+    let address = world.address(node);
+    let machine = Machine::connect(&world.net, &world.clock, address, &access.talos).ok()?;
+    Some(service::halted(&address.to_string(), &services(world, &machine).await?))
+}
+
+/// A control plane node whose own kube-apiserver answers, while the endpoint does not. One that only takes connections may lack etcd's
+/// majority, which is no matter of the endpoint.
+pub(crate) async fn of_endpoint<'a>(
+    world: &World,
+    endpoint: &str,
+    access: &Access,
+    control_planes: impl Iterator<Item = &'a Node>,
+) -> Option<Halted> {
+    for node in control_planes {
+        let own = format!("https://{}:{KUBERNETES_PORT}", world.address(node));
+        let Ok(kubernetes) = Kubernetes::new(world, &own, &access.kubernetes) else { continue };
+        if own != endpoint && kubernetes.nodes().await.is_ok() {
+            return Some(service::no_way_to(endpoint, &node.name));
+        }
+    }
+    None
+}
+
+/// Ends when the machine has given etcd up.
+pub(crate) async fn until_etcd_failed(world: &World, machine: &Machine) -> Halted {
+    loop {
+        if let Some(services) = services(world, machine).await {
+            let etcd: Vec<Service> = services.into_iter().filter(|service| service.id == "etcd").collect();
+            if let Some(halted) =
+                service::halted(&machine.address().to_string(), &etcd).filter(|halted| halted.at_once)
+            {
+                return halted;
+            }
+        }
+        world.clock.sleep(PAUSE).await;
+    }
+}
+
+/// The failure of a step that waited for this node.
+pub(crate) fn ended<T>(node: &Node, halted: Halted) -> Result<T> {
+    Err(Error::world(format!("{} does not join: {}", node.name, halted.why))
+        .coded(CODE)
+        .remedy(format!("{}; running the command again then goes on", halted.remedy)))
+}

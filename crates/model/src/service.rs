@@ -1,0 +1,161 @@
+//! Services of a machine that do not come up by themselves, so that nobody waits for them.
+//!
+//! Talos gives some services up: an image that cannot be pulled ends in the state `Failed`, and nothing tries again. Others go in
+//! circles: a member that was removed from etcd and still has its old data restarts for ever. A machine says so only in the
+//! states and events of its services, never in the conditions that it calls unmet.
+
+use std::time::Duration;
+
+/// How long a state that may pass must last before it counts. A service that is told to restart is `Finished` for seconds, and etcd
+/// may fail once or twice before it comes up.
+pub const STABLE: Duration = Duration::from_secs(150);
+
+/// Services without which a node never joins.
+const NEEDED: &[&str] = &["containerd", "cri", "etcd", "kubelet", "trustd"];
+/// What Talos writes when a service ended and is started again, without a limit.
+const FOR_EVER: &str = "going to restart forever";
+
+/// A service as its machine shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// Its name.
+    pub id: String,
+    /// `Preparing`, `Waiting`, `Running`, `Finished`, `Failed`, …
+    pub state: String,
+    /// Whether it is healthy; nothing while that is not known.
+    pub healthy: Option<bool>,
+    /// What it said about itself, oldest first.
+    pub events: Vec<String>,
+}
+
+/// Why waiting is of no use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Halted {
+    /// What it is about, to tell one cause from the next.
+    pub subject: String,
+    /// The cause, in one sentence.
+    pub why: String,
+    /// What the operator can do.
+    pub remedy: String,
+    /// Certain at once; otherwise only after [`STABLE`].
+    pub at_once: bool,
+}
+
+/// The first of a machine's services that will not come up by itself.
+#[must_use]
+pub fn halted(address: &str, services: &[Service]) -> Option<Halted> {
+    services
+        .iter()
+        .filter(|service| NEEDED.contains(&service.id.as_str()))
+        .find_map(|service| of(address, service))
+}
+
+fn of(address: &str, service: &Service) -> Option<Halted> {
+    if service.healthy == Some(true) {
+        return None;
+    }
+    let id = service.id.as_str();
+    let said = |event: &String| event.split_whitespace().collect::<Vec<_>>().join(" ");
+    let last = service.events.last().map(said).unwrap_or_default();
+    let circling = service.events.iter().rfind(|event| event.contains(FOR_EVER)).map(said);
+    let again = match id {
+        "kubelet" => format!("`talosctl -n {address} service kubelet restart`"),
+        _ => format!("`talosctl -n {address} reboot`"),
+    };
+    let (why, remedy, at_once) = match (service.state.as_str(), circling) {
+        ("Failed", _) => (
+            format!("its service {id} failed, and Talos does not try again: {last}"),
+            format!(
+                "correct what it names (an image, a version, a mirror, a registry), then start the service with {again}"
+            ),
+            true,
+        ),
+        ("Finished", _) if id == "etcd" => (
+            format!("its service etcd has ended ({last}), as it does when a machine leaves etcd"),
+            format!("it joins etcd again when it boots: {again}"),
+            false,
+        ),
+        ("Finished", _) => {
+            (format!("its service {id} has ended: {last}"), format!("start it again with {again}"), false)
+        }
+        (_, Some(circling)) if id == "etcd" => (
+            format!("its service etcd restarts for ever: {circling}"),
+            format!(
+                "`talosctl -n {address} logs etcd` says why; a machine that was removed from etcd and kept its old data joins only \
+                 without that data: `talosctl -n {address} reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL`"
+            ),
+            false,
+        ),
+        (_, Some(circling)) => (
+            format!("its service {id} restarts for ever: {circling}"),
+            format!("`talosctl -n {address} logs {id}` says why"),
+            false,
+        ),
+        (_, None) => return None,
+    };
+    Some(Halted { subject: id.to_owned(), why, remedy, at_once })
+}
+
+/// Kubernetes runs, and its endpoint does not lead there: what runs on a control plane node, and what does not answer.
+#[must_use]
+pub fn no_way_to(endpoint: &str, api_server: &str) -> Halted {
+    Halted {
+        subject: "endpoint".to_owned(),
+        why: format!(
+            "kube-apiserver runs on {api_server}, but {endpoint} does not answer; without the discovery service machines find each \
+             other through that endpoint alone"
+        ),
+        remedy:
+            "check what answers for that address: the VIP, the load balancer, the DNS name, the route to it"
+                .to_owned(),
+        at_once: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(id: &str, state: &str, events: &[&str]) -> Service {
+        let events = events.iter().map(|event| (*event).to_owned()).collect();
+        Service { id: id.to_owned(), state: state.to_owned(), healthy: None, events }
+    }
+
+    #[test]
+    fn t5_a_service_that_talos_gave_up_is_final() {
+        let pull = "Failed to run pre stage: 1 error(s) occurred:\n\tfailed to pull image";
+        let found =
+            halted("10.0.0.9", &[service("ext-a", "Failed", &[]), service("kubelet", "Failed", &[pull])])
+                .unwrap();
+        assert!(found.at_once);
+        assert_eq!(
+            found.why,
+            "its service kubelet failed, and Talos does not try again: Failed to run pre stage: 1 error(s) occurred: failed to pull \
+             image"
+        );
+        assert!(found.remedy.ends_with("`talosctl -n 10.0.0.9 service kubelet restart`"));
+    }
+
+    #[test]
+    fn t5_what_may_pass_is_given_time() {
+        let left =
+            halted("10.0.0.9", &[service("etcd", "Finished", &["Service finished successfully"])]).unwrap();
+        assert!(!left.at_once && left.remedy.contains("reboot"));
+        let removed =
+            ["Error running Containerd(etcd), going to restart forever: exit code 1", "Started task etcd"];
+        let removed = halted("10.0.0.9", &[service("etcd", "Running", &removed)]).unwrap();
+        assert!(!removed.at_once && removed.remedy.contains("EPHEMERAL"), "{removed:?}");
+    }
+
+    #[test]
+    fn t5_what_comes_up_is_waited_for() {
+        let healthy =
+            Service { healthy: Some(true), ..service("etcd", "Running", &["going to restart forever"]) };
+        let going = [
+            healthy,
+            service("kubelet", "Preparing", &["Running pre state"]),
+            service("trustd", "Waiting", &["Waiting for time sync"]),
+        ];
+        assert_eq!(halted("10.0.0.9", &going), None);
+    }
+}
