@@ -24,12 +24,14 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use model::blueprint::Blueprint;
-use model::mark::{BootstrapMark, Lease, Mark, RECORD_NODE, RecordState};
+use model::mark::{BootstrapMark, Lease, Line, Mark, RECORD_NODE, RecordState, VERSION};
+use model::ownership::{self, Act, Foreign};
 use pve::{Params, VmConfig};
 
 use crate::World;
 use crate::error::{Error, Kind, NO_EFFECT, Result};
 use crate::settled::settled;
+use crate::steps::evidence;
 use crate::tags;
 
 /// For how long a lease holds without being renewed.
@@ -61,6 +63,8 @@ pub struct Record {
     host: String,
     vmid: u32,
     mark: Mark,
+    /// Of whom it is the record; its VM is identified by it.
+    blueprint: Arc<Blueprint>,
     operator: Operator,
     /// What it is tagged with.
     tags: Vec<String>,
@@ -84,6 +88,7 @@ impl Record {
             host: host.to_owned(),
             vmid,
             mark: mark(blueprint, cluster_id),
+            blueprint: Arc::new(blueprint.clone()),
             operator: operator.clone(),
             tags: blueprint.tags.clone(),
             ours_until: Arc::default(),
@@ -110,7 +115,7 @@ impl Record {
         let lease = record.lease(None);
         let until = lease.expires;
         let bootstrap = member.map(|node| record.sealed(node));
-        let state = RecordState { lease: Some(lease), bootstrap, turns: 1 };
+        let state = RecordState { lease: Some(lease), bootstrap, turns: 1, ..RecordState::default() };
         let mut params = Params::from([
             ("name".to_owned(), blueprint.record.name.clone()),
             ("memory".to_owned(), "16".to_owned()),
@@ -141,12 +146,12 @@ impl Record {
             if error.as_ref().is_none_or(|error| error.is_exists() || error.effect_unknown()) {
                 // Made by us; or ours after all, by another operator or by a call whose answer was lost: its notes say so.
                 match settled(world, host, vmid).await? {
-                    Some(config) if Mark::find(config.description()).as_ref() == Some(&record.mark) => {
+                    Some(config) if record.own_mark(&config).is_ok() => {
                         let found = RecordState::find(config.description()).unwrap_or_default();
                         let ours = found.lease.as_ref().is_some_and(|lease| record.is_ours(lease));
                         if ours && error.is_none() {
                             record.is_ours_until(until);
-                            tags::set(world, host, vmid, &record.mark, &record.tags).await?;
+                            tags::set(world, host, vmid, blueprint, RECORD_NODE).await?;
                             return Ok(record);
                         }
                         // Somebody else's run lies between our look and now, unless the lease in it is our own.
@@ -288,7 +293,7 @@ impl Record {
             match &state.bootstrap {
                 None => {
                     let at = self.world.clock.now();
-                    state.bootstrap = Some(BootstrapMark { node: node.to_owned(), at, done: false });
+                    state.bootstrap = Some(BootstrapMark::new(node, at, false));
                     Ok(())
                 }
                 Some(mark) if mark.node == node && !mark.done => Ok(()),
@@ -310,9 +315,9 @@ impl Record {
     /// When Proxmox refuses.
     pub async fn seal_bootstrap(&self, node: &str) -> Result<()> {
         self.change(|state| {
-            let at = state.bootstrap.as_ref().map_or_else(|| self.world.clock.now(), |b| b.at);
-            let node = state.bootstrap.as_ref().map_or_else(|| node.to_owned(), |b| b.node.clone());
-            state.bootstrap = Some(BootstrapMark { node, at, done: true });
+            let begun = state.bootstrap.take();
+            let begun = begun.unwrap_or_else(|| BootstrapMark::new(node, self.world.clock.now(), true));
+            state.bootstrap = Some(BootstrapMark { done: true, ..begun });
             Ok(())
         })
         .await
@@ -330,9 +335,10 @@ impl Record {
         };
         let failed = |e: pve::Error| attempt().remedy(remedy(&e)).because(e);
         let config = self.world.pve.vm_config(&self.host, self.vmid).await.map_err(failed)?;
-        if Mark::find(config.description()).as_ref() != Some(&self.mark) {
-            return Err(attempt().remedy("its notes changed since it was looked at; run the command again"));
-        }
+        self.refuse_newer(&config)?;
+        let mark = self.own_mark(&config).map_err(|why| {
+            attempt().remedy("its notes changed after it was observed; run the command again").because(why)
+        })?;
         if RecordState::find(config.description()).is_some() {
             // Another run did it, and changed things since the plan was made.
             self.take_lease(u64::MAX, |_| {}).await?;
@@ -342,8 +348,14 @@ impl Record {
         let until = lease.expires;
         // How often the lease changed hands is lost, too. A number that it never had makes every older plan stale.
         let turns = u64::try_from(self.world.clock.now().as_second()).unwrap_or(u64::MAX);
-        let state = RecordState { lease: Some(lease), bootstrap: Some(self.sealed(member)), turns };
-        let params = Params::from([("description".to_owned(), self.mark.describe_record(&state))]);
+        let state = RecordState {
+            version: VERSION,
+            lease: Some(lease),
+            bootstrap: Some(self.sealed(member)),
+            turns,
+            ..RecordState::default()
+        };
+        let params = Params::from([("description".to_owned(), self.notes(&config, &mark, &state))]);
         let (host, vmid) = (&self.host, self.vmid);
         let written = self.world.pve.update_config(host, vmid, &params, &[], Some(&config.digest)).await;
         written.map_err(failed)?;
@@ -356,7 +368,7 @@ impl Record {
 
     /// The mark that etcd is bootstrapped, as seen now.
     fn sealed(&self, member: &str) -> BootstrapMark {
-        BootstrapMark { node: member.to_owned(), at: self.world.clock.now(), done: true }
+        BootstrapMark::new(member, self.world.clock.now(), true)
     }
 
     /// Reads the record.
@@ -368,17 +380,51 @@ impl Record {
         Ok(self.fetch().await?.0)
     }
 
-    async fn fetch(&self) -> Result<(RecordState, VmConfig)> {
+    /// What a newer Talosmith wrote is neither used nor overwritten.
+    fn refuse_newer(&self, config: &VmConfig) -> Result<()> {
+        let notes = config.description();
+        if !newer(&Mark::read(notes)) && !newer(&RecordState::read(notes)) {
+            return Ok(());
+        }
+        let what =
+            format!("the notes of VM {} on {} were written by a newer Talosmith", self.vmid, self.host);
+        Err(Error::new(Kind::Refused, what).remedy("upgrade this program; nothing was changed"))
+    }
+
+    /// The mark of the record's VM, if it is the one that Talosmith made.
+    fn own_mark(&self, config: &VmConfig) -> std::result::Result<Mark, Foreign> {
+        let mark = Mark::find(config.description()).ok_or(Foreign::Another)?;
+        ownership::may(Act::Change, &self.blueprint, &evidence(self.vmid, &mark, config), RECORD_NODE)?;
+        Ok(mark)
+    }
+
+    /// The notes with this state, in the place of those of `config`.
+    fn notes(&self, config: &VmConfig, earlier: &Mark, state: &RecordState) -> String {
+        let vmgenid = config.get("vmgenid").and_then(|id| id.parse().ok());
+        self.mark.clone().in_place_of(earlier, earlier.vmgenid.or(vmgenid)).describe_record(state)
+    }
+
+    async fn fetch(&self) -> Result<(RecordState, Mark, VmConfig)> {
         let config = self.world.pve.vm_config(&self.host, self.vmid).await.map_err(|e| {
             Error::world(format!("could not read the cluster's record, VM {} on {}", self.vmid, self.host))
                 .remedy(remedy(&e))
                 .because(e)
         })?;
-        let ours = Mark::find(config.description()).is_some_and(|m| m == self.mark);
+        let not_ours = || {
+            Error::new(
+                Kind::Refused,
+                format!("VM {} on {} is not this cluster's record", self.vmid, self.host),
+            )
+        };
+        self.refuse_newer(&config)?;
+        let mark = self.own_mark(&config).map_err(|why| {
+            not_ours().remedy("run `talosmith plan`: it shows what is there now and what to do").because(why)
+        })?;
         match RecordState::find(config.description()) {
-            Some(state) if ours => Ok((state, config)),
-            _ => Err(Error::new(Kind::Refused, format!("VM {} on {} is not this cluster's record", self.vmid, self.host))
-                .remedy("its notes were changed; restore the lines `talosmith-mark:` and `talosmith-record:` from a backup")),
+            Some(state) => Ok((state, mark, config)),
+            None => Err(not_ours().remedy(
+                "its notes were changed; restore the lines `talosmith-mark:` and `talosmith-record:` from a backup",
+            )),
         }
     }
 
@@ -386,13 +432,13 @@ impl Record {
     async fn change(&self, mut change: impl FnMut(&mut RecordState) -> Result<()>) -> Result<()> {
         let mut attempt = 1;
         loop {
-            let (mut state, config) = self.fetch().await?;
+            let (mut state, mark, config) = self.fetch().await?;
             let before = state.clone();
             change(&mut state)?;
             if state == before {
                 return Ok(());
             }
-            let mut params = Params::from([("description".to_owned(), self.mark.describe_record(&state))]);
+            let mut params = Params::from([("description".to_owned(), self.notes(&config, &mark, &state))]);
             // A run that died behind the creation left it without.
             params.extend(tags::missing(&config, &self.tags).map(|tags| ("tags".to_owned(), tags)));
             let digest = Some(config.digest.as_str());
@@ -480,12 +526,12 @@ fn worth_another_try(error: &pve::Error) -> bool {
     matches!(error.kind(), pve::Kind::DigestMismatch) || error.is_transient() || error.effect_unknown()
 }
 
+fn newer<T>(line: &Line<T>) -> bool {
+    matches!(line, Line::Newer { .. })
+}
+
 fn mark(blueprint: &Blueprint, cluster_id: &str) -> Mark {
-    Mark {
-        cluster: blueprint.cluster.clone(),
-        owner: Mark::owner_of(cluster_id),
-        node: RECORD_NODE.to_owned(),
-    }
+    Mark::new(&blueprint.cluster, Mark::owner_of(cluster_id), RECORD_NODE)
 }
 
 /// What the client advises, or to look again.

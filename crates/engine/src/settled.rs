@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use model::plan::ownership;
 use pve::VmConfig;
 
 use crate::World;
@@ -27,8 +28,8 @@ pub(crate) async fn settled(world: &World, host: &str, vmid: u32) -> Result<Opti
             Err(error) if error.is_missing() => return Ok(None),
             Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
         }
-        if look % LOOKS_PER_QUESTION == 0 && !is_at_work(world, host, vmid).await {
-            return Err(cut_off(attempt(), host, vmid));
+        if look % LOOKS_PER_QUESTION == 0 && is_active(world, host, vmid).await == Some(false) {
+            return Err(attempt().coded("locked").remedy(ownership::remedy(vmid, host)));
         }
         world.clock.sleep(PAUSE).await;
     }
@@ -37,18 +38,10 @@ pub(crate) async fn settled(world: &World, host: &str, vmid: u32) -> Result<Opti
     )))
 }
 
-fn cut_off(error: Error, host: &str, vmid: u32) -> Error {
-    // Only root may touch a locked VM, and it has neither disks that count nor notes that say whose it is.
-    error.coded("locked").remedy(format!(
-        "its creation was cut off and left its lock behind; as root on {host}: `qm unlock {vmid} && qm destroy {vmid}`, then run \
-         the command again"
-    ))
-}
-
-/// Whether a task works on the VM. Where that cannot be seen, one may.
-async fn is_at_work(world: &World, host: &str, vmid: u32) -> bool {
-    match world.pve.tasks(host, 0).await {
-        Ok(tasks) => tasks.iter().any(|(upid, end)| end.is_none() && upid.id == vmid.to_string()),
-        Err(_) => true,
-    }
+/// Whether a task may be working on the VM; `None` where that cannot be seen. The task of a clone names its source, so any clone
+/// on that host may be it.
+pub(crate) async fn is_active(world: &World, host: &str, vmid: u32) -> Option<bool> {
+    let tasks = world.pve.tasks(host, 0).await.ok()?;
+    let works_on_it = |upid: &pve::Upid| upid.id == vmid.to_string() || upid.kind == "qmclone";
+    Some(tasks.iter().any(|(upid, end)| end.is_none() && works_on_it(upid)))
 }

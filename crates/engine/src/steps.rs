@@ -6,6 +6,7 @@ mod credentials;
 mod dead;
 mod image;
 mod join;
+mod owned;
 mod reconfigure;
 mod remove;
 mod template;
@@ -14,6 +15,7 @@ mod vm;
 
 pub(crate) use bootstrap::has_no_etcd;
 pub(crate) use configure::{Identified, Reached, identify, identify_configured, reach};
+pub(crate) use owned::evidence;
 
 use model::step::Action;
 
@@ -86,11 +88,11 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             let (node, place) = (context.look.node(node)?, vm::Place { host, vmid: *vmid });
             Box::pin(update::run(context, node, &place, set, pool.as_deref())).await
         }
-        Action::GrowDisk { host, vmid, disk, gib, .. } => {
-            Box::pin(vm::grow(context, &vm::Place { host, vmid: *vmid }, disk, *gib)).await
+        Action::GrowDisk { node, host, vmid, disk, gib } => {
+            Box::pin(vm::grow(context, node, &vm::Place { host, vmid: *vmid }, disk, *gib)).await
         }
-        Action::StartVm { host, vmid, .. } => {
-            Box::pin(vm::start(context, &vm::Place { host, vmid: *vmid })).await
+        Action::StartVm { node, host, vmid } => {
+            Box::pin(vm::start(context, node, &vm::Place { host, vmid: *vmid })).await
         }
         Action::Configure { node } => {
             Box::pin(configure::run(context, context.look.node(node)?, progress)).await

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use model::blueprint::Blueprint;
 use model::mark::Mark;
+use model::ownership::{self, Act, Foreign};
 use pve::{Params, VmConfig};
 
 use crate::World;
 use crate::error::{Error, Kind, Result};
 use crate::record::remedy;
+use crate::steps::evidence;
 
 const ATTEMPTS: u32 = 5;
 
@@ -36,21 +38,29 @@ pub(crate) fn missing(config: &VmConfig, wanted: &[String]) -> Option<String> {
     Some(all.join(";"))
 }
 
-/// Sets the tags of a VM that carries `mark`, unless it has them.
-pub(crate) async fn set(world: &World, host: &str, vmid: u32, mark: &Mark, wanted: &[String]) -> Result<()> {
+/// Sets the tags of the VM that is `node` of the cluster, unless it has them.
+pub(crate) async fn set(
+    world: &World,
+    host: &str,
+    vmid: u32,
+    blueprint: &Blueprint,
+    node: &str,
+) -> Result<()> {
     let attempt = || Error::world(format!("could not set the tags of VM {vmid} on {host}"));
     let mut tries = 1;
     loop {
         let failed = |e: pve::Error| attempt().remedy(remedy(&e)).because(e);
         let config = world.pve.vm_config(host, vmid).await.map_err(failed)?;
-        if Mark::find(config.description()).as_ref() != Some(mark) {
-            return Err(Error::new(
-                Kind::Refused,
-                format!("VM {vmid} on {host} is not {} any more", mark.node),
-            )
-            .remedy("its notes were changed meanwhile; run the command again"));
+        let mark = Mark::find(config.description()).ok_or(Foreign::Another);
+        let owned = mark
+            .and_then(|mark| ownership::may(Act::Change, blueprint, &evidence(vmid, &mark, &config), node));
+        if let Err(why) = owned {
+            let what = format!("VM {vmid} on {host} is not {node} any more");
+            return Err(Error::new(Kind::Refused, what)
+                .remedy("it changed after it was observed and was left alone; run the command again")
+                .because(why));
         }
-        let Some(tags) = missing(&config, wanted) else { return Ok(()) };
+        let Some(tags) = missing(&config, &blueprint.tags) else { return Ok(()) };
         let params = Params::from([("tags".to_owned(), tags)]);
         match world.pve.update_config(host, vmid, &params, &[], Some(&config.digest)).await {
             Ok(()) => return Ok(()),

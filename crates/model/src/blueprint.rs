@@ -268,6 +268,14 @@ impl Blueprint {
         self.nodes.values().any(|node| !node.external)
     }
 
+    /// The VM IDs that templates may have: behind the record's number with two digits more.
+    #[must_use]
+    pub fn template_ids(&self) -> std::ops::RangeInclusive<u32> {
+        let record = self.record.vmid;
+        let first = if record < 9_000_000 { record * 100 + 1 } else { record + 1 };
+        first..=first.saturating_add(98)
+    }
+
     /// The control planes, by name.
     pub fn control_planes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values().filter(|n| n.role == Role::ControlPlane)

@@ -14,6 +14,7 @@
 //! - [`starter`] writes a file to begin with, and [`mod@reference`] the page that explains its keys.
 //! - [`resolve`] decides every name, address, VM id, MAC address and host: a [`blueprint::Blueprint`].
 //! - [`observed`] is what was found out there, incomplete by design: it says what could not be seen.
+//! - [`ownership`] says whether a VM is the one that Talosmith made.
 //! - [`vm`] says what a node's VM is in Proxmox' words.
 //! - [`alive`] says when a node may be called dead, and [`quorum`] when etcd does not need it.
 //! - [`plan`] compares the two. All rules of order and safety live there.
@@ -35,6 +36,7 @@ pub mod load;
 pub mod mark;
 pub mod natural;
 pub mod observed;
+pub mod ownership;
 pub mod plan;
 pub mod quorum;
 pub mod reference;

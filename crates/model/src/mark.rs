@@ -2,14 +2,22 @@
 //!
 //! There is no state file: ownership stands in the VM itself, twice. Its SMBIOS UUID derives from the cluster's id and
 //! the node's name, and the last line of its description carries the same as a [`Mark`], which survives a clone or a
-//! restored backup (both of which change or double the UUID). The cluster's record carries more: the [`Lease`] of whoever
-//! is changing the cluster, and the [`BootstrapMark`] that keeps a second etcd cluster from ever being made.
+//! restored backup (both of which change or double the UUID). [`crate::ownership`] judges by all of it. The cluster's record
+//! carries more: the [`Lease`] of whoever is changing the cluster, and the [`BootstrapMark`] that keeps a second etcd cluster
+//! from ever being made.
 //!
-//! The lines begin with a fixed word so that people may write what they like above them.
+//! The lines begin with a fixed word so that people may write what they like above them. Each has a version; those without
+//! one are of the first release. Fields that this program does not know stay when a line is rewritten. A line of a newer
+//! version is [`Line::Newer`]: it is neither used nor taken for a missing one.
+
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
+
+use crate::resolve::identity;
 
 /// The first word of a mark's line.
 const MARK: &str = "talosmith-mark:";
@@ -22,20 +30,60 @@ pub const TEMPLATE_NODE: &str = "(template)";
 /// With this ends the sentence for people that stands above the mark.
 const SENTENCE: &str = "managed by Talosmith. Change the cluster file, not this VM.";
 
+/// The version of the lines that this program writes, and the newest that it reads. Lines without a version are version 0.
+pub const VERSION: u32 = 1;
+
+/// Fields that this program does not know, kept as they are.
+pub type Unknown = BTreeMap<String, Value>;
+
+/// A line of ours in a VM's notes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line<T> {
+    /// There is none.
+    Missing,
+    /// There is one, and it cannot be parsed.
+    Unreadable,
+    /// A newer Talosmith wrote it.
+    Newer {
+        /// Its version.
+        version: u64,
+        /// The owner, where the line has one that can be read.
+        owner: Option<Uuid>,
+    },
+    /// It was read.
+    Found(T),
+}
+
 /// Whose VM this is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
+    /// See [`VERSION`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub version: u32,
     /// The cluster's name, for people.
     pub cluster: String,
     /// Derived from the cluster's id in the bundle; two clusters of one name differ in it.
     pub owner: Uuid,
     /// The node's name, or [`RECORD_NODE`].
     pub node: String,
+    /// The VM's generation ID when the mark was written. Proxmox gives a VM another one when it is cloned, restored from a
+    /// backup or rolled back to a snapshot; the notes stay the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vmgenid: Option<Uuid>,
+    /// Talosmith is creating the VM and has not started it yet.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub creating: bool,
+    /// What else the line says.
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// What the cluster's record says beyond its mark.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordState {
+    /// See [`VERSION`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub version: u32,
     /// Who is changing the cluster now.
     pub lease: Option<Lease>,
     /// When and where etcd was begun.
@@ -43,6 +91,9 @@ pub struct RecordState {
     /// How many times the lease went to a new holder. Whoever planned at another number planned for another world.
     #[serde(default)]
     pub turns: u64,
+    /// What else the line says.
+    #[serde(flatten)]
+    pub unknown: Unknown,
 }
 
 /// The right to change the cluster, for a while.
@@ -67,6 +118,17 @@ pub struct BootstrapMark {
     pub at: Timestamp,
     /// Whether etcd was seen to run afterwards. From then on there is no bootstrap any more.
     pub done: bool,
+    /// What else the line says.
+    #[serde(flatten)]
+    pub unknown: Unknown,
+}
+
+impl BootstrapMark {
+    /// A new one.
+    #[must_use]
+    pub fn new(node: impl Into<String>, at: Timestamp, done: bool) -> Self {
+        Self { node: node.into(), at, done, unknown: Unknown::new() }
+    }
 }
 
 impl Mark {
@@ -76,10 +138,57 @@ impl Mark {
         Uuid::new_v5(&Uuid::NAMESPACE_OID, format!("talosmith/owner/{cluster_id}").as_bytes())
     }
 
-    /// The mark in a description, if there is a readable one.
+    /// The mark of a VM that is finished and whose generation is not known yet.
+    #[must_use]
+    pub fn new(cluster: impl Into<String>, owner: Uuid, node: impl Into<String>) -> Self {
+        Self {
+            version: VERSION,
+            cluster: cluster.into(),
+            owner,
+            node: node.into(),
+            vmgenid: None,
+            creating: false,
+            unknown: Unknown::new(),
+        }
+    }
+
+    /// The SMBIOS UUID of the VM with this mark in the cluster whose bundle has this cluster ID.
+    #[must_use]
+    pub fn uuid(&self, cluster_id: &str) -> Uuid {
+        match self.node.as_str() {
+            RECORD_NODE => identity::record_uuid(cluster_id),
+            node => identity::node_uuid(cluster_id, node),
+        }
+    }
+
+    /// The same mark on a VM that Talosmith is creating.
+    #[must_use]
+    pub fn while_creating(self) -> Self {
+        Self { creating: true, ..self }
+    }
+
+    /// The mark of a finished VM in this version's form: what `self` says of it, with what an earlier line says beyond.
+    #[must_use]
+    pub fn in_place_of(self, earlier: &Self, vmgenid: Option<Uuid>) -> Self {
+        Self { version: VERSION, vmgenid, creating: false, unknown: earlier.unknown.clone(), ..self }
+    }
+
+    /// Whether it is the mark of this node of this owner.
+    #[must_use]
+    pub fn names(&self, owner: Uuid, node: &str) -> bool {
+        self.owner == owner && self.node == node
+    }
+
+    /// The mark in a description.
+    #[must_use]
+    pub fn read(description: &str) -> Line<Self> {
+        line(description, MARK)
+    }
+
+    /// The mark in a description, if there is one that this program can use.
     #[must_use]
     pub fn find(description: &str) -> Option<Self> {
-        line(description, MARK)
+        Self::read(description).found()
     }
 
     /// Whether it is on a node's VM, and not on the record or a template.
@@ -151,16 +260,22 @@ impl Mark {
              people from changing the cluster at once, and a second etcd from being made.\n\n{lease} {bootstrap}\n\n{MARK} {}\n{RECORD} {}",
             self.cluster,
             json(self),
-            json(state)
+            json(&RecordState { version: VERSION, ..state.clone() })
         )
     }
 }
 
 impl RecordState {
-    /// The record's state in a description. `None` when there is no readable one.
+    /// The record's state in a description.
+    #[must_use]
+    pub fn read(description: &str) -> Line<Self> {
+        line(description, RECORD)
+    }
+
+    /// The record's state in a description, if there is one that this program can use.
     #[must_use]
     pub fn find(description: &str) -> Option<Self> {
-        line(description, RECORD)
+        Self::read(description).found()
     }
 
     /// The line of the record's notes that says this.
@@ -170,9 +285,39 @@ impl RecordState {
     }
 }
 
-fn line<T: for<'a> Deserialize<'a>>(description: &str, word: &str) -> Option<T> {
-    let text = description.lines().rev().find_map(|l| l.trim().strip_prefix(word))?;
-    serde_json::from_str(text.trim()).ok()
+impl<T> Line<T> {
+    /// What it says, if this program can use it.
+    #[must_use]
+    pub fn found(self) -> Option<T> {
+        match self {
+            Self::Found(found) => Some(found),
+            Self::Missing | Self::Unreadable | Self::Newer { .. } => None,
+        }
+    }
+}
+
+/// What every version of a line has, whatever else changes.
+#[derive(Deserialize)]
+struct Versioned {
+    #[serde(default)]
+    version: u64,
+    #[serde(default)]
+    owner: Option<Value>,
+}
+
+fn line<T: for<'a> Deserialize<'a>>(description: &str, word: &str) -> Line<T> {
+    let text = description.lines().rev().find_map(|l| l.trim().strip_prefix(word));
+    let Some(text) = text.map(str::trim) else { return Line::Missing };
+    let Ok(versioned) = serde_json::from_str::<Versioned>(text) else { return Line::Unreadable };
+    if versioned.version > u64::from(VERSION) {
+        let owner = versioned.owner.as_ref().and_then(Value::as_str).and_then(|owner| owner.parse().ok());
+        return Line::Newer { version: versioned.version, owner };
+    }
+    serde_json::from_str(text).map_or(Line::Unreadable, Line::Found)
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn json(value: &impl Serialize) -> String {
@@ -186,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_mark_is_found_again_below_what_people_wrote() {
-        let mark = Mark { cluster: "home".into(), owner: Mark::owner_of("abc="), node: "home-work-1".into() };
+        let mark = Mark::new("home", Mark::owner_of("abc="), "home-work-1");
         let text = format!("bought in May\n{}\n", mark.describe(Some("runs the post office")));
         assert!(text.contains("runs the post office"), "{text}");
         assert_eq!(Mark::find(&text), Some(mark));
@@ -196,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_corrected_description_keeps_what_people_wrote() {
-        let mark = Mark { cluster: "home".into(), owner: Mark::owner_of("abc="), node: "home-work-1".into() };
+        let mark = Mark::new("home", Mark::owner_of("abc="), "home-work-1");
         let text = format!("bought in May\n{}\nsold in June", mark.describe(Some("old note")));
         assert_eq!(mark.corrected(&text, Some("old note")), None);
         let changed = mark.corrected(&text, None).unwrap();
@@ -208,17 +353,52 @@ mod tests {
 
     #[test]
     fn the_record_keeps_its_state() {
-        let mark = Mark { cluster: "home".into(), owner: Mark::owner_of("abc="), node: RECORD_NODE.into() };
+        let mark = Mark::new("home", Mark::owner_of("abc="), RECORD_NODE);
         let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let state = RecordState {
             lease: Some(Lease { holder: "eva@laptop".into(), nonce: "1".into(), since: at, expires: at }),
-            bootstrap: Some(BootstrapMark { node: "home-control-1".into(), at, done: true }),
+            bootstrap: Some(BootstrapMark::new("home-control-1", at, true)),
             turns: 3,
+            version: VERSION,
+            unknown: Unknown::new(),
         };
         let text = mark.describe_record(&state);
         assert_eq!(RecordState::find(&text), Some(state));
         assert_eq!(Mark::find(&text), Some(mark));
         assert!(text.contains("etcd began on home-control-1"), "{text}");
+    }
+
+    #[test]
+    fn a9_lines_without_a_version_are_read_and_newer_ones_are_not() {
+        let owner = Mark::owner_of("abc=");
+        let old = format!("{MARK} {{\"cluster\":\"home\",\"owner\":\"{owner}\",\"node\":\"home-work-1\"}}");
+        let Line::Found(mark) = Mark::read(&old) else { panic!("{old}") };
+        assert_eq!((mark.version, mark.vmgenid, mark.creating), (0, None, false));
+        assert_eq!(format!("{MARK} {}", json(&mark)), old, "nothing is added by reading");
+        let newer =
+            format!("{MARK} {{\"version\":{},\"owner\":\"{owner}\",\"node\":{{\"of\":1}}}}", VERSION + 1);
+        assert_eq!(Mark::read(&newer), Line::Newer { version: u64::from(VERSION) + 1, owner: Some(owner) });
+        assert_eq!(Mark::find(&newer), None);
+        let record = format!("{RECORD} {{\"version\":9,\"lease\":7}}");
+        assert_eq!(RecordState::read(&record), Line::Newer { version: 9, owner: None });
+        assert_eq!(Mark::read("talosmith-mark: {broken"), Line::Unreadable);
+        assert_eq!(Mark::read("mine"), Line::Missing);
+    }
+
+    #[test]
+    fn a9_unknown_fields_stay_in_a_line_that_is_rewritten() {
+        let owner = Mark::owner_of("abc=");
+        let old = format!(
+            "{MARK} {{\"cluster\":\"home\",\"owner\":\"{owner}\",\"node\":\"(record)\",\"seal\":{{\"by\":[1,2]}}}}\n\
+             {RECORD} {{\"lease\":null,\"bootstrap\":{{\"node\":\"n\",\"at\":\"2026-01-01T00:00:00Z\",\"done\":true,\"id\":\"x\"}},\"turns\":3,\"rotation\":\"soon\"}}"
+        );
+        let (Some(mark), Some(state)) = (Mark::find(&old), RecordState::find(&old)) else { panic!("{old}") };
+        let wanted = Mark::new("home", owner, RECORD_NODE).in_place_of(&mark, None);
+        let text = wanted.describe_record(&state);
+        for kept in ["\"seal\":{\"by\":[1,2]}", "\"id\":\"x\"", "\"rotation\":\"soon\"", "\"turns\":3"] {
+            assert!(text.contains(kept), "{kept}: {text}");
+        }
+        assert_eq!(text.matches("\"version\":1").count(), 2, "{text}");
     }
 
     #[test]

@@ -51,6 +51,12 @@ pub struct Proxmox {
     /// Those of them that were read, and are ours by their UUID, but whose notes lost the mark: which node each is.
     #[serde(default)]
     pub unmarked: BTreeMap<u32, String>,
+    /// Those of them whose notes a newer Talosmith wrote, or may have written, for this cluster: the version of each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub newer: BTreeMap<u32, u64>,
+    /// VMs with a VM ID or a mark of this cluster that are being created, or whose creation was cut off.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub creating: BTreeMap<u32, Creation>,
     /// VMs that carry a mark of Talosmith, whichever cluster's.
     pub marked: Vec<Vm>,
     /// The record of the cluster, if it was found.
@@ -98,6 +104,17 @@ pub struct Guest {
     pub lock: Option<String>,
 }
 
+/// A VM that Proxmox is creating, as its lock says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Creation {
+    /// The host it is on.
+    pub host: String,
+    /// The lock: `create` or `clone`.
+    pub lock: String,
+    /// Whether a task is working on it; `None` when the tasks could not be read.
+    pub active: Option<bool>,
+}
+
 /// A VM with a mark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vm {
@@ -113,6 +130,9 @@ pub struct Vm {
     pub lock: Option<String>,
     /// SMBIOS UUID.
     pub uuid: Option<Uuid>,
+    /// Generation ID, which Proxmox changes when the VM is cloned, restored or rolled back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vmgenid: Option<Uuid>,
     /// Whose it says it is.
     pub mark: Mark,
     /// The resource pool it is in.

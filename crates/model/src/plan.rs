@@ -12,6 +12,7 @@
 //! - [`drift`]: what of a VM is not as the file says, and what changing it would disturb.
 //! - `reconfigure`: the same for a machine's configuration, and in which order.
 //! - `in_force`: whether a machine runs the image that the file asks for.
+//! - [`mod@ownership`]: VMs of which it is not certain that they are ours, or finished.
 //! - `others`: what is there and not in the file.
 //! - [`accounts`]: accounts in Proxmox for what runs in the cluster.
 //! - [`destroy`]: taking everything of ours away, and nothing else.
@@ -28,6 +29,7 @@ mod in_force;
 pub mod lost;
 pub mod not_yet;
 mod others;
+pub mod ownership;
 pub mod preflight;
 mod reconfigure;
 pub mod refuse;
@@ -41,6 +43,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blueprint::Blueprint;
 use crate::observed::Observed;
+use crate::ownership::Act;
 use crate::step::{Disturbs, Step};
 
 /// What must be done, in an order that could be followed one by one.
@@ -111,7 +114,15 @@ pub enum RefusalCode {
     NoRecord,
     /// The same node exists more than once.
     Doubled,
-    /// The file protects the cluster.
+    /// A newer Talosmith wrote the notes of a VM.
+    Newer,
+    /// A VM with our mark is a copy of the one that Talosmith made.
+    Copied,
+    /// A VM was restored from a backup or rolled back, and its data must not come back.
+    Restored,
+    /// The creation of a VM was cut off.
+    Unfinished,
+    /// The file protects the cluster, or a person protected a VM of it.
     Protected,
     /// An id is taken by another guest.
     TakenId,
@@ -175,6 +186,7 @@ pub fn plan_allowing(
     }
     let mut refusals = refuse::always(blueprint, observed);
     refusals.extend(bootstrap::lost_record(blueprint, observed));
+    refusals.extend(ownership::foreign(blueprint, observed, Act::Change));
     if refusals.is_empty() {
         // With the bundle lost or Proxmox too old, every id would look taken and every host wrong.
         refusals.extend(refuse::creation(blueprint, observed));
@@ -196,7 +208,9 @@ pub fn plan_destroy(blueprint: &Blueprint, observed: &Observed) -> Plan {
     }
     let mut refusals = refuse::always(blueprint, observed);
     refusals.extend(bootstrap::unreadable_record(blueprint, observed));
+    refusals.extend(ownership::foreign(blueprint, observed, Act::Remove));
     refusals.extend(refuse::protected(blueprint));
+    refusals.extend(ownership::protected(blueprint, observed));
     let (steps, notices) = destroy::steps(blueprint, observed);
     finish(blueprint, Found { steps, notices, refusals, blocked: vec![] })
 }
@@ -222,6 +236,18 @@ impl Plan {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty() && self.blocked.is_empty() && self.refusals.is_empty()
+    }
+
+    /// Whether both do the same: all steps but their reasons, which tell of passing things.
+    #[must_use]
+    pub fn same_work(&self, other: &Self) -> bool {
+        let work = |plan: &Self| -> Vec<_> {
+            let steps = plan.steps.iter();
+            steps
+                .map(|step| (step.id.clone(), step.action.clone(), step.after.clone(), step.disturbs))
+                .collect()
+        };
+        work(self) == work(other)
     }
 
     /// About how long it takes, in seconds, when everything that can run at once does.

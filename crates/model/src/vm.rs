@@ -66,7 +66,7 @@ impl Drive {
 #[must_use]
 pub fn mark(blueprint: &Blueprint, node: &Node) -> Option<Mark> {
     let owner = Mark::owner_of(blueprint.cluster_id.as_deref()?);
-    Some(Mark { cluster: blueprint.cluster.clone(), owner, node: node.name.clone() })
+    Some(Mark::new(&blueprint.cluster, owner, &node.name))
 }
 
 /// Every key but drives, notes and tags, which are not ours alone.

@@ -262,15 +262,28 @@ impl Client {
         self.call::<Value>(call).await.map(drop)
     }
 
-    /// Grows a disk to `size`, such as `20G`. The same size again does nothing.
+    /// Grows a disk to `size`, such as `20G`. The same size again does nothing. With a digest, only if the configuration is still
+    /// the one that was read.
     ///
     /// # Errors
     ///
     /// As any call; a missing machine or disk and a smaller size fail in the task.
-    pub async fn resize(&self, node: &str, vmid: u32, disk: &str, size: &str) -> Result<Upid> {
+    pub async fn resize(
+        &self,
+        node: &str,
+        vmid: u32,
+        disk: &str,
+        size: &str,
+        digest: Option<&str>,
+    ) -> Result<Upid> {
         let attempt = format!("growing disk {disk} of VM {vmid} on {node} to {size}");
         let call = Call::change(Method::PUT, node, attempt, machine(node, vmid, "/resize"));
-        self.task(call.with("disk", disk).with("size", size)).await
+        let call = call.with("disk", disk).with("size", size);
+        self.task(match digest {
+            Some(digest) => call.with("digest", digest),
+            None => call,
+        })
+        .await
     }
 
     /// Switches a machine on.

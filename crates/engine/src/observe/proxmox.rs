@@ -11,8 +11,8 @@ use std::time::Duration;
 use futures::future::join_all;
 use model::blueprint::{Blueprint, Inventory, Node};
 use model::holder::{self, Account, Holder};
-use model::mark::{Mark, RECORD_NODE, RecordState};
-use model::observed::{Accounts, Guest, Proxmox, RecordSeen, StoredImage, Unseen, Vm};
+use model::mark::{Line, Mark, RECORD_NODE, RecordState};
+use model::observed::{Accounts, Creation, Guest, Proxmox, RecordSeen, StoredImage, Unseen, Vm};
 use model::plan::preflight;
 use pve::Resource;
 use uuid::Uuid;
@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::missing::{self, Unclear};
 use crate::observe::{Purpose, Sought, documents, hosts, images as boot_images, named};
 use crate::record::remedy;
+use crate::settled;
 use crate::world::{KNOCK, TALOS_PORT};
 
 /// The tag that every VM of ours carries. It only narrows the search; what counts is the mark.
@@ -94,11 +95,15 @@ pub(super) async fn details(
     }
     let wanted: BTreeSet<u32> =
         blueprint.nodes.values().map(|n| n.vmid).chain([blueprint.record.vmid]).collect();
+    let templates = blueprint.template_ids();
     let candidates: Vec<(u32, &str, &Resource)> = guests
         .iter()
         .filter(|g| g.kind == "qemu")
         .filter_map(|g| Some((vmid(g)?, g.node.as_deref()?, *g)))
-        .filter(|(id, _, g)| wanted.contains(id) || g.tags.iter().any(|t| t == TAG))
+        .filter(|(id, _, g)| {
+            let creating = matches!(g.lock.as_deref(), Some("create" | "clone"));
+            wanted.contains(id) || g.tags.iter().any(|t| t == TAG) || creating && templates.contains(id)
+        })
         .collect();
     let looks = join_all(candidates.iter().map(|(id, host, g)| vm(world, *id, host, g))).await;
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
@@ -123,6 +128,16 @@ pub(super) async fn details(
                     seen.unmarked.insert(*id, node.to_owned());
                 }
             }
+            // One of another cluster is none of our business, whoever wrote it.
+            Ok(Looked::Newer { owner: theirs, .. }) if theirs.is_some() && theirs != owner => {}
+            Ok(Looked::Newer { version, host, .. }) => {
+                seen.unread.insert(*id, host);
+                seen.newer.insert(*id, version);
+            }
+            Ok(Looked::Creating(creation)) if wanted.contains(id) || templates.contains(id) => {
+                seen.creating.insert(*id, creation);
+            }
+            Ok(Looked::Creating(_)) => {}
             Ok(Looked::Nobodys) => {}
             Err(why) => {
                 seen.unread.insert(*id, (*host).to_owned());
@@ -295,6 +310,10 @@ enum Looked {
     Marked(Box<Vm>, Option<RecordState>),
     /// It carries none, but a UUID; on this host.
     Unmarked(Uuid, String),
+    /// It carries one that a newer Talosmith wrote.
+    Newer { version: u64, owner: Option<Uuid>, host: String },
+    /// Proxmox is creating it, and it does not say whose it is.
+    Creating(Creation),
     /// Neither, or it is gone.
     Nobodys,
 }
@@ -325,11 +344,19 @@ async fn vm(
             },
             Err(error) => return Err(error.into()),
         };
+        if let Some(creation) = creation(world, vmid, &host, &configs).await? {
+            return Ok(Looked::Creating(creation));
+        }
+        let notes = configs.now.description();
+        for newer in [newer(Mark::read(notes)), newer(RecordState::read(notes))].into_iter().flatten() {
+            let (version, owner) = newer;
+            // The record's line names no owner; its mark does.
+            let owner = owner.or_else(|| Some(Mark::find(notes)?.owner));
+            return Ok(Looked::Newer { version, owner, host });
+        }
         let Some((mut vm, state)) = read(vmid, &host, resource.pool.clone(), &configs) else {
             let uuid = configs.now.smbios_uuid().and_then(|uuid| uuid.parse().ok());
-            // One that is being made shows no notes for a moment.
-            let settled = configs.now.lock().is_none();
-            return Ok(uuid.filter(|_| settled).map_or(Looked::Nobodys, |uuid| Looked::Unmarked(uuid, host)));
+            return Ok(uuid.map_or(Looked::Nobodys, |uuid| Looked::Unmarked(uuid, host)));
         };
         // The list lags by ten seconds, so only "running" is believed here; a machine that then does not answer is asked
         // for again.
@@ -341,6 +368,40 @@ async fn vm(
         Ok::<_, Unclear>(Looked::Marked(Box::new(vm), state))
     };
     ask(world, read).await
+}
+
+/// Between the reservation of a VM ID and the first moment of its task, and between the end of a task and our question.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// A VM that is being created, or whose creation was cut off, by its lock. That no task works on it is believed only when the
+/// lock is still there a moment later.
+async fn creation(
+    world: &World,
+    vmid: u32,
+    host: &str,
+    configs: &pve::BothConfigs,
+) -> pve::Result<Option<Creation>> {
+    let Some(lock @ ("create" | "clone")) = configs.now.lock() else { return Ok(None) };
+    let mut active = settled::is_active(world, host, vmid).await;
+    if active == Some(false) {
+        world.clock.sleep(SETTLE).await;
+        active = match world.pve.vm_config(host, vmid).await {
+            Ok(config) if config.lock() == Some(lock) => settled::is_active(world, host, vmid).await,
+            // It ended just now: whoever goes on finds out how.
+            Ok(_) => Some(true),
+            Err(error) if error.is_missing() => Some(true),
+            Err(error) => return Err(error),
+        };
+    }
+    Ok(Some(Creation { host: host.to_owned(), lock: lock.to_owned(), active }))
+}
+
+/// The version and the owner of a line that a newer Talosmith wrote.
+fn newer<T>(line: Line<T>) -> Option<(u64, Option<Uuid>)> {
+    match line {
+        Line::Newer { version, owner } => Some((version, owner)),
+        Line::Missing | Line::Unreadable | Line::Found(_) => None,
+    }
 }
 
 /// Whether a VM runs at this moment. A state that Proxmox does not know is an error, because it is not "off".
@@ -373,6 +434,7 @@ pub(crate) fn read(
         running: false,
         lock: now.lock().map(str::to_owned),
         uuid: now.smbios_uuid().and_then(|u| u.parse().ok()),
+        vmgenid: now.get("vmgenid").and_then(|id| id.parse().ok()),
         mark,
         pool,
         config,

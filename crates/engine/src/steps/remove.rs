@@ -6,15 +6,16 @@
 
 use std::time::Duration;
 
-use model::mark::{Mark, RECORD_NODE};
+use model::mark::RECORD_NODE;
+use model::ownership::{Act, Foreign};
 use pve::{Params, PowerState, VmConfig};
 
 use crate::apply::Context;
 use crate::error::{Error, Kind, NO_EFFECT, Result};
 use crate::missing::{self, Unclear};
 use crate::record::remedy;
-use crate::steps::Done;
 use crate::steps::vm::{ATTEMPTS, Place, worth_another_look};
+use crate::steps::{Done, owned};
 
 /// Stops a node's VM at once: what it ran is being taken away.
 pub(super) async fn stop(context: &Context, node: &str, place: &Place<'_>) -> Result<Done> {
@@ -57,7 +58,9 @@ enum Trouble {
     Proxmox(pve::Error),
     Unclear(Unclear),
     /// The VM is not the one that was meant.
-    Another,
+    Foreign(Foreign),
+    /// A person protected it.
+    Protected,
     /// Proxmox says that it is done, and it is not.
     NoEffect,
 }
@@ -88,10 +91,13 @@ impl Removal<'_> {
                     ));
                 }
                 Err(Trouble::Unclear(why)) => return Err(unclear(attempt(), self.place.host, why)),
-                Err(Trouble::Another) => {
-                    let what = format!("{} is not {} any more", self.place, self.what);
-                    return Err(Error::new(Kind::Refused, what)
-                        .remedy("somebody changed it since it was looked at; run the command again"));
+                Err(Trouble::Foreign(why)) => return Err(owned::not_ours(self.what, self.place, why)),
+                Err(Trouble::Protected) => {
+                    let what = format!("{}, {}, is protected in Proxmox", self.what, self.place);
+                    return Err(Error::new(Kind::Refused, what).remedy(
+                        "it was left as it is; if it really has to go, switch its protection off in Proxmox (Options) and run \
+                         the command again",
+                    ));
                 }
             }
             self.context.world.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
@@ -102,8 +108,9 @@ impl Removal<'_> {
     async fn round(&self, warnings: &mut Vec<String>) -> std::result::Result<(), Trouble> {
         let (pve, vmid) = (&self.context.world.pve, self.place.vmid);
         let Some((host, config)) = self.find().await? else { return Ok(()) };
-        if !self.is_ours(&config) {
-            return Err(Trouble::Another);
+        self.check(&config)?;
+        if self.end != End::Unprotected && config.get("protection") == Some("1") {
+            return Err(Trouble::Protected);
         }
         let is_stopped =
             async || Ok::<_, pve::Error>(pve.vm_status(&host, vmid).await?.power == PowerState::Stopped);
@@ -118,15 +125,13 @@ impl Removal<'_> {
         }
         if self.end == End::Unprotected {
             let params = Params::from([("protection".to_owned(), "0".to_owned())]);
-            pve.update_config(&host, vmid, &params, &[], None).await?;
+            pve.update_config(&host, vmid, &params, &[], Some(&config.digest)).await?;
         }
         // Stopping may have taken minutes.
-        if !self.is_ours(&pve.vm_config(&host, vmid).await?) {
-            return Err(Trouble::Another);
-        }
+        self.check(&pve.vm_config(&host, vmid).await?)?;
         warnings.extend(pve.follow(&pve.delete_vm(&host, vmid, true).await?, |_| {}).await?.warnings);
         match pve.vm_config(&host, vmid).await {
-            Ok(config) if self.is_ours(&config) => Err(Trouble::NoEffect),
+            Ok(config) if self.check(&config).is_ok() => Err(Trouble::NoEffect),
             // Who had rights only on the VM's pool may not even ask any more.
             Ok(_) | Err(_) => Ok(()),
         }
@@ -144,10 +149,8 @@ impl Removal<'_> {
         }
     }
 
-    fn is_ours(&self, config: &VmConfig) -> bool {
-        let owner = self.context.look.cluster_id().ok().map(Mark::owner_of);
-        Mark::find(config.description())
-            .is_some_and(|mark| Some(mark.owner) == owner && mark.node == self.node)
+    fn check(&self, config: &VmConfig) -> std::result::Result<(), Trouble> {
+        owned::check(self.context, Act::Remove, self.place.vmid, self.node, config).map_err(Trouble::Foreign)
     }
 }
 

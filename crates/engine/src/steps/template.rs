@@ -5,6 +5,7 @@
 
 use model::blueprint::Node;
 use model::mark::Mark;
+use model::ownership::{Act, Foreign};
 use model::vm;
 use pve::Params;
 
@@ -13,7 +14,7 @@ use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::record::remedy;
 use crate::steps::vm::{Place, grow, make};
-use crate::steps::{Done, update};
+use crate::steps::{Done, owned, update};
 use crate::tags;
 
 /// What a template is made from.
@@ -34,11 +35,7 @@ pub(super) async fn create(
 ) -> Result<Done> {
     let attempt = format!("could not create the template {}, {place}", template.name);
     let blueprint = &context.look.blueprint;
-    let mark = Mark {
-        cluster: blueprint.cluster.clone(),
-        owner: Mark::owner_of(context.look.cluster_id()?),
-        node: template.mark.to_owned(),
-    };
+    let mark = Mark::new(&blueprint.cluster, Mark::owner_of(context.look.cluster_id()?), template.mark);
     let mut params: Params = [
         ("name", template.name.to_owned()),
         ("description", mark.describe(None)),
@@ -51,6 +48,9 @@ pub(super) async fn create(
     .map(|(key, value)| (key.to_owned(), value))
     .into();
     tags::at_creation(blueprint, &mut params);
+    // A clone gets another UUID, so a clone of the template is never taken for it.
+    let uuid = mark.uuid(context.look.cluster_id()?);
+    params.insert("smbios1".to_owned(), format!("uuid={uuid}"));
     let pve = &context.world.pve;
     progress.note("creating the template");
     let mut warnings =
@@ -58,13 +58,14 @@ pub(super) async fn create(
             pve.create_vm(place.host, place.vmid, &params).await
         })
         .await?;
-    tags::set(&context.world, place.host, place.vmid, &mark, &blueprint.tags).await?;
+    tags::set(&context.world, place.host, place.vmid, blueprint, template.mark).await?;
     let failed = |e: pve::Error| Error::world(&attempt).remedy(remedy(&e)).because(e);
     let is_template = || async {
         let config = pve.vm_config(place.host, place.vmid).await.map_err(failed)?;
         Ok::<_, Error>(config.get("template") == Some("1"))
     };
     if !is_template().await? {
+        owned::read(context, Act::Change, template.mark, place).await?;
         let task = async { pve.follow(&pve.make_template(place.host, place.vmid).await?, |_| {}).await };
         match task.await {
             Ok(finished) => warnings.extend(finished.warnings),
@@ -91,12 +92,13 @@ pub(super) async fn copy(
     let wish = pve::Clone {
         newid: place.vmid,
         name: Some(node.name.clone()),
-        description: Some(mark.describe(node.hardware.description.as_deref())),
+        description: Some(mark.while_creating().describe(node.hardware.description.as_deref())),
         full: true,
         storage: Some(datastore.to_owned()),
         pool: context.look.blueprint.resource_pool.clone(),
         target: None,
     };
+    source(context, place.host, template).await?;
     progress.note("copying the template");
     let mut warnings = make(context, place, datastore, &attempt, &node.name, progress, || async {
         context.world.pve.clone_vm(place.host, template, &wish).await
@@ -105,6 +107,20 @@ pub(super) async fn copy(
     progress.note("giving it its hardware");
     warnings.extend(update::settle(context, node, place).await?.warnings);
     progress.note("growing the disk");
-    warnings.extend(grow(context, place, &vm::boot_key(node), node.disk_gib).await?.warnings);
+    warnings.extend(grow(context, &node.name, place, &vm::boot_key(node), node.disk_gib).await?.warnings);
     Ok(Done { warnings })
+}
+
+/// What is copied is a template of ours, by its own mark. Its ID may have been given to another VM.
+async fn source(context: &Context, host: &str, vmid: u32) -> Result<()> {
+    let place = Place { host, vmid };
+    let config = context.world.pve.vm_config(host, vmid).await.map_err(|e| {
+        Error::world(format!("could not read the template, {place}")).remedy(remedy(&e)).because(e)
+    })?;
+    let mark = Mark::find(config.description()).filter(Mark::is_template);
+    let checked = match (&mark, config.get("template")) {
+        (Some(mark), Some("1")) => owned::check(context, Act::CloneFrom, vmid, &mark.node, &config),
+        _ => Err(Foreign::Another),
+    };
+    checked.map_err(|why| owned::not_ours("a template of this cluster", &place, why))
 }

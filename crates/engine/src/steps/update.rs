@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use model::blueprint::Node;
 use model::observed::Vm;
+use model::ownership::{Act, Foreign};
 use model::plan::drift::{self, Drift};
 use pve::Params;
 
 use crate::apply::Context;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::observe::proxmox;
 use crate::record::remedy;
-use crate::steps::Done;
 use crate::steps::vm::{ATTEMPTS, Place};
+use crate::steps::{Done, owned};
 
 /// Sets the keys named in the plan.
 pub(super) async fn run(
@@ -26,6 +27,7 @@ pub(super) async fn run(
     pool: Option<&str>,
 ) -> Result<Done> {
     if let Some(pool) = pool {
+        owned::read(context, Act::Change, &node.name, place).await?;
         let put = context.world.pve.put_into_pool(pool, place.vmid).await;
         put.map_err(|e| attempt(node, place).remedy(remedy(&e)).because(e))?;
     }
@@ -81,16 +83,10 @@ fn differs(context: &Context, node: &Node, vm: &Vm) -> Drift {
 
 /// The VM as it is now, if it is the node's.
 async fn read(context: &Context, node: &Node, place: &Place<'_>) -> Result<(Vm, String)> {
-    let pve = &context.world.pve;
     let failed = |e: pve::Error| attempt(node, place).remedy(remedy(&e)).because(e);
-    let configs = pve.vm_configs(place.host, place.vmid).await.map_err(failed)?;
-    let wanted = model::vm::mark(&context.look.blueprint, node);
-    let found = proxmox::read(place.vmid, place.host, None, &configs).filter(|(vm, _)| {
-        wanted.is_some_and(|mark| vm.mark.owner == mark.owner && vm.mark.node == mark.node)
-    });
-    let Some((mut vm, _)) = found else {
-        return Err(Error::new(Kind::Refused, format!("{place} is not {} any more", node.name))
-            .remedy("somebody changed it since it was looked at; run the command again"));
+    let configs = owned::read(context, Act::Change, &node.name, place).await?;
+    let Some((mut vm, _)) = proxmox::read(place.vmid, place.host, None, &configs) else {
+        return Err(owned::not_ours(&node.name, place, Foreign::Another));
     };
     vm.running = proxmox::is_running(&context.world, place.host, place.vmid).await.map_err(failed)?;
     Ok((vm, configs.now.digest))

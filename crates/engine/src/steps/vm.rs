@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use model::blueprint::Node;
-use model::mark::Mark;
+use model::ownership::Act;
 use model::vm;
 use pve::{Params, PowerState};
 
@@ -13,7 +13,7 @@ use crate::emit::Progress;
 use crate::error::{Error, Kind, NO_EFFECT, Result};
 use crate::record::remedy;
 use crate::settled::settled;
-use crate::steps::{Done, update};
+use crate::steps::{Done, owned, update};
 
 /// A VM's id and the host it is on.
 pub(super) struct Place<'a> {
@@ -39,7 +39,7 @@ pub(super) async fn create(
     image: &str,
     progress: &Progress,
 ) -> Result<Done> {
-    let (params, tags_later) = params(context, node, image)?;
+    let params = params(context, node, image)?;
     let attempt = format!("could not create {}, {place}", node.name);
     progress.note("creating the VM");
     let datastore = node.disk_datastore.as_deref().unwrap_or_default();
@@ -47,11 +47,10 @@ pub(super) async fn create(
         context.world.pve.create_vm(place.host, place.vmid, &params).await
     })
     .await?;
-    if tags_later {
-        update::settle(context, node, place).await?;
-    }
+    // Tags, where they had to wait for the pool; and what only the finished VM has, its generation ID.
+    update::settle(context, node, place).await?;
     progress.note("growing the disk");
-    grow(context, place, &vm::boot_key(node), node.disk_gib).await?;
+    grow(context, &node.name, place, &vm::boot_key(node), node.disk_gib).await?;
     Ok(Done { warnings })
 }
 
@@ -136,14 +135,13 @@ fn copying(line: &str, progress: &Progress) {
 
 /// Waits for a creation that somebody else may have begun, then tells whether the VM carries this name of ours.
 async fn is_ours(context: &Context, whose: &str, place: &Place<'_>) -> Result<bool> {
-    let owner = Mark::owner_of(context.look.cluster_id()?);
     let found = settled(&context.world, place.host, place.vmid).await?;
-    Ok(found.and_then(|c| Mark::find(c.description())).is_some_and(|m| m.owner == owner && m.node == whose))
+    Ok(found.is_some_and(|config| owned::check(context, Act::Change, place.vmid, whose, &config).is_ok()))
 }
 
-/// Everything that the file says about the VM; and whether its tags must come later, because Proxmox looks at them before
+/// Everything that the file says about the VM; without its tags where it goes into a pool, because Proxmox looks at them before
 /// it looks at the pool, which may be all that the token has rights on.
-fn params(context: &Context, node: &Node, image: &str) -> Result<(Params, bool)> {
+fn params(context: &Context, node: &Node, image: &str) -> Result<Params> {
     let blueprint = &context.look.blueprint;
     let open = || Error::new(Kind::Refused, format!("{} is not fully decided yet", node.name));
     let mark = vm::mark(blueprint, node).filter(|_| node.uuid.is_some()).ok_or_else(open)?;
@@ -151,39 +149,56 @@ fn params(context: &Context, node: &Node, image: &str) -> Result<(Params, bool)>
     for drive in vm::drives(node) {
         params.insert(drive.key.clone(), drive.creation(image).ok_or_else(open)?);
     }
-    params.insert("description".to_owned(), mark.describe(node.hardware.description.as_deref()));
+    params.insert(
+        "description".to_owned(),
+        mark.while_creating().describe(node.hardware.description.as_deref()),
+    );
     match &blueprint.resource_pool {
         Some(pool) => {
             params.insert("pool".to_owned(), pool.clone());
-            Ok((params, true))
         }
         None => {
             params.insert("tags".to_owned(), node.hardware.tags.join(";"));
-            Ok((params, false))
         }
     }
+    Ok(params)
 }
 
 /// Grows a disk to `gib`. Doing it again does nothing.
-pub(super) async fn grow(context: &Context, place: &Place<'_>, disk: &str, gib: u64) -> Result<Done> {
+pub(super) async fn grow(
+    context: &Context,
+    node: &str,
+    place: &Place<'_>,
+    disk: &str,
+    gib: u64,
+) -> Result<Done> {
     let attempt = || Error::world(format!("could not grow {disk} of {place} to {gib} GiB"));
     let pve = &context.world.pve;
     let has = || async {
-        let config = pve
-            .vm_config(place.host, place.vmid)
-            .await
-            .map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
-        Ok::<_, Error>(config.drive(disk).and_then(|d| d.size).unwrap_or(0))
+        let config = owned::read(context, Act::Change, node, place).await?.now;
+        Ok::<_, Error>((config.drive(disk).and_then(|d| d.size).unwrap_or(0), config.digest))
     };
     let wanted = gib << 30;
-    if has().await? >= wanted {
-        return Ok(Done::default());
-    }
-    let task = async {
-        pve.follow(&pve.resize(place.host, place.vmid, disk, &format!("{gib}G")).await?, |_| {}).await
+    let mut tries = 1;
+    let finished = loop {
+        let (size, digest) = has().await?;
+        if size >= wanted {
+            return Ok(Done::default());
+        }
+        let task = async {
+            let upid = pve.resize(place.host, place.vmid, disk, &format!("{gib}G"), Some(&digest)).await?;
+            pve.follow(&upid, |_| {}).await
+        };
+        match task.await {
+            Ok(finished) => break finished,
+            // The configuration changed since it was read: it is read and checked again.
+            Err(error) if tries < ATTEMPTS && matches!(error.meaning(), pve::Kind::DigestMismatch) => {
+                tries += 1;
+            }
+            Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
+        }
     };
-    let finished = task.await.map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
-    if has().await? < wanted {
+    if has().await?.0 < wanted {
         return Err(attempt()
             .coded(NO_EFFECT)
             .remedy("Proxmox said it was done, but the disk is still smaller; look at its storage"));
@@ -192,19 +207,23 @@ pub(super) async fn grow(context: &Context, place: &Place<'_>, disk: &str, gib: 
 }
 
 /// Starts the VM. One that runs already is as good.
-pub(super) async fn start(context: &Context, place: &Place<'_>) -> Result<Done> {
+pub(super) async fn start(context: &Context, node: &str, place: &Place<'_>) -> Result<Done> {
     let pve = &context.world.pve;
     let attempt = || Error::world(format!("could not start {place}"));
     let mut tries = 1;
     loop {
         let task = async {
-            if pve.vm_status(place.host, place.vmid).await?.power == PowerState::Running {
-                return Ok(pve::Finished::default());
+            if let Err(why) = owned::try_read(context, Act::Start, node, place).await? {
+                return Ok(Err(why));
             }
-            pve.follow(&pve.start(place.host, place.vmid).await?, |_| {}).await
+            if pve.vm_status(place.host, place.vmid).await?.power == PowerState::Running {
+                return Ok(Ok(pve::Finished::default()));
+            }
+            pve.follow(&pve.start(place.host, place.vmid).await?, |_| {}).await.map(Ok)
         };
         match task.await {
-            Ok(finished) => {
+            Ok(Err(why)) => return Err(owned::not_ours(node, place, why)),
+            Ok(Ok(finished)) => {
                 let status = pve.vm_status(place.host, place.vmid).await;
                 let status = status.map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
                 if status.power == PowerState::Running {

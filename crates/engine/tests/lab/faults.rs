@@ -255,11 +255,8 @@ fn came_to_pass(rig: &Rig, breaks: &Breaks) -> bool {
 
 /// VMs that are none of our business, one of them with a mark of another cluster.
 async fn strangers(rig: &Rig) -> BTreeMap<u64, String> {
-    let mark = model::mark::Mark {
-        cluster: "other".to_owned(),
-        owner: model::mark::Mark::owner_of("someone else's"),
-        node: "other-work-1".to_owned(),
-    };
+    let owner = model::mark::Mark::owner_of("someone else's");
+    let mark = model::mark::Mark::new("other", owner, "other-work-1");
     for (host, vmid, notes) in [("pve2", 4711, "my files".to_owned()), ("pve1", 160_021, mark.describe(None))]
     {
         let params =

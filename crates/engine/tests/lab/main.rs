@@ -20,6 +20,7 @@ mod key_by_key;
 mod kubernetes;
 mod many;
 mod operators;
+mod ownership;
 mod preflight;
 mod real_kubernetes;
 mod refusals;

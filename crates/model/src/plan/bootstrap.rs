@@ -201,7 +201,7 @@ pub(super) fn unreadable_record(blueprint: &Blueprint, observed: &Observed) -> V
     };
     let node = blueprint.control_planes().next().map(|node| node.name.clone()).unwrap_or_default();
     // The safe guess: with this nothing is ever bootstrapped again.
-    let mark = BootstrapMark { node, at: jiff::Timestamp::UNIX_EPOCH, done: true };
+    let mark = BootstrapMark::new(node, jiff::Timestamp::UNIX_EPOCH, true);
     let line = RecordState { bootstrap: Some(mark), ..RecordState::default() }.line();
     vec![Refusal {
         code: RefusalCode::NoRecord,

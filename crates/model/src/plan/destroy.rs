@@ -3,7 +3,7 @@
 //! No dance with etcd: nothing shall survive. A dead cluster is no obstacle, because only Proxmox is asked. Images stay,
 //! since other clusters may use them; so does the bundle.
 
-use super::{Notice, accounts};
+use super::{Notice, accounts, ownership};
 use crate::blueprint::Blueprint;
 use crate::mark::Mark;
 use crate::natural;
@@ -17,7 +17,9 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
     let mut deletions = vec![];
     let mut vms: Vec<&Vm> = observed.proxmox.of(owner).collect();
     vms.sort_by(|a, b| natural::compare(&a.mark.node, &b.mark.node));
-    for vm in vms.into_iter().chain(observed.proxmox.templates(owner)) {
+    let templates = observed.proxmox.templates(owner);
+    let templates = templates.filter(|vm| ownership::is_our_template(blueprint, vm));
+    for vm in vms.into_iter().chain(templates) {
         let (node, host, vmid) = (vm.mark.node.clone(), vm.host.clone(), vm.vmid);
         let mut after = vec![];
         if vm.running {
@@ -33,8 +35,9 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
     let (removals, stays) = if had_any { accounts::removal(blueprint, observed) } else { (vec![], vec![]) };
     deletions.extend(removals.iter().map(|step| step.id.clone()));
     steps.extend(removals);
-    // What could not be read may be ours, and as long as something of ours is left, the record guards it.
-    if let Some(record) = observed.proxmox.record.as_ref().filter(|_| observed.proxmox.unread.is_empty()) {
+    // What could not be read or is being created may be ours, and as long as something of ours is left, the record guards it.
+    let complete = observed.proxmox.unread.is_empty() && observed.proxmox.creating.is_empty();
+    if let Some(record) = observed.proxmox.record.as_ref().filter(|_| complete) {
         let delete = Action::DeleteRecord { host: record.host.clone(), vmid: record.vmid };
         steps.push(step(delete, deletions, "nothing of the cluster is left for it to guard", 3));
     }
@@ -43,10 +46,11 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
         .iter()
         .map(|u| Notice { text: format!("could not see {}: {}. What is ours there stays", u.what, u.why) })
         .collect();
-    if !observed.proxmox.unread.is_empty() && observed.proxmox.record.is_some() {
+    if !complete && observed.proxmox.record.is_some() {
         notices.push(Notice { text: "the cluster's record stays until everything else is gone".to_owned() });
     }
     notices.extend(stays);
+    notices.extend(ownership::copied_templates(blueprint, observed));
     for node in blueprint.in_order().into_iter().filter(|node| node.external) {
         let text = format!(
             "{} is not ours to remove; reset it with `talosctl reset` to use it for something else",

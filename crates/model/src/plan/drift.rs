@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::{Blocked, Notice, Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
 use crate::observed::{Api, Machine, Vm};
+use crate::ownership::{self, Act, Evidence, Identity};
 use crate::step::Disturbs;
 use crate::vm::{self, Drive, Holds, words};
 
@@ -244,9 +245,19 @@ impl Examined<'_> {
 
     fn notes(&mut self, blueprint: &Blueprint) {
         let Some(mark) = vm::mark(blueprint, self.node) else { return };
+        let evidence = Evidence::from(self.vm);
+        let judged = ownership::may(Act::Change, blueprint, &evidence, &self.node.name);
+        // The notes of a VM that is not ours are not changed; nothing else of it is either.
+        let Ok(identity) = judged else { return };
+        let generation = ownership::generation(&evidence, identity, &self.node.name);
+        let mark = mark.in_place_of(&self.vm.mark, generation);
+        let says = match identity {
+            Identity::Restored => "notes (generation ID after a restore or rollback)",
+            _ => "notes",
+        };
         let seen = self.vm.next("description").unwrap_or_default();
         if let Some(text) = mark.corrected(seen, self.node.hardware.description.as_deref()) {
-            self.change("description", text, "notes".to_owned(), Disturbs::Nothing);
+            self.change("description", text, says.to_owned(), Disturbs::Nothing);
         }
     }
 

@@ -1,6 +1,7 @@
 //! How a new node's boot disk comes to be: an image on the host, and where the file wants it, a template made from it.
 
 use super::bring_up::{Builder, usual};
+use super::ownership;
 use crate::blueprint::{Image, Node};
 use crate::mark::TEMPLATE_NODE;
 use crate::observed::StoredImage;
@@ -58,7 +59,10 @@ impl Builder<'_> {
         let disk = vm::boot_key(node);
         let mark = format!("{TEMPLATE_NODE} {} {} {disk} {}", site.host, node.role, site.file());
         let found = self.owner.and_then(|owner| {
-            self.observed.proxmox.templates(owner).find(|t| t.mark.node == mark && t.host == site.host)
+            let mut templates = self.observed.proxmox.templates(owner);
+            templates.find(|t| {
+                t.mark.node == mark && t.host == site.host && ownership::is_our_template(self.blueprint, t)
+            })
         });
         if let Some(found) = found
             && found.config.get("template").is_some_and(|flag| flag == "1")
@@ -97,8 +101,7 @@ impl Builder<'_> {
     /// The first free id behind the record's number with two digits more. One that is being made at this moment may be ours
     /// by a run that died: the step that creates it looks.
     fn free_template_id(&self) -> u32 {
-        let record = self.blueprint.record.vmid;
-        let first = if record < 9_000_000 { record * 100 + 1 } else { record + 1 };
+        let first = *self.blueprint.template_ids().start();
         let planned = |id: u32| {
             self.steps.iter().any(|s| matches!(&s.action, Action::CreateTemplate { vmid, .. } if *vmid == id))
                 || self.blueprint.nodes.values().any(|n| n.vmid == id)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Refusal, RefusalCode, accounts, lost, preflight};
+use super::{Refusal, RefusalCode, accounts, lost, ownership, preflight};
 use crate::blueprint::{Blueprint, Node};
 use crate::mark::{Mark, RECORD_NODE};
 use crate::observed::{Api, Observed, Vm};
@@ -26,6 +26,8 @@ pub fn always(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         lost_bundle(blueprint, observed),
         lost::another_bundle(blueprint, observed),
         lost_marks(blueprint, observed),
+        ownership::newer(observed),
+        ownership::unfinished(blueprint, observed),
         doubled_identity(blueprint, observed),
         record_out_of_sight(blueprint, observed),
     ]
@@ -120,7 +122,7 @@ fn lost_marks(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return vec![] };
     let refusal = |(vmid, node): (&u32, &String)| {
         let host = observed.proxmox.unread.get(vmid).map(String::as_str).unwrap_or_default();
-        let mark = Mark { cluster: blueprint.cluster.clone(), owner, node: node.clone() };
+        let mark = Mark::new(&blueprint.cluster, owner, node);
         let (what, remedy) = match node.as_str() {
             // Without it nothing would say that etcd was bootstrapped, so it is never to be deleted.
             RECORD_NODE => (
@@ -177,6 +179,7 @@ fn record_out_of_sight(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusa
     // What lost its mark is told of as that.
     let may_be_it = |vmid: u32| {
         !proxmox.unmarked.contains_key(&vmid)
+            && !proxmox.newer.contains_key(&vmid)
             && (vmid == blueprint.record.vmid || has_machines && !is_node(vmid))
     };
     let Some((vmid, host)) = proxmox.unread.iter().find(|(vmid, _)| may_be_it(**vmid)) else { return vec![] };

@@ -12,10 +12,10 @@ use crate::blueprint::{
 };
 use crate::mark::{BootstrapMark, Mark, RECORD_NODE, RecordState};
 use crate::observed::{
-    Api, Etcd, Guest, Kubernetes, KubernetesNode, Machine, Proxmox, RecordSeen, StoredImage, Vm,
+    Api, Creation, Etcd, Guest, Kubernetes, KubernetesNode, Machine, Proxmox, RecordSeen, StoredImage, Vm,
 };
 use crate::quorum::Member;
-use crate::step::Action;
+use crate::step::{Action, Disturbs};
 use crate::vm::Holds;
 
 const ID: &str = "cluster-id=";
@@ -118,14 +118,16 @@ fn empty_world() -> Observed {
 }
 
 fn vm(node: &Node, running: bool) -> Vm {
+    let mark = Mark::new("home", Mark::owner_of(ID), &node.name);
     Vm {
         vmid: node.vmid,
         host: node.host.clone().unwrap(),
         name: node.name.clone(),
         running,
         lock: None,
-        uuid: None,
-        mark: Mark { cluster: "home".to_owned(), owner: Mark::owner_of(ID), node: node.name.clone() },
+        uuid: Some(mark.uuid(ID)),
+        vmgenid: None,
+        mark,
         pool: None,
         config: made(node),
         pending: BTreeMap::new(),
@@ -193,10 +195,7 @@ fn member(id: &str, name: &str) -> Member {
 
 fn bootstrapped(node: &str, done: bool) -> RecordState {
     let at = "2026-01-01T00:00:00Z".parse().unwrap();
-    RecordState {
-        bootstrap: Some(BootstrapMark { node: node.to_owned(), at, done }),
-        ..RecordState::default()
-    }
+    RecordState { bootstrap: Some(BootstrapMark::new(node, at, done)), ..RecordState::default() }
 }
 
 fn ids(plan: &Plan) -> Vec<&str> {
@@ -475,6 +474,7 @@ fn destroy_takes_ours_and_nothing_else() {
     world.proxmox.marked.push(other);
     let mut record = vm(&blueprint.nodes["cp-1"], false);
     record.mark.node = RECORD_NODE.to_owned();
+    record.uuid = Some(record.mark.uuid(ID));
     record.vmid = 150_010;
     world.proxmox.marked.push(record);
     let plan = plan_destroy(&blueprint, &world);
@@ -585,10 +585,52 @@ fn templates_are_made_once_a_host_and_role_and_copied() {
         panic!("no template")
     };
     (there.mark.node, there.vmid) = (mark.clone(), *vmid);
+    there.uuid = Some(there.mark.uuid(ID));
     there.config.insert("template".to_owned(), "1".to_owned());
     world.proxmox.marked.push(there);
     let again = plan(&blueprint, &rendered(), &world);
     assert!(!ids(&again).contains(&"create-template/home-worker-scsi0-v1-13-9-pve1"));
     assert!(matches!(step(&again, "clone-vm/w-2").action, Action::CloneVm { template: 15_001_005, .. }));
     assert_eq!(ids(&plan_destroy(&blueprint, &world)), [format!("delete-vm/{mark}/{vmid}")]);
+}
+
+#[test]
+fn a6_a_plan_with_other_reasons_does_the_same_and_one_with_other_steps_does_not() {
+    let blueprint = blueprint();
+    let shown = plan(&blueprint, &rendered(), &empty_world());
+    let mut again = shown.clone();
+    again.steps[0].reason = "it did not answer (timeout)".to_owned();
+    assert!(again.same_work(&shown));
+    again.steps.pop();
+    assert!(!again.same_work(&shown));
+    let mut more = shown.clone();
+    more.steps[0].disturbs = Disturbs::Removes;
+    assert!(!more.same_work(&shown));
+}
+
+#[test]
+fn p6_a_protected_vm_is_refused_before_anything_is_stopped() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    world.proxmox.marked[0].config.insert("protection".to_owned(), "1".to_owned());
+    let plan = plan_destroy(&blueprint, &world);
+    assert_eq!(plan.steps, []);
+    assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::Protected]);
+}
+
+#[test]
+fn p10_a_vm_that_is_being_created_keeps_the_record_and_one_cut_off_is_refused() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    world.proxmox.marked.remove(0);
+    for (active, code) in [(Some(false), Some(RefusalCode::Unfinished)), (Some(true), None), (None, None)] {
+        let creation = Creation { host: "pve1".to_owned(), lock: "create".to_owned(), active };
+        world.proxmox.creating.insert(150_011, creation);
+        let guest = Guest { name: None, host: "pve1".to_owned(), lock: Some("create".to_owned()) };
+        world.proxmox.taken.insert(150_011, guest);
+        for plan in [plan(&blueprint, &rendered(), &world), plan_destroy(&blueprint, &world)] {
+            assert_eq!(plan.refusals.first().map(|r| r.code), code, "{active:?}");
+            assert!(!ids(&plan).contains(&"delete-record"), "{active:?}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! `apply` and `destroy`: the commands that change the world.
 
+mod asked;
 mod end;
 mod reviewed;
 mod run;
@@ -11,6 +12,7 @@ use model::plan::Plan;
 use model::step::Action;
 use talos::secrets::Bundle;
 
+use self::asked::{Answer, Question};
 use self::reviewed::{of_this_cluster, read_plan, still_holds};
 use self::run::Change;
 use super::credentials;
@@ -64,9 +66,13 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         return Ok(end::of(&plan));
     }
     let asks = !args.change.yes && saved.is_none();
-    if asks && !confirm(printer, "Shall this be done?")? {
-        printer.note("Nothing was changed.");
-        return Ok(Exit::Done);
+    if asks {
+        let text = "Apply these changes?".to_owned();
+        let question = Question { setup: &setup, session: &session, printer, verb: Verb::Apply, text };
+        match question.ask(plan).await? {
+            Answer::Yes(seen, again) => (look, plan) = (*seen, again),
+            Answer::No(exit) => return Ok(exit),
+        }
     }
     if look.blueprint.cluster_id.is_none() {
         // Keys must exist, on disk, before the first machine is given an identity that derives from them.
@@ -158,8 +164,8 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
     let _lock = setup.place.lock()?;
     let outside = setup.outside(global)?;
     let session = setup.session(&outside, printer)?;
-    let look = setup.look_to_destroy(&session, printer).await?;
-    let plan = look.plan_destroy();
+    let mut look = setup.look_to_destroy(&session, printer).await?;
+    let mut plan = look.plan_destroy();
     let left = left(global, &look, &plan);
     if let (Some(left), true, true) = (&left, plan.steps.is_empty(), plan.refusals.is_empty()) {
         return Err(left.clone().into());
@@ -174,11 +180,13 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
     if plan.steps.is_empty() {
         return Ok(Exit::Done);
     }
-    if !args.yes
-        && !confirm(printer, &format!("The cluster {} and all its data will be gone.", plan.cluster))?
-    {
-        printer.note("Nothing was changed.");
-        return Ok(Exit::Done);
+    if !args.yes {
+        let text = format!("The cluster {} and all its data will be gone.", plan.cluster);
+        let question = Question { setup: &setup, session: &session, printer, verb: Verb::Destroy, text };
+        match question.ask(plan).await? {
+            Answer::Yes(seen, again) => (look, plan) = (*seen, again),
+            Answer::No(exit) => return Ok(exit),
+        }
     }
     let change = Change::new(&setup, &outside, args, "destroy", printer)?;
     if let Some(exit) = change.carry_out(&look, &plan).await? {
@@ -206,6 +214,17 @@ fn left(global: &Global, look: &Look, plan: &Plan) -> Option<Problem> {
             _ => (format!("{host} is off or cannot be reached"), format!("{host} is back")),
         };
         left.push(format!("{title} on {host} is left: {why}"));
+        if !awaited.contains(&when) {
+            awaited.push(when);
+        }
+    }
+    for (vmid, creation) in &seen.creating {
+        let whose = model::plan::ownership::whose(&look.blueprint, *vmid);
+        left.push(format!(
+            "VM {vmid} on {}, which has the VM ID of {whose}, is left: Proxmox is still creating it",
+            creation.host
+        ));
+        let when = "the creation has ended".to_owned();
         if !awaited.contains(&when) {
             awaited.push(when);
         }

@@ -77,6 +77,7 @@ fn a2_vms_without_a_record_and_without_members_are_refused() {
     world.proxmox.marked[0].running = false;
     assert_eq!(codes(&plan(&blueprint, &rendered(), &world)), [RefusalCode::NoRecord]);
     world.proxmox.marked[0].mark.node = "old-9".to_owned();
+    world.proxmox.marked[0].uuid = Some(world.proxmox.marked[0].mark.uuid(ID));
     assert_eq!(codes(&plan(&blueprint, &rendered(), &world)), [RefusalCode::NoRecord]);
     // It can be given up.
     assert_eq!(plan_destroy(&blueprint, &world).refusals, []);

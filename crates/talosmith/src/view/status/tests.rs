@@ -31,7 +31,7 @@ fn blueprint() -> Blueprint {
 }
 
 fn vm(name: &str, vmid: u32) -> Vm {
-    let mark = Mark { cluster: "home".into(), owner: Mark::owner_of("abc="), node: name.into() };
+    let mark = Mark::new("home", Mark::owner_of("abc="), name);
     Vm {
         vmid,
         // Moved by somebody: the page shows where it is, not where it was made.
@@ -39,7 +39,8 @@ fn vm(name: &str, vmid: u32) -> Vm {
         name: name.into(),
         running: true,
         lock: None,
-        uuid: None,
+        uuid: Some(mark.uuid("abc=")),
+        vmgenid: None,
         mark,
         pool: None,
         config: BTreeMap::new(),
@@ -64,8 +65,9 @@ fn observed() -> Observed {
         since: at,
         expires: "2026-01-01T00:05:00Z".parse().unwrap(),
     };
-    let bootstrap = BootstrapMark { node: "home-control-1".into(), at, done: true };
-    let state = RecordState { lease: Some(lease), bootstrap: Some(bootstrap), turns: 1 };
+    let bootstrap = BootstrapMark::new("home-control-1", at, true);
+    let state =
+        RecordState { lease: Some(lease), bootstrap: Some(bootstrap), turns: 1, ..RecordState::default() };
     seen.proxmox.record = Some(RecordSeen { vmid: 150_000, host: "pve1".into(), state, unreadable: false });
     let mut control = Machine::with(Api::Configured);
     control.talos = Some("v1.13.9".into());

@@ -1,0 +1,65 @@
+//! The ownership check that stands directly before every call that changes a VM.
+//!
+//! Between a plan and its steps lie minutes in which a VM may be deleted and its ID given to another one, cloned, restored or
+//! rolled back. So each step reads the VM again and goes on only if it is still the one that Talosmith made. Where Proxmox takes
+//! the digest of what was read, it is sent along; for the other calls (start, stop, delete, pool) a moment remains that
+//! Proxmox offers no means to close.
+
+use model::mark::Mark;
+use model::ownership::{self, Act, Evidence, Foreign};
+use pve::{BothConfigs, VmConfig};
+
+use crate::apply::Context;
+use crate::error::{Error, Kind, Result};
+use crate::record::remedy;
+use crate::steps::vm::Place;
+
+/// Whether a VM with this configuration is `node` and may be acted on.
+pub(super) fn check(
+    context: &Context,
+    act: Act,
+    vmid: u32,
+    node: &str,
+    config: &VmConfig,
+) -> std::result::Result<(), Foreign> {
+    let mark = Mark::find(config.description()).ok_or(Foreign::Another)?;
+    ownership::may(act, &context.look.blueprint, &evidence(vmid, &mark, config), node).map(drop)
+}
+
+/// What identifies a VM with this configuration.
+pub(crate) fn evidence<'a>(vmid: u32, mark: &'a Mark, config: &'a VmConfig) -> Evidence<'a> {
+    Evidence {
+        vmid,
+        name: config.get("name").unwrap_or_default(),
+        mark,
+        uuid: config.smbios_uuid().and_then(|uuid| uuid.parse().ok()),
+        vmgenid: config.get("vmgenid").and_then(|id| id.parse().ok()),
+        template: config.get("template") == Some("1"),
+    }
+}
+
+/// Reads the VM, and refuses unless it is `node` and may be acted on.
+pub(super) async fn read(context: &Context, act: Act, node: &str, place: &Place<'_>) -> Result<BothConfigs> {
+    let read = try_read(context, act, node, place)
+        .await
+        .map_err(|e| Error::world(format!("could not read {node}, {place}")).remedy(remedy(&e)).because(e))?;
+    read.map_err(|why| not_ours(node, place, why))
+}
+
+/// The same, for those who try again when Proxmox does not answer.
+pub(super) async fn try_read(
+    context: &Context,
+    act: Act,
+    node: &str,
+    place: &Place<'_>,
+) -> pve::Result<std::result::Result<BothConfigs, Foreign>> {
+    let configs = context.world.pve.vm_configs(place.host, place.vmid).await?;
+    Ok(check(context, act, place.vmid, node, &configs.now).map(|()| configs))
+}
+
+/// The VM is not the one that was meant, and is left alone.
+pub(super) fn not_ours(what: &str, place: &Place<'_>, why: Foreign) -> Error {
+    Error::new(Kind::Refused, format!("{place} is not {what} any more"))
+        .remedy("it changed after it was observed and was left alone; run the command again to see what is there now")
+        .because(why)
+}

@@ -1,0 +1,274 @@
+//! Only VMs that Talosmith made are changed: none that took the ID of one, none that carries the notes of one.
+
+use std::time::Duration;
+
+use lab::{CallFilter, Disturbance, When};
+use model::event::Outcome;
+use model::plan::{Plan, RefusalCode};
+use pve::{Params, PowerState};
+use serde_json::Value;
+
+use crate::rig::{HOME, Rig};
+use crate::stored;
+
+const CONTROL: u32 = 150_013;
+const WORKER: u32 = 150_021;
+const RECORD: u32 = 150_010;
+
+fn params(pairs: &[(&str, &str)]) -> Params {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+fn codes(plan: &Plan) -> Vec<RefusalCode> {
+    assert_eq!(plan.steps, []);
+    plan.refusals.iter().map(|refusal| refusal.code).collect()
+}
+
+impl Rig {
+    async fn stop(&self, vmid: u32) {
+        let pve = &self.world.pve;
+        pve.follow(&pve.stop(&self.host_of(vmid).await, vmid).await.unwrap(), |_| {}).await.unwrap();
+        self.world.clock.sleep(Duration::from_secs(30)).await;
+    }
+
+    async fn delete_stopped(&self, vmid: u32) {
+        let pve = &self.world.pve;
+        pve.follow(&pve.delete_vm(&self.host_of(vmid).await, vmid, true).await.unwrap(), |_| {})
+            .await
+            .unwrap();
+    }
+
+    /// A clone with a VM ID of its own, made by a person.
+    async fn clone_of(&self, vmid: u32, newid: u32) {
+        let pve = &self.world.pve;
+        let wish = pve::Clone {
+            newid,
+            name: None,
+            description: None,
+            full: true,
+            storage: None,
+            pool: None,
+            target: None,
+        };
+        let upid = pve.clone_vm(&self.host_of(vmid).await, vmid, &wish).await.unwrap();
+        pve.follow(&upid, |_| {}).await.unwrap();
+        self.world.clock.sleep(Duration::from_secs(30)).await;
+    }
+
+    async fn config(&self, vmid: u32) -> pve::VmConfig {
+        self.world.pve.vm_config(&self.host_of(vmid).await, vmid).await.unwrap()
+    }
+
+    /// The same world with another value at a key of a VM's configuration.
+    fn with_config(&self, vmid: u32, key: &str, value: &str) -> Self {
+        let world = self.lab.shared().read(|world, _| serde_json::to_vec(world).unwrap());
+        let mut world: Value = serde_json::from_slice(&world).unwrap();
+        world["hypervisor"]["vms"][vmid.to_string()]["config"][key] = value.into();
+        Self::copy_of(&serde_json::to_vec(&world).unwrap())
+    }
+
+    async fn plan_destroy(&self) -> Plan {
+        let Ok(look) = self.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
+        look.plan_destroy()
+    }
+}
+
+/// While a person thinks about the plan, a VM is deleted and its ID given to another one.
+#[tokio::test(start_paused = true)]
+async fn a6_a_vm_that_took_the_id_of_ours_is_not_touched() {
+    let rig = Rig::healthy().await;
+    rig.world.pve.create_pool("k8s", "").await.unwrap();
+    let file = HOME
+        .replace("pools:", "defaults: { worker: { disk: 60G } }\npools:")
+        .replace("'https://pve1:8006'", "'https://pve1:8006', pool: k8s");
+    rig.stop(WORKER).await;
+    let look = rig.look(&file).await;
+    let plan = look.plan();
+    let planned = |kind: &str| plan.steps.iter().any(|s| s.id.0.starts_with(&format!("{kind}/home-work-1")));
+    assert!(planned("update-vm") && planned("grow-disk") && planned("start-vm"), "{:?}", plan.steps);
+
+    let host = rig.host_of(WORKER).await;
+    rig.delete_stopped(WORKER).await;
+    let theirs =
+        params(&[("name", "theirs"), ("memory", "512"), ("scsi0", "local-lvm:8"), ("tags", "talosmith")]);
+    let pve = &rig.world.pve;
+    pve.follow(&pve.create_vm(&host, WORKER, &theirs).await.unwrap(), |_| {}).await.unwrap();
+    let before = rig.config(WORKER).await;
+    // Each step by itself, as if those before it had been done.
+    let mut each = plan.clone();
+    let kinds = ["update-vm/home-work-1", "grow-disk/home-work-1", "start-vm/home-work-1"];
+    each.steps.retain(|step| kinds.iter().any(|kind| step.id.0.starts_with(kind)));
+    each.steps.iter_mut().for_each(|step| step.after.clear());
+    let ran = rig.carry_out(&look, &each, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let failures = ran.failures();
+    let refused = failures.iter().filter(|failure| failure.contains("is not home-work-1 any more"));
+    assert_eq!(refused.count(), 3, "{failures:?}");
+    assert_eq!(rig.config(WORKER).await, before);
+    assert_eq!(pve.vm_status(&host, WORKER).await.unwrap().power, PowerState::Stopped);
+    rig.world.clock.sleep(Duration::from_secs(30)).await;
+    let resources = pve.cluster_resources().await.unwrap();
+    let listed = resources.iter().find(|r| r.vmid == Some(u64::from(WORKER))).unwrap();
+    assert_eq!(listed.pool, None, "it is not even moved into our pool");
+}
+
+/// A control plane node whose original is gone would come back with an old raft log under the ID of a live member.
+#[tokio::test(start_paused = true)]
+async fn a8_a_clone_of_a_control_plane_node_never_takes_its_place() {
+    for rig in [Rig::healthy().await, stored::f9b9111()] {
+        let of_stored = rig.config(CONTROL).await.description().contains("\"version\"");
+        rig.stop(CONTROL).await;
+        rig.clone_of(CONTROL, 4711).await;
+        rig.delete_stopped(CONTROL).await;
+        let before = rig.config(4711).await;
+        let (plan, destroy) = match of_stored {
+            true => (rig.look(HOME).await.plan(), rig.plan_destroy().await),
+            false => {
+                let look = stored::look(&rig).await;
+                (look.plan(), look.plan_destroy())
+            }
+        };
+        for plan in [plan, destroy] {
+            assert_eq!(codes(&plan), [RefusalCode::Copied], "{:?}", plan.refusals);
+            assert!(plan.refusals[0].why.contains("VM 4711"), "{:?}", plan.refusals);
+        }
+        assert_eq!(rig.config(4711).await, before);
+    }
+}
+
+/// The clone comes between the plan and its steps, with the very ID.
+#[tokio::test(start_paused = true)]
+async fn a8_a_clone_that_comes_after_the_plan_is_left_alone() {
+    let rig = Rig::healthy().await;
+    rig.stop(CONTROL).await;
+    let look = rig.look(HOME).await;
+    let plan = look.plan();
+    assert!(plan.steps.iter().any(|s| s.id.0.starts_with("start-vm/home-control-3")), "{:?}", plan.steps);
+    let host = rig.host_of(CONTROL).await;
+    rig.clone_of(CONTROL, 4711).await;
+    rig.delete_stopped(CONTROL).await;
+    rig.clone_of(4711, CONTROL).await;
+    let before = rig.config(CONTROL).await;
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    assert_eq!(rig.config(CONTROL).await, before);
+    let status = rig.world.pve.vm_status(&host, CONTROL).await.unwrap();
+    assert_eq!(status.power, PowerState::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a8_a_restored_control_plane_node_is_refused_and_a_restored_worker_goes_on() {
+    let another = "11111111-2222-4333-8444-555555555555";
+    let rig = Rig::healthy().await.with_config(CONTROL, "vmgenid", another);
+    let plan = rig.look(HOME).await.plan();
+    assert_eq!(codes(&plan), [RefusalCode::Restored], "{:?}", plan.refusals);
+    assert!(plan.refusals[0].remedy.contains("talosctl etcd remove-member"), "{:?}", plan.refusals);
+    assert_eq!(rig.plan_destroy().await.refusals, [], "the cluster can still be deleted");
+
+    let rig = Rig::healthy().await.with_config(RECORD, "vmgenid", another);
+    for plan in [rig.look(HOME).await.plan(), rig.plan_destroy().await] {
+        assert_eq!(codes(&plan), [RefusalCode::Restored], "{:?}", plan.refusals);
+    }
+
+    let rig = Rig::healthy().await.with_config(WORKER, "vmgenid", another);
+    let look = rig.look(HOME).await;
+    let plan = look.plan();
+    let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
+    assert_eq!(ids, ["update-vm/home-work-1", "check-health"], "{:?}", plan.refusals);
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_nothing_to_do(HOME).await;
+}
+
+/// A person may use our template for a VM of his own.
+#[tokio::test(start_paused = true)]
+async fn a8_a_clone_of_our_template_stays_when_the_cluster_goes() {
+    let rig = Rig::new();
+    let small = HOME.replace("count: 3", "count: 1").replace("count: 2", "count: 1");
+    let file = small.replace("pools:", "image: { delivery: template }\npools:");
+    let ran = rig.apply(&file).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.clone_of(15_001_001, 4711).await;
+    let Ok(look) = rig.session(&file).look_to_destroy().await else { panic!("it can be looked at") };
+    let plan = look.plan_destroy();
+    assert!(plan.notices.iter().any(|n| n.text.contains("VM 4711")), "{:?}", plan.notices);
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert_eq!(rig.vmids().await, [4711]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a9_unknown_fields_stay_and_newer_notes_are_refused() {
+    let rig = Rig::healthy().await;
+    for (vmid, line) in
+        [(WORKER, "talosmith-mark: {"), (RECORD, "talosmith-mark: {"), (RECORD, "talosmith-record: {")]
+    {
+        let notes = rig.config(vmid).await.description().replace(line, &format!("{line}\"later\":[{vmid}],"));
+        let host = rig.host_of(vmid).await;
+        let change = params(&[("description", &notes), ("onboot", "0")]);
+        rig.world.pve.update_config(&host, vmid, &change, &[], None).await.unwrap();
+    }
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert_eq!(rig.config(WORKER).await.description().matches("\"later\":[150021]").count(), 1);
+    assert_eq!(rig.config(RECORD).await.description().matches("\"later\":[150010]").count(), 2);
+    rig.assert_nothing_to_do(HOME).await;
+
+    for (vmid, line) in
+        [(WORKER, "talosmith-mark: {"), (RECORD, "talosmith-mark: {"), (RECORD, "talosmith-record: {")]
+    {
+        let notes = rig.config(vmid).await.description().to_owned();
+        let host = rig.host_of(vmid).await;
+        let set = async |notes: &str| {
+            let change = params(&[("description", notes)]);
+            rig.world.pve.update_config(&host, vmid, &change, &[], None).await.unwrap();
+        };
+        let before = format!("{line}\"version\":1");
+        assert!(notes.contains(&before), "{notes}");
+        set(&notes.replace(&before, &format!("{line}\"version\":2"))).await;
+        for plan in [rig.look(HOME).await.plan(), rig.plan_destroy().await] {
+            assert_eq!(codes(&plan)[0], RefusalCode::Newer, "{:?}", plan.refusals);
+            assert!(plan.refusals[0].remedy.contains("upgrade this program"), "{:?}", plan.refusals);
+        }
+        set(&notes).await;
+    }
+    rig.assert_nothing_to_do(HOME).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn p6_a_vm_that_a_person_protected_is_not_even_stopped() {
+    let rig = Rig::healthy().await;
+    let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
+    let early = look.plan_destroy();
+    let host = rig.host_of(WORKER).await;
+    rig.world.pve.update_config(&host, WORKER, &params(&[("protection", "1")]), &[], None).await.unwrap();
+    let plan = rig.plan_destroy().await;
+    assert_eq!(codes(&plan), [RefusalCode::Protected]);
+    assert!(plan.refusals[0].why.contains("home-work-1 (VM 150021"), "{:?}", plan.refusals);
+    // It was protected after the plan was made: the others go, this one is not stopped.
+    let ran = rig.carry_out(&look, &early, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    assert_eq!(rig.vmids().await, [u64::from(RECORD), u64::from(WORKER)]);
+    assert_eq!(rig.world.pve.vm_status(&host, WORKER).await.unwrap().power, PowerState::Running);
+}
+
+#[tokio::test(start_paused = true)]
+async fn p10_a_creation_that_was_cut_off_is_neither_missing_nor_done() {
+    let rig = Rig::new();
+    let which = CallFilter { method: "POST".into(), path_contains: "/nodes/pve1/qemu".into(), skip: 1 };
+    rig.lab.disturb(Disturbance::Known { number: 54, when: When::Call(which) });
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Failed);
+    rig.lab.disturb(Disturbance::Mend);
+    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    let locked: Vec<u64> = {
+        let resources = rig.world.pve.cluster_resources().await.unwrap();
+        resources.iter().filter(|r| r.lock.as_deref() == Some("create")).filter_map(|r| r.vmid).collect()
+    };
+    let [vmid] = locked.as_slice() else { panic!("{locked:?}") };
+    for plan in [rig.look(HOME).await.plan(), rig.plan_destroy().await] {
+        assert_eq!(codes(&plan), [RefusalCode::Unfinished], "{:?}", plan.refusals);
+        let told = format!("`qm destroy {vmid} --skiplock --destroy-unreferenced-disks 1 --purge`");
+        assert!(plan.refusals[0].remedy.contains(&told), "{:?}", plan.refusals);
+    }
+}

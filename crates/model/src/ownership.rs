@@ -1,0 +1,166 @@
+//! Whether a VM is the one that Talosmith made, and what may be done to it.
+//!
+//! Three things are compared: the mark in its notes (owner and node), its SMBIOS UUID, and its generation ID (`vmgenid`), which
+//! the mark repeats. What Proxmox changes tells them apart:
+//!
+//! | what was done to a VM | notes | UUID | vmgenid |
+//! | --- | --- | --- | --- |
+//! | cloned, or restored as unique | copied | new | new |
+//! | restored from a backup, rolled back to a snapshot | kept | kept | new |
+//! | UUID edited by a person | kept | new | kept |
+//! | ID reused by another VM | none of ours | new | new |
+//!
+//! A control plane node with another generation brings an old raft log back under the ID of a live etcd member, so it is never
+//! touched. A worker has no such state: restored in its own place, it is the same node. A copy is never touched, whatever it is
+//! a copy of. Planning and execution both ask the functions below: a plan by what was observed, a step by what it reads
+//! directly before its call.
+
+use uuid::Uuid;
+
+use crate::blueprint::{Blueprint, Role};
+use crate::mark::{Mark, RECORD_NODE};
+use crate::observed::Vm;
+
+/// What identifies a VM.
+#[derive(Debug, Clone, Copy)]
+pub struct Evidence<'a> {
+    /// Its VM ID.
+    pub vmid: u32,
+    /// Its name.
+    pub name: &'a str,
+    /// The mark in its notes.
+    pub mark: &'a Mark,
+    /// Its SMBIOS UUID.
+    pub uuid: Option<Uuid>,
+    /// Its generation ID. Proxmox gives none on some platforms.
+    pub vmgenid: Option<Uuid>,
+    /// Whether Proxmox has it as a template.
+    pub template: bool,
+}
+
+impl<'a> From<&'a Vm> for Evidence<'a> {
+    fn from(vm: &'a Vm) -> Self {
+        Self {
+            vmid: vm.vmid,
+            name: &vm.name,
+            mark: &vm.mark,
+            uuid: vm.uuid,
+            vmgenid: vm.vmgenid,
+            template: vm.config.get("template").is_some_and(|flag| flag == "1"),
+        }
+    }
+}
+
+/// What a VM with a mark of this cluster is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    /// The VM that Talosmith made.
+    Ours,
+    /// Talosmith has not finished creating it, and never started it.
+    Unfinished,
+    /// The VM that Talosmith made, with disks of an earlier time.
+    Restored,
+    /// Another VM: the mark was copied with its notes.
+    Copy,
+}
+
+/// What Talosmith is about to do to a VM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// Change its configuration, disks or pool.
+    Change,
+    /// Start it.
+    Start,
+    /// Use it as the source of a clone.
+    CloneFrom,
+    /// Stop or delete it.
+    Remove,
+}
+
+/// Why a VM is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Foreign {
+    /// Its mark is of another cluster or node.
+    #[error("its notes say that it is another VM")]
+    Another,
+    /// It is a copy.
+    #[error("its notes were copied from another VM: it is a clone, or a backup restored as a new VM")]
+    Copy,
+    /// Its disks are of an earlier time.
+    #[error("it was restored from a backup or rolled back to a snapshot")]
+    Restored,
+    /// It has not been finished.
+    #[error("its creation is not finished")]
+    Unfinished,
+}
+
+/// What the VM is, in the cluster with this ID.
+#[must_use]
+pub fn identify(seen: &Evidence<'_>, cluster_id: &str) -> Identity {
+    let mark = seen.mark;
+    let has_our_uuid = seen.uuid == Some(mark.uuid(cluster_id));
+    // Templates of the first release have a random UUID. A clone of one is no template.
+    let old_template =
+        mark.is_template() && mark.version == 0 && seen.template && seen.name.starts_with(&mark.cluster);
+    match mark.vmgenid {
+        // Proxmox never gives two VMs the same generation, so the UUID was edited by a person if it differs.
+        Some(known) if seen.vmgenid == Some(known) => Identity::Ours,
+        Some(_) if has_our_uuid => Identity::Restored,
+        Some(_) => Identity::Copy,
+        None if has_our_uuid && mark.creating => Identity::Unfinished,
+        None if has_our_uuid || old_template => Identity::Ours,
+        // A clone of our template gets its UUID after its mark.
+        None if mark.creating && seen.name == mark.node => Identity::Unfinished,
+        None => Identity::Copy,
+    }
+}
+
+/// Whether the VM is `node` and may be acted on.
+///
+/// # Errors
+///
+/// Why it is left alone.
+pub fn may(act: Act, blueprint: &Blueprint, seen: &Evidence<'_>, node: &str) -> Result<Identity, Foreign> {
+    let Some(cluster_id) = blueprint.cluster_id.as_deref() else { return Err(Foreign::Another) };
+    if !seen.mark.names(Mark::owner_of(cluster_id), node) {
+        return Err(Foreign::Another);
+    }
+    let identity = identify(seen, cluster_id);
+    match (identity, act) {
+        (Identity::Ours, _) => Ok(identity),
+        (Identity::Unfinished, Act::Change | Act::Remove) => Ok(identity),
+        (Identity::Unfinished, Act::Start | Act::CloneFrom) => Err(Foreign::Unfinished),
+        (Identity::Restored, _) if !in_its_place(blueprint, seen) => Err(Foreign::Copy),
+        (Identity::Restored, Act::Remove) if node != RECORD_NODE => Ok(identity),
+        (Identity::Restored, _) if is_worker(blueprint, node) => Ok(identity),
+        (Identity::Restored, _) => Err(Foreign::Restored),
+        (Identity::Copy, _) => Err(Foreign::Copy),
+    }
+}
+
+/// Whether the VM has the VM ID that its node has in the file. A backup may be restored beside it.
+fn in_its_place(blueprint: &Blueprint, seen: &Evidence<'_>) -> bool {
+    match seen.mark.node.as_str() {
+        RECORD_NODE => seen.vmid == blueprint.record.vmid,
+        node => blueprint.nodes.get(node).is_some_and(|node| node.vmid == seen.vmid),
+    }
+}
+
+fn is_worker(blueprint: &Blueprint, node: &str) -> bool {
+    blueprint.nodes.get(node).is_some_and(|node| node.role == Role::Worker)
+}
+
+/// The generation that the mark of a VM should name. One that an earlier release marked gets it only when its name agrees,
+/// too; one that may be changed after it was restored gets the new one.
+#[must_use]
+pub fn generation(seen: &Evidence<'_>, identity: Identity, name: &str) -> Option<Uuid> {
+    match identity {
+        Identity::Ours if seen.mark.vmgenid.is_some() => seen.mark.vmgenid,
+        Identity::Ours if seen.name != name => None,
+        Identity::Ours | Identity::Unfinished | Identity::Restored => seen.vmgenid,
+        Identity::Copy => seen.mark.vmgenid,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! VMs that stop everything because it is not certain that they are the ones that Talosmith made, or that they are finished.
+
+use super::{Notice, Refusal, RefusalCode};
+use crate::blueprint::Blueprint;
+use crate::mark::{Mark, RECORD_NODE};
+use crate::observed::{Creation, Observed, Vm};
+use crate::ownership::{self, Act, Evidence, Foreign, Identity};
+
+/// Notes that a newer Talosmith wrote may mean what this one does not know.
+pub(super) fn newer(observed: &Observed) -> Vec<Refusal> {
+    let refusal = |(vmid, version): (&u32, &u64)| Refusal {
+        code: RefusalCode::Newer,
+        why: format!(
+            "the notes of VM {vmid} on {} were written by a newer Talosmith (version {version} of their format)",
+            observed.proxmox.unread.get(vmid).map(String::as_str).unwrap_or_default()
+        ),
+        remedy: "upgrade this program; nothing was changed".to_owned(),
+    };
+    observed.proxmox.newer.iter().map(refusal).collect()
+}
+
+/// VMs with our mark that are copies, or that were restored and must not be used. `act` is what is planned for all of them.
+pub(super) fn foreign(blueprint: &Blueprint, observed: &Observed, act: Act) -> Vec<Refusal> {
+    let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return vec![] };
+    let ours =
+        || observed.proxmox.marked.iter().filter(move |vm| vm.mark.owner == owner && !vm.mark.is_template());
+    let refusal = |vm: &Vm| {
+        let why = ownership::may(act, blueprint, &Evidence::from(vm), &vm.mark.node).err()?;
+        // One that exists twice is refused as that.
+        if ours().filter(|other| other.mark.node == vm.mark.node).count() > 1 {
+            return None;
+        }
+        let (node, vmid, host) = (&vm.mark.node, vm.vmid, &vm.host);
+        let what = if *node == RECORD_NODE { "the cluster's record" } else { node };
+        match why {
+            Foreign::Copy => Some(Refusal {
+                code: RefusalCode::Copied,
+                why: format!(
+                    "VM {vmid} ({}) on {host} carries the mark of {what}, but is another VM: {why}",
+                    vm.name
+                ),
+                remedy: format!(
+                    "if it is not needed, delete VM {vmid}; to keep it for something else, remove the line `talosmith-mark:` from \
+                     its notes"
+                ),
+            }),
+            Foreign::Restored => Some(Refusal {
+                code: RefusalCode::Restored,
+                why: format!("{what} (VM {vmid} on {host}) is not as Talosmith left it: {why}"),
+                remedy: restored(vm),
+            }),
+            Foreign::Another | Foreign::Unfinished => None,
+        }
+    };
+    // A node that the file does not have is only reported, unless everything is removed.
+    let concerns = |vm: &&Vm| {
+        act == Act::Remove || vm.mark.node == RECORD_NODE || blueprint.nodes.contains_key(&vm.mark.node)
+    };
+    ours().filter(concerns).filter_map(refusal).collect()
+}
+
+fn restored(vm: &Vm) -> String {
+    let accept = format!(
+        "remove `\"vmgenid\":\"{}\",` from the line `talosmith-mark:` in its notes",
+        vm.mark.vmgenid.map(|id| id.to_string()).unwrap_or_default()
+    );
+    match vm.mark.node.as_str() {
+        RECORD_NODE => format!(
+            "make sure that its notes say when etcd was bootstrapped, if it was; then, to accept them, {accept}"
+        ),
+        node => format!(
+            "its etcd data is older than what its member acknowledged, so it must not run: stop VM {vm}, remove the member {node} \
+             with `talosctl etcd remove-member`, delete the VM and apply. If you restored all control plane nodes together on \
+             purpose, {accept}",
+            vm = vm.vmid
+        ),
+    }
+}
+
+/// A creation that was killed leaves a lock that only root can remove. The VM says neither whose it is nor which disks it has.
+pub(super) fn unfinished(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let refusal = |(vmid, creation): (&u32, &Creation)| {
+        let host = &creation.host;
+        Refusal {
+            code: RefusalCode::Unfinished,
+            why: format!(
+                "VM {vmid} on {host}, which has the VM ID of {}, is an unfinished creation: Proxmox holds the lock `{}` on it, and \
+                 no task is working on it",
+                whose(blueprint, *vmid),
+                creation.lock
+            ),
+            remedy: remedy(*vmid, host),
+        }
+    };
+    let dead = observed.proxmox.creating.iter().filter(|(_, creation)| creation.active == Some(false));
+    dead.map(refusal).collect()
+}
+
+/// How root removes what a killed creation left. Disks that no configuration names stay without the second option.
+#[must_use]
+pub fn remedy(vmid: u32, host: &str) -> String {
+    format!(
+        "make sure that nobody else is creating this VM; then, as root on {host}, run `qm destroy {vmid} --skiplock \
+         --destroy-unreferenced-disks 1 --purge`, and run the command again"
+    )
+}
+
+/// Which VM of the cluster has this VM ID.
+#[must_use]
+pub fn whose(blueprint: &Blueprint, vmid: u32) -> String {
+    let node = blueprint.nodes.values().find(|node| node.vmid == vmid);
+    match node {
+        Some(node) => node.name.clone(),
+        None if vmid == blueprint.record.vmid => "the cluster's record".to_owned(),
+        None => "a template of the cluster".to_owned(),
+    }
+}
+
+/// A person protected a VM. Nothing is stopped before that is settled. The record's protection is our own.
+pub(super) fn protected(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return vec![] };
+    let is_protected = |vm: &&Vm| vm.config.get("protection").is_some_and(|flag| flag == "1");
+    let vms = observed.proxmox.of(owner).chain(observed.proxmox.templates(owner)).filter(is_protected);
+    vms.map(|vm| Refusal {
+        code: RefusalCode::Protected,
+        why: format!("{} (VM {} on {}) is protected in Proxmox", vm.mark.node, vm.vmid, vm.host),
+        remedy: format!(
+            "if it really has to go, switch its protection off: `qm set {} --protection 0` on {}, or in its options",
+            vm.vmid, vm.host
+        ),
+    })
+    .collect()
+}
+
+/// Whether a template is the one that Talosmith made. A clone of it carries the same mark and belongs to the person who made it.
+pub(super) fn is_our_template(blueprint: &Blueprint, vm: &Vm) -> bool {
+    let evidence = Evidence::from(vm);
+    ownership::may(Act::Remove, blueprint, &evidence, &vm.mark.node) == Ok(Identity::Ours)
+}
+
+/// Copies of our templates, which stay.
+pub(super) fn copied_templates(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice> {
+    let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return vec![] };
+    let copies = observed.proxmox.templates(owner).filter(|vm| !is_our_template(blueprint, vm));
+    let text = |vm: &Vm| {
+        format!(
+            "VM {} ({}) on {} is a copy of a template of this cluster; it is not changed. Remove the line `talosmith-mark:` \
+             from its notes",
+            vm.vmid, vm.name, vm.host
+        )
+    };
+    copies.map(|vm| Notice { text: text(vm) }).collect()
+}
