@@ -3,6 +3,7 @@
 //! way to do something of their own at the nth call.
 
 mod known;
+mod partition;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use crate::calls::Call;
 use crate::rng::Rng;
 pub(crate) use known::{Shows, fill, known};
 pub use known::{known_faults, known_words};
+pub use partition::{Far, Lost, Partition};
 pub(crate) use wire::Line;
 pub use wire::Wire;
 
@@ -105,6 +107,31 @@ pub enum Disturbance {
         fault: Wire,
         /// Which connections and calls it meets.
         when: When,
+    },
+    /// Packets of an operator are lost one way or the other, or get through again. Connections that were cut stay dead.
+    Partition {
+        /// Whose, where to, and which way.
+        which: Partition,
+        /// Whether they are lost.
+        cut: bool,
+    },
+    /// Two machines hear nothing of each other, or do again.
+    Apart {
+        /// The VM of one.
+        one: u32,
+        /// The VM of the other.
+        other: u32,
+        /// Whether they are parted.
+        apart: bool,
+    },
+    /// No registry has the image of a machine's `etcd` or `kubelet`, or they have it again. The service fails for good.
+    NoImage {
+        /// The VM of the machine.
+        vmid: u32,
+        /// Which service.
+        service: String,
+        /// Whether the image is missing.
+        missing: bool,
     },
     /// Nothing is broken any more: every host is there, quick and has room, every machine has its network and its time, and
     /// no call is waited for.
@@ -280,6 +307,8 @@ pub struct Faults {
     wires: Vec<Ordered<Wire>>,
     #[serde(default)]
     wires_met: Vec<String>,
+    #[serde(default)]
+    partitions: Vec<Partition>,
 }
 
 /// A known failure that met a call.
@@ -321,6 +350,7 @@ impl Faults {
         self.calls.clear();
         self.ordered.clear();
         self.wires.clear();
+        self.partitions.clear();
     }
 
     pub(crate) fn add(&mut self, which: CallFilter, fault: CallFault) {

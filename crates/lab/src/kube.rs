@@ -32,6 +32,7 @@ mod watch;
 mod workloads;
 mod write;
 
+pub(crate) use budgets::has_budget;
 pub(crate) use controllers::{Report, reconcile};
 pub(crate) use http::serve;
 pub(crate) use nodes::Kubelet;

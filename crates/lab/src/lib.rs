@@ -7,6 +7,7 @@
 //! (in-memory pipes, real TLS bytes) or through loopback TCP ([`Lab::serve`]).
 
 mod calls;
+mod canary;
 mod config;
 mod control;
 mod error;
@@ -14,10 +15,13 @@ mod factory;
 mod faults;
 mod https;
 mod hypervisor;
+mod invariants;
 mod keys;
 mod kube;
 pub mod machine;
 mod net;
+mod outcome;
+mod person;
 mod pve;
 mod rng;
 mod schema;
@@ -39,11 +43,14 @@ pub use config::{HostConfig, LabConfig, PciConfig, StorageConfig, StorageKind};
 pub use control::{Control, ControlError, Order, Report};
 pub use error::LabError;
 pub use faults::{
-    CallFilter, CallMoment, Disturbance, Faults, Met, Service, Verdict, When, Wire, known_faults, known_words,
+    CallFilter, CallMoment, Disturbance, Far, Faults, Lost, Met, Partition, Service, Verdict, When, Wire,
+    known_faults, known_words,
 };
 pub use hypervisor::described::Description;
 pub use hypervisor::second_factor::one_time_code;
+pub use invariants::{Rules, Violation, VmConfig, Watch, leftovers};
 pub use machine::timing;
+pub use person::{Backup, Person};
 pub use serve::{ServeOptions, Serving};
 pub use shared::Shared;
 pub use world::World;
@@ -139,8 +146,16 @@ impl Lab {
         &self.network.shared
     }
 
+    /// Lets somebody look at every call from now on.
+    pub fn watch(&self, watch: Arc<Watch>) {
+        self.network.shared.set_watch(watch);
+    }
+
     /// Breaks something, or mends it.
     pub fn disturb(&self, disturbance: Disturbance) {
+        if let Some(watch) = self.network.shared.watch() {
+            watch.disturbed();
+        }
         self.network.shared.with(|world, _| world.disturb(disturbance));
     }
 

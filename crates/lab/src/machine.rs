@@ -6,6 +6,7 @@
 //! the uuid and the boot count of a machine, so the same world run twice is the same.
 
 mod admission;
+mod apart;
 mod apply;
 mod boot;
 mod broken;
@@ -33,6 +34,7 @@ pub mod timing;
 mod tls;
 mod upgrade;
 mod versions;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,11 +43,12 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use apply::{Mode, Refusal};
 pub use boot::{Boot, BootDisk, BootImage, BootNic};
+pub(crate) use copies::CopiedDisk;
 pub(crate) use etcd::Etcd;
 pub(crate) use journal::{Action, Entry, Fault, Happening};
 pub(crate) use listen::serve;
 pub(crate) use network::TALOS_PORT;
-pub(crate) use node::{Disk, EtcdService, Leave, Machine, Node, Phase, Registration, Seen, Wipe};
+pub(crate) use node::{EtcdService, Leave, Machine, Node, Phase, Registration, Seen, Wipe};
 pub(crate) use operations::{RecoverOptions, ServiceAction};
 pub(crate) use profile::Profile;
 pub(crate) use pulls::{is_published, not_found};
@@ -53,6 +56,7 @@ pub(crate) use settings::Settings;
 pub(crate) use status::{Service, Status};
 pub(crate) use tls::{Judge, is_client_of, sign_request};
 pub(crate) use upgrade::Installer;
+pub(crate) use view::EtcdView;
 
 /// All machines of a world, and the etcd clusters they form.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -81,6 +85,12 @@ pub struct Machines {
     /// Whether no time server answers.
     #[serde(default)]
     no_time: bool,
+    /// Machines that hear nothing of each other.
+    #[serde(default)]
+    apart: apart::Apart,
+    /// Services of machines whose image no registry has.
+    #[serde(default)]
+    no_images: BTreeSet<(u32, String)>,
     /// Machines on which something happened that nobody was told of yet.
     #[serde(skip)]
     dirty: BTreeSet<u32>,
@@ -267,8 +277,8 @@ impl Machines {
     /// What Kubernetes keeps, for a control plane whose etcd takes writes.
     pub(crate) fn store_mut(&mut self, vmid: u32) -> Option<&mut crate::kube::Store> {
         let data = self.machines.get(&vmid)?.disk.etcd?;
-        let etcd = self.etcds.iter_mut().find(|etcd| etcd.id == data.cluster)?;
-        etcd.leader.map(|_| &mut etcd.store)
+        self.led_etcd_of(vmid)?;
+        self.etcds.iter_mut().find(|etcd| etcd.id == data.cluster).map(|etcd| &mut etcd.store)
     }
 
     /// The machines that share a configured machine's identity, itself included.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use ambient::{Clock, Dial, Stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::faults::{Line, Wire};
-use crate::machine::{self, Judge, PortState};
+use crate::faults::{Line, Service, Wire};
+use crate::machine::{self, Judge, Kind, PortState};
 use crate::shared::Shared;
 use crate::{factory, pve};
 
@@ -90,7 +90,20 @@ impl Network {
         judge: Judge,
         origin: &Arc<str>,
     ) -> io::Result<()> {
-        match self.find(host, port) {
+        let found = self.find(host, port);
+        let lost = match &found {
+            Answers::Proxmox(_) => Some((Service::Proxmox, None)),
+            Answers::Machine(at) if at.kind == Kind::Kubernetes => Some((Service::Kubernetes, Some(at.vmid))),
+            Answers::Machine(at) => Some((Service::Talos, Some(at.vmid))),
+            _ => None,
+        };
+        let lost =
+            lost.map(|(service, vmid)| self.shared.peek(|world| world.faults.lost(origin, service, vmid)));
+        if lost.is_some_and(|lost| !lost.is_empty()) {
+            // Neither way can be missed to make a connection.
+            std::future::pending::<()>().await;
+        }
+        match found {
             _ if self.stop.is_cancelled() => Err(io::ErrorKind::ConnectionRefused.into()),
             Answers::NoHost => {
                 self.shared.clock().sleep(NO_ROUTE).await;

@@ -16,7 +16,9 @@ use serde::Deserialize;
 use tokio::sync::watch;
 
 use crate::calls::Call;
-use crate::faults::{CallMoment, Hooks};
+use crate::faults::{CallMoment, Hooks, Lost};
+use crate::invariants::Watch;
+use crate::outcome::Outcome;
 use crate::world::World;
 use crate::{LabConfig, LabError};
 
@@ -29,6 +31,7 @@ pub struct Shared {
     changed: watch::Sender<u64>,
     folder: Option<PathBuf>,
     hooks: Hooks,
+    watch: Mutex<Option<Arc<Watch>>>,
     /// Whether the world is served on loopback, where its hosts may look at other servers.
     served: AtomicBool,
     /// How many follow a machine's log.
@@ -76,6 +79,7 @@ impl Shared {
             changed: watch::Sender::new(0),
             folder: None,
             hooks: Hooks::default(),
+            watch: Mutex::default(),
             served: AtomicBool::new(false),
             followers: AtomicUsize::new(0),
         }
@@ -86,14 +90,54 @@ impl Shared {
         &self.hooks
     }
 
-    /// Carries out one call, with the hook before and after it.
-    pub(crate) async fn around<T>(&self, mut call: Call, work: impl Future<Output = T>) -> T {
+    pub(crate) fn set_watch(&self, watch: Arc<Watch>) {
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
+    }
+
+    pub(crate) fn watch(&self) -> Option<Arc<Watch>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Another person does something to a VM.
+    pub(crate) fn touch(&self, vmid: u32) {
+        if let Some(watch) = self.watch() {
+            watch.touched(vmid, self.clock.now());
+        }
+    }
+
+    /// Lets the watch look at the world as it is now, without any call.
+    pub fn look(&self) {
+        if let Some(watch) = self.watch() {
+            self.read(|world, _| watch.look(world));
+        }
+    }
+
+    /// Carries out one call, with the hook and the watch before and after it.
+    pub(crate) async fn around<T: Outcome>(&self, mut call: Call, work: impl Future<Output = T>) -> T {
         call.number = self.hooks.count(call.service);
+        self.lose(&call, Lost::Requests).await;
         self.hooks.pass(&call, CallMoment::Before).await;
+        let watch = self.watch();
+        if let Some(watch) = &watch {
+            self.read(|world, _| watch.before(&call, world));
+        }
         let answer = work.await;
+        if let Some(watch) = &watch {
+            let words = answer.words();
+            self.read(|world, _| watch.after(&call, world, &words));
+        }
         self.hooks.count_change(&call);
         self.hooks.pass(&call, CallMoment::After).await;
+        self.lose(&call, Lost::Answers).await;
         answer
+    }
+
+    /// Waits for ever where a way is cut.
+    async fn lose(&self, call: &Call, way: Lost) {
+        let lost = self.peek(|world| world.faults.lost(&call.origin, call.service, call.machine));
+        if lost.contains(&way) {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Moves the world to the present, runs `work` on it, saves it, and tells everybody who waits for a change.

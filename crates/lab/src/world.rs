@@ -147,6 +147,11 @@ impl World {
             Disturbance::CutCall { which, after } => self.faults.add(which, CallFault::Cut { after }),
             Disturbance::Known { number, when } => self.faults.order(number, when),
             Disturbance::Wire { fault, when } => self.faults.order_wire(fault, when),
+            Disturbance::Partition { which, cut } => self.faults.partition(which, cut),
+            Disturbance::Apart { one, other, apart } => self.machines.set_apart(one, other, apart),
+            Disturbance::NoImage { vmid, service, missing } => {
+                self.machines.set_missing_image(vmid, &service, missing);
+            }
             Disturbance::Unplugged { vmid, unplugged } => self.machines.unplug(vmid, unplugged),
             Disturbance::TimeServers { answer } => self.machines.set_time_servers(answer),
             Disturbance::SmallDisk { vmid, gib } => self.machines.limit_disk(vmid, gib),

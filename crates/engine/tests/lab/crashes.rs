@@ -13,6 +13,7 @@ use std::time::Duration;
 use lab::{CallMoment, Verdict};
 use model::event::Outcome;
 
+use crate::faults::Chance;
 use crate::rig::{HOME, Rig, in_parallel, setting};
 
 /// Applies until it is done, at most three times: an operator who is told to wait for a lock waits, too.
@@ -24,6 +25,8 @@ async fn go_on(rig: &Rig, file: &str, when: &str) {
     assert_eq!(ran.outcome, Outcome::Done, "{when}: {:?}", ran.failures());
     assert_eq!(rig.etcd_clusters(), 1, "{when}: exactly one etcd");
     rig.assert_nothing_to_do(file).await;
+    let left = rig.guard.leftovers(&rig.lab);
+    assert!(left.is_empty(), "{when}: {left:?}");
 }
 
 /// Runs an apply and drops it when `crash` is done, then applies again.
@@ -46,7 +49,7 @@ async fn crash_at_calls(moment: CallMoment, numbers: [u64; 4]) {
         if let Some(shared) = shared.upgrade().filter(|_| at == moment && numbers.contains(&(number + 1))) {
             let world = shared.read(|world, _| serde_json::to_vec(world).unwrap());
             let when = format!("{moment:?} call {number}, {method} {path}");
-            keeps.lock().unwrap().push(Crash { world, when });
+            keeps.lock().unwrap().push(Crash { world, when, vital: false });
         }
         Verdict::GoOn
     });
@@ -84,11 +87,20 @@ async fn at_any_second_of_a_bring_up() {
 struct Crash {
     world: Vec<u8>,
     when: String,
+    /// Whether the call is one of the record, its lease, or etcd's membership.
+    vital: bool,
 }
 
-/// Every world that a crash around a call of a bring-up leaves behind, each once.
-async fn all_crashes(file: &str) -> (u64, Vec<Crash>) {
-    let rig = Rig::new();
+/// Calls that everything else rests on.
+fn is_vital(method: &str, path: &str) -> bool {
+    let record = path.contains("/qemu/150010") || path.ends_with("/qemu");
+    let membership =
+        path.ends_with("/Bootstrap") || path.contains("/EtcdRemove") || path.contains("/EtcdLeave");
+    method != "GET" && (record || membership)
+}
+
+/// Every world that a crash around a call leaves behind, each once, from where `rig` stands to the end.
+async fn all_crashes(rig: &Rig, file: &str) -> (u64, Vec<Crash>) {
     let crashes: Arc<Mutex<(BTreeSet<u64>, Vec<Crash>)>> = Arc::default();
     let calls = Arc::new(AtomicU64::new(0));
     rig.lab.on_call({
@@ -100,7 +112,8 @@ async fn all_crashes(file: &str) -> (u64, Vec<Crash>) {
             let mut crashes = crashes.lock().unwrap();
             if crashes.0.insert(without_time(&world)) {
                 let when = format!("{moment:?} call {number}, {method} {path}");
-                crashes.1.push(Crash { world: serde_json::to_vec(&world).unwrap(), when });
+                let world = serde_json::to_vec(&world).unwrap();
+                crashes.1.push(Crash { world, when, vital: is_vital(method, path) });
             }
             Verdict::GoOn
         }
@@ -124,14 +137,16 @@ fn without_time(world: &serde_json::Value) -> u64 {
     hasher.finish()
 }
 
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
 /// Three and three, died around every single call. Takes minutes: `conformance/crashes/run`.
 #[test]
 #[ignore = "takes minutes: conformance/crashes/run"]
 fn every_call() {
     let file = HOME.replace("count: 2", "count: 3");
-    let runtime =
-        || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    let (calls, crashes) = runtime().block_on(all_crashes(&file));
+    let (calls, crashes) = runtime().block_on(async { all_crashes(&Rig::new(), &file).await });
     let of = crashes.len();
     let every: usize = setting("EVERY").unwrap_or(1);
     let chosen: Vec<Crash> = crashes.into_iter().step_by(every).collect();
@@ -146,5 +161,61 @@ fn every_call() {
     });
     eprintln!(
         "{calls} calls, died before and after each: {of} different worlds, {tried} tried, all whole again"
+    );
+}
+
+/// Goes on in the world of a first crash, dies again at some of its calls, and goes on from each of those. Says how many.
+fn die_again(first: &Crash, choose: impl Fn(Vec<Crash>) -> Vec<Crash>) -> u64 {
+    let seconds = runtime().block_on(async { all_crashes(&Rig::copy_of(&first.world), HOME).await.1 });
+    let mut tried = 0;
+    for second in choose(seconds) {
+        let when = format!("{}, then {}", first.when, second.when);
+        runtime().block_on(async {
+            let rig = Rig::copy_of(&second.world);
+            go_on(&rig, HOME, &when).await;
+            rig.assert_whole().await;
+        });
+        tried += 1;
+    }
+    tried
+}
+
+/// Died twice: all pairs of vital calls, and a sample of all others. `conformance/crashes/nested [SEED [PAIRS [EVERY]]]`.
+#[test]
+#[ignore = "takes many minutes: conformance/crashes/nested"]
+fn nested() {
+    /// How many second crashes are tried after one first crash of the sample.
+    const EACH: u64 = 10;
+    let seed: u64 = setting("NESTED_SEED").unwrap_or(1);
+    let pairs: u64 = setting("NESTED_PAIRS").unwrap_or(2000);
+    let every: usize = setting("NESTED_EVERY").unwrap_or(1);
+    let (_, crashes) = runtime().block_on(async { all_crashes(&Rig::new(), HOME).await });
+    let (vital, others): (Vec<Crash>, Vec<Crash>) = crashes.into_iter().partition(|crash| crash.vital);
+    let of_vital = AtomicU64::new(0);
+    in_parallel(vital.iter().collect(), |first| {
+        let choose = |seconds: Vec<Crash>| seconds.into_iter().filter(|s| s.vital).step_by(every).collect();
+        of_vital.fetch_add(die_again(first, choose), Ordering::Relaxed);
+    });
+    let chance = &mut Chance::new(seed);
+    let numbers: Vec<(usize, u64)> = (0..pairs.div_ceil(EACH))
+        .map(|_| (chance.below(others.len() as u64) as usize, chance.next()))
+        .collect();
+    let of_others = AtomicU64::new(0);
+    in_parallel(numbers, |(first, seed)| {
+        let choose = |mut seconds: Vec<Crash>| {
+            let chance = &mut Chance::new(*seed);
+            let one = |_| {
+                (!seconds.is_empty())
+                    .then(|| seconds.swap_remove(chance.below(seconds.len() as u64) as usize))
+            };
+            (0..EACH).filter_map(one).collect()
+        };
+        of_others.fetch_add(die_again(&others[*first], choose), Ordering::Relaxed);
+    });
+    eprintln!(
+        "died twice: {} pairs of vital calls ({} first ones), {} of others (seed {seed}); all whole again",
+        of_vital.into_inner(),
+        vital.len(),
+        of_others.into_inner()
     );
 }

@@ -18,10 +18,14 @@ use pve::Params;
 use crate::rig::{HOME, Ran, Rig, in_parallel, setting};
 
 /// Numbers from a seed (splitmix64).
-struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
-    fn next(&mut self) -> u64 {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -29,11 +33,11 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    fn one<T: Clone>(&mut self, of: &[T]) -> T {
+    pub fn one<T: Clone>(&mut self, of: &[T]) -> T {
         let at = self.below(of.len() as u64) as usize;
         of[at].clone()
     }

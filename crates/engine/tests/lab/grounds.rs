@@ -41,7 +41,7 @@ async fn what_was_set_up_is_enough_and_setting_up_again_does_nothing() {
     let found = doctor::examine(&world, &file).await.unwrap();
     assert_eq!(doctor::verdict(&found), Verdict::Good, "{found:?}");
     // The proof: a cluster comes up with this token alone.
-    let rig = Rig { world: world.clone(), ..rig };
+    let rig = rig.with_world(world.clone());
     let look = Session::new(world, file, Some(bundle())).look().await.map_err(|_| "no look").unwrap();
     let plan = look.plan();
     let ran = rig.carry_out(&look, &plan, "me").await.unwrap();

@@ -173,7 +173,7 @@ async fn an_address_without_a_reservation_is_found_by_the_card() {
     let ran = rig.apply(&file).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     // Somebody who knows nothing of that run finds them, too.
-    let later = Rig { lab: rig.lab.clone(), world: World { found: Default::default(), ..rig.world.clone() } };
+    let later = rig.with_world(World { found: Default::default(), ..rig.world.clone() });
     let look = later.look(&file).await;
     assert!(look.plan().is_empty(), "{:?}", look.plan());
     let addresses: Vec<String> = look.blueprint.nodes.values().map(|n| n.address.to_string()).collect();

@@ -14,12 +14,15 @@ use model::diagnostic::Source;
 use model::event::{Event, Outcome, What};
 use model::plan::Plan;
 use model::spec::Spec;
+use model::step::Action;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use talos::config::Contract;
 use talos::secrets::Bundle;
 use talos_client::Roots;
 use tokio::sync::{OnceCell, watch};
+
+use crate::guard::Guard;
 
 /// The smallest useful file.
 pub const HOME: &str = "\
@@ -32,9 +35,14 @@ pools:
   work:    { role: worker, count: 2 }
 ";
 
+#[derive(Clone)]
 pub struct Rig {
     pub lab: Arc<Lab>,
+    /// How tests themselves reach the lab: as another person, whom nobody watches.
     pub world: World,
+    pub guard: Arc<Guard>,
+    /// Whether `world` speaks to Proxmox in a way of its own, which operators are to use as well.
+    own_client: bool,
 }
 
 /// What came of a run.
@@ -105,22 +113,21 @@ impl Rig {
     }
 
     fn of(lab: Lab, clock: Clock) -> Self {
-        let facts = lab.facts();
-        let address = format!("https://{}", facts.endpoint);
-        let trust = pve::Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]);
-        let pve = pve::Client::connect(
-            pve::Endpoints::parse([address.as_str()]).unwrap(),
-            &facts.token.parse().unwrap(),
-            &trust,
-            lab.net(),
-            clock.clone(),
-        )
-        .unwrap();
-        let roots =
-            CertificateDer::pem_slice_iter(facts.factory_ca_pem.as_bytes()).map(Result::unwrap).collect();
-        let factory_roots = Arc::new(Roots::only(roots));
-        let world = World { pve, net: lab.net(), clock, factory_roots, found: Default::default() };
-        Self { lab: Arc::new(lab), world }
+        let guard = Arc::new(Guard::new(&lab));
+        let world = reach(&lab, clock, "");
+        Self { lab: Arc::new(lab), world, guard, own_client: false }
+    }
+
+    /// The same lab, reached in another way.
+    pub fn with_world(&self, world: World) -> Self {
+        Self { world, own_client: true, ..self.clone() }
+    }
+
+    /// How an operator reaches the lab: over connections that are known to be theirs, so that all they do is watched.
+    pub fn world_of(&self, operator: &Operator) -> World {
+        let theirs = reach(&self.lab, self.world.clock.clone(), &operator.name);
+        let pve = if self.own_client { self.world.pve.clone() } else { theirs.pve };
+        World { pve, net: theirs.net, ..self.world.clone() }
     }
 
     pub fn session(&self, text: &str) -> Session {
@@ -166,8 +173,19 @@ impl Rig {
             Arc::new(move |event: &Event| events.lock().unwrap().push(event.clone()))
         };
         let emitter = Emitter::new(self.world.clock.clone(), plan, None, listener);
-        let run = Run { world: &self.world, look, operator, stop, emitter: &emitter, verb: "apply" };
-        let outcome = engine::apply::run(run, plan).await?;
+        let world = self.world_of(operator);
+        let deletes = |action: &Action| {
+            use Action::{DeleteRecord, DeleteVm, RemoveAccount, StopVm};
+            matches!(action, StopVm { .. } | DeleteVm { .. } | RemoveAccount { .. } | DeleteRecord { .. })
+        };
+        let deletes_all = plan.steps.iter().all(|step| deletes(&step.action));
+        self.guard.watch.set_deleting(deletes_all);
+        self.guard.owns(look);
+        let run = Run { world: &world, look, operator, stop, emitter: &emitter, verb: "apply" };
+        let outcome = engine::apply::run(run, plan).await;
+        self.lab.shared().look();
+        self.guard.check();
+        let outcome = outcome?;
         let events = events.lock().unwrap().clone();
         Ok(Ran { outcome, events })
     }
@@ -175,7 +193,7 @@ impl Rig {
     /// The same lab, seen by somebody whose clock is wrong.
     pub fn an_hour_ahead(&self) -> Self {
         let clock = Clock::from(self.world.clock.now() + jiff::SignedDuration::from_hours(1), 1.0);
-        Self { lab: self.lab.clone(), world: World { clock, ..self.world.clone() } }
+        Self { world: World { clock, ..self.world.clone() }, ..self.clone() }
     }
 
     /// Counts calls that change something, from now on.
@@ -215,7 +233,26 @@ impl Rig {
         assert_eq!(self.etcd_clusters(), 1, "exactly one etcd");
         assert_eq!(self.vmids().await, [150_010, 150_011, 150_012, 150_013, 150_021, 150_022]);
         self.assert_nothing_to_do(HOME).await;
+        assert_eq!(self.guard.leftovers(&self.lab), [] as [&str; 0], "nothing is left behind");
     }
+}
+
+/// The lab, reached over connections that carry a name.
+fn reach(lab: &Lab, clock: Clock, origin: &str) -> World {
+    let facts = lab.facts();
+    let address = format!("https://{}", facts.endpoint);
+    let trust = pve::Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]);
+    let pve = pve::Client::connect(
+        pve::Endpoints::parse([address.as_str()]).unwrap(),
+        &facts.token.parse().unwrap(),
+        &trust,
+        lab.net_of(origin),
+        clock.clone(),
+    )
+    .unwrap();
+    let roots = CertificateDer::pem_slice_iter(facts.factory_ca_pem.as_bytes()).map(Result::unwrap).collect();
+    let factory_roots = Arc::new(Roots::only(roots));
+    World { pve, net: lab.net_of(origin), clock, factory_roots, found: Default::default() }
 }
 
 /// A number from the environment, for what is run by hand or by a conformance stage.
@@ -230,7 +267,9 @@ pub fn in_parallel<T: Send>(items: Vec<T>, work: impl Fn(&T) + Sync) {
     let failed = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| {
+            // A whole run in one future is larger than the stack of a thread usually is.
+            let thread = std::thread::Builder::new().stack_size(32 << 20);
+            let worker = || {
                 loop {
                     let Some(item) = queue.lock().unwrap().next() else { return };
                     let work = std::panic::AssertUnwindSafe(|| work(&item));
@@ -238,7 +277,8 @@ pub fn in_parallel<T: Send>(items: Vec<T>, work: impl Fn(&T) + Sync) {
                         failed.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-            });
+            };
+            thread.spawn_scoped(scope, worker).unwrap();
         }
     });
     let failed = failed.into_inner();

@@ -139,8 +139,8 @@ impl Clone {
                 vm.node.clone_from(target);
             }
         }
-        let disk = world.machines.copy_of_disk(self.source);
-        world.machines.put_disk(self.newid, disk, self.source);
+        let disk = world.machines.copy_disk(self.source);
+        world.machines.put_disk(self.newid, disk);
         if let Some(pool) = self.pool.and_then(|pool| world.hypervisor.access.pools.get_mut(&pool)) {
             pool.vms.insert(self.newid);
         }

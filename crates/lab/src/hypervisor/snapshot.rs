@@ -44,7 +44,7 @@ pub(crate) fn begin(world: &mut World, node: &str, wish: Snapshot, caller: &str)
 impl Snapshot {
     pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
         let now = world.now;
-        let disk = world.machines.copy_of_disk(self.vmid).map(Box::new);
+        let disk = world.machines.copy_disk(self.vmid).map(Box::new);
         let Some(vm) = world.hypervisor.vms.get_mut(&self.vmid).filter(|vm| vm.node == task.node) else {
             return Next::fail(no_vm(&task.node, self.vmid));
         };
@@ -95,7 +95,7 @@ impl Snapshot {
                     vm.stopped();
                     world.machines.power_off(self.vmid, now);
                 }
-                world.machines.put_disk(self.vmid, disk, self.vmid);
+                world.machines.put_disk(self.vmid, disk);
                 if start {
                     super::power::start(world, &task.node, self.vmid, &task.user);
                 }

@@ -243,6 +243,16 @@ impl Storages {
         volumes.filter(|volume| volume.volid.split_once(':').is_some_and(|(id, _)| id == storage.id))
     }
 
+    /// All volumes of all storages on all hosts.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Volume> {
+        self.volumes.values().flat_map(BTreeMap::values)
+    }
+
+    /// The volumes that belong to a VM, wherever they are.
+    pub(crate) fn owned_by(&self, vmid: u32) -> impl Iterator<Item = &Volume> {
+        self.all().filter(move |volume| volume.vmid == Some(vmid))
+    }
+
     /// What is in use of a storage, as seen from `node`.
     pub(crate) fn used(&self, node: &str, storage: &Storage) -> u64 {
         if self.full.contains(node) {

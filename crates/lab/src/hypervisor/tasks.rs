@@ -196,6 +196,24 @@ pub(crate) fn begin(world: &mut World, node: &str, kind: &str, id: &str, user: &
     upid
 }
 
+/// Runs a task to its end at once, as if its stages took no time.
+pub(crate) fn finish(world: &mut World, upid: &str) -> Result<(), String> {
+    // No task has more stages; one that waits for another's lock never gets there.
+    for _ in 0..16 {
+        let now = world.now;
+        match world.hypervisor.tasks.get_mut(upid) {
+            Some(task) if task.ended.is_none() => task.due = Some(now),
+            _ => break,
+        }
+        step(world, upid);
+    }
+    match world.hypervisor.tasks.get(upid).and_then(|task| task.exit.as_deref()) {
+        Some("OK") => Ok(()),
+        Some(words) => Err(words.to_owned()),
+        None => Err("it goes on".to_owned()),
+    }
+}
+
 /// Runs every stage that is due, in the order of time and then of id.
 pub(crate) fn run_due(world: &mut World) {
     let now = world.now;

@@ -52,7 +52,7 @@ pub(crate) struct Snapshot {
     pub(crate) parent: Option<String>,
     /// What a Talos machine had on its disk.
     #[serde(default)]
-    pub(crate) disk: Option<Box<crate::machine::Disk>>,
+    pub(crate) disk: Option<Box<crate::machine::CopiedDisk>>,
 }
 
 /// The process of a running VM.

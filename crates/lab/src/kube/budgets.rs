@@ -74,6 +74,13 @@ pub(super) fn run(store: &mut Store, now: Timestamp) {
     }
 }
 
+/// Whether any budget covers a pod.
+pub(crate) fn has_budget(store: &Store, pod: &Value) -> bool {
+    let namespace = pod.pointer("/metadata/namespace").and_then(Value::as_str);
+    let budgets = store.list("policy", "poddisruptionbudgets", namespace);
+    budgets.iter().any(|budget| Selector::of_object(&budget["spec"]["selector"]).picks(pod))
+}
+
 /// Refuses an eviction that a budget does not allow. A pod that is not ready may go unless its budget is short already.
 pub(super) fn allow(store: &Store, pod: &Value) -> Result<(), Trouble> {
     let over = ["Succeeded", "Failed", "Pending"].iter().any(|p| pod["status"]["phase"] == *p);

@@ -205,7 +205,7 @@ impl Server {
 }
 
 fn cluster(machines: &Machines, vmid: u32) -> Option<&Etcd> {
-    machines.etcd_of(vmid).filter(|etcd| etcd.leader.is_some())
+    machines.led_etcd_of(vmid)
 }
 
 fn allowed(user: &str) -> Value {

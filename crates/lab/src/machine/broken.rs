@@ -70,6 +70,16 @@ impl Machines {
             .chain(systems.map(|(vmid, talos)| format!("VM {vmid}: {talos} does not come up")))
             .chain(disks.map(|(vmid, bytes)| format!("VM {vmid}: its boot disk has {} GiB", bytes >> 30)))
             .chain(self.full_databases())
+            .chain(
+                self.apart
+                    .iter()
+                    .map(|(one, other)| format!("VM {one} and VM {other} hear nothing of each other")),
+            )
+            .chain(
+                self.no_images
+                    .iter()
+                    .map(|(vmid, service)| format!("VM {vmid}: the image of {service} is missing")),
+            )
             .chain(self.no_time.then(|| "no time server answers".to_owned()))
             .chain(self.outside.as_ref().map(|open| {
                 let open: Vec<&str> = open.iter().map(String::as_str).collect();
@@ -93,6 +103,8 @@ impl Machines {
         self.small_disks.clear();
         self.etcds.iter_mut().for_each(|etcd| etcd.alarms.clear());
         self.no_time = false;
+        self.apart.clear();
+        self.no_images.clear();
         for machine in self.machines.values_mut() {
             machine.unplugged = false;
         }

@@ -222,7 +222,7 @@ impl Machines {
                 && other.trustd_from() <= self.now
                 && other.settings.talos_ca.crt == node.settings.talos_ca.crt
                 && other.settings.token == node.settings.token
-                && self.finds(node, *other_id, other);
+                && self.finds(vmid, node, *other_id, other);
             signs.then(|| other.settings.talos_ca.clone())
         });
         let (Some(issuer), now) = (signer, self.now) else { return false };
@@ -234,7 +234,10 @@ impl Machines {
     }
 
     /// Whether `node` can find the control plane `other`: through discovery, or because the endpoint leads there.
-    pub(super) fn finds(&self, node: &Node, other_id: u32, other: &Node) -> bool {
+    pub(super) fn finds(&self, vmid: u32, node: &Node, other_id: u32, other: &Node) -> bool {
+        if !super::apart::hear(&self.apart, vmid, other_id) {
+            return false;
+        }
         if node.settings.discovery
             && other.settings.discovery
             && node.settings.cluster_id == other.settings.cluster_id
@@ -325,7 +328,7 @@ impl Machines {
             let found = etcd.members.values().any(|member| {
                 self.live(member.vmid).is_some_and(|other| {
                     matches!(other.etcd, EtcdService::Running { healthy_from: Some(at), .. } if at <= self.now)
-                        && self.finds(node, member.vmid, other)
+                        && self.finds(vmid, node, member.vmid, other)
                 })
             });
             etcd.key == key && etcd.accepts() && found
@@ -337,7 +340,7 @@ impl Machines {
         let now = self.now;
         let mut changed = false;
         for index in 0..self.etcds.len() {
-            changed |= self.etcds[index].elect(&self.machines);
+            changed |= self.etcds[index].elect(&self.machines, &self.apart);
             for vmid in self.etcds[index].promote(&self.machines, now) {
                 let healthy_from = Some(after(now, timing::ETCD_PROMOTED_HEALTHY));
                 self.set_etcd(vmid, EtcdService::Running { since: now, healthy_from });
@@ -404,7 +407,7 @@ impl Machines {
             let served = etcd.members.values().any(|member| {
                 self.live(member.vmid).is_some_and(|other| {
                     let up = other.api_server_from.is_some_and(|at| at <= self.now);
-                    up && (member.vmid == vmid || self.finds(node, member.vmid, other))
+                    up && (member.vmid == vmid || self.finds(vmid, node, member.vmid, other))
                 })
             });
             etcd.key == key && etcd.leader.is_some() && served

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::apart::{Apart, hear};
 use super::node::{EtcdData, EtcdService, Machine, after, seeded};
 use super::timing;
 use crate::kube::Store;
@@ -130,22 +131,37 @@ impl Etcd {
         self.members.iter().filter(|(_, m)| m.learner_until.is_none()).map(|(id, _)| *id).collect()
     }
 
-    /// Whether a majority of those who vote is up.
-    pub(super) fn has_quorum(&self, machines: &BTreeMap<u32, Machine>) -> bool {
+    /// Those who vote, are up and hear each other, if they are a majority; otherwise nobody.
+    pub(super) fn deciding(&self, machines: &BTreeMap<u32, Machine>, apart: &Apart) -> Vec<u64> {
         let voters = self.voters();
-        let up = voters.iter().filter(|id| self.is_up(**id, machines)).count();
-        up * 2 > voters.len()
+        let up = voters.iter().copied().filter(|id| self.is_up(*id, machines));
+        let mut left: Vec<u64> = up.collect();
+        let vmid = |id: &u64| self.members.get(id).map_or(0, |member| member.vmid);
+        while let Some(first) = left.first().copied() {
+            let mut side = vec![first];
+            left.retain(|id| *id != first);
+            let mut at = 0;
+            while let Some(from) = side.get(at).copied() {
+                let (near, far): (Vec<u64>, Vec<u64>) =
+                    left.into_iter().partition(|id| hear(apart, vmid(&from), vmid(id)));
+                side.extend(near);
+                left = far;
+                at += 1;
+            }
+            if side.len() * 2 > voters.len() {
+                return side;
+            }
+        }
+        vec![]
     }
 
     /// Holds an election where one is due; says whether anything changed.
-    pub(super) fn elect(&mut self, machines: &BTreeMap<u32, Machine>) -> bool {
+    pub(super) fn elect(&mut self, machines: &BTreeMap<u32, Machine>, apart: &Apart) -> bool {
         let before = self.leader;
-        if !self.has_quorum(machines) {
-            self.leader = None;
-        } else if !self.leader.is_some_and(|id| self.is_up(id, machines)) {
-            let voters = self.members.iter().filter(|(_, m)| m.learner_until.is_none());
-            self.leader = voters.map(|(id, _)| *id).find(|id| self.is_up(*id, machines));
-            self.term += 1;
+        let deciding = self.deciding(machines, apart);
+        if !self.leader.is_some_and(|id| deciding.contains(&id)) {
+            self.leader = deciding.iter().min().copied();
+            self.term += u64::from(self.leader.is_some());
         }
         before != self.leader
     }

@@ -11,7 +11,7 @@ use super::{Machines, timing};
 impl Machines {
     /// Whether a machine's etcd takes changes: its member is up and there is a leader.
     pub(crate) fn etcd_has_leader(&self, vmid: u32) -> bool {
-        self.etcd_of(vmid).is_some_and(|etcd| etcd.leader.is_some())
+        self.led_etcd_of(vmid).is_some()
     }
 
     /// Whether the machine's own member has no vote yet.

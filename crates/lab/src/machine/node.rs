@@ -427,7 +427,7 @@ impl Machine {
     }
 
     /// The node, as long as its services run and others hear of it.
-    pub(super) fn live_node(&self) -> Option<&Node> {
+    pub(crate) fn live_node(&self) -> Option<&Node> {
         self.node().filter(|node| !node.stopped() && self.is_plugged())
     }
 

@@ -24,14 +24,27 @@ pub(crate) fn not_found(reference: &str) -> String {
 }
 
 impl Machines {
+    /// Takes the image of a machine's service out of every registry, or puts it back.
+    pub(crate) fn set_missing_image(&mut self, vmid: u32, service: &str, missing: bool) {
+        let entry = (vmid, service.to_owned());
+        if missing {
+            self.no_images.insert(entry);
+        } else {
+            self.no_images.remove(&entry);
+        }
+        self.settle();
+    }
+
     /// Services begin to fail, fail, or begin anew.
     pub(super) fn step_images(&mut self, vmid: u32) -> bool {
         let now = self.now;
+        let has = |service: &str| !self.no_images.contains(&(vmid, service.to_owned()));
+        let (has_kubelet, has_etcd) = (has("kubelet"), has("etcd"));
         let Some(node) = self.live_mut(vmid) else { return false };
         let tried_from = now.max(node.cri_from).max(node.clock_from);
         let gives_up = after(tried_from, timing::PULL_GIVES_UP);
         let mut changed = false;
-        match (is_published(&node.settings.images.kubelet), node.kubelet_gives_up) {
+        match (has_kubelet && is_published(&node.settings.images.kubelet), node.kubelet_gives_up) {
             (false, None) if node.kubelet_from > now => {
                 (node.kubelet_from, node.kubelet_gives_up) = (Timestamp::MAX, Some(gives_up));
                 changed = true;
@@ -44,7 +57,7 @@ impl Machines {
         }
         let etcd = match node.etcd {
             EtcdService::Preparing | EtcdService::Bootstrapping { .. }
-                if !is_published(&node.settings.images.etcd) =>
+                if !has_etcd || !is_published(&node.settings.images.etcd) =>
             {
                 EtcdService::Pulling { until: gives_up }
             }

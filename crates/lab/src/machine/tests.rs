@@ -178,6 +178,12 @@ impl Rig {
     }
 }
 
+/// Three control planes (101 to 103) and two workers, bootstrapped and ready, and when that is.
+pub(crate) fn cluster() -> (Machines, Timestamp) {
+    let rig = Rig::cluster();
+    (rig.machines, rig.now)
+}
+
 #[test]
 fn a_cluster_comes_up_in_order_and_in_time() {
     let mut rig = Rig::new();

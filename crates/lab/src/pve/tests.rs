@@ -4,6 +4,7 @@ mod breadth;
 mod broken;
 mod client;
 mod copies;
+mod persons;
 mod refusals;
 
 use std::sync::Arc;

@@ -67,7 +67,7 @@ impl Caller {
             if local && machines.is_learner(self.vmid) {
                 return Some(Err("etcdserver: rpc not supported for learner"));
             }
-            if etcd.leader.is_none() {
+            if etcd.leader.is_none() || !elsewhere && !machines.etcd_has_leader(self.vmid) {
                 return Some(Err("etcdserver: no leader"));
             }
             let url = |address, port| format!("https://{}", std::net::SocketAddr::new(address, port));

@@ -153,12 +153,46 @@ fn a2_two_etcds_have_two_identities_and_two_data_sets() {
 #[test]
 fn a8_a_member_with_an_old_log_does_not_come_up() {
     let mut rig = Rig::cluster();
-    let disk = rig.machines.copy_of_disk(103);
+    let disk = rig.machines.copy_disk(103);
     rig.machines.power_off(103, rig.now);
-    rig.machines.put_disk(103, disk, 103);
+    rig.machines.put_disk(103, disk);
     rig.on(103);
     rig.wait(120);
     let etcd = rig.machines.services(103).into_iter().find(|s| s.id == "etcd").unwrap();
     assert_eq!(etcd.state, "Failed");
     assert!(rig.machines.etcds[0].leader.is_some(), "the others go on");
+}
+
+/// A member that hears nobody serves nothing, and two that hear each other go on.
+#[test]
+fn machines_that_are_apart_do_not_decide_together() {
+    let mut rig = Rig::cluster();
+    rig.machines.set_apart(101, 102, true);
+    rig.machines.set_apart(103, 101, true);
+    rig.wait(5);
+    assert!(!rig.machines.etcd_has_leader(101));
+    assert!(rig.machines.etcd_has_leader(102) && rig.machines.etcd_has_leader(103));
+    assert!(rig.machines.store_mut(101).is_none() && rig.machines.store_mut(102).is_some());
+    rig.machines.set_apart(102, 103, true);
+    rig.wait(5);
+    assert!([101, 102, 103].iter().all(|vmid| !rig.machines.etcd_has_leader(*vmid)), "nobody is a majority");
+    rig.machines.mend();
+    rig.wait(5);
+    assert!([101, 102, 103].iter().all(|vmid| rig.machines.etcd_has_leader(*vmid)));
+    assert_eq!(rig.machines.etcds.len(), 1);
+}
+
+/// Without its image a service fails, and it does not come back by itself.
+#[test]
+fn a_service_without_its_image_fails_for_good() {
+    let mut rig = Rig::new();
+    rig.on(101);
+    rig.wait(40);
+    rig.machines.set_missing_image(101, "etcd", true);
+    rig.apply(101, Role::ControlPlane);
+    let state = |m: &Machines| m.services(101).into_iter().find(|s| s.id == "etcd").map(|s| s.state);
+    rig.until(1200, |m| state(m).is_some_and(|state| state == "Failed"));
+    rig.machines.set_missing_image(101, "etcd", false);
+    rig.wait(600);
+    assert_eq!(state(&rig.machines).unwrap(), "Failed");
 }

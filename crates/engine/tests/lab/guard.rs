@@ -1,0 +1,96 @@
+//! The invariants that the lab checks in every test.
+//!
+//! The lab sees each call of the operators and keeps what must not have happened ([`lab::Watch`]). What it cannot know, whose
+//! a VM is and who holds the lease, it is told here. A violation fails the test, at the end of the run that it happened in or
+//! at the latest when the test ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use engine::Look;
+use lab::{Lab, Rules, VmConfig, Watch};
+use model::mark::Mark;
+use serde_json::Value;
+
+pub struct Guard {
+    pub watch: Arc<Watch>,
+    owners: Owners,
+}
+
+/// The owners of the clusters whose VMs are ours, and the UUIDs of the nodes that their files name.
+type Owners = Arc<Mutex<(BTreeSet<String>, BTreeMap<String, String>)>>;
+
+impl Guard {
+    pub fn new(lab: &Lab) -> Self {
+        let owners = Owners::default();
+        let watch = Arc::new(Watch::new(rules(owners.clone())));
+        lab.watch(watch.clone());
+        Self { watch, owners }
+    }
+
+    /// The cluster that was looked at is ours.
+    pub fn owns(&self, look: &Look) {
+        let Some(id) = &look.blueprint.cluster_id else { return };
+        let mut owners = self.owners.lock().unwrap();
+        owners.0.insert(Mark::owner_of(id).to_string());
+        let nodes = look.blueprint.nodes.iter();
+        owners.1.extend(nodes.filter_map(|(name, node)| Some((name.clone(), node.uuid?.to_string()))));
+    }
+
+    /// What is left behind that nobody will ever clean up.
+    pub fn leftovers(&self, lab: &Lab) -> Vec<String> {
+        let rules = rules(self.owners.clone());
+        lab.shared().read(|world, _| lab::leftovers(world, &rules))
+    }
+
+    /// Fails the test if anything happened that must not.
+    pub fn check(&self) {
+        let violations = self.watch.take_violations();
+        let told: Vec<String> = violations.iter().map(ToString::to_string).collect();
+        assert!(told.is_empty(), "{}", told.join("\n"));
+    }
+
+    /// Whether exactly these invariants were violated since the last check, for tests that violate them on purpose.
+    pub fn expect(&self, numbers: &[u8]) {
+        let violations = self.watch.take_violations();
+        let seen: Vec<u8> = violations.iter().map(|violation| violation.number).collect();
+        assert_eq!(seen, numbers, "{violations:?}");
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // A test that fails already says why.
+        if !std::thread::panicking() {
+            self.check();
+        }
+    }
+}
+
+/// What the lab cannot know. The notes are read here, and not by the code that is tested.
+fn rules(owners: Owners) -> Rules {
+    let is_ours = move |_: u32, config: &VmConfig| {
+        let Some(mark) = line(config, "talosmith-mark:") else { return false };
+        let owners = owners.lock().unwrap();
+        let uuid = mark["node"].as_str().and_then(|node| owners.1.get(node));
+        let same = |key: &str, value: &str| config.get(key).is_none_or(|own| own.contains(value));
+        mark["owner"].as_str().is_some_and(|owner| owners.0.contains(owner))
+            && uuid.is_none_or(|uuid| same("smbios1", uuid))
+            && mark["vmgenid"].as_str().is_none_or(|generation| same("vmgenid", generation))
+    };
+    let lease = |notes: &str| {
+        let record = find(notes, "talosmith-record:")?;
+        Some(record["lease"]["holder"].as_str().map(str::to_owned))
+    };
+    Rules { is_ours: Box::new(is_ours), lease: Box::new(lease) }
+}
+
+fn line(config: &VmConfig, word: &str) -> Option<Value> {
+    find(config.get("description")?, word)
+}
+
+/// The last line of notes that begins with a word.
+fn find(notes: &str, word: &str) -> Option<Value> {
+    let text = notes.lines().rev().find_map(|line| line.trim().strip_prefix(word))?;
+    serde_json::from_str(text.trim()).ok()
+}

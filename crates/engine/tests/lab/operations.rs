@@ -1,0 +1,308 @@
+//! Operations on clusters that exist, by seed.
+//!
+//! Each run starts from a stored healthy cluster (a creation from an empty Proxmox). Other people do something to its VMs, then
+//! an operation is applied while things break, perhaps by two operators, perhaps by one that crashes. The lab checks its
+//! invariants at every call; a client writes into Kubernetes every second. Then everything is mended, what others left in
+//! the way is removed, and within three runs the operation is done: nothing is left to do, nothing is left behind, VMs of
+//! others are as they were, and every write that was acknowledged is read.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use engine::record::Operator;
+use lab::{CallFilter, Disturbance, Far, Lost, Partition, When, Wire};
+use model::event::Outcome;
+
+use crate::faults::Chance;
+use crate::rig::{HOME, Rig, in_parallel, operator, setting};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Operation {
+    Create,
+    Drift,
+    Update,
+    Grow,
+    Reconfigure,
+    Destroy,
+    TwoOperators,
+}
+
+const ALL: [Operation; 7] = [
+    Operation::Create,
+    Operation::Drift,
+    Operation::Update,
+    Operation::Grow,
+    Operation::Reconfigure,
+    Operation::Destroy,
+    Operation::TwoOperators,
+];
+
+impl Operation {
+    fn file(self) -> String {
+        match self {
+            Self::Update => HOME.replace("pools:", "defaults: { worker: { disk: 60G } }\npools:"),
+            Self::Grow | Self::TwoOperators => HOME.replace("count: 2", "count: 3"),
+            Self::Reconfigure => HOME.replace("vip:", "dns: [10.25.150.3], ntp: [10.25.150.4], vip:"),
+            Self::Create | Self::Drift | Self::Destroy => HOME.to_owned(),
+        }
+    }
+}
+
+/// What another person does at Proxmox' own pages.
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    PowerOff(u32),
+    Migrate(u32),
+    Tags(u32),
+    Notes(u32),
+    /// A clone, which stays stopped.
+    Clone(u32),
+    /// The VM is deleted and its ID given to another one.
+    Reused(u32),
+}
+
+const CLONE: u32 = 4713;
+const OF_OTHERS: u32 = 4711;
+
+fn act(chance: &mut Chance) -> Act {
+    let any = chance.one(&[150_011, 150_012, 150_013, 150_021, 150_022]);
+    let worker = chance.one(&[150_021, 150_022]);
+    match chance.below(8) {
+        0 | 1 => Act::PowerOff(any),
+        2 => Act::Migrate(any),
+        3 => Act::Tags(any),
+        4 => Act::Notes(any),
+        5 | 6 => Act::Clone(any),
+        _ => Act::Reused(worker),
+    }
+}
+
+async fn perform(rig: &Rig, act: Act) {
+    let person = rig.lab.person();
+    let done = match act {
+        Act::PowerOff(vmid) => person.power_off(vmid),
+        Act::Migrate(vmid) => {
+            let target = if rig.host_of(vmid).await == "pve2" { "pve3" } else { "pve2" };
+            person.migrate(vmid, target)
+        }
+        Act::Tags(vmid) => person.set(vmid, "tags", "mine"),
+        Act::Notes(vmid) => {
+            let notes = person.config(vmid).and_then(|config| config.get("description").cloned());
+            person.set(vmid, "description", &format!("bought in May\n{}", notes.unwrap_or_default()))
+        }
+        Act::Clone(vmid) => person.clone_vm(vmid, CLONE),
+        Act::Reused(vmid) => person
+            .delete(vmid)
+            .and_then(|()| person.create("pve2", vmid, &[("name", "theirs"), ("description", "not yours")])),
+    };
+    // One that was deleted before can be neither stopped nor moved.
+    let _ = done;
+}
+
+/// What stands in the way is taken out of it by the one who put it there.
+fn undo(rig: &Rig, act: Act) {
+    let person = rig.lab.person();
+    let theirs =
+        |vmid| person.config(vmid).is_some_and(|config| config.get("name").is_some_and(|n| n == "theirs"));
+    match act {
+        Act::Clone(_) => drop(person.delete(CLONE)),
+        Act::Reused(vmid) if theirs(vmid) => person.delete(vmid).unwrap(),
+        _ => {}
+    }
+}
+
+/// Something that breaks, and for how long.
+fn disturbance(chance: &mut Chance) -> (Disturbance, u64) {
+    let seconds = 30 + chance.below(200);
+    let disturbance = match chance.below(5) {
+        0 | 1 => {
+            let far = chance.one(&[Far::Proxmox, Far::Machines, Far::Kubernetes, Far::Machine(150_011)]);
+            let lost = chance.one(&[Lost::Requests, Lost::Answers]);
+            let which = Partition { origin: Some("me@test".to_owned()), far, lost };
+            Disturbance::Partition { which, cut: true }
+        }
+        2 => Disturbance::Apart { one: 150_011, other: chance.one(&[150_012, 150_013]), apart: true },
+        3 => {
+            let fault = chance.one(&[Wire::Reset, Wire::Lost, Wire::Cut, Wire::Slow(Duration::from_secs(8))]);
+            let which = CallFilter::default();
+            Disturbance::Wire { fault, when: When::Chance { which, permille: 50, seed: chance.next() } }
+        }
+        _ => Disturbance::HostSlow {
+            node: chance.one(&["pve1", "pve2", "pve3"]).to_owned(),
+            by: Duration::from_secs(1 + chance.below(20)),
+        },
+    };
+    (disturbance, seconds)
+}
+
+/// One try. Says how it ended: done, failed, refused, or with the code of what stopped it.
+async fn attempt(rig: &Rig, operation: Operation, file: &str, who: &Operator) -> String {
+    for _ in 0..3 {
+        let session = rig.session(file);
+        let look = match operation {
+            Operation::Destroy => session.look_to_destroy().await,
+            _ => session.look().await,
+        };
+        let look = match look {
+            Ok(look) => look,
+            Err(engine::session::LookError::Engine(error)) => return error.code().to_owned(),
+            Err(engine::session::LookError::File(found)) => panic!("{found:?}"),
+        };
+        let plan = if operation == Operation::Destroy { look.plan_destroy() } else { look.plan() };
+        if let Some(refusal) = plan.refusals.first() {
+            return format!("refused: {}", refusal.why);
+        }
+        match rig.carry_out_as(&look, &plan, who).await {
+            Ok(ran) if ran.outcome == Outcome::Done => return "done".to_owned(),
+            Ok(ran) => return format!("failed: {:?}", ran.failures()),
+            Err(error) if error.kind() == engine::error::Kind::Stale => {}
+            Err(error) => return format!("{}: {error}", error.code()),
+        }
+    }
+    "changed-meanwhile".to_owned()
+}
+
+/// One run. Says what was done and how the first try ended.
+async fn run(seed: u64) -> (Operation, String) {
+    let chance = &mut Chance::new(seed);
+    let operation = chance.one(&ALL);
+    let rig = match operation {
+        Operation::Create => Rig::with(lab::LabConfig { seed, ..lab::LabConfig::default() }),
+        _ => Rig::healthy().await,
+    };
+    let file = operation.file();
+    rig.lab.person().create("pve2", OF_OTHERS, &[("name", "theirs"), ("tags", "talosmith")]).unwrap();
+    // Long ago, so that nobody may be excused with its creation.
+    rig.world.clock.sleep(Duration::from_secs(900)).await;
+    let (acts, disturbances) = match operation {
+        Operation::Create => (0, chance.below(3)),
+        _ => (chance.below(3), chance.below(3)),
+    };
+    let acts: Vec<Act> = (0..acts).map(|_| act(chance)).collect();
+    for act in &acts {
+        perform(&rig, *act).await;
+    }
+    let disturbances: Vec<(Disturbance, u64)> = (0..disturbances).map(|_| disturbance(chance)).collect();
+    let dies = (chance.below(3) == 0).then(|| chance.below(90));
+    let told = format!("{operation:?}, {acts:?}, {disturbances:?}, dies after {dies:?} s");
+    let later = chance.below(60);
+
+    let (acknowledged, me, kim) = (AtomicU64::new(0), operator("me"), operator("kim"));
+    let canary = async {
+        for number in 1.. {
+            rig.world.clock.sleep(Duration::from_secs(1)).await;
+            if rig.lab.write_canary(number) {
+                acknowledged.store(number, Ordering::Relaxed);
+            }
+        }
+    };
+    let breaks = async {
+        for (disturbance, seconds) in &disturbances {
+            rig.lab.disturb(disturbance.clone());
+            rig.world.clock.sleep(Duration::from_secs(*seconds)).await;
+        }
+        std::future::pending::<()>().await;
+    };
+    let death = async {
+        match dies {
+            Some(at) => rig.world.clock.sleep(Duration::from_secs(at)).await,
+            None => std::future::pending().await,
+        }
+    };
+    let second = async {
+        if operation == Operation::TwoOperators {
+            rig.world.clock.sleep(Duration::from_secs(later)).await;
+            attempt(&rig, operation, &file, &kim).await;
+        }
+    };
+    let first = async {
+        tokio::select! {
+            biased;
+            () = death => "died".to_owned(),
+            how = attempt(&rig, operation, &file, &me) => how,
+        }
+    };
+    let how = tokio::select! {
+        () = canary => unreachable!("it goes on for ever"),
+        () = breaks => unreachable!("it goes on for ever"),
+        (how, ()) = async { futures::join!(first, second) } => how,
+    };
+    let acknowledged = acknowledged.into_inner();
+    let gone = operation == Operation::Destroy && how == "done";
+    if acknowledged > 0 && !gone && operation != Operation::Destroy {
+        rig.lab.disturb(Disturbance::Mend);
+        rig.world.clock.sleep(Duration::from_secs(120)).await;
+        let read = rig.lab.read_canary();
+        assert!(
+            read >= Some(acknowledged),
+            "{told}, {how}: {acknowledged} was acknowledged, {read:?} is read"
+        );
+    }
+    rig.lab.disturb(Disturbance::Mend);
+    acts.iter().for_each(|act| undo(&rig, *act));
+    // The lease of one who died, or whose way was cut, runs out.
+    rig.world.clock.sleep(Duration::from_secs(600)).await;
+    let mut tries = vec![how.clone()];
+    while tries.last().is_none_or(|how| how != "done") || tries.len() == 1 {
+        assert!(tries.len() <= 3, "{told}: mended, and not done within three runs: {tries:?}");
+        tries.push(attempt(&rig, operation, &file, &me).await);
+    }
+    rig.lab.shared().look();
+    rig.guard.check();
+    let left = rig.guard.leftovers(&rig.lab);
+    assert!(left.is_empty(), "{told}: {left:?}");
+    if operation == Operation::Destroy {
+        assert_eq!(rig.vmids().await, [u64::from(OF_OTHERS)], "{told}");
+    } else {
+        assert_eq!(rig.etcd_clusters(), 1, "{told}");
+        let plan = rig.look(&file).await.plan();
+        assert!(plan.is_empty(), "{told}: {:?} {:?}", plan.steps, plan.refusals);
+    }
+    (operation, how.split(':').next().unwrap_or_default().to_owned())
+}
+
+fn run_alone(seed: u64) -> (Operation, String) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let ran =
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| runtime.block_on(Box::pin(run(seed)))));
+    ran.unwrap_or_else(|why| {
+        eprintln!("seed {seed} failed; again with: conformance/operations/run {seed} 1");
+        std::panic::resume_unwind(why)
+    })
+}
+
+#[test]
+fn a_few_operations() {
+    in_parallel((1..=6).collect(), |seed| drop(run_alone(*seed)));
+}
+
+/// As many as are wanted, or as fit into the time: `conformance/operations/run [SEED [RUNS [MINUTES]]]`.
+#[test]
+#[ignore = "takes minutes: conformance/operations/run"]
+fn many_operations() {
+    let first: u64 = setting("OPERATION_SEED").unwrap_or(1);
+    let runs: u64 = setting("OPERATION_RUNS").unwrap_or(100);
+    let minutes: u64 = setting("OPERATION_MINUTES").unwrap_or(60);
+    let clock = ambient::Clock::real();
+    let began = clock.now();
+    let ended = Mutex::new(BTreeMap::<(Operation, String), u64>::new());
+    in_parallel((first..first + runs).collect(), |seed| {
+        if clock.now().duration_since(began).as_secs() < i64::try_from(minutes * 60).unwrap() {
+            *ended.lock().unwrap().entry(run_alone(*seed)).or_default() += 1;
+        }
+    });
+    let ended = ended.into_inner().unwrap();
+    let total: u64 = ended.values().sum();
+    eprintln!("{total} of {runs} runs from seed {first}; each was done once mended. The first try ended:");
+    for operation in ALL {
+        let of: Vec<String> = ended
+            .iter()
+            .filter(|((done, _), _)| *done == operation)
+            .map(|((_, how), count)| format!("{how} {count}"))
+            .collect();
+        eprintln!("  {operation:?}: {}", of.join(", "));
+    }
+}

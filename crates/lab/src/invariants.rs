@@ -1,0 +1,308 @@
+//! What must hold in every run, whatever breaks: checked by the lab itself around every call.
+//!
+//! A [`Watch`] sees each call before it is carried out and after it was answered, and the world with it. Calls of the
+//! operators that it watches come over connections that carry their names ([`crate::Lab::net_of`]); everybody else is
+//! another person, who may do what they like. A call that must not be made is a [`Violation`], kept with the calls that led
+//! to it until the test asks. Nothing is prevented: the lab shows what would have happened.
+//!
+//! The numbers are those of the list of invariants:
+//!
+//! 1. etcd is bootstrapped at most once for one identity.
+//! 2. A majority of etcd's own members is up before a member is disturbed, and after.
+//! 3. At most one control plane node is disturbed at a time.
+//! 4. Every change is made by the holder of the lease of that moment.
+//! 5. Every change of a VM hits one of ours; VMs of others stay as they are.
+//! 6. A machine config, which carries keys, goes only to machines of ours.
+//! 8. No PodDisruptionBudget is passed by, no unmanaged pod lost, no node uncordoned that a person cordoned.
+//! 9. Nothing is left behind ([`leftovers`]).
+//!
+//! Numbers 7, 10, 11 and 12 concern what only a client sees; tests check them.
+
+mod etcd;
+mod foreign;
+mod kubernetes;
+mod leftovers;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+
+use crate::calls::Call;
+use crate::faults::Service;
+use crate::world::World;
+use foreign::Foreign;
+pub use leftovers::leftovers;
+use target::Target;
+
+/// How many calls a violation is told with.
+const HISTORY: usize = 60;
+
+/// The configuration of a VM: option and value.
+pub type VmConfig = BTreeMap<String, String>;
+
+/// What the lab cannot know by itself.
+pub struct Rules {
+    /// Whether a VM with this ID and configuration belongs to the cluster that is watched.
+    pub is_ours: Box<dyn Fn(u32, &VmConfig) -> bool + Send + Sync>,
+    /// The holder of the lease in the notes of a cluster record: `None` when the notes are none, and no name when it is free.
+    pub lease: Box<dyn Fn(&str) -> Option<Option<String>> + Send + Sync>,
+}
+
+/// Something that must never happen, and how it came to it.
+#[derive(Debug, Clone)]
+pub struct Violation {
+    /// The number of the invariant.
+    pub number: u8,
+    /// What happened.
+    pub what: String,
+    /// The last calls, the guilty one at the end.
+    pub history: Vec<String>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "invariant {} is violated: {}", self.number, self.what)?;
+        writeln!(f, "the last {} calls:", self.history.len())?;
+        self.history.iter().try_for_each(|line| writeln!(f, "  {line}"))
+    }
+}
+
+/// Looks at every call.
+pub struct Watch {
+    rules: Rules,
+    state: Mutex<State>,
+}
+
+/// Who may change things.
+#[derive(Debug, Default)]
+struct Lease {
+    holder: Option<String>,
+    /// From whom it was taken over.
+    old: Option<String>,
+    /// Whether the holder has changed anything yet.
+    acted: bool,
+}
+
+#[derive(Default)]
+struct State {
+    history: VecDeque<String>,
+    violations: Vec<Violation>,
+    /// Whether the whole cluster is being deleted, which makes most of etcd's rules void.
+    deleting: bool,
+    /// Machines that others made and the file names.
+    external: BTreeSet<u32>,
+    lease: Lease,
+    /// VMs that those who are watched have created: they are theirs before their configuration is complete.
+    made: BTreeSet<u32>,
+    foreign: Foreign,
+    etcd: etcd::Memory,
+    kubernetes: kubernetes::Memory,
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    /// A watch that knows nothing yet.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, state: Mutex::default() }
+    }
+
+    /// The violations since they were asked for the last time.
+    #[must_use]
+    pub fn take_violations(&self) -> Vec<Violation> {
+        std::mem::take(&mut self.state().violations)
+    }
+
+    /// From now on the whole cluster is being deleted, or no longer.
+    pub fn set_deleting(&self, deleting: bool) {
+        self.state().deleting = deleting;
+    }
+
+    /// A machine that others made may be given a configuration.
+    pub fn allow_external(&self, vmid: u32) {
+        self.state().external.insert(vmid);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another person does something to a VM.
+    pub(crate) fn touched(&self, vmid: u32, now: Timestamp) {
+        self.state().touched(vmid, now);
+    }
+
+    /// Something was broken or mended, which changes more than any call.
+    pub(crate) fn disturbed(&self) {
+        self.state().foreign.forget();
+    }
+
+    /// A call is about to be carried out.
+    pub(crate) fn before(&self, call: &Call, world: &World) {
+        if !call.changes() {
+            return;
+        }
+        let target = Target::of(call, world);
+        let mut state = self.state();
+        if call.origin.is_empty() {
+            if let Some(vmid) = target.vmid() {
+                state.touched(vmid, world.now);
+            }
+            return;
+        }
+        let mut found = Vec::new();
+        found.extend(self.without_lease(call, &target, world, &mut state.lease));
+        found.extend(self.not_ours(call, &target, world, &state));
+        if !state.deleting {
+            found.extend(state.etcd.before(call, &target, world));
+            found.extend(state.kubernetes.before(call, &target, world));
+        }
+        // The baseline is taken before the first change, so that the first change is seen too.
+        found.extend(self.compare(&mut state, world));
+        if !found.is_empty() {
+            state.note(call, world.now, "not answered yet");
+        }
+        for (number, what) in found {
+            state.violate(number, what);
+        }
+    }
+
+    /// A call was answered.
+    pub(crate) fn after(&self, call: &Call, world: &World, outcome: &str) {
+        let mut state = self.state();
+        state.note(call, world.now, outcome);
+        let mut found: Vec<(u8, String)> =
+            state.etcd.count(world).map(|what| (1, what)).into_iter().collect();
+        if !call.origin.is_empty() && call.changes() {
+            if call.method == "POST" && (call.path.ends_with("/qemu") || call.path.ends_with("/clone")) {
+                state.made.extend(foreign::being_made(world));
+            }
+            found.extend(self.compare(&mut state, world));
+            found.extend(state.kubernetes.after(call, world).map(|what| (8, what)));
+            // A configuration may make its machine restart, which is known only now.
+            let restarts = call.machine.filter(|vmid| world.machines.is_leaving(*vmid));
+            if let Some(vmid) =
+                restarts.filter(|_| call.path.ends_with("/ApplyConfiguration") && !state.deleting)
+            {
+                found.extend(state.etcd.before(call, &Target::Restart(vmid), world));
+            }
+        }
+        for (number, what) in found {
+            state.violate(number, what);
+        }
+    }
+
+    /// Everything that can be seen without a call: at the end of a run.
+    pub(crate) fn look(&self, world: &World) {
+        let mut state = self.state();
+        let mut found: Vec<(u8, String)> =
+            state.etcd.count(world).map(|what| (1, what)).into_iter().collect();
+        found.extend(self.compare(&mut state, world));
+        for (number, what) in found {
+            state.violate(number, what);
+        }
+    }
+
+    /// The VMs of others, compared with the last time.
+    fn compare(&self, state: &mut State, world: &World) -> Option<(u8, String)> {
+        let State { foreign, made, .. } = state;
+        made.retain(|vmid| world.hypervisor.vms.contains_key(vmid));
+        let is_ours =
+            |vmid: u32, config: &VmConfig| made.contains(&vmid) || (self.rules.is_ours)(vmid, config);
+        foreign.compare(&is_ours, world).map(|what| (5, what))
+    }
+
+    /// The cluster record: its VM and who holds the lease.
+    fn record(&self, world: &World) -> Option<(u32, Option<String>)> {
+        world.hypervisor.vms.values().find_map(|vm| {
+            let notes = vm.get("description")?;
+            let holder = (self.rules.lease)(notes)?;
+            (self.rules.is_ours)(vm.vmid, &vm.config).then_some((vm.vmid, holder))
+        })
+    }
+
+    /// Invariant 4. The record itself is how the lease is acquired, and its writes are compare-and-set.
+    ///
+    /// A lease that is taken over is written first, and the new holder waits until the old one must have noticed: until the new
+    /// one changes something, the old one may.
+    fn without_lease(
+        &self,
+        call: &Call,
+        target: &Target,
+        world: &World,
+        lease: &mut Lease,
+    ) -> Option<(u8, String)> {
+        let leases = call.service == Service::Kubernetes && call.path.contains("/leases");
+        if call.service == Service::Factory || leases {
+            return None;
+        }
+        let (record, holder) = self.record(world)?;
+        if holder != lease.holder {
+            let old = std::mem::replace(&mut lease.holder, holder.clone());
+            *lease = Lease { holder: holder.clone(), old: old.filter(|_| holder.is_some()), acted: false };
+        }
+        if target.vmid() == Some(record) {
+            return None;
+        }
+        if holder.as_deref() == Some(&*call.origin) {
+            lease.acted = true;
+            return None;
+        }
+        if lease.old.as_deref() == Some(&*call.origin) && !lease.acted {
+            return None;
+        }
+        let holder = holder.map_or_else(|| "nobody".to_owned(), |holder| format!("{holder:?}"));
+        Some((4, format!("{} changes something while the lease is held by {holder}", call.origin)))
+    }
+
+    /// Invariants 5 and 6.
+    fn not_ours(&self, call: &Call, target: &Target, world: &World, state: &State) -> Option<(u8, String)> {
+        let vmid = target.vmid()?;
+        let vm = world.hypervisor.vms.get(&vmid)?;
+        let ours = state.made.contains(&vmid) || (self.rules.is_ours)(vmid, &vm.config);
+        match call.service {
+            Service::Proxmox if matches!(target, Target::Start(_)) && world.machines.has_old_log(vmid) => {
+                Some((5, format!("VM {vmid} is started from a copied disk, with an old etcd log")))
+            }
+            Service::Proxmox if !ours => Some((5, format!("VM {vmid} ({}) is not ours", vm.name()))),
+            Service::Talos if !ours && !state.external.contains(&vmid) => {
+                let number = if call.path.ends_with("/ApplyConfiguration") { 6 } else { 5 };
+                Some((number, format!("the machine of VM {vmid} ({}) is not ours", vm.name())))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl State {
+    fn touched(&mut self, vmid: u32, now: Timestamp) {
+        self.made.remove(&vmid);
+        self.foreign.touched(vmid, now);
+    }
+
+    fn note(&mut self, call: &Call, now: Timestamp, outcome: &str) {
+        let who = if call.origin.is_empty() { "somebody" } else { &call.origin };
+        let at = call.machine.map(|vmid| format!(" at {vmid}")).unwrap_or_default();
+        let dry = if call.dry_run { " (dry run)" } else { "" };
+        let line = format!("{now} #{} {who}{at}: {} {}{dry}: {outcome}", call.number, call.method, call.path);
+        self.history.push_back(line);
+        if self.history.len() > HISTORY {
+            self.history.pop_front();
+        }
+    }
+
+    fn violate(&mut self, number: u8, what: String) {
+        let history = self.history.iter().cloned().collect();
+        self.violations.push(Violation { number, what, history });
+    }
+}

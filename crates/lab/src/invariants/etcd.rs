@@ -1,0 +1,109 @@
+//! Invariants 1 to 3: how often etcd was bootstrapped, and whether a majority survives what is asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::target::Target;
+use crate::calls::Call;
+use crate::machine::EtcdView;
+use crate::world::World;
+
+/// What must be remembered from call to call.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// Machines that were asked to bootstrap etcd by those who are watched.
+    asked: BTreeSet<u32>,
+    /// The clusters of each identity, as long as any machine has that identity.
+    bootstrapped: BTreeMap<String, BTreeSet<u64>>,
+    /// Those of identities that were gone meanwhile, and those that were told.
+    done_with: BTreeSet<u64>,
+    /// Control plane nodes that were disturbed and are not back yet: when, and whether they were seen to be down since.
+    disturbed: BTreeMap<u32, (Timestamp, bool)>,
+}
+
+/// After this a node that was never seen to go down is not going to.
+const GOES_DOWN: SignedDuration = SignedDuration::from_mins(5);
+
+impl Memory {
+    /// Invariants 2 and 3, for a call that is about to be made.
+    pub(super) fn before(&mut self, call: &Call, target: &Target, world: &World) -> Option<(u8, String)> {
+        if call.path.ends_with("/Bootstrap") {
+            self.asked.extend(call.machine);
+        }
+        let (vmid, member) = match *target {
+            Target::Restart(vmid) | Target::Delete(vmid) => (vmid, true),
+            Target::Member(vmid) => (vmid, false),
+            _ => return None,
+        };
+        let views = world.machines.etcd_views();
+        // Of several clusters, a machine is in the one whose data it has.
+        let own = world.machines.etcd_of(vmid).map(|etcd| etcd.id);
+        let view = views.iter().find(|view| Some(view.id) == own)?;
+        if !view.members.iter().any(|member| member.vmid == vmid) {
+            return None;
+        }
+        self.follow(&views, world.now);
+        let majority = majority(view, vmid, member);
+        let one = self.one_at_a_time(vmid, member, world.now);
+        majority.or(one)
+    }
+
+    fn one_at_a_time(&mut self, vmid: u32, member: bool, now: Timestamp) -> Option<(u8, String)> {
+        let other = self.disturbed.keys().copied().find(|other| *other != vmid);
+        if member {
+            self.disturbed.insert(vmid, (now, false));
+        }
+        Some((3, format!("VM {vmid} is disturbed while VM {} is not back yet", other?)))
+    }
+
+    /// Takes note of who went down since it was disturbed, and of who is back.
+    fn follow(&mut self, views: &[EtcdView], now: Timestamp) {
+        let up: BTreeSet<u32> =
+            views.iter().flat_map(|view| &view.members).filter(|m| m.up).map(|m| m.vmid).collect();
+        self.disturbed.retain(|vmid, (at, down)| {
+            let is_up = up.contains(vmid);
+            *down |= !is_up;
+            !(is_up && (*down || now.duration_since(*at) > GOES_DOWN))
+        });
+    }
+
+    /// Invariant 1: what is wrong with the number of clusters, if anything is.
+    pub(super) fn count(&mut self, world: &World) -> Option<String> {
+        if world.machines.etcd_clusters() == 0 {
+            return None;
+        }
+        let gone: Vec<String> =
+            self.bootstrapped.keys().filter(|key| !world.machines.anybody_has_key(key)).cloned().collect();
+        for key in gone {
+            self.done_with.extend(self.bootstrapped.remove(&key).unwrap_or_default());
+        }
+        let views = world.machines.etcd_views();
+        self.follow(&views, world.now);
+        let mut wrong = None;
+        for view in views {
+            if view.restored || self.done_with.contains(&view.id) {
+                continue;
+            }
+            let known = self.bootstrapped.entry(view.key.clone()).or_default();
+            let ours = view.members.iter().any(|member| self.asked.contains(&member.vmid));
+            if known.insert(view.id) && known.len() > 1 && ours {
+                wrong = Some(format!("etcd was bootstrapped {} times for one identity", known.len()));
+            }
+        }
+        wrong
+    }
+}
+
+fn majority(view: &EtcdView, vmid: u32, member: bool) -> Option<(u8, String)> {
+    let (voters, need) = (view.voters(), view.majority());
+    let up = if member { view.up_without(vmid) } else { view.up_without(0) };
+    // With one or two voters a restart is a planned outage.
+    if up >= need || voters <= 2 {
+        return None;
+    }
+    let what = format!(
+        "VM {vmid} is disturbed while {up} of {voters} voters of etcd would be up without it; {need} are needed"
+    );
+    Some((2, what))
+}

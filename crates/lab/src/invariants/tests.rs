@@ -1,0 +1,273 @@
+//! Each invariant can be violated, and is seen to be.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::*;
+use crate::LabConfig;
+use crate::hypervisor::vm::{Running, Vm};
+use crate::kube::Place;
+use crate::machine::tests::cluster;
+
+/// A healthy cluster of 101 to 105 with its record, held by eva, and a VM of others.
+fn world() -> World {
+    let (machines, now) = cluster();
+    let mut world = World::new(&LabConfig::default(), now).unwrap();
+    world.machines = machines;
+    let vms = (101..=105).map(|vmid| (vmid, "ours")).chain([(100, "record: eva"), (900, "theirs")]);
+    for (vmid, notes) in vms {
+        let mut vm = Vm::new(vmid, "pve1");
+        vm.config.insert("description".to_owned(), notes.to_owned());
+        vm.running = (vmid != 100).then_some(Running { since: now, pid: vmid });
+        world.hypervisor.vms.insert(vmid, vm);
+    }
+    world
+}
+
+fn rules() -> Rules {
+    Rules {
+        is_ours: Box::new(|_, config| config.get("description").is_some_and(|notes| notes != "theirs")),
+        lease: Box::new(|notes| {
+            let holder = notes.strip_prefix("record:")?.trim();
+            Some(Some(holder.to_owned()).filter(|holder| !holder.is_empty()))
+        }),
+    }
+}
+
+fn watch() -> Watch {
+    Watch::new(rules())
+}
+
+fn call(origin: &str, service: Service, method: &str, path: &str, machine: Option<u32>) -> Call {
+    Call {
+        number: 0,
+        service,
+        method: method.to_owned(),
+        path: path.to_owned(),
+        origin: Arc::from(origin),
+        machine,
+        dry_run: false,
+    }
+}
+
+fn proxmox(method: &str, rest: &str) -> Call {
+    call("eva", Service::Proxmox, method, &format!("/api2/json/nodes/pve1/qemu/{rest}"), None)
+}
+
+fn talos(vmid: u32, method: &str) -> Call {
+    call("eva", Service::Talos, "CALL", &format!("/machine.MachineService/{method}"), Some(vmid))
+}
+
+fn kubernetes(method: &str, path: &str) -> Call {
+    call("eva", Service::Kubernetes, method, path, Some(101))
+}
+
+/// The numbers of what was violated since the last time.
+fn numbers(watch: &Watch) -> Vec<u8> {
+    watch.take_violations().into_iter().map(|violation| violation.number).collect()
+}
+
+/// A call that has no effect but the one that it is given.
+fn made(watch: &Watch, world: &mut World, call: &Call, effect: impl FnOnce(&mut World)) -> Vec<u8> {
+    watch.before(call, world);
+    effect(world);
+    watch.after(call, world, "200 OK");
+    numbers(watch)
+}
+
+fn none(_: &mut World) {}
+
+const NOTHING: [u8; 0] = [];
+
+fn wait(world: &mut World, seconds: i64) {
+    let to = world.now + SignedDuration::from_secs(seconds);
+    world.advance(to);
+}
+
+#[test]
+fn invariant_1_a_second_bootstrap_is_seen() {
+    let (watch, mut world) = (watch(), world());
+    assert_eq!(made(&watch, &mut world, &talos(103, "Version"), none), NOTHING);
+    let now = world.now;
+    world.machines.leave_etcd(103, now).unwrap();
+    let seen = made(&watch, &mut world, &talos(103, "Bootstrap"), |world| {
+        world.machines.bootstrap(103, None, now).unwrap();
+        wait(world, 20);
+    });
+    assert_eq!(seen, [1]);
+    assert_eq!(made(&watch, &mut world, &talos(103, "Version"), none), NOTHING, "it is told once");
+}
+
+#[test]
+fn invariant_2_a_majority_that_goes_is_seen() {
+    let (watch, mut world) = (watch(), world());
+    assert_eq!(made(&watch, &mut world, &proxmox("POST", "105/status/stop"), none), NOTHING, "a worker");
+    let now = world.now;
+    world.machines.power_off(103, now);
+    wait(&mut world, 5);
+    for request in [proxmox("POST", "102/status/stop"), talos(102, "Reboot"), talos(101, "EtcdLeaveCluster")]
+    {
+        assert_eq!(made(&watch, &mut world, &request, none), [2], "{request:?}");
+    }
+    let watch = self::watch();
+    assert_eq!(
+        made(&watch, &mut world, &talos(101, "EtcdRemoveMemberByID"), none),
+        NOTHING,
+        "of the dead one"
+    );
+    assert_eq!(
+        made(&watch, &mut world, &proxmox("DELETE", "103"), none),
+        NOTHING,
+        "it is dead, the others decide"
+    );
+    assert_eq!(made(&watch, &mut world, &proxmox("POST", "103/status/start"), none), NOTHING);
+    watch.set_deleting(true);
+    assert_eq!(
+        made(&watch, &mut world, &proxmox("POST", "102/status/stop"), none),
+        NOTHING,
+        "all of it goes"
+    );
+}
+
+#[test]
+fn invariant_3_two_at_once_are_seen() {
+    let (watch, mut world) = (watch(), world());
+    assert_eq!(made(&watch, &mut world, &proxmox("POST", "101/status/stop"), none), NOTHING);
+    assert_eq!(made(&watch, &mut world, &proxmox("POST", "102/status/stop"), none), [3]);
+    let (watch, mut world) = (self::watch(), self::world());
+    assert_eq!(made(&watch, &mut world, &talos(101, "Reboot"), none), NOTHING);
+    let now = world.now;
+    world.machines.power_cycle(101, now);
+    assert_eq!(made(&watch, &mut world, &talos(104, "Version"), none), NOTHING);
+    wait(&mut world, 120);
+    assert_eq!(made(&watch, &mut world, &talos(102, "Reboot"), none), NOTHING, "the first one is back");
+}
+
+#[test]
+fn invariant_4_a_change_without_the_lease_is_seen() {
+    let (watch, mut world) = (watch(), world());
+    let by = |origin: &str, path: &str| Call { origin: origin.into(), ..proxmox("PUT", path) };
+    assert_eq!(made(&watch, &mut world, &by("eva", "101/config"), none), NOTHING);
+    assert_eq!(made(&watch, &mut world, &by("kim", "101/config"), none), [4]);
+    assert_eq!(
+        made(&watch, &mut world, &by("kim", "100/config"), none),
+        NOTHING,
+        "the record is how it is acquired"
+    );
+    assert_eq!(made(&watch, &mut world, &by("", "101/config"), none), NOTHING, "another person");
+    let taken = Call { origin: "kim".into(), ..kubernetes("PATCH", "/api/v1/nodes/vm-101") };
+    assert_eq!(made(&watch, &mut world, &taken, none), [4]);
+    let hand = |world: &mut World, notes: &str| {
+        let record = world.hypervisor.vms.get_mut(&100).unwrap();
+        record.config.insert("description".to_owned(), notes.to_owned());
+    };
+    hand(&mut world, "record: kim");
+    assert_eq!(made(&watch, &mut world, &by("eva", "101/config"), none), NOTHING, "kim still waits");
+    assert_eq!(made(&watch, &mut world, &by("kim", "101/config"), none), NOTHING);
+    assert_eq!(made(&watch, &mut world, &by("eva", "101/config"), none), [4], "both at once");
+    hand(&mut world, "record:");
+    assert_eq!(made(&watch, &mut world, &by("eva", "101/config"), none), [4], "it is free");
+}
+
+#[test]
+fn invariant_5_a_vm_of_others_that_is_touched_is_seen() {
+    let (watch, mut world) = (watch(), world());
+    for (method, rest) in [("PUT", "900/config"), ("POST", "900/status/start"), ("DELETE", "900")] {
+        assert_eq!(made(&watch, &mut world, &proxmox(method, rest), none), [5], "{method} {rest}");
+    }
+    let changes: [fn(&mut World); 4] = [
+        |world| world.hypervisor.vms.get_mut(&900).unwrap().running = None,
+        |world| drop(world.hypervisor.vms.get_mut(&900).unwrap().config.insert("cores".into(), "9".into())),
+        |world| {
+            world.hypervisor.access.pools.entry("p".into()).or_default().vms.insert(900);
+        },
+        |world| drop(world.hypervisor.vms.remove(&900)),
+    ];
+    for change in changes {
+        assert_eq!(made(&watch, &mut world, &proxmox("PUT", "101/config"), change), [5]);
+    }
+    let theirs =
+        Vm { config: [("description".to_owned(), "theirs".to_owned())].into(), ..Vm::new(901, "pve1") };
+    world.hypervisor.vms.insert(901, theirs);
+    assert_eq!(made(&watch, &mut world, &proxmox("PUT", "101/config"), none), NOTHING, "it is new");
+    let person = Call { origin: "".into(), ..proxmox("DELETE", "901") };
+    assert_eq!(made(&watch, &mut world, &person, |world| drop(world.hypervisor.vms.remove(&901))), NOTHING);
+    assert_eq!(made(&watch, &mut world, &proxmox("PUT", "101/config"), none), NOTHING, "its owner did it");
+}
+
+#[test]
+fn invariant_5_a_copied_member_that_is_started_is_seen() {
+    let (watch, mut world) = (watch(), world());
+    let disk = world.machines.copy_disk(103);
+    let now = world.now;
+    world.machines.power_off(103, now);
+    world.machines.put_disk(103, disk);
+    assert_eq!(made(&watch, &mut world, &proxmox("POST", "103/status/start"), none), [5]);
+}
+
+#[test]
+fn invariant_6_keys_for_a_machine_of_others_are_seen() {
+    let (watch, mut world) = (watch(), world());
+    assert_eq!(made(&watch, &mut world, &talos(101, "ApplyConfiguration"), none), NOTHING);
+    assert_eq!(made(&watch, &mut world, &talos(900, "ApplyConfiguration"), none), [6]);
+    let dry = Call { dry_run: true, ..talos(900, "ApplyConfiguration") };
+    assert_eq!(made(&watch, &mut world, &dry, none), NOTHING);
+    watch.allow_external(900);
+    assert_eq!(made(&watch, &mut world, &talos(900, "ApplyConfiguration"), none), NOTHING);
+}
+
+#[test]
+fn invariant_8_lost_pods_and_freed_nodes_are_seen() {
+    let (watch, mut world) = (watch(), world());
+    let now = world.now;
+    let put = |world: &mut World, plural: &str, name: &str, object: serde_json::Value| {
+        let namespace = if plural == "nodes" { "" } else { "default" };
+        let place = Place::core(plural, namespace, name);
+        world.machines.store_mut(101).unwrap().put(&place, object, now);
+    };
+    put(&mut world, "pods", "lone", json!({"status": {"phase": "Running"}, "metadata": {}}));
+    let owned = json!({"ownerReferences": [{"kind": "ReplicaSet"}], "labels": {"app": "web"}});
+    put(&mut world, "pods", "web", json!({"status": {"phase": "Running"}, "metadata": owned}));
+    let pods = "/api/v1/namespaces/default/pods";
+    assert_eq!(made(&watch, &mut world, &kubernetes("POST", &format!("{pods}/lone/eviction")), none), [8]);
+    assert_eq!(made(&watch, &mut world, &kubernetes("POST", &format!("{pods}/web/eviction")), none), NOTHING);
+    assert_eq!(made(&watch, &mut world, &kubernetes("DELETE", &format!("{pods}/web")), none), NOTHING);
+    let budget = Place { group: "policy", plural: "poddisruptionbudgets", namespace: "default", name: "web" };
+    let spec = json!({"spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    world.machines.store_mut(101).unwrap().put(&budget, spec, now);
+    assert_eq!(made(&watch, &mut world, &kubernetes("DELETE", &format!("{pods}/web")), none), [8]);
+
+    let patch = kubernetes("PATCH", "/api/v1/nodes/x");
+    let cordon =
+        |world: &mut World, on: bool| put(world, "nodes", "x", json!({"spec": {"unschedulable": on}}));
+    assert_eq!(made(&watch, &mut world, &patch, |world| cordon(world, true)), NOTHING);
+    assert_eq!(made(&watch, &mut world, &patch, |world| cordon(world, false)), NOTHING, "ours");
+    cordon(&mut world, true);
+    assert_eq!(made(&watch, &mut world, &patch, |world| cordon(world, false)), [8], "a person's");
+}
+
+#[test]
+fn invariant_9_what_is_left_behind_is_seen() {
+    let mut world = world();
+    assert_eq!(leftovers(&world, &rules()), [] as [&str; 0]);
+    world.machines.forget(103);
+    world.hypervisor.vms.get_mut(&101).unwrap().config.insert("lock".to_owned(), "create".to_owned());
+    let acl = world.hypervisor.access.acl.entry("/".to_owned()).or_default();
+    acl.insert(crate::hypervisor::access::Principal::User("gone@pve".to_owned()), [].into());
+    let left = leftovers(&world, &rules());
+    assert_eq!(left.len(), 3, "{left:?}");
+}
+
+#[test]
+fn a_violation_is_told_with_what_led_to_it() {
+    let (watch, mut world) = (watch(), world());
+    watch.before(&talos(101, "Version"), &world);
+    watch.after(&talos(101, "Version"), &world, "200 OK");
+    watch.before(&proxmox("DELETE", "900"), &world);
+    let told = watch.take_violations().pop().unwrap().to_string();
+    assert!(told.starts_with("invariant 5 is violated: VM 900"), "{told}");
+    assert!(told.contains("/machine.MachineService/Version: 200 OK") && told.contains("DELETE"), "{told}");
+    made(&watch, &mut world, &talos(101, "Version"), none);
+}

@@ -1,0 +1,227 @@
+//! Another person at Proxmox' own pages: what they do to VMs, all at once and without asking Talosmith.
+//!
+//! Each act is the one that Proxmox itself would carry out (the same tasks, run to their end without letting time pass), so
+//! that clones get new UUIDs, restored backups another generation, and what is refused there is refused here.
+
+use std::collections::BTreeMap;
+
+use crate::Lab;
+use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::storage::Volume;
+use crate::hypervisor::vm::Vm;
+use crate::hypervisor::{clone, create, migrate, power, snapshot, tasks};
+use crate::machine::CopiedDisk;
+use crate::world::World;
+
+const ROOT: &str = "root@pam";
+
+/// Another person.
+#[derive(Debug, Clone, Copy)]
+pub struct Person<'a>(&'a Lab);
+
+/// A backup of one VM: its configuration and its disks at a moment.
+#[derive(Debug, Clone)]
+pub struct Backup {
+    vmid: u32,
+    node: String,
+    config: BTreeMap<String, String>,
+    volumes: Vec<Volume>,
+    disk: Option<CopiedDisk>,
+}
+
+/// What Proxmox said.
+type Said<T = ()> = Result<T, String>;
+
+impl Lab {
+    /// Another person, who works with Proxmox' own pages.
+    #[must_use]
+    pub fn person(&self) -> Person<'_> {
+        Person(self)
+    }
+}
+
+impl Person<'_> {
+    fn act<T>(self, vmid: u32, work: impl FnOnce(&mut World, &str) -> Said<T>) -> Said<T> {
+        let shared = self.0.shared();
+        shared.touch(vmid);
+        shared.with(|world, _| {
+            let node = world.hypervisor.vms.get(&vmid).map(|vm| vm.node.clone());
+            let node = node.ok_or_else(|| format!("VM {vmid} does not exist"))?;
+            work(world, &node)
+        })
+    }
+
+    /// Makes a VM. `options` are those of the configuration.
+    ///
+    /// # Errors
+    ///
+    /// In Proxmox' words.
+    pub fn create(self, host: &str, vmid: u32, options: &[(&str, &str)]) -> Said {
+        let shared = self.0.shared();
+        shared.touch(vmid);
+        let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        shared.with(|world, _| {
+            let upid =
+                create::create(world, host, vmid, options, false, None, ROOT).map_err(Refusal::in_task)?;
+            tasks::finish(world, &upid)
+        })
+    }
+
+    /// Deletes a VM and its disks, stopping it first where it runs.
+    ///
+    /// # Errors
+    ///
+    /// In Proxmox' words.
+    pub fn delete(self, vmid: u32) -> Said {
+        self.act(vmid, |world, node| delete(world, node, vmid))
+    }
+
+    /// Makes a full clone, which is stopped.
+    ///
+    /// # Errors
+    ///
+    /// In Proxmox' words.
+    pub fn clone_vm(self, vmid: u32, newid: u32) -> Said {
+        self.0.shared().touch(newid);
+        self.act(vmid, |world, node| {
+            let wish = clone::Clone { source: vmid, newid, full: Some(true), ..Default::default() };
+            let upid = clone::clone(world, node, wish, ROOT).map_err(Refusal::in_task)?;
+            tasks::finish(world, &upid)
+        })
+    }
+
+    /// Makes a backup, which changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the VM does not exist.
+    pub fn backup(self, vmid: u32) -> Said<Backup> {
+        self.act(vmid, |world, node| {
+            let config = world.hypervisor.vms.get(&vmid).map(|vm| vm.config.clone()).unwrap_or_default();
+            let volumes = world.hypervisor.storages.owned_by(vmid).cloned().collect();
+            let disk = world.machines.copy_disk(vmid);
+            Ok(Backup { vmid, node: node.to_owned(), config, volumes, disk })
+        })
+    }
+
+    /// Restores a backup under its own ID, in place of the VM that has it now. The VM is stopped and has another generation.
+    ///
+    /// # Errors
+    ///
+    /// In Proxmox' words.
+    pub fn restore(self, backup: &Backup) -> Said {
+        let shared = self.0.shared();
+        shared.touch(backup.vmid);
+        shared.with(|world, _| {
+            let there = world.hypervisor.vms.get(&backup.vmid).map(|vm| vm.node.clone());
+            if let Some(node) = there {
+                delete(world, &node, backup.vmid)?;
+            }
+            let mut vm = Vm::new(backup.vmid, &backup.node);
+            vm.config = backup.config.clone();
+            vm.config.remove("lock");
+            if vm.config.contains_key("vmgenid") {
+                vm.config.insert("vmgenid".to_owned(), world.rng.uuid());
+            }
+            for volume in &backup.volumes {
+                world.hypervisor.storages.insert(&backup.node, volume.clone());
+            }
+            world.hypervisor.vms.insert(backup.vmid, vm);
+            world.machines.put_disk(backup.vmid, backup.disk.clone());
+            Ok(())
+        })
+    }
+
+    /// Takes a snapshot.
+    ///
+    /// # Errors
+    ///
+    /// In Proxmox' words.
+    pub fn snapshot(self, vmid: u32, name: &str) -> Said {
+        self.on_snapshot(vmid, name, snapshot::Act::Take { description: None })
+    }
+
+    /// Goes back to a snapshot. A VM that ran is stopped.
+    ///
+    /// # Errors
+    ///
+    /// In Proxmox' words.
+    pub fn rollback(self, vmid: u32, name: &str) -> Said {
+        self.on_snapshot(vmid, name, snapshot::Act::Roll { start: false })
+    }
+
+    fn on_snapshot(self, vmid: u32, name: &str, act: snapshot::Act) -> Said {
+        self.act(vmid, |world, node| {
+            let wish = snapshot::Snapshot { vmid, name: name.to_owned(), act };
+            let upid = snapshot::begin(world, node, wish, ROOT).map_err(Refusal::in_task)?;
+            tasks::finish(world, &upid)
+        })
+    }
+
+    /// Moves a VM to another host, with its disks and without stopping it.
+    ///
+    /// # Errors
+    ///
+    /// In Proxmox' words.
+    pub fn migrate(self, vmid: u32, target: &str) -> Said {
+        self.act(vmid, |world, node| {
+            let wish =
+                migrate::Migrate { vmid, target: target.to_owned(), online: true, with_local_disks: true };
+            let upid = migrate::begin(world, node, wish, ROOT).map_err(Refusal::in_task)?;
+            tasks::finish(world, &upid)
+        })
+    }
+
+    /// Takes a VM's power away.
+    ///
+    /// # Errors
+    ///
+    /// In Proxmox' words.
+    pub fn power_off(self, vmid: u32) -> Said {
+        self.act(vmid, |world, node| {
+            let upid = power::stop(world, node, vmid, ROOT, true);
+            tasks::finish(world, &upid)
+        })
+    }
+
+    /// Starts a VM.
+    ///
+    /// # Errors
+    ///
+    /// In Proxmox' words.
+    pub fn power_on(self, vmid: u32) -> Said {
+        self.act(vmid, |world, node| {
+            let upid = power::start(world, node, vmid, ROOT);
+            tasks::finish(world, &upid)
+        })
+    }
+
+    /// Sets one option of a VM at once, the notes (`description`) or its `protection` say.
+    ///
+    /// # Errors
+    ///
+    /// When the VM does not exist.
+    pub fn set(self, vmid: u32, option: &str, value: &str) -> Said {
+        self.act(vmid, |world, _| {
+            if let Some(vm) = world.hypervisor.vms.get_mut(&vmid) {
+                vm.config.insert(option.to_owned(), value.to_owned());
+            }
+            Ok(())
+        })
+    }
+
+    /// The configuration of a VM; nothing when there is none.
+    #[must_use]
+    pub fn config(self, vmid: u32) -> Option<BTreeMap<String, String>> {
+        self.0.shared().read(|world, _| world.hypervisor.vms.get(&vmid).map(|vm| vm.config.clone()))
+    }
+}
+
+fn delete(world: &mut World, node: &str, vmid: u32) -> Said {
+    if world.hypervisor.vms.get(&vmid).is_some_and(|vm| vm.running.is_some()) {
+        let upid = power::stop(world, node, vmid, ROOT, true);
+        tasks::finish(world, &upid)?;
+    }
+    let upid = power::destroy(world, node, vmid, true, ROOT).map_err(Refusal::in_task)?;
+    tasks::finish(world, &upid)
+}
