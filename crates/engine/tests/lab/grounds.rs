@@ -120,7 +120,7 @@ async fn brought_up(rig: Rig, text: &str, whom: &Whom) -> Vec<String> {
     let grounds = Grounds::survey(&rig.world, &file, whom).await.unwrap();
     let token = grounds.prepare(&rig.world.pve, |_| {}).await.unwrap().expect("a token was made");
     let world = with_token(&rig, &token);
-    let rig = Rig { world: world.clone(), ..rig };
+    let rig = rig.with_world(world.clone());
     let look = Session::new(world, file, Some(bundle())).look().await.map_err(|_| "no look").unwrap();
     let plan = look.plan();
     assert_eq!(plan.refusals, []);

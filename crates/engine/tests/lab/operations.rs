@@ -164,6 +164,14 @@ async fn attempt(rig: &Rig, operation: Operation, file: &str, who: &Operator) ->
     "changed-meanwhile".to_owned()
 }
 
+/// Whether nothing is left to do; after a deletion, whether only the VM of others is left.
+async fn is_done(rig: &Rig, operation: Operation, file: &str) -> bool {
+    match operation {
+        Operation::Destroy => rig.vmids().await == [u64::from(OF_OTHERS)],
+        _ => rig.look(file).await.plan().is_empty(),
+    }
+}
+
 /// One run. Says what was done and how the first try ended.
 async fn run(seed: u64) -> (Operation, String) {
     let chance = &mut Chance::new(seed);
@@ -245,7 +253,8 @@ async fn run(seed: u64) -> (Operation, String) {
     // The lease of one who died, or whose way was cut, runs out.
     rig.world.clock.sleep(Duration::from_secs(600)).await;
     let mut tries = vec![how.clone()];
-    while tries.last().is_none_or(|how| how != "done") || tries.len() == 1 {
+    // A run that ends well may leave something to the next one: a machine that was off could not be compared with the file.
+    while !(tries.len() > 1 && is_done(&rig, operation, &file).await) {
         assert!(tries.len() <= 3, "{told}: mended, and not done within three runs: {tries:?}");
         tries.push(attempt(&rig, operation, &file, &me).await);
     }
@@ -253,13 +262,7 @@ async fn run(seed: u64) -> (Operation, String) {
     rig.guard.check();
     let left = rig.guard.leftovers(&rig.lab);
     assert!(left.is_empty(), "{told}: {left:?}");
-    if operation == Operation::Destroy {
-        assert_eq!(rig.vmids().await, [u64::from(OF_OTHERS)], "{told}");
-    } else {
-        assert_eq!(rig.etcd_clusters(), 1, "{told}");
-        let plan = rig.look(&file).await.plan();
-        assert!(plan.is_empty(), "{told}: {:?} {:?}", plan.steps, plan.refusals);
-    }
+    assert_eq!(rig.etcd_clusters(), 1, "{told}");
     (operation, how.split(':').next().unwrap_or_default().to_owned())
 }
 
@@ -291,7 +294,8 @@ fn many_operations() {
     let ended = Mutex::new(BTreeMap::<(Operation, String), u64>::new());
     in_parallel((first..first + runs).collect(), |seed| {
         if clock.now().duration_since(began).as_secs() < i64::try_from(minutes * 60).unwrap() {
-            *ended.lock().unwrap().entry(run_alone(*seed)).or_default() += 1;
+            let how = run_alone(*seed);
+            *ended.lock().unwrap().entry(how).or_default() += 1;
         }
     });
     let ended = ended.into_inner().unwrap();
