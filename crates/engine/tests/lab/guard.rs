@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use engine::Look;
 use lab::{Lab, Rules, VmConfig, Watch};
+use model::blueprint::Role;
 use model::mark::Mark;
 use serde_json::Value;
 
@@ -17,8 +18,8 @@ pub struct Guard {
     owners: Owners,
 }
 
-/// The owners of the clusters whose VMs are ours, and the UUIDs of the nodes that their files name.
-type Owners = Arc<Mutex<(BTreeSet<String>, BTreeMap<String, String>)>>;
+/// The owners of the clusters whose VMs are ours, and the nodes that their files name: UUID, and whether it has etcd's data.
+type Owners = Arc<Mutex<(BTreeSet<String>, BTreeMap<String, (String, bool)>)>>;
 
 impl Guard {
     pub fn new(lab: &Lab) -> Self {
@@ -34,7 +35,9 @@ impl Guard {
         let mut owners = self.owners.lock().unwrap();
         owners.0.insert(Mark::owner_of(id).to_string());
         let nodes = look.blueprint.nodes.iter();
-        owners.1.extend(nodes.filter_map(|(name, node)| Some((name.clone(), node.uuid?.to_string()))));
+        owners.1.extend(nodes.filter_map(|(name, node)| {
+            Some((name.clone(), (node.uuid?.to_string(), node.role == Role::ControlPlane)))
+        }));
     }
 
     /// What is left behind that nobody will ever clean up.
@@ -72,11 +75,15 @@ fn rules(owners: Owners) -> Rules {
     let is_ours = move |_: u32, config: &VmConfig| {
         let Some(mark) = line(config, "talosmith-mark:") else { return false };
         let owners = owners.lock().unwrap();
-        let uuid = mark["node"].as_str().and_then(|node| owners.1.get(node));
+        let node = mark["node"].as_str().and_then(|node| owners.1.get(node));
         let same = |key: &str, value: &str| config.get(key).is_none_or(|own| own.contains(value));
         mark["owner"].as_str().is_some_and(|owner| owners.0.contains(owner))
-            && uuid.is_none_or(|uuid| same("smbios1", uuid))
-            && mark["vmgenid"].as_str().is_none_or(|generation| same("vmgenid", generation))
+            && node.is_none_or(|(uuid, _)| same("smbios1", uuid))
+            // A worker that was restored or rolled back has nothing on its disk that could harm the others.
+            && mark["vmgenid"]
+                .as_str()
+                .filter(|_| node.is_some_and(|(_, etcd)| *etcd))
+                .is_none_or(|generation| same("vmgenid", generation))
     };
     let lease = |notes: &str| {
         let record = find(notes, "talosmith-record:")?;

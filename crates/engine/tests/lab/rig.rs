@@ -182,7 +182,8 @@ impl Rig {
         self.guard.watch.set_deleting(deletes_all);
         self.guard.owns(look);
         let run = Run { world: &world, look, operator, stop, emitter: &emitter, verb: "apply" };
-        let outcome = engine::apply::run(run, plan).await;
+        // Boxed, because it is larger than the stack of a test likes.
+        let outcome = Box::pin(engine::apply::run(run, plan)).await;
         self.lab.shared().look();
         self.guard.check();
         let outcome = outcome?;
