@@ -2,7 +2,9 @@
 
 mod drift;
 mod evidence;
+mod properties;
 mod record;
+mod sketch;
 
 use std::collections::BTreeMap;
 

@@ -22,7 +22,11 @@ fn disorder(blueprint: &Blueprint) -> Observed {
     world.proxmox.marked.extend([small, off]);
     world.machines.remove("w-1");
     world.machines.insert("cp-2".to_owned(), Machine::silent("refused"));
-    world.kubernetes = Kubernetes::default();
+    world.kubernetes.nodes = [("cp-2", false)]
+        .map(|(name, ready)| {
+            (name.to_owned(), KubernetesNode { ready, ..world.kubernetes.nodes[name].clone() })
+        })
+        .into();
     world
 }
 
