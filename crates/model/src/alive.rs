@@ -1,8 +1,8 @@
 //! Whether a node is dead, as far as anything says so.
 //!
 //! A node that does not answer may be dead, or the way to it may be broken. Only positive evidence counts: Kubernetes answered
-//! and says that the node is not ready, or other machines of the cluster answer from here and this one does not. Where
-//! nothing answers, nothing is known.
+//! and says that the node is not ready; or it does not have the node, and other machines of the cluster answer from here while
+//! this one does not. Where Kubernetes exists and does not answer, it might call the node ready, so nothing is known.
 
 use std::fmt;
 
@@ -13,10 +13,23 @@ use crate::observed::{Api, Observed};
 pub struct Signs {
     /// Whether anything answered at its Talos API.
     pub answers: bool,
-    /// Whether Kubernetes says Ready. `None` where Kubernetes did not answer, or does not know the node.
-    pub ready: Option<bool>,
+    /// What Kubernetes says of it.
+    pub kubernetes: Says,
     /// How many other machines of the cluster answer.
     pub others: usize,
+}
+
+/// What Kubernetes says of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Says {
+    /// It did not answer.
+    Unknown,
+    /// etcd was never bootstrapped, so there is no Kubernetes to ask.
+    NotYet,
+    /// It has no such node.
+    NoNode,
+    /// The node is ready, or not.
+    Ready(bool),
 }
 
 /// Why a node may not be called dead.
@@ -26,6 +39,8 @@ pub enum Doubt {
     Answers,
     /// Kubernetes says that it is ready.
     Ready,
+    /// Kubernetes does not answer, and may call it ready.
+    NoKubernetes,
     /// Nothing of the cluster answers, so that this node does not says nothing.
     NothingAnswers,
 }
@@ -35,6 +50,9 @@ impl fmt::Display for Doubt {
         f.write_str(match self {
             Self::Answers => "it answers after all",
             Self::Ready => "Kubernetes says that it is Ready",
+            Self::NoKubernetes => {
+                "Kubernetes does not answer from here, so nothing shows whether the node is Ready"
+            }
             Self::NothingAnswers => {
                 "neither Kubernetes nor any other machine of the cluster answers from here, so nothing shows that it is dead"
             }
@@ -50,10 +68,11 @@ impl fmt::Display for Doubt {
 pub fn is_dead(signs: Signs) -> Result<(), Doubt> {
     match signs {
         Signs { answers: true, .. } => Err(Doubt::Answers),
-        Signs { ready: Some(true), .. } => Err(Doubt::Ready),
-        Signs { ready: Some(false), .. } => Ok(()),
+        Signs { kubernetes: Says::Ready(true), .. } => Err(Doubt::Ready),
+        Signs { kubernetes: Says::Ready(false), .. } => Ok(()),
         Signs { others: 0, .. } => Err(Doubt::NothingAnswers),
-        Signs { .. } => Ok(()),
+        Signs { kubernetes: Says::Unknown, .. } => Err(Doubt::NoKubernetes),
+        Signs { kubernetes: Says::NotYet | Says::NoNode, .. } => Ok(()),
     }
 }
 
@@ -63,29 +82,43 @@ pub fn signs(node: &str, observed: &Observed) -> Signs {
     let configured = |(name, machine): &(&String, &crate::observed::Machine)| {
         *name != node && machine.api == Api::Configured
     };
-    let kubernetes = &observed.kubernetes;
-    let known = kubernetes.nodes.get(node).filter(|_| kubernetes.answered);
+    let kubernetes = match &observed.kubernetes {
+        seen if seen.answered => seen.nodes.get(node).map_or(Says::NoNode, |seen| Says::Ready(seen.ready)),
+        _ if never_bootstrapped(observed) => Says::NotYet,
+        _ => Says::Unknown,
+    };
     Signs {
         answers: observed.machines.get(node).is_none_or(|m| !matches!(m.api, Api::Silent { .. })),
-        ready: known.map(|seen| seen.ready),
+        kubernetes,
         others: observed.machines.iter().filter(configured).count(),
     }
+}
+
+/// Whether the record says that etcd was never bootstrapped. Without a record that can be read, nothing does.
+#[must_use]
+pub fn never_bootstrapped(observed: &Observed) -> bool {
+    let record = observed.proxmox.record.as_ref().filter(|record| !record.unreadable);
+    record.is_some_and(|record| record.state.bootstrap.is_none())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SILENT: Signs = Signs { answers: false, ready: None, others: 0 };
+    const SILENT: Signs = Signs { answers: false, kubernetes: Says::Unknown, others: 0 };
 
     #[test]
     fn a4_only_positive_evidence_counts() {
+        let says = |kubernetes| Signs { kubernetes, others: 3, ..SILENT };
         assert_eq!(is_dead(SILENT), Err(Doubt::NothingAnswers));
-        assert_eq!(is_dead(Signs { others: 3, ..SILENT }), Ok(()));
-        assert_eq!(is_dead(Signs { ready: Some(false), ..SILENT }), Ok(()));
-        assert_eq!(is_dead(Signs { ready: Some(true), others: 3, ..SILENT }), Err(Doubt::Ready));
-        let answers = Signs { answers: true, ready: Some(false), others: 3 };
-        assert_eq!(is_dead(answers), Err(Doubt::Answers));
+        assert_eq!(is_dead(says(Says::Unknown)), Err(Doubt::NoKubernetes));
+        assert_eq!(is_dead(says(Says::Ready(true))), Err(Doubt::Ready));
+        assert_eq!(is_dead(says(Says::Ready(false))), Ok(()));
+        assert_eq!(is_dead(says(Says::NoNode)), Ok(()));
+        assert_eq!(is_dead(says(Says::NotYet)), Ok(()));
+        assert_eq!(is_dead(Signs { kubernetes: Says::Ready(false), ..SILENT }), Ok(()));
+        assert_eq!(is_dead(Signs { kubernetes: Says::NoNode, ..SILENT }), Err(Doubt::NothingAnswers));
+        assert_eq!(is_dead(Signs { answers: true, ..says(Says::Ready(false)) }), Err(Doubt::Answers));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::SignedDuration;
-use model::alive::{self, Doubt, Signs};
+use model::alive::{self, Doubt, Says, Signs};
 use model::blueprint::{Node, Role};
 use model::observed::Etcd;
 use model::quorum::{self, View};
@@ -40,7 +40,9 @@ pub(super) async fn still_dead(context: &Context, node: &Node, progress: &Progre
         match doubt {
             None if now.duration_since(*since.get_or_insert(now)) >= WATCH => break,
             None => {}
-            Some(doubt @ Doubt::NothingAnswers) if now.duration_since(began) < TIMEOUT => {
+            Some(doubt @ (Doubt::NothingAnswers | Doubt::NoKubernetes))
+                if now.duration_since(began) < TIMEOUT =>
+            {
                 since = None;
                 progress.note(doubt.to_string());
             }
@@ -58,20 +60,24 @@ pub(super) async fn still_dead(context: &Context, node: &Node, progress: &Progre
 async fn signs(context: &Context, node: &Node) -> Signs {
     let (world, blueprint) = (&context.world, &context.look.blueprint);
     let Ok(access) = context.look.access() else {
-        return Signs { answers: false, ready: None, others: 0 };
+        return Signs { answers: false, kubernetes: Says::Unknown, others: 0 };
     };
     let others = blueprint.in_order().into_iter().filter(|other| other.name != node.name).take(OTHERS);
     let others = join_all(others.map(|other| identify(world, other, access)));
     let kubernetes = async {
         let client = Kubernetes::new(world, &blueprint.endpoint, &access.kubernetes).ok()?;
-        client.nodes().await.ok()?.get(&node.name).map(|seen| seen.ready)
+        let nodes = client.nodes().await.ok()?;
+        Some(nodes.get(&node.name).map_or(Says::NoNode, |seen| Says::Ready(seen.ready)))
     };
-    let (seen, others, ready) =
+    let (seen, others, says) =
         futures::join!(Box::pin(identify(world, node, access)), Box::pin(others), Box::pin(kubernetes));
     let configured = |other: &&Identified| matches!(other, Identified::Configured(_));
     Signs {
         answers: !matches!(seen, Identified::Silent(_)),
-        ready,
+        kubernetes: says.unwrap_or(match alive::never_bootstrapped(&context.look.observed) {
+            true => Says::NotYet,
+            false => Says::Unknown,
+        }),
         others: others.iter().filter(configured).count(),
     }
 }

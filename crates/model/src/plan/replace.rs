@@ -33,11 +33,16 @@ impl Builder<'_> {
                 self.notices.push(Notice { text });
                 return false;
             }
-            Err(doubt @ Doubt::NothingAnswers) => self.refusals.push(Refusal {
+            Err(doubt @ (Doubt::NothingAnswers | Doubt::NoKubernetes)) => self.refusals.push(Refusal {
                 code: RefusalCode::NotProven,
                 why: format!("{} cannot be replaced: {doubt}", node.name),
-                remedy: "check the way from here to the network of the machines, then run the command again"
-                    .to_owned(),
+                remedy: match doubt {
+                    Doubt::NoKubernetes => {
+                        "make the Kubernetes API reachable from here (`talosmith health` says what it lacks), then run the command again"
+                    }
+                    _ => "check the way from here to the network of the machines, then run the command again",
+                }
+                .to_owned(),
             }),
         }
         if node.role == Role::ControlPlane {
