@@ -30,6 +30,8 @@ const OTHERS: usize = 5;
 
 /// The node is dead, as far as anything says, and was for two minutes; and etcd does not need it.
 pub(super) async fn still_dead(context: &Context, node: &Node, progress: &Progress) -> Result<()> {
+    // Before the watch, too: where etcd needs the node, two minutes change nothing.
+    keeps_quorum(context, node).await?;
     let clock = &context.world.clock;
     let began = clock.now();
     let mut since = None;

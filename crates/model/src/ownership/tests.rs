@@ -1,3 +1,5 @@
+//! Whose a VM is: made, copied, restored, and changed by hand.
+
 use super::*;
 use crate::diagnostic::Source;
 

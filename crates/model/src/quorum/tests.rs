@@ -1,3 +1,5 @@
+//! Quorum on small member lists, and on random ones.
+
 use proptest::prelude::*;
 
 use super::*;
