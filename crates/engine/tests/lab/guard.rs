@@ -5,6 +5,7 @@
 //! at the latest when the test ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use engine::Look;
@@ -16,6 +17,8 @@ use serde_json::Value;
 pub struct Guard {
     pub watch: Arc<Watch>,
     owners: Owners,
+    /// The cluster is being deleted: a restored VM of it goes, too, and its old data cannot harm anything any more.
+    pub deleting: Arc<AtomicBool>,
 }
 
 /// The owners of the clusters whose VMs are ours, and the nodes that their files name: UUID, and whether it has etcd's data.
@@ -23,10 +26,10 @@ type Owners = Arc<Mutex<(BTreeSet<String>, BTreeMap<String, (String, bool)>)>>;
 
 impl Guard {
     pub fn new(lab: &Lab) -> Self {
-        let owners = Owners::default();
-        let watch = Arc::new(Watch::new(rules(owners.clone())));
+        let (owners, deleting) = (Owners::default(), Arc::new(AtomicBool::new(false)));
+        let watch = Arc::new(Watch::new(rules(owners.clone(), deleting.clone())));
         lab.watch(watch.clone());
-        Self { watch, owners }
+        Self { watch, owners, deleting }
     }
 
     /// The cluster that was looked at is ours.
@@ -42,7 +45,7 @@ impl Guard {
 
     /// What is left behind that nobody will ever clean up.
     pub fn leftovers(&self, lab: &Lab) -> Vec<String> {
-        let rules = rules(self.owners.clone());
+        let rules = rules(self.owners.clone(), self.deleting.clone());
         lab.shared().read(|world, _| lab::leftovers(world, &rules))
     }
 
@@ -71,7 +74,7 @@ impl Drop for Guard {
 }
 
 /// What the lab cannot know. The notes are read here, and not by the code that is tested.
-fn rules(owners: Owners) -> Rules {
+fn rules(owners: Owners, deleting: Arc<AtomicBool>) -> Rules {
     let is_ours = move |_: u32, config: &VmConfig| {
         let Some(mark) = line(config, "talosmith-mark:") else { return false };
         let owners = owners.lock().unwrap();
@@ -82,7 +85,7 @@ fn rules(owners: Owners) -> Rules {
             // A worker that was restored or rolled back has nothing on its disk that could harm the others.
             && mark["vmgenid"]
                 .as_str()
-                .filter(|_| node.is_some_and(|(_, etcd)| *etcd))
+                .filter(|_| node.is_some_and(|(_, etcd)| *etcd) && !deleting.load(Ordering::Relaxed))
                 .is_none_or(|generation| same("vmgenid", generation))
     };
     let lease = |notes: &str| {

@@ -26,18 +26,24 @@ enum Operation {
     Grow,
     Reconfigure,
     Destroy,
+    /// A machine is dead, and `--allow-destroy` names it.
+    Replace,
     TwoOperators,
 }
 
-const ALL: [Operation; 7] = [
+const ALL: [Operation; 8] = [
     Operation::Create,
     Operation::Drift,
     Operation::Update,
     Operation::Grow,
     Operation::Reconfigure,
     Operation::Destroy,
+    Operation::Replace,
     Operation::TwoOperators,
 ];
+
+/// The machine that is dead where one is replaced.
+const DEAD: [(u32, &str); 2] = [(150_012, "home-control-2"), (150_021, "home-work-1")];
 
 impl Operation {
     fn file(self) -> String {
@@ -45,7 +51,7 @@ impl Operation {
             Self::Update => HOME.replace("pools:", "defaults: { worker: { disk: 60G } }\npools:"),
             Self::Grow | Self::TwoOperators => HOME.replace("count: 2", "count: 3"),
             Self::Reconfigure => HOME.replace("vip:", "dns: [10.25.150.3], ntp: [10.25.150.4], vip:"),
-            Self::Create | Self::Drift | Self::Destroy => HOME.to_owned(),
+            Self::Create | Self::Drift | Self::Destroy | Self::Replace => HOME.to_owned(),
         }
     }
 }
@@ -61,6 +67,10 @@ enum Act {
     Clone(u32),
     /// The VM is deleted and its ID given to another one.
     Reused(u32),
+    /// A snapshot of a moment ago is rolled back.
+    RolledBack(u32),
+    /// The VM is deleted and restored from a backup of a moment ago.
+    Restored(u32),
 }
 
 const CLONE: u32 = 4713;
@@ -69,13 +79,15 @@ const OF_OTHERS: u32 = 4711;
 fn act(chance: &mut Chance) -> Act {
     let any = chance.one(&[150_011, 150_012, 150_013, 150_021, 150_022]);
     let worker = chance.one(&[150_021, 150_022]);
-    match chance.below(8) {
+    match chance.below(10) {
         0 | 1 => Act::PowerOff(any),
         2 => Act::Migrate(any),
         3 => Act::Tags(any),
         4 => Act::Notes(any),
         5 | 6 => Act::Clone(any),
-        _ => Act::Reused(worker),
+        7 => Act::Reused(worker),
+        8 => Act::RolledBack(any),
+        _ => Act::Restored(any),
     }
 }
 
@@ -96,6 +108,16 @@ async fn perform(rig: &Rig, act: Act) {
         Act::Reused(vmid) => person
             .delete(vmid)
             .and_then(|()| person.create("pve2", vmid, &[("name", "theirs"), ("description", "not yours")])),
+        Act::RolledBack(vmid) => {
+            let taken = person.snapshot(vmid, "before");
+            rig.world.clock.sleep(Duration::from_secs(60)).await;
+            taken.and_then(|()| person.rollback(vmid, "before"))
+        }
+        Act::Restored(vmid) => {
+            let kept = person.backup(vmid);
+            rig.world.clock.sleep(Duration::from_secs(60)).await;
+            kept.and_then(|kept| person.delete(vmid).and_then(|()| person.restore(&kept)))
+        }
     };
     // One that was deleted before can be neither stopped nor moved.
     let _ = done;
@@ -109,6 +131,8 @@ fn undo(rig: &Rig, act: Act) {
     match act {
         Act::Clone(_) => drop(person.delete(CLONE)),
         Act::Reused(vmid) if theirs(vmid) => person.delete(vmid).unwrap(),
+        // Its raft log is old: the one who brought it back deletes it, and the node is created again.
+        Act::RolledBack(vmid) | Act::Restored(vmid) if vmid < 150_020 => drop(person.delete(vmid)),
         _ => {}
     }
 }
@@ -140,7 +164,8 @@ fn disturbance(chance: &mut Chance) -> (Disturbance, u64) {
 /// One try. Says how it ended: done, failed, refused, or with the code of what stopped it.
 async fn attempt(rig: &Rig, operation: Operation, file: &str, who: &Operator) -> String {
     for _ in 0..3 {
-        let session = rig.session(file);
+        let allowed = (operation == Operation::Replace).then(|| DEAD.map(|(_, name)| name.to_owned()));
+        let session = rig.session(file).allowing(allowed.into_iter().flatten());
         let look = match operation {
             Operation::Destroy => session.look_to_destroy().await,
             _ => session.look().await,
@@ -181,6 +206,7 @@ async fn run(seed: u64) -> (Operation, String) {
         _ => Rig::healthy().await,
     };
     let file = operation.file();
+    rig.guard.deleting.store(operation == Operation::Destroy, Ordering::Relaxed);
     rig.lab.person().create("pve2", OF_OTHERS, &[("name", "theirs"), ("tags", "talosmith")]).unwrap();
     // Long ago, so that nobody may be excused with its creation.
     rig.world.clock.sleep(Duration::from_secs(900)).await;
@@ -191,6 +217,12 @@ async fn run(seed: u64) -> (Operation, String) {
     let acts: Vec<Act> = (0..acts).map(|_| act(chance)).collect();
     for act in &acts {
         perform(&rig, *act).await;
+    }
+    let dead = chance.one(&DEAD).0;
+    if operation == Operation::Replace {
+        rig.lab.disturb(Disturbance::Unplugged { vmid: dead, unplugged: true });
+        // Until Kubernetes says that it is not ready.
+        rig.world.clock.sleep(Duration::from_secs(120)).await;
     }
     let disturbances: Vec<(Disturbance, u64)> = (0..disturbances).map(|_| disturbance(chance)).collect();
     let dies = (chance.below(3) == 0).then(|| chance.below(90));
