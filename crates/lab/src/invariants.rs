@@ -45,12 +45,17 @@ const HISTORY: usize = 60;
 /// The configuration of a VM: option and value.
 pub type VmConfig = BTreeMap<String, String>;
 
+/// Whether a VM with this ID and configuration belongs to the cluster that is watched.
+pub type IsOurs = dyn Fn(u32, &VmConfig) -> bool + Send + Sync;
+/// The holder of the lease in the notes of a cluster record: `None` when the notes are none, and no name when it is free.
+pub type LeaseIn = dyn Fn(&str) -> Option<Option<String>> + Send + Sync;
+
 /// What the lab cannot know by itself.
 pub struct Rules {
     /// Whether a VM with this ID and configuration belongs to the cluster that is watched.
-    pub is_ours: Box<dyn Fn(u32, &VmConfig) -> bool + Send + Sync>,
-    /// The holder of the lease in the notes of a cluster record: `None` when the notes are none, and no name when it is free.
-    pub lease: Box<dyn Fn(&str) -> Option<Option<String>> + Send + Sync>,
+    pub is_ours: Box<IsOurs>,
+    /// Who holds the lease.
+    pub lease: Box<LeaseIn>,
 }
 
 /// Something that must never happen, and how it came to it.

@@ -348,8 +348,7 @@ async fn vm(
             return Ok(Looked::Creating(creation));
         }
         let notes = configs.now.description();
-        for newer in [newer(Mark::read(notes)), newer(RecordState::read(notes))].into_iter().flatten() {
-            let (version, owner) = newer;
+        if let Some((version, owner)) = newer(Mark::read(notes)).or_else(|| newer(RecordState::read(notes))) {
             // The record's line names no owner; its mark does.
             let owner = owner.or_else(|| Some(Mark::find(notes)?.owner));
             return Ok(Looked::Newer { version, owner, host });

@@ -22,7 +22,7 @@ pub fn leftovers(world: &World, rules: &Rules) -> Vec<String> {
         }
     }
     for (path, entries) in &hypervisor.access.acl {
-        for (principal, _) in entries {
+        for principal in entries.keys() {
             let (kind, name) = principal.parts();
             let gone = match kind {
                 "user" => !hypervisor.access.users.contains_key(name),

@@ -66,7 +66,8 @@ fn a14_no_view_lets_escapes_of_others_through() {
     let text = || HOSTILE.to_owned();
     let finding = Finding { what: text(), verdict: Found::Bad, detail: text(), remedy: vec![text()] };
     let problem = Problem::new(Exit::World, HOSTILE).remedy(HOSTILE);
-    let views: &[(&str, &dyn Fn(&Printer))] = &[
+    type View<'a> = (&'a str, &'a dyn Fn(&Printer));
+    let views: &[View<'_>] = &[
         ("plan", &|p| p.plan(&hostile_plan(), Verb::Destroy)),
         ("refused", &|p| p.plan(&refused_plan(), Verb::Apply)),
         ("markdown", &|p| p.markdown(&hostile_plan(), Verb::Destroy)),
