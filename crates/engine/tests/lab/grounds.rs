@@ -32,7 +32,7 @@ async fn what_was_set_up_is_enough_and_setting_up_again_does_nothing() {
     let rig = Rig::new();
     let file = spec(HOME);
     let grounds = Grounds::survey(&rig.world, &file, &whom()).await.unwrap();
-    let token = grounds.prepare(&rig.world.pve, |_| {}).await.unwrap().expect("a token was made");
+    let token = grounds.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap();
     assert_eq!(token.id(), "talosmith@pve!talosmith");
     let again = Grounds::survey(&rig.world, &file, &whom()).await.unwrap();
     assert!(again.tasks.is_empty() && again.token_kept, "{again:?}");
@@ -78,8 +78,7 @@ async fn what_is_missing_is_named_with_its_place_and_the_command() {
         Ok(found) | Err(doctor::Unexamined::File(_, found)) => found,
         Err(doctor::Unexamined::World(error)) => panic!("{error}"),
     };
-    let vms =
-        bad(&found).into_iter().find(|finding| finding.what == "privileges at /vms").expect("a finding");
+    let vms = bad(&found).into_iter().find(|finding| finding.what == "privileges at /vms").unwrap();
     assert!(vms.detail.contains("VM.Allocate (create and delete VMs)"), "{vms:?}");
     assert_eq!(
         vms.remedy.last().unwrap(),
@@ -118,7 +117,7 @@ async fn content_devices_and_pools_are_made_ready() {
 async fn brought_up(rig: Rig, text: &str, whom: &Whom) -> Vec<String> {
     let file = spec(text);
     let grounds = Grounds::survey(&rig.world, &file, whom).await.unwrap();
-    let token = grounds.prepare(&rig.world.pve, |_| {}).await.unwrap().expect("a token was made");
+    let token = grounds.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap();
     let world = with_token(&rig, &token);
     let rig = rig.with_world(world.clone());
     let look = Session::new(world, file, Some(bundle())).look().await.map_err(|_| "no look").unwrap();
@@ -224,7 +223,7 @@ async fn set_up_as_before(rig: &Rig, text: &str, token: &str) -> pve::Token {
         other => other.clone(),
     };
     let old = Grounds { tasks: new.tasks.iter().map(as_before).collect(), ..new };
-    old.prepare(&rig.world.pve, |_| {}).await.unwrap().expect("a token was made")
+    old.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -298,6 +298,7 @@ async fn run(seed: u64) -> (Operation, String) {
     (operation, how.split(':').next().unwrap_or_default().to_owned())
 }
 
+#[allow(clippy::print_stderr, reason = "how to repeat a run that failed")]
 fn run_alone(seed: u64) -> (Operation, String) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
