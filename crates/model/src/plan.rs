@@ -156,6 +156,8 @@ pub enum RefusalCode {
     Differs,
     /// The file asks for something that this version does not do.
     NotYet,
+    /// The plan contradicts itself: a mistake in Talosmith.
+    Internal,
 }
 
 /// What was computed outside of this crate and is compared here.
@@ -225,8 +227,15 @@ struct Found {
 }
 
 fn finish(blueprint: &Blueprint, found: Found) -> Plan {
-    let Found { steps, notices, refusals, blocked } = found;
-    let ordered = graph::in_order(steps);
+    let Found { steps, notices, mut refusals, blocked } = found;
+    let ordered = graph::in_order(steps).unwrap_or_else(|cycle| {
+        refusals.push(Refusal {
+            code: RefusalCode::Internal,
+            why: format!("the plan has no order: {cycle}"),
+            remedy: "this is a mistake in Talosmith; report it together with the cluster file".to_owned(),
+        });
+        vec![]
+    });
     let (steps, held) = if refusals.is_empty() { (ordered, vec![]) } else { (vec![], ordered) };
     Plan { cluster: blueprint.cluster.clone(), steps, notices, blocked, refusals, held }
 }

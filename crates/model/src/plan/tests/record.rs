@@ -1,7 +1,7 @@
 //! Nothing is touched without the lease, which is in the record.
 
 use super::*;
-use crate::step::StepId;
+use crate::step::{Disturbs, StepId};
 
 /// All that must have happened before a step.
 fn before(plan: &Plan, id: &StepId) -> BTreeSet<StepId> {
@@ -86,4 +86,19 @@ fn what_others_have_on_a_dead_host_does_not_keep_a_new_cluster_from_being_made()
     world.proxmox.unread.insert(150_010, "pve9".to_owned());
     let refused = plan(&blueprint, &rendered(), &world).refusals;
     assert_eq!(refused.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::NoRecord]);
+}
+
+#[test]
+fn arch3_a_plan_whose_steps_need_each_other_is_refused() {
+    let step = |id: &str, after: &str| Step {
+        id: StepId(id.to_owned()),
+        action: Action::CheckHealth,
+        after: vec![StepId(after.to_owned())],
+        reason: String::new(),
+        disturbs: Disturbs::Nothing,
+        seconds: 1,
+    };
+    let plan = finish(&blueprint(), Found { steps: vec![step("a", "b"), step("b", "a")], ..Found::default() });
+    assert_eq!(plan.steps, []);
+    assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::Internal]);
 }
