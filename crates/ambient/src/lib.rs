@@ -11,6 +11,6 @@ mod net;
 mod pace;
 pub mod tls;
 
-pub use clock::{Clock, TimedOut};
-pub use net::{Dial, Net, Stream};
+pub use clock::{Clock, Reading, TimedOut};
+pub use net::{DELIVERY_LIMIT, Dial, Net, Stream};
 pub use pace::Asleep;

@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -46,6 +47,10 @@ impl std::fmt::Debug for Net {
     }
 }
 
+/// How long the system keeps bytes that the other side did not acknowledge, where it can be told so. Without a limit, a call that
+/// was sent into a broken network has its effect a quarter of an hour later, when nobody expects it any more.
+pub const DELIVERY_LIMIT: Duration = Duration::from_secs(15);
+
 struct Tcp;
 
 impl Dial for Tcp {
@@ -55,9 +60,22 @@ impl Dial for Tcp {
             #[expect(clippy::disallowed_methods, reason = "this is the one place that opens connections")]
             let stream = tokio::net::TcpStream::connect(target).await?;
             stream.set_nodelay(true)?;
+            give_up_undelivered(&stream)?;
             Ok(Stream::new(stream))
         })
     }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn give_up_undelivered(stream: &tokio::net::TcpStream) -> io::Result<()> {
+    let millis = u32::try_from(DELIVERY_LIMIT.as_millis()).unwrap_or(u32::MAX);
+    Ok(rustix::net::sockopt::set_tcp_user_timeout(stream, millis)?)
+}
+
+/// Other systems have no such limit for one connection.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn give_up_undelivered(_: &tokio::net::TcpStream) -> io::Result<()> {
+    Ok(())
 }
 
 /// One open connection.
@@ -100,5 +118,20 @@ impl AsyncWrite for Stream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.as_mut().poll_shutdown(cx)
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a7_bytes_that_are_not_acknowledged_are_given_up() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the socket itself is looked at")]
+        let stream = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        give_up_undelivered(&stream).unwrap();
+        let limit = rustix::net::sockopt::tcp_user_timeout(&stream).unwrap();
+        assert_eq!(Duration::from_millis(limit.into()), DELIVERY_LIMIT);
     }
 }

@@ -8,8 +8,9 @@
 //! When a step fails, what needs it is skipped and says so; everything else goes on. Nothing is undone: the next run
 //! looks at the world again and continues from there.
 //!
-//! No step gets on while the lease may have expired by our own clock: a laptop that slept must first find out whether
-//! somebody else has taken over.
+//! No step gets on when the lease was not renewed in time by our own clock (`model::lease`): a laptop that slept, or one that
+//! Proxmox does not hear, must first find out whether another operator has taken over. A run that started before there was a
+//! place for a lease takes it as soon as there is one.
 //!
 //! The first wish to stop begins no new step, lets calls that change something come to their end for a few minutes, and
 //! abandons waiting. The second drops everything at once. Both are safe at any point, as is a crash.
@@ -24,14 +25,15 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use model::event::{Outcome, What};
-use model::plan::Plan;
+use model::lease::Hold;
+use model::plan::{Plan, graph};
 use model::step::{Action, Step, StepId};
 use tokio::sync::{Notify, watch};
 
 use crate::emit::{Emitter, MOMENT, Progress};
 use crate::error::{Error, Kind, Result};
-use crate::lease::KubernetesLease;
-use crate::record::{self, Operator, Record};
+use crate::lease::{self, KubernetesLease, Validity};
+use crate::record::{Operator, Record};
 use crate::session::Look;
 use crate::steps::{self, Done};
 use crate::world::World;
@@ -82,6 +84,8 @@ pub(crate) struct Context {
     pub operator: Operator,
     /// Set once the record exists and the lease is ours.
     pub record: watch::Sender<Option<Record>>,
+    /// The lease of a cluster without Proxmox, once it is ours.
+    pub kubernetes_lease: watch::Sender<Option<KubernetesLease>>,
     /// Nodes that took a configuration from this run, and could not be asked yet which one they run.
     pub unproved: Mutex<BTreeSet<String>>,
 }
@@ -90,6 +94,20 @@ impl Context {
     /// The record of a cluster that has one: where every machine is external, there is no Proxmox to keep it in.
     pub(crate) fn record_if_any(&self) -> Result<Option<Record>> {
         if self.look.blueprint.has_proxmox() { self.record().map(Some) } else { Ok(None) }
+    }
+
+    /// The lease of a cluster without Proxmox, once it is ours.
+    pub(crate) fn kubernetes_lease(&self) -> Option<KubernetesLease> {
+        self.kubernetes_lease.borrow().clone()
+    }
+
+    /// Whether changing calls may be made now. Where there is no lease yet, the plan has no step before the one that makes its
+    /// place, or there is no place for one.
+    fn may_change(&self) -> bool {
+        let (record, lease) = (self.record.borrow(), self.kubernetes_lease.borrow());
+        let holds = |validity: &Validity| validity.hold() == Hold::Valid;
+        record.as_ref().is_none_or(|record| holds(record.validity()))
+            && lease.as_ref().is_none_or(|lease| holds(lease.validity()))
     }
 
     /// The nodes whose configuration is still to be proved.
@@ -116,12 +134,19 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
     if let Some(refusal) = plan.refusals.first() {
         return Err(Error::new(Kind::Refused, refusal.why.clone()).remedy(refusal.remedy.clone()));
     }
+    // A plan from elsewhere may lack an order; better none of it than a part.
+    graph::in_order(plan.steps.clone()).map_err(|cycle| {
+        Error::new(Kind::Refused, "could not start the plan")
+            .remedy("this is a mistake in Talosmith; report it together with the cluster file")
+            .because(cycle)
+    })?;
     let began = run.world.clock.now();
     let context = Arc::new(Context {
         world: run.world.clone(),
         look: run.look.clone(),
         operator: run.operator.clone(),
         record: watch::Sender::new(None),
+        kubernetes_lease: watch::Sender::new(None),
         unproved: Mutex::default(),
     });
     let waits = |note: String| {
@@ -139,14 +164,14 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
     };
     let taking = async {
         if let Some((record, turns)) = &existing {
-            record.take_lease(*turns, waits).await?;
+            Box::pin(record.take_lease(*turns, waits)).await?;
             context.record.send_replace(Some(record.clone()));
         }
-        match run.look.blueprint.has_proxmox() {
-            true => Ok(None),
-            // Before there is a Kubernetes there is no place for a lease; the plan says so.
-            false => KubernetesLease::take(&run, waits).await,
+        if !run.look.blueprint.has_proxmox() {
+            // Before there is a Kubernetes there is no place for a lease; the plan says so, and it is looked for meanwhile.
+            context.kubernetes_lease.send_replace(Box::pin(KubernetesLease::take(&context, waits)).await?);
         }
+        Ok(())
     };
     let mut stop = run.stop.clone();
     let taken = tokio::select! {
@@ -164,9 +189,9 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         never = run.emitter.handing_on() => match never {},
     };
     run.emitter.hand_on();
-    let lease = taken?;
+    taken?;
     run.started(plan);
-    let mut dispatcher = Dispatcher::new(&run, context.clone(), plan, lease.clone());
+    let mut dispatcher = Dispatcher::new(&run, context.clone(), plan);
     let outcome = tokio::select! {
         biased;
         outcome = dispatcher.run() => outcome,
@@ -181,7 +206,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         if !record_is_gone && let Ok(record) = context.record() {
             let _ = record.release().await;
         }
-        if let Some(lease) = lease {
+        if let Some(lease) = context.kubernetes_lease() {
             let _ = lease.release().await;
         }
     };
@@ -211,7 +236,6 @@ impl Run<'_> {
 }
 
 struct Dispatcher<'a> {
-    lease: Option<KubernetesLease>,
     emitter: &'a Emitter,
     world: &'a World,
     stop: watch::Receiver<Stop>,
@@ -237,9 +261,8 @@ struct Running {
 type Ended = (StepId, Option<Result<Done>>);
 
 impl<'a> Dispatcher<'a> {
-    fn new(run: &Run<'a>, context: Arc<Context>, plan: &Plan, lease: Option<KubernetesLease>) -> Self {
+    fn new(run: &Run<'a>, context: Arc<Context>, plan: &Plan) -> Self {
         Self {
-            lease,
             emitter: run.emitter,
             world: run.world,
             stop: run.stop.clone(),
@@ -256,8 +279,7 @@ impl<'a> Dispatcher<'a> {
         let mut futures: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
         let mut stopping = Stop::No;
         let urgent = Arc::new(Notify::new());
-        let lease = self.lease.clone();
-        let mut renewal = Box::pin(renewal(self.world.clone(), self.context.clone(), lease, urgent.clone()));
+        let mut lease = Box::pin(lease::keep(self.context.clone(), urgent.clone()));
         let mut stop = self.stop.clone();
         // Steps that end at one moment are all counted before others begin, so that chance does not choose who is next.
         let mut settling: Option<BoxFuture<'static, ()>> = None;
@@ -270,15 +292,16 @@ impl<'a> Dispatcher<'a> {
                 }
             }
             if futures.is_empty() && settling.is_none() {
+                if stopping == Stop::No {
+                    self.fail_the_stuck();
+                }
                 break;
             }
             let settled = once_set(&mut settling);
             let waited = once_set(&mut patience);
-            let (context, lease) = (&self.context, &self.lease);
+            let context = &self.context;
             let ended = std::future::poll_fn(|cx| {
-                if context.record().is_ok_and(|record| record.expired())
-                    || lease.as_ref().is_some_and(KubernetesLease::expired)
-                {
+                if !context.may_change() {
                     urgent.notify_one();
                     return Poll::Pending;
                 }
@@ -304,7 +327,7 @@ impl<'a> Dispatcher<'a> {
                     patience = Some(Box::pin(async move { clock.sleep(GENTLY).await }));
                 }
                 // Before the steps, which get on only with a lease that holds.
-                lost = &mut renewal => {
+                lost = &mut lease => {
                     self.lease_lost(&lost);
                     break;
                 }
@@ -426,6 +449,22 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
+    /// Nothing runs, and what is left waits for something that never ends: for each other, or for a step that is not there.
+    fn fail_the_stuck(&mut self) {
+        for step in std::mem::take(&mut self.waiting) {
+            self.failed = true;
+            let needs = step.after.iter().filter(|id| !self.done.contains(id));
+            let needs: Vec<&str> = needs.map(|id| id.0.as_str()).collect();
+            self.emitter.emit(What::StepFailed {
+                node: step.action.node().map(str::to_owned),
+                code: "internal".to_owned(),
+                causes: vec![format!("it was never started: it waits for {}", needs.join(", "))],
+                remedy: "this is a mistake in Talosmith; report it together with the cluster file".to_owned(),
+                step: step.id,
+            });
+        }
+    }
+
     fn abandon_waiting(&mut self) {
         let waits: Vec<StepId> =
             self.running.iter().filter(|(_, r)| r.only_waits).map(|(id, _)| id.clone()).collect();
@@ -458,35 +497,6 @@ impl<'a> Dispatcher<'a> {
                 .unwrap_or("nothing more is changed by this run; `talosmith status` shows how it is")
                 .to_owned(),
         });
-    }
-}
-
-/// Renews the lease for as long as it is polled, at once when that is urgent. Comes back only when the lease is not ours
-/// any more, or may not be.
-async fn renewal(
-    world: World,
-    context: Arc<Context>,
-    lease: Option<KubernetesLease>,
-    urgent: Arc<Notify>,
-) -> Error {
-    loop {
-        tokio::select! {
-            biased;
-            () = urgent.notified() => {}
-            () = world.clock.sleep(record::RENEW_EVERY) => {}
-        }
-        if let Some(lease) = &lease
-            && let Err(error) = lease.renew().await
-            && (error.kind() == Kind::Busy || lease.expired())
-        {
-            return error;
-        }
-        if let Ok(record) = context.record()
-            && let Err(error) = record.renew().await
-            && (error.kind() == Kind::Busy || record.expired())
-        {
-            return error;
-        }
     }
 }
 

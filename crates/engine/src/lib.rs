@@ -2,7 +2,7 @@
 //!
 //! - [`world`]: the clients, the clock and the network in one value. Everything that talks starts from it.
 //! - [`attachments`]: the other files that a cluster file points to.
-//! - [`secrets`]: the bundle at rest, encrypted with age.
+//! - [`files`]: files that are whole or not there. [`secrets`]: the bundle at rest, encrypted with age.
 //! - [`render`]: blueprint and bundle to machine configurations and schematics.
 //! - [`observe`]: what is there, in parallel, each part allowed to fail with a reason.
 //! - [`record`]: the lease and the bootstrap mark in the cluster's record, changed by compare-and-set.
@@ -20,6 +20,7 @@ pub mod attachments;
 pub mod doctor;
 pub mod emit;
 pub mod error;
+pub mod files;
 pub mod grounds;
 mod halt;
 pub mod health;

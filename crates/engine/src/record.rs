@@ -4,42 +4,35 @@
 //! that digest; whoever comes second is refused and reads again. So two operators cannot both hold the lease, and the
 //! bootstrap mark cannot be overwritten by one who had not seen it.
 //!
-//! The lease expires, so that a lost laptop does not lock a cluster for ever. One who holds it renews it every minute.
-//! It is taken over in three ways:
+//! The lease expires, so that a lost laptop does not lock a cluster for ever. `model::lease` has the times: how often the
+//! holder renews it, when it stops without a renewal, and how long a successor waits. It is taken over in three ways:
 //!
 //! - Held from the very same *place* (the same working folder, whose local lock the caller holds, so the earlier process
 //!   is gone): at once.
-//! - Expired: clocks differ, so the words "expired" alone prove nothing. It is watched for longer than a living holder
-//!   takes to renew it; only when nothing moves is it taken.
-//! - Wanted by `--take-over`: it is written first, and then as long is waited, so that a living holder finds out at its
-//!   next renewal, and stops, before the new one changes anything.
+//! - Expired: clocks differ, so the words "expired" alone prove nothing. It is watched for longer than its holder may go on
+//!   without a renewal; only when nothing moves is it taken.
+//! - Wanted by `--take-over`: it is written first, so that it cannot be renewed any more, and then as long is waited.
 //!
 //! Either way the new holder looked at a world that the old one may have changed since, and must look again: every change
-//! of hands is counted, and a plan that was made at another count is not carried out. A holder whose lease may have
-//! expired by its own clock (a laptop that slept) makes no further call before it has renewed it; see [`Record::expired`].
+//! of hands is counted, and a plan that was made at another count is not carried out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use model::blueprint::Blueprint;
+use model::lease::{HOLDER_STOPS, RENEW_EVERY, successor_waits};
 use model::mark::{BootstrapMark, Lease, Line, Mark, RECORD_NODE, RecordState, VERSION};
 use model::ownership::{self, Act, Foreign};
 use pve::{Params, VmConfig};
 
 use crate::World;
 use crate::error::{Error, Kind, NO_EFFECT, Result};
+use crate::lease::Validity;
 use crate::settled::settled;
 use crate::steps::evidence;
 use crate::tags;
 
-/// For how long a lease holds without being renewed.
-const LEASE: SignedDuration = SignedDuration::from_mins(5);
-/// How often the holder renews it.
-pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(60);
-/// Longer than a living holder takes to renew, with the calls that it needs.
-pub(crate) const LONGER_THAN_A_RENEWAL: Duration = Duration::from_secs(90);
 /// For giving a lease back that turned out to be of no use.
 pub(crate) const TO_GIVE_BACK: Duration = Duration::from_secs(20);
 /// How often a lost race is run again before giving up.
@@ -68,8 +61,8 @@ pub struct Record {
     operator: Operator,
     /// What it is tagged with.
     tags: Vec<String>,
-    /// Until when the lease is surely ours, by our own clock, in milliseconds; 0 as long as it is not.
-    ours_until: Arc<AtomicI64>,
+    /// When it was renewed last.
+    validity: Validity,
 }
 
 impl Record {
@@ -91,7 +84,7 @@ impl Record {
             blueprint: Arc::new(blueprint.clone()),
             operator: operator.clone(),
             tags: blueprint.tags.clone(),
-            ours_until: Arc::default(),
+            validity: Validity::new(&world.clock),
         }
     }
 
@@ -112,8 +105,7 @@ impl Record {
     ) -> Result<Self> {
         let vmid = blueprint.record.vmid;
         let record = Self::existing(world, blueprint, cluster_id, host, vmid, operator);
-        let lease = record.lease(None);
-        let until = lease.expires;
+        let (lease, sent) = (record.lease(None), world.clock.reading());
         let bootstrap = member.map(|node| record.sealed(node));
         let state = RecordState { lease: Some(lease), bootstrap, turns: 1, ..RecordState::default() };
         let mut params = Params::from([
@@ -150,7 +142,7 @@ impl Record {
                         let found = RecordState::find(config.description()).unwrap_or_default();
                         let ours = found.lease.as_ref().is_some_and(|lease| record.is_ours(lease));
                         if ours && error.is_none() {
-                            record.is_ours_until(until);
+                            record.validity.renewed(sent);
                             tags::set(world, host, vmid, blueprint, RECORD_NODE).await?;
                             return Ok(record);
                         }
@@ -187,16 +179,25 @@ impl Record {
                 self.hold(free).await?
             }
             Some(held) if self.operator.take_over => {
-                note(taking_over(&held.holder));
+                let wait = successor_waits(stops_after(&held));
+                note(taking_over(&held.holder, wait));
                 self.hold(|_| Ok(())).await?;
-                self.world.clock.sleep(LONGER_THAN_A_RENEWAL).await;
-                self.renew().await?;
+                outwait(&self.world, wait, || self.renew()).await?;
                 return Err(self.stale().await);
             }
             Some(held) if held.expires > self.world.clock.now() => return Err(busy(&held)),
             Some(held) => {
-                note(watching(&held.holder));
-                self.world.clock.sleep(LONGER_THAN_A_RENEWAL).await;
+                let wait = successor_waits(stops_after(&held));
+                note(watching(&held.holder, wait));
+                let look = || async {
+                    match self.read().await.map(|state| state.lease) {
+                        Ok(None) => Ok(true),
+                        Ok(Some(lease)) if lease != held && !self.is_ours(&lease) => Err(busy(&lease)),
+                        // What cannot be read now is read once more when the lease is taken.
+                        Ok(Some(_)) | Err(_) => Ok(false),
+                    }
+                };
+                watch(&self.world, wait, look).await?;
                 let unmoved = |now: Option<&Lease>| match now {
                     Some(lease) if *lease != held && !self.is_ours(lease) => Err(busy(lease)),
                     _ => Ok(()),
@@ -218,20 +219,19 @@ impl Record {
     /// Writes our lease if `may` allows it, given the present one; gives the number of turns before that.
     async fn hold(&self, may: impl Fn(Option<&Lease>) -> Result<()>) -> Result<u64> {
         let mut before = None;
-        let mut until = Timestamp::MIN;
+        let mut sent = self.world.clock.reading();
         self.change(|state| {
             may(state.lease.as_ref())?;
             let ours = state.lease.as_ref().filter(|lease| self.is_ours(lease)).map(|lease| lease.since);
             // Ours already: perhaps by a write of a moment ago whose answer was lost, which is no turn of anybody else.
             before = if ours.is_some() { before.or(Some(state.turns)) } else { Some(state.turns) };
             state.turns += u64::from(ours.is_none());
-            let lease = self.lease(ours);
-            until = lease.expires;
-            state.lease = Some(lease);
+            state.lease = Some(self.lease(ours));
+            sent = self.world.clock.reading();
             Ok(())
         })
         .await?;
-        self.is_ours_until(until);
+        self.validity.renewed(sent);
         Ok(before.unwrap_or_default())
     }
 
@@ -257,14 +257,9 @@ impl Record {
         self.hold(|now| self.must_hold(now)).await.map(|_| ())
     }
 
-    /// Whether the lease may have expired by our own clock, so that somebody else may have it.
-    #[must_use]
-    pub fn expired(&self) -> bool {
-        self.world.clock.now().as_millisecond() >= self.ours_until.load(Ordering::Relaxed)
-    }
-
-    fn is_ours_until(&self, until: Timestamp) {
-        self.ours_until.store(until.as_millisecond(), Ordering::Relaxed);
+    /// When it was renewed last, and what follows from that.
+    pub(crate) fn validity(&self) -> &Validity {
+        &self.validity
     }
 
     /// Gives the lease back. Somebody else's stays.
@@ -344,8 +339,7 @@ impl Record {
             self.take_lease(u64::MAX, |_| {}).await?;
             return self.seal_bootstrap(member).await;
         }
-        let lease = self.lease(None);
-        let until = lease.expires;
+        let (lease, sent) = (self.lease(None), self.world.clock.reading());
         // How often the lease changed hands is lost, too. A number that it never had makes every older plan stale.
         let turns = u64::try_from(self.world.clock.now().as_second()).unwrap_or(u64::MAX);
         let state = RecordState {
@@ -360,7 +354,7 @@ impl Record {
         let written = self.world.pve.update_config(host, vmid, &params, &[], Some(&config.digest)).await;
         written.map_err(failed)?;
         match self.read().await? {
-            read if read == state => self.is_ours_until(until),
+            read if read == state => self.validity.renewed(sent),
             _ => return Err(attempt().remedy("somebody else wrote it meanwhile; run the command again")),
         }
         Ok(())
@@ -466,7 +460,8 @@ impl Record {
             holder: self.operator.name.clone(),
             nonce: self.operator.place.clone(),
             since: since.unwrap_or(now),
-            expires: now.saturating_add(LEASE).unwrap_or(Timestamp::MAX),
+            expires: now.saturating_add(HOLDER_STOPS).unwrap_or(Timestamp::MAX),
+            stops_after: u32::try_from(HOLDER_STOPS.as_secs()).ok(),
         }
     }
 }
@@ -491,16 +486,59 @@ pub fn may_begin(seen: &RecordState, operator: &Operator, now: Timestamp) -> Res
     }
 }
 
+/// How long the holder of a lease goes on without renewing it, where it says so.
+fn stops_after(held: &Lease) -> Option<Duration> {
+    held.stops_after.map(|seconds| Duration::from_secs(seconds.into()))
+}
+
+/// Waits until a former holder has stopped. The lease is ours by now, and is renewed meanwhile.
+pub(crate) async fn outwait<F: Future<Output = Result<()>>>(
+    world: &World,
+    wait: Duration,
+    renew: impl Fn() -> F,
+) -> Result<()> {
+    let mut left = wait;
+    loop {
+        // Counted by what was slept: a clock that was set forward must not shorten it.
+        let nap = left.min(RENEW_EVERY);
+        world.clock.sleep(nap).await;
+        left = left.saturating_sub(nap);
+        match renew().await {
+            Ok(()) if left.is_zero() => return Ok(()),
+            // One that cannot be renewed for a moment is still not another operator's.
+            Err(error) if left.is_zero() || error.kind() == Kind::Busy => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+/// Watches a lease that has expired, for as long as its holder may still be at work. `look` says whether it was given back, which ends
+/// the watch, or fails when it was renewed.
+pub(crate) async fn watch<F: Future<Output = Result<bool>>>(
+    world: &World,
+    wait: Duration,
+    look: impl Fn() -> F,
+) -> Result<()> {
+    let mut left = wait;
+    while !left.is_zero() {
+        let nap = left.min(RENEW_EVERY);
+        world.clock.sleep(nap).await;
+        left = left.saturating_sub(nap);
+        if look().await? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
 /// What is said while a living holder is given time to notice that it was taken over.
-pub(crate) fn taking_over(holder: &str) -> String {
-    let seconds = LONGER_THAN_A_RENEWAL.as_secs();
-    format!("taking over from {holder}: waiting {seconds} s, in which that run notices and stops")
+pub(crate) fn taking_over(holder: &str, wait: Duration) -> String {
+    format!("taking over from {holder}: waiting {} s, by when that run has stopped", wait.as_secs())
 }
 
 /// What is said while a lease that has expired is watched.
-pub(crate) fn watching(holder: &str) -> String {
-    let seconds = LONGER_THAN_A_RENEWAL.as_secs();
-    format!("the lease of {holder} has expired: waiting {seconds} s to see whether it is renewed")
+pub(crate) fn watching(holder: &str, wait: Duration) -> String {
+    format!("the lease of {holder} has expired: waiting {} s to see whether it is renewed", wait.as_secs())
 }
 
 /// Somebody took the lease from us.

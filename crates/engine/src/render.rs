@@ -39,19 +39,26 @@ pub struct Access {
 }
 
 /// The machine configuration of one node. It holds keys, so it is wiped when dropped.
-pub struct Config(Zeroizing<String>);
+pub struct Config {
+    whole: Zeroizing<String>,
+    /// Before any patch, so that what patches brought can be told apart.
+    unpatched: Zeroizing<String>,
+}
 
 impl Config {
     /// The text with its keys. Only the node, or a file that nobody else may read, is given it.
     #[must_use]
     pub fn expose(&self) -> &str {
-        &self.0
+        &self.whole
     }
 
-    /// The text without its keys, which may be shown.
+    /// The text without its keys, which may be shown. Of what people wrote freely (values of charts, manifests, patches) it has digests.
     #[must_use]
     pub fn redacted(&self) -> String {
-        Documents::parse(&self.0).map(|documents| documents.redacted().to_yaml()).unwrap_or_default()
+        match (Documents::parse(&self.whole), Documents::parse(&self.unpatched)) {
+            (Ok(whole), Ok(unpatched)) => whole.redacted_beyond(&unpatched).to_yaml(),
+            _ => String::new(),
+        }
     }
 }
 
@@ -144,7 +151,7 @@ pub(crate) fn ids(
 }
 
 pub(crate) fn digests(configs: &BTreeMap<String, Config>) -> BTreeMap<String, String> {
-    configs.iter().map(|(name, config)| (name.clone(), digest(config.0.as_bytes()))).collect()
+    configs.iter().map(|(name, config)| (name.clone(), digest(config.whole.as_bytes()))).collect()
 }
 
 /// Everything that configurations are made from, beside the secrets.
@@ -180,8 +187,9 @@ impl<'a> Renderer<'a> {
         let mut found = Vec::new();
         for node in self.blueprint.nodes.values() {
             match self.documents(node, bundle) {
-                Ok(documents) => {
-                    configs.insert(node.name.clone(), Config(Zeroizing::new(documents.to_yaml())));
+                Ok((whole, unpatched)) => {
+                    let [whole, unpatched] = [whole, unpatched].map(|it| Zeroizing::new(it.to_yaml()));
+                    configs.insert(node.name.clone(), Config { whole, unpatched });
                 }
                 Err(problems) => found.extend(problems.into_iter().map(|found| (node.name.as_str(), found))),
             }
@@ -205,15 +213,24 @@ impl<'a> Renderer<'a> {
         trial.configs(&bundle).map(drop)
     }
 
-    fn documents(&self, node: &Node, bundle: &Bundle) -> std::result::Result<Documents, Vec<Refused>> {
+    /// The configuration of a node, and the same before any patch.
+    fn documents(
+        &self,
+        node: &Node,
+        bundle: &Bundle,
+    ) -> std::result::Result<(Documents, Documents), Vec<Refused>> {
         let release = Contract::parse(&node.talos).map_err(|e| vec![Refused::node(node, e.to_string())])?;
         let patches = self.patches(node, release)?;
-        let mut documents = self.unpatched(node, bundle)?;
+        let unpatched = self.unpatched(node, bundle)?;
+        let mut documents = unpatched.clone();
         for (path, patch) in &patches {
             patch.apply(&mut documents).map_err(|e| vec![Refused::patch(path, &e)])?;
         }
         let problems = validate(&documents, release, Mode::Cloud);
-        if problems.is_empty() { Ok(documents) } else { Err(self.blame(node, bundle, &patches, problems)) }
+        match problems.is_empty() {
+            true => Ok((documents, unpatched)),
+            false => Err(self.blame(node, bundle, &patches, problems)),
+        }
     }
 
     fn patches(

@@ -3,11 +3,16 @@
 //! Beside the steps, a saved plan holds what was seen of the world when it was made: one line for each fact that a plan can
 //! depend on. When it is carried out, the world is looked at again, and the same steps must come of the same facts; otherwise
 //! the lines tell what changed. Facts that change by themselves (memory in use, free space, who holds the lease) and those that
-//! are about other people's guests are left out, and so are notices and reasons, which quote them. A digest over all of it
-//! tells whether the file was changed. Nothing in it is secret: of configurations there are only digests.
+//! are about other people's guests are left out, and so are notices and reasons, which quote them.
+//!
+//! Nothing in it is secret: of configurations, and of everything that the cluster file says, there are only digests. It is
+//! authenticated with a key that only the holder of the secrets bundle has ([`PlanKey`]), so a plan that was edited is refused
+//! whoever computed its digest again. A plan for a cluster without a bundle cannot be authenticated: nothing of it is used but the
+//! approval of exactly what planning gives again, and it allows no deletion of data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use aws_lc_rs::hmac;
 use model::mark::Mark;
 use model::observed::Observed;
 use model::plan::Plan;
@@ -15,27 +20,59 @@ use model::step::{Action, Disturbs, StepId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use talos::secrets::Bundle;
 
 use crate::session::Look;
 
 /// The form of the file. A file of another form is refused.
-const FORM: u32 = 3;
+const FORM: u32 = 4;
 /// Facts that no plan depends on, by the last part of their name.
 const PASSING: &[&str] =
     &["free_bytes", "memory_used_mib", "lease", "turns", "lease_turns", "id", "unmet", "why", "description"];
-/// Facts of which only a digest is kept, because people may have written secrets into them.
-const PRIVATE: &[&str] =
-    &["cluster_id", "patch", "manifest", "secret", "token", "password", "registr", "gitops"];
+/// Facts of the world of which only a digest is kept, because people may have written secrets into them.
+const PRIVATE: &[&str] = &["secret", "token", "password"];
+/// What people write freely: one digest for all of it, because its keys may tell as much as its values.
+const FREE: &[&str] = &["values", "patches", "inline"];
 /// Longer values are kept as a digest, too.
 const LONG: usize = 200;
+/// Sets this use of the bundle's key apart from any other.
+const PURPOSE: &[u8] = b"talosmith saved plan";
+
+/// The key that authenticates saved plans of one cluster. It is derived from the bundle, and nothing else can be derived from it.
+pub struct PlanKey(hmac::Key);
+
+impl std::fmt::Debug for PlanKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PlanKey")
+    }
+}
+
+impl PlanKey {
+    /// Of the cluster with this bundle.
+    #[must_use]
+    pub fn of(bundle: &Bundle) -> Self {
+        let root = hmac::Key::new(hmac::HMAC_SHA256, bundle.os().key.expose().as_bytes());
+        Self(hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, PURPOSE).as_ref()))
+    }
+
+    fn sign(&self, bytes: &[u8]) -> String {
+        hex::encode(hmac::sign(&self.0, bytes))
+    }
+
+    fn verifies(&self, bytes: &[u8], tag: &str) -> bool {
+        hex::decode(tag).is_ok_and(|tag| hmac::verify(&self.0, bytes, &tag).is_ok())
+    }
+}
 
 /// A plan and the world that it was made for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SavedPlan {
     /// The form of this file.
     pub talosmith_plan: u32,
-    /// Over everything in this file.
-    pub digest: String,
+    /// HMAC-SHA-256 over everything in this file. Absent as long as the cluster has no bundle, and so no key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hmac_sha256: Option<String>,
     /// What it is about.
     pub plan: Plan,
     /// Nodes whose data may be deleted. Whoever reviewed the plan saw that, so it is not asked for again.
@@ -50,37 +87,85 @@ pub enum Unusable {
     /// It is not a saved plan.
     #[error("it is not a plan that `talosmith plan -o` has written")]
     NotAPlan(#[source] serde_json::Error),
-    /// Another release wrote it.
-    #[error("it was written by another release of Talosmith (form {0}, this one reads {FORM})")]
-    OtherForm(u32),
-    /// Its digest does not fit what it holds.
-    #[error("it was changed after it was written: its digest does not fit")]
+    /// It does not say of which form it is.
+    #[error("it has no version (`talosmith_plan`), so it is not a plan that `talosmith plan -o` has written")]
+    NoForm,
+    /// An earlier release wrote it.
+    #[error("it was written by an earlier release of Talosmith (form {0}, this one reads {FORM})")]
+    Older(u64),
+    /// A newer release wrote it.
+    #[error("it was written by a newer release of Talosmith (form {0}, this one reads {FORM})")]
+    Newer(u64),
+    /// It was not authenticated with this cluster's key.
+    #[error(
+        "it was changed after it was written, or was made with the secrets of another cluster: its HMAC does not fit"
+    )]
     Tampered,
+    /// It was saved when there was no bundle, and there is one now.
+    #[error("it was saved before the cluster had secrets, and nothing proves that it was not changed")]
+    Unauthenticated,
+    /// It was saved with a bundle, which is not here.
+    #[error("the secrets bundle of its cluster is not here, so nothing proves that it was not changed")]
+    NoKey,
+    /// Without a bundle there is no cluster whose data could be deleted.
+    #[error("it allows the deletion of data, and nothing proves that it was not changed")]
+    Deletes,
 }
 
 impl SavedPlan {
     /// The plan of this look, to be saved.
     #[must_use]
     pub fn new(look: &Look, plan: &Plan) -> Self {
-        let (facts, allowed) = (facts(look), look.allowed().clone());
-        let digest = digest(plan, &allowed, &facts);
-        Self { talosmith_plan: FORM, digest, plan: plan.clone(), allowed, facts }
+        let key = look.plan_key();
+        // Nothing can be allowed that could not be authenticated.
+        let allowed = if key.is_some() { look.allowed().clone() } else { BTreeSet::new() };
+        let mut saved = Self {
+            talosmith_plan: FORM,
+            hmac_sha256: None,
+            plan: plan.clone(),
+            allowed,
+            facts: facts(look, key),
+        };
+        saved.hmac_sha256 = key.map(|key| key.sign(&saved.signed()));
+        saved
     }
 
-    /// Reads a saved plan.
+    /// Reads a saved plan. Nothing in it is proved yet: see [`Self::verify`].
     ///
     /// # Errors
     ///
-    /// When it is something else, or was changed.
+    /// When it is something else, or of another form.
     pub fn parse(text: &str) -> Result<Self, Unusable> {
-        let saved: Self = serde_json::from_str(text).map_err(Unusable::NotAPlan)?;
-        if saved.talosmith_plan != FORM {
-            return Err(Unusable::OtherForm(saved.talosmith_plan));
+        let value: Value = serde_json::from_str(text).map_err(Unusable::NotAPlan)?;
+        match value.get("talosmith_plan").and_then(Value::as_u64) {
+            None => Err(Unusable::NoForm),
+            Some(form) if form < u64::from(FORM) => Err(Unusable::Older(form)),
+            Some(form) if form > u64::from(FORM) => Err(Unusable::Newer(form)),
+            Some(_) => serde_json::from_value(value).map_err(Unusable::NotAPlan),
         }
-        if saved.digest != digest(&saved.plan, &saved.allowed, &saved.facts) {
-            return Err(Unusable::Tampered);
+    }
+
+    /// Proves that this is what was saved, with the key of the bundle that is here now.
+    ///
+    /// # Errors
+    ///
+    /// When that cannot be proved. A plan that was saved without a bundle needs no proof as long as there is none: nothing of it is used.
+    pub fn verify(&self, key: Option<&PlanKey>) -> Result<(), Unusable> {
+        match (&self.hmac_sha256, key) {
+            (Some(tag), Some(key)) if key.verifies(&self.signed(), tag) => Ok(()),
+            (Some(_), Some(_)) => Err(Unusable::Tampered),
+            (Some(_), None) => Err(Unusable::NoKey),
+            (None, Some(_)) => Err(Unusable::Unauthenticated),
+            (None, None) if !self.allowed.is_empty() => Err(Unusable::Deletes),
+            (None, None) => Ok(()),
         }
-        Ok(saved)
+    }
+
+    /// Everything but the proof itself.
+    fn signed(&self) -> Vec<u8> {
+        let all = (self.talosmith_plan, &self.plan, &self.allowed, &self.facts);
+        // Strings and numbers only: JSON can always carry them.
+        serde_json::to_vec(&all).unwrap_or_default()
     }
 
     /// As text, for a file.
@@ -125,110 +210,79 @@ fn of_ours(look: &Look) -> Observed {
 }
 
 /// Everything that a plan depends on, flattened to lines.
-fn facts(look: &Look) -> BTreeMap<String, String> {
-    let mut facts = BTreeMap::new();
+fn facts(look: &Look, key: Option<&PlanKey>) -> BTreeMap<String, String> {
+    let mut facts = Facts { key, lines: BTreeMap::new() };
     // These types always have a form in JSON; one that had none would show as a missing fact on both sides.
     for (name, value) in
         [("file", serde_json::to_value(&*look.blueprint)), ("world", serde_json::to_value(of_ours(look)))]
     {
-        flatten(name.to_owned(), &value.unwrap_or_default(), &mut facts);
+        facts.flatten(name.to_owned(), &value.unwrap_or_default());
     }
+    let mut lines = facts.lines;
     for (node, digest) in &look.rendered.configs {
-        facts.insert(format!("configuration/{node}"), digest.clone());
+        lines.insert(format!("configuration/{node}"), digest.clone());
     }
     for (image, schematic) in &look.rendered.schematics {
-        facts.insert(format!("schematic/{image}"), schematic.clone());
+        lines.insert(format!("schematic/{image}"), schematic.clone());
     }
-    facts
+    lines
 }
 
-fn flatten(name: String, value: &Value, into: &mut BTreeMap<String, String>) {
-    if PASSING.iter().any(|passing| name.rsplit('/').next() == Some(*passing)) {
-        return;
-    }
-    match value {
-        Value::Null => {}
-        Value::Object(fields) => {
-            for (key, value) in fields {
-                flatten(format!("{name}/{key}"), value, into);
-            }
+struct Facts<'a> {
+    key: Option<&'a PlanKey>,
+    lines: BTreeMap<String, String>,
+}
+
+impl Facts<'_> {
+    fn flatten(&mut self, name: String, value: &Value) {
+        let last = name.rsplit('/').next().unwrap_or_default();
+        if PASSING.contains(&last) {
+            return;
         }
-        Value::Array(items) => {
-            for (at, item) in items.iter().enumerate() {
-                // Things with a name keep it wherever they stand in the list.
-                let own = ["vmid", "name", "what", "file"].iter().find_map(|key| item.get(*key));
-                let own =
-                    own.map_or_else(|| at.to_string(), |own| own.to_string().trim_matches('"').to_owned());
-                flatten(format!("{name}/{own}"), item, into);
+        match value {
+            Value::Null => {}
+            _ if FREE.contains(&last) => {
+                let digest = self.digest(&name, &value.to_string());
+                self.lines.insert(name, digest);
             }
+            Value::Object(fields) => {
+                for (key, value) in fields {
+                    self.flatten(format!("{name}/{key}"), value);
+                }
+            }
+            Value::Array(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    // Things with a name keep it wherever they stand in the list.
+                    let own = ["vmid", "name", "what", "file"].iter().find_map(|key| item.get(*key));
+                    let own = own
+                        .map_or_else(|| at.to_string(), |own| own.to_string().trim_matches('"').to_owned());
+                    self.flatten(format!("{name}/{own}"), item);
+                }
+            }
+            Value::String(text) => self.keep(name, text),
+            other => self.keep(name, &other.to_string()),
         }
-        Value::String(text) => keep(name, text, into),
-        other => keep(name, &other.to_string(), into),
     }
-}
 
-fn keep(name: String, text: &str, into: &mut BTreeMap<String, String>) {
-    let private = PRIVATE.iter().any(|word| name.contains(word)) || text.len() > LONG || text.contains('\n');
-    let text = match private {
-        true => format!("sha256:{}", hex::encode(Sha256::digest(text))),
-        false => text.to_owned(),
-    };
-    into.insert(name, text);
-}
+    /// What the world says is told when it changed; of what the file says it is enough to know that it did.
+    fn keep(&mut self, name: String, text: &str) {
+        let private = name.starts_with("file/")
+            || PRIVATE.iter().any(|word| name.contains(word))
+            || text.len() > LONG
+            || text.contains('\n');
+        let text = if private { self.digest(&name, text) } else { text.to_owned() };
+        self.lines.insert(name, text);
+    }
 
-fn digest(plan: &Plan, allowed: &BTreeSet<String>, facts: &BTreeMap<String, String>) -> String {
-    let text = serde_json::to_vec(&(plan, allowed, facts)).unwrap_or_default();
-    hex::encode(Sha256::digest(text))
+    /// Where there is a key, nobody without it can find the text by trying.
+    fn digest(&self, name: &str, text: &str) -> String {
+        let bytes = format!("{name}\0{text}");
+        match self.key {
+            Some(key) => format!("hmac-sha256:{}", key.sign(bytes.as_bytes())),
+            None => format!("sha256:{}", hex::encode(Sha256::digest(bytes))),
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn saved() -> SavedPlan {
-        let plan = Plan {
-            cluster: "home".into(),
-            steps: vec![],
-            notices: vec![],
-            blocked: vec![],
-            refusals: vec![],
-            held: vec![],
-        };
-        let facts = BTreeMap::from([("world/proxmox/version".to_owned(), "9.1.8".to_owned())]);
-        let allowed = BTreeSet::from(["home-work-1".to_owned()]);
-        SavedPlan { talosmith_plan: FORM, digest: digest(&plan, &allowed, &facts), plan, allowed, facts }
-    }
-
-    #[test]
-    fn a_saved_plan_is_read_again_and_a_changed_one_is_not() {
-        let text = saved().to_text();
-        assert_eq!(SavedPlan::parse(&text).unwrap(), saved());
-        assert!(matches!(SavedPlan::parse(&text.replace("9.1.8", "9.1.9")), Err(Unusable::Tampered)));
-        assert!(matches!(SavedPlan::parse("cluster: home"), Err(Unusable::NotAPlan(_))));
-        let more = text.replace("home-work-1", "home-work-2");
-        assert!(matches!(SavedPlan::parse(&more), Err(Unusable::Tampered)), "nobody reviewed that");
-        let later = text.replace("\"talosmith_plan\": 3", "\"talosmith_plan\": 4");
-        assert!(matches!(SavedPlan::parse(&later), Err(Unusable::OtherForm(4))));
-    }
-
-    #[test]
-    fn facts_have_names_that_do_not_move() {
-        let mut facts = BTreeMap::new();
-        let value = serde_json::json!({
-            "marked": [{ "vmid": 11, "running": true }, { "vmid": 12, "running": false }],
-            "free_bytes": 17, "memory_used_mib": 4, "lock": null, "patches": ["machine: {}"],
-        });
-        flatten("world".to_owned(), &value, &mut facts);
-        let lines: Vec<String> = facts.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        assert_eq!(
-            lines,
-            [
-                "world/marked/11/running=true",
-                "world/marked/11/vmid=11",
-                "world/marked/12/running=false",
-                "world/marked/12/vmid=12",
-                "world/patches/0=sha256:3b73c63331cfca1624b3da70ba32de969473f409c803615c186edb8365ba2cdd",
-            ]
-        );
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@ use talos::secrets::Bundle;
 use crate::error::{Error, Kind, Result};
 use crate::observe::{Purpose, Sought};
 use crate::render::{self, Access, Config, Renderer, Schematic};
+use crate::saved::PlanKey;
 use crate::{World, observe};
 
 /// Reads a secret from where the file says it is (`env:…`, `file:…`, `cmd:…`), or tells why it cannot.
@@ -46,6 +47,7 @@ pub struct Look {
     access: Option<Arc<Access>>,
     references: Arc<ReadReference>,
     allowed: Arc<BTreeSet<String>>,
+    plan_key: Option<Arc<PlanKey>>,
 }
 
 /// Looking may fail because of the file, in which case there are diagnostics to show.
@@ -185,6 +187,7 @@ impl Session {
             access,
             references: self.references.clone(),
             allowed: self.allowed.clone(),
+            plan_key: self.bundle.as_deref().map(|bundle| Arc::new(PlanKey::of(bundle))),
         })
     }
 }
@@ -205,6 +208,11 @@ impl Look {
     /// Nodes whose data may be deleted.
     pub(crate) fn allowed(&self) -> &BTreeSet<String> {
         &self.allowed
+    }
+
+    /// What authenticates a plan of this look, once there is a bundle.
+    pub(crate) fn plan_key(&self) -> Option<&PlanKey> {
+        self.plan_key.as_deref()
     }
 
     /// The cluster's id, without which nothing may be changed.

@@ -107,6 +107,9 @@ pub struct Lease {
     pub since: Timestamp,
     /// Until when it holds unless renewed.
     pub expires: Timestamp,
+    /// How many seconds after its last renewal the holder stops by its own clock. Absent from leases of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stops_after: Option<u32>,
 }
 
 /// That etcd was begun. Written before the call is made, so that no crash can hide it.
@@ -356,7 +359,13 @@ mod tests {
         let mark = Mark::new("home", Mark::owner_of("abc="), RECORD_NODE);
         let at: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let state = RecordState {
-            lease: Some(Lease { holder: "eva@laptop".into(), nonce: "1".into(), since: at, expires: at }),
+            lease: Some(Lease {
+                holder: "eva@laptop".into(),
+                nonce: "1".into(),
+                since: at,
+                expires: at,
+                stops_after: Some(60),
+            }),
             bootstrap: Some(BootstrapMark::new("home-control-1", at, true)),
             turns: 3,
             version: VERSION,

@@ -46,11 +46,17 @@ impl IdentityPlace {
         let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
         match set("TALOSMITH_IDENTITY") {
             Some(text) => Self::of(&text.to_string_lossy(), commands),
-            None => set("XDG_CONFIG_HOME")
-                .map(PathBuf::from)
-                .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".config")))
-                .map_or(Self::Nowhere, |folder| Self::Ours(folder.join("talosmith").join("identity.txt"))),
+            None => Self::default_file(),
         }
+    }
+
+    /// The file of ours in the user's configuration folder.
+    pub fn default_file() -> Self {
+        let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+        set("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .or_else(|| set("HOME").map(|home| PathBuf::from(home).join(".config")))
+            .map_or(Self::Nowhere, |folder| Self::Ours(folder.join("talosmith").join("identity.txt")))
     }
 
     fn of(text: &str, commands: Commands) -> Self {
@@ -120,12 +126,22 @@ impl IdentityPlace {
     }
 }
 
+/// Makes an identity, unless another process does so at the same time. What counts is the one on the disk, so it is read from there.
 fn make(path: &Path, printer: &Printer, loud: bool) -> Result<Identity, Problem> {
-    let identity = Identity::generate();
-    write_private(path, identity.to_text().expose_secret().as_bytes(), true).map_err(|e| {
-        Problem::of(Exit::Secrets, &e).within(format!("could not write the identity {}", path.display()))
+    let text = Identity::generate().to_text();
+    let made = match write_private(path, text.expose_secret().as_bytes(), true) {
+        Ok(()) => true,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+        Err(error) => {
+            return Err(Problem::of(Exit::Secrets, &error)
+                .within(format!("could not write the identity {}", path.display())));
+        }
+    };
+    let identity = IdentityPlace::Ours(path.to_owned()).read()?.ok_or_else(|| {
+        Problem::new(Exit::Secrets, format!("the identity {} was removed while it was made", path.display()))
+            .remedy("run the command again")
     })?;
-    if loud {
+    if loud && made {
         printer.note(&format!(
             "A new identity was made: {}. BACK IT UP: without it the secrets of your clusters cannot be opened.",
             path.display()

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use engine::record::Operator;
 use engine::secrets::{self, AtRest, Kept, write_private};
+use model::mark::Mark;
 use talos::secrets::Bundle;
 use uuid::Uuid;
 
@@ -148,11 +149,14 @@ impl Place {
         }
     }
 
-    /// Writes a new bundle; says where.
+    /// Writes a new bundle; says where. It is opened with the identity as it is kept, read again for this: whatever was made
+    /// or read before, only that one opens the bundle tomorrow.
     pub fn create_bundle(&self, bundle: &Bundle, at_rest: &AtRest) -> Result<PathBuf, Problem> {
         self.no_bundle_yet()?;
-        let path = self.bundle_path(*at_rest == AtRest::Plain);
-        secrets::create(&path, bundle, at_rest).map_err(|e| Problem::from(&e))?;
+        let plain = *at_rest == AtRest::Plain;
+        let path = self.bundle_path(plain);
+        let identity = if plain { None } else { self.identity.read()? };
+        secrets::create(&path, bundle, at_rest, identity.as_ref()).map_err(|e| Problem::from(&e))?;
         Ok(path)
     }
 
@@ -163,19 +167,19 @@ impl Place {
 
     /// Takes this folder for one process.
     pub fn lock(&self) -> Result<LocalLock, Problem> {
-        let path = self.folder.join("lock");
-        let problem =
-            |e: &io::Error| Problem::of(Exit::World, e).within(format!("could not lock {}", path.display()));
-        let file = open_private(&path).map_err(|e| problem(&e))?;
-        match file.try_lock() {
-            Ok(()) => Ok(LocalLock(file)),
-            Err(TryLockError::WouldBlock) => Err(Problem::new(
-                Exit::Busy,
-                "another talosmith on this machine is at work with this cluster",
-            )
-            .remedy("wait until it is done")),
-            Err(TryLockError::Error(error)) => Err(problem(&error)),
-        }
+        lock(&self.folder.join("lock"))
+    }
+
+    /// Takes this cluster for one process of this user on this machine, whichever folder it runs from. It is the one guard that there
+    /// is before a cluster has a place for its lease; two machines are not kept apart by it. `None` where there is no home.
+    pub fn lock_cluster(&self, cluster_id: &str) -> Result<Option<LocalLock>, Problem> {
+        let IdentityPlace::Ours(identity) = IdentityPlace::default_file() else { return Ok(None) };
+        let folder = parent(&identity).join("locks");
+        let problem = |e: &io::Error| {
+            Problem::of(Exit::World, e).within(format!("could not make the folder {}", folder.display()))
+        };
+        std::fs::create_dir_all(&folder).map_err(|e| problem(&e))?;
+        lock(&folder.join(Mark::owner_of(cluster_id).to_string())).map(Some)
     }
 
     /// Who we are, for the lease. The place is drawn once and kept; whoever uses it holds the local lock. A copy of the
@@ -227,6 +231,21 @@ fn open_private(path: &Path) -> io::Result<File> {
     }
     #[cfg(not(unix))]
     options.open(path)
+}
+
+/// Locks a file for as long as this process lives.
+fn lock(path: &Path) -> Result<LocalLock, Problem> {
+    let problem =
+        |e: &io::Error| Problem::of(Exit::World, e).within(format!("could not lock {}", path.display()));
+    let file = open_private(path).map_err(|e| problem(&e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(LocalLock(file)),
+        Err(TryLockError::WouldBlock) => {
+            Err(Problem::new(Exit::Busy, "another talosmith on this machine is at work with this cluster")
+                .remedy("wait until it is done"))
+        }
+        Err(TryLockError::Error(error)) => Err(problem(&error)),
+    }
 }
 
 /// The number of the user whose file this is, in words. A file that was just written is its writer's.

@@ -43,6 +43,10 @@ pub enum Whose {
 /// A lease as it was found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
+    /// Whether there is such a lease at all.
+    pub exists: bool,
+    /// For how long it holds without being renewed, which is also how long its holder goes on.
+    pub duration: Option<Duration>,
     /// Who holds it.
     pub holder: Option<String>,
     /// Since when.
@@ -51,7 +55,13 @@ pub struct Found {
     pub ends: Option<Timestamp>,
     /// How often it went from one to another.
     pub turns: i32,
+    /// Who gave it back, where nobody had it since.
+    pub released_by: Option<String>,
 }
+
+/// Who gave a lease back last, and at which number of transitions. At another number somebody had it since, whose release does not write
+/// this, or who never gave it back.
+const RELEASED: &str = "talosmith.dev/released";
 
 /// How often somebody else may be faster before that counts.
 const TRIES: u32 = 3;
@@ -66,12 +76,19 @@ impl Kubernetes {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
         let what = format!("tell about lease {namespace}/{name}");
         let found = self.ask_maybe(&what, leases.get(name)).await?;
+        let exists = found.is_some();
+        let released =
+            found.as_ref().and_then(|lease| lease.metadata.annotations.as_ref()?.get(RELEASED).cloned());
         let spec = found.and_then(|lease| lease.spec).unwrap_or_default();
+        let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         Ok(Found {
+            exists,
+            duration: seconds.map(Duration::from_secs),
             holder: spec.holder_identity.clone().filter(|holder| !holder.is_empty()),
             since: spec.acquire_time.as_ref().map(|time| time.0),
             ends: end(&spec),
             turns: spec.lease_transitions.unwrap_or(0),
+            released_by: released.and_then(|text| released_by(&text, &spec)),
         })
     }
 
@@ -140,6 +157,8 @@ impl Kubernetes {
             return Ok(());
         };
         spec.holder_identity = None;
+        let released = format!("{} {}", spec.lease_transitions.unwrap_or(0), claim.holder);
+        lease.metadata.annotations.get_or_insert_default().insert(RELEASED.to_owned(), released);
         // Whoever changed it meanwhile holds it now, and then there is nothing to give back.
         let params = PostParams::default();
         let call = leases.replace(&claim.name, &params, &lease);
@@ -186,6 +205,14 @@ impl Claim {
     }
 }
 
+/// Who gave the lease back, unless it is held or was had since.
+fn released_by(text: &str, spec: &LeaseSpec) -> Option<String> {
+    let (turns, holder) = text.split_once(' ')?;
+    let free = spec.holder_identity.as_deref().is_none_or(str::is_empty);
+    let same = turns.parse() == Ok(spec.lease_transitions.unwrap_or(0));
+    (free && same).then(|| holder.to_owned())
+}
+
 fn end(spec: &LeaseSpec) -> Option<Timestamp> {
     let renewed = spec.renew_time.as_ref()?.0;
     let seconds = spec.lease_duration_seconds?;
@@ -194,4 +221,23 @@ fn end(spec: &LeaseSpec) -> Option<Timestamp> {
 
 fn is_over(spec: &LeaseSpec, now: Timestamp) -> bool {
     end(spec).is_none_or(|end| end <= now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t4_a_release_counts_only_while_nobody_had_the_lease_since() {
+        let spec = |holder: Option<&str>, turns| LeaseSpec {
+            holder_identity: holder.map(str::to_owned),
+            lease_transitions: Some(turns),
+            ..Default::default()
+        };
+        let by = |text: &str, holder, turns| released_by(text, &spec(holder, turns));
+        assert_eq!(by("3 eva@test (eva)", None, 3).as_deref(), Some("eva@test (eva)"));
+        assert_eq!(by("3 eva@test (eva)", None, 4), None, "somebody had it since");
+        assert_eq!(by("3 eva@test (eva)", Some("kim"), 3), None, "somebody has it");
+        assert_eq!(by("eva", None, 3), None);
+    }
 }

@@ -1,18 +1,18 @@
-//! The lease of a cluster without Proxmox, kept in Kubernetes. The rules are those of the record: a holder whose lease may have
-//! expired by its own clock goes no further before it has renewed it; one that looks expired is watched first, because clocks
-//! differ; one that is taken over is given time to notice; and whoever looked at the world before somebody else had the
-//! lease looks again.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+//! The lease of a cluster without Proxmox, kept in Kubernetes, by the same rules as in the record.
+//!
+//! A new cluster has no Kubernetes, so a run that makes one starts without a lease and takes it as soon as Kubernetes answers.
 
 use jiff::Timestamp;
+use model::lease::{
+    FIRST_HOLDER_WAITS, HOLDER_STOPS, Late, LateFind, LateHolder, RENEWAL_TIMEOUT, late, successor_waits,
+};
 
-use crate::apply::Run;
+use super::Validity;
+use crate::apply::Context;
 use crate::error::{Error, Kind, Result};
 use crate::kubernetes::Kubernetes;
 use crate::kubernetes::lease::{Claim, Found, Whose};
-use crate::record::{LONGER_THAN_A_RENEWAL, RENEW_EVERY, TO_GIVE_BACK, stale, taking_over, watching};
+use crate::record::{TO_GIVE_BACK, outwait, stale, taking_over, watch, watching};
 use crate::world::World;
 
 /// Where the lease of a cluster is.
@@ -29,44 +29,67 @@ pub(crate) struct KubernetesLease {
     world: World,
     kubernetes: Kubernetes,
     claim: Claim,
-    /// Until when it is surely ours, by our own clock, in milliseconds.
-    ours_until: Arc<AtomicI64>,
+    validity: Validity,
 }
 
 impl KubernetesLease {
-    /// Takes it, or says who has it. `None` as long as Kubernetes does not answer; `note` is told what is waited for.
-    pub(crate) async fn take(run: &Run<'_>, note: impl Fn(String)) -> Result<Option<Self>> {
-        let seen = &run.look.observed.kubernetes;
-        if !seen.answered {
-            return Ok(None);
-        }
-        let blueprint = &run.look.blueprint;
-        let kubernetes = Kubernetes::new(run.world, &blueprint.endpoint, &run.look.access()?.kubernetes)?;
+    /// Nothing is asked yet.
+    fn new(context: &Context) -> Result<Self> {
+        let (world, blueprint, operator) = (&context.world, &context.look.blueprint, &context.operator);
+        let kubernetes = Kubernetes::new(world, &blueprint.endpoint, &context.look.access()?.kubernetes)?;
         let claim = Claim {
             namespace: NAMESPACE.to_owned(),
             name: name(&blueprint.cluster),
-            holder: format!("{} ({})", run.operator.name, run.operator.place),
-            duration: RENEW_EVERY * 3,
+            holder: format!("{} ({})", operator.name, operator.place),
+            duration: HOLDER_STOPS,
             whose: Whose::Free,
         };
-        let lease = Self { world: run.world.clone(), kubernetes, claim, ours_until: Arc::default() };
-        let clock = &run.world.clock;
+        Ok(Self { world: world.clone(), kubernetes, claim, validity: Validity::new(&world.clock) })
+    }
+
+    /// Takes it, or says who has it. `None` as long as Kubernetes does not answer; `note` is told what is waited for.
+    pub(crate) async fn take(context: &Context, note: impl Fn(String)) -> Result<Option<Self>> {
+        let seen = &context.look.observed.kubernetes;
+        if !seen.answered {
+            return Self::take_late(context).await;
+        }
+        let lease = Self::new(context)?;
+        let clock = &context.world.clock;
         let found = lease.find().await?;
+        let wait = successor_waits(found.duration);
         match found.holder.as_ref().filter(|holder| **holder != lease.claim.holder) {
+            None if !found.exists => {
+                let wait = FIRST_HOLDER_WAITS;
+                note(format!(
+                    "the cluster had no lease yet: waiting {} s, by when a run that started before there was a place for one has stopped",
+                    wait.as_secs()
+                ));
+                lease.hold(Whose::Free).await?;
+                outwait(&context.world, wait, || lease.renew()).await?;
+                return Err(lease.stale().await);
+            }
             None => lease.hold(Whose::Free).await?,
-            Some(holder) if run.operator.take_over => {
-                note(taking_over(holder));
+            Some(holder) if context.operator.take_over => {
+                note(taking_over(holder, wait));
                 lease.hold(Whose::Anybodys).await?;
-                clock.sleep(LONGER_THAN_A_RENEWAL).await;
-                lease.renew().await?;
+                outwait(&context.world, wait, || lease.renew()).await?;
                 return Err(lease.stale().await);
             }
             Some(holder) if found.ends.is_some_and(|end| end > clock.now()) => {
                 return Err(busy(holder, &found));
             }
             Some(holder) => {
-                note(watching(holder));
-                clock.sleep(LONGER_THAN_A_RENEWAL).await;
+                note(watching(holder, wait));
+                let look = || async {
+                    match lease.find().await {
+                        Ok(Found { holder: None, .. }) => Ok(true),
+                        Ok(again) if again != found => {
+                            Err(busy(again.holder.as_deref().unwrap_or(holder), &again))
+                        }
+                        Ok(_) | Err(_) => Ok(false),
+                    }
+                };
+                watch(&context.world, wait, look).await?;
                 let again = lease.find().await?;
                 if again != found && again.holder.is_some() {
                     return Err(busy(again.holder.as_deref().unwrap_or(holder), &again));
@@ -76,6 +99,34 @@ impl KubernetesLease {
             }
         }
         if found.turns == seen.lease_turns { Ok(Some(lease)) } else { Err(lease.stale().await) }
+    }
+
+    /// Takes the lease for a run whose observation found no Kubernetes. `None` as long as it does not answer.
+    ///
+    /// # Errors
+    ///
+    /// When the run must end: another operator has the lease, or had it after the cluster was observed.
+    pub(crate) async fn take_late(context: &Context) -> Result<Option<Self>> {
+        let lease = Self::new(context)?;
+        let clock = &context.world.clock;
+        // It does not answer, or not yet whole: that is no reason to end a run that is about to bring it up.
+        let Ok(Ok(found)) = clock.timeout(RENEWAL_TIMEOUT, lease.find()).await else { return Ok(None) };
+        let holder = match &found.holder {
+            // Ours was the last run that had it, so nothing was changed since this run observed the cluster.
+            None if found.released_by.as_ref() == Some(&lease.claim.holder) => LateHolder::Ours,
+            None => LateHolder::Free,
+            Some(holder) if *holder == lease.claim.holder => LateHolder::Ours,
+            Some(_) => LateHolder::Other,
+        };
+        match late(LateFind { exists: found.exists, holder }) {
+            Late::Busy => Err(busy(found.holder.as_deref().unwrap_or_default(), &found)),
+            Late::Stale => Err(stale()),
+            Late::Take => match clock.timeout(RENEWAL_TIMEOUT, lease.hold(Whose::Free)).await {
+                Ok(Ok(())) => Ok(Some(lease)),
+                Ok(Err(error)) if error.kind() == Kind::Busy => Err(error),
+                Ok(Err(_)) | Err(_) => Ok(None),
+            },
+        }
     }
 
     /// The plan is of yesterday, and perhaps the next one is empty: nobody shall be kept waiting.
@@ -89,21 +140,20 @@ impl KubernetesLease {
     }
 
     async fn hold(&self, whose: Whose) -> Result<()> {
-        let now = self.world.clock.now();
+        let sent = self.world.clock.reading();
         self.kubernetes.claim(&Claim { whose, ..self.claim.clone() }).await?;
-        let until = now.checked_add(self.claim.duration).unwrap_or(Timestamp::MAX);
-        self.ours_until.store(until.as_millisecond(), Ordering::Relaxed);
+        self.validity.renewed(sent);
         Ok(())
     }
 
-    /// Renews it; [`Kind::Busy`] when somebody took it over.
+    /// Renews it; [`Kind::Busy`] when another operator took it over.
     pub(crate) async fn renew(&self) -> Result<()> {
         self.hold(Whose::Ours).await
     }
 
-    /// Whether it may have expired by our own clock, so that somebody else may have it.
-    pub(crate) fn expired(&self) -> bool {
-        self.world.clock.now().as_millisecond() >= self.ours_until.load(Ordering::Relaxed)
+    /// When it was renewed last, and what follows from that.
+    pub(crate) fn validity(&self) -> &Validity {
+        &self.validity
     }
 
     pub(crate) async fn release(&self) -> Result<()> {

@@ -20,6 +20,7 @@ mod hardware;
 mod invariants;
 mod key_by_key;
 mod kubernetes;
+mod leases;
 mod many;
 mod operations;
 mod operators;

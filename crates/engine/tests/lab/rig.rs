@@ -167,13 +167,24 @@ impl Rig {
         plan: &Plan,
         operator: &Operator,
     ) -> engine::Result<Ran> {
+        self.carry_out_in(&self.world_of(operator), stop, look, plan, operator).await
+    }
+
+    /// The same, for an operator with a way and a clock of their own.
+    pub async fn carry_out_in(
+        &self,
+        world: &World,
+        stop: watch::Receiver<Stop>,
+        look: &Look,
+        plan: &Plan,
+        operator: &Operator,
+    ) -> engine::Result<Ran> {
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let listener = {
             let events = events.clone();
             Arc::new(move |event: &Event| events.lock().unwrap().push(event.clone()))
         };
         let emitter = Emitter::new(self.world.clock.clone(), plan, None, listener);
-        let world = self.world_of(operator);
         let deletes = |action: &Action| {
             use Action::{DeleteRecord, DeleteVm, RemoveAccount, StopVm};
             matches!(action, StopVm { .. } | DeleteVm { .. } | RemoveAccount { .. } | DeleteRecord { .. })
@@ -181,7 +192,7 @@ impl Rig {
         let deletes_all = plan.steps.iter().all(|step| deletes(&step.action));
         self.guard.watch.set_deleting(deletes_all);
         self.guard.owns(look);
-        let run = Run { world: &world, look, operator, stop, emitter: &emitter, verb: "apply" };
+        let run = Run { world, look, operator, stop, emitter: &emitter, verb: "apply" };
         // Boxed, because it is larger than the stack of a test likes.
         let outcome = Box::pin(engine::apply::run(run, plan)).await;
         self.lab.shared().look();

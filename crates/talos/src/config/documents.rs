@@ -106,6 +106,19 @@ impl Documents {
         Self(self.0.iter().map(redact::redacted).collect())
     }
 
+    /// As [`Self::redacted`], and with digests in place of manifests and of everything that `base`, the same before any patch, has not.
+    #[must_use]
+    pub fn redacted_beyond(&self, base: &Self) -> Self {
+        let same = |one: &Map, other: &Map| {
+            ["kind", "name", "version"].iter().all(|key| one.text(key) == other.text(key))
+        };
+        let one = |document: &Map| {
+            let known = base.0.iter().find(|known| same(known, document));
+            redact::redacted_beyond(document, known)
+        };
+        Self(self.0.iter().map(one).collect())
+    }
+
     /// Adds a document at the end.
     pub fn push(&mut self, document: Map) {
         self.0.push(document);

@@ -2,6 +2,11 @@
 //!
 //! A value is known to be secret by its key, whatever the document: Talos names them alike everywhere. A private key is known
 //! wherever it stands, and so is a manifest that holds a Kubernetes secret.
+//!
+//! What people wrote freely (manifests with the values of charts, and everything that a patch brought) may hold a secret under any
+//! key. Of that, digests are shown: enough to see that something changed.
+
+use sha2::{Digest, Sha256};
 
 use super::{Map, Value};
 
@@ -70,6 +75,63 @@ fn holds_secret(text: &str) -> bool {
         || text.lines().map(str::trim).any(is_secret)
 }
 
+/// The mapping without its secrets, and with digests in place of everything that `base`, the same before any patch, has not.
+pub(super) fn redacted_beyond(map: &Map, base: Option<&Map>) -> Map {
+    let shown = redacted(map);
+    let one = |(key, value): (&str, &Value)| {
+        // Without these nobody could tell which document it is.
+        let names = base.is_none() && matches!(key, "apiVersion" | "kind" | "name");
+        let known = base.and_then(|base| base.get(key));
+        let shown = shown.get(key).unwrap_or(&Value::Null);
+        let value = match key {
+            "inlineManifests" => digests(value, &["name"]),
+            _ if names => shown.clone(),
+            _ => beyond(value, shown, known),
+        };
+        (key.to_owned(), value)
+    };
+    map.iter().map(one).collect()
+}
+
+/// `value` as it is `shown`, where `known` has the same; its digests, where it has not.
+fn beyond(value: &Value, shown: &Value, known: Option<&Value>) -> Value {
+    match (value, known) {
+        (Value::Map(map), Some(Value::Map(base))) => redacted_beyond(map, Some(base)).into(),
+        (Value::List(list), Some(Value::List(base))) => {
+            let shown = shown.as_list().unwrap_or_default();
+            let one = |(item, shown): (&Value, &Value)| match base.contains(item) {
+                true => shown.clone(),
+                false => digests(item, &[]),
+            };
+            Value::List(list.iter().zip(shown).map(one).collect())
+        }
+        (value, Some(known)) if value == known => shown.clone(),
+        (value, _) => digests(value, &[]),
+    }
+}
+
+/// The same with digests of all texts and numbers, but under these keys.
+fn digests(value: &Value, but: &[&str]) -> Value {
+    match value {
+        Value::Map(map) => {
+            let one = |(key, value): (&str, &Value)| {
+                let value = if but.contains(&key) { value.clone() } else { digests(value, but) };
+                (key.to_owned(), value)
+            };
+            map.iter().map(one).collect::<Map>().into()
+        }
+        Value::List(list) => Value::List(list.iter().map(|item| digests(item, but)).collect()),
+        Value::Null | Value::Bool(_) => value.clone(),
+        Value::Text(text) | Value::Number(text) => digest(text),
+        Value::Int(number) => digest(&number.to_string()),
+        Value::Float(number) => digest(&number.to_string()),
+    }
+}
+
+fn digest(text: &str) -> Value {
+    format!("sha256:{}", hex::encode(Sha256::digest(text))).into()
+}
+
 #[cfg(test)]
 mod tests {
     use crate::config::{Contract, Documents, Input, Role, generate};
@@ -124,5 +186,27 @@ mod tests {
         let documents = Documents::parse(text).unwrap().redacted().to_yaml();
         assert!(documents.contains("key: gpu") && documents.contains("kind: Namespace"), "{documents}");
         assert!(!documents.contains("kind: Secret"), "{documents}");
+    }
+
+    #[test]
+    fn a12_what_people_wrote_freely_is_shown_as_digests() {
+        let base = "version: v1alpha1\nmachine: {type: worker, token: a.b, certSANs: [known]}\ncluster: {}\n";
+        let text = "version: v1alpha1\nmachine: {type: worker, token: a.b, certSANs: [known, canary], env: {A: canary}, sysctls: {x: 7}}\n\
+                    cluster: {inlineManifests: [{name: helm-cilium, contents: 'kind: Job\n\n  value: canary'}]}\n\
+                    ---\napiVersion: v1alpha1\nkind: ExtensionServiceConfig\nname: tailscale\nenvironment: [TS_AUTHKEY=canary]\n";
+        let (base, whole) = (Documents::parse(base).unwrap(), Documents::parse(text).unwrap());
+        let shown = whole.redacted_beyond(&base).to_yaml();
+        assert!(!shown.contains("canary") && !shown.contains("a.b"), "{shown}");
+        for stays in [
+            "type: worker",
+            "- known",
+            "name: helm-cilium",
+            "kind: ExtensionServiceConfig",
+            "name: tailscale",
+        ] {
+            assert!(shown.contains(stays), "{stays}: {shown}");
+        }
+        assert!(shown.contains("token: REDACTED") && shown.contains("A: sha256:"), "{shown}");
+        assert_eq!(whole.redacted_beyond(&whole).to_yaml().matches("sha256:").count(), 1, "manifests only");
     }
 }

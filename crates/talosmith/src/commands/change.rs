@@ -40,6 +40,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
     let allowed = match (&saved, &args.plan) {
         (Some(saved), Some(path)) => {
             of_this_cluster(saved, path, &setup.loaded.spec.cluster)?;
+            reviewed::verify(saved, path, setup.place.load_bundle()?.as_ref())?;
             reviewed::allowed(saved, path, global, &args.allow)?
         }
         _ => args.allow.allow_destroy.clone(),
@@ -87,6 +88,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         plan = look.plan();
         refused(&plan)?;
     }
+    let _cluster = setup.lock_cluster(&look)?;
     let change = Change::new(&setup, &outside, &args.change, "apply", printer)?;
     for _ in 0..LOOKS {
         if let Some(exit) = change.carry_out(&look, &plan).await? {
@@ -188,6 +190,7 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
             Answer::No(exit) => return Ok(exit),
         }
     }
+    let _cluster = setup.lock_cluster(&look)?;
     let change = Change::new(&setup, &outside, args, "destroy", printer)?;
     if let Some(exit) = change.carry_out(&look, &plan).await? {
         return match left {

@@ -15,7 +15,7 @@ use secrecy::SecretString;
 use crate::args::{Global, LabSpeed};
 use crate::exit::Exit;
 use crate::outside::{self, Administrator, Outside};
-use crate::place::Place;
+use crate::place::{LocalLock, Place};
 use crate::secret_command::Commands;
 use crate::view::{Printer, Problem};
 
@@ -151,6 +151,14 @@ impl Setup {
         let lab = global.lab.then_some(global.lab_seed);
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
         Self { loaded, folder, place, lab, commands: global.commands() }
+    }
+
+    /// Takes a cluster that may have no place for its lease yet, for one process of this user on this machine.
+    pub fn lock_cluster(&self, look: &Look) -> Result<Option<LocalLock>, Problem> {
+        match &look.blueprint.cluster_id {
+            Some(id) if self.lab.is_none() && !look.blueprint.has_proxmox() => self.place.lock_cluster(id),
+            _ => Ok(None),
+        }
     }
 
     /// The files that the cluster file points to.

@@ -104,3 +104,48 @@ fn health_is_a_list_of_conditions_and_an_exit_code() {
     let markdown = shell.ok("plan --lab --lab-speed max --markdown");
     assert_eq!(markdown, "## Plan for `home`\n\nNothing to do.\n");
 }
+
+/// An edited plan whose digest was computed again is refused, and so is one that nothing proves.
+#[test]
+fn a12_an_edited_plan_is_refused() {
+    let shell = Shell::with_secrets();
+    shell.ok("plan --lab --lab-speed max -o first.plan");
+    let text = std::fs::read_to_string(shell.path().join("first.plan")).unwrap();
+    let proof = text.lines().find(|line| line.contains("\"hmac_sha256\"")).unwrap().to_owned();
+    let forged = format!("  \"hmac_sha256\": \"{}\",", "0".repeat(64));
+    for (name, edited, told) in [
+        ("edited.plan", text.replace("home-work-2", "home-work-7"), "it was changed after it was written"),
+        ("forged.plan", text.replace(&proof, &forged), "it was changed after it was written"),
+        ("bare.plan", text.replace(&format!("{proof}\n"), ""), "it was saved before the cluster had secrets"),
+        ("newer.plan", text.replace("\"talosmith_plan\": 4", "\"talosmith_plan\": 5"), "by a newer release"),
+        (
+            "older.plan",
+            text.replace("\"talosmith_plan\": 4", "\"talosmith_plan\": 3"),
+            "by an earlier release",
+        ),
+        ("unversioned.plan", text.replace("  \"talosmith_plan\": 4,\n", ""), "it has no version"),
+    ] {
+        assert_ne!(edited, text, "{name}");
+        shell.write(name, &edited);
+        let ran = shell.run(&format!("apply --lab --lab-speed max {name}"));
+        assert_ne!(ran.code, Some(0), "{}", ran.all());
+        assert!(ran.err.contains(told), "{name}: {}", ran.all());
+    }
+}
+
+/// What people wrote freely stands in clear in neither a saved plan nor in what is rendered to be shown.
+#[test]
+fn a12_free_values_are_not_shown() {
+    let free = "kubernetes: { cni: { name: cilium, values: { token-of-mine: canary-one } } }\n\
+                manifests: { helm: { web: { repository: 'https://charts.example', chart: web, version: 1.0.0, namespace: web, values: { a: canary-two } } } }\n\
+                patches: [ { machine: { env: { A: canary-three } } } ]\n";
+    let shell = Shell::with(&format!("{HOME}{free}"));
+    shell.ok("secrets new --lab");
+    shell.ok("render --lab -o shown --redact");
+    let rendered = std::fs::read_to_string(shell.path().join("shown/home-control-1.yaml")).unwrap();
+    assert!(!rendered.contains("canary") && rendered.contains("sha256:"), "{rendered}");
+    let ran = shell.run("plan --lab --lab-speed max -o free.plan");
+    let saved = std::fs::read_to_string(shell.path().join("free.plan"));
+    let saved = saved.unwrap_or_else(|_| panic!("{}", ran.all()));
+    assert!(!saved.contains("canary") && !saved.contains("token-of-mine"), "{saved}");
+}

@@ -98,7 +98,8 @@ fn arch3_a_plan_whose_steps_need_each_other_is_refused() {
         disturbs: Disturbs::Nothing,
         seconds: 1,
     };
-    let plan = finish(&blueprint(), Found { steps: vec![step("a", "b"), step("b", "a")], ..Found::default() });
+    let plan =
+        finish(&blueprint(), Found { steps: vec![step("a", "b"), step("b", "a")], ..Found::default() });
     assert_eq!(plan.steps, []);
     assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::Internal]);
 }

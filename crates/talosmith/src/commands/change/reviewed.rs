@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use engine::Look;
-use engine::saved::SavedPlan;
+use engine::saved::{PlanKey, SavedPlan};
 use model::plan::Plan;
+use talos::secrets::Bundle;
 
 use crate::args::{AllowArgs, Global};
 use crate::commands::setup::flags;
@@ -15,15 +16,23 @@ use crate::view::{Problem, changed};
 /// How many changes are told. Whoever reads more makes a new plan anyway.
 const TOLD: usize = 10;
 
+fn within(problem: Problem, path: &Path) -> Problem {
+    problem
+        .within(format!("could not use the plan {}", path.display()))
+        .remedy("save a new one with `talosmith plan -o FILE`; the cluster file is named with `-f`")
+}
+
 /// Reads a saved plan.
 pub fn read_plan(path: &Path) -> Result<SavedPlan, Problem> {
-    let within = |problem: Problem| {
-        problem
-            .within(format!("could not use the plan {}", path.display()))
-            .remedy("save a new one with `talosmith plan -o FILE`; the cluster file is named with `-f`")
-    };
+    let within = |problem: Problem| within(problem, path);
     let text = std::fs::read_to_string(path).map_err(|e| within(Problem::of(Exit::Input, &e)))?;
     SavedPlan::parse(&text).map_err(|e| within(Problem::of(Exit::Input, &e)))
+}
+
+/// A plan is used only when it is proved to be what was saved, with the secrets of this cluster.
+pub fn verify(saved: &SavedPlan, path: &Path, bundle: Option<&Bundle>) -> Result<(), Problem> {
+    let key = bundle.map(PlanKey::of);
+    saved.verify(key.as_ref()).map_err(|e| within(Problem::of(Exit::Refused, &e), path))
 }
 
 /// What a saved plan allows was reviewed with it; what it does not allow was not.

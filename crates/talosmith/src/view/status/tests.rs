@@ -64,6 +64,7 @@ fn observed() -> Observed {
         nonce: "1".into(),
         since: at,
         expires: "2026-01-01T00:05:00Z".parse().unwrap(),
+        stops_after: None,
     };
     let bootstrap = BootstrapMark::new("home-control-1", at, true);
     let state =

@@ -1,0 +1,67 @@
+//! Keeping the lease while a run goes on: renewing it in time, and taking it as soon as there is a place for it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::lease::{Hold, LOOK_FOR_PLACE_EVERY, RENEW_EVERY, RENEWAL_TIMEOUT};
+use tokio::sync::Notify;
+
+use super::{KubernetesLease, Validity};
+use crate::apply::Context;
+use crate::error::{Error, Kind, Result};
+
+/// After a renewal that failed.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(2);
+
+/// Keeps the lease for as long as it is polled; renews at once when that is urgent. Comes back only when the lease is not ours
+/// any more, or cannot be had.
+pub(crate) async fn keep(context: Arc<Context>, urgent: Arc<Notify>) -> Error {
+    let clock = &context.world.clock;
+    loop {
+        let lease = context.kubernetes_lease();
+        let looks = lease.is_none() && !context.look.blueprint.has_proxmox();
+        let wait = if looks { LOOK_FOR_PLACE_EVERY } else { RENEW_EVERY };
+        tokio::select! {
+            biased;
+            () = urgent.notified() => {}
+            () = clock.sleep(wait) => {}
+        }
+        let kept = match (lease, context.record()) {
+            (Some(lease), _) => in_time(&context, lease.validity(), Box::pin(lease.renew())).await,
+            (None, Ok(record)) => in_time(&context, record.validity(), Box::pin(record.renew())).await,
+            (None, Err(_)) if looks => Box::pin(take_late(&context)).await,
+            (None, Err(_)) => Ok(()),
+        };
+        if let Err(error) = kept {
+            return error;
+        }
+    }
+}
+
+/// One renewal. Only what ends the run is an error.
+async fn in_time(
+    context: &Context,
+    validity: &Validity,
+    renewal: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let clock = &context.world.clock;
+    let error = match clock.timeout(RENEWAL_TIMEOUT, renewal).await {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(error)) => error,
+        Err(late) => Error::world("could not renew the lease").because(late),
+    };
+    if error.kind() == Kind::Busy || validity.hold() == Hold::GivenUp {
+        return Err(error);
+    }
+    clock.sleep(TRY_AGAIN_AFTER).await;
+    Ok(())
+}
+
+/// The run started before there was a place for its lease; perhaps there is one now.
+async fn take_late(context: &Context) -> Result<()> {
+    if let Some(lease) = KubernetesLease::take_late(context).await? {
+        context.kubernetes_lease.send_replace(Some(lease));
+    }
+    Ok(())
+}

@@ -1,0 +1,387 @@
+//! Two operators whose ways and clocks differ: whatever is cut or stopped, the next one starts only when the last one is done.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ambient::{Clock, Dial, Net, Stream};
+use engine::apply::Stop;
+use engine::error::Kind;
+use engine::record::Operator;
+use engine::{Session, World};
+use jiff::{SignedDuration, Timestamp};
+use lab::{CallMoment, Verdict};
+use model::event::{Outcome, What};
+use model::lease::{HOLDER_STOPS, SUCCESSOR_WAITS};
+use model::step::{Action, Disturbs, Step, StepId};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
+
+use crate::external::METAL;
+use crate::rig::{HOME, Ran, Rig, bundle, operator, spec};
+
+fn taking_over(place: &str) -> Operator {
+    Operator { take_over: true, ..operator(place) }
+}
+
+/// The way of one operator into the lab: parts of it can be cut, and what it writes to machines and Kubernetes is noted.
+#[derive(Clone)]
+struct Way {
+    inner: Net,
+    clock: Clock,
+    /// To Proxmox.
+    no_proxmox: Arc<AtomicBool>,
+    /// To Kubernetes.
+    no_kubernetes: Arc<AtomicBool>,
+    /// When something was written to a machine or to Kubernetes.
+    written: Arc<Mutex<Vec<Timestamp>>>,
+}
+
+impl Way {
+    fn last_written(&self) -> Timestamp {
+        self.written.lock().unwrap().last().copied().unwrap_or(Timestamp::MIN)
+    }
+}
+
+impl Dial for Way {
+    fn dial(&self, host: &str, port: u16) -> Pin<Box<dyn Future<Output = io::Result<Stream>> + Send + '_>> {
+        let (host, is_proxmox) = (host.to_owned(), port == 8006);
+        let cut = (is_proxmox && self.no_proxmox.load(Ordering::Relaxed))
+            || (port == 6443 && self.no_kubernetes.load(Ordering::Relaxed));
+        Box::pin(async move {
+            if cut {
+                std::future::pending::<()>().await;
+            }
+            let stream = self.inner.dial(&host, port).await?;
+            match is_proxmox {
+                true => Ok(stream),
+                false => Ok(Stream::new(Noted { stream, way: self.clone() })),
+            }
+        })
+    }
+}
+
+struct Noted {
+    stream: Stream,
+    way: Way,
+}
+
+impl AsyncRead for Noted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Noted {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.way.written.lock().unwrap().push(self.way.clock.now());
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// An operator with a clock and a way of her own. The lab knows whose calls they are.
+struct Apart<'a> {
+    rig: &'a Rig,
+    world: World,
+    way: Way,
+    who: Operator,
+}
+
+impl<'a> Apart<'a> {
+    fn new(rig: &'a Rig, who: Operator) -> Self {
+        let facts = rig.lab.facts();
+        let clock = Clock::from(rig.world.clock.now(), 1.0);
+        let way = Way {
+            inner: rig.lab.net_of(&who.name),
+            // Moments are told by the lab's clock, whatever hers says.
+            clock: rig.world.clock.clone(),
+            no_proxmox: Arc::default(),
+            no_kubernetes: Arc::default(),
+            written: Arc::default(),
+        };
+        let net = Net::of(way.clone());
+        let address = format!("https://{}", facts.endpoint);
+        let pve = pve::Client::connect(
+            pve::Endpoints::parse([address.as_str()]).unwrap(),
+            &facts.token.parse().unwrap(),
+            &pve::Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]),
+            net.clone(),
+            clock.clone(),
+        )
+        .unwrap();
+        let world = World { pve, net, clock, ..rig.world.clone() };
+        Self { rig, world, way, who }
+    }
+
+    /// Looks, plans, carries out; looks again as often as that was too early.
+    async fn apply(&self, file: &str) -> engine::Result<Ran> {
+        loop {
+            let session = Session::new(self.world.clone(), spec(file), Some(bundle()));
+            let Ok(look) = session.look().await else { panic!("she can look") };
+            let (_wish, stop) = watch::channel(Stop::No);
+            let plan = look.plan();
+            match Box::pin(self.rig.carry_out_in(&self.world, stop, &look, &plan, &self.who)).await {
+                Err(error) if error.kind() == Kind::Stale => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+async fn apply(rig: &Rig, file: &str, who: &Operator) -> engine::Result<Ran> {
+    loop {
+        let look = rig.look(file).await;
+        match Box::pin(rig.carry_out_as(&look, &look.plan(), who)).await {
+            Err(error) if error.kind() == Kind::Stale => {}
+            result => return result,
+        }
+    }
+}
+
+fn started(ran: &Ran) -> Timestamp {
+    ran.events.iter().find(|e| matches!(e.what, What::Started { .. })).unwrap().at
+}
+
+/// Eva brings a cluster up and loses her way to Proxmox only; Kim takes over.
+async fn cut_off_from_proxmox(set_back: bool) {
+    let rig = Rig::new();
+    let (eva, kim) = (Apart::new(&rig, operator("eva")), taking_over("kim"));
+    let way = &eva.way;
+    let second = async {
+        rig.world.clock.sleep(Duration::from_secs(80)).await;
+        way.no_proxmox.store(true, Ordering::Relaxed);
+        if set_back {
+            eva.world.clock.set_by(SignedDuration::from_mins(-4));
+        }
+        let cut = rig.world.clock.now();
+        (cut, apply(&rig, HOME, &kim).await.unwrap())
+    };
+    let (first, (cut, second)) = futures::join!(eva.apply(HOME), second);
+    assert_eq!(second.outcome, Outcome::Done, "{:?}", second.failures());
+    let last = way.last_written();
+    assert!(last > cut, "she went on without Proxmox for a while");
+    let limit = cut.checked_add(HOLDER_STOPS).unwrap();
+    assert!(last <= limit, "she wrote to machines at {last}, and was cut off at {cut}");
+    assert!(last < started(&second), "Kim started at {}", started(&second));
+    assert_eq!(first.unwrap().outcome, Outcome::Failed);
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a7_a_holder_without_proxmox_stops_before_its_successor_starts() {
+    cut_off_from_proxmox(false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_reading_5_a_clock_that_is_set_back_does_not_prolong_a_lease() {
+    cut_off_from_proxmox(true).await;
+}
+
+/// Eva's process is stopped, and goes on while Kim works.
+#[tokio::test(start_paused = true)]
+async fn a7_a_holder_that_was_stopped_changes_nothing_when_it_goes_on() {
+    let rig = Rig::new();
+    let (eva, kim) = (Apart::new(&rig, operator("eva")), taking_over("kim"));
+    let way = &eva.way;
+    let mut first = Box::pin(eva.apply(HOME));
+    tokio::select! {
+        biased;
+        () = rig.world.clock.sleep(Duration::from_secs(36)) => {}
+        _ = &mut first => panic!("too fast"),
+    }
+    let mut second = Box::pin(apply(&rig, HOME, &kim));
+    tokio::select! {
+        biased;
+        () = rig.world.clock.sleep(SUCCESSOR_WAITS + Duration::from_secs(10)) => {}
+        _ = &mut second => panic!("too fast"),
+    }
+    // Connections live on by themselves; what counts is what she still asks for.
+    let woken = rig.world.clock.now();
+    let (first, second) = futures::join!(first, second);
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert!(started(&second) < woken, "Kim was at work");
+    assert_eq!(first.outcome, Outcome::Failed);
+    assert!(
+        first.failures().contains(&"lease: kim@test took the cluster over".to_owned()),
+        "{:?}",
+        first.failures()
+    );
+    assert!(way.last_written() < woken, "she wrote at {}, and went on at {woken}", way.last_written());
+    assert_eq!(second.outcome, Outcome::Done, "{:?}", second.failures());
+    rig.assert_whole().await;
+}
+
+/// Proxmox is away for two minutes, and nobody else comes: the run waits and goes on.
+#[tokio::test(start_paused = true)]
+async fn a7_a_holder_goes_on_once_it_has_renewed() {
+    let rig = Rig::new();
+    let eva = Apart::new(&rig, operator("eva"));
+    let way = &eva.way;
+    let outage = async {
+        rig.world.clock.sleep(Duration::from_secs(38)).await;
+        way.no_proxmox.store(true, Ordering::Relaxed);
+        rig.world.clock.sleep(Duration::from_secs(120)).await;
+        way.no_proxmox.store(false, Ordering::Relaxed);
+    };
+    let (ran, ()) = futures::join!(eva.apply(HOME), outage);
+    let ran = ran.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_whole().await;
+}
+
+/// [`METAL`] with a worker that never answers, so that a run goes on and on.
+fn endless() -> String {
+    format!("{METAL}  w-2: {{ role: worker, address: 10.25.150.33, external: true }}\n")
+}
+
+#[tokio::test(start_paused = true)]
+async fn t4_a_run_that_makes_kubernetes_takes_the_lease_as_soon_as_it_answers() {
+    let rig = crate::external::metal().await;
+    let (file, eva, kim) = (endless(), operator("eva"), operator("kim"));
+    let mut first = Box::pin(apply(&rig, &file, &eva));
+    tokio::select! {
+        biased;
+        () = rig.world.clock.sleep(Duration::from_secs(5 * 60)) => {}
+        _ = &mut first => panic!("nothing answers for w-2"),
+    }
+    assert_eq!(crate::external::lease(&rig).await.holder.as_deref(), Some("eva@test (eva)"));
+    let second = tokio::select! {
+        biased;
+        second = apply(&rig, &file, &kim) => second,
+        _ = &mut first => panic!("nothing answers for w-2"),
+    };
+    let error = second.err().unwrap();
+    assert_eq!(error.kind(), Kind::Busy, "{error}");
+    assert!(error.to_string().starts_with("eva@test (eva) is changing the cluster"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn t4_a_run_without_a_lease_stops_when_another_operator_has_it() {
+    let metal = crate::external::metal().await;
+    assert_eq!(apply(&metal, METAL, &operator("first")).await.unwrap().outcome, Outcome::Done);
+    let mut eva = Apart::new(&metal, operator("eva"));
+    eva.world.pve = metal.world.pve.clone();
+    let way = &eva.way;
+    way.no_kubernetes.store(true, Ordering::Relaxed);
+    let (file, kim) = (endless(), operator("kim"));
+    // She sees no Kubernetes, so there is no place for her lease.
+    let first = eva.apply(&file);
+    let second = async {
+        metal.world.clock.sleep(Duration::from_secs(20)).await;
+        let mut kims = Box::pin(apply(&metal, &file, &kim));
+        tokio::select! {
+            biased;
+            () = metal.world.clock.sleep(Duration::from_secs(20)) => {}
+            _ = &mut kims => panic!("nothing answers for w-2"),
+        }
+        assert_eq!(crate::external::lease(&metal).await.holder.as_deref(), Some("kim@test (kim)"));
+        way.no_kubernetes.store(false, Ordering::Relaxed);
+        let back = metal.world.clock.now();
+        tokio::select! {
+            biased;
+            () = metal.world.clock.sleep(Duration::from_secs(60)) => {}
+            _ = &mut kims => panic!("nothing answers for w-2"),
+        }
+        back
+    };
+    let (first, back) = futures::join!(first, second);
+    let first = first.unwrap();
+    assert_eq!(first.outcome, Outcome::Failed);
+    let told = first.failures();
+    assert!(told.iter().any(|t| t.starts_with("lease: kim@test (kim) is changing the cluster")), "{told:?}");
+    let ended = first.events.last().unwrap().at;
+    assert!(
+        ended.duration_since(back).as_secs() < 20,
+        "she stopped at {ended}, and could have known at {back}"
+    );
+}
+
+/// Kubernetes is not seen at first. It has a free lease that another operator had: whether before or after, nothing tells.
+#[tokio::test(start_paused = true)]
+async fn t4_a_free_lease_that_another_operator_had_stops_a_run_that_did_not_see_it() {
+    let metal = crate::external::metal().await;
+    assert_eq!(apply(&metal, METAL, &operator("eva")).await.unwrap().outcome, Outcome::Done);
+    for (who, goes_on) in [("eva", true), ("kim", false)] {
+        let mut late = Apart::new(&metal, operator(who));
+        late.world.pve = metal.world.pve.clone();
+        late.way.no_kubernetes.store(true, Ordering::Relaxed);
+        let file = endless();
+        let back = async {
+            metal.world.clock.sleep(Duration::from_secs(20)).await;
+            late.way.no_kubernetes.store(false, Ordering::Relaxed);
+            metal.world.clock.sleep(Duration::from_secs(40)).await;
+        };
+        let mut run = Box::pin(late.apply(&file));
+        let ended = tokio::select! {
+            biased;
+            ran = &mut run => Some(ran.unwrap()),
+            () = back => None,
+        };
+        assert_eq!(ended.is_none(), goes_on, "{who}: {:?}", ended.map(|ran| ran.failures()));
+        if goes_on {
+            let holder = crate::external::lease(&metal).await.holder;
+            assert_eq!(holder.as_deref(), Some("eva@test (eva)"), "it was hers last, so she has it again");
+            drop(run);
+            // Her process is gone; she comes again and gives it back.
+            assert_eq!(apply(&metal, METAL, &operator("eva")).await.unwrap().outcome, Outcome::Done);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn arch3_steps_that_never_start_are_a_failure() {
+    let rig = Rig::healthy().await;
+    let look = rig.look(HOME).await;
+    let step = |id: &str, after: &str| Step {
+        id: StepId(id.to_owned()),
+        action: Action::CheckHealth,
+        after: vec![StepId(after.to_owned())],
+        reason: String::new(),
+        disturbs: Disturbs::Nothing,
+        seconds: 1,
+    };
+    let mut plan = look.plan();
+    plan.steps = vec![step("a", "b"), step("b", "a")];
+    let error = rig.carry_out(&look, &plan, "me").await.err().expect("nothing of it is started");
+    assert!(error.causes().join(": ").contains("these steps wait for each other: a, b"), "{error}");
+    plan.steps = vec![step("a", "not-in-the-plan")];
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    assert_eq!(ran.failures(), ["a: it was never started: it waits for not-in-the-plan"]);
+}
+
+/// Every changing call is made by whoever holds the lease at that moment, when two operators start at once again and again.
+#[tokio::test(start_paused = true)]
+async fn a7_no_call_changes_anything_before_the_lease_is_taken() {
+    let rig = Rig::healthy().await;
+    let changes: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = changes.clone();
+    rig.lab.on_call(move |_, moment, method, path| {
+        if moment == CallMoment::After && method != "GET" && method != "CALL" {
+            noted.lock().unwrap().push(path.to_owned());
+        }
+        Verdict::GoOn
+    });
+    let more = HOME.replace("count: 2", "count: 3");
+    let look = rig.look(&more).await;
+    let ran = rig.carry_out(&look, &look.plan(), "eva").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let changes = changes.lock().unwrap();
+    assert!(changes.first().unwrap().ends_with("/qemu/150010/config"), "{changes:?}");
+    assert!(changes.last().unwrap().ends_with("/qemu/150010/config"), "{changes:?}");
+}
