@@ -2,7 +2,7 @@
 //!
 //! A node that does not answer may be dead, or the way to it may be broken. Only positive evidence counts: Kubernetes answered
 //! and says that the node is not ready; or it does not have the node, and other machines of the cluster answer from here while
-//! this one does not. Where Kubernetes exists and does not answer, it might call the node ready, so nothing is known.
+//! this one does not. Where Kubernetes does not answer, it might call the node ready, so nothing is known.
 
 use std::fmt;
 
@@ -24,8 +24,6 @@ pub struct Signs {
 pub enum Says {
     /// It did not answer.
     Unknown,
-    /// etcd was never bootstrapped, so there is no Kubernetes to ask.
-    NotYet,
     /// It has no such node.
     NoNode,
     /// The node is ready, or not.
@@ -72,7 +70,7 @@ pub fn is_dead(signs: Signs) -> Result<(), Doubt> {
         Signs { kubernetes: Says::Ready(false), .. } => Ok(()),
         Signs { others: 0, .. } => Err(Doubt::NothingAnswers),
         Signs { kubernetes: Says::Unknown, .. } => Err(Doubt::NoKubernetes),
-        Signs { kubernetes: Says::NotYet | Says::NoNode, .. } => Ok(()),
+        Signs { kubernetes: Says::NoNode, .. } => Ok(()),
     }
 }
 
@@ -84,7 +82,6 @@ pub fn signs(node: &str, observed: &Observed) -> Signs {
     };
     let kubernetes = match &observed.kubernetes {
         seen if seen.answered => seen.nodes.get(node).map_or(Says::NoNode, |seen| Says::Ready(seen.ready)),
-        _ if never_bootstrapped(observed) => Says::NotYet,
         _ => Says::Unknown,
     };
     Signs {
@@ -92,13 +89,6 @@ pub fn signs(node: &str, observed: &Observed) -> Signs {
         kubernetes,
         others: observed.machines.iter().filter(configured).count(),
     }
-}
-
-/// Whether the record says that etcd was never bootstrapped. Without a record that can be read, nothing does.
-#[must_use]
-pub fn never_bootstrapped(observed: &Observed) -> bool {
-    let record = observed.proxmox.record.as_ref().filter(|record| !record.unreadable);
-    record.is_some_and(|record| record.state.bootstrap.is_none())
 }
 
 #[cfg(test)]
@@ -115,7 +105,6 @@ mod tests {
         assert_eq!(is_dead(says(Says::Ready(true))), Err(Doubt::Ready));
         assert_eq!(is_dead(says(Says::Ready(false))), Ok(()));
         assert_eq!(is_dead(says(Says::NoNode)), Ok(()));
-        assert_eq!(is_dead(says(Says::NotYet)), Ok(()));
         assert_eq!(is_dead(Signs { kubernetes: Says::Ready(false), ..SILENT }), Ok(()));
         assert_eq!(is_dead(Signs { kubernetes: Says::NoNode, ..SILENT }), Err(Doubt::NothingAnswers));
         assert_eq!(is_dead(Signs { answers: true, ..says(Says::Ready(false)) }), Err(Doubt::Answers));

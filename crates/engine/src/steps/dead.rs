@@ -76,10 +76,7 @@ async fn signs(context: &Context, node: &Node) -> Signs {
     let configured = |other: &&Identified| matches!(other, Identified::Configured(_));
     Signs {
         answers: !matches!(seen, Identified::Silent(_)),
-        kubernetes: says.unwrap_or(match alive::never_bootstrapped(&context.look.observed) {
-            true => Says::NotYet,
-            false => Says::Unknown,
-        }),
+        kubernetes: says.unwrap_or(Says::Unknown),
         others: others.iter().filter(configured).count(),
     }
 }

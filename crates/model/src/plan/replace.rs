@@ -38,7 +38,8 @@ impl Builder<'_> {
                 why: format!("{} cannot be replaced: {doubt}", node.name),
                 remedy: match doubt {
                     Doubt::NoKubernetes => {
-                        "make the Kubernetes API reachable from here (`talosmith health` says what it lacks), then run the command again"
+                        "make the Kubernetes API reachable from here (`talosmith health` says what it lacks), then run the command again; \
+                         where etcd was never bootstrapped, delete the VM in Proxmox, and it is created again"
                     }
                     _ => "check the way from here to the network of the machines, then run the command again",
                 }

@@ -84,6 +84,10 @@ pub struct Sketch {
     pub nodes: Vec<NodeSketch>,
     /// Voters that each member lists beside those of the sketch.
     pub others: usize,
+    /// Nodes that each member lists although nothing is seen of them.
+    pub unseen: Vec<bool>,
+    /// The list that every member gives. It does not change with what else is known.
+    pub members: Vec<Member>,
     pub kubernetes: bool,
     /// Nodes that `--allow-destroy` names.
     pub allowed: Vec<bool>,
@@ -153,7 +157,7 @@ pub fn sketches() -> impl Strategy<Value = Sketch> {
             }
             sketch
         });
-    prop_oneof![any_world(), mostly_healthy]
+    prop_oneof![any_world(), mostly_healthy].prop_map(|sketch| Sketch { members: sketch.members(), ..sketch })
 }
 
 prop_compose! {
@@ -166,10 +170,11 @@ prop_compose! {
         ],
         nodes in prop::collection::vec(node_seen(), NODES.len()),
         others in 0usize..3,
+        unseen in prop::collection::vec(prop::bool::weighted(0.7), NODES.len()),
         kubernetes in any::<bool>(),
         allowed in prop::collection::vec(any::<bool>(), NODES.len()),
     ) -> Sketch {
-        Sketch { bundle, record, nodes, others, kubernetes, allowed }
+        Sketch { bundle, record, nodes, others, unseen, members: vec![], kubernetes, allowed }
     }
 }
 
@@ -196,13 +201,18 @@ impl Sketch {
 
     /// The members that each member lists.
     fn members(&self) -> Vec<Member> {
-        let seen = NODES.iter().zip(&self.nodes).filter_map(|((name, _, last), node)| {
+        let nodes = NODES.iter().zip(&self.nodes).zip(&self.unseen);
+        let seen = nodes.filter_map(|(((name, role, last), node), unseen)| {
             let learner = match &node.machine {
-                MachineSeen::Configured { etcd: EtcdSeen::Voter, .. } => false,
                 MachineSeen::Configured { etcd: EtcdSeen::Learner, .. } => true,
+                MachineSeen::Configured { etcd: EtcdSeen::Voter, .. } => false,
+                MachineSeen::Configured { .. } | MachineSeen::Maintenance => return None,
+                _ if *unseen => false,
                 _ => return None,
             };
-            Some(Member { id: id(u32::from(*last)), name: (*name).to_owned(), learner, peers: vec![] })
+            let member =
+                Member { id: id(u32::from(*last)), name: (*name).to_owned(), learner, peers: vec![] };
+            (*role == Role::ControlPlane).then_some(member)
         });
         let others = (0..self.others).map(|n| Member {
             id: format!("f{n}"),
@@ -291,7 +301,7 @@ impl Sketch {
                     (_, EtcdSeen::Learner | EtcdSeen::Voter) => Etcd::Member {
                         id: id(node.vmid - 150_000),
                         learner: *etcd == EtcdSeen::Learner,
-                        members: Some(self.members()),
+                        members: Some(self.members.clone()),
                     },
                 };
                 Machine { ready: *ready, kubelet: *kubelet, ..machine(Api::Configured, etcd) }
@@ -341,6 +351,16 @@ pub enum Fact {
     Vm(usize),
     Machine(usize),
     Etcd(usize),
+}
+
+impl Fact {
+    /// The node that it is about.
+    pub fn node(self) -> Option<&'static str> {
+        match self {
+            Self::Kubernetes | Self::Record => None,
+            Self::Vm(n) | Self::Machine(n) | Self::Etcd(n) => Some(NODES[n].0),
+        }
+    }
 }
 
 pub fn facts() -> impl Strategy<Value = Fact> {
