@@ -58,6 +58,9 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
                 made.seal_bootstrap(member).await?;
             }
             context.record.send_replace(Some(made));
+            if member.is_some() {
+                outwait_lost_lease(context, progress).await;
+            }
             Ok(Done::default())
         }
         Action::SealRecord { host, vmid, member } => {
@@ -70,6 +73,7 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
                 record::Record::existing(&context.world, blueprint, id, host, *vmid, &context.operator);
             record.restore(member).await?;
             context.record.send_replace(Some(record));
+            outwait_lost_lease(context, progress).await;
             Ok(Done::default())
         }
         Action::CreateTemplate { name, mark, host, vmid, disk, datastore, image } => {
@@ -127,4 +131,11 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             Ok(Done::default())
         }
     }
+}
+
+/// The record of a cluster that lives was lost, and with it who held the lease. That run cannot renew any more: it has stopped when this
+/// wait is over, during which our own lease is renewed.
+async fn outwait_lost_lease(context: &Context, progress: &Progress) {
+    progress.note("the lease in the lost record may have been held: waiting until its holder has stopped");
+    context.world.clock.sleep(model::lease::SUCCESSOR_WAITS).await;
 }

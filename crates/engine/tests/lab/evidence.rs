@@ -1,7 +1,7 @@
 //! Bootstrap, replacement and deletion need positive evidence: what does not answer proves nothing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{Look, Session};
@@ -424,4 +424,26 @@ nodes:
     done(&rig.apply(single).await);
     assert_eq!(bootstraps.load(Ordering::Relaxed), 0, "it has its data");
     assert_eq!(rig.etcd_clusters(), 1);
+}
+
+/// With the record of a live cluster its lease is lost. Whoever held it may go on for a while, so nothing is changed until then.
+#[tokio::test(start_paused = true)]
+async fn a7_the_holder_of_a_lost_lease_is_outwaited() {
+    let rig = Rig::healthy().await;
+    rig.delete(RECORD).await;
+    let times: Arc<Mutex<Vec<(String, jiff::Timestamp)>>> = Arc::default();
+    let (kept, clock) = (times.clone(), rig.world.clock.clone());
+    rig.lab.on_call(move |_, moment, method, path| {
+        if moment == CallMoment::Before && method == "POST" && path.ends_with("/qemu") {
+            kept.lock().unwrap().push((path.to_owned(), clock.now()));
+        }
+        Verdict::GoOn
+    });
+    let ran = rig.apply(&HOME.replace("count: 2", "count: 3")).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let times = times.lock().unwrap();
+    let [(_, record), (_, worker)] = times.as_slice() else { panic!("{times:?}") };
+    let waited = worker.duration_since(*record);
+    let must = model::lease::SUCCESSOR_WAITS.as_secs();
+    assert!(waited.as_secs() >= i64::try_from(must).unwrap(), "{waited}");
 }

@@ -199,6 +199,7 @@ impl Rig {
         self.guard.check();
         let outcome = outcome?;
         let events = events.lock().unwrap().clone();
+        no_secret_in(&events);
         Ok(Ran { outcome, events })
     }
 
@@ -265,6 +266,14 @@ fn reach(lab: &Lab, clock: Clock, origin: &str) -> World {
     let roots = CertificateDer::pem_slice_iter(facts.factory_ca_pem.as_bytes()).map(Result::unwrap).collect();
     let factory_roots = Arc::new(Roots::only(roots));
     World { pve, net: lab.net_of(origin), clock, factory_roots, found: Default::default() }
+}
+
+/// Invariant 11: no secret of the bundle is in any event. PEM blocks of a server's error would be none of ours.
+fn no_secret_in(events: &[Event]) {
+    static SECRETS: OnceLock<engine::scrub::Scrub> = OnceLock::new();
+    let secrets = SECRETS.get_or_init(|| engine::scrub::Scrub::of(&bundle()));
+    let told = serde_json::to_string(events).unwrap();
+    assert_eq!(secrets.clean(&told), told, "invariant 11 is violated: a secret is in an event");
 }
 
 /// A number from the environment, for what is run by hand or by a conformance stage.
