@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use model::blueprint::Blueprint;
-use model::lease::{HOLDER_STOPS, RENEW_EVERY, successor_waits};
+use model::lease::{HOLDER_STOPS, RENEW_EVERY, SUCCESSOR_WAITS, successor_waits};
 use model::mark::{BootstrapMark, Lease, Line, Mark, RECORD_NODE, RecordState, VERSION};
 use model::ownership::{self, Act, Foreign};
 use pve::{Params, VmConfig};
@@ -105,7 +105,7 @@ impl Record {
     ) -> Result<Self> {
         let vmid = blueprint.record.vmid;
         let record = Self::existing(world, blueprint, cluster_id, host, vmid, operator);
-        let (lease, sent) = (record.lease(None), world.clock.reading());
+        let (lease, sent) = (record.lease(None, member.map(|_| SUCCESSOR_WAITS)), world.clock.reading());
         let bootstrap = member.map(|node| record.sealed(node));
         let state = RecordState { lease: Some(lease), bootstrap, turns: 1, ..RecordState::default() };
         let mut params = Params::from([
@@ -169,7 +169,17 @@ impl Record {
     /// [`Kind::Busy`] when somebody else holds it. [`Kind::Stale`] when it could be had, but somebody else had it after the
     /// world was looked at; it is free then.
     pub async fn take_lease(&self, seen: u64, note: impl Fn(String)) -> Result<()> {
-        let found = self.read().await?.lease.filter(|lease| !self.is_ours(lease));
+        let (ours, found) = match self.read().await?.lease {
+            Some(lease) if self.is_ours(&lease) => (Some(lease), None),
+            other => (None, other),
+        };
+        if let Some(seconds) = ours.and_then(|lease| lease.outwaits) {
+            // An earlier run from here took the lease over, and ended before the one it was taken from had surely stopped.
+            let wait = Duration::from_secs(seconds.into());
+            note(taking_over("the operator before", wait));
+            self.renew().await?;
+            return Err(self.outwait(wait).await?);
+        }
         let before = match found {
             None => {
                 let free = |now: Option<&Lease>| match now {
@@ -181,9 +191,8 @@ impl Record {
             Some(held) if self.operator.take_over => {
                 let wait = successor_waits(stops_after(&held));
                 note(taking_over(&held.holder, wait));
-                self.hold(|_| Ok(())).await?;
-                outwait(&self.world, wait, || self.renew()).await?;
-                return Err(self.stale().await);
+                self.hold_after(|_| Ok(()), Some(wait)).await?;
+                return Err(self.outwait(wait).await?);
             }
             Some(held) if held.expires > self.world.clock.now() => return Err(busy(&held)),
             Some(held) => {
@@ -216,17 +225,49 @@ impl Record {
         stale()
     }
 
+    /// Waits until the one that the lease was taken from has stopped. The plan is old by then.
+    async fn outwait(&self, wait: Duration) -> Result<Error> {
+        outwait(&self.world, wait, || self.renew()).await?;
+        self.settle().await?;
+        Ok(self.stale().await)
+    }
+
+    /// The wait for the one that the lease was taken from is over.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Busy`] when the lease is not ours any more.
+    pub(crate) async fn settle(&self) -> Result<()> {
+        self.change(|state| {
+            self.must_hold(state.lease.as_ref())?;
+            if let Some(lease) = &mut state.lease {
+                lease.outwaits = None;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Writes our lease if `may` allows it, given the present one; gives the number of turns before that.
     async fn hold(&self, may: impl Fn(Option<&Lease>) -> Result<()>) -> Result<u64> {
+        self.hold_after(may, None).await
+    }
+
+    /// The same, with a wait that must be over before anything is changed.
+    async fn hold_after(
+        &self,
+        may: impl Fn(Option<&Lease>) -> Result<()>,
+        wait: Option<Duration>,
+    ) -> Result<u64> {
         let mut before = None;
         let mut sent = self.world.clock.reading();
         self.change(|state| {
             may(state.lease.as_ref())?;
-            let ours = state.lease.as_ref().filter(|lease| self.is_ours(lease)).map(|lease| lease.since);
+            let ours = state.lease.take().filter(|lease| self.is_ours(lease));
             // Ours already: perhaps by a write of a moment ago whose answer was lost, which is no turn of anybody else.
             before = if ours.is_some() { before.or(Some(state.turns)) } else { Some(state.turns) };
             state.turns += u64::from(ours.is_none());
-            state.lease = Some(self.lease(ours));
+            state.lease = Some(self.lease(ours.as_ref(), wait));
             sent = self.world.clock.reading();
             Ok(())
         })
@@ -269,7 +310,8 @@ impl Record {
     /// When Proxmox refuses; the lease then ends by itself.
     pub async fn release(&self) -> Result<()> {
         self.change(|state| {
-            if state.lease.as_ref().is_some_and(|lease| self.is_ours(lease)) {
+            // During a take-over the one before may still be at work: the lease stays, and with it the wait.
+            if state.lease.as_ref().is_some_and(|lease| self.is_ours(lease) && lease.outwaits.is_none()) {
                 state.lease = None;
             }
             Ok(())
@@ -339,7 +381,7 @@ impl Record {
             self.take_lease(u64::MAX, |_| {}).await?;
             return self.seal_bootstrap(member).await;
         }
-        let (lease, sent) = (self.lease(None), self.world.clock.reading());
+        let (lease, sent) = (self.lease(None, Some(SUCCESSOR_WAITS)), self.world.clock.reading());
         // How often the lease changed hands is lost, too. A number that it never had makes every older plan stale.
         let turns = u64::try_from(self.world.clock.now().as_second()).unwrap_or(u64::MAX);
         let state = RecordState {
@@ -454,14 +496,17 @@ impl Record {
         }
     }
 
-    fn lease(&self, since: Option<Timestamp>) -> Lease {
+    /// Our lease from now on: one that we have already goes on, with a wait that is not over.
+    fn lease(&self, ours: Option<&Lease>, wait: Option<Duration>) -> Lease {
         let now = self.world.clock.now();
+        let wait = wait.and_then(|wait| u32::try_from(wait.as_secs()).ok());
         Lease {
             holder: self.operator.name.clone(),
             nonce: self.operator.place.clone(),
-            since: since.unwrap_or(now),
+            since: ours.map_or(now, |ours| ours.since),
             expires: now.saturating_add(HOLDER_STOPS).unwrap_or(Timestamp::MAX),
             stops_after: u32::try_from(HOLDER_STOPS.as_secs()).ok(),
+            outwaits: wait.or_else(|| ours?.outwaits),
         }
     }
 }

@@ -59,7 +59,7 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             }
             context.record.send_replace(Some(made));
             if member.is_some() {
-                outwait_lost_lease(context, progress).await;
+                outwait_lost_lease(context, progress).await?;
             }
             Ok(Done::default())
         }
@@ -73,7 +73,7 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
                 record::Record::existing(&context.world, blueprint, id, host, *vmid, &context.operator);
             record.restore(member).await?;
             context.record.send_replace(Some(record));
-            outwait_lost_lease(context, progress).await;
+            outwait_lost_lease(context, progress).await?;
             Ok(Done::default())
         }
         Action::CreateTemplate { name, mark, host, vmid, disk, datastore, image } => {
@@ -135,7 +135,8 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
 
 /// The record of a cluster that lives was lost, and with it who held the lease. That run cannot renew any more: it has stopped when this
 /// wait is over, during which our own lease is renewed.
-async fn outwait_lost_lease(context: &Context, progress: &Progress) {
+async fn outwait_lost_lease(context: &Context, progress: &Progress) -> Result<()> {
     progress.note("the lease in the lost record may have been held: waiting until its holder has stopped");
     context.world.clock.sleep(model::lease::SUCCESSOR_WAITS).await;
+    context.record()?.settle().await
 }

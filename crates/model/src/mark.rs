@@ -110,6 +110,10 @@ pub struct Lease {
     /// How many seconds after its last renewal the holder stops by its own clock. Absent from leases of earlier releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stops_after: Option<u32>,
+    /// For how many seconds the one it was taken from may still go on, until that wait is over. A run that ends during the wait leaves
+    /// this behind, so that the next one waits again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outwaits: Option<u32>,
 }
 
 /// That etcd was begun. Written before the call is made, so that no crash can hide it.
@@ -272,7 +276,13 @@ impl RecordState {
     /// The record's state in a description.
     #[must_use]
     pub fn read(description: &str) -> Line<Self> {
-        line(description, RECORD)
+        match line::<Value>(description, RECORD) {
+            // Every release wrote all of them. Where one is missing, a person edited the line, and what it said is unknown.
+            Line::Found(value) if !["lease", "bootstrap"].iter().all(|key| value.get(key).is_some()) => {
+                Line::Unreadable
+            }
+            _ => line(description, RECORD),
+        }
     }
 
     /// The record's state in a description, if there is one that this program can use.
@@ -309,8 +319,12 @@ struct Versioned {
 }
 
 fn line<T: for<'a> Deserialize<'a>>(description: &str, word: &str) -> Line<T> {
-    let text = description.lines().rev().find_map(|l| l.trim().strip_prefix(word));
-    let Some(text) = text.map(str::trim) else { return Line::Missing };
+    let mut lines = description.lines().filter_map(|l| l.trim().strip_prefix(word)).map(str::trim);
+    let Some(text) = lines.next_back() else { return Line::Missing };
+    // Of two that differ, which one is true is not known.
+    if lines.any(|other| other != text) {
+        return Line::Unreadable;
+    }
     let Ok(versioned) = serde_json::from_str::<Versioned>(text) else { return Line::Unreadable };
     if versioned.version > u64::from(VERSION) {
         let owner = versioned.owner.as_ref().and_then(Value::as_str).and_then(|owner| owner.parse().ok());
@@ -365,6 +379,7 @@ mod tests {
                 since: at,
                 expires: at,
                 stops_after: Some(60),
+                outwaits: None,
             }),
             bootstrap: Some(BootstrapMark::new("home-control-1", at, true)),
             turns: 3,
@@ -413,5 +428,16 @@ mod tests {
     #[test]
     fn owners_differ_by_cluster_id() {
         assert_ne!(Mark::owner_of("a"), Mark::owner_of("b"));
+    }
+
+    #[test]
+    fn a2_a_record_line_that_was_doubled_or_emptied_is_unreadable() {
+        let true_line = r#"talosmith-record: {"lease":null,"bootstrap":{"node":"cp-1","at":"2026-01-01T00:00:00Z","done":true},"turns":1}"#;
+        let empty = r#"talosmith-record: {"lease":null,"bootstrap":null,"turns":1}"#;
+        assert!(matches!(RecordState::read(true_line), Line::Found(_)));
+        assert!(matches!(RecordState::read(&format!("{true_line}\n{true_line}")), Line::Found(_)));
+        assert_eq!(RecordState::read(&format!("{true_line}\n{empty}")), Line::Unreadable);
+        assert_eq!(RecordState::read("talosmith-record: {}"), Line::Unreadable);
+        assert_eq!(RecordState::read(r#"talosmith-record: {"lease":null,"turns":1}"#), Line::Unreadable);
     }
 }

@@ -301,3 +301,29 @@ async fn without_proxmox_a_lease_that_somebody_had_meanwhile_is_gone() {
         woken.failures()
     );
 }
+
+/// A run that takes over and dies during its wait: the next one from there waits again, because the one before may still be at work.
+#[tokio::test(start_paused = true)]
+async fn a7_an_interrupted_take_over_waits_again() {
+    let rig = Rig::healthy().await;
+    let file = HOME.replace("count: 2", "count: 3");
+    let look = rig.look(&file).await;
+    let plan = look.plan();
+    let started = rig.world.clock.now();
+    // Another operator is at work, and is not seen to stop.
+    tokio::select! {
+        _ = rig.carry_out(&look, &plan, "me") => panic!("it takes longer"),
+        () = rig.world.clock.sleep(Duration::from_secs(10)) => {}
+    }
+    let look = rig.look(&file).await;
+    let (plan, kim) = (look.plan(), taking_over("kim"));
+    tokio::select! {
+        _ = rig.carry_out_as(&look, &plan, &kim) => panic!("it waits longer"),
+        () = rig.world.clock.sleep(Duration::from_secs(20)) => {}
+    }
+    let look = rig.look(&file).await;
+    let again = rig.carry_out(&look, &look.plan(), "kim").await;
+    assert_eq!(again.err().map(|error| error.kind()), Some(Kind::Stale));
+    let waited = rig.world.clock.now().duration_since(started).as_secs();
+    assert!(waited >= i64::try_from(model::lease::SUCCESSOR_WAITS.as_secs()).unwrap(), "{waited}");
+}

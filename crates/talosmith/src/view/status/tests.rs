@@ -65,6 +65,7 @@ fn observed() -> Observed {
         since: at,
         expires: "2026-01-01T00:05:00Z".parse().unwrap(),
         stops_after: None,
+        outwaits: None,
     };
     let bootstrap = BootstrapMark::new("home-control-1", at, true);
     let state =
