@@ -126,6 +126,12 @@ pub fn may_remove(node: &str, views: &[View]) -> Result<(), Blocker> {
     }
 }
 
+/// Whether any member lists the node, whatever the file calls it.
+#[must_use]
+pub fn is_member(node: &str, views: &[View]) -> bool {
+    views.iter().flat_map(|view| &view.members).any(|member| member.is_of(node))
+}
+
 /// The list by ID, without addresses: a member may change those at any time.
 fn list(view: &View) -> BTreeMap<&str, (&str, bool)> {
     view.members.iter().map(|m| (m.id.as_str(), (m.name.as_str(), m.learner))).collect()

@@ -99,7 +99,12 @@ const ENDPOINT: &str = "PROXMOX_VE_ENDPOINT";
 /// Refuses endpoints that are not among those that the environment names: who may change the file must not choose who gets
 /// the token. `named` is a list with commas or spaces; without one nothing is bound.
 fn bound(endpoints: &Endpoints, named: Option<&str>) -> Result<(), Problem> {
-    let Some(named) = named.filter(|text| !text.trim().is_empty()) else { return Ok(()) };
+    let Some(named) = named else { return Ok(()) };
+    // A secret of the CI that is not set: whoever set the variable wanted a limit.
+    if named.trim().is_empty() {
+        return Err(Problem::new(Exit::Input, format!("{ENDPOINT} is set and empty; nothing was sent"))
+            .remedy("name the Proxmox endpoint in it, or unset it"));
+    }
     let addresses = named.split([',', ' ']).filter(|text| !text.is_empty());
     let allowed = Endpoints::parse(addresses.map(|text| text.trim_end_matches('/')))
         .map_err(|e| Problem::of(Exit::Input, &e).within(format!("could not use {ENDPOINT}")))?;

@@ -96,19 +96,47 @@ pub(super) async fn details(
     let wanted: BTreeSet<u32> =
         blueprint.nodes.values().map(|n| n.vmid).chain([blueprint.record.vmid]).collect();
     let templates = blueprint.template_ids();
-    let candidates: Vec<(u32, &str, &Resource)> = guests
-        .iter()
-        .filter(|g| g.kind == "qemu")
-        .filter_map(|g| Some((vmid(g)?, g.node.as_deref()?, *g)))
-        .filter(|(id, _, g)| {
-            let creating = matches!(g.lock.as_deref(), Some("create" | "clone"));
-            wanted.contains(id) || g.tags.iter().any(|t| t == TAG) || creating && templates.contains(id)
-        })
-        .collect();
-    let looks = join_all(candidates.iter().map(|(id, host, g)| vm(world, *id, host, g))).await;
+    // A tag is lost with one click, so a name of ours is reason enough to look.
+    let prefix = format!("{}-", blueprint.cluster);
+    let is_ours_by_name = |name: &String| {
+        name.starts_with(&prefix) || *name == blueprint.record.name || blueprint.nodes.contains_key(name)
+    };
+    let vms = guests.iter().filter(|g| g.kind == "qemu");
+    let vms = vms.filter_map(|g| Some((vmid(g)?, g.node.as_deref()?, *g)));
+    let (mut candidates, others): (Vec<(u32, &str, &Resource)>, Vec<_>) = vms.partition(|(id, _, g)| {
+        let creating = matches!(g.lock.as_deref(), Some("create" | "clone"));
+        wanted.contains(id)
+            || g.tags.iter().any(|t| t == TAG)
+            || g.name.as_ref().is_some_and(is_ours_by_name)
+            || creating && templates.contains(id)
+    });
+    let mut looks = join_all(candidates.iter().map(|(id, host, g)| vm(world, *id, host, g))).await;
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    let is_record = |look: &std::result::Result<Looked, String>| matches!(look, Ok(Looked::Marked(vm, _)) if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner);
+    if owner.is_some() && !looks.iter().any(is_record) {
+        // Before a record is created, every VM is looked at: it may be there without its tag, under another name and ID. What a
+        // token may not read there is another user's.
+        let online = |host: &str| seen.inventory.hosts.get(host).is_some_and(|h| h.online);
+        let others: Vec<_> = others.into_iter().filter(|(_, host, _)| online(host)).collect();
+        let read = join_all(others.iter().map(|(id, host, g)| vm(world, *id, host, g))).await;
+        for (other, look) in others.into_iter().zip(read).filter(|(_, look)| look.is_ok()) {
+            candidates.push(other);
+            looks.push(look);
+        }
+    }
+    let by_uuid = |uuid: Uuid| nodes_by_uuid(blueprint).find(|(known, _)| *known == uuid);
     for ((id, host, _), look) in candidates.iter().zip(looks) {
         match look {
+            // The notes name another cluster, and the UUID, which comes from our keys, says otherwise.
+            Ok(Looked::Marked(vm, _))
+                if owner.is_some()
+                    && Some(vm.mark.owner) != owner
+                    && vm.uuid.is_some_and(|u| by_uuid(u).is_some()) =>
+            {
+                let node = vm.uuid.and_then(by_uuid).map(|(_, node)| node.to_owned());
+                seen.unread.insert(*id, vm.host.clone());
+                seen.unmarked.insert(*id, node.unwrap_or_default());
+            }
             Ok(Looked::Marked(vm, state)) => {
                 if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner {
                     let host = vm.host.clone();
@@ -122,8 +150,7 @@ pub(super) async fn details(
                 seen.marked.push(*vm);
             }
             Ok(Looked::Unmarked(uuid, host)) => {
-                let ours = nodes_by_uuid(blueprint).find(|(known, _)| *known == uuid);
-                if let Some((_, node)) = ours {
+                if let Some((_, node)) = by_uuid(uuid) {
                     seen.unread.insert(*id, host);
                     seen.unmarked.insert(*id, node.to_owned());
                 }
@@ -381,6 +408,10 @@ async fn creation(
     configs: &pve::BothConfigs,
 ) -> pve::Result<Option<Creation>> {
     let Some(lock @ ("create" | "clone")) = configs.now.lock() else { return Ok(None) };
+    if lock == "create" && Mark::find(configs.now.description()).is_some() {
+        // A creation writes the notes at its end: this one is complete, and a later task left its lock.
+        return Ok(None);
+    }
     let mut active = settled::is_active(world, host, vmid).await;
     if active == Some(false) {
         world.clock.sleep(SETTLE).await;

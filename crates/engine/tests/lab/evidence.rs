@@ -447,3 +447,32 @@ async fn a7_the_holder_of_a_lost_lease_is_outwaited() {
     let must = model::lease::SUCCESSOR_WAITS.as_secs();
     assert!(waited.as_secs() >= i64::try_from(must).unwrap(), "{waited}");
 }
+
+/// Neither the record nor a node is missing because a tag is, and the file names another VM ID: they are found by their names.
+#[tokio::test(start_paused = true)]
+async fn a2_vms_without_their_tag_at_other_ids_are_found() {
+    let rig = Rig::healthy().await;
+    for vmid in CONTROL.into_iter().chain([RECORD, WORKER, 150_022]) {
+        rig.lab.person().set(vmid, "tags", "mine").unwrap();
+    }
+    let moved = HOME.replace("pve1:8006' }", "pve1:8006', record: 7010 }");
+    let plan = rig.look(&moved).await.plan();
+    assert!(!kinds(&plan).iter().any(|kind| kind.starts_with("create")), "{:?}", kinds(&plan));
+    rig.lab.person().set(RECORD, "name", "renamed").unwrap();
+    let plan = rig.look(&moved).await.plan();
+    assert!(!kinds(&plan).iter().any(|kind| kind.starts_with("create")), "{:?}", kinds(&plan));
+}
+
+/// The notes of a VM of ours name another owner: destroy does not leave it behind in silence.
+#[tokio::test(start_paused = true)]
+async fn a8_a_vm_with_our_uuid_and_another_owner_is_not_overlooked() {
+    let rig = Rig::healthy().await;
+    let notes = rig.lab.person().config(WORKER).unwrap()["description"].clone();
+    let owner = model::mark::Mark::find(&notes).unwrap().owner.to_string();
+    let other = notes.replace(&owner, "00000000-0000-5000-8000-000000000000");
+    rig.lab.person().set(WORKER, "description", &other).unwrap();
+    let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
+    let plan = look.plan_destroy();
+    assert!(!plan.refusals.is_empty(), "{:?}", kinds(&plan));
+    assert!(plan.steps.is_empty());
+}

@@ -55,6 +55,18 @@ pub(super) fn judge(blueprint: &Blueprint, observed: &Observed) -> Verdict {
     let mark = observed.proxmox.record.as_ref().and_then(|record| record.state.bootstrap.as_ref());
     let (node, reason) = match mark {
         Some(mark) if mark.done => return Verdict::Blocked(data_is_gone(blueprint, observed, mark)),
+        Some(mark) if is_gone(blueprint, observed, &mark.node) => {
+            return Verdict::Blocked(vec![Refusal {
+                code: RefusalCode::Etcd,
+                why: format!(
+                    "an earlier run started etcd on {}, whose VM is gone: whether etcd ran there is unknown",
+                    mark.node
+                ),
+                remedy: "bring a control plane node with etcd's data back, or restore etcd from a snapshot; to start over, run \
+                         `talosmith destroy` and apply again"
+                    .to_owned(),
+            }]);
+        }
         Some(mark) if blueprint.nodes.contains_key(&mark.node) => {
             (mark.node.clone(), "an earlier run started it there, and no member answers yet")
         }
@@ -76,6 +88,13 @@ pub(super) fn judge(blueprint: &Blueprint, observed: &Observed) -> Verdict {
     };
     let signs = signs(blueprint, observed);
     if signs.is_empty() { Verdict::Start { node, reason } } else { Verdict::Blocked(signs) }
+}
+
+/// Whether a node of the file has no VM, although it once had one.
+fn is_gone(blueprint: &Blueprint, observed: &Observed, node: &str) -> bool {
+    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    let has_vm = owner.is_some_and(|owner| observed.proxmox.of(owner).any(|vm| vm.mark.node == node));
+    blueprint.nodes.get(node).is_some_and(|node| !node.external) && !has_vm
 }
 
 /// What shows that the cluster exists or existed, although no member of etcd answers.

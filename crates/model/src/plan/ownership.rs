@@ -61,7 +61,7 @@ pub(super) fn foreign(blueprint: &Blueprint, observed: &Observed, act: Act) -> V
 
 fn restored(vm: &Vm) -> String {
     let accept = format!(
-        "remove `\"vmgenid\":\"{}\",` from the line `talosmith-mark:` in its notes",
+        "remove `,\"vmgenid\":\"{}\"` from the line `talosmith-mark:` in its notes",
         vm.mark.vmgenid.map(|id| id.to_string()).unwrap_or_default()
     );
     match vm.mark.node.as_str() {

@@ -46,10 +46,16 @@ impl Builder<'_> {
                 .to_owned(),
             }),
         }
-        if node.role == Role::ControlPlane {
+        if self.votes(node) {
             self.one_by_one(node);
         }
         true
+    }
+
+    /// Whether etcd's quorum is at stake: by the file, or by what its members say.
+    fn votes(&self, node: &Node) -> bool {
+        node.role == Role::ControlPlane
+            || quorum::is_member(&node.name, &quorum::views(self.blueprint, &self.observed.machines))
     }
 
     /// A control plane node is replaced only while etcd does not need it, and no other one in the same run.
@@ -82,7 +88,7 @@ impl Builder<'_> {
         let reason = "it does not answer; it is watched for two minutes before it is stopped";
         let stop = self.push(stop, vec![], reason, WATCH + DELETE);
         let reason = "it does not answer, and replacing it is allowed";
-        let keeps_quorum = node.role == Role::ControlPlane;
+        let keeps_quorum = self.votes(node);
         let delete = Action::DeleteVm { node: name.clone(), host, vmid, keeps_quorum };
         let delete = self.push(delete, vec![stop.clone()], reason, DELETE);
         self.disturb(&stop, Disturbs::Removes);

@@ -302,3 +302,29 @@ fn a4_a_worker_is_replaced_only_where_something_shows_that_it_is_dead() {
     assert!(!kinds(&told(&world)).contains("delete-vm"), "a veto");
     assert!(told(&world).notices.iter().any(|n| n.text.contains("is Ready")), "{:?}", told(&world).notices);
 }
+
+/// A run died behind the call, etcd ran, and then the control plane VMs were deleted: the mark does not say that it ran.
+#[test]
+fn a2_a_mark_whose_vm_is_gone_is_not_repeated() {
+    let blueprint = blueprint();
+    let mut world = before_bootstrap(&blueprint);
+    world.proxmox.record.as_mut().unwrap().state = bootstrapped("cp-1", false);
+    assert!(kinds(&plan(&blueprint, &rendered(), &world)).contains("bootstrap"), "its VM is there");
+    world.proxmox.marked.retain(|vm| !vm.mark.node.starts_with("cp-"));
+    world.machines.retain(|name, _| !name.starts_with("cp-"));
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert_eq!(plan.steps, []);
+    assert!(codes(&plan).contains(&RefusalCode::Etcd), "{:?}", plan.refusals);
+}
+
+/// The file calls a voter a worker: etcd's members say what it is.
+#[test]
+fn a3_a_voter_that_the_file_calls_a_worker_counts() {
+    let mut blueprint = blueprint();
+    let mut world = without(&blueprint, &["cp-2", "cp-3"]);
+    blueprint.nodes.get_mut("cp-3").unwrap().role = Role::Worker;
+    world.machines.get_mut("cp-1").unwrap().ready = true;
+    let plan = allowing(&blueprint, &world, &["cp-3"]);
+    assert!(!kinds(&plan).contains("delete-vm"), "{:?}", ids(&plan));
+    assert!(codes(&plan).contains(&RefusalCode::Etcd), "{:?}", plan.refusals);
+}
