@@ -49,7 +49,7 @@ async fn read_everything(client: &Client) {
     words(client.node_storages("pve1").await);
     words(client.storage_content("pve1", "local", "import").await);
     words(client.pools().await);
-    words(client.pci_mappings().await);
+    words(client.pci_mappings(Some("pve1")).await);
     words(client.task_status(&task).await);
     words(client.task_log(&task, 0).await);
     words(client.vm_status("pve1", 200).await);
