@@ -364,7 +364,7 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// When it is not ours, or somebody else wrote it meanwhile.
+    /// When it is not ours, or another run wrote it meanwhile.
     pub async fn restore(&self, member: &str) -> Result<()> {
         let attempt = || {
             let what = format!("could not restore the cluster's record, VM {} on {}", self.vmid, self.host);
@@ -397,7 +397,7 @@ impl Record {
         written.map_err(failed)?;
         match self.read().await? {
             read if read == state => self.validity.renewed(sent),
-            _ => return Err(attempt().remedy("somebody else wrote it meanwhile; run the command again")),
+            _ => return Err(attempt().remedy("another run wrote it meanwhile; run the command again")),
         }
         Ok(())
     }

@@ -100,7 +100,7 @@ pub(super) fn unfinished(blueprint: &Blueprint, observed: &Observed) -> Vec<Refu
 #[must_use]
 pub fn remedy(vmid: u32, host: &str) -> String {
     format!(
-        "make sure that nobody else is creating this VM; then, as root on {host}, run `qm destroy {vmid} --skiplock \
+        "make sure that no other run is creating this VM; then, as root on {host}, run `qm destroy {vmid} --skiplock \
          --destroy-unreferenced-disks 1 --purge`, and run the command again"
     )
 }

@@ -51,7 +51,7 @@ impl Question<'_> {
             plan = again;
         }
         Err(Problem::new(Exit::Busy, "the cluster keeps changing while the plan is confirmed")
-            .remedy("run the command again when nobody else changes it")
+            .remedy("run the command again when no other run changes it")
             .into())
     }
 
