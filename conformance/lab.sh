@@ -4,10 +4,11 @@
 #
 # The program is the one of the last `cargo build`; TALOSMITH names another.
 
+source "$(dirname "${BASH_SOURCE[0]}")/end.sh"
 WORK=$(mktemp -d)
 LAB_PID=
 lab_end() {
-  [[ -z $LAB_PID ]] || kill "$LAB_PID" 2>/dev/null || true
+  end_process "$LAB_PID"
   rm -rf "$WORK"
 }
 trap lab_end EXIT
