@@ -45,6 +45,8 @@ pub struct Client {
     credentials: Credentials,
     clock: Clock,
     limits: Arc<Limits>,
+    /// What consoles are opened with, where this client makes connections of its own.
+    transport: Option<Transport>,
 }
 
 impl std::fmt::Debug for Client {
@@ -67,7 +69,8 @@ impl Client {
         clock: Clock,
     ) -> std::result::Result<Self, InvalidTrust> {
         let transport = Transport::new(endpoints, trust, net, clock.clone())?;
-        Ok(Self::new(BoxCloneSyncService::new(transport), token, clock))
+        let client = Self::new(BoxCloneSyncService::new(transport.clone()), token, clock);
+        Ok(Self { transport: Some(transport), ..client })
     }
 
     /// A client of nothing, all of whose calls fail: for a cluster without a Proxmox, which asks it nothing.
@@ -78,7 +81,7 @@ impl Client {
         });
         let service = BoxCloneSyncService::new(service);
         let (caller, credentials) = (String::new(), Credentials::default());
-        Self { service, caller, credentials, clock, limits: Arc::default() }
+        Self { service, caller, credentials, clock, limits: Arc::default(), transport: None }
     }
 
     /// A client over any HTTP service. The requests name no host. An error that is [`crate::NotConnected`] means that
@@ -96,7 +99,8 @@ impl Client {
 
     fn new(service: Boxed, token: &Token, clock: Clock) -> Self {
         let caller = token.id().to_owned();
-        Self { service, caller, credentials: Credentials::token(token), clock, limits: Arc::default() }
+        let credentials = Credentials::token(token);
+        Self { service, caller, credentials, clock, limits: Arc::default(), transport: None }
     }
 
     /// A client that calls for a user and has not logged in yet.
@@ -108,9 +112,10 @@ impl Client {
         clock: Clock,
     ) -> std::result::Result<Self, InvalidTrust> {
         let transport = Transport::new(endpoints, trust, net, clock.clone())?;
-        let service = BoxCloneSyncService::new(transport);
+        let service = BoxCloneSyncService::new(transport.clone());
         let (caller, credentials) = (user.to_owned(), Credentials::default());
-        Ok(Self { service, caller, credentials, clock, limits: Arc::default() })
+        let transport = Some(transport);
+        Ok(Self { service, caller, credentials, clock, limits: Arc::default(), transport })
     }
 
     /// The same client with other credentials.
@@ -143,6 +148,30 @@ impl Client {
 
     pub(crate) fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    pub(crate) fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    pub(crate) fn transport(&self) -> Option<&Transport> {
+        self.transport.as_ref()
+    }
+
+    /// Makes a changing call, and says which endpoint answered it.
+    pub(crate) async fn call_at<T: DeserializeOwned>(
+        &self,
+        transport: &Transport,
+        call: Call,
+    ) -> std::result::Result<(usize, T), Kind> {
+        let _turn = match &call.changes {
+            Some(node) => Some(self.limits.turn(Place::Node(node.clone())).await),
+            None => None,
+        };
+        let answer = async { transport.exchange_at(call.request(&self.credentials)?).await };
+        let answer = self.clock.timeout(ANSWER_LIMIT, answer).await.unwrap_or_else(|late| Err(late.into()));
+        let (endpoint, response) = answer.map_err(|error| Kind::of_transport(error, true))?;
+        Ok((endpoint, decode(&response)?))
     }
 
     /// Makes a call and reads its `data`.

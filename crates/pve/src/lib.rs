@@ -10,6 +10,7 @@
 mod access;
 mod client;
 mod cluster;
+mod console;
 mod copies;
 mod error;
 mod limits;
@@ -28,6 +29,7 @@ mod vm;
 pub use access::{Grant, Granted, NewToken, Revocation, Role, User, UserToken};
 pub use client::Client;
 pub use cluster::{ClusterNode, ClusterStatus, Network, Node, Permissions, Resource, Version};
+pub use console::{Console, ConsoleError, Lines};
 pub use copies::{Clone, Migrate};
 pub use error::{Error, Kind, Result};
 pub use limits::Turn;

@@ -188,6 +188,26 @@ impl Transport {
         }
     }
 
+    /// Sends a changing request, and says which endpoint answered.
+    pub(crate) async fn exchange_at(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<(usize, Response<Bytes>), BoxError> {
+        let (index, stream) = self.connect(self.preferred.load(Ordering::Relaxed)).await?;
+        Ok((index, self.send(index, stream, request).await?))
+    }
+
+    /// A connection to one endpoint and no other, and what to call it in a request.
+    pub(crate) async fn connect_to(&self, index: usize) -> Result<(String, TlsIo), NotConnected> {
+        let Some(endpoint) = self.endpoints.get(index) else {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, InvalidEndpoint::None);
+            return Err(NotConnected { endpoint: String::new(), source });
+        };
+        let stream = self.dial(index).await;
+        let stream = stream.map_err(|source| NotConnected { endpoint: endpoint.to_string(), source })?;
+        Ok((format!("{}:{}", endpoint.host, endpoint.port), stream))
+    }
+
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, BoxError> {
         let (index, stream) = self.connect(self.preferred.load(Ordering::Relaxed)).await?;
         if request.method() != Method::GET || self.endpoints.len() == 1 {

@@ -304,6 +304,15 @@ impl Client {
         self.task(power(node, vmid, "stopping", "stop")).await
     }
 
+    /// Restarts a machine at once, as its reset button does: it keeps running for Proxmox, and its console stays connected.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn reset(&self, node: &str, vmid: u32) -> Result<Upid> {
+        self.task(power(node, vmid, "resetting", "reset")).await
+    }
+
     /// Asks the guest to switch itself off, and waits for it as long as `timeout` in the task.
     ///
     /// # Errors

@@ -47,6 +47,13 @@ impl Maintenance {
         &self.certificate
     }
 
+    /// The fingerprint of that certificate as Talos prints it on its console: base64 of the SHA-256 of its public key. Nothing
+    /// when the certificate cannot be read.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<String> {
+        tls::fingerprint(&self.certificate)
+    }
+
     /// The SMBIOS UUID, in lower case.
     ///
     /// # Errors

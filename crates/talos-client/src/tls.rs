@@ -4,13 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use ambient::Clock;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
 };
+use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use sha2::{Digest as _, Sha256};
 
 /// What proves us to a machine, and its machine to us. The key is never shown.
 pub struct Credentials {
@@ -87,6 +91,13 @@ pub(crate) fn public<'a>(
     roots: impl Iterator<Item = &'a CertificateDer<'static>>,
 ) -> Result<Arc<ClientConfig>, rustls::Error> {
     Ok(Arc::new(builder(clock, authority(roots.cloned())?)?.with_no_client_auth()))
+}
+
+/// base64 of the SHA-256 of a certificate's public key, as Talos prints it.
+pub(crate) fn fingerprint(certificate: &[u8]) -> Option<String> {
+    let certificate = CertificateDer::from(certificate);
+    let certificate = ParsedCertificate::try_from(&certificate).ok()?;
+    Some(STANDARD.encode(Sha256::digest(certificate.subject_public_key_info())))
 }
 
 /// Takes any certificate, but whoever shows it must hold its key: the connection cannot be taken over afterwards.
