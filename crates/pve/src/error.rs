@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::task::Upid;
 use crate::transport::{BoxError, NotConnected};
-use crate::trust::PinMismatch;
+use crate::trust::{Fingerprint, Unaccepted, Unverified};
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -147,8 +147,13 @@ pub enum Kind {
         text: String,
     },
     /// The server's certificate is not trusted. Nothing was sent.
-    #[error("the server's certificate is not trusted")]
-    Untrusted(#[source] BoxError),
+    #[error("the certificate that {endpoint} shows is not trusted: {why}")]
+    Untrusted {
+        /// The address that was dialled.
+        endpoint: String,
+        /// Which certificate, and what is wrong with it.
+        why: Unverified,
+    },
     /// No answer, and it is certain that nothing was changed.
     #[error("no answer")]
     Transport(#[source] BoxError),
@@ -191,13 +196,22 @@ impl Kind {
         Self::TaskStuck { .. } => "task-stuck",
         Self::Refused { .. } => "rejected",
         Self::Protocol { .. } => "protocol",
-        Self::Untrusted(_) => "untrusted",
+        Self::Untrusted { .. } => "untrusted",
         Self::Transport(_) => "no-answer",
         Self::Lost(_) => "answer-lost",
     }
 }
 
 impl Error {
+    /// The certificate that was shown and not accepted, if that is what went wrong.
+    #[must_use]
+    pub fn shown_certificate(&self) -> Option<Fingerprint> {
+        match &self.kind {
+            Kind::Untrusted { why, .. } => Some(why.shown),
+            _ => None,
+        }
+    }
+
     pub(crate) fn new(attempt: impl Into<String>, kind: Kind) -> Self {
         Self { attempt: attempt.into(), kind }
     }
@@ -288,15 +302,7 @@ impl Error {
             Kind::NoQuorum { .. } => "bring back enough Proxmox nodes: until then nothing can be changed",
             Kind::DigestMismatch => "someone else changes the same VM; read it again and repeat",
             Kind::NotImplemented { .. } => "check that this is Proxmox VE 9",
-            Kind::Untrusted(source) => match pin_mismatch(source.as_ref()) {
-                Some(pin) => {
-                    return Some(format!(
-                        "if the node's certificate was renewed, pin its new fingerprint: {}",
-                        pin.shown
-                    ));
-                }
-                None => "give the authority's certificate or the node's fingerprint",
-            },
+            Kind::Untrusted { why, .. } => return Some(untrusted(why)),
             Kind::Transport(_) => "check the endpoint's address and that port 8006 can be reached from here",
             Kind::TaskStuck { upid, .. } => {
                 return Some(format!(
@@ -337,16 +343,35 @@ fn parameters(errors: &BTreeMap<String, String>) -> String {
     errors.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-pub(crate) fn pin_mismatch<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a PinMismatch> {
-    if let Some(io) = error.downcast_ref::<std::io::Error>() {
-        return pin_mismatch(io.get_ref()?);
-    }
-    match error.downcast_ref::<rustls::Error>() {
-        Some(rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other))) => {
-            other.0.downcast_ref()
+/// What a person can do about a certificate, which may be that of another server: first compare, then pin.
+fn untrusted(why: &Unverified) -> String {
+    let Unverified { shown, reason } = why;
+    let advice = match reason {
+        Unaccepted::Expired | Unaccepted::NotYetValid => {
+            return "check the clocks of this computer and of the Proxmox host; a certificate that has really expired is renewed \
+                    on the host with `pvecm updatecerts --force`, or by ACME"
+                .to_owned();
         }
-        Some(_) => None,
-        None => pin_mismatch(error.source()?),
+        Unaccepted::NotPinned => {
+            "if this is your Proxmox host and its certificate was renewed, replace the pin"
+        }
+        _ => "if this is your Proxmox host, pin its certificate",
+    };
+    format!(
+        "{advice}: write `fingerprint: \"{shown}\"` under `proxmox:`, once you have compared it with what the host itself shows \
+         (`pvenode cert info` in its shell, or NODE > System > Certificates in the web interface). If they differ, something else \
+         answers at this address"
+    )
+}
+
+/// What a verifier of ours said of the certificate, below whatever carries its error.
+fn unverified<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Unverified> {
+    if let Some(io) = error.downcast_ref::<std::io::Error>() {
+        return unverified(io.get_ref()?);
+    }
+    match error.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(rustls::CertificateError::Other(other)) => other.0.downcast_ref(),
+        _ => None,
     }
 }
 
@@ -354,8 +379,10 @@ impl Kind {
     /// The kind of a request that got no answer.
     pub(crate) fn of_transport(error: BoxError, changing: bool) -> Self {
         match error.downcast_ref::<NotConnected>() {
-            Some(e) if e.source.get_ref().is_some_and(|e| e.is::<rustls::Error>()) => Self::Untrusted(error),
-            Some(_) => Self::Transport(error),
+            Some(e) => match unverified(&e.source) {
+                Some(why) => Self::Untrusted { endpoint: e.endpoint.clone(), why: why.clone() },
+                None => Self::Transport(error),
+            },
             None if changing => Self::Lost(error),
             None => Self::Transport(error),
         }

@@ -41,7 +41,7 @@ pub use storage::{Checksum, Content, DownloadUrl, Storage, StorageDefinition, Up
 pub use task::{Finished, LogLine, TaskStatus, Upid};
 pub use token::{InvalidToken, Token};
 pub use transport::{Endpoint, Endpoints, InvalidEndpoint, NotConnected};
-pub use trust::{Fingerprint, InvalidTrust, Trust};
+pub use trust::{Fingerprint, InvalidTrust, Trust, Unaccepted, Unverified};
 pub use vm::{AgentInterface, Drive, Params, PowerState, VmConfig, VmStatus};
 
 #[cfg(test)]

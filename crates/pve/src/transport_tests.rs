@@ -138,17 +138,40 @@ async fn an_authority_and_no_check_at_all_are_accepted_too() {
     }
 }
 
+/// The whole chain as a person reads it.
+fn words(error: &crate::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        words = format!("{words}: {cause}");
+        source = cause.source();
+    }
+    words
+}
+
 #[tokio::test(start_paused = true)]
-async fn another_certificate_is_refused_and_its_fingerprint_offered() {
+async fn first_use_7_and_21_an_unknown_certificate_is_named_with_the_line_that_pins_it() {
     let world = world(VERSION);
-    let error =
-        client(&world, &Trust::Fingerprints(vec![Fingerprint::of(b"another")])).version().await.unwrap_err();
-    assert!(matches!(error.kind(), Kind::Untrusted(_)), "{error:?}");
-    let shown = Fingerprint::of(&world.certificate).to_string();
-    assert!(error.remedy().unwrap().contains(&shown));
+    let shown = Fingerprint::of(&world.certificate);
     let other = rcgen::generate_simple_self_signed(["pve2".to_owned()]).unwrap();
-    let error = client(&world, &Trust::Authority(other.cert.pem())).version().await.unwrap_err();
-    assert!(matches!(error.kind(), Kind::Untrusted(_)), "{error:?}");
+    for (trust, reason) in [
+        (Trust::Fingerprints(vec![Fingerprint::of(b"another")]), "it is not the pinned one"),
+        (Trust::Authority(other.cert.pem()), "no trusted certificate authority signed it"),
+    ] {
+        let error = client(&world, &trust).version().await.unwrap_err();
+        assert_eq!(error.kind().code(), "untrusted");
+        assert_eq!(error.shown_certificate(), Some(shown));
+        assert_eq!(
+            words(&error),
+            format!(
+                "reading the version of Proxmox VE: the certificate that https://pve2:8006 shows is not trusted: {reason} (its SHA-256 \
+                 fingerprint is {shown})"
+            )
+        );
+        let remedy = error.remedy().unwrap();
+        assert!(remedy.contains(&format!("write `fingerprint: \"{shown}\"` under `proxmox:`")), "{remedy}");
+        assert!(remedy.contains("pvenode cert info"), "{remedy}");
+    }
 }
 
 #[tokio::test]

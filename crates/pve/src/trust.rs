@@ -52,11 +52,60 @@ pub enum InvalidTrust {
     Roots(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The server showed another certificate than the pinned one.
-#[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("the certificate shown has the fingerprint {shown}, which is not the pinned one")]
-pub(crate) struct PinMismatch {
-    pub(crate) shown: Fingerprint,
+/// Why a server's certificate was not accepted, and which one it showed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{reason} (its SHA-256 fingerprint is {shown})")]
+pub struct Unverified {
+    /// The certificate that it showed.
+    pub shown: Fingerprint,
+    /// What is wrong with it.
+    pub reason: Unaccepted,
+}
+
+/// What is wrong with a certificate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unaccepted {
+    /// Fingerprints are pinned, and this is none of them.
+    #[error("it is not the pinned one")]
+    NotPinned,
+    /// No authority that is trusted signed it.
+    #[error("no trusted certificate authority signed it")]
+    UnknownIssuer,
+    /// It was made for other names than the one that was dialled.
+    #[error("it is for another host name than the endpoint's")]
+    OtherName,
+    /// Its time is over, or a clock is wrong.
+    #[error("it has expired")]
+    Expired,
+    /// Its time has not come, or a clock is wrong.
+    #[error("it is not valid yet")]
+    NotYetValid,
+    /// Anything else.
+    #[error("it is not valid: {0}")]
+    Invalid(String),
+}
+
+impl From<&rustls::Error> for Unaccepted {
+    fn from(error: &rustls::Error) -> Self {
+        let rustls::Error::InvalidCertificate(why) = error else { return Self::Invalid(error.to_string()) };
+        match why {
+            CertificateError::UnknownIssuer => Self::UnknownIssuer,
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                Self::OtherName
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Self::NotYetValid,
+            other => Self::Invalid(other.to_string()),
+        }
+    }
+}
+
+impl Unverified {
+    fn refuse(leaf: &CertificateDer<'_>, reason: Unaccepted) -> rustls::Error {
+        let why = Self { shown: Fingerprint::of(leaf), reason };
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(why))))
+    }
 }
 
 impl Fingerprint {
@@ -133,7 +182,50 @@ fn signed_by(
     // A system's store may hold a certificate that rustls cannot read; the others are still good.
     roots.add_parsable_certificates(certificates);
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    verifier.build().map(|v| v as Arc<dyn ServerCertVerifier>).map_err(|e| InvalidTrust::Roots(e.into()))
+    let inner = verifier.build().map_err(|e| InvalidTrust::Roots(e.into()))?;
+    Ok(Arc::new(AuthorityVerifier { inner }))
+}
+
+/// Accepts what an authority signed. Of anything else it says which certificate was shown, so that a person can compare and pin it.
+#[derive(Debug)]
+struct AuthorityVerifier {
+    inner: Arc<WebPkiServerVerifier>,
+}
+
+impl ServerCertVerifier for AuthorityVerifier {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.inner.verify_server_cert(leaf, intermediates, name, ocsp, now);
+        verified.map_err(|error| Unverified::refuse(leaf, Unaccepted::from(&error)))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls12_signature(message, leaf, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        leaf: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.inner.verify_tls13_signature(message, leaf, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.inner.supported_verify_schemes()
+    }
 }
 
 /// Accepts a leaf by its fingerprint, or any leaf; never without the proof of its key.
@@ -158,11 +250,9 @@ impl ServerCertVerifier for LeafVerifier {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let shown = Fingerprint::of(leaf);
         match &self.pins {
-            Some(pins) if !pins.contains(&shown) => {
-                let why = CertificateError::Other(OtherError(Arc::new(PinMismatch { shown })));
-                Err(rustls::Error::InvalidCertificate(why))
+            Some(pins) if !pins.contains(&Fingerprint::of(leaf)) => {
+                Err(Unverified::refuse(leaf, Unaccepted::NotPinned))
             }
             _ => Ok(ServerCertVerified::assertion()),
         }

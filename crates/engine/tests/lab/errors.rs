@@ -73,7 +73,7 @@ async fn the_lab_produces_every_kind_of_failure() {
     let other: Trust = Trust::Fingerprints(vec![
         facts.fingerprint.replace(|c: char| c.is_ascii_digit(), "A").parse().unwrap(),
     ]);
-    fails!(client(&rig, "https://pve1:8006", &facts.token, &other).version(), Kind::Untrusted(_));
+    fails!(client(&rig, "https://pve1:8006", &facts.token, &other).version(), Kind::Untrusted { .. });
     pve.create_user("nobody@pve", "").await.unwrap();
     let wish = pve::NewToken {
         user: "nobody@pve".to_owned(),

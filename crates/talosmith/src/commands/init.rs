@@ -7,7 +7,7 @@ use model::spec::DEFAULT_TOKEN;
 use model::starter::{Starter, starter};
 
 use super::import::{refuse_existing, write_new};
-use super::setup::{Setup, Wrong, checked};
+use super::setup::{Setup, Wrong, checked, confirm};
 use crate::args::{Global, InitArgs};
 use crate::exit::Exit;
 use crate::view::show::summary;
@@ -27,20 +27,26 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
     if !args.print {
         refuse_existing(&path, args.force)?;
     }
-    let options = options(args);
+    let mut options = options(args);
     let mut text = starter(&options, None);
     let source = |text: &str| Source::new(path.display().to_string(), text);
-    let (loaded, _) = checked(&[source(&text)], printer)?;
+    checked(&[source(&text)], printer)?;
     let mut hosts = None;
     if let Some(why_not) = not_asked(global, args) {
         printer.note(&why_not);
     } else {
         let global = Global { files: vec![path.clone()], ..global.clone() };
-        let setup = Setup::of(&global, loaded);
-        let outside = setup.outside(&global)?;
-        let survey = engine::observe::proxmox::survey(&outside.world)
-            .await
-            .map_err(|e| Problem::from(&e).within("could not fill in what Proxmox has"))?;
+        let survey = loop {
+            let (loaded, _) = checked(&[source(&starter(&options, None))], printer)?;
+            let outside = Setup::of(&global, loaded).outside(&global)?;
+            match engine::observe::proxmox::survey(&outside.world).await {
+                Ok(survey) => break survey,
+                Err(error) => match pin(&error, &options, printer)? {
+                    Some(fingerprint) => options.fingerprint = Some(fingerprint),
+                    None => return Err(not_filled_in(&error).into()),
+                },
+            }
+        };
         text = starter(&options, Some(&survey.inventory));
         hosts = Some(survey.inventory.hosts.into_keys().collect::<Vec<_>>());
     }
@@ -62,6 +68,41 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
     }
     printer.note("Read it and change what does not fit. Next: `talosmith show`, then `talosmith plan`.");
     Ok(Exit::Done)
+}
+
+/// The fingerprint of a certificate that nobody vouches for, if a person is there and says that it is the right one. Asked once: a
+/// pinned certificate that does not fit is not replaced by whatever answers.
+fn pin(error: &engine::Error, options: &Starter, printer: &Printer) -> Result<Option<String>, Problem> {
+    use std::io::IsTerminal;
+    let trusted_otherwise = options.fingerprint.is_some() || options.ca.is_some();
+    let Some(shown) = shown(error).filter(|_| !trusted_otherwise) else { return Ok(None) };
+    if printer.is_json() || !std::io::stdin().is_terminal() {
+        return Ok(None);
+    }
+    printer.say(&format!(
+        "No trusted certificate authority signed the certificate of {}, as usual for Proxmox. Its SHA-256 fingerprint is\n  {shown}\n\
+         Compare it with what the host itself shows: `pvenode cert info` in its shell, or NODE > System > Certificates in the web \
+         interface.",
+        options.endpoint
+    ));
+    Ok(confirm(printer, "Pin it in the file?")?.then_some(shown))
+}
+
+/// The certificate that Proxmox showed and that was not accepted.
+fn shown(error: &engine::Error) -> Option<String> {
+    let below = std::error::Error::source(error)?.downcast_ref::<pve::Error>()?;
+    below.shown_certificate().map(|fingerprint| fingerprint.to_string())
+}
+
+fn not_filled_in(error: &engine::Error) -> Problem {
+    let problem = Problem::from(error).within("could not fill in what Proxmox has");
+    match shown(error) {
+        Some(shown) => problem.remedy(format!(
+            "if this is your Proxmox host, run the command again with `--fingerprint {shown}`, once you have compared it with what the \
+             host itself shows (`pvenode cert info` in its shell, or NODE > System > Certificates in the web interface)"
+        )),
+        None => problem,
+    }
 }
 
 fn target(global: &Global) -> Result<PathBuf, Problem> {
