@@ -23,6 +23,7 @@ mod bootstrap;
 pub mod bring_up;
 pub mod destroy;
 pub mod drift;
+mod explained;
 pub mod graph;
 mod images;
 mod in_force;

@@ -94,8 +94,10 @@ pub enum Command {
     #[command(after_help = examples::INIT)]
     Init(InitArgs),
     /// Check the file and the files that it points to, without asking anybody.
+    #[command(after_help = examples::VALIDATE)]
     Validate(FileArgs),
     /// Show everything that the file decides: nodes, addresses, VM ids, hardware. Proxmox is not asked.
+    #[command(after_help = examples::SHOW)]
     Show(FileArgs),
     /// Read the files of another tool as they stand, and write the same cluster as one file of ours.
     #[command(after_help = examples::IMPORT)]
@@ -128,11 +130,13 @@ pub enum Command {
     #[command(subcommand, after_help = examples::SECRETS)]
     Secrets(SecretsCommand),
     /// Print the JSON Schema of the cluster file, for editors.
+    #[command(after_help = examples::SCHEMA)]
     Schema,
-    /// Explain a problem by its code, with an example.
+    /// Explain the code of a problem, a refusal or a failure; without one, list them all.
+    #[command(after_help = examples::EXPLAIN)]
     Explain {
-        /// The code, such as TS0101.
-        code: String,
+        /// The code, such as TS0101, lost-mark or untrusted.
+        code: Option<String>,
     },
     /// Print a script with which a shell completes commands and options.
     #[command(after_help = examples::COMPLETIONS)]
@@ -144,12 +148,13 @@ pub enum Command {
     #[command(after_help = examples::MAN)]
     Man(ManArgs),
     /// Prove that Proxmox is as the file needs it: version, privileges, hosts, datastores, bridges, devices, clocks.
+    #[command(after_help = examples::DOCTOR)]
     Doctor,
     /// Proxmox VE itself.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::SETUP)]
     Proxmox(ProxmoxCommand),
     /// The simulated world, for trying things out.
-    #[command(subcommand)]
+    #[command(subcommand, after_help = examples::LAB)]
     Lab(LabCommand),
 }
 
@@ -324,11 +329,13 @@ pub struct RenderArgs {
 #[derive(Debug, Subcommand)]
 pub enum SecretsCommand {
     /// Make the secrets of a new cluster. `apply` does the same when there are none.
+    #[command(after_help = examples::SECRETS_NEW)]
     New {
         #[command(flatten)]
         keep: KeepArgs,
     },
     /// Take over the secrets of a cluster that exists: a secrets.yaml of talosctl, or an OpenTofu state.
+    #[command(after_help = examples::SECRETS_IMPORT)]
     Import {
         /// The file; `-` reads standard input.
         from: PathBuf,
@@ -336,12 +343,14 @@ pub enum SecretsCommand {
         keep: KeepArgs,
     },
     /// Write the secrets as they are, as talosctl reads them.
+    #[command(after_help = examples::SECRETS_EXPORT)]
     Export {
         /// The file, readable by you only. It must not exist.
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
     /// Show who can open the secrets; let others open them, or no longer.
+    #[command(after_help = examples::SECRETS_RECIPIENTS)]
     Recipients {
         /// Let this one open them: a public key, `age1…`.
         #[arg(long, value_name = "KEY")]
@@ -369,11 +378,13 @@ pub enum LabCommand {
     #[command(after_help = examples::UP)]
     Up(UpArgs),
     /// Stop a lab that is served.
+    #[command(after_help = examples::DOWN)]
     Down(FolderArgs),
     /// Break something in a lab that is served, mend it, or show what is broken.
     #[command(after_help = examples::DISTURB)]
     Disturb(DisturbArgs),
     /// Forget the lab's world of this file, its secrets included.
+    #[command(after_help = examples::RESET)]
     Reset {
         /// Do not ask.
         #[arg(short, long)]
@@ -429,20 +440,25 @@ pub struct DisturbArgs {
 #[derive(Debug, Subcommand)]
 pub enum Disturb {
     /// Show what is broken, and which failures met a call.
+    #[command(after_help = "Examples:\n  talosmith lab disturb show")]
     Show,
     /// List the failures that can be ordered, by number.
+    #[command(after_help = "Examples:\n  talosmith lab disturb faults")]
     Faults,
     /// A host loses power, and its guests with it.
+    #[command(after_help = "Examples:\n  talosmith lab disturb off pve3")]
     Off {
         /// The host.
         host: String,
     },
     /// A host comes back.
+    #[command(after_help = "Examples:\n  talosmith lab disturb on pve3")]
     On {
         /// The host.
         host: String,
     },
     /// Every answer of a host, and every stage of its tasks, takes longer.
+    #[command(after_help = "Examples:\n  talosmith lab disturb slow pve2 --by 4")]
     Slow {
         /// The host.
         host: String,
@@ -451,6 +467,7 @@ pub enum Disturb {
         by: f64,
     },
     /// A host has no room left, neither in its storages nor in its memory.
+    #[command(after_help = "Examples:\n  talosmith lab disturb full pve1")]
     Full {
         /// The host.
         host: String,
@@ -459,6 +476,7 @@ pub enum Disturb {
         no: bool,
     },
     /// The clock of a host goes wrong.
+    #[command(after_help = "Examples:\n  talosmith lab disturb clock pve1 --ahead 300")]
     Clock {
         /// The host.
         host: String,
@@ -467,17 +485,20 @@ pub enum Disturb {
         ahead: i64,
     },
     /// The cluster loses its quorum.
+    #[command(after_help = "Examples:\n  talosmith lab disturb quorum")]
     Quorum {
         /// It has it back.
         #[arg(long)]
         back: bool,
     },
     /// Only the named hosts outside answer: mirrors, registries, time servers, the Image Factory.
+    #[command(after_help = "Examples:\n  talosmith lab disturb outside ntp.example.com")]
     Outside {
         /// The hosts; without any, all answer again.
         only: Vec<String>,
     },
     /// A Talos version does not come up on a machine.
+    #[command(after_help = "Examples:\n  talosmith lab disturb broken-system 150011 v1.13.9")]
     BrokenSystem {
         /// The VM of the machine.
         vmid: u32,
@@ -488,11 +509,13 @@ pub enum Disturb {
         no: bool,
     },
     /// The etcd database of a machine is full.
+    #[command(after_help = "Examples:\n  talosmith lab disturb full-etcd 150011")]
     FullEtcd {
         /// The VM of the machine.
         vmid: u32,
     },
     /// The network cable of a machine is pulled.
+    #[command(after_help = "Examples:\n  talosmith lab disturb unplug 150021")]
     Unplug {
         /// The id of its VM.
         vmid: u32,
@@ -501,12 +524,14 @@ pub enum Disturb {
         back: bool,
     },
     /// No time server answers: machines that boot wait for it, with the clock of their host.
+    #[command(after_help = "Examples:\n  talosmith lab disturb time")]
     Time {
         /// They answer again.
         #[arg(long)]
         back: bool,
     },
     /// The boot disk of a machine is smaller than Proxmox says, from its next start on.
+    #[command(after_help = "Examples:\n  talosmith lab disturb disk 150021 --gib 3")]
     Disk {
         /// The id of its VM.
         vmid: u32,
@@ -516,6 +541,9 @@ pub enum Disturb {
     },
     /// Something goes wrong on the way to a machine, at its Talos API or its Kubernetes API: at the next connection or call,
     /// at those of a place, or by chance.
+    #[command(
+        after_help = "Examples:\n  talosmith lab disturb wire cut --path /machine.MachineService/ --times 2"
+    )]
     Wire {
         /// What.
         #[arg(value_enum)]
@@ -527,6 +555,7 @@ pub enum Disturb {
         which: WhichArgs,
     },
     /// A failure that Proxmox is known for, at the next call, at calls of a path, or by chance.
+    #[command(after_help = "Examples:\n  talosmith lab disturb fault 35 --path /qemu --times 3")]
     Fault {
         /// Its number; `lab disturb faults` lists them.
         number: u8,
@@ -534,6 +563,7 @@ pub enum Disturb {
         which: WhichArgs,
     },
     /// Everything is well again.
+    #[command(after_help = "Examples:\n  talosmith lab disturb mend")]
     Mend,
 }
 

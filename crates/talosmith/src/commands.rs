@@ -4,6 +4,7 @@ mod change;
 mod credentials;
 mod disturb;
 mod doctor;
+mod explain;
 mod health;
 mod import;
 mod init;
@@ -40,7 +41,7 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
         Command::Render(args) => render::render(&global, &args, &printer),
         Command::Secrets(command) => secrets::secrets(&global, command, &printer).await,
         Command::Schema => Ok(offline::schema(&printer)),
-        Command::Explain { code } => offline::explain(&code, &printer),
+        Command::Explain { code } => explain::explain(code.as_deref(), &printer),
         Command::Completions { shell } => Ok(manual::completions(shell, &printer)),
         Command::Man(args) => manual::man(&args, &printer),
         Command::Plan(args) => plan::plan(&global, &args, &printer).await,

@@ -5,6 +5,21 @@ pub const INIT: &str = "Examples:
   talosmith init --endpoint https://pve1:8006 --token file:token.txt
   talosmith init -f lab.yaml --control-planes 1 --workers 0";
 
+pub const VALIDATE: &str = "Examples:
+  talosmith validate
+  talosmith validate cluster.yaml more.yaml";
+
+pub const SHOW: &str = "Examples:
+  talosmith show
+  talosmith show --json";
+
+pub const SCHEMA: &str = "Examples:
+  talosmith schema > cluster.schema.json";
+
+pub const DOCTOR: &str = "Examples:
+  talosmith doctor
+  talosmith doctor --json";
+
 pub const IMPORT: &str = "Examples:
   talosmith import path/to/tofu
   talosmith import path/to/tofu -o cluster.yaml";
@@ -47,6 +62,11 @@ pub const RENDER: &str = "Examples:
   talosmith render -o rendered
   talosmith render -o rendered --node home-work-1 --redact";
 
+pub const EXPLAIN: &str = "Examples:
+  talosmith explain
+  talosmith explain TS0101
+  talosmith explain lost-mark";
+
 pub const COMPLETIONS: &str = "Examples:
   talosmith completions bash > ~/.local/share/bash-completion/completions/talosmith
   talosmith completions zsh > ~/.zfunc/_talosmith
@@ -65,6 +85,34 @@ pub const SECRETS: &str = "Examples:
   talosmith secrets import secrets.yaml
   talosmith secrets export -o secrets.yaml
   talosmith secrets recipients --add age1qqqq";
+
+pub const SECRETS_NEW: &str = "Examples:
+  talosmith secrets new
+  talosmith secrets new --recipient age1qqqq";
+
+pub const SECRETS_IMPORT: &str = "Examples:
+  talosmith secrets import secrets.yaml
+  talosmith secrets import terraform.tfstate";
+
+pub const SECRETS_EXPORT: &str = "Examples:
+  talosmith secrets export -o secrets.yaml";
+
+pub const SECRETS_RECIPIENTS: &str = "Examples:
+  talosmith secrets recipients
+  talosmith secrets recipients --add age1qqqq";
+
+pub const LAB: &str = "Examples:
+  talosmith lab up
+  talosmith lab disturb off pve3
+  talosmith lab reset";
+
+pub const DOWN: &str = "Examples:
+  talosmith lab down
+  talosmith lab down --folder kept";
+
+pub const RESET: &str = "Examples:
+  talosmith lab reset
+  talosmith lab reset --yes";
 
 pub const UP: &str = "Examples:
   talosmith lab up
@@ -90,6 +138,23 @@ mod tests {
         let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         found.extend(text.lines().filter_map(|line| line.strip_prefix("  talosmith ")).map(str::to_owned));
         command.get_subcommands().for_each(|inner| examples(inner, found));
+    }
+
+    #[test]
+    fn first_use_28_every_help_page_has_an_example() {
+        fn without(command: &Command, path: &str, found: &mut Vec<String>) {
+            for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+                let path = format!("{path} {}", inner.get_name());
+                let text = inner.get_after_help().map(ToString::to_string).unwrap_or_default();
+                if !text.contains(&format!("  {path}")) {
+                    found.push(path.clone());
+                }
+                without(inner, &path, found);
+            }
+        }
+        let mut found = vec![];
+        without(&Cli::command(), "talosmith", &mut found);
+        assert_eq!(found, Vec::<String>::new());
     }
 
     #[test]

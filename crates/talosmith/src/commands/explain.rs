@@ -1,0 +1,209 @@
+//! `explain`: what a code means, whether it is of a problem in the file, of a refusal or of a failure.
+
+use model::diagnostic::codes;
+use model::plan::RefusalCode;
+
+use crate::exit::Exit;
+use crate::view::{Printer, Problem};
+
+/// Why something failed, in one word, as `--json` and reports have it. The words of Proxmox and of machines are among them.
+const FAILURES: &[(&str, &str)] = &[
+    (
+        "answer-lost",
+        "The connection broke after a change was sent, so it is unknown whether it happened. Run the command again: it observes first.",
+    ),
+    (
+        "busy",
+        "Somebody else is changing the cluster. `status` names them; `--take-over` waits until they have surely stopped.",
+    ),
+    (
+        "changed-meanwhile",
+        "Something was changed by someone else between reading and writing. Run the command again.",
+    ),
+    (
+        "clock",
+        "A clock is wrong, or a machine has not reached a time server. Check `network.ntp` and the clocks of the Proxmox hosts.",
+    ),
+    (
+        "configuration",
+        "A machine did not accept its configuration, or runs another one than it was sent. The message names the field.",
+    ),
+    ("disk-too-small", "A VM has a smaller disk than the file says. Grow it in Proxmox and restart the VM."),
+    (
+        "etcd-no-quorum",
+        "Less than a majority of the etcd members respond, so nothing can be written. Bring members back.",
+    ),
+    ("exists", "Proxmox or a machine has it already, and it is not the one that was meant."),
+    ("input", "The file, or something that it points to, is wrong."),
+    (
+        "kubernetes",
+        "The Kubernetes API refused or did not answer. `talosmith health` says which condition is missing.",
+    ),
+    (
+        "lock-timeout",
+        "A Proxmox host was too busy to lock a VM or a datastore in time. Run the command again.",
+    ),
+    (
+        "locked",
+        "Proxmox holds a lock on a VM, for a backup or a migration, or an interrupted task left it. Root removes the latter with `qm unlock VMID`.",
+    ),
+    ("machine", "A machine refused a call; its own words follow."),
+    ("machine-denied", "A machine did not permit the call. Its role or its state does not allow it."),
+    ("machine-not-ready", "A machine answers, but cannot do this yet."),
+    (
+        "machine-unavailable",
+        "A machine does not answer. Look at its console; check bridge, VLAN and address.",
+    ),
+    ("missing", "What was asked for does not exist, or not on that host."),
+    (
+        "no-answer",
+        "Proxmox does not answer. Check the endpoint, the network and the services pveproxy and pvedaemon.",
+    ),
+    ("no-effect", "Proxmox reported success, but nothing changed. Its task log says more."),
+    ("no-quorum", "The Proxmox cluster has no quorum, so nothing can be changed. Bring hosts back."),
+    (
+        "not-implemented",
+        "The other side does not know the call. Talosmith needs Proxmox VE 9 and Talos 1.12 or newer.",
+    ),
+    ("other-keys", "A machine is configured with other keys than those of the secrets bundle."),
+    ("parameter", "Proxmox refused a parameter; its reason follows."),
+    (
+        "permission",
+        "The token lacks a privilege. `talosmith doctor` lists what is missing with the commands that grant it.",
+    ),
+    (
+        "protocol",
+        "The answer is not what Proxmox VE or Talos would send. Check that the endpoint is the right one and no proxy is in between.",
+    ),
+    ("rejected", "Proxmox refused for the reason that follows."),
+    ("secrets", "The secrets bundle or the identity that opens it is missing, unreadable or does not fit."),
+    ("task-failed", "A task in Proxmox ended with an error; its last lines follow."),
+    ("task-stuck", "A task in Proxmox has written nothing for long. It goes on there; look at its log."),
+    ("timed-out", "What was waited for did not come in time. The message says what was missing."),
+    ("unauthenticated", "Proxmox did not accept the token or the password."),
+    ("unreachable", "A Proxmox host cannot be reached through the cluster."),
+    ("unsafe", "It would not have been safe, so it was not done. The message says why."),
+    (
+        "untrusted",
+        "The other side showed a certificate that is not trusted. For Proxmox, compare its fingerprint with the host's own and pin it (`proxmox.fingerprint`).",
+    ),
+    (
+        "wrong-state",
+        "The VM is running when it must not be, or the other way round, or its guest agent does not answer.",
+    ),
+];
+
+/// Explains a code, or lists them all.
+pub fn explain(code: Option<&str>, printer: &Printer) -> Result<Exit, Problem> {
+    let Some(code) = code else {
+        printer.verbatim(&list());
+        return Ok(Exit::Done);
+    };
+    let text = one(code).ok_or_else(|| {
+        Problem::new(Exit::Usage, format!("there is no code {code}"))
+            .remedy("`talosmith explain` lists all codes; an error or a warning has its code in brackets, such as TS0101")
+    })?;
+    printer.verbatim(&text);
+    Ok(Exit::Done)
+}
+
+/// Everything that is said about one code. A word may stand for a refusal and for a failure.
+fn one(code: &str) -> Option<String> {
+    if let Some(found) = codes::explain(code) {
+        let indented = |text: &str| text.trim_end().lines().map(|l| format!("    {l}\n")).collect::<String>();
+        let mut text = format!("{}: {}\n\n{}\n", found.code, found.title, found.text.trim());
+        // Where the problem lies outside of the file, there is nothing wrong to show in it.
+        if !found.bad.is_empty() {
+            text += &format!("\nWrong:\n\n{}", indented(found.bad));
+        }
+        if !found.good.is_empty() {
+            text += &format!("\nRight:\n\n{}", indented(found.good));
+        }
+        return Some(text);
+    }
+    let code = code.to_ascii_lowercase();
+    let refusal = RefusalCode::ALL.iter().find(|refusal| word(**refusal) == code);
+    let refusal =
+        refusal.map(|refusal| format!("{code}: why a plan is refused\n\n{}\n", refusal.explanation()));
+    let failure = FAILURES.iter().find(|(word, _)| *word == code);
+    let failure = failure.map(|(_, text)| format!("{code}: why a step or a command failed\n\n{text}\n"));
+    let all: Vec<String> = refusal.into_iter().chain(failure).collect();
+    (!all.is_empty()).then(|| all.join("\n"))
+}
+
+/// Every code with a few words.
+fn list() -> String {
+    let mut text =
+        String::from("Problems in the file (`talosmith explain CODE` says more and has an example):\n");
+    for found in codes::ALL {
+        text += &format!("  {}  {}\n", found.code, found.title);
+    }
+    text += "\nWhy a plan is refused:\n";
+    for refusal in RefusalCode::ALL {
+        text += &format!("  {:<14} {}\n", word(*refusal), sentence(refusal.explanation()));
+    }
+    text += "\nWhy a step or a command failed:\n";
+    for (word, explanation) in FAILURES {
+        text += &format!("  {word:<20} {}\n", sentence(explanation));
+    }
+    text + "\n" + &Exit::help()
+}
+
+/// The first sentence.
+fn sentence(text: &str) -> &str {
+    text.split_once(". ").map_or(text, |(first, _)| first).trim_end_matches('.')
+}
+
+/// The code as it is written.
+fn word(refusal: RefusalCode) -> String {
+    serde_json::to_value(refusal).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_use_28_every_code_is_explained_and_listed() {
+        let list = list();
+        let engine = [
+            "busy",
+            "clock",
+            "configuration",
+            "disk-too-small",
+            "input",
+            "kubernetes",
+            "no-effect",
+            "other-keys",
+            "secrets",
+            "timed-out",
+            "unsafe",
+        ];
+        let machine =
+            ["machine-not-ready", "etcd-no-quorum", "machine-denied", "machine-unavailable", "machine"];
+        let refusals: Vec<String> = RefusalCode::ALL.iter().map(|refusal| word(*refusal)).collect();
+        let problems = codes::ALL.iter().map(|found| found.code);
+        let all = pve::Kind::CODES.iter().copied().chain(engine).chain(machine).chain(problems);
+        for code in all.chain(refusals.iter().map(String::as_str)) {
+            let text = one(code).unwrap_or_else(|| panic!("{code} is not explained"));
+            assert!(text.len() > code.len() + 60, "{text}");
+            assert!(list.contains(&format!("\n  {code} ")), "{code} is not listed");
+        }
+        assert!(FAILURES.is_sorted_by_key(|(word, _)| *word));
+        assert_eq!(one("TS9999"), None);
+        assert!(one("LOST-MARK").is_some(), "in any case");
+    }
+
+    #[test]
+    fn nothing_empty_is_shown_as_wrong_or_right() {
+        for found in codes::ALL {
+            let text = one(found.code).unwrap();
+            assert!(
+                !text.contains("Wrong:\n\n\n")
+                    && !text.contains("Wrong:\n\nRight")
+                    && !text.ends_with(":\n\n"),
+                "{text}"
+            );
+        }
+    }
+}
