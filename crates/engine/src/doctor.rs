@@ -20,6 +20,9 @@ const CLOCK_TOLERANCE: i64 = 30;
 /// The first version that is supported.
 const FIRST_MAJOR: u32 = 9;
 
+/// Room for a boot image while it is downloaded and unpacked.
+const IMAGE_GIB: u64 = 4;
+
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
@@ -196,21 +199,29 @@ fn at_path(permissions: &Permissions, cluster: &str, caller: &str, path: &str, n
 
 /// The datastores that the blueprint chose, each with what it must hold.
 fn stores(survey: &Survey, blueprint: &Blueprint) -> Vec<Finding> {
-    let mut wanted: BTreeSet<(&str, &str, &str)> = BTreeSet::new();
+    // With the size of the largest thing that goes there.
+    let mut wanted: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
     for node in blueprint.nodes.values().filter(|node| !node.external) {
         let Some(host) = &node.host else { continue };
-        let disks = node.hardware.disks.iter().filter_map(|disk| disk.datastore.as_deref());
         let disks =
-            disks.chain(node.disk_datastore.as_deref()).chain(node.hardware.cloudinit_datastore.as_deref());
-        wanted.extend(disks.map(|store| (host.as_str(), store, "images")));
-        wanted.extend(node.image_datastore.as_deref().map(|store| (host.as_str(), store, "import")));
+            node.hardware.disks.iter().map(|disk| (disk.datastore.as_deref(), "images", disk.size_gib));
+        let others = [
+            (node.disk_datastore.as_deref(), "images", node.disk_gib),
+            (node.hardware.cloudinit_datastore.as_deref(), "images", 0),
+            (node.image_datastore.as_deref(), "import", IMAGE_GIB),
+        ];
+        for (store, content, gib) in disks.chain(others) {
+            let Some(store) = store else { continue };
+            let most = wanted.entry((host, store, content)).or_default();
+            *most = gib.max(*most);
+        }
     }
-    let check = |(host, store, content): (&str, &str, &str)| {
+    let check = |((host, store, content), gib): ((&str, &str, &str), u64)| {
         let what = format!("datastore {store} on {host}");
         let seen = survey.inventory.hosts.get(host).and_then(|host| host.datastores.get(store));
         match seen {
             Some(seen) if seen.content.iter().any(|kind| kind == content) => {
-                Finding::good(what, format!("takes {content}, {} GiB free", seen.free_bytes >> 30))
+                room(what, content, seen.free_bytes >> 30, gib)
             }
             Some(seen) => {
                 let mut all = seen.content.clone();
@@ -226,6 +237,18 @@ fn stores(survey: &Survey, blueprint: &Blueprint) -> Vec<Finding> {
         }
     };
     wanted.into_iter().map(check).collect()
+}
+
+/// Whether a datastore has room for the largest thing that goes there. A disk may grow later, and a node may exist already, so little
+/// room is a doubt; none at all is a fault.
+fn room(what: String, content: &str, free: u64, gib: u64) -> Finding {
+    let detail = format!("takes {content}, {free} GiB free");
+    if free >= gib {
+        return Finding::good(what, detail);
+    }
+    let detail = format!("{detail}, less than the {gib} GiB of what goes there");
+    let remedy = "delete what is not needed there, or name another datastore in the file";
+    if free == 0 { Finding::bad(what, detail, remedy) } else { Finding::doubtful(what, detail, remedy) }
 }
 
 async fn bridges(world: &World, blueprint: &Blueprint) -> Vec<Finding> {

@@ -134,11 +134,7 @@ fn open(path: &Path, bytes: &[u8], identity: Option<&Identity>) -> Result<Kept> 
         (false, _) => Zeroizing::new(bytes.to_owned()),
         (true, None) => return Err(attempt("open").remedy("there is no identity that opens it")),
         (true, Some(identity)) => {
-            let other = identity.recipients().join(", ");
-            let remedy = format!(
-                "it was encrypted to another identity than {other}; give the right one with TALOSMITH_IDENTITY"
-            );
-            decrypt(identity, bytes).map_err(|e| attempt("open").remedy(remedy).because(e))?
+            decrypt(identity, bytes).map_err(|e| attempt("open").remedy(closed(&e, identity)).because(e))?
         }
     };
     let text = std::str::from_utf8(&plain).map_err(|e| attempt("read").because(e))?;
@@ -158,6 +154,17 @@ fn open(path: &Path, bytes: &[u8], identity: Option<&Identity>) -> Result<Kept> 
         false => AtRest::Plain,
     };
     Ok(Kept { bundle, at_rest, body: SecretString::from(form::body(text)) })
+}
+
+/// What helps with a bundle that an identity does not open.
+fn closed(why: &age::DecryptError, identity: &Identity) -> String {
+    match why {
+        age::DecryptError::NoMatchingKeys => format!(
+            "it was encrypted to another identity than {}; give the right one with TALOSMITH_IDENTITY",
+            identity.recipients().join(", ")
+        ),
+        _ => "the file is damaged or cut short: restore it from your backup".to_owned(),
+    }
 }
 
 /// Writes a new bundle, flushed to the disk. An existing file is never overwritten. What was written is read back and opened with

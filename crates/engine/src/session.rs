@@ -6,9 +6,11 @@ use std::sync::Arc;
 use ipnet::Ipv4Net;
 use model::attachments::Attachments;
 use model::blueprint::{Blueprint, Node};
+use model::holder::Holder;
 use model::observed::Observed;
 use model::plan::{self, Plan, Rendered};
 use model::spec::Spec;
+use model::step::Action;
 use secrecy::SecretString;
 use talos::secrets::Bundle;
 
@@ -231,6 +233,32 @@ impl Look {
     /// When there is no bundle.
     pub fn access(&self) -> Result<&Access> {
         self.access.as_deref().ok_or_else(no_bundle)
+    }
+
+    /// Reads every secret that the steps of a plan will need, so that none is found missing halfway.
+    ///
+    /// # Errors
+    ///
+    /// All that cannot be read, at once.
+    pub fn read_references(&self, plan: &Plan) -> Result<()> {
+        let holders = plan.steps.iter().filter_map(|step| match step.action {
+            Action::GiveCredentials { to, .. } => {
+                to.reference(&self.blueprint).map(|reference| (to, reference))
+            }
+            _ => None,
+        });
+        let unread = |(to, reference): (Holder, &str)| {
+            let why = (self.references)(reference).err()?;
+            Some(format!("{reference}, for {}: {why}", to.title()))
+        };
+        let missing: Vec<String> = holders.filter_map(unread).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let what = format!("could not read what the steps will need: {}", missing.join("; "));
+        Err(Error::new(Kind::Input, what).remedy(
+            "put each secret where the file says, or name another place in the file; nothing was changed",
+        ))
     }
 
     /// A secret that the file refers to.

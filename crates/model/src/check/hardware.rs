@@ -167,7 +167,7 @@ fn devices(hardware: &Hardware, path: &Path, found: &mut Vec<Diagnostic>) {
         let mapping = one.mapping();
         if forms::is_pci_address(mapping) {
             let message = format!("`{mapping}` is the address of a device, not the name of a mapping");
-            let help = "make a mapping in Proxmox, Datacenter, Resource Mappings, and give its name: a token may not hand through a bare address";
+            let help = "run `talosmith proxmox setup`: it creates a mapping for this device and prints the name to write here; a token may not pass through a bare address";
             found.push(Diagnostic::error(codes::PCI_ADDRESS, message).at(path, "").help(help));
         } else if !forms::is_datastore(mapping) {
             let message = format!("`{mapping}` cannot be the name of a mapping");

@@ -66,6 +66,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         write_credentials(global, args, printer)?;
         return Ok(end::of(&plan));
     }
+    look.read_references(&plan).map_err(|e| Problem::from(&e))?;
     let asks = !args.change.yes && saved.is_none();
     if asks {
         let text = "Apply these changes?".to_owned();

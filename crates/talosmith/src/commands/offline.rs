@@ -2,7 +2,6 @@
 
 use engine::render::{Renderer, schematics};
 use model::blueprint::Blueprint;
-use model::diagnostic::codes;
 use model::load::Loaded;
 
 use super::setup::{Setup, Wrong, ended, load_file};
@@ -26,6 +25,10 @@ fn try_validate(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
     let schematics = schematics(&blueprint, &attachments).map_err(|e| Problem::from(&e))?;
     let now = outside::time(setup.lab.map(|_| setup.place.folder()));
     Renderer::new(&blueprint, &schematics, &attachments).check(now).map_err(shown)?;
+    // What every plan would refuse is said here, where the file alone is looked at.
+    if let Some(refusal) = model::plan::not_yet::refusals(&blueprint).into_iter().next() {
+        return Err(Problem::new(Exit::Refused, refusal.why).remedy(refusal.remedy).into());
+    }
     if printer.is_json() {
         printer.diagnostics(&loaded.sources, &model::check::check(loaded));
     } else {
@@ -60,23 +63,4 @@ pub fn schema(printer: &Printer) -> Exit {
     let text = serde_json::to_string_pretty(&model::spec::schema()).unwrap_or_default();
     printer.verbatim(&format!("{text}\n"));
     Exit::Done
-}
-
-/// Explains a code.
-pub fn explain(code: &str, printer: &Printer) -> Result<Exit, Problem> {
-    let code = code.to_ascii_uppercase();
-    let Some(found) = codes::explain(&code) else {
-        return Err(Problem::new(Exit::Usage, format!("there is no problem with the code {code}"))
-            .remedy("the code stands in brackets behind `error` or `warning`, such as TS0101"));
-    };
-    let indented = |text: &str| text.trim_end().lines().map(|l| format!("    {l}\n")).collect::<String>();
-    printer.verbatim(&format!(
-        "{}: {}\n\n{}\n\nWrong:\n\n{}\nRight:\n\n{}",
-        found.code,
-        found.title,
-        found.text.trim(),
-        indented(found.bad),
-        indented(found.good)
-    ));
-    Ok(Exit::Done)
 }

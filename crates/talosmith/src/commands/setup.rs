@@ -1,9 +1,10 @@
 //! What commands have in common: the file, the folders, the world.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::session::LookError;
 use engine::{Look, Session};
@@ -172,11 +173,21 @@ impl Setup {
         let bundle = self.place.load_bundle()?;
         let session = Session::new(outside.world.clone(), self.loaded.spec.clone(), bundle);
         let (folder, in_lab, commands) = (self.folder.clone(), self.lab.is_some(), self.commands);
-        // Real secrets have no place in a lab.
-        let references = move |reference: &str| match in_lab {
-            true => Ok(SecretString::from("lab@pve!lab=00000000-0000-0000-0000-000000000000")),
-            false => outside::read_reference(reference, &folder, "credentials for the cluster", commands)
-                .map_err(|problem| problem.causes.join(": ")),
+        // Each is read once: what was there before the first change is there for the step, and a command may ask a person.
+        let read: Mutex<BTreeMap<String, SecretString>> = Mutex::default();
+        let references = move |reference: &str| {
+            // Real secrets have no place in a lab.
+            if in_lab {
+                return Ok(SecretString::from("lab@pve!lab=00000000-0000-0000-0000-000000000000"));
+            }
+            let mut read = read.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = read.get(reference) {
+                return Ok(known.clone());
+            }
+            let secret = outside::read_reference(reference, &folder, "credentials for the cluster", commands)
+                .map_err(|problem| problem.causes.join(": "))?;
+            read.insert(reference.to_owned(), secret.clone());
+            Ok(secret)
         };
         Ok(session.with_attachments(attachments).with_references(Arc::new(references)))
     }

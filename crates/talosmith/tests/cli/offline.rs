@@ -123,6 +123,18 @@ fn a_bundle_is_encrypted_shared_and_never_overwritten() {
         assert!(!ran.all().contains(&stranger), "an identity is never shown");
     }
     assert_eq!(std::fs::read(shell.path().join("home.secrets.age")).unwrap(), before);
+    // One that was cut short is not taken for one of somebody else.
+    for rest in [before.len() / 2, before.len() - 20, 60] {
+        std::fs::write(shell.path().join("home.secrets.age"), &before[..rest]).unwrap();
+        let ran = shell.run("secrets export -o x.yaml");
+        assert_eq!(ran.code, Some(7), "{}", ran.all());
+        assert!(
+            ran.err.contains("damaged or cut short") && !ran.err.contains("another identity"),
+            "{}",
+            ran.err
+        );
+    }
+    std::fs::write(shell.path().join("home.secrets.age"), &before).unwrap();
     let gone = shell.run_with("TALOSMITH_IDENTITY", "nowhere.txt", "secrets export -o x.yaml");
     assert_eq!(gone.code, Some(7));
     assert!(gone.err.contains("TALOSMITH_IDENTITY names nowhere.txt, which is not there"), "{}", gone.err);
@@ -141,4 +153,12 @@ fn credentials_have_the_role_and_the_time_that_was_asked_for() {
     assert_eq!(shell.run("talosconfig --role root").code, Some(64));
     assert_eq!(shell.run("kubeconfig --ttl 5s").code, Some(64));
     shell.ok("kubeconfig --ttl 30d -o k");
+}
+
+#[test]
+fn first_use_24_validate_says_what_every_plan_refuses() {
+    let shell = Shell::with(&format!("{HOME}backup: {{ folder: backups }}\n"));
+    let ran = shell.run("validate");
+    assert_eq!(ran.code, Some(4), "{}", ran.all());
+    assert!(ran.err.contains("`backup`"), "{}", ran.err);
 }

@@ -15,6 +15,9 @@ fn the_twin_of_a_file_works_over_sockets() {
     let facts: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
     let twin = facts["file"].as_str().unwrap();
 
+    certificates_are_named(&shell, twin, &facts);
+    references_are_read_first(&shell, twin);
+
     let applied = shell.ok(&format!("apply --yes --quiet -f {twin}"));
     assert!(applied.contains("5 of 5 nodes ready, Kubernetes at https://127.213.77.10:6443"), "{applied}");
     let status = shell.ok(&format!("status -f {twin}"));
@@ -28,4 +31,52 @@ fn the_twin_of_a_file_works_over_sockets() {
     assert_eq!(refused.code, Some(5), "{}", refused.all());
     assert!(refused.err.contains("check the token's user, realm, name and secret"), "{}", refused.err);
     assert!(!text.contains("lab="), "the twin refers to the token, it does not hold it");
+}
+
+/// First contact with a Proxmox that has a certificate of its own authority, and a pin that does not fit.
+fn certificates_are_named(shell: &Shell, twin: &str, facts: &serde_json::Value) {
+    let shown = facts["fingerprint"].as_str().unwrap();
+    let text = std::fs::read_to_string(shell.path().join(twin)).unwrap();
+    // The writer of the twin folds long lines.
+    let unpinned = text.lines().filter(|line| !line.contains("fingerprint:") && !line.contains(shown));
+    let unpinned: Vec<&str> = unpinned.collect();
+    let beside = |name: &str| shell.path().join(twin).with_file_name(name);
+    std::fs::write(beside("unpinned.yaml"), unpinned.join("\n")).unwrap();
+    std::fs::write(beside("pinned.yaml"), text.replace(&shown[..8], "00:00:00")).unwrap();
+    for (file, reason) in [
+        ("unpinned.yaml", "no trusted certificate authority signed it"),
+        ("pinned.yaml", "it is not the pinned one"),
+    ] {
+        for command in ["plan", "doctor", "status"] {
+            let ran = shell.run(&format!("{command} -f {}", beside(file).display()));
+            assert_eq!(ran.code, Some(5), "{command} {file}: {}", ran.all());
+            let said = ran.all().split_whitespace().collect::<Vec<_>>().join(" ");
+            for part in [reason, shown, "pvenode cert info"] {
+                assert!(said.contains(part), "{command} {file} does not say {part}: {said}");
+            }
+            assert!(!said.contains("OtherError") && !said.contains("UnknownIssuer"), "{said}");
+        }
+    }
+    let endpoint = facts["proxmox"].as_str().unwrap();
+    let init = format!("init -f new.yaml --endpoint {endpoint} --token file:{}", beside("token").display());
+    let ran = shell.run(&init);
+    assert_eq!(ran.code, Some(5), "{}", ran.all());
+    assert!(ran.all().contains(&format!("--fingerprint {shown}")), "{}", ran.all());
+    assert!(!shell.path().join("new.yaml").exists());
+    shell.ok(&format!("{init} --fingerprint {shown}"));
+    assert!(std::fs::read_to_string(shell.path().join("new.yaml")).unwrap().contains(shown));
+}
+
+/// A secret that a late step needs is missed before the first change.
+fn references_are_read_first(shell: &Shell, twin: &str) {
+    let path = shell.path().join(twin);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let gitops = "gitops: { engine: flux, repository: 'https://git.example.com/a.git', path: x, credentials: 'env:NO_SUCH_TOKEN' }\n";
+    let file = path.with_file_name("gitops.yaml");
+    std::fs::write(&file, format!("{text}\n{gitops}")).unwrap();
+    let ran = shell.run(&format!("apply --yes -f {}", file.display()));
+    assert_eq!(ran.code, Some(3), "{}", ran.all());
+    assert!(ran.all().contains("env:NO_SUCH_TOKEN"), "{}", ran.all());
+    assert!(!ran.all().contains("created"), "{}", ran.all());
+    assert!(!file.with_file_name("home.secrets.age").exists(), "not even the bundle");
 }

@@ -54,7 +54,7 @@ fn next(global: &Global, args: &ApplyArgs, look: &Look, printer: &Printer) {
         lines.push((format!("talosmith destroy{flags}"), "take it away again"));
         lines.push((
             format!("talosmith lab up{}", flags.trim_end_matches(" --lab")),
-            "serve a lab for kubectl, talosctl or curl",
+            "serve another, empty lab on loopback, for kubectl, talosctl or curl",
         ));
     } else if let Some(path) = &args.kubeconfig {
         lines.push((format!("kubectl --kubeconfig {} get nodes", path.display()), "its nodes"));
