@@ -25,6 +25,17 @@ pub struct Call {
     pub machine: Option<u32>,
     /// It asks what would happen, and nothing does.
     pub dry_run: bool,
+    /// A machine in maintenance mode is sent key bytes: what was seen of it.
+    pub delivery: Option<Delivery>,
+}
+
+/// What a client saw of the machine that it sends a machine config with keys to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// The fingerprint of the certificate that the connection showed.
+    pub fingerprint: String,
+    /// Whether it was a relay's, which reads along.
+    pub relayed: bool,
 }
 
 impl Call {
@@ -38,6 +49,7 @@ impl Call {
             origin: origin.clone(),
             machine: None,
             dry_run,
+            delivery: None,
         }
     }
 

@@ -211,7 +211,7 @@ fn check(shared: &Shared, disturbance: &Disturbance) -> Result<(), String> {
     }
     match disturbance {
         Disturbance::Known { number, .. } if faults::known(*number).is_none() => {
-            Err(format!("there is no failure {number}; they are numbered 1 to 64"))
+            Err(format!("there is no failure {number}; they are numbered 1 to 69"))
         }
         _ => Ok(()),
     }
@@ -235,7 +235,7 @@ fn report(shared: &Shared) -> Report {
             waiting: world.faults.waiting(),
             met: world.faults.met().to_vec(),
             calls: shared.hooks().answered(),
-            machines: world.machines.what_is_wrong(),
+            machines: [world.machines.what_is_wrong(), world.faults.identity_words()].concat(),
             wires: world.faults.wires_met().to_vec(),
         }
     })

@@ -2,6 +2,7 @@
 //! and single calls that fail; in the world's data, so that a reopened world is broken in the same way. Hooks are the tests'
 //! way to do something of their own at the nth call.
 
+mod identity;
 mod known;
 mod partition;
 mod wire;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::calls::Call;
 use crate::rng::Rng;
+pub use identity::{ConsoleFault, Relayed};
 pub(crate) use known::{Shows, fill, known};
 pub use known::{known_faults, known_words};
 pub use partition::{Far, Lost, Partition};
@@ -132,6 +134,29 @@ pub enum Disturbance {
         service: String,
         /// Whether the image is missing.
         missing: bool,
+    },
+    /// Something is wrong with the serial console of a VM from the next client on, or no longer.
+    Console {
+        /// Which VM.
+        vmid: u32,
+        /// What; nothing mends it.
+        fault: Option<ConsoleFault>,
+    },
+    /// A relay stands between everybody and the maintenance API of a machine, or no longer: it ends TLS with a certificate of
+    /// its own, passes calls on, and keeps what it was sent.
+    Relay {
+        /// The VM of the machine.
+        vmid: u32,
+        /// Whether it is there.
+        present: bool,
+    },
+    /// The next connections to the maintenance API of a machine meet a certificate that is issued at that very moment, after
+    /// everything that its console had printed.
+    Reissue {
+        /// The VM of the machine.
+        vmid: u32,
+        /// How many connections; 0 mends it.
+        connections: u32,
     },
     /// Nothing is broken any more: every host is there, quick and has room, every machine has its network and its time, and
     /// no call is waited for.
@@ -309,6 +334,8 @@ pub struct Faults {
     wires_met: Vec<String>,
     #[serde(default)]
     partitions: Vec<Partition>,
+    #[serde(default)]
+    identity: identity::Identity,
 }
 
 /// A known failure that met a call.
@@ -351,6 +378,7 @@ impl Faults {
         self.ordered.clear();
         self.wires.clear();
         self.partitions.clear();
+        self.identity.clear();
     }
 
     pub(crate) fn add(&mut self, which: CallFilter, fault: CallFault) {

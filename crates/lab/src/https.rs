@@ -32,7 +32,8 @@ impl From<Infallible> for Cut {
 /// What every server here answers with.
 pub(crate) type Answer = Response<Full<Bytes>>;
 
-/// Serves requests on `stream` until either side closes it; closes it itself after `idle` without a request.
+/// Serves requests on `stream` until either side closes it or it becomes something else; closes it itself after `idle`
+/// without a request.
 pub(crate) async fn serve<H, F>(
     clock: Clock,
     tls: Arc<rustls::ServerConfig>,
@@ -47,7 +48,7 @@ pub(crate) async fn serve<H, F>(
     let Ok(stream) = TlsAcceptor::from(tls).accept(stream).await else { return };
     let mut builder = http1::Builder::new();
     builder.timer(ClockTimer(clock)).header_read_timeout(idle).title_case_headers(true);
-    let _ = builder.serve_connection(TokioIo::new(stream), service_fn(handle)).await;
+    let _ = builder.serve_connection(TokioIo::new(stream), service_fn(handle)).with_upgrades().await;
 }
 
 /// hyper's timers on the lab's clock.

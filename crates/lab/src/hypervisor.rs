@@ -8,6 +8,7 @@ pub(crate) mod access;
 pub(crate) mod clone;
 pub(crate) mod cloudinit;
 pub(crate) mod configure;
+pub(crate) mod console;
 pub(crate) mod cpu;
 pub(crate) mod create;
 pub(crate) mod described;
@@ -96,6 +97,9 @@ pub struct Hypervisor {
     /// Web servers of this machine that were asked for a file, by their address.
     #[serde(default)]
     pub(crate) local_web: BTreeMap<String, Web>,
+    /// Serial consoles that are open. Their connections are gone when the world is opened again.
+    #[serde(skip)]
+    pub(crate) consoles: console::Consoles,
     /// Hosts in the order of the configuration: the first is the one that people are told.
     order: Vec<String>,
     authority: Identity,
@@ -240,6 +244,7 @@ impl Hypervisor {
             kept: Kept::default(),
             web: None,
             local_web: BTreeMap::new(),
+            consoles: console::Consoles::default(),
             order: Vec::new(),
             authority: Identity::authority("Proxmox Virtual Environment")?,
         };

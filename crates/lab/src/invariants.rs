@@ -12,7 +12,8 @@
 //! 3. At most one control plane node is disturbed at a time.
 //! 4. Every change is made by the holder of the lease of that moment.
 //! 5. Every change of a VM hits one of ours; VMs of others stay as they are.
-//! 6. A machine config, which carries keys, goes only to machines of ours.
+//! 6. A machine config, which carries keys, goes only to machines of ours, and where a run proves identity by console, only
+//!    over a connection whose certificate the operator's own client has read on the console of that machine.
 //! 8. No PodDisruptionBudget is passed by, no unmanaged pod lost, no node uncordoned that a person cordoned.
 //! 9. Nothing is left behind ([`leftovers`]).
 //!
@@ -99,6 +100,8 @@ struct State {
     violations: Vec<Violation>,
     /// Whether the whole cluster is being deleted, which makes most of etcd's rules void.
     deleting: bool,
+    /// Whether operators prove the identity of machines by their consoles.
+    console_identity: bool,
     /// Machines that others made and the file names.
     external: BTreeSet<u32>,
     lease: Lease,
@@ -138,6 +141,11 @@ impl Watch {
         self.state().external.insert(vmid);
     }
 
+    /// From now on operators prove the identity of machines by their consoles, or no longer.
+    pub fn require_console_identity(&self, required: bool) {
+        self.state().console_identity = required;
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -154,6 +162,8 @@ impl Watch {
 
     /// A call is about to be carried out.
     pub(crate) fn before(&self, call: &Call, world: &World) {
+        // Whoever asks only what a configuration would do has sent it all the same.
+        self.without_proof(call, world);
         if !call.changes() {
             return;
         }
@@ -268,6 +278,28 @@ impl Watch {
         }
         let holder = holder.map_or_else(|| "nobody".to_owned(), |holder| format!("{holder:?}"));
         Some((4, format!("{} changes something while the lease is held by {holder}", call.origin)))
+    }
+
+    /// Invariant 6, where identity is proved by console.
+    fn without_proof(&self, call: &Call, world: &World) {
+        let (Some(delivery), Some(vmid)) = (&call.delivery, call.machine) else { return };
+        let mut state = self.state();
+        if call.origin.is_empty() || !state.console_identity {
+            return;
+        }
+        let proved = world.machines.is_witnessed(&call.origin, vmid, &delivery.fingerprint);
+        // What an external machine has for a proof is the file's to say; a relay is none.
+        let external = state.external.contains(&vmid);
+        let what = match (delivery.relayed, proved || external) {
+            (true, _) => format!("a relay in front of VM {vmid} is sent a machine config"),
+            (false, true) => return,
+            (false, false) => format!(
+                "VM {vmid} is sent a machine config, and {} has not read the fingerprint {} on its console",
+                call.origin, delivery.fingerprint
+            ),
+        };
+        state.note(call, world.now, "not answered yet");
+        state.violate(6, what);
     }
 
     /// Invariants 5 and 6.

@@ -38,13 +38,13 @@ use ambient::{Clock, Net};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-pub use calls::{Call, changes};
+pub use calls::{Call, Delivery, changes};
 pub use config::{HostConfig, LabConfig, PciConfig, StorageConfig, StorageKind};
 pub use control::{Control, ControlError, Order, Report};
 pub use error::LabError;
 pub use faults::{
-    CallFilter, CallMoment, Disturbance, Far, Faults, Lost, Met, Partition, Service, Verdict, When, Wire,
-    known_faults, known_words,
+    CallFilter, CallMoment, ConsoleFault, Disturbance, Far, Faults, Lost, Met, Partition, Relayed, Service,
+    Verdict, When, Wire, known_faults, known_words,
 };
 pub use hypervisor::described::Description;
 pub use hypervisor::second_factor::one_time_code;

@@ -12,6 +12,7 @@ mod boot;
 mod broken;
 mod calls;
 mod clockwork;
+mod console;
 mod copies;
 mod diff;
 mod etcd;
@@ -43,6 +44,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use apply::{Mode, Refusal};
 pub use boot::{Boot, BootDisk, BootImage, BootNic};
+pub(crate) use console::printed_fingerprint;
 pub(crate) use copies::CopiedDisk;
 pub(crate) use etcd::Etcd;
 pub(crate) use journal::{Action, Entry, Fault, Happening};
@@ -91,6 +93,9 @@ pub struct Machines {
     /// Services of machines whose image no registry has.
     #[serde(default)]
     no_images: BTreeSet<(u32, String)>,
+    /// The certificates that a client read on the console of a machine: whose client, which machine, the fingerprint.
+    #[serde(skip)]
+    witnessed: BTreeSet<(String, u32, String)>,
     /// Machines on which something happened that nobody was told of yet.
     #[serde(skip)]
     dirty: BTreeSet<u32>,
@@ -222,7 +227,7 @@ impl Machines {
     pub fn power_off(&mut self, vmid: u32, now: Timestamp) {
         self.now = self.now.max(now);
         if let Some(machine) = self.machines.get_mut(&vmid) {
-            machine.stop();
+            machine.stop(now);
         }
         self.settle();
     }
@@ -240,10 +245,22 @@ impl Machines {
         self.now = self.now.max(now);
         let in_order = node::after(now, timing::LEAVING);
         match self.machines.get_mut(&vmid).map(|machine| &mut machine.phase) {
-            Some(Phase::Maintenance(maintenance)) => maintenance.off_at = Some(in_order),
-            Some(Phase::Configured(_)) => drop(self.leave(vmid, Leave::Shutdown, now)),
+            Some(Phase::Maintenance(maintenance)) => {
+                maintenance.off_at = Some(in_order);
+                self.prints(vmid, |machine| machine.print_power_button(now));
+            }
+            Some(Phase::Configured(_)) => {
+                self.prints(vmid, |machine| machine.print_power_button(now));
+                drop(self.leave(vmid, Leave::Shutdown, now));
+            }
             // Nobody listens yet.
             _ => {}
+        }
+    }
+
+    fn prints(&mut self, vmid: u32, print: impl FnOnce(&mut Machine)) {
+        if let Some(machine) = self.machines.get_mut(&vmid) {
+            print(machine);
         }
     }
 
@@ -268,6 +285,24 @@ impl Machines {
     #[must_use]
     pub fn is_configured(&self, vmid: u32) -> bool {
         self.get(vmid).is_some_and(|machine| machine.node().is_some())
+    }
+
+    /// A client has read on a machine's console that it issued a certificate.
+    pub(crate) fn witness(&mut self, origin: &str, vmid: u32, fingerprint: &str) {
+        self.witnessed.insert((origin.to_owned(), vmid, fingerprint.to_owned()));
+    }
+
+    /// Whether a client of `origin` has read on a machine's console that it issued this certificate.
+    pub(crate) fn is_witnessed(&self, origin: &str, vmid: u32, fingerprint: &str) -> bool {
+        self.witnessed.contains(&(origin.to_owned(), vmid, fingerprint.to_owned()))
+    }
+
+    /// A machine in maintenance mode issues another certificate.
+    pub(crate) fn reissue(&mut self, vmid: u32, now: Timestamp) {
+        let waits = |machine: &&mut Machine| matches!(machine.phase, Phase::Maintenance(_));
+        if let Some(machine) = self.machines.get_mut(&vmid).filter(waits) {
+            machine.renew(now);
+        }
     }
 
     pub(crate) fn get(&self, vmid: u32) -> Option<&Machine> {

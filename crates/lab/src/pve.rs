@@ -9,6 +9,7 @@ mod agent;
 mod answer;
 mod caller;
 mod cluster;
+mod console;
 mod ha;
 mod kept;
 mod kept_words;
@@ -29,6 +30,7 @@ mod twisted;
 mod upload;
 mod vms;
 mod web;
+mod websocket;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +40,7 @@ use http::{Method, Request};
 use hyper::body::Incoming;
 
 use crate::calls;
-use crate::faults::{self, CallFault, Service, Shows};
+use crate::faults::{self, CallFault, ConsoleFault, Service, Shows};
 use crate::https::{Answer, Cut};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::{configure, tasks as work};
@@ -63,7 +65,15 @@ pub(crate) async fn serve(shared: Arc<Shared>, node: String, stream: Stream, ori
     let identity = shared.peek(|world| world.hypervisor.hosts.get(&node).map(|host| host.identity.clone()));
     let Some(Ok(tls)) = identity.map(|identity| identity.server_config(&node)) else { return };
     let clock = shared.clock().clone();
-    crate::https::serve(clock, tls, stream, IDLE, |request| answer(&shared, &node, request, &origin)).await;
+    let next = console::Next::default();
+    let handle = |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(next.clone());
+        answer(&shared, &node, request, &origin)
+    };
+    crate::https::serve(clock, tls, stream, IDLE, handle).await;
+    if let Some(session) = next.take() {
+        session.run(shared, origin).await;
+    }
 }
 
 /// Answers one request, with hooks around it.
@@ -119,6 +129,7 @@ async fn known_failure(
         Some(Shows::Stuck) => carry_out(shared, node, request, Twist::Stuck).await,
         Some(Shows::Waits) => carry_out(shared, node, request, Twist::Waits).await,
         Some(Shows::Lags) => carry_out(shared, node, request, Twist::Lags).await,
+        Some(Shows::Console(fault)) => carry_out(shared, node, request, Twist::Console(fault)).await,
         Some(Shows::Cut(after)) => {
             if after {
                 carry_out(shared, node, request, Twist::None).await?;
@@ -139,15 +150,19 @@ enum Twist {
     Stuck,
     Waits,
     Lags,
+    /// The console that it opens does not work.
+    Console(ConsoleFault),
 }
 
 /// Carries a request out.
 async fn carry_out(
     shared: &Shared,
     node: &str,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
     twist: Twist,
 ) -> Result<Answer, Cut> {
+    let upgrade =
+        console::Upgrade::of(&mut request).filter(|_| request.uri().path().ends_with("/vncwebsocket"));
     let plain = match request::read(request).await? {
         Ok(plain) => plain,
         Err(failure) => return Ok(answer::failure(&failure, false)),
@@ -159,6 +174,7 @@ async fn carry_out(
     let slow = shared.peek(|world| world.hypervisor.hosts.get(answering).map(|host| host.slow));
     let slow = slow.unwrap_or_default();
     web::look(shared, &plain).await;
+    let params = plain.params.clone();
     let result = respond(shared, node, plain, twist).await;
     if proxied && slow >= PROXY_PATIENCE {
         shared.clock().sleep(PROXY_PATIENCE).await;
@@ -168,6 +184,10 @@ async fn carry_out(
     // Even a sleep of no time waits for the timer's next millisecond.
     if !delay.is_zero() {
         shared.clock().sleep(delay).await;
+    }
+    if let (Ok(_), Some(upgrade)) = (&result, upgrade) {
+        let fault = if let Twist::Console(fault) = twist { Some(fault) } else { None };
+        return upgrade.accept(shared, &params, fault).await;
     }
     Ok(match result {
         Ok(data) => answer::data(data, extjs),

@@ -40,13 +40,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::Status;
 use tonic::service::Routes;
 
-use crate::calls::Call;
-use crate::faults::{Line, Service};
+use crate::calls::{Call, Delivery};
+use crate::faults::{Line, Relayed, Service};
 use crate::machine::{Kind, Listener, Machines, Refusal};
 use crate::shared::Shared;
 #[cfg(test)]
 pub(crate) use door::methods;
-pub(crate) use logs::fingerprint;
+pub(crate) use logs::{fingerprint, hardware as kernel_lines};
 pub(crate) use trustd::serve as serve_trustd;
 
 /// Who asks, and which machine is asked.
@@ -64,6 +64,7 @@ pub(crate) async fn serve(
     shared: Arc<Shared>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     client: Option<CertificateDer<'static>>,
+    shown: Option<Delivery>,
     line: Line,
 ) {
     let maintenance = listener.kind == Kind::Maintenance;
@@ -76,13 +77,20 @@ pub(crate) async fn serve(
     let caller = Caller { shared, vmid: listener.vmid, roles: roles.into(), maintenance };
     let calls = line.clone();
     let service = hyper::service::service_fn(move |request| {
-        let (caller, line) = (caller.clone(), calls.clone());
+        let (caller, line, shown) = (caller.clone(), calls.clone(), shown.clone());
         async move {
             let (shared, path) = (caller.shared.clone(), request.uri().path().to_owned());
             let mut call = Call::new(Service::Talos, "CALL", request.uri(), line.origin());
             call.machine = Some(caller.vmid);
-            let (request, dry_run) = look_for_dry_run(request).await;
-            call.dry_run = dry_run;
+            let (request, sent) = look_for_config(request).await;
+            call.dry_run = sent.as_ref().is_some_and(|sent| sent.dry_run);
+            let config = sent.map(|sent| String::from_utf8_lossy(&sent.data).into_owned());
+            let keys = config.as_ref().is_some_and(|config| has_keys(config));
+            if shown.as_ref().is_some_and(|shown| shown.relayed) {
+                let sent = Relayed { vmid: caller.vmid, path: path.clone(), config };
+                shared.with_quiet(|world| world.faults.relay(sent));
+            }
+            call.delivery = shown.filter(|_| keys);
             let answer = line.call("CALL", &path, door::enter(caller, request));
             Ok::<_, Infallible>(shared.around(call, answer).await)
         }
@@ -101,20 +109,26 @@ pub(crate) async fn serve(
     line.serve(serving).await;
 }
 
-/// The request, and whether it asks what a configuration would do.
-async fn look_for_dry_run<B>(request: Request<B>) -> (Request<Either<B, Full<Bytes>>>, bool)
+/// Whether a machine config carries keys or tokens of a cluster.
+fn has_keys(config: &str) -> bool {
+    config.contains("token:") || config.contains("key:")
+}
+
+/// The request, and the configuration that it brings.
+async fn look_for_config<B>(
+    request: Request<B>,
+) -> (Request<Either<B, Full<Bytes>>>, Option<machine::ApplyConfigurationRequest>)
 where
     B: hyper::body::Body<Data = Bytes>,
 {
     if !request.uri().path().ends_with("/ApplyConfiguration") {
-        return (request.map(Either::Left), false);
+        return (request.map(Either::Left), None);
     }
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     // A message is preceded by a flag and its length.
     let message = body.get(5..).and_then(|message| machine::ApplyConfigurationRequest::decode(message).ok());
-    let dry_run = message.is_some_and(|message| message.dry_run);
-    (Request::from_parts(parts, Either::Right(Full::new(body))), dry_run)
+    (Request::from_parts(parts, Either::Right(Full::new(body))), message)
 }
 
 impl Caller {

@@ -154,6 +154,9 @@ impl World {
             }
             Disturbance::Unplugged { vmid, unplugged } => self.machines.unplug(vmid, unplugged),
             Disturbance::TimeServers { answer } => self.machines.set_time_servers(answer),
+            Disturbance::Console { vmid, fault } => self.faults.set_console(vmid, fault),
+            Disturbance::Relay { vmid, present } => self.faults.set_relay(vmid, present),
+            Disturbance::Reissue { vmid, connections } => self.faults.set_reissues(vmid, connections),
             Disturbance::SmallDisk { vmid, gib } => self.machines.limit_disk(vmid, gib),
         }
     }

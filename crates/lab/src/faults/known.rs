@@ -2,6 +2,10 @@
 //! or what its task ends with. Many of them also follow from the state of the world (a taken number, a wrong parameter);
 //! ordered, they meet a call that would have gone well.
 
+use std::time::Duration;
+
+use super::ConsoleFault;
+
 /// How a known failure shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shows {
@@ -22,6 +26,8 @@ pub(crate) enum Shows {
     Waits,
     /// A VM that was made in the last ten seconds has neither name nor state in the list of resources.
     Lags,
+    /// The WebSocket of a console opens, and the console does not work. Another call goes well.
+    Console(ConsoleFault),
     /// The connection ends without an answer; the flag says whether what was asked for happens.
     Cut(bool),
 }
@@ -148,6 +154,11 @@ const KNOWN: &[(u8, Shows)] = &[
     (62, Shows::Lags),
     (63, Shows::Parameter("filename", "wrong file extension")),
     (64, Shows::Parameter("ha-managed", crate::schema::UNKNOWN)),
+    (65, Shows::Answer(500, "Timeout while waiting for port '5900' to get ready!", 6)),
+    (66, Shows::Console(ConsoleFault::Silent)),
+    (67, Shows::Console(ConsoleFault::Cut(Duration::from_secs(5)))),
+    (68, Shows::Console(ConsoleFault::Slow(Duration::from_secs(20)))),
+    (69, Shows::Console(ConsoleFault::Flood)),
 ];
 
 /// The failure of that number, if it can be ordered.
@@ -173,6 +184,7 @@ pub fn known_words(number: u8) -> Option<String> {
         Shows::Stuck => "a creation that leaves a locked VM".to_owned(),
         Shows::Waits => "a change that waits for the next start".to_owned(),
         Shows::Lags => "a list of resources that lags behind".to_owned(),
+        Shows::Console(fault) => format!("a console: {fault}"),
         Shows::Cut(true) => "a cut connection, although it happens".to_owned(),
         Shows::Cut(false) => "a cut connection".to_owned(),
     })

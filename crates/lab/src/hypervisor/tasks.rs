@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::hypervisor::clone::{Clone, Template};
 use crate::hypervisor::configure::Configure;
+use crate::hypervisor::console;
 use crate::hypervisor::create::Create;
 use crate::hypervisor::download::{Download, Remove};
 use crate::hypervisor::import::Import;
@@ -73,6 +74,8 @@ pub(crate) enum Work {
     Ha(Ha),
     /// What waits of a host's network becomes true.
     ReloadNetwork,
+    /// Nothing of its own: a console, for as long as its client is there.
+    Console,
     /// Nothing that this world would show.
     Nothing,
     /// Nothing but to fail with this text, after a moment.
@@ -196,6 +199,15 @@ pub(crate) fn begin(world: &mut World, node: &str, kind: &str, id: &str, user: &
     upid
 }
 
+/// Ends a task that waits for somebody outside of the world.
+pub(crate) fn end(world: &mut World, upid: &str, result: Result<(), String>) {
+    let now = world.now;
+    if let Some(task) = world.hypervisor.tasks.get_mut(upid).filter(|task| task.ended.is_none()) {
+        task.end(now, result);
+    }
+    world.hypervisor.active.remove(upid);
+}
+
 /// Runs a task to its end at once, as if its stages took no time.
 pub(crate) fn finish(world: &mut World, upid: &str) -> Result<(), String> {
     // No task has more stages; one that waits for another's lock never gets there.
@@ -256,6 +268,7 @@ fn step(world: &mut World, upid: &str) {
                     }
                     Next::End(Ok(()))
                 }
+                Work::Console => console::step(world, &task),
                 Work::Nothing if task.stage == 0 => Next::After(Duration::from_millis(500)),
                 Work::Nothing => Next::End(Ok(())),
                 Work::Doomed(_) if task.stage == 0 => Next::After(Duration::from_millis(800)),
@@ -293,6 +306,7 @@ fn take_lock(world: &mut World, task: &Task) -> Result<bool, String> {
         | Work::Clone(_)
         | Work::Ha(_)
         | Work::ReloadNetwork
+        | Work::Console
         | Work::Nothing
         | Work::Doomed(_) => {
             return Ok(true);

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::LabConfig;
+use crate::calls::Delivery;
 use crate::hypervisor::vm::{Running, Vm};
 use crate::kube::Place;
 use crate::machine::tests::cluster;
@@ -49,6 +50,7 @@ fn call(origin: &str, service: Service, method: &str, path: &str, machine: Optio
         origin: Arc::from(origin),
         machine,
         dry_run: false,
+        delivery: None,
     }
 }
 
@@ -216,6 +218,34 @@ fn invariant_6_keys_for_a_machine_of_others_are_seen() {
     assert_eq!(made(&watch, &mut world, &dry, none), NOTHING);
     watch.allow_external(900);
     assert_eq!(made(&watch, &mut world, &talos(900, "ApplyConfiguration"), none), NOTHING);
+}
+
+#[test]
+fn invariant_6_keys_for_a_machine_that_was_not_proved_are_seen() {
+    let (watch, mut world) = (watch(), world());
+    let sent = |fingerprint: &str, relayed: bool| Call {
+        delivery: Some(Delivery { fingerprint: fingerprint.to_owned(), relayed }),
+        ..talos(104, "ApplyConfiguration")
+    };
+    assert_eq!(made(&watch, &mut world, &sent("relay", true), none), NOTHING, "nobody asks for a proof");
+    watch.require_console_identity(true);
+    assert_eq!(made(&watch, &mut world, &sent("own", false), none), [6]);
+    world.machines.witness("kim", 104, "own");
+    world.machines.witness("eva", 105, "own");
+    assert_eq!(made(&watch, &mut world, &sent("own", false), none), [6], "another client, another machine");
+    world.machines.witness("eva", 104, "own");
+    assert_eq!(made(&watch, &mut world, &sent("own", false), none), NOTHING);
+    assert_eq!(made(&watch, &mut world, &sent("newer", false), none), [6]);
+    let dry = Call { dry_run: true, ..sent("relay", true) };
+    assert_eq!(made(&watch, &mut world, &dry, none), [6], "a dry run carries the keys all the same");
+    watch.allow_external(104);
+    assert_eq!(made(&watch, &mut world, &sent("newer", false), none), NOTHING);
+    assert_eq!(made(&watch, &mut world, &sent("relay", true), none), [6]);
+    assert_eq!(
+        made(&watch, &mut world, &talos(104, "ApplyConfiguration"), none),
+        NOTHING,
+        "it has keys already"
+    );
 }
 
 #[test]

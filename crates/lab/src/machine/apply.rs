@@ -211,7 +211,7 @@ fn first(
     } else {
         let hostname = documents.iter().find(|d| text(&d.value, "kind") == "HostnameConfig");
         maintenance.hostname = hostname.map(|d| text(&d.value, "hostname")).filter(|name| !name.is_empty());
-        machine.keys += 1;
+        machine.renew(now);
     }
     if old {
         // That server fills nothing of the answer.

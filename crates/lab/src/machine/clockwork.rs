@@ -90,11 +90,18 @@ impl Machines {
         match &mut machine.phase {
             Phase::Booting { until, .. } if *until <= now && fails => {
                 // Only a system that an upgrade brought has one to go back to; another fails again.
+                machine.print_panic(now);
                 machine.revert();
                 machine.start(after(now, timing::FAILED_BOOT));
                 true
             }
-            Phase::Booting { network, until } if *until <= now => {
+            Phase::Booting { network, connected, .. } if *network <= now && !*connected && !fails => {
+                *connected = true;
+                let network = *network;
+                machine.print_network(network);
+                true
+            }
+            Phase::Booting { network, until, .. } if *until <= now => {
                 let (network_from, config) = (*network, machine.disk.config.clone());
                 machine.publish_initialize(now);
                 match config.and_then(|text| read(&text, machine).map(|settings| (text, settings))) {
@@ -104,9 +111,10 @@ impl Machines {
                         self.provision(vmid);
                     }
                     None => {
-                        machine.keys += 1;
+                        machine.keys = machine.keys.max(1);
                         machine.phase = Phase::Maintenance(Maintenance {
                             network_from,
+                            issued: Some(network_from),
                             hostname: None,
                             accepted: None,
                             off_at: None,
@@ -117,7 +125,8 @@ impl Machines {
                 true
             }
             Phase::Maintenance(Maintenance { off_at: Some(at), .. }) if *at <= now => {
-                machine.stop();
+                machine.print_last(now, false, false);
+                machine.stop(now);
                 self.power_offs.push(vmid);
                 true
             }
@@ -135,6 +144,12 @@ impl Machines {
                     node.trial = accepted.trial.map(|limit| (after(now, limit), None));
                 }
                 self.provision(vmid);
+                true
+            }
+            Phase::Maintenance(Maintenance { issued: Some(issued), accepted: None, .. })
+                if after(*issued, timing::CERTIFICATE_RENEWED) <= now =>
+            {
+                machine.renew(now);
                 true
             }
             Phase::Configured(node) => match node.leaving.as_mut() {
@@ -184,10 +199,12 @@ impl Machines {
                 wipe.reboot
             }
         };
+        let kexec = matches!(why, Leave::Reboot | Leave::Upgrade);
+        machine.print_last(now, restarts, kexec);
         if restarts {
             machine.start(now);
         } else {
-            machine.stop();
+            machine.stop(now);
             self.power_offs.push(vmid);
         }
     }

@@ -63,12 +63,18 @@ pub struct Told {
     count: u64,
     services: Vec<(String, String, Option<bool>, String)>,
     status: Option<Status>,
+    /// The first sequence is being published; the console had it when it ran.
+    #[serde(skip)]
+    pub(super) initializing: bool,
     /// Whether the boot sequence has begun and not ended.
     pub(super) booting: bool,
 }
 
 impl Machine {
     pub(super) fn publish(&mut self, at: Timestamp, actor: &str, what: Happening) {
+        if !self.told.initializing {
+            self.print_event(at, &what);
+        }
         let number = self.told.count;
         self.told.count += 1;
         self.log.push(Entry { number, at, actor: actor.to_owned(), what });

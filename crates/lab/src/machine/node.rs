@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::boot::{Boot, BootImage};
 use super::calls::Calls;
+use super::console::Console;
 use super::journal::{Entry, Told};
 use super::profile::Profile;
 use super::settings::{Issuer, Role, Settings};
@@ -54,6 +55,9 @@ pub struct Machine {
     /// By how many seconds the clock of the host that started it was ahead.
     #[serde(default)]
     pub clock_error: i64,
+    /// What it prints.
+    #[serde(default, skip_serializing_if = "Console::is_empty")]
+    pub(super) console: Console,
 }
 
 /// The content of the system disk.
@@ -121,7 +125,13 @@ pub enum Phase {
     /// Switched on, with nothing to boot from.
     Blank,
     /// Firmware, kernel, machined.
-    Booting { network: Timestamp, until: Timestamp },
+    Booting {
+        network: Timestamp,
+        until: Timestamp,
+        /// Set once the console has told of the network.
+        #[serde(default)]
+        connected: bool,
+    },
     /// Waits for a configuration.
     Maintenance(Maintenance),
     /// Has a configuration and runs it.
@@ -132,6 +142,9 @@ pub enum Phase {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Maintenance {
     pub network_from: Timestamp,
+    /// When its certificate was issued; worlds of older versions do not know.
+    #[serde(default)]
+    pub issued: Option<Timestamp>,
     /// A configuration without the v1alpha1 document: its host name counts, the machine stays here.
     pub hostname: Option<String>,
     /// The configuration that was accepted.
@@ -304,6 +317,7 @@ impl Machine {
             calls: Calls::default(),
             unplugged: false,
             clock_error: 0,
+            console: Console::default(),
         }
     }
 
@@ -377,6 +391,7 @@ impl Machine {
         if let Some(staged) = self.disk.staged.take() {
             self.install(staged);
         }
+        self.print_boot(now);
         if self.image().is_none() || self.disk.empty {
             self.phase = Phase::Blank;
             return;
@@ -385,7 +400,7 @@ impl Machine {
         let jitter = std::time::Duration::from_millis(self.seed("boot") % span);
         let until = after(now, timing::BOOT + jitter);
         let network = until.checked_sub(timing::NETWORK_BEFORE_API).unwrap_or(now);
-        self.phase = Phase::Booting { network, until };
+        self.phase = Phase::Booting { network, until, connected: false };
     }
 
     /// Puts another system beside the one on the disk and makes it the one that boots.
@@ -393,6 +408,14 @@ impl Machine {
         self.disk.previous = self.image().cloned();
         self.disk.system = Some(system);
         self.disk.on_probation = true;
+    }
+
+    /// Waiting for a configuration, it shows another certificate.
+    pub(super) fn renew(&mut self, now: Timestamp) {
+        if let Phase::Maintenance(maintenance) = &mut self.phase {
+            maintenance.issued = Some(now);
+        }
+        self.issue_certificate(now);
     }
 
     /// Returns to the system before the last upgrade; says whether there is one.
@@ -405,7 +428,8 @@ impl Machine {
     }
 
     /// Stops it at once, as pulling the plug does.
-    pub(super) fn stop(&mut self) {
+    pub(super) fn stop(&mut self, now: Timestamp) {
+        self.silence(now);
         self.epoch += 1;
         self.draining = None;
         self.phase = Phase::Off;
@@ -522,8 +546,11 @@ impl Machine {
     pub(super) fn moments(&self) -> Vec<Timestamp> {
         match &self.phase {
             Phase::Off | Phase::Blank => vec![],
-            Phase::Booting { network, until } => vec![*network, *until],
-            Phase::Maintenance(m) => m.accepted.iter().map(|a| a.at).chain(m.off_at).collect(),
+            Phase::Booting { network, until, .. } => vec![*network, *until],
+            Phase::Maintenance(m) => {
+                let renewed = m.issued.map(|issued| after(issued, timing::CERTIFICATE_RENEWED));
+                m.accepted.iter().map(|a| a.at).chain(m.off_at).chain(renewed).collect()
+            }
             Phase::Configured(node) => {
                 let mut all = node.moments();
                 all.extend(self.draining.map(|(_, until)| until));

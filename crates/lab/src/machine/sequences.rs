@@ -8,6 +8,32 @@ use super::status::Status;
 
 use Action::{Start, Stop};
 
+/// How many phases a sequence has.
+pub(super) fn phase_count(sequence: &str) -> usize {
+    match sequence {
+        "initialize" => INITIALIZE.len() + 1,
+        "install" => 0,
+        "boot" => BOOT.len() + 1,
+        "reboot" => 10,
+        "shutdown" => 11,
+        _ => 12,
+    }
+}
+
+/// The first sequence, as far as it needs no configuration.
+pub(super) fn initialize() -> Vec<Happening> {
+    let mut all = vec![Happening::Sequence("initialize".to_owned(), Start)];
+    for (phase, tasks) in INITIALIZE {
+        all.push(Happening::Phase((*phase).to_owned(), Start));
+        all.extend(tasks.iter().map(|task| Happening::Task((*task).to_owned(), Start)));
+        all.extend(tasks.iter().map(|task| Happening::Task((*task).to_owned(), Stop)));
+        all.push(Happening::Phase((*phase).to_owned(), Stop));
+    }
+    all.push(Happening::Phase("config".to_owned(), Start));
+    all.push(Happening::Task("loadConfig".to_owned(), Start));
+    all
+}
+
 /// Phases with their tasks.
 type Phases = &'static [(&'static str, &'static [&'static str])];
 
@@ -107,6 +133,7 @@ impl Machine {
     /// Boot up to the question for a configuration.
     pub(super) fn publish_initialize(&mut self, at: Timestamp) {
         self.begin_log();
+        self.told.initializing = true;
         self.sequence(at, "", "initialize", Start);
         let stage = |stage: &str, ready, unmet: &[(&str, &str)]| {
             let unmet =
@@ -123,6 +150,7 @@ impl Machine {
         self.phases(at, "", INITIALIZE);
         self.phase(at, "", "config", Start);
         self.task(at, "", "loadConfig", Start);
+        self.told.initializing = false;
     }
 
     /// No configuration: maintenance.

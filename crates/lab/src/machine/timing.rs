@@ -15,6 +15,8 @@ pub const BOOT: Duration = ms(24_000);
 pub const BOOT_JITTER: Duration = ms(5_000);
 /// The network is up this long before the API is: ports refuse instead of being silent.
 pub const NETWORK_BEFORE_API: Duration = ms(3_000);
+/// A certificate of the maintenance API is replaced after this.
+pub const CERTIFICATE_RENEWED: Duration = ms(12 * 3_600_000);
 /// After the answer to a first apply the maintenance listener still lives this long.
 pub const MAINTENANCE_LINGERS: Duration = ms(300);
 /// Then the port refuses, until the listener with the new authority is there.

@@ -1,6 +1,7 @@
 //! The certificates that a machine shows, and whom it lets in.
 //!
-//! In maintenance: a leaf of an authority that nobody knows, with a key that lasts until the next boot, for any client.
+//! In maintenance: a leaf of an authority that nobody knows, with a key that lasts until the next
+//! certificate is issued, for any client.
 //! Configured: a leaf of the authority in the configuration, for clients of that authority whose certificate is for
 //! clients only. Kubernetes: a leaf of the cluster's authority; a client may come without a certificate or with a wrong
 //! one, which is then an answer and not a broken handshake.
@@ -71,6 +72,7 @@ pub(super) fn server(
     kind: Kind,
     clock: Clock,
     judge: Judge,
+    relayed: bool,
 ) -> Option<Arc<ServerConfig>> {
     let machine = machines.get(vmid)?;
     let ahead = SignedDuration::from_secs(machines.clock_error(vmid));
@@ -81,7 +83,7 @@ pub(super) fn server(
     let clock = Wrong { clock, ahead };
     let mut config = match kind {
         Kind::Maintenance => {
-            let (chain, key) = maintenance_leaf(machine, valid)?;
+            let (chain, key) = maintenance_leaf(machine, maintenance_key(relayed), valid)?;
             builder(clock)?.with_no_client_auth().with_single_cert(vec![chain], key).ok()?
         }
         Kind::Api => {
@@ -213,10 +215,15 @@ impl Machines {
     }
 }
 
+/// Whose key is shown: the machine's, or that of a relay in front of it.
+fn maintenance_key(relayed: bool) -> &'static str {
+    if relayed { "relay" } else { "maintenance" }
+}
+
 /// The leaf of a machine in maintenance. It is the same for every connection: key, serial and times follow from the boot.
-fn maintenance_leaf(machine: &Machine, (since, lifetime): (Timestamp, Duration)) -> Option<Pair> {
+fn maintenance_leaf(machine: &Machine, key: &str, (since, lifetime): (Timestamp, Duration)) -> Option<Pair> {
     let authority_key = ed25519(machine.key_seed("maintenance authority"))?;
-    let key_der = ed25519_der(machine.key_seed("maintenance"));
+    let key_der = ed25519_der(machine.key_seed(key));
     let key = KeyPair::try_from(&key_der).ok()?;
     let mut authority = CertificateParams::default();
     authority.distinguished_name = DistinguishedName::new();
@@ -240,8 +247,13 @@ fn maintenance_leaf(machine: &Machine, (since, lifetime): (Timestamp, Duration))
 impl Machine {
     /// The fingerprint of the certificate that a machine in maintenance shows, as its console prints it.
     pub(crate) fn maintenance_fingerprint(&self) -> Option<String> {
+        self.shown_fingerprint(false)
+    }
+
+    /// The fingerprint that a client sees: the machine's, or that of a relay in front of it.
+    pub(super) fn shown_fingerprint(&self, relayed: bool) -> Option<String> {
         use rcgen::PublicKeyData as _;
-        let key = ed25519(self.key_seed("maintenance"))?;
+        let key = ed25519(self.key_seed(maintenance_key(relayed)))?;
         Some(crate::talos_api::fingerprint(&key.subject_public_key_info()))
     }
 }

@@ -8,8 +8,8 @@ use http::Method;
 use super::answer::Data;
 use super::request::{Call, decode};
 use super::{
-    access, agent, cluster, ha, kept, mapping, network, nodes, pools, snapshots, storage, system, tasks,
-    tokens, vms,
+    access, agent, cluster, console, ha, kept, mapping, network, nodes, pools, snapshots, storage, system,
+    tasks, tokens, vms,
 };
 use crate::hypervisor::refusal::Refusal;
 use crate::schema;
@@ -207,6 +207,8 @@ const ROUTES: &[Route] = &[
     post("/nodes/{node}/qemu/{vmid}/status/suspend", vms::suspend),
     post("/nodes/{node}/qemu/{vmid}/status/resume", vms::resume),
     post("/nodes/{node}/qemu/{vmid}/monitor", vms::monitor),
+    post("/nodes/{node}/qemu/{vmid}/termproxy", console::open),
+    get("/nodes/{node}/qemu/{vmid}/vncwebsocket", console::connect),
     put("/nodes/{node}/qemu/{vmid}/sendkey", vms::send_key),
     get("/nodes/{node}/qemu/{vmid}/rrddata", vms::figures),
     post("/nodes/{node}/qemu/{vmid}/agent/ping", agent::ping),

@@ -3,6 +3,7 @@
 mod breadth;
 mod broken;
 mod client;
+mod console;
 mod copies;
 mod persons;
 mod refusals;

@@ -168,7 +168,7 @@ fn of_kernel(at: Timestamp, source: Source, facility: &str, text: &str) -> Line 
 }
 
 /// What the kernel found.
-fn hardware(machine: &Machine) -> Vec<String> {
+pub(crate) fn hardware(machine: &Machine) -> Vec<String> {
     let boot = &machine.hardware;
     let platform = machine.image().map_or("", |image| image.platform.as_str());
     let bytes = boot.memory_mib << 20;
@@ -208,13 +208,7 @@ fn sequence(what: &Happening) -> Option<String> {
 fn mode(machine: &Machine) -> Vec<String> {
     match &machine.phase {
         Phase::Maintenance(_) => {
-            let fingerprint = machine.maintenance_fingerprint().unwrap_or_default();
-            vec![
-                "entering maintenance service".to_owned(),
-                format!(
-                    "server certificate issued {{\"component\": \"maintenance\", \"fingerprint\": \"{fingerprint}\"}}"
-                ),
-            ]
+            vec!["entering maintenance service".to_owned(), machine.certificate_line()]
         }
         Phase::Configured(node) => vec![format!("boot sequence: machine type {}", node.settings.role.text())],
         _ => vec![],

@@ -2,6 +2,7 @@
 
 mod many;
 mod neighbours;
+mod relay;
 mod surprises;
 
 use std::io::Read as _;
