@@ -562,6 +562,40 @@ pub enum Disturb {
         #[command(flatten)]
         which: WhichArgs,
     },
+    /// Something is wrong with the serial console of a VM, from the next client on.
+    #[command(after_help = "Examples:\n  talosmith lab disturb console 150011 cut --by 8")]
+    Console {
+        /// The VM.
+        vmid: u32,
+        /// What.
+        #[arg(value_enum, default_value_t = ConsoleKind::Silent)]
+        what: ConsoleKind,
+        /// After how many seconds it is cut, or by how many it is late.
+        #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = parse_seconds)]
+        by: f64,
+        /// It works again.
+        #[arg(long)]
+        no: bool,
+    },
+    /// A relay stands in front of the maintenance API of a machine: it shows its own certificate, passes calls on and keeps
+    /// the machine configs that it is sent.
+    #[command(after_help = "Examples:\n  talosmith lab disturb relay 150011")]
+    Relay {
+        /// The VM of the machine.
+        vmid: u32,
+        /// It is gone again.
+        #[arg(long)]
+        no: bool,
+    },
+    /// The next connections to the maintenance API of a machine meet a certificate that is issued at that moment.
+    #[command(after_help = "Examples:\n  talosmith lab disturb reissue 150011 --times 2")]
+    Reissue {
+        /// The VM of the machine.
+        vmid: u32,
+        /// How many connections; 0 mends it.
+        #[arg(long, value_name = "CONNECTIONS", default_value_t = 1)]
+        times: u32,
+    },
     /// Everything is well again.
     #[command(after_help = "Examples:\n  talosmith lab disturb mend")]
     Mend,
@@ -588,6 +622,19 @@ pub struct WhichArgs {
     /// What chance comes from: equal seeds make equal choices.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
+}
+
+/// What is wrong with a console.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub enum ConsoleKind {
+    /// It opens and prints nothing.
+    Silent,
+    /// Its connection is closed.
+    Cut,
+    /// Every line is late.
+    Slow,
+    /// The guest writes megabytes without an end of line first.
+    Flood,
 }
 
 /// What can go wrong on the way to a machine.

@@ -126,6 +126,8 @@ pub const DISTURB: &str = "Examples:
   talosmith lab disturb fault 37 --chance 10
   talosmith lab disturb unplug 150021
   talosmith lab disturb wire cut --path /machine.MachineService/ --times 2
+  talosmith lab disturb relay 150011
+  talosmith lab disturb console 150011 cut --by 8
   talosmith lab disturb mend";
 
 #[cfg(test)]

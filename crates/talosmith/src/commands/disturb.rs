@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ambient::Net;
-use lab::{CallFilter, ControlError, Disturbance, Order, Report, Service, When, Wire};
+use lab::{CallFilter, ConsoleFault, ControlError, Disturbance, Order, Report, Service, When, Wire};
 
 use super::setup::{Wrong, ended, load_file};
-use crate::args::{Disturb, DisturbArgs, FolderArgs, Global, WhichArgs, WireKind};
+use crate::args::{ConsoleKind, Disturb, DisturbArgs, FolderArgs, Global, WhichArgs, WireKind};
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::view::{Printer, Problem};
@@ -93,6 +93,18 @@ fn orders(what: &Disturb) -> Vec<Order> {
             one(Disturbance::BrokenSystem { vmid: *vmid, talos: talos.clone(), broken: !no })
         }
         Disturb::FullEtcd { vmid } => one(Disturbance::FullEtcd { vmid: *vmid }),
+        Disturb::Console { vmid, what, by, no } => {
+            let by = Duration::from_secs_f64(*by);
+            let fault = match what {
+                ConsoleKind::Silent => ConsoleFault::Silent,
+                ConsoleKind::Cut => ConsoleFault::Cut(by),
+                ConsoleKind::Slow => ConsoleFault::Slow(by),
+                ConsoleKind::Flood => ConsoleFault::Flood,
+            };
+            one(Disturbance::Console { vmid: *vmid, fault: (!no).then_some(fault) })
+        }
+        Disturb::Relay { vmid, no } => one(Disturbance::Relay { vmid: *vmid, present: !no }),
+        Disturb::Reissue { vmid, times } => one(Disturbance::Reissue { vmid: *vmid, connections: *times }),
         Disturb::Mend => one(Disturbance::Mend),
         Disturb::Unplug { vmid, back } => one(Disturbance::Unplugged { vmid: *vmid, unplugged: !back }),
         Disturb::Time { back } => one(Disturbance::TimeServers { answer: *back }),
