@@ -197,6 +197,7 @@ fn of_ours(look: &Look) -> Observed {
     let ids: BTreeSet<u32> =
         blueprint.nodes.values().map(|node| node.vmid).chain([blueprint.record.vmid]).collect();
     seen.proxmox.taken.retain(|vmid, _| ids.contains(vmid));
+    seen.proxmox.unchecked.clear();
     if let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) {
         seen.proxmox.marked.retain(|vm| vm.mark.owner == owner);
     }

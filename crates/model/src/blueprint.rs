@@ -6,7 +6,7 @@
 
 mod hardware;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
@@ -45,6 +45,9 @@ pub struct Blueprint {
     pub tags: Vec<String>,
     /// The Proxmox resource pool of our VMs.
     pub resource_pool: Option<String>,
+    /// The hosts that may carry VMs of the cluster, where the file names them. Empty: all.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub hosts: BTreeSet<String>,
     /// The cluster's record in Proxmox.
     pub record: Record,
     /// Boot images by key, shared between nodes that agree.
@@ -266,6 +269,12 @@ impl Blueprint {
     #[must_use]
     pub fn has_proxmox(&self) -> bool {
         self.nodes.values().any(|node| !node.external)
+    }
+
+    /// Whether VMs of the cluster may be on this host, as far as the file says.
+    #[must_use]
+    pub fn allows_host(&self, host: &str) -> bool {
+        self.hosts.is_empty() || self.hosts.contains(host)
     }
 
     /// The VM IDs that templates may have: behind the record's number with two digits more.

@@ -54,6 +54,10 @@ pub struct Proxmox {
     /// Those of them whose notes a newer Talosmith wrote, or may have written, for this cluster: the version of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub newer: BTreeMap<u32, u64>,
+    /// VMs that nothing in Proxmox' list connects with this cluster and that could not be read. Asked only where no record was found:
+    /// one of them may be the record, or a node, without its tag and under another name and ID.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unchecked: BTreeMap<u32, Unchecked>,
     /// VMs with a VM ID or a mark of this cluster that are being created, or whose creation was cut off.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub creating: BTreeMap<u32, Creation>,
@@ -102,6 +106,32 @@ pub struct Guest {
     pub host: String,
     /// Lock that Proxmox holds on it. With `create` it is being made, and does not show yet whose it is.
     pub lock: Option<String>,
+}
+
+/// A VM that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unchecked {
+    /// The host it is on.
+    pub host: String,
+    /// Its name. Proxmox does not list the names of VMs whose host is offline.
+    pub name: Option<String>,
+    /// Why.
+    pub reason: NotRead,
+}
+
+/// Why a VM could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "is")]
+pub enum NotRead {
+    /// The token has no right to.
+    Forbidden,
+    /// Its host is offline.
+    Offline,
+    /// Anything else.
+    Failed {
+        /// What was answered.
+        why: String,
+    },
 }
 
 /// A VM that Proxmox is creating, as its lock says.

@@ -13,6 +13,7 @@
 //! - `reconfigure`: the same for a machine's configuration, and in which order.
 //! - `in_force`: whether a machine runs the image that the file asks for.
 //! - [`mod@ownership`]: VMs of which it is not certain that they are ours, or finished.
+//! - `unchecked`: VMs that could not be read while no record was found.
 //! - `others`: what is there and not in the file.
 //! - [`accounts`]: accounts in Proxmox for what runs in the cluster.
 //! - [`destroy`]: taking everything of ours away, and nothing else.
@@ -37,6 +38,7 @@ pub mod refuse;
 mod replace;
 #[cfg(test)]
 mod tests;
+mod unchecked;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -189,6 +191,7 @@ pub fn plan_allowing(
     }
     let mut refusals = refuse::always(blueprint, observed);
     refusals.extend(bootstrap::lost_record(blueprint, observed));
+    refusals.extend(unchecked::refusals(blueprint, observed));
     refusals.extend(ownership::foreign(blueprint, observed, Act::Change));
     if refusals.is_empty() {
         // With the bundle lost or Proxmox too old, every id would look taken and every host wrong.
@@ -197,6 +200,7 @@ pub fn plan_allowing(
     }
     let mut found = bring_up::steps(blueprint, rendered, observed, allowed);
     refusals.append(&mut found.refusals);
+    found.notices.extend(unchecked::notices(blueprint, observed));
     found.notices.extend(preflight::tight(blueprint, observed));
     found.notices.extend(preflight::documents(observed));
     found.notices.extend(not_yet::without_effect(blueprint));

@@ -135,6 +135,7 @@ fn finish(
         protect: spec.protect,
         tags: tags([&spec.proxmox.tags]),
         resource_pool: spec.proxmox.pool.clone(),
+        hosts: spec.hosts.keys().cloned().collect(),
         record,
         images,
         nodes,

@@ -12,7 +12,9 @@ use futures::future::join_all;
 use model::blueprint::{Blueprint, Inventory, Node};
 use model::holder::{self, Account, Holder};
 use model::mark::{Line, Mark, RECORD_NODE, RecordState};
-use model::observed::{Accounts, Creation, Guest, Proxmox, RecordSeen, StoredImage, Unseen, Vm};
+use model::observed::{
+    Accounts, Creation, Guest, NotRead, Proxmox, RecordSeen, StoredImage, Unchecked, Unseen, Vm,
+};
 use model::plan::preflight;
 use pve::Resource;
 use uuid::Uuid;
@@ -112,16 +114,25 @@ pub(super) async fn details(
     });
     let mut looks = join_all(candidates.iter().map(|(id, host, g)| vm(world, *id, host, g))).await;
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
-    let is_record = |look: &std::result::Result<Looked, String>| matches!(look, Ok(Looked::Marked(vm, _)) if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner);
-    if owner.is_some() && !looks.iter().any(is_record) {
-        // Before a record is created, every VM is looked at: it may be there without its tag, under another name and ID. What a
-        // token may not read there is another user's.
+    let is_record = |look: &std::result::Result<Looked, NotRead>| matches!(look, Ok(Looked::Marked(vm, _)) if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner);
+    if !looks.iter().any(is_record) {
+        // Before a record is created, every VM is read: it may be there without its tag, under another name and ID.
         let online = |host: &str| seen.inventory.hosts.get(host).is_some_and(|h| h.online);
-        let others: Vec<_> = others.into_iter().filter(|(_, host, _)| online(host)).collect();
-        let read = join_all(others.iter().map(|(id, host, g)| vm(world, *id, host, g))).await;
-        for (other, look) in others.into_iter().zip(read).filter(|(_, look)| look.is_ok()) {
-            candidates.push(other);
-            looks.push(look);
+        let read = join_all(others.iter().map(|(id, host, g)| async {
+            if online(host) { vm(world, *id, host, g).await } else { Err(NotRead::Offline) }
+        }));
+        for (other, look) in others.iter().zip(read.await) {
+            match look {
+                Ok(_) => {
+                    candidates.push(*other);
+                    looks.push(look);
+                }
+                Err(reason) => {
+                    let (id, host, guest) = *other;
+                    let unchecked = Unchecked { host: host.to_owned(), name: guest.name.clone(), reason };
+                    seen.unchecked.insert(id, unchecked);
+                }
+            }
         }
     }
     let by_uuid = |uuid: Uuid| nodes_by_uuid(blueprint).find(|(known, _)| *known == uuid);
@@ -166,9 +177,9 @@ pub(super) async fn details(
             }
             Ok(Looked::Creating(_)) => {}
             Ok(Looked::Nobodys) => {}
-            Err(why) => {
+            Err(reason) => {
                 seen.unread.insert(*id, (*host).to_owned());
-                unseen.push(Unseen { what: format!("VM {id} on {host}"), why });
+                unseen.push(Unseen { what: format!("VM {id} on {host}"), why: words(reason) });
             }
         }
     }
@@ -357,7 +368,7 @@ async fn vm(
     vmid: u32,
     host: &str,
     resource: &Resource,
-) -> std::result::Result<Looked, String> {
+) -> std::result::Result<Looked, NotRead> {
     let read = async {
         let (host, configs) = match world.pve.vm_configs(host, vmid).await {
             Ok(configs) => (host.to_owned(), configs),
@@ -393,7 +404,22 @@ async fn vm(
         };
         Ok::<_, Unclear>(Looked::Marked(Box::new(vm), state))
     };
-    ask(world, read).await
+    let forbidden = |error: &Unclear| matches!(error, Unclear::NotTold(e) if matches!(e.meaning(), pve::Kind::Permission { .. }));
+    match world.clock.timeout(PATIENCE, read).await {
+        Ok(Ok(looked)) => Ok(looked),
+        Ok(Err(error)) if forbidden(&error) => Err(NotRead::Forbidden),
+        Ok(Err(Unclear::Offline { .. })) => Err(NotRead::Offline),
+        Ok(Err(error)) => Err(NotRead::Failed { why: last_cause(&error) }),
+        Err(_) => Err(NotRead::Failed { why: format!("no answer within {} seconds", PATIENCE.as_secs()) }),
+    }
+}
+
+fn words(reason: NotRead) -> String {
+    match reason {
+        NotRead::Forbidden => "the token has no right to read it".to_owned(),
+        NotRead::Offline => "its host is offline".to_owned(),
+        NotRead::Failed { why } => why,
+    }
 }
 
 /// Between the reservation of a VM ID and the first moment of its task, and between the end of a task and our question.

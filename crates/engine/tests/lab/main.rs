@@ -36,5 +36,6 @@ mod six;
 mod speed;
 mod stored;
 mod surprises;
+mod unchecked;
 mod waits;
 mod wires;

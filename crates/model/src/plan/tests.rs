@@ -81,6 +81,7 @@ fn blueprint() -> Blueprint {
         protect: false,
         tags: vec!["talosmith".to_owned()],
         resource_pool: None,
+        hosts: BTreeSet::new(),
         record: Record {
             name: "home-record".to_owned(),
             vmid: 150_010,

@@ -1,6 +1,7 @@
 //! Nothing is touched without the lease, which is in the record.
 
 use super::*;
+use crate::observed::{NotRead, Unchecked};
 use crate::step::{Disturbs, StepId};
 
 /// All that must have happened before a step.
@@ -77,15 +78,72 @@ fn a_record_that_cannot_be_read_stops_everything() {
     }
 }
 
+fn unchecked(host: &str, name: Option<&str>, reason: NotRead) -> Unchecked {
+    Unchecked { host: host.to_owned(), name: name.map(str::to_owned), reason }
+}
+
 #[test]
-fn what_others_have_on_a_dead_host_does_not_keep_a_new_cluster_from_being_made() {
+fn vms_that_could_not_be_read_keep_a_record_from_being_created() {
     let blueprint = blueprint();
+    let failed = || NotRead::Failed { why: "got no answer".to_owned() };
+    let mut world = empty_world();
+    world.proxmox.inventory.hosts.get_mut("pve3").unwrap().online = false;
+    world.proxmox.unchecked.insert(101, unchecked("pve3", None, NotRead::Offline));
+    world.proxmox.unchecked.insert(102, unchecked("pve3", None, NotRead::Offline));
+    world.proxmox.unchecked.insert(103, unchecked("pve2", Some("web"), failed()));
+    let refused = plan(&blueprint, &rendered(), &world);
+    assert!(refused.steps.is_empty());
+    let told: Vec<(&str, &str)> =
+        refused.refusals.iter().map(|r| (r.why.as_str(), r.remedy.as_str())).take(2).collect();
+    assert_eq!(
+        told,
+        [
+            (
+                "the cluster's record was not found, and whether VM 103 (web) on pve2 belongs to this cluster could not be checked: got no answer",
+                "make sure that pve2 answers, and run the command again; if this cluster never had a VM on pve2, leave that host out: write `hosts: { pve1: {}, pve3: {} }` in the file"
+            ),
+            (
+                "the cluster's record was not found, and whether VM 101 and VM 102 on pve3 belong to this cluster could not be checked: pve3 is offline",
+                "bring pve3 back; if this cluster never had a VM on pve3, leave that host out: write `hosts: { pve1: {}, pve2: {} }` in the file"
+            ),
+        ]
+    );
+    // Also where they carry our tag, and where the cluster lives.
     let mut world = empty_world();
     world.proxmox.unread.insert(4711, "pve9".to_owned());
-    assert_eq!(plan(&blueprint, &rendered(), &world).refusals, []);
+    let codes = |plan: Plan| plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>();
+    assert_eq!(codes(plan(&blueprint, &rendered(), &world)), [RefusalCode::NoRecord]);
     world.proxmox.unread.insert(150_010, "pve9".to_owned());
-    let refused = plan(&blueprint, &rendered(), &world).refusals;
-    assert_eq!(refused.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::NoRecord]);
+    assert_eq!(codes(plan(&blueprint, &rendered(), &world)), [RefusalCode::NoRecord; 2]);
+    let mut world = healthy_world(&blueprint);
+    world.proxmox.unchecked.insert(103, unchecked("pve2", Some("web"), failed()));
+    assert_eq!(plan(&blueprint, &rendered(), &world).refusals, [], "the record was found");
+    world.proxmox.record = None;
+    assert_eq!(codes(plan(&blueprint, &rendered(), &world)), [RefusalCode::NoRecord]);
+}
+
+#[test]
+fn vms_that_are_known_to_be_anothers_are_counted_and_keep_nothing_from_being_created() {
+    let mut blueprint = blueprint();
+    let mut world = empty_world();
+    world.proxmox.unchecked.insert(101, unchecked("pve1", Some("a"), NotRead::Forbidden));
+    world.proxmox.unchecked.insert(102, unchecked("pve2", None, NotRead::Forbidden));
+    world.proxmox.unchecked.insert(103, unchecked("pve9", Some("web"), NotRead::Offline));
+    world.proxmox.unchecked.insert(104, unchecked("pve8", None, NotRead::Offline));
+    world.proxmox.unread.insert(105, "pve8".to_owned());
+    blueprint.hosts = ["pve1", "pve2", "pve3", "pve9"].map(str::to_owned).into();
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert_eq!(plan.refusals, []);
+    let told: Vec<&str> =
+        plan.notices.iter().map(|n| n.text.as_str()).filter(|t| t.contains("checked")).collect();
+    assert_eq!(
+        told,
+        [
+            "2 VMs cannot be checked: the token has no right to read them (VM.Audit). If one of them belongs to this cluster, stop here",
+            "1 VM on pve9 cannot be checked: the host is offline; name, tags and VM ID are not this cluster's. If one of them belongs to this cluster, stop here",
+            "1 VM on pve8 cannot be checked; `hosts` in the file leaves that host out. If one of them belongs to this cluster, stop here",
+        ]
+    );
 }
 
 #[test]
