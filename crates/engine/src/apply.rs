@@ -26,6 +26,7 @@ use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use model::event::{Outcome, What};
 use model::lease::Hold;
+use model::ownership;
 use model::plan::{Plan, graph};
 use model::step::{Action, Step, StepId};
 use tokio::sync::{Notify, watch};
@@ -158,7 +159,8 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         Some(seen) => {
             let (id, blueprint) = (run.look.cluster_id()?, &run.look.blueprint);
             let record = Record::existing(run.world, blueprint, id, &seen.host, seen.vmid, run.operator);
-            Some((record, seen.state.turns))
+            let generations = ownership::generations(blueprint, &run.look.observed);
+            Some((record.with_generations(generations), seen.state.turns))
         }
         None => None,
     };

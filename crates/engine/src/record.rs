@@ -16,6 +16,7 @@
 //! Either way the new holder looked at a world that the old one may have changed since, and must look again: every change
 //! of hands is counted, and a plan that was made at another count is not carried out.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use model::lease::{HOLDER_STOPS, RENEW_EVERY, SUCCESSOR_WAITS, successor_waits};
 use model::mark::{BootstrapMark, Lease, Line, Mark, RECORD_NODE, RecordState, VERSION};
 use model::ownership::{self, Act, Foreign};
 use pve::{Params, VmConfig};
+use uuid::Uuid;
 
 use crate::World;
 use crate::error::{Error, Kind, NO_EFFECT, Result};
@@ -61,6 +63,8 @@ pub struct Record {
     operator: Operator,
     /// What it is tagged with.
     tags: Vec<String>,
+    /// The generations that were observed, written with the lease.
+    generations: BTreeMap<String, Uuid>,
     /// When it was renewed last.
     validity: Validity,
 }
@@ -84,8 +88,15 @@ impl Record {
             blueprint: Arc::new(blueprint.clone()),
             operator: operator.clone(),
             tags: blueprint.tags.clone(),
+            generations: BTreeMap::new(),
             validity: Validity::new(&world.clock),
         }
+    }
+
+    /// The same, for a run that observed these generations.
+    #[must_use]
+    pub fn with_generations(self, generations: BTreeMap<String, Uuid>) -> Self {
+        Self { generations, ..self }
     }
 
     /// Creates the record with the lease already taken. Creation reserves the id, so of two operators exactly one
@@ -268,6 +279,7 @@ impl Record {
             before = if ours.is_some() { before.or(Some(state.turns)) } else { Some(state.turns) };
             state.turns += u64::from(ours.is_none());
             state.lease = Some(self.lease(ours.as_ref(), wait));
+            state.generations.extend(self.generations.clone());
             sent = self.world.clock.reading();
             Ok(())
         })
@@ -389,6 +401,7 @@ impl Record {
             lease: Some(lease),
             bootstrap: Some(self.sealed(member)),
             turns,
+            generations: self.generations.clone(),
             ..RecordState::default()
         };
         let params = Params::from([("description".to_owned(), self.notes(&config, &mark, &state))]);

@@ -71,6 +71,8 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             let (blueprint, id) = (&context.look.blueprint, context.look.cluster_id()?);
             let record =
                 record::Record::existing(&context.world, blueprint, id, host, *vmid, &context.operator);
+            let generations = model::ownership::generations(blueprint, &context.look.observed);
+            let record = record.with_generations(generations);
             record.restore(member).await?;
             context.record.send_replace(Some(record));
             outwait_lost_lease(context, progress).await?;

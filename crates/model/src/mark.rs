@@ -91,6 +91,10 @@ pub struct RecordState {
     /// How many times the lease went to a new holder. Whoever planned at another number planned for another world.
     #[serde(default)]
     pub turns: u64,
+    /// The generation ID of each control plane node's VM, by node name, as of the last run. A snapshot may hold a mark from before marks had one;
+    /// after a rollback only this shows that the VM is an older one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub generations: BTreeMap<String, Uuid>,
     /// What else the line says.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -384,6 +388,7 @@ mod tests {
             bootstrap: Some(BootstrapMark::new("home-control-1", at, true)),
             turns: 3,
             version: VERSION,
+            generations: [("home-control-1".to_owned(), Uuid::from_u128(7))].into(),
             unknown: Unknown::new(),
         };
         let text = mark.describe_record(&state);

@@ -51,6 +51,9 @@ pub struct Proxmox {
     /// Those of them that were read, and are ours by their UUID, but whose notes lost the mark: which node each is.
     #[serde(default)]
     pub unmarked: BTreeMap<u32, String>,
+    /// The generation ID of each of those, where it has one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unmarked_generations: BTreeMap<u32, Uuid>,
     /// Those of them whose notes a newer Talosmith wrote, or may have written, for this cluster: the version of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub newer: BTreeMap<u32, u64>,
@@ -163,6 +166,9 @@ pub struct Vm {
     /// Generation ID, which Proxmox changes when the VM is cloned, restored or rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vmgenid: Option<Uuid>,
+    /// The generation ID that the cluster's record has for its node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recorded: Option<Uuid>,
     /// Whose it says it is.
     pub mark: Mark,
     /// The resource pool it is in.

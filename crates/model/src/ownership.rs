@@ -10,16 +10,21 @@
 //! | UUID edited by a person | kept | new | kept |
 //! | ID reused by another VM | none of ours | new | new |
 //!
+//! Marks of the first release have no vmgenid. The cluster's record keeps the generation of every control plane node, so that such a mark in a
+//! snapshot is known for what it is after a rollback.
+//!
 //! A control plane node with another generation brings an old raft log back under the ID of a live etcd member, so it is never
 //! touched. A worker has no such state: restored in its own place, it is the same node. A copy is never touched, whatever it is
 //! a copy of. Planning and execution both ask the functions below: a plan by what was observed, a step by what it reads
 //! directly before its call.
 
+use std::collections::BTreeMap;
+
 use uuid::Uuid;
 
 use crate::blueprint::{Blueprint, Role};
 use crate::mark::{Mark, RECORD_NODE};
-use crate::observed::Vm;
+use crate::observed::{Observed, Vm};
 
 /// What identifies a VM.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +39,8 @@ pub struct Evidence<'a> {
     pub uuid: Option<Uuid>,
     /// Its generation ID. Proxmox gives none on some platforms.
     pub vmgenid: Option<Uuid>,
+    /// The generation ID that the cluster's record has for its node.
+    pub recorded: Option<Uuid>,
     /// Whether Proxmox has it as a template.
     pub template: bool,
 }
@@ -46,6 +53,7 @@ impl<'a> From<&'a Vm> for Evidence<'a> {
             mark: &vm.mark,
             uuid: vm.uuid,
             vmgenid: vm.vmgenid,
+            recorded: vm.recorded,
             template: vm.config.get("template").is_some_and(|flag| flag == "1"),
         }
     }
@@ -108,6 +116,10 @@ pub fn identify(seen: &Evidence<'_>, cluster_id: &str) -> Identity {
         Some(_) if has_our_uuid => Identity::Restored,
         Some(_) => Identity::Copy,
         None if has_our_uuid && mark.creating => Identity::Unfinished,
+        // Its mark had a generation once. A snapshot from before that was rolled back to.
+        None if has_our_uuid && seen.recorded.is_some_and(|known| seen.vmgenid != Some(known)) => {
+            Identity::Restored
+        }
         None if has_our_uuid || old_template => Identity::Ours,
         // A clone of our template gets its UUID after its mark.
         None if mark.creating && seen.name == mark.node => Identity::Unfinished,
@@ -160,6 +172,24 @@ pub fn generation(seen: &Evidence<'_>, identity: Identity, name: &str) -> Option
         Identity::Ours | Identity::Unfinished | Identity::Restored => seen.vmgenid,
         Identity::Copy => seen.mark.vmgenid,
     }
+}
+
+/// The generations that the cluster's record should have: what it has, and those of all VMs that are certainly control plane nodes.
+/// A worker needs none, and the notes of a VM have only so much room.
+#[must_use]
+pub fn generations(blueprint: &Blueprint, observed: &Observed) -> BTreeMap<String, Uuid> {
+    let record = observed.proxmox.record.as_ref();
+    let mut known = record.map(|record| record.state.generations.clone()).unwrap_or_default();
+    let Some(cluster_id) = blueprint.cluster_id.as_deref() else { return known };
+    let is_control_plane = |vm: &&Vm| blueprint.control_planes().any(|node| node.name == vm.mark.node);
+    for vm in observed.proxmox.of(Mark::owner_of(cluster_id)).filter(is_control_plane) {
+        let evidence = Evidence::from(vm);
+        let certain = identify(&evidence, cluster_id) == Identity::Ours && in_its_place(blueprint, &evidence);
+        if let Some(generation) = vm.vmgenid.filter(|_| certain) {
+            known.insert(vm.mark.node.clone(), generation);
+        }
+    }
+    known
 }
 
 #[cfg(test)]

@@ -147,6 +147,7 @@ pub(super) async fn details(
                 let node = vm.uuid.and_then(by_uuid).map(|(_, node)| node.to_owned());
                 seen.unread.insert(*id, vm.host.clone());
                 seen.unmarked.insert(*id, node.unwrap_or_default());
+                seen.unmarked_generations.extend(vm.vmgenid.map(|vmgenid| (*id, vmgenid)));
             }
             Ok(Looked::Marked(vm, state)) => {
                 if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner {
@@ -160,10 +161,11 @@ pub(super) async fn details(
                 }
                 seen.marked.push(*vm);
             }
-            Ok(Looked::Unmarked(uuid, host)) => {
+            Ok(Looked::Unmarked { uuid, vmgenid, host }) => {
                 if let Some((_, node)) = by_uuid(uuid) {
                     seen.unread.insert(*id, host);
                     seen.unmarked.insert(*id, node.to_owned());
+                    seen.unmarked_generations.extend(vmgenid.map(|vmgenid| (*id, vmgenid)));
                 }
             }
             // One of another cluster is none of our business, whoever wrote it.
@@ -181,6 +183,11 @@ pub(super) async fn details(
                 seen.unread.insert(*id, (*host).to_owned());
                 unseen.push(Unseen { what: format!("VM {id} on {host}"), why: words(reason) });
             }
+        }
+    }
+    if let Some(record) = &seen.record {
+        for vm in seen.marked.iter_mut().filter(|vm| Some(vm.mark.owner) == owner) {
+            vm.recorded = record.state.generations.get(&vm.mark.node).copied();
         }
     }
     match purpose {
@@ -346,8 +353,8 @@ fn vmid(resource: &Resource) -> Option<u32> {
 enum Looked {
     /// It carries a mark, perhaps of another cluster.
     Marked(Box<Vm>, Option<RecordState>),
-    /// It carries none, but a UUID; on this host.
-    Unmarked(Uuid, String),
+    /// It carries none, but a UUID.
+    Unmarked { uuid: Uuid, vmgenid: Option<Uuid>, host: String },
     /// It carries one that a newer Talosmith wrote.
     Newer { version: u64, owner: Option<Uuid>, host: String },
     /// Proxmox is creating it, and it does not say whose it is.
@@ -393,7 +400,8 @@ async fn vm(
         }
         let Some((mut vm, state)) = read(vmid, &host, resource.pool.clone(), &configs) else {
             let uuid = configs.now.smbios_uuid().and_then(|uuid| uuid.parse().ok());
-            return Ok(uuid.map_or(Looked::Nobodys, |uuid| Looked::Unmarked(uuid, host)));
+            let vmgenid = configs.now.get("vmgenid").and_then(|id| id.parse().ok());
+            return Ok(uuid.map_or(Looked::Nobodys, |uuid| Looked::Unmarked { uuid, vmgenid, host }));
         };
         // The list lags by ten seconds, so only "running" is believed here; a machine that then does not answer is asked
         // for again.
@@ -491,6 +499,7 @@ pub(crate) fn read(
         lock: now.lock().map(str::to_owned),
         uuid: now.smbios_uuid().and_then(|u| u.parse().ok()),
         vmgenid: now.get("vmgenid").and_then(|id| id.parse().ok()),
+        recorded: None,
         mark,
         pool,
         config,

@@ -8,6 +8,7 @@
 use model::mark::Mark;
 use model::ownership::{self, Act, Evidence, Foreign};
 use pve::{BothConfigs, VmConfig};
+use uuid::Uuid;
 
 use crate::apply::Context;
 use crate::error::{Error, Kind, Result};
@@ -23,7 +24,13 @@ pub(super) fn check(
     config: &VmConfig,
 ) -> std::result::Result<(), Foreign> {
     let mark = Mark::find(config.description()).ok_or(Foreign::Another)?;
-    ownership::may(act, &context.look.blueprint, &evidence(vmid, &mark, config), node).map(drop)
+    let evidence = Evidence { recorded: recorded(context, node), ..evidence(vmid, &mark, config) };
+    ownership::may(act, &context.look.blueprint, &evidence, node).map(drop)
+}
+
+/// The generation ID that a node's VM had when it was observed, or when the cluster's record was last written.
+pub(super) fn recorded(context: &Context, node: &str) -> Option<Uuid> {
+    ownership::generations(&context.look.blueprint, &context.look.observed).get(node).copied()
 }
 
 /// What identifies a VM with this configuration.
@@ -34,6 +41,7 @@ pub(crate) fn evidence<'a>(vmid: u32, mark: &'a Mark, config: &'a VmConfig) -> E
         mark,
         uuid: config.smbios_uuid().and_then(|uuid| uuid.parse().ok()),
         vmgenid: config.get("vmgenid").and_then(|id| id.parse().ok()),
+        recorded: None,
         template: config.get("template") == Some("1"),
     }
 }

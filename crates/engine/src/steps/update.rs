@@ -88,6 +88,7 @@ async fn read(context: &Context, node: &Node, place: &Place<'_>) -> Result<(Vm, 
     let Some((mut vm, _)) = proxmox::read(place.vmid, place.host, None, &configs) else {
         return Err(owned::not_ours(&node.name, place, Foreign::Another));
     };
+    vm.recorded = owned::recorded(context, &node.name);
     vm.running = proxmox::is_running(&context.world, place.host, place.vmid).await.map_err(failed)?;
     Ok((vm, configs.now.digest))
 }

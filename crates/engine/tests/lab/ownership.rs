@@ -180,6 +180,48 @@ async fn a8_a_restored_control_plane_node_is_refused_and_a_restored_worker_goes_
     rig.assert_nothing_to_do(HOME).await;
 }
 
+/// Marks of the first release have no generation ID. One that comes back with a snapshot is known by what the record has.
+#[tokio::test(start_paused = true)]
+async fn a_rollback_to_a_mark_without_a_generation_is_known_by_the_record() {
+    let rig = stored::f9b9111();
+    let (old, worker) = (rig.config(CONTROL).await, rig.config(WORKER).await);
+    assert!(!old.description().contains("vmgenid"), "{}", old.description());
+    let look = stored::look(&rig).await;
+    let ran = rig.carry_out(&look, &look.plan(), "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let set = async |rig: &Rig, vmid: u32, notes: &str| {
+        let host = rig.host_of(vmid).await;
+        rig.world
+            .pve
+            .update_config(&host, vmid, &params(&[("description", notes)]), &[], None)
+            .await
+            .unwrap();
+    };
+    let another = "11111111-2222-4333-8444-555555555555";
+    let current = rig.config(CONTROL).await;
+    set(&rig, CONTROL, old.description()).await;
+    set(&rig, WORKER, worker.description()).await;
+    let plan = stored::look(&rig).await.plan();
+    assert_eq!(plan.refusals, [], "the same generation: a person edited the notes");
+    let rolled_back = rig.with_config(CONTROL, "vmgenid", another).with_config(WORKER, "vmgenid", another);
+    let plan = stored::look(&rolled_back).await.plan();
+    assert_eq!(codes(&plan), [RefusalCode::Restored], "{:?}", plan.refusals);
+    assert!(plan.refusals[0].why.contains("VM 150013"), "{:?}", plan.refusals);
+    // The line in the remedy is what accepts it.
+    let line = plan.refusals[0].remedy.rsplit("in its notes by: ").next().unwrap().to_owned();
+    assert!(line.contains(another), "{line}");
+    set(&rolled_back, CONTROL, &line).await;
+    assert_eq!(stored::look(&rolled_back).await.plan().refusals, []);
+
+    // A mark that is lost as well is not restored without its generation.
+    set(&rolled_back, CONTROL, "nothing").await;
+    let plan = stored::look(&rolled_back).await.plan();
+    assert_eq!(codes(&plan), [RefusalCode::LostMark], "{:?}", plan.refusals);
+    let known = current.get("vmgenid").unwrap();
+    let told = &plan.refusals[0].remedy;
+    assert!(told.contains(&format!("\"vmgenid\":\"{known}\"")), "{told}");
+}
+
 /// A person may use our template for a VM of his own.
 #[tokio::test(start_paused = true)]
 async fn a8_a_clone_of_our_template_stays_when_the_cluster_goes() {

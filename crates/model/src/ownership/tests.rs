@@ -28,6 +28,7 @@ fn seen<'a>(blueprint: &Blueprint, mark: &'a Mark) -> Evidence<'a> {
         mark,
         uuid: Some(mark.uuid(ID)),
         vmgenid: Some(BEFORE),
+        recorded: None,
         template: false,
     }
 }
@@ -142,5 +143,24 @@ fn a8_a_clone_of_a_template_is_no_template_of_ours() {
         for act in ACTS {
             assert_eq!(may(act, &blueprint, &clone, name), Err(Foreign::Copy));
         }
+    }
+}
+
+#[test]
+fn a_mark_without_a_generation_is_old_where_the_record_has_another_one() {
+    let blueprint = blueprint();
+    for (node, goes_on) in [("home-control-1", false), ("home-work-1", true)] {
+        let old = Mark { version: 0, vmgenid: None, ..mark(node) };
+        let upgraded = Evidence { recorded: Some(BEFORE), ..seen(&blueprint, &old) };
+        assert_eq!(
+            may(Act::Change, &blueprint, &upgraded, node),
+            Ok(Identity::Ours),
+            "a run died before it wrote the mark"
+        );
+        let rolled_back = Evidence { vmgenid: Some(AFTER), ..upgraded };
+        let wanted = if goes_on { Ok(Identity::Restored) } else { Err(Foreign::Restored) };
+        assert_eq!(may(Act::Change, &blueprint, &rolled_back, node), wanted, "{node}");
+        let gone = Evidence { vmgenid: None, ..upgraded };
+        assert_eq!(may(Act::Change, &blueprint, &gone, node), wanted, "{node}");
     }
 }

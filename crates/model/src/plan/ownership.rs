@@ -60,10 +60,8 @@ pub(super) fn foreign(blueprint: &Blueprint, observed: &Observed, act: Act) -> V
 }
 
 fn restored(vm: &Vm) -> String {
-    let accept = format!(
-        "remove `,\"vmgenid\":\"{}\"` from the line `talosmith-mark:` in its notes",
-        vm.mark.vmgenid.map(|id| id.to_string()).unwrap_or_default()
-    );
+    let accepted = vm.mark.clone().in_place_of(&vm.mark, vm.vmgenid);
+    let accept = format!("replace the line `talosmith-mark:` in its notes by: {}", accepted.line());
     match vm.mark.node.as_str() {
         RECORD_NODE => format!(
             "make sure that its notes say when etcd was bootstrapped, if it was; then, to accept them, {accept}"

@@ -122,7 +122,10 @@ fn lost_marks(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return vec![] };
     let refusal = |(vmid, node): (&u32, &String)| {
         let host = observed.proxmox.unread.get(vmid).map(String::as_str).unwrap_or_default();
-        let mark = Mark::new(&blueprint.cluster, owner, node);
+        // What the record has for it, so that one that was rolled back as well is not accepted by this line.
+        let recorded = observed.proxmox.record.as_ref().and_then(|seen| seen.state.generations.get(node));
+        let vmgenid = recorded.or_else(|| observed.proxmox.unmarked_generations.get(vmid)).copied();
+        let mark = Mark { vmgenid, ..Mark::new(&blueprint.cluster, owner, node) };
         let (what, remedy) = match node.as_str() {
             // Without it nothing would say that etcd was bootstrapped, so it is never to be deleted.
             RECORD_NODE => (

@@ -130,6 +130,7 @@ fn vm(node: &Node, running: bool) -> Vm {
         lock: None,
         uuid: Some(mark.uuid(ID)),
         vmgenid: None,
+        recorded: None,
         mark,
         pool: None,
         config: made(node),

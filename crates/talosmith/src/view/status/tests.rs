@@ -41,6 +41,7 @@ fn vm(name: &str, vmid: u32) -> Vm {
         lock: None,
         uuid: Some(mark.uuid("abc=")),
         vmgenid: None,
+        recorded: None,
         mark,
         pool: None,
         config: BTreeMap::new(),
