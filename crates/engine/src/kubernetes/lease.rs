@@ -27,6 +27,20 @@ pub struct Claim {
     pub duration: Duration,
     /// Whose it may be until then.
     pub whose: Whose,
+    /// What becomes of a wait for the holder before.
+    pub wait: Wait,
+}
+
+/// For how long the one that a lease was taken from may still go on. It is written into the lease with the claim, so that a run that
+/// ends during the wait leaves it behind, and the next one waits again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// As it is.
+    Unchanged,
+    /// It starts now.
+    For(Duration),
+    /// It is over.
+    Over,
 }
 
 /// Whose a lease may be when it is claimed.
@@ -57,11 +71,16 @@ pub struct Found {
     pub turns: i32,
     /// Who gave it back, where nobody had it since.
     pub released_by: Option<String>,
+    /// For how long its holder must wait before it changes anything, where that wait is not over.
+    pub outwaits: Option<Duration>,
 }
 
 /// Who gave a lease back last, and at which number of transitions. At another number somebody had it since, whose release does not write
 /// this, or who never gave it back.
 const RELEASED: &str = "talosmith.dev/released";
+
+/// For how many seconds the holder waits for the one before, and at which number of transitions that was written.
+const OUTWAITS: &str = "talosmith.dev/outwaits";
 
 /// How often somebody else may be faster before that counts.
 const TRIES: u32 = 3;
@@ -77,6 +96,7 @@ impl Kubernetes {
         let what = format!("tell about lease {namespace}/{name}");
         let found = self.ask_maybe(&what, leases.get(name)).await?;
         let exists = found.is_some();
+        let outwaits = found.as_ref().and_then(outwaits);
         let released =
             found.as_ref().and_then(|lease| lease.metadata.annotations.as_ref()?.get(RELEASED).cloned());
         let spec = found.and_then(|lease| lease.spec).unwrap_or_default();
@@ -89,6 +109,7 @@ impl Kubernetes {
             ends: end(&spec),
             turns: spec.lease_transitions.unwrap_or(0),
             released_by: released.and_then(|text| released_by(&text, &spec)),
+            outwaits,
         })
     }
 
@@ -125,7 +146,8 @@ impl Kubernetes {
         }
         let Some(mut lease) = found else {
             let metadata = ObjectMeta { name: Some(claim.name.clone()), ..Default::default() };
-            let lease = Lease { metadata, spec: Some(claim.spec(now, None)) };
+            let mut lease = Lease { metadata, spec: Some(claim.spec(now, None)) };
+            claim.note_wait(&mut lease);
             let params = PostParams::default();
             let call = leases.create(&params, &lease);
             return self.ask_unless_beaten(claim, &what, call).await.map(|()| None);
@@ -138,6 +160,7 @@ impl Kubernetes {
                 .remedy("wait for it to finish; if it is gone for good, take over"));
         }
         lease.spec = Some(claim.spec(now, Some(spec)));
+        claim.note_wait(&mut lease);
         let params = PostParams::default();
         let call = leases.replace(&claim.name, &params, &lease);
         self.ask_unless_beaten(claim, &what, call).await.map(|()| other)
@@ -152,6 +175,10 @@ impl Kubernetes {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), &claim.namespace);
         let what = format!("take lease {}/{} back", claim.namespace, claim.name);
         let Some(mut lease) = self.ask_maybe(&what, leases.get(&claim.name)).await? else { return Ok(()) };
+        // During a take-over the one before may still be at work: the lease stays, and with it the wait.
+        if outwaits(&lease).is_some() {
+            return Ok(());
+        }
         let Some(spec) = lease.spec.as_mut().filter(|s| s.holder_identity.as_deref() == Some(&claim.holder))
         else {
             return Ok(());
@@ -190,6 +217,20 @@ impl Kubernetes {
 }
 
 impl Claim {
+    fn note_wait(&self, lease: &mut Lease) {
+        let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0);
+        match self.wait {
+            Wait::Unchanged => {}
+            Wait::For(wait) => {
+                let text = format!("{transitions} {}", wait.as_secs());
+                lease.metadata.annotations.get_or_insert_default().insert(OUTWAITS.to_owned(), text);
+            }
+            Wait::Over => {
+                lease.metadata.annotations.get_or_insert_default().remove(OUTWAITS);
+            }
+        }
+    }
+
     fn spec(&self, now: Timestamp, old: Option<LeaseSpec>) -> LeaseSpec {
         let old = old.unwrap_or_default();
         let ours = old.holder_identity.as_deref() == Some(&self.holder);
@@ -211,6 +252,15 @@ fn released_by(text: &str, spec: &LeaseSpec) -> Option<String> {
     let free = spec.holder_identity.as_deref().is_none_or(str::is_empty);
     let same = turns.parse() == Ok(spec.lease_transitions.unwrap_or(0));
     (free && same).then(|| holder.to_owned())
+}
+
+/// The wait that the holder of a lease has before it. One of an earlier holder does not count.
+fn outwaits(lease: &Lease) -> Option<Duration> {
+    let spec = lease.spec.as_ref()?;
+    let (turns, seconds) = lease.metadata.annotations.as_ref()?.get(OUTWAITS)?.split_once(' ')?;
+    let held = spec.holder_identity.as_deref().is_some_and(|holder| !holder.is_empty());
+    let same = turns.parse() == Ok(spec.lease_transitions.unwrap_or(0));
+    seconds.parse().ok().filter(|_| held && same).map(Duration::from_secs)
 }
 
 fn end(spec: &LeaseSpec) -> Option<Timestamp> {

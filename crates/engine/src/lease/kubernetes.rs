@@ -2,6 +2,8 @@
 //!
 //! A new cluster has no Kubernetes, so a run that makes one starts without a lease and takes it as soon as Kubernetes answers.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use model::lease::{
     FIRST_HOLDER_WAITS, HOLDER_STOPS, Late, LateFind, LateHolder, RENEWAL_TIMEOUT, late, successor_waits,
@@ -11,7 +13,7 @@ use super::Validity;
 use crate::apply::Context;
 use crate::error::{Error, Kind, Result};
 use crate::kubernetes::Kubernetes;
-use crate::kubernetes::lease::{Claim, Found, Whose};
+use crate::kubernetes::lease::{Claim, Found, Wait, Whose};
 use crate::record::{TO_GIVE_BACK, outwait, stale, taking_over, watch, watching};
 use crate::world::World;
 
@@ -43,6 +45,7 @@ impl KubernetesLease {
             holder: format!("{} ({})", operator.name, operator.place),
             duration: HOLDER_STOPS,
             whose: Whose::Free,
+            wait: Wait::Unchanged,
         };
         Ok(Self { world: world.clone(), kubernetes, claim, validity: Validity::new(&world.clock) })
     }
@@ -57,6 +60,12 @@ impl KubernetesLease {
         let clock = &context.world.clock;
         let found = lease.find().await?;
         let wait = successor_waits(found.duration);
+        if let (Some(wait), true) = (found.outwaits, found.holder.as_ref() == Some(&lease.claim.holder)) {
+            // An earlier run from here took the lease over, and ended before the one it was taken from had surely stopped.
+            note(taking_over("the operator before", wait));
+            lease.hold(Whose::Ours).await?;
+            return Err(lease.outwait(wait).await?);
+        }
         match found.holder.as_ref().filter(|holder| **holder != lease.claim.holder) {
             None if !found.exists => {
                 let wait = FIRST_HOLDER_WAITS;
@@ -64,16 +73,16 @@ impl KubernetesLease {
                     "the cluster had no lease yet: waiting {} s, by when a run that started before there was a place for one has stopped",
                     wait.as_secs()
                 ));
-                lease.hold(Whose::Free).await?;
-                outwait(&context.world, wait, || lease.renew()).await?;
-                return Err(lease.stale().await);
+                lease.hold_and_wait(Whose::Free, Wait::For(wait)).await?;
+                return Err(lease.outwait(wait).await?);
             }
             None => lease.hold(Whose::Free).await?,
             Some(holder) if context.operator.take_over => {
                 note(taking_over(holder, wait));
-                lease.hold(Whose::Anybodys).await?;
-                outwait(&context.world, wait, || lease.renew()).await?;
-                return Err(lease.stale().await);
+                // One that waits itself may not be the last who is at work.
+                let wait = found.outwaits.map_or(wait, |theirs| theirs.max(wait));
+                lease.hold_and_wait(Whose::Anybodys, Wait::For(wait)).await?;
+                return Err(lease.outwait(wait).await?);
             }
             Some(holder) if found.ends.is_some_and(|end| end > clock.now()) => {
                 return Err(busy(holder, &found));
@@ -111,6 +120,10 @@ impl KubernetesLease {
         let clock = &context.world.clock;
         // It does not answer, or not yet whole: that is no reason to end a run that is about to bring it up.
         let Ok(Ok(found)) = clock.timeout(RENEWAL_TIMEOUT, lease.find()).await else { return Ok(None) };
+        if found.outwaits.is_some() && found.holder.as_ref() == Some(&lease.claim.holder) {
+            // The next run sees Kubernetes, and waits.
+            return Err(stale());
+        }
         let holder = match &found.holder {
             // Ours was the last run that had it, so nothing was changed since this run observed the cluster.
             None if found.released_by.as_ref() == Some(&lease.claim.holder) => LateHolder::Ours,
@@ -139,9 +152,20 @@ impl KubernetesLease {
         self.kubernetes.find_lease(&self.claim.namespace, &self.claim.name).await
     }
 
+    /// Waits until the one that the lease was taken from has stopped. The plan is old by then.
+    async fn outwait(&self, wait: Duration) -> Result<Error> {
+        outwait(&self.world, wait, || self.renew()).await?;
+        self.hold_and_wait(Whose::Ours, Wait::Over).await?;
+        Ok(self.stale().await)
+    }
+
     async fn hold(&self, whose: Whose) -> Result<()> {
+        self.hold_and_wait(whose, Wait::Unchanged).await
+    }
+
+    async fn hold_and_wait(&self, whose: Whose, wait: Wait) -> Result<()> {
         let sent = self.world.clock.reading();
-        self.kubernetes.claim(&Claim { whose, ..self.claim.clone() }).await?;
+        self.kubernetes.claim(&Claim { whose, wait, ..self.claim.clone() }).await?;
         self.validity.renewed(sent);
         Ok(())
     }

@@ -10,7 +10,7 @@ use ambient::{Clock, Net};
 use engine::error::Kind;
 use engine::kubernetes::Kubernetes;
 use engine::kubernetes::drain::{CORDONED, Drain};
-use engine::kubernetes::lease::{Claim, Whose};
+use engine::kubernetes::lease::{Claim, Wait, Whose};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -112,6 +112,7 @@ impl Account<'_> {
             holder: holder.into(),
             duration: Duration::from_secs(3),
             whose: Whose::Free,
+            wait: Wait::Unchanged,
         };
         let (ours, theirs) = (claim("ours"), claim("theirs"));
         assert_eq!(self.kubernetes.claim(&ours).await.unwrap(), None);

@@ -317,6 +317,38 @@ async fn t4_a_run_without_a_lease_stops_when_another_operator_has_it() {
     );
 }
 
+/// A run takes the lease in Kubernetes over and dies during its wait: the next one from there waits again.
+#[tokio::test(start_paused = true)]
+async fn a_take_over_in_kubernetes_that_was_killed_waits_again() {
+    let rig = crate::external::metal().await;
+    assert_eq!(apply(&rig, METAL, &operator("eva")).await.unwrap().outcome, Outcome::Done);
+    let file = endless();
+    let mut first = Box::pin(apply(&rig, &file, &operator("eva")));
+    tokio::select! {
+        biased;
+        () = rig.world.clock.sleep(Duration::from_secs(30)) => {}
+        _ = &mut first => panic!("nothing answers for w-2"),
+    }
+    drop(first);
+    let taken = rig.world.clock.now();
+    tokio::select! {
+        biased;
+        _ = apply(&rig, &file, &taking_over("kim")) => panic!("it waits longer"),
+        () = rig.world.clock.sleep(Duration::from_secs(40)) => {}
+    }
+    let found = crate::external::lease(&rig).await;
+    assert_eq!(found.holder.as_deref(), Some("kim@test (kim)"));
+    assert!(found.outwaits.is_some(), "{found:?}");
+    let look = rig.look(METAL).await;
+    let again = rig.carry_out(&look, &look.plan(), "kim").await;
+    assert_eq!(again.err().map(|error| error.kind()), Some(Kind::Stale));
+    let waited = rig.world.clock.now().duration_since(taken).as_secs();
+    assert!(waited >= i64::try_from(SUCCESSOR_WAITS.as_secs()).unwrap(), "{waited}");
+    let found = crate::external::lease(&rig).await;
+    assert_eq!((found.holder, found.outwaits), (None, None), "the wait is over, and the lease released");
+    assert_eq!(apply(&rig, METAL, &operator("kim")).await.unwrap().outcome, Outcome::Done);
+}
+
 /// Kubernetes is not seen at first. It has a free lease that another operator had: whether before or after, nothing tells.
 #[tokio::test(start_paused = true)]
 async fn t4_a_free_lease_that_another_operator_had_stops_a_run_that_did_not_see_it() {
