@@ -17,7 +17,7 @@ use talos_client::{Kind as Refused, Machine};
 
 use crate::apply::Context;
 use crate::emit::Progress;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::halt;
 use crate::observe::machines;
 use crate::steps::{Done, Identified, identify};
@@ -67,41 +67,29 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 record.mark_bootstrap(&node.name).await?;
             }
             progress.note("bootstrapping etcd");
-            begin(world, &machine, progress).await.map_err(|e| match e {
-                Some(error) => attempt()
-                    .remedy(
-                        "if it waits for the time, check that the machine reaches a time server (`network.ntp`)",
-                    )
-                    .because(error),
-                None => attempt()
-                    .remedy("look at the machine with `talosmith status`, then run the command again"),
-            })?;
+            begin(context, node, &machine, progress).await?;
             (node, machine)
         }
     };
     progress.note("waiting for etcd");
-    let did_not = |why: Option<talos_client::Error>| {
-        let error = Error::world(format!("etcd on {} is bootstrapped but did not come up", node.name))
-            .remedy("look at the service etcd there; running the command again is safe");
-        match why {
-            Some(why) => error.because(why),
-            None => error,
-        }
+    let did_not = || {
+        Error::world(format!("etcd on {} is bootstrapped but did not come up", node.name))
+            .remedy("look at the service etcd there; running the command again is safe")
     };
-    let coming = world.clock.timeout(PATIENCE, until_member(world, node, &machine, may_call, progress));
+    let coming = world.clock.timeout(PATIENCE, until_member(context, node, &machine, may_call, progress));
     let outcome = match select(pin!(coming), pin!(halt::until_etcd_failed(world, &machine))).await {
         Either::Left((outcome, _)) => outcome,
         Either::Right((halted, _)) => return halt::ended(node, halted),
     };
     match outcome {
-        Ok(outcome) => outcome.map_err(did_not)?,
+        Ok(outcome) => outcome?,
         Err(_) => {
             return Err(match identify(world, node, access).await {
-                Identified::Silent(lack) => did_not(None).coded(lack.code).remedy(format!(
+                Identified::Silent(lack) => did_not().coded(lack.code).remedy(format!(
                     "the machine does not answer ({}); look at its console, then run the command again",
                     lack.words
                 )),
-                _ => did_not(None).coded("timed-out"),
+                _ => did_not().coded("timed-out"),
             });
         }
     }
@@ -112,14 +100,16 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
 }
 
 /// Waits until etcd is there. A machine that restarts before etcd has written anything has forgotten that it was asked, so
-/// after a restart it is asked again; never without one, because that would stop an etcd that is about to begin.
+/// after a restart it is asked again; never without one, because that would stop an etcd that is about to begin. Minutes may
+/// lie between the two calls, so everything that speaks against a bootstrap is looked for again.
 async fn until_member(
-    world: &World,
+    context: &Context,
     node: &Node,
     machine: &Machine,
     may_call: bool,
     progress: &Progress,
-) -> std::result::Result<(), Option<talos_client::Error>> {
+) -> Result<()> {
+    let world = &context.world;
     let mut boot = None;
     loop {
         if matches!(machines::etcd(world, node, machine).await, Etcd::Member { .. }) {
@@ -130,12 +120,31 @@ async fn until_member(
             if !restarted {
                 boot = Some(seen);
             } else if may_call && has_no_etcd(world, machine).await == Some(true) {
-                progress.note("the machine restarted and forgot it; beginning etcd again");
-                begin(world, machine, progress).await?;
+                progress.note("the machine restarted and forgot it; checking every control plane node again");
+                if is_still_empty(context, node, progress).await? {
+                    progress.note("bootstrapping etcd again");
+                    begin(context, node, machine, progress).await?;
+                }
                 boot = Some(seen);
             }
         }
         world.clock.sleep(PAUSE).await;
+    }
+}
+
+/// Whether `node` is still to be asked for the bootstrap: nothing else has etcd data by now. `false` when it has data itself.
+async fn is_still_empty(context: &Context, node: &Node, progress: &Progress) -> Result<bool> {
+    match nothing_exists(context, progress).await? {
+        None => Ok(true),
+        Some(existing) if existing.name == node.name => Ok(false),
+        Some(existing) => Err(Error::new(
+            Kind::Refused,
+            format!(
+                "etcd was not bootstrapped again on {}: {} has etcd data by now",
+                node.name, existing.name
+            ),
+        )
+        .remedy("look at both with `talosmith status`; a second etcd would split the cluster")),
     }
 }
 
@@ -156,11 +165,16 @@ async fn has_data(world: &World, machine: &Machine, progress: &Progress) -> bool
 }
 
 /// Asks for the bootstrap until Talos is ready for it. Data that is already there is success: an earlier call got through.
-async fn begin(
-    world: &World,
-    machine: &Machine,
-    progress: &Progress,
-) -> std::result::Result<(), Option<talos_client::Error>> {
+/// Whoever calls has just checked every control plane node; it is done again before each repetition.
+async fn begin(context: &Context, node: &Node, machine: &Machine, progress: &Progress) -> Result<()> {
+    let world = &context.world;
+    let attempt = || Error::world(format!("could not bootstrap etcd on {}", node.name));
+    let failed = |error: Option<talos_client::Error>| match error {
+        Some(error) => attempt()
+            .remedy("if it waits for the time, check that the machine reaches a time server (`network.ntp`)")
+            .because(error),
+        None => attempt().remedy("look at the machine with `talosmith status`, then run the command again"),
+    };
     let began = world.clock.now();
     loop {
         let error = match world.clock.timeout(Duration::from_secs(15), machine.bootstrap()).await {
@@ -174,16 +188,19 @@ async fn begin(
             {
                 Some(error)
             }
-            Ok(Err(error)) => return Err(Some(error)),
+            Ok(Err(error)) => return Err(failed(Some(error))),
             Err(_) => None,
         };
         if let Some(error) = &error {
-            progress.note(format!("etcd cannot begin yet: {error}"));
+            progress.note(format!("etcd cannot be bootstrapped yet: {error}"));
         }
         if world.clock.now().duration_since(began) > PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX)
         {
-            return Err(error);
+            return Err(failed(error));
         }
         world.clock.sleep(PAUSE).await;
+        if !is_still_empty(context, node, progress).await? {
+            return Ok(());
+        }
     }
 }

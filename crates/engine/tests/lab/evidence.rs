@@ -338,6 +338,36 @@ async fn t1_a_run_that_died_behind_bootstrap_waits_for_etcd() {
     }
 }
 
+/// The machine forgot its bootstrap, and another control plane node cannot be seen any more: it is not asked again.
+#[tokio::test(start_paused = true)]
+async fn a_bootstrap_is_not_repeated_while_a_control_plane_node_cannot_be_seen() {
+    let rig = Rig::new();
+    let (asked, called) = (Arc::new(AtomicU64::new(0)), Arc::new(tokio::sync::Notify::new()));
+    let (shared, counted, calls) = (rig.lab.shared().clone(), asked.clone(), called.clone());
+    rig.lab.on_call(move |_, moment, _, path| {
+        if moment == CallMoment::After
+            && path.ends_with("/Bootstrap")
+            && counted.fetch_add(1, Ordering::Relaxed) == 0
+        {
+            shared.with(|world, now| world.machines.power_cycle(CONTROL[0], now));
+            calls.notify_one();
+        }
+        Verdict::GoOn
+    });
+    let cut = async {
+        called.notified().await;
+        rig.unplug(CONTROL[1]);
+    };
+    let (ran, ()) = futures::join!(rig.apply(HOME), cut);
+    assert_eq!(ran.outcome, Outcome::Failed);
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "{:?}", ran.failures());
+    assert!(ran.failures().iter().any(|f| f.contains("it may exist already")), "{:?}", ran.failures());
+    assert_eq!(rig.etcd_clusters(), 0);
+    rig.lab.disturb(Disturbance::Unplugged { vmid: CONTROL[1], unplugged: false });
+    done(&rig.apply(HOME).await);
+    rig.assert_whole().await;
+}
+
 /// Nothing of etcd is seen, but Kubernetes answers: then there is an etcd.
 #[tokio::test(start_paused = true)]
 async fn t1_an_answering_kubernetes_means_that_etcd_exists() {
