@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::blueprint::{Blueprint, Node};
-use model::mark::Mark;
 use model::observed::{KubernetesNode, Vm};
 use model::spec::CniName;
 use serde::Serialize;
@@ -195,8 +194,7 @@ async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
 
 /// Why a machine does not tell what it is asked, in the words of somebody who stands before it.
 async fn silence(world: &World, look: &Look, node: &Node, error: Option<&talos_client::Error>) -> Lack {
-    let owner = look.blueprint.cluster_id.as_deref().map(Mark::owner_of);
-    let vm = owner.and_then(|owner| look.observed.proxmox.of(owner).find(|vm| vm.mark.node == node.name));
+    let vm = model::ownership::vm_of(&look.blueprint, &look.observed.proxmox, &node.name);
     let lack = match error {
         Some(error) => Lack::of_machine(format!("{}: {error}", node.name), error),
         None => Lack::new(format!("{} did not answer in time", node.name)).coded(SILENT),

@@ -14,9 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::blueprint::{Blueprint, Node};
 use model::holder::Holder;
-use model::mark::Mark;
 use model::observed::{Api, Etcd, Kubernetes, Machine, Observed, Proxmox, Unseen, Vm};
-use uuid::Uuid;
+use model::ownership;
 
 use crate::World;
 use crate::error::Result;
@@ -66,17 +65,16 @@ pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &So
     unseen.extend(silence.map(|why| Unseen { what: "Proxmox".to_owned(), why: why.to_owned() }));
     let mut observed = Observed { proxmox, unseen, ..Observed::default() };
     let access = access.filter(|_| purpose != Purpose::Removal);
-    let (Some(access), Some(cluster_id)) = (access, blueprint.cluster_id.as_deref()) else {
+    let Some(access) = access.filter(|_| blueprint.cluster_id.is_some()) else {
         if purpose != Purpose::Removal {
             observed.machines = machines::configured_already(world, blueprint).await;
         }
         return observed;
     };
-    let owner = Mark::owner_of(cluster_id);
     let runs = |n: &&Node| {
         n.external
             || silence.is_some()
-            || observed.proxmox.of(owner).any(|v| v.running && v.mark.node == n.name)
+            || ownership::vm_of(blueprint, &observed.proxmox, &n.name).is_some_and(|vm| vm.running)
     };
     let running: Vec<&Node> = blueprint.in_order().into_iter().filter(runs).collect();
     if running.is_empty() {
@@ -96,7 +94,7 @@ pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &So
     let (machines, kubernetes) = futures::join!(machines, Box::pin(kubernetes(world, blueprint, access)));
     for (node, (machine, unseen)) in running.iter().zip(machines) {
         if matches!(machine.api, Api::Silent { .. })
-            && is_off_after_all(world, &mut observed, owner, node).await
+            && is_off_after_all(world, blueprint, &mut observed, node).await
         {
             continue;
         }
@@ -147,8 +145,7 @@ async fn look(
     access: &Access,
     wanted: Option<&str>,
 ) -> machines::Seen {
-    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of).filter(|_| whereabouts::may_move(node));
-    let vm = owner.and_then(|owner| proxmox.of(owner).find(|vm| vm.mark.node == node.name));
+    let vm = ownership::vm_of(blueprint, proxmox, &node.name).filter(|_| whereabouts::may_move(node));
     let Some(vm) = vm else { return machines::look(world, node, access, wanted).await };
     if !whereabouts::is_anybody_there(world, node).await {
         whereabouts::search(world, node, (&vm.host, vm.vmid), blueprint.vip).await;
@@ -162,8 +159,14 @@ async fn look(
 }
 
 /// Proxmox' list of what runs is up to ten seconds old. A machine that does not answer may have been switched off since.
-async fn is_off_after_all(world: &World, observed: &mut Observed, owner: Uuid, node: &Node) -> bool {
-    let ours = |vm: &&mut Vm| vm.mark.owner == owner && vm.mark.node == node.name;
+async fn is_off_after_all(
+    world: &World,
+    blueprint: &Blueprint,
+    observed: &mut Observed,
+    node: &Node,
+) -> bool {
+    let vmid = ownership::vm_of(blueprint, &observed.proxmox, &node.name).map(|vm| vm.vmid);
+    let ours = |vm: &&mut Vm| Some(vm.vmid) == vmid;
     let Some(vm) = observed.proxmox.marked.iter_mut().find(ours) else { return false };
     if let Ok(running) = proxmox::is_running(world, &vm.host, vm.vmid).await {
         vm.running = running;

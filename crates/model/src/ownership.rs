@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use crate::blueprint::{Blueprint, Role};
 use crate::mark::{Mark, RECORD_NODE};
-use crate::observed::{Observed, Vm};
+use crate::observed::{Observed, Proxmox, Vm};
 
 /// What identifies a VM.
 #[derive(Debug, Clone, Copy)]
@@ -160,6 +160,30 @@ fn in_its_place(blueprint: &Blueprint, seen: &Evidence<'_>) -> bool {
 
 fn is_worker(blueprint: &Blueprint, node: &str) -> bool {
     blueprint.nodes.get(node).is_some_and(|node| node.role == Role::Worker)
+}
+
+/// Of several VMs with the mark of one node, the one that is most certainly it. A clone stays beside its original until a person
+/// removes it, and must not be named in its place.
+#[must_use]
+pub fn original<'a>(blueprint: &Blueprint, vms: impl Iterator<Item = &'a Vm>) -> Option<&'a Vm> {
+    let cluster_id = blueprint.cluster_id.as_deref()?;
+    vms.min_by_key(|vm| {
+        let evidence = Evidence::from(*vm);
+        let doubt = match identify(&evidence, cluster_id) {
+            Identity::Ours => 0,
+            Identity::Unfinished => 1,
+            Identity::Restored => 2,
+            Identity::Copy => 3,
+        };
+        (doubt, !in_its_place(blueprint, &evidence), vm.vmid)
+    })
+}
+
+/// The VM of a node.
+#[must_use]
+pub fn vm_of<'a>(blueprint: &Blueprint, proxmox: &'a Proxmox, node: &str) -> Option<&'a Vm> {
+    let owner = Mark::owner_of(blueprint.cluster_id.as_deref()?);
+    original(blueprint, proxmox.of(owner).filter(|vm| vm.mark.node == node))
 }
 
 /// The generation that the mark of a VM should name. One that an earlier release marked gets it only when its name agrees,

@@ -15,6 +15,7 @@ use model::mark::{Line, Mark, RECORD_NODE, RecordState};
 use model::observed::{
     Accounts, Creation, Guest, NotRead, Proxmox, RecordSeen, StoredImage, Unchecked, Unseen, Vm,
 };
+use model::ownership;
 use model::plan::preflight;
 use pve::Resource;
 use uuid::Uuid;
@@ -135,6 +136,7 @@ pub(super) async fn details(
             }
         }
     }
+    let mut records: BTreeMap<u32, Option<RecordState>> = BTreeMap::new();
     let by_uuid = |uuid: Uuid| nodes_by_uuid(blueprint).find(|(known, _)| *known == uuid);
     for ((id, host, _), look) in candidates.iter().zip(looks) {
         match look {
@@ -151,10 +153,7 @@ pub(super) async fn details(
             }
             Ok(Looked::Marked(vm, state)) => {
                 if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner {
-                    let host = vm.host.clone();
-                    let unreadable = state.is_none();
-                    let state = state.unwrap_or_default();
-                    seen.record = Some(RecordSeen { vmid: *id, host, state, unreadable });
+                    records.insert(*id, state);
                 }
                 if let Some(guest) = seen.taken.get_mut(id) {
                     guest.host.clone_from(&vm.host);
@@ -184,6 +183,13 @@ pub(super) async fn details(
                 unseen.push(Unseen { what: format!("VM {id} on {host}"), why: words(reason) });
             }
         }
+    }
+    // A clone of the record says the same as the record did, once.
+    let marked = seen.marked.iter().filter(|vm| records.contains_key(&vm.vmid));
+    if let Some(vm) = ownership::original(blueprint, marked) {
+        let state = records.remove(&vm.vmid).flatten();
+        let (vmid, host, unreadable) = (vm.vmid, vm.host.clone(), state.is_none());
+        seen.record = Some(RecordSeen { vmid, host, state: state.unwrap_or_default(), unreadable });
     }
     if let Some(record) = &seen.record {
         for vm in seen.marked.iter_mut().filter(|vm| Some(vm.mark.owner) == owner) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use model::blueprint::Node;
 use model::mark::Mark;
+use model::ownership;
 use secrecy::ExposeSecret;
 use talos_client::{Kind as Refused, Machine, Maintenance};
 
@@ -334,8 +335,7 @@ async fn is_elsewhere(context: &Context, node: &Node, progress: &Progress) -> Re
     if !whereabouts::may_move(node) {
         return Ok(false);
     }
-    let owner = Mark::owner_of(context.look.cluster_id()?);
-    let seen = context.look.observed.proxmox.of(owner).find(|vm| vm.mark.node == node.name);
+    let seen = ownership::vm_of(&context.look.blueprint, &context.look.observed.proxmox, &node.name);
     let host = seen.map(|vm| vm.host.as_str()).or(node.host.as_deref()).unwrap_or_default();
     let vmid = seen.map_or(node.vmid, |vm| vm.vmid);
     if !whereabouts::search(&context.world, node, (host, vmid), context.look.blueprint.vip).await {

@@ -180,6 +180,17 @@ async fn a8_a_restored_control_plane_node_is_refused_and_a_restored_worker_goes_
     rig.assert_nothing_to_do(HOME).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_clone_of_the_record_is_not_taken_for_it() {
+    let rig = Rig::healthy().await;
+    rig.clone_of(RECORD, 900_002).await;
+    let look = rig.look(HOME).await;
+    assert_eq!(look.observed.proxmox.record.as_ref().unwrap().vmid, RECORD);
+    let plan = look.plan();
+    assert_eq!(codes(&plan), [RefusalCode::Doubled], "{:?}", plan.refusals);
+    assert!(plan.refusals[0].remedy.contains("the copy, VM 900002"), "{:?}", plan.refusals);
+}
+
 /// Marks of the first release have no generation ID. One that comes back with a snapshot is known by what the record has.
 #[tokio::test(start_paused = true)]
 async fn a_rollback_to_a_mark_without_a_generation_is_known_by_the_record() {

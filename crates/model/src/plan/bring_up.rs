@@ -20,6 +20,7 @@ use crate::blueprint::{Blueprint, Node, Role};
 use crate::holder::Holder;
 use crate::mark::Mark;
 use crate::observed::{Api, Etcd, Machine, Observed, Vm};
+use crate::ownership;
 use crate::step::{Action, Disturbs, Step, StepId};
 
 /// Seconds that things usually take, for the estimate.
@@ -131,7 +132,7 @@ impl Builder<'_> {
     }
 
     fn vm(&self, node: &Node) -> Option<&Vm> {
-        self.owner.and_then(|owner| self.observed.proxmox.of(owner).find(|v| v.mark.node == node.name))
+        ownership::vm_of(self.blueprint, &self.observed.proxmox, &node.name)
     }
 
     fn record(&mut self) {

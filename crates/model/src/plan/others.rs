@@ -5,6 +5,8 @@
 
 use super::bring_up::Builder;
 use super::{Blocked, Notice};
+use crate::observed::Vm;
+use crate::ownership;
 use crate::step::Disturbs;
 
 impl Builder<'_> {
@@ -12,7 +14,12 @@ impl Builder<'_> {
     pub(super) fn others(&mut self) {
         let (blueprint, observed) = (self.blueprint, self.observed);
         let ours: Vec<_> = self.owner.into_iter().flat_map(|owner| observed.proxmox.of(owner)).collect();
-        for vm in &ours {
+        // A clone is refused as that; what the file should say follows from the original.
+        let is_original = |vm: &&&Vm| {
+            let original = ownership::vm_of(blueprint, &observed.proxmox, &vm.mark.node);
+            original.is_some_and(|original| original.vmid == vm.vmid)
+        };
+        for vm in ours.iter().filter(is_original) {
             let Some(node) = blueprint.nodes.get(&vm.mark.node) else {
                 self.block(
                     &vm.mark.node,

@@ -6,6 +6,7 @@ use super::{Refusal, RefusalCode, accounts, lost, ownership, preflight};
 use crate::blueprint::{Blueprint, Node};
 use crate::mark::{Mark, RECORD_NODE};
 use crate::observed::{Api, Observed, Vm};
+use crate::ownership::{Act, Evidence, may};
 
 /// Without Proxmox nothing can be compared: every VM would look as if it were gone.
 #[must_use]
@@ -158,11 +159,25 @@ fn doubled_identity(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
         .into_iter()
         .filter(|(_, vms)| vms.len() > 1)
         .map(|(node, vms)| {
-            let where_: Vec<String> = vms.iter().map(|v| format!("{} on {}", v.vmid, v.host)).collect();
+            let place = |v: &Vm| format!("VM {} on {}", v.vmid, v.host);
+            let where_: Vec<String> = vms.iter().map(|v| place(v)).collect();
+            let original = crate::ownership::original(blueprint, vms.iter().copied());
+            let proven = |v: &Vm| may(Act::CloneFrom, blueprint, &Evidence::from(v), &v.mark.node).is_ok();
+            let copies: Vec<&Vm> =
+                vms.iter().copied().filter(|v| Some(v.vmid) != original.map(|o| o.vmid)).collect();
+            let certain = original.is_some_and(proven) && !copies.iter().any(|v| proven(v));
+            let copies: Vec<String> = copies.into_iter().map(place).collect();
+            let remedy = match certain {
+                true => format!(
+                    "delete the copy, {}, or remove the line `talosmith-mark:` from its notes",
+                    copies.join(" and ")
+                ),
+                false => "remove the copy, or the line `talosmith-mark:` from its notes".to_owned(),
+            };
             Refusal {
                 code: RefusalCode::Doubled,
-                why: format!("{node} exists {} times, as VM {}", vms.len(), where_.join(" and VM ")),
-                remedy: "remove the copy, or the line `talosmith-mark:` from its notes".to_owned(),
+                why: format!("{node} exists {} times, as {}", vms.len(), where_.join(" and ")),
+                remedy,
             }
         })
         .collect()

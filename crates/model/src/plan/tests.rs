@@ -389,6 +389,24 @@ fn the_same_node_twice_stops_everything() {
 }
 
 #[test]
+fn a_clone_beside_the_original_is_named_only_as_the_copy() {
+    let blueprint = blueprint();
+    for node in ["cp-1", "w-1"] {
+        let mut world = healthy_world(&blueprint);
+        let mut clone = vm(&blueprint.nodes[node], false);
+        (clone.vmid, clone.host, clone.uuid) = (9002, "pve2".to_owned(), Some(uuid::Uuid::from_u128(9)));
+        clone.config.insert("cores".to_owned(), "1".to_owned());
+        world.proxmox.marked.insert(0, clone);
+        let plan = plan(&blueprint, &rendered(), &world);
+        assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::Doubled]);
+        let remedy = &plan.refusals[0].remedy;
+        assert!(remedy.starts_with("delete the copy, VM 9002 on pve2, or remove"), "{remedy}");
+        assert_eq!(plan.blocked, []);
+        assert_eq!(plan.held, []);
+    }
+}
+
+#[test]
 fn an_id_taken_by_a_stranger_is_named() {
     let mut world = empty_world();
     world

@@ -306,8 +306,7 @@ fn extra<'a>(blueprint: &Blueprint, observed: &'a Observed) -> Vec<&'a Vm> {
 }
 
 fn vm_of<'a>(blueprint: &Blueprint, observed: &'a Observed, node: &Node) -> Option<&'a Vm> {
-    let owner = Mark::owner_of(blueprint.cluster_id.as_deref()?);
-    observed.proxmox.of(owner).find(|vm| vm.mark.node == node.name)
+    model::ownership::vm_of(blueprint, &observed.proxmox, &node.name)
 }
 
 fn stage(vm: Option<&Vm>, machine: Option<&Machine>) -> String {
