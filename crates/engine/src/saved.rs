@@ -17,7 +17,8 @@ use model::mark::Mark;
 use model::observed::Observed;
 use model::plan::Plan;
 use model::step::{Action, Disturbs, StepId};
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use talos::secrets::Bundle;
@@ -96,6 +97,9 @@ pub enum Unusable {
     /// A newer release wrote it.
     #[error("it was written by a newer release of Talosmith (form {0}, this one reads {FORM})")]
     Newer(u64),
+    /// It holds something that is not used.
+    #[error("it holds fields that `talosmith plan -o` does not write")]
+    Unknown,
     /// It was not authenticated with this cluster's key.
     #[error(
         "it was changed after it was written, or was made with the secrets of another cluster: its HMAC does not fit"
@@ -137,11 +141,19 @@ impl SavedPlan {
     /// When it is something else, or of another form.
     pub fn parse(text: &str) -> Result<Self, Unusable> {
         let value: Value = serde_json::from_str(text).map_err(Unusable::NotAPlan)?;
+        // What a person reads in the file and what is used must be the same: no key twice, none that is not used.
+        serde_json::from_str::<NoKeyTwice>(text).map_err(Unusable::NotAPlan)?;
         match value.get("talosmith_plan").and_then(Value::as_u64) {
             None => Err(Unusable::NoForm),
             Some(form) if form < u64::from(FORM) => Err(Unusable::Older(form)),
             Some(form) if form > u64::from(FORM) => Err(Unusable::Newer(form)),
-            Some(_) => serde_json::from_value(value).map_err(Unusable::NotAPlan),
+            Some(_) => {
+                let saved: Self = serde_json::from_value(value.clone()).map_err(Unusable::NotAPlan)?;
+                match serde_json::to_value(&saved) {
+                    Ok(used) if used == value => Ok(saved),
+                    _ => Err(Unusable::Unknown),
+                }
+            }
         }
     }
 
@@ -182,6 +194,63 @@ impl SavedPlan {
             && now.plan.refusals.is_empty() == self.plan.refusals.is_empty()
             && now.facts == self.facts
             && now.allowed == self.allowed
+    }
+}
+
+/// JSON in which no object has a key twice. Readers differ in which of the two they take.
+struct NoKeyTwice;
+
+impl<'de> Deserialize<'de> for NoKeyTwice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for NoKeyTwice {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JSON without repeated keys")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self, A::Error> {
+        let mut keys = BTreeSet::new();
+        while let Some(key) = fields.next_key::<String>()? {
+            fields.next_value::<Self>()?;
+            if let Some(twice) = keys.replace(key) {
+                return Err(serde::de::Error::custom(format!("the key `{twice}` is there twice")));
+            }
+        }
+        Ok(self)
     }
 }
 

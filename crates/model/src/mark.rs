@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::check::forms;
 use crate::resolve::identity;
 
 /// The first word of a mark's line.
@@ -190,10 +191,21 @@ impl Mark {
         self.owner == owner && self.node == node
     }
 
-    /// The mark in a description.
+    /// The mark in a description. Its node's name is part of commands that people copy, so one that is no name is not read.
     #[must_use]
     pub fn read(description: &str) -> Line<Self> {
-        line(description, MARK)
+        match line::<Self>(description, MARK) {
+            Line::Found(mark) if !mark.has_valid_node() => Line::Unreadable,
+            read => read,
+        }
+    }
+
+    fn has_valid_node(&self) -> bool {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        match self.node.strip_prefix(TEMPLATE_NODE) {
+            Some(rest) => rest.chars().all(|c| is_plain(c) || c == ' '),
+            None => self.node == RECORD_NODE || forms::is_dns_name(&self.node),
+        }
     }
 
     /// The mark in a description, if there is one that this program can use.
@@ -317,7 +329,7 @@ impl<T> Line<T> {
 #[derive(Deserialize)]
 struct Versioned {
     #[serde(default)]
-    version: u64,
+    version: Option<Value>,
     #[serde(default)]
     owner: Option<Value>,
 }
@@ -330,11 +342,35 @@ fn line<T: for<'a> Deserialize<'a>>(description: &str, word: &str) -> Line<T> {
         return Line::Unreadable;
     }
     let Ok(versioned) = serde_json::from_str::<Versioned>(text) else { return Line::Unreadable };
-    if versioned.version > u64::from(VERSION) {
+    let version = match &versioned.version {
+        None => 0,
+        Some(version) => match later(version) {
+            Some(version) => version,
+            None => return Line::Unreadable,
+        },
+    };
+    if version > u64::from(VERSION) {
         let owner = versioned.owner.as_ref().and_then(Value::as_str).and_then(|owner| owner.parse().ok());
-        return Line::Newer { version: versioned.version, owner };
+        return Line::Newer { version, owner };
     }
     serde_json::from_str(text).map_or(Line::Unreadable, Line::Found)
+}
+
+/// A version as a number. This release writes a small number; whatever else counts upwards is a later form of it. `None` is no version.
+fn later(version: &Value) -> Option<u64> {
+    let above = |number: u64| number.max(u64::from(VERSION) + 1);
+    match version {
+        Value::Number(number) => match number.as_u64() {
+            Some(number) => Some(number),
+            None => number.as_f64().filter(|number| *number > f64::from(VERSION)).map(|_| u64::MAX),
+        },
+        Value::String(text) => {
+            let digits: String =
+                text.trim_start_matches('v').chars().take_while(char::is_ascii_digit).collect();
+            (!digits.is_empty()).then(|| above(digits.parse().unwrap_or(u64::MAX)))
+        }
+        _ => None,
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -428,6 +464,40 @@ mod tests {
             assert!(text.contains(kept), "{kept}: {text}");
         }
         assert_eq!(text.matches("\"version\":1").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn a_version_in_another_form_is_newer_and_never_missing() {
+        let owner = Mark::owner_of("abc=");
+        let read = |version: &str| {
+            let text = format!(
+                "{MARK} {{\"version\":{version},\"cluster\":\"home\",\"owner\":\"{owner}\",\"node\":\"home-work-1\"}}"
+            );
+            Mark::read(&text)
+        };
+        assert!(matches!(read("1"), Line::Found(_)));
+        for (version, seen) in
+            [("\"2\"", 2), ("\"v3\"", 3), ("\"1\"", 2), ("2.5", u64::MAX), ("18446744073709551616", u64::MAX)]
+        {
+            assert_eq!(read(version), Line::Newer { version: seen, owner: Some(owner) }, "{version}");
+        }
+        for version in ["-1", "{}", "[2]", "\"\"", "true"] {
+            assert_eq!(read(version), Line::Unreadable, "{version}");
+        }
+        let record = format!("{RECORD} {{\"version\":\"2\",\"lease\":null,\"bootstrap\":null}}");
+        assert_eq!(RecordState::read(&record), Line::Newer { version: 2, owner: None });
+    }
+
+    #[test]
+    fn a_mark_whose_node_is_no_name_is_unreadable() {
+        let read = |node: &str| Mark::read(&Mark::new("home", Mark::owner_of("abc="), node).line());
+        for node in ["home-work-1", "w-1.example", RECORD_NODE, "(template)", "(template) worker 2"] {
+            assert!(matches!(read(node), Line::Found(_)), "{node}");
+        }
+        for node in ["", "x; rm -rf /", "$(id)", "a`b`", "-rf", "Über", "(template) $(id)", &"a".repeat(64)]
+        {
+            assert_eq!(read(node), Line::Unreadable, "{node}");
+        }
     }
 
     #[test]

@@ -98,3 +98,20 @@ fn a12_what_the_file_says_is_kept_as_digests() {
         assert!(!format!("{:?}", facts.lines).contains("hunter2"), "{:?}", facts.lines);
     }
 }
+
+#[test]
+fn a_saved_plan_with_repeated_or_unknown_keys_is_refused() {
+    let text = saved(Some(&key())).to_text();
+    let edited = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}: {text}");
+        SavedPlan::parse(&text.replacen(from, to, 1))
+    };
+    let twice = edited("\"steps\": []", "\"steps\": [], \"steps\": []").unwrap_err();
+    assert!(
+        matches!(&twice, Unusable::NotAPlan(why) if why.to_string().contains("`steps` is there twice")),
+        "{twice:?}"
+    );
+    let unknown = edited("\"steps\": []", "\"steps\": [], \"approved\": true").unwrap_err();
+    assert!(matches!(unknown, Unusable::Unknown), "{unknown:?}");
+    assert!(edited("\"talosmith_plan\": 4", "\"talosmith_plan\": 4, \"talosmith_plan\": 4").is_err());
+}
