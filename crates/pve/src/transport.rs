@@ -85,8 +85,20 @@ impl FromStr for Endpoint {
         let fits =
             uri.scheme_str() == Some("https") && uri.query().is_none() && matches!(path, "" | "/api2/json");
         let host = uri.host().filter(|h| fits && !h.is_empty()).ok_or_else(malformed)?;
-        Ok(Self { host: host.to_owned(), port: uri.port_u16().unwrap_or(8006) })
+        // What stands behind the host is a port or nothing. `Uri` takes a port that is no number for none at all.
+        let port = match uri.authority().and_then(|all| all.as_str().strip_prefix(host)) {
+            Some("") => 8006,
+            Some(rest) => rest.strip_prefix(':').and_then(number).ok_or_else(malformed)?,
+            None => return Err(malformed()),
+        };
+        Ok(Self { host: host.to_owned(), port })
     }
+}
+
+/// A port, in digits only.
+fn number(text: &str) -> Option<u16> {
+    let digits = text.chars().all(|c| c.is_ascii_digit());
+    text.parse().ok().filter(|port| digits && *port > 0)
 }
 
 impl std::fmt::Display for Endpoint {

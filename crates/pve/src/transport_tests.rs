@@ -23,6 +23,19 @@ fn endpoints_need_a_host_and_https() {
     assert_eq!(Endpoints::parse([]), Err(InvalidEndpoint::None));
 }
 
+#[test]
+fn an_endpoint_with_a_port_that_is_no_number_is_refused() {
+    for bad in [
+        "https://pve1:9106.evil",
+        "https://pve1:",
+        "https://pve1:0",
+        "https://pve1:+8006",
+        "https://a@pve1:8006",
+    ] {
+        assert!(bad.parse::<Endpoint>().is_err(), "{bad}");
+    }
+}
+
 /// One node answers over TLS; those that are called silent take nobody in, those called mute take everybody in and say nothing,
 /// and every other name is down. All dials are written down.
 struct OneNode {

@@ -52,10 +52,8 @@ pub fn real(spec: &Spec, file: &Path, commands: Commands) -> Result<Outside, Pro
     }
     let (endpoints, trust) = way(spec, folder)?;
     let reference = spec.proxmox.token.as_deref().unwrap_or(DEFAULT_TOKEN);
-    // A file beside the cluster file is the file's own; what the environment or a key store gives away is not.
-    if !matches!(reference.parse(), Ok(Reference::File(_))) {
-        bound(&endpoints, std::env::var(ENDPOINT).ok().as_deref())?;
-    }
+    // Wherever the token is: who may change the file may also name another file that is here.
+    bound(&endpoints, std::env::var(ENDPOINT).ok().as_deref())?;
     let secret = read_reference(reference, folder, "the Proxmox token", commands)?;
     let (net, clock) = (Net::tcp(), Clock::real());
     let pve = pve::Client::connect(endpoints, &token(&secret)?, &trust, net, clock).map_err(untrusting)?;

@@ -7,6 +7,8 @@
 use std::ffi::{OsStr, OsString};
 use std::process::Command;
 
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use secrecy::SecretString;
 
 use crate::exit::Exit;
@@ -53,14 +55,58 @@ impl Commands {
     }
 }
 
-/// The variables that a command does not get: by their names, and by holding an API token whatever their name is.
+/// The variables that a command does not get: by their names, by holding an API token whatever their name is, and by containing
+/// the secret of one of those.
 fn withheld(all: impl Iterator<Item = (OsString, OsString)>) -> Vec<OsString> {
+    let all: Vec<(OsString, OsString)> = all.collect();
     let is_ours = |name: &OsStr| {
         let name = name.to_string_lossy().to_uppercase();
         OURS.iter().any(|prefix| name.starts_with(prefix))
     };
-    let is_token = |value: &OsStr| value.to_str().is_some_and(|text| text.parse::<pve::Token>().is_ok());
-    all.filter(|(name, value)| is_ours(name) || is_token(value)).map(|(name, _)| name).collect()
+    let is_token =
+        |value: &OsStr| value.to_str().is_some_and(|text| text.trim().parse::<pve::Token>().is_ok());
+    let secrets: Vec<String> = all
+        .iter()
+        .filter(|(name, value)| is_ours(name) && is_secret(name) || is_token(value))
+        .flat_map(|(_, value)| {
+            let text = value.to_string_lossy().trim().to_owned();
+            let half = text.rsplit('=').next().unwrap_or_default().to_owned();
+            [text, half]
+        })
+        .filter(|secret| secret.len() >= SHORTEST)
+        .flat_map(|secret| forms(&secret))
+        .collect();
+    let contains = |value: &OsStr| {
+        let value = value.to_string_lossy();
+        secrets.iter().any(|secret| value.contains(secret.as_str()))
+    };
+    let withheld = |(name, value): &(OsString, OsString)| is_ours(name) || is_token(value) || contains(value);
+    all.into_iter().filter(withheld).map(|(name, _)| name).collect()
+}
+
+/// Shorter values are found in others by chance.
+const SHORTEST: usize = 8;
+
+/// Whether a variable of ours holds a secret, and not an address or a switch.
+fn is_secret(name: &OsStr) -> bool {
+    let name = name.to_string_lossy().to_uppercase();
+    ["TOKEN", "PASSWORD", "SECRET", "IDENTITY", "KEY"].iter().any(|word| name.contains(word))
+}
+
+/// A secret as it is, and as it looks inside of base64 text, wherever in that it begins.
+fn forms(secret: &str) -> Vec<String> {
+    let mut forms = vec![secret.to_owned()];
+    for before in 0..3 {
+        let bytes = [&[0; 2][..before], secret.as_bytes()].concat();
+        for alphabet in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
+            let text = alphabet.encode(&bytes);
+            // The first and the last characters hold bits of what stands beside the secret.
+            let from = (before * 8).div_ceil(6);
+            let to = bytes.len() * 8 / 6;
+            forms.extend(text.get(from..to).map(str::to_owned));
+        }
+    }
+    forms
 }
 
 #[cfg(test)]
@@ -81,6 +127,28 @@ mod tests {
         ];
         let names = withheld(all.iter().map(|(name, value)| (name.into(), value.into())));
         assert_eq!(names, all[..5].iter().map(|(name, _)| OsString::from(name)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_command_gets_no_variable_that_contains_the_secret_of_a_token() {
+        let secret = "3db95989-2fee-4214-9bc8-d3b71bb9ad9a";
+        let token = format!("talosmith@pve!talosmith={secret}");
+        let standard = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+        let all = [
+            ("PROXMOX_VE_API_TOKEN", token.clone()),
+            ("TALOSMITH_NO_COMMANDS", "0".to_owned()),
+            ("PROXMOX_VE_ENDPOINT", "https://pve1:8006".to_owned()),
+            ("SECRET_HALF", secret.to_owned()),
+            ("HEADER", format!("Authorization: PVEAPIToken={token}")),
+            ("BASE64", standard(&token)),
+            ("BASE64_HALF", standard(secret)),
+            ("BASE64_INSIDE", standard(&format!("user:{secret}:x"))),
+            ("PATH", "/bin:/usr/bin".to_owned()),
+            ("URL", "https://pve1:8006".to_owned()),
+            ("COUNT", "0".to_owned()),
+        ];
+        let names = withheld(all.iter().map(|(name, value)| (name.into(), value.into())));
+        assert_eq!(names, all[..8].iter().map(|(name, _)| OsString::from(name)).collect::<Vec<_>>());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use super::{Notice, Refusal, RefusalCode, bootstrap};
 use crate::blueprint::Blueprint;
+use crate::mark::Mark;
 use crate::observed::{NotRead, Observed, Unchecked};
 
 /// At most so many VMs are named one by one.
@@ -53,11 +54,15 @@ pub(super) fn refusals(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusa
     let is_nodes = |vmid: u32| blueprint.nodes.values().any(|node| !node.external && node.vmid == vmid);
     // Where a member of etcd answers, a node that cannot be read keeps nothing secret.
     let lives = bootstrap::member(blueprint, observed).is_some();
+    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    let has_machines = owner.is_some_and(|owner| proxmox.of(owner).next().is_some());
     let unread = proxmox.unread.iter().filter(|(vmid, host)| {
         // What lost its mark, was marked by a newer Talosmith or has the record's ID is reported as that.
         let reported = proxmox.unmarked.contains_key(vmid) || proxmox.newer.contains_key(vmid);
         let reported = reported || **vmid == blueprint.record.vmid;
-        let may_be_ours = if is_nodes(**vmid) { !lives } else { blueprint.allows_host(host) };
+        // So is any that is no node, where the cluster has machines.
+        let may_be_ours =
+            if is_nodes(**vmid) { !lives } else { !has_machines && blueprint.allows_host(host) };
         !reported && may_be_ours
     });
     for (vmid, host) in unread {
