@@ -322,8 +322,8 @@ async fn t4_a_run_without_a_lease_stops_when_another_operator_has_it() {
 async fn a_take_over_in_kubernetes_that_was_killed_waits_again() {
     let rig = crate::external::metal().await;
     assert_eq!(apply(&rig, METAL, &operator("eva")).await.unwrap().outcome, Outcome::Done);
-    let file = endless();
-    let mut first = Box::pin(apply(&rig, &file, &operator("eva")));
+    let (file, eva, kim) = (endless(), operator("eva"), taking_over("kim"));
+    let mut first = Box::pin(apply(&rig, &file, &eva));
     tokio::select! {
         biased;
         () = rig.world.clock.sleep(Duration::from_secs(30)) => {}
@@ -333,7 +333,7 @@ async fn a_take_over_in_kubernetes_that_was_killed_waits_again() {
     let taken = rig.world.clock.now();
     tokio::select! {
         biased;
-        _ = apply(&rig, &file, &taking_over("kim")) => panic!("it waits longer"),
+        _ = apply(&rig, &file, &kim) => panic!("it waits longer"),
         () = rig.world.clock.sleep(Duration::from_secs(40)) => {}
     }
     let found = crate::external::lease(&rig).await;
