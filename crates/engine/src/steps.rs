@@ -78,6 +78,11 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             outwait_lost_lease(context, progress).await?;
             Ok(Done::default())
         }
+        Action::TagRecord { host, vmid } => {
+            let blueprint = &context.look.blueprint;
+            crate::tags::set(&context.world, host, *vmid, blueprint, model::mark::RECORD_NODE).await?;
+            Ok(Done::default())
+        }
         Action::CreateTemplate { name, mark, host, vmid, disk, datastore, image } => {
             let template = template::Template { name, mark, disk, datastore, image };
             Box::pin(template::create(context, &template, &vm::Place { host, vmid: *vmid }, progress)).await

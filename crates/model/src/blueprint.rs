@@ -211,6 +211,9 @@ pub struct Node {
 /// What a node is beside its hardware.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSettings {
+    /// The hosts that its pool names for its nodes. Empty: all of the cluster's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// Whether a DHCP server gives it its address, be it the one that is expected or another.
     pub dhcp: bool,
     /// Routes of the first network beside the default one.
@@ -336,6 +339,14 @@ impl Blueprint {
     /// The workers, by name.
     pub fn workers(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values().filter(|n| n.role == Role::Worker)
+    }
+}
+
+impl Node {
+    /// Whether its pool lets it be on this host.
+    #[must_use]
+    pub fn may_be_on(&self, host: &str) -> bool {
+        self.settings.hosts.is_empty() || self.settings.hosts.iter().any(|named| named == host)
     }
 }
 

@@ -93,6 +93,13 @@ pub enum Action {
         /// The node of a member that answers.
         member: String,
     },
+    /// Gives the cluster's record the tags back that it lost.
+    TagRecord {
+        /// Host.
+        host: String,
+        /// VM id.
+        vmid: u32,
+    },
     /// Creates a node's VM with its disks.
     CreateVm {
         /// Node.
@@ -265,6 +272,7 @@ impl Action {
             | Self::CreateTemplate { .. }
             | Self::CreateRecord { .. }
             | Self::SealRecord { .. }
+            | Self::TagRecord { .. }
             | Self::GiveCredentials { .. }
             | Self::RemoveAccount { .. }
             | Self::CheckHealth
@@ -279,6 +287,7 @@ impl Action {
             Self::DownloadImage { host, .. }
             | Self::CreateRecord { host, .. }
             | Self::SealRecord { host, .. }
+            | Self::TagRecord { host, .. }
             | Self::CreateTemplate { host, .. }
             | Self::CreateVm { host, .. }
             | Self::CloneVm { host, .. }
@@ -309,6 +318,7 @@ impl Action {
             }
             Self::CreateRecord { .. } => "create-record".to_owned(),
             Self::SealRecord { .. } => "seal-record".to_owned(),
+            Self::TagRecord { .. } => "tag-record".to_owned(),
             Self::CreateVm { node, .. } => format!("create-vm/{node}"),
             Self::CreateTemplate { name, .. } => format!("create-template/{name}"),
             Self::CloneVm { node, .. } => format!("clone-vm/{node}"),
@@ -347,6 +357,9 @@ impl Action {
             }
             Self::SealRecord { host, vmid, .. } => {
                 format!("write into the cluster's record, VM {vmid} on {host}, that etcd is bootstrapped")
+            }
+            Self::TagRecord { host, vmid } => {
+                format!("set the tags of the cluster's record, VM {vmid} on {host}")
             }
             Self::CreateVm { node, host, vmid, datastore, .. } => {
                 format!("create {node}, VM {vmid} on {host}, disk on {datastore}")

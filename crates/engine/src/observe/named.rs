@@ -18,14 +18,7 @@ pub(super) async fn missing(
     new: &[&Node],
     unseen: &mut Vec<Unseen>,
 ) -> Vec<NotThere> {
-    let mut missing = vec![];
-    if let Some(pool) = &blueprint.resource_pool {
-        match ask(world, world.pve.pools()).await {
-            Ok(pools) if pools.iter().any(|known| known.name == *pool) => {}
-            Ok(_) => missing.push(NotThere::Pool { pool: pool.clone() }),
-            Err(why) => unseen.push(Unseen { what: "the resource pools".to_owned(), why }),
-        }
-    }
+    let mut missing: Vec<NotThere> = pool(world, blueprint, unseen).await.into_iter().collect();
     let wanted: BTreeSet<(&str, &str)> = devices(new.iter().copied()).collect();
     if wanted.is_empty() {
         return missing;
@@ -42,6 +35,19 @@ pub(super) async fn missing(
         Err(why) => unseen.push(Unseen { what: "the names of devices".to_owned(), why }),
     }
     missing
+}
+
+/// The resource pool, if it is not there.
+pub(super) async fn pool(world: &World, blueprint: &Blueprint, unseen: &mut Vec<Unseen>) -> Option<NotThere> {
+    let pool = blueprint.resource_pool.as_ref()?;
+    match ask(world, world.pve.pools()).await {
+        Ok(pools) if pools.iter().any(|known| known.name == *pool) => None,
+        Ok(_) => Some(NotThere::Pool { pool: pool.clone() }),
+        Err(why) => {
+            unseen.push(Unseen { what: "the resource pools".to_owned(), why });
+            None
+        }
+    }
 }
 
 /// Devices that VMs need, by mapping and host. One that is given by its address has no mapping.

@@ -268,6 +268,12 @@ async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, u
     new.sort_by(|a, b| a.name.cmp(&b.name));
     new.dedup_by(|a, b| a.name == b.name);
     if new.is_empty() {
+        // VMs that exist are moved into the pool that the file names.
+        let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+        let outside = |vm: &Vm| vm.pool != blueprint.resource_pool;
+        if owner.is_some_and(|owner| seen.of(owner).any(outside)) {
+            seen.not_there.extend(named::pool(world, blueprint, unseen).await);
+        }
         return;
     }
     let online = |host: &String| seen.inventory.hosts.get(host).is_some_and(|h| h.online);

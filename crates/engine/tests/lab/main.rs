@@ -25,6 +25,7 @@ mod many;
 mod operations;
 mod operators;
 mod ownership;
+mod pending;
 mod preflight;
 mod real_kubernetes;
 mod refusals;

@@ -153,6 +153,7 @@ impl Builder<'_> {
                 let seal = self.push(seal, vec![], reason, usual::RECORD);
                 self.first = seen.unreadable.then_some(seal);
             }
+            self.record_differs(seen);
             return;
         }
         let Some(host) = self.blueprint.record.host.clone() else {
@@ -439,7 +440,10 @@ impl Builder<'_> {
 
     fn health(&mut self) {
         // A node that waits for another run is not healthy, and a note in the record changes no machine.
-        let only_noted = self.steps.iter().all(|step| matches!(step.action, Action::SealRecord { .. }));
+        let only_noted = self
+            .steps
+            .iter()
+            .all(|step| matches!(step.action, Action::SealRecord { .. } | Action::TagRecord { .. }));
         if only_noted || !self.postponed.is_empty() {
             return;
         }

@@ -3,11 +3,11 @@
 //! A node that the file no longer has, a host or a VM ID that it changed: the file asks for something that this version does not
 //! do. Each is blocked, so that no plan calls the cluster as the file says.
 
-use super::bring_up::Builder;
+use super::bring_up::{Builder, usual};
 use super::{Blocked, Notice};
-use crate::observed::Vm;
+use crate::observed::{RecordSeen, Vm};
 use crate::ownership;
-use crate::step::Disturbs;
+use crate::step::{Action, Disturbs};
 
 impl Builder<'_> {
     /// VMs of ours and nodes of Kubernetes that the file does not have, and what could not be seen.
@@ -60,6 +60,25 @@ impl Builder<'_> {
                         vm.vmid, vm.host
                     ),
                 );
+            } else if !node.may_be_on(&vm.host) || !blueprint.allows_host(&vm.host) {
+                let hosts: Vec<&str> = match node.settings.hosts.is_empty() {
+                    true => blueprint.hosts.iter().map(String::as_str).collect(),
+                    false => node.settings.hosts.iter().map(String::as_str).collect(),
+                };
+                self.block(
+                    &node.name,
+                    Disturbs::Hot,
+                    format!(
+                        "{} is on {}, which `hosts` in the file leaves out; this version does not migrate VMs",
+                        node.name, vm.host
+                    ),
+                    format!(
+                        "migrate VM {} to one of {} in Proxmox, or add {} to `hosts`",
+                        vm.vmid,
+                        hosts.join(", "),
+                        vm.host
+                    ),
+                );
             }
         }
         for name in observed.kubernetes.nodes.keys() {
@@ -78,6 +97,34 @@ impl Builder<'_> {
         for unseen in &observed.unseen {
             let text = format!("could not see {}: {}", unseen.what, unseen.why);
             self.notices.push(Notice { text });
+        }
+    }
+
+    /// What of the record's VM is not as the file says.
+    pub(super) fn record_differs(&mut self, seen: &RecordSeen) {
+        let wanted = self.blueprint.record.vmid;
+        if seen.vmid != wanted {
+            self.blocked.push(Blocked {
+                node: None,
+                what: format!(
+                    "the cluster's record has the VM ID {}, and the file says {wanted}; the ID of a VM cannot be changed",
+                    seen.vmid
+                ),
+                disturbs: Disturbs::Replace,
+                remedy: format!("write `record: {}` under `proxmox` in the file", seen.vmid),
+            });
+        }
+        let vm = self.observed.proxmox.marked.iter().find(|vm| vm.vmid == seen.vmid);
+        let has: Option<Vec<&str>> =
+            vm.map(|vm| vm.next("tags").unwrap_or_default().split([';', ',', ' ']).collect());
+        let lacks = |tag: &&String| {
+            has.as_ref().is_some_and(|has| !has.iter().any(|has| has.eq_ignore_ascii_case(tag)))
+        };
+        let missing: Vec<&str> = self.blueprint.tags.iter().filter(lacks).map(String::as_str).collect();
+        if !missing.is_empty() && !seen.unreadable {
+            let reason = format!("it lost the tags {}", missing.join(", "));
+            let action = Action::TagRecord { host: seen.host.clone(), vmid: seen.vmid };
+            self.push(action, vec![], reason, usual::RECORD);
         }
     }
 

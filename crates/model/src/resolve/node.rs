@@ -173,6 +173,7 @@ fn settings(draft: &Draft<'_>, node: &DraftNode<'_>) -> NodeSettings {
         list.iter().enumerate().map(one).collect::<Vec<_>>()
     };
     NodeSettings {
+        hosts: node.hosts.to_vec(),
         dhcp: draft.spec.network.dhcp,
         routes: routes(&draft.spec.network.routes),
         extra_nics,

@@ -134,7 +134,10 @@ pub(super) fn groups(steps: &[Step]) -> Vec<(String, Vec<&Step>)> {
             Action::RegisterSchematic { .. }
             | Action::DownloadImage { .. }
             | Action::CreateTemplate { .. } => "Images",
-            Action::CreateRecord { .. } | Action::SealRecord { .. } | Action::DeleteRecord { .. } => "Record",
+            Action::CreateRecord { .. }
+            | Action::SealRecord { .. }
+            | Action::TagRecord { .. }
+            | Action::DeleteRecord { .. } => "Record",
             Action::GiveCredentials { .. } | Action::RemoveAccount { .. } | Action::CheckHealth => "Cluster",
             action => action.node().unwrap_or("Cluster"),
         };

@@ -1,0 +1,55 @@
+//! What the file asks for and is not made is never "no changes".
+
+use std::time::Duration;
+
+use model::event::Outcome;
+use model::plan::RefusalCode;
+use pve::Params;
+
+use crate::rig::{HOME, Rig};
+
+const RECORD: u32 = 150_010;
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_record_id_and_hosts_that_leave_a_vm_out_are_blocked() {
+    let rig = Rig::healthy().await;
+    let other_id = HOME.replace("'https://pve1:8006'", "'https://pve1:8006', record: 4711");
+    let fewer = HOME.replace("pools:", "hosts: { pve1: {}, pve2: {} }\npools:");
+    let pool = HOME.replace("controlplane, count: 3", "controlplane, count: 3, hosts: [pve1, pve2]");
+    for (file, told) in [
+        (&other_id, "the cluster's record has the VM ID 150010, and the file says 4711"),
+        (&fewer, "home-control-3 is on pve3, which `hosts` in the file leaves out"),
+        (&pool, "home-control-3 is on pve3, which `hosts` in the file leaves out"),
+    ] {
+        let plan = rig.look(file).await.plan();
+        assert!(!plan.is_empty(), "{told}");
+        assert_eq!((plan.steps.len(), plan.refusals.len()), (0, 0), "{plan:?}");
+        let blocked: Vec<&str> = plan.blocked.iter().map(|blocked| blocked.what.as_str()).collect();
+        assert!(blocked.len() == 1 && blocked[0].starts_with(told), "{blocked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_record_gets_its_tags_back() {
+    let rig = Rig::healthy().await;
+    let (pve, host) = (&rig.world.pve, rig.host_of(RECORD).await);
+    pve.update_config(&host, RECORD, &Params::new(), &["tags"], None).await.unwrap();
+    rig.world.clock.sleep(Duration::from_secs(30)).await;
+    let look = rig.look(HOME).await;
+    let plan = look.plan();
+    assert_eq!(plan.steps.iter().map(|step| step.id.0.as_str()).collect::<Vec<_>>(), ["tag-record"]);
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert_eq!(pve.vm_config(&host, RECORD).await.unwrap().get("tags"), Some("talosmith"));
+    rig.assert_nothing_to_do(HOME).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_does_not_exist_is_refused_before_anything_is_moved_into_it() {
+    let rig = Rig::healthy().await;
+    let file = HOME.replace("'https://pve1:8006'", "'https://pve1:8006', pool: nowhere");
+    let plan = rig.look(&file).await.plan();
+    assert_eq!(plan.steps, []);
+    assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::NotThere]);
+    assert!(plan.refusals[0].why.contains("no resource pool nowhere"), "{:?}", plan.refusals);
+}
