@@ -6,6 +6,8 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use model::plan::{Refusal, RefusalCode};
+
 macro_rules! exits {
     ($($name:ident = $code:literal $meaning:literal)*) => {
         /// How the program ends.
@@ -57,6 +59,17 @@ impl Exit {
             let _ = writeln!(text, "  {:>3}  {}", exit.code(), exit.meaning());
         }
         text
+    }
+}
+
+impl Exit {
+    /// How a command ends whose plan is refused for these reasons.
+    #[must_use]
+    pub fn of_refusals(refusals: &[Refusal]) -> Self {
+        match refusals.iter().any(|refusal| refusal.code == RefusalCode::LostBundle) {
+            true => Self::Secrets,
+            false => Self::Refused,
+        }
     }
 }
 

@@ -60,7 +60,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         printer.plan(&plan, Verb::Apply);
     }
     if !plan.refusals.is_empty() {
-        return Ok(Exit::Refused);
+        return Ok(Exit::of_refusals(&plan.refusals));
     }
     if plan.steps.is_empty() {
         write_credentials(global, args, printer)?;
@@ -95,10 +95,15 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         if let Some(exit) = change.carry_out(&look, &plan).await? {
             if exit == Exit::Done {
                 write_credentials(global, args, printer)?;
-                if !printer.is_json()
+                let off = end::was_off(&look, &plan);
+                if (!printer.is_json() || !off.is_empty())
                     && let Some(seen) = interrupt::unless(setup.look(&session, printer)).await
                 {
-                    end::show(global, args, &seen?, printer);
+                    let seen = seen?;
+                    if !printer.is_json() {
+                        end::show(global, args, &seen, printer);
+                    }
+                    return Ok(end::compared(&plan, &off, &seen, printer));
                 }
                 return Ok(end::of(&plan));
             }
@@ -178,7 +183,7 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
         printer.plan(&plan, Verb::Destroy);
     }
     if !plan.refusals.is_empty() {
-        return Ok(Exit::Refused);
+        return Ok(Exit::of_refusals(&plan.refusals));
     }
     if plan.steps.is_empty() {
         return Ok(Exit::Done);
@@ -284,7 +289,10 @@ pub(super) fn known(args: &AllowArgs, look: &Look) -> Result<(), Problem> {
 
 fn refused(plan: &Plan) -> Result<(), Problem> {
     match plan.refusals.first() {
-        Some(refusal) => Err(Problem::new(Exit::Refused, refusal.why.clone()).remedy(refusal.remedy.clone())),
+        Some(refusal) => {
+            let exit = Exit::of_refusals(&plan.refusals);
+            Err(Problem::new(exit, refusal.why.clone()).remedy(refusal.remedy.clone()))
+        }
         None => Ok(()),
     }
 }

@@ -44,7 +44,7 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
         ));
     }
     Ok(if !plan.refusals.is_empty() {
-        Exit::Refused
+        Exit::of_refusals(&plan.refusals)
     } else if args.detailed_exitcode && !plan.is_empty() {
         Exit::Pending
     } else {

@@ -43,7 +43,7 @@ impl Question<'_> {
             self.printer.say("The cluster changed since the plan was shown. The plan is now:\n");
             self.printer.plan(&again, self.verb);
             if !again.refusals.is_empty() {
-                return Ok(Answer::No(Exit::Refused));
+                return Ok(Answer::No(Exit::of_refusals(&again.refusals)));
             }
             if again.steps.is_empty() {
                 return Ok(Answer::No(Exit::Done));

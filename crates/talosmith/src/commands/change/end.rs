@@ -1,7 +1,9 @@
 //! The end of a good apply: how it is now, and what to type next.
 
 use engine::Look;
+use model::ownership;
 use model::plan::Plan;
+use model::step::Action;
 
 use crate::args::{ApplyArgs, Global};
 use crate::commands::setup::flags;
@@ -11,6 +13,29 @@ use crate::view::Printer;
 /// How an apply ends whose steps are all done: what the plan left to a person is still to be made.
 pub fn of(plan: &Plan) -> Exit {
     if plan.blocked.is_empty() { Exit::Done } else { Exit::Pending }
+}
+
+/// Nodes whose VM existed and was off, and is started by the plan. What such a machine has is seen only when it runs.
+pub fn was_off(look: &Look, plan: &Plan) -> Vec<String> {
+    let existed = |node: &str| ownership::vm_of(&look.blueprint, &look.observed.proxmox, node).is_some();
+    let started = plan.steps.iter().filter_map(|step| match &step.action {
+        Action::StartVm { node, .. } if existed(node) => Some(node.clone()),
+        _ => None,
+    });
+    started.collect()
+}
+
+/// How an apply ends that started machines which could not be compared with the file before, now that they were.
+pub fn compared(plan: &Plan, off: &[String], seen: &Look, printer: &Printer) -> Exit {
+    let again = seen.plan();
+    if off.is_empty() || again.is_empty() {
+        return of(plan);
+    }
+    printer.note(&format!(
+        "{} was off and could be compared with the file only now: changes are left to make. Run the same command again.",
+        off.join(", ")
+    ));
+    Exit::Pending
 }
 
 /// How it is now, and what to type next.
