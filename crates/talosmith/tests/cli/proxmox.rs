@@ -110,6 +110,17 @@ fn a13_no_command_is_run_and_no_token_sent_where_that_is_not_wanted() {
 }
 
 #[test]
+fn a_token_from_a_file_is_sent_only_where_the_environment_allows() {
+    let proxmox = "'https://127.213.79.1:1', token: 'file:token.txt'";
+    let shell = Shell::with(&HOME.replace("https://pve1:8006", proxmox));
+    shell.write("token.txt", "root@pam!a=b");
+    let output = shell.command("plan").env("PROXMOX_VE_ENDPOINT", "https://pve1:8006").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("PROXMOX_VE_ENDPOINT allows only https://pve1:8006; nothing was sent"), "{said}");
+}
+
+#[test]
 fn a14_a_name_in_proxmox_cannot_control_the_terminal() {
     let shell = Shell::healthy();
     shell.change_world(|world| {
