@@ -28,15 +28,25 @@ pub enum Existing {
 
 /// The moments between two operations on the file system, for tests that end the process at each of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
+pub enum Moment {
+    /// The temporary file exists and is empty.
     Created,
+    /// It has its content.
     Written,
+    /// Its content is on the disk.
     Flushed,
+    /// It was read back.
     Checked,
+    /// The file has its name.
     Placed,
+    /// The temporary file is gone.
     Removed,
+    /// The folder is on the disk.
     FolderFlushed,
 }
+
+/// Is told each moment; an error ends the write there.
+pub type At<'a> = dyn FnMut(Moment) -> io::Result<()> + 'a;
 
 /// Writes a file that only its owner may read. With `new`, an existing file is an error; otherwise it is replaced in one step.
 ///
@@ -62,16 +72,21 @@ pub fn write_checked(
     write(path, bytes, existing, &check, &mut |_| Ok(()))
 }
 
-fn write(
+/// The same, where `at` is told each moment.
+///
+/// # Errors
+///
+/// What the file system, `check` or `at` says.
+pub fn write(
     path: &Path,
     bytes: &[u8],
     existing: Existing,
     check: &dyn Fn(&[u8]) -> io::Result<()>,
-    at: &mut dyn FnMut(Moment) -> io::Result<()>,
+    at: &mut At<'_>,
 ) -> io::Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+    let folder = folder_of(path);
     std::fs::create_dir_all(folder)?;
-    remove_abandoned(folder, path);
+    remove_abandoned(path);
     let mut attempt = 1;
     loop {
         match attempt_write(folder, path, bytes, existing, check, at) {
@@ -88,7 +103,7 @@ fn attempt_write(
     bytes: &[u8],
     existing: Existing,
     check: &dyn Fn(&[u8]) -> io::Result<()>,
-    at: &mut dyn FnMut(Moment) -> io::Result<()>,
+    at: &mut At<'_>,
 ) -> io::Result<()> {
     let temporary = folder.join(temporary_name(path));
     let mut options = OpenOptions::new();
@@ -116,7 +131,7 @@ fn place(
     bytes: &[u8],
     existing: Existing,
     check: &dyn Fn(&[u8]) -> io::Result<()>,
-    at: &mut dyn FnMut(Moment) -> io::Result<()>,
+    at: &mut At<'_>,
 ) -> io::Result<()> {
     file.write_all(bytes)?;
     at(Moment::Written)?;
@@ -151,8 +166,13 @@ fn temporary_name(path: &Path) -> OsString {
     name
 }
 
-/// Removes what dead processes left of this file. That it cannot be removed harms nothing.
-fn remove_abandoned(folder: &Path, path: &Path) {
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
+}
+
+/// Removes what dead processes left of this file. That it cannot be removed harms nothing. The next write does so, too; where the file
+/// had its name when the process died, there is none.
+pub fn remove_abandoned(path: &Path) {
     let mut prefix = OsString::from(".");
     prefix.push(path.file_name().unwrap_or_default());
     prefix.push(".");
@@ -161,7 +181,7 @@ fn remove_abandoned(folder: &Path, path: &Path) {
         let middle = name.strip_prefix(&*prefix).and_then(|rest| rest.strip_suffix(TEMPORARY));
         middle.is_some_and(|middle| middle.parse::<Uuid>().is_ok())
     };
-    let found = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let found = std::fs::read_dir(folder_of(path)).into_iter().flatten().flatten();
     let paths: Vec<PathBuf> =
         found.filter(|entry| is_temporary(&entry.file_name())).map(|entry| entry.path()).collect();
     for path in paths {

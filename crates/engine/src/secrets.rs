@@ -19,7 +19,7 @@ use talos::secrets::Bundle;
 use zeroize::Zeroizing;
 
 use crate::error::{Error, Kind, Result};
-use crate::files::{Existing, write_checked};
+use crate::files::{self, At, Existing};
 
 pub use crate::files::write_private;
 
@@ -68,6 +68,26 @@ impl Identity {
         };
         SecretString::from(self.0.iter().map(one).collect::<String>())
     }
+}
+
+/// Creates an identity, unless another process does so at the same time; `at` is told each moment of the write. What counts is the one
+/// on the disk, so it is read from there. Says whether it is new.
+///
+/// # Errors
+///
+/// When it cannot be written, or not be read again.
+pub fn create_identity(path: &Path, at: &mut At<'_>) -> Result<(Identity, bool)> {
+    let attempt =
+        |what: &str| Error::new(Kind::Secrets, format!("could not {what} the identity {}", path.display()));
+    let text = Identity::generate().to_text();
+    let is_new = match files::write(path, text.expose_secret().as_bytes(), Existing::Keep, &|_| Ok(()), at) {
+        Ok(()) => true,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+        Err(error) => return Err(attempt("write").because(error)),
+    };
+    let kept = std::fs::read_to_string(path).map(SecretString::from);
+    let kept = kept.map_err(|e| attempt("read").remedy("run the command again").because(e))?;
+    Ok((Identity::parse(kept.expose_secret())?, is_new))
 }
 
 /// Checks that a text is an age recipient.
@@ -175,8 +195,23 @@ fn closed(why: &age::DecryptError, identity: &Identity) -> String {
 ///
 /// When there is one already, it cannot be written, or `identity` does not open it. There is no new file then.
 pub fn create(path: &Path, bundle: &Bundle, at_rest: &AtRest, identity: Option<&Identity>) -> Result<()> {
+    create_at(path, bundle, at_rest, identity, &mut |_| Ok(()))
+}
+
+/// The same, where `at` is told each moment of the write.
+///
+/// # Errors
+///
+/// As [`create`].
+pub fn create_at(
+    path: &Path,
+    bundle: &Bundle,
+    at_rest: &AtRest,
+    identity: Option<&Identity>,
+    at: &mut At<'_>,
+) -> Result<()> {
     let body = Zeroizing::new(bundle.to_yaml());
-    write(path, &body, at_rest, identity, Existing::Keep)
+    write(path, &body, at_rest, identity, Existing::Keep, at)
 }
 
 /// Encrypts the same bundle for others. The old file is replaced in one step, after the new text was opened and found to
@@ -191,7 +226,7 @@ pub fn encrypt_again(path: &Path, kept: &Kept, identity: &Identity, recipients: 
             .remedy("do it with an identity that stays, or add another one of yours first"));
     }
     let at_rest = AtRest::Encrypted(recipients.to_vec());
-    write(path, kept.body.expose_secret(), &at_rest, Some(identity), Existing::Replace)
+    write(path, kept.body.expose_secret(), &at_rest, Some(identity), Existing::Replace, &mut |_| Ok(()))
 }
 
 fn write(
@@ -200,6 +235,7 @@ fn write(
     at_rest: &AtRest,
     identity: Option<&Identity>,
     existing: Existing,
+    at: &mut At<'_>,
 ) -> Result<()> {
     let attempt = || Error::new(Kind::Secrets, format!("could not write the bundle {}", path.display()));
     let text = text_of(body, at_rest)?;
@@ -208,7 +244,7 @@ fn write(
         let kept = open(path, bytes, identity).map_err(|e| io::Error::other(e.causes().join(": ")))?;
         if is_whole(&kept) { Ok(()) } else { Err(io::Error::other("it does not hold what was written")) }
     };
-    write_checked(path, text.as_bytes(), existing, check).map_err(|e| match e.kind() {
+    files::write(path, text.as_bytes(), existing, &check, at).map_err(|e| match e.kind() {
         ErrorKind::AlreadyExists => {
             attempt().remedy("there is one already, and a bundle is never overwritten").because(e)
         }

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use engine::secrets::{Identity, write_private};
+use engine::secrets::{self, Identity};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::exit::Exit;
@@ -126,22 +126,10 @@ impl IdentityPlace {
     }
 }
 
-/// Makes an identity, unless another process does so at the same time. What counts is the one on the disk, so it is read from there.
 fn make(path: &Path, printer: &Printer, loud: bool) -> Result<Identity, Problem> {
-    let text = Identity::generate().to_text();
-    let made = match write_private(path, text.expose_secret().as_bytes(), true) {
-        Ok(()) => true,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-        Err(error) => {
-            return Err(Problem::of(Exit::Secrets, &error)
-                .within(format!("could not write the identity {}", path.display())));
-        }
-    };
-    let identity = IdentityPlace::Ours(path.to_owned()).read()?.ok_or_else(|| {
-        Problem::new(Exit::Secrets, format!("the identity {} was removed while it was made", path.display()))
-            .remedy("run the command again")
-    })?;
-    if loud && made {
+    let (identity, is_new) =
+        secrets::create_identity(path, &mut |_| Ok(())).map_err(|e| Problem::from(&e))?;
+    if loud && is_new {
         printer.note(&format!(
             "A new identity was made: {}. BACK IT UP: without it the secrets of your clusters cannot be opened.",
             path.display()

@@ -14,6 +14,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use engine::files::remove_abandoned;
 use engine::record::Operator;
 use engine::secrets::{self, AtRest, Kept, write_private};
 use model::mark::Mark;
@@ -165,9 +166,14 @@ impl Place {
         &self.identity
     }
 
-    /// Takes this folder for one process.
+    /// Takes this folder for one process, and removes what a dead one left while it wrote an identity or a bundle.
     pub fn lock(&self) -> Result<LocalLock, Problem> {
-        lock(&self.folder.join("lock"))
+        let taken = lock(&self.folder.join("lock"))?;
+        remove_abandoned(&self.bundle);
+        if let IdentityPlace::Ours(path) = &self.identity {
+            remove_abandoned(path);
+        }
+        Ok(taken)
     }
 
     /// Takes this cluster for one process of this user on this machine, whichever folder it runs from. It is the one guard that there

@@ -114,7 +114,7 @@ fn a5_what_is_not_known_of_a_bundle_is_kept() {
     let path = folder.path().join("home.secrets.age");
     let (eva, tom) = (Identity::generate(), Identity::generate());
     let body = format!("{}future:\n    key: kept\n", bundle().to_yaml());
-    write(&path, &body, &encrypted(&[&eva]), Some(&eva), Existing::Keep).unwrap();
+    write(&path, &body, &encrypted(&[&eva]), Some(&eva), Existing::Keep, &mut |_| Ok(())).unwrap();
     let kept = load(&path, Some(&eva)).unwrap().unwrap();
     let both: Vec<String> = [&eva, &tom].iter().flat_map(|one| one.recipients()).collect();
     encrypt_again(&path, &kept, &eva, &both).unwrap();

@@ -2,7 +2,8 @@
 //!
 //! A bring-up makes some hundred calls, to Proxmox, to the factory, to machines and to Kubernetes. Dying around a call
 //! leaves one of two worlds: the one before the call reached it, and the one after it took effect and before its answer
-//! came. [`every_call`] walks through all of them. Worlds that differ in nothing but the time are the same crash, so each
+//! came. [`every_call`] walks through all of them. Before the first call an identity and the bundle are written, with a crash at each moment
+//! between two operations on the file system. Worlds that differ in nothing but the time are the same crash, so each
 //! is tried once.
 
 use std::collections::BTreeSet;
@@ -14,10 +15,12 @@ use lab::{CallMoment, Verdict};
 use model::event::Outcome;
 
 use crate::faults::Chance;
+use crate::home::{Files, another_bundle};
 use crate::rig::{HOME, Rig, in_parallel, setting};
 
 /// Applies until it is done, at most three times: an operator who is told to wait for a lock waits, too.
 async fn go_on(rig: &Rig, file: &str, when: &str) {
+    open(rig, 3);
     let look = rig.look(file).await;
     let plan = look.plan();
     assert_eq!(plan.refusals, [], "{when}");
@@ -49,7 +52,7 @@ async fn crash_at_calls(moment: CallMoment, numbers: [u64; 4]) {
         if let Some(shared) = shared.upgrade().filter(|_| at == moment && numbers.contains(&(number + 1))) {
             let world = shared.read(|world, _| serde_json::to_vec(world).unwrap());
             let when = format!("{moment:?} call {number}, {method} {path}");
-            keeps.lock().unwrap().push(Crash { world, when, vital: false });
+            keeps.lock().unwrap().push(Crash { world, home: Files::new(), when, vital: false });
         }
         Verdict::GoOn
     });
@@ -83,12 +86,55 @@ async fn at_any_second_of_a_bring_up() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn while_the_identity_and_the_bundle_are_written() {
+    let first = open(&nothing_yet(), 1);
+    assert_eq!(first.len(), 14, "two files, seven moments each");
+    for crash in first {
+        // It dies again, wherever the second try writes something.
+        let again = crash.rig();
+        let second = open(&again, 2);
+        for rig in second.iter().map(Crash::rig).chain([crash.rig(), again]) {
+            let before = rig.home.bundle();
+            open(&rig, 3);
+            let after = rig.home.bundle().unwrap();
+            assert!(before.is_none_or(|before| before.cluster_id() == after.cluster_id()), "{}", crash.when);
+            rig.home.check(Some(after.cluster_id()));
+        }
+    }
+}
+
 /// A world in which somebody could have died, and at which call.
 struct Crash {
     world: Vec<u8>,
+    /// What is in the operator's folder.
+    home: Files,
     when: String,
-    /// Whether the call is one of the record, its lease, or etcd's membership.
+    /// Whether it is at a write of the identity or the bundle, or at a call of the record, its lease, or etcd's membership.
     vital: bool,
+}
+
+impl Crash {
+    fn rig(&self) -> Rig {
+        Rig::copy_of(&self.world).with_home(&self.home)
+    }
+}
+
+/// An empty Proxmox, and an operator who keeps nothing yet.
+fn nothing_yet() -> Rig {
+    Rig::new().with_home(&Files::new())
+}
+
+/// Opens the bundle, or creates one; gives every crash that there is in between. Each first run would draw other keys.
+fn open(rig: &Rig, number: u8) -> Vec<Crash> {
+    let world = rig.lab.shared().read(|world, _| serde_json::to_vec(world).unwrap());
+    let mut crashes = vec![];
+    rig.home.open(|| another_bundle(number), &mut |moment| {
+        let (world, home) = (world.clone(), rig.home.files());
+        let when = format!("write {} of the identity and the bundle, {moment:?}", crashes.len() + 1);
+        crashes.push(Crash { world, home, when, vital: true });
+    });
+    crashes
 }
 
 /// Calls that everything else rests on.
@@ -101,10 +147,13 @@ fn is_vital(method: &str, path: &str) -> bool {
 
 /// Every world that a crash around a call leaves behind, each once, from where `rig` stands to the end.
 async fn all_crashes(rig: &Rig, file: &str) -> (u64, Vec<Crash>) {
+    let mut of_files = open(rig, 1 + u8::from(!rig.home.files().is_empty()));
+    let home = rig.home.files();
     let crashes: Arc<Mutex<(BTreeSet<u64>, Vec<Crash>)>> = Arc::default();
     let calls = Arc::new(AtomicU64::new(0));
     rig.lab.on_call({
         let (crashes, calls, shared) = (crashes.clone(), calls.clone(), Arc::downgrade(rig.lab.shared()));
+        let home = home.clone();
         move |number, moment, method, path| {
             let Some(shared) = shared.upgrade() else { return Verdict::GoOn };
             calls.fetch_max(number + 1, Ordering::Relaxed);
@@ -113,7 +162,7 @@ async fn all_crashes(rig: &Rig, file: &str) -> (u64, Vec<Crash>) {
             if crashes.0.insert(without_time(&world)) {
                 let when = format!("{moment:?} call {number}, {method} {path}");
                 let world = serde_json::to_vec(&world).unwrap();
-                crashes.1.push(Crash { world, when, vital: is_vital(method, path) });
+                crashes.1.push(Crash { world, home: home.clone(), when, vital: is_vital(method, path) });
             }
             Verdict::GoOn
         }
@@ -121,8 +170,8 @@ async fn all_crashes(rig: &Rig, file: &str) -> (u64, Vec<Crash>) {
     let ran = rig.apply(file).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.lab.on_call(|_, _, _, _| Verdict::GoOn);
-    let crashes = std::mem::take(&mut crashes.lock().unwrap().1);
-    (calls.load(Ordering::Relaxed), crashes)
+    of_files.append(&mut crashes.lock().unwrap().1);
+    (calls.load(Ordering::Relaxed), of_files)
 }
 
 /// A hash of everything in a world but its time.
@@ -146,14 +195,14 @@ fn runtime() -> tokio::runtime::Runtime {
 #[ignore = "takes minutes: conformance/crashes/run"]
 fn every_call() {
     let file = HOME.replace("count: 2", "count: 3");
-    let (calls, crashes) = runtime().block_on(async { all_crashes(&Rig::new(), &file).await });
+    let (calls, crashes) = runtime().block_on(async { all_crashes(&nothing_yet(), &file).await });
     let of = crashes.len();
     let every: usize = setting("EVERY").unwrap_or(1);
     let chosen: Vec<Crash> = crashes.into_iter().step_by(every).collect();
     let tried = chosen.len();
     in_parallel(chosen, |crash| {
         runtime().block_on(async {
-            let rig = Rig::copy_of(&crash.world);
+            let rig = crash.rig();
             go_on(&rig, &file, &crash.when).await;
             let expected = [150_010, 150_011, 150_012, 150_013, 150_021, 150_022, 150_023];
             assert_eq!(rig.vmids().await, expected, "{}: every VM once", crash.when);
@@ -166,12 +215,12 @@ fn every_call() {
 
 /// Goes on in the world of a first crash, dies again at some of its calls, and goes on from each of those. Says how many.
 fn die_again(first: &Crash, choose: impl Fn(Vec<Crash>) -> Vec<Crash>) -> u64 {
-    let seconds = runtime().block_on(async { all_crashes(&Rig::copy_of(&first.world), HOME).await.1 });
+    let seconds = runtime().block_on(async { all_crashes(&first.rig(), HOME).await.1 });
     let mut tried = 0;
     for second in choose(seconds) {
         let when = format!("{}, then {}", first.when, second.when);
         runtime().block_on(async {
-            let rig = Rig::copy_of(&second.world);
+            let rig = second.rig();
             go_on(&rig, HOME, &when).await;
             rig.assert_whole().await;
         });
@@ -189,7 +238,7 @@ fn nested() {
     let seed: u64 = setting("NESTED_SEED").unwrap_or(1);
     let pairs: u64 = setting("NESTED_PAIRS").unwrap_or(2000);
     let every: usize = setting("NESTED_EVERY").unwrap_or(1);
-    let (_, crashes) = runtime().block_on(async { all_crashes(&Rig::new(), HOME).await });
+    let (_, crashes) = runtime().block_on(async { all_crashes(&nothing_yet(), HOME).await });
     let (vital, others): (Vec<Crash>, Vec<Crash>) = crashes.into_iter().partition(|crash| crash.vital);
     let of_vital = AtomicU64::new(0);
     in_parallel(vital.iter().collect(), |first| {
@@ -212,8 +261,9 @@ fn nested() {
         };
         of_others.fetch_add(die_again(&others[*first], choose), Ordering::Relaxed);
     });
+    let of_files = vital.iter().filter(|crash| crash.when.starts_with("write")).count();
     eprintln!(
-        "died twice: {} pairs of vital calls ({} first ones), {} of others (seed {seed}); all whole again",
+        "died twice: {} pairs of vital moments ({} first ones, {of_files} of them while identity and bundle are written), {} of others (seed {seed}); all whole again",
         of_vital.into_inner(),
         vital.len(),
         of_others.into_inner()

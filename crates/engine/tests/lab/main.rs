@@ -17,6 +17,7 @@ mod faults;
 mod grounds;
 mod guard;
 mod hardware;
+mod home;
 mod invariants;
 mod key_by_key;
 mod kubernetes;

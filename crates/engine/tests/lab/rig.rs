@@ -23,6 +23,7 @@ use talos_client::Roots;
 use tokio::sync::{OnceCell, watch};
 
 use crate::guard::Guard;
+use crate::home::{Files, Home};
 
 /// The smallest useful file.
 pub const HOME: &str = "\
@@ -41,6 +42,8 @@ pub struct Rig {
     /// How tests themselves reach the lab: as another person, whom nobody watches.
     pub world: World,
     pub guard: Arc<Guard>,
+    /// The operators' folder.
+    pub home: Arc<Home>,
     /// Whether `world` speaks to Proxmox in a way of its own, which operators are to use as well.
     own_client: bool,
 }
@@ -115,7 +118,19 @@ impl Rig {
     fn of(lab: Lab, clock: Clock) -> Self {
         let guard = Arc::new(Guard::new(&lab));
         let world = reach(&lab, clock, "");
-        Self { lab: Arc::new(lab), world, guard, own_client: false }
+        Self { lab: Arc::new(lab), world, guard, home: Arc::new(Home::new()), own_client: false }
+    }
+
+    /// The same lab, with another folder of the operator.
+    pub fn with_home(&self, files: &Files) -> Self {
+        Self { home: Arc::new(Home::of(files)), ..self.clone() }
+    }
+
+    /// The same lab, where this bundle is in the operator's folder.
+    pub fn with_bundle(&self, bundle: Bundle) -> Self {
+        let rig = self.with_home(&Files::new());
+        rig.home.open(|| bundle, &mut |_| {});
+        rig
     }
 
     /// The same lab, reached in another way.
@@ -131,7 +146,7 @@ impl Rig {
     }
 
     pub fn session(&self, text: &str) -> Session {
-        Session::new(self.world.clone(), spec(text), Some(bundle()))
+        Session::new(self.world.clone(), spec(text), self.home.bundle())
     }
 
     pub async fn look(&self, text: &str) -> Look {
@@ -197,6 +212,7 @@ impl Rig {
         let outcome = Box::pin(engine::apply::run(run, plan)).await;
         self.lab.shared().look();
         self.guard.check();
+        self.home.check(look.blueprint.cluster_id.as_deref());
         let outcome = outcome?;
         let events = events.lock().unwrap().clone();
         no_secret_in(&events);

@@ -21,13 +21,16 @@ fn unpacked(bytes: &[u8]) -> Vec<u8> {
 
 /// The cluster that commit f9b9111 made.
 pub fn f9b9111() -> Rig {
-    Rig::copy_of(&unpacked(WORLD))
+    Rig::copy_of(&unpacked(WORLD)).with_bundle(bundle())
+}
+
+fn bundle() -> Bundle {
+    Bundle::parse(&String::from_utf8(unpacked(BUNDLE)).unwrap()).unwrap()
 }
 
 /// A look at it with its own keys.
 pub async fn look(rig: &Rig) -> Look {
-    let bundle = Bundle::parse(&String::from_utf8(unpacked(BUNDLE)).unwrap()).unwrap();
-    let Ok(look) = Session::new(rig.world.clone(), spec(HOME), Some(bundle)).look().await else {
+    let Ok(look) = Session::new(rig.world.clone(), spec(HOME), Some(bundle())).look().await else {
         panic!("it can be looked at")
     };
     look
