@@ -336,6 +336,10 @@ pub struct Faults {
     partitions: Vec<Partition>,
     #[serde(default)]
     identity: identity::Identity,
+    #[serde(default)]
+    partitions_met: BTreeMap<String, u64>,
+    #[serde(default)]
+    calls_met: Vec<String>,
 }
 
 /// A known failure that met a call.
@@ -370,6 +374,18 @@ impl Faults {
     #[must_use]
     pub fn wires_met(&self) -> &[String] {
         &self.wires_met
+    }
+
+    /// How many calls were lost on each way that was cut, in words.
+    #[must_use]
+    pub fn partitions_met(&self) -> &BTreeMap<String, u64> {
+        &self.partitions_met
+    }
+
+    /// Single calls that failed or were cut on purpose, in words, in their order.
+    #[must_use]
+    pub fn calls_met(&self) -> &[String] {
+        &self.calls_met
     }
 
     /// Nothing is waited for any more.
@@ -415,7 +431,9 @@ impl Faults {
             }
         }
         if let Some(index) = hit {
-            return Some(self.calls.remove(index).1);
+            let fault = self.calls.remove(index).1;
+            self.calls_met.push(format!("{fault} at {method} {path}"));
+            return Some(fault);
         }
         let number = next(&mut self.ordered, method, path)?;
         self.met.push(Met { number, method: method.to_owned(), path: path.to_owned() });

@@ -9,7 +9,7 @@
 //!
 //! 1. etcd is bootstrapped at most once for one identity.
 //! 2. A majority of etcd's own members is up before a member is disturbed, and after.
-//! 3. At most one control plane node is disturbed at a time.
+//! 3. At most one control plane node is down at a time, and no more workers than may be.
 //! 4. Every change is made by the holder of the lease of that moment.
 //! 5. Every change of a VM hits one of ours; VMs of others stay as they are.
 //! 6. A machine config, which carries keys, goes only to machines of ours, and where a run proves identity by console, only
@@ -26,12 +26,14 @@ mod leftovers;
 mod target;
 #[cfg(test)]
 mod tests;
+mod workers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 use crate::calls::Call;
 use crate::faults::Service;
@@ -51,12 +53,23 @@ pub type IsOurs = dyn Fn(u32, &VmConfig) -> bool + Send + Sync;
 /// The holder of the lease in the notes of a cluster record: `None` when the notes are none, and no name when it is free.
 pub type LeaseIn = dyn Fn(&str) -> Option<Option<String>> + Send + Sync;
 
+/// The holder in the `spec` of a Kubernetes Lease of this name: `None` when it is another kind of lease, and no name when it is free.
+pub type HolderIn = dyn Fn(&str, &Value) -> Option<Option<String>> + Send + Sync;
+/// Whether the comment of an account or a token says that it belongs to the cluster that is watched.
+pub type IsOurComment = dyn Fn(&str) -> bool + Send + Sync;
+
 /// What the lab cannot know by itself.
 pub struct Rules {
     /// Whether a VM with this ID and configuration belongs to the cluster that is watched.
     pub is_ours: Box<IsOurs>,
     /// Who holds the lease.
     pub lease: Box<LeaseIn>,
+    /// Who holds it in a cluster without Proxmox.
+    pub kubernetes_lease: Box<HolderIn>,
+    /// Whose an account in Proxmox is.
+    pub is_our_account: Box<IsOurComment>,
+    /// How many workers may be away at once.
+    pub workers_at_once: usize,
 }
 
 /// Something that must never happen, and how it came to it.
@@ -136,6 +149,11 @@ impl Watch {
         self.state().deleting = deleting;
     }
 
+    /// Other VMs than before may be ours: what was seen as a VM of others until now may not have been one.
+    pub fn rules_changed(&self) {
+        self.state().foreign.forget();
+    }
+
     /// A machine that others made may be given a configuration.
     pub fn allow_external(&self, vmid: u32) {
         self.state().external.insert(vmid);
@@ -150,14 +168,24 @@ impl Watch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another person does something to a VM.
-    pub(crate) fn touched(&self, vmid: u32, now: Timestamp) {
-        self.state().touched(vmid, now);
+    /// Another person is about to do something to VMs.
+    pub(crate) fn before_person(&self, world: &World) {
+        let state = &mut *self.state();
+        if let Some((number, what)) = self.compare(state, world) {
+            state.violate(number, what);
+        }
+    }
+
+    /// Another person did something to a VM.
+    pub(crate) fn after_person(&self, vmid: u32, world: &World) {
+        let state = &mut *self.state();
+        state.made.remove(&vmid);
+        state.foreign.look_again(vmid, &*self.rules.is_ours, world);
     }
 
     /// Something was broken or mended, which changes more than any call.
-    pub(crate) fn disturbed(&self) {
-        self.state().foreign.forget();
+    pub(crate) fn disturbed(&self, world: &World) {
+        self.state().foreign.disturbed(world);
     }
 
     /// A call is about to be carried out.
@@ -170,8 +198,14 @@ impl Watch {
         let target = Target::of(call, world);
         let mut state = self.state();
         if call.origin.is_empty() {
-            if let Some(vmid) = target.vmid() {
-                state.touched(vmid, world.now);
+            let changed = self.compare(&mut state, world);
+            match (target.vmid(), call.service) {
+                (Some(vmid), Service::Proxmox) => state.foreign.begins(vmid, world),
+                (Some(vmid), _) => state.foreign.told(vmid, world.now),
+                (None, _) => {}
+            }
+            if let Some((number, what)) = changed {
+                state.violate(number, what);
             }
             return;
         }
@@ -180,6 +214,7 @@ impl Watch {
         found.extend(self.not_ours(call, &target, world, &state));
         if !state.deleting {
             found.extend(state.etcd.before(call, &target, world));
+            found.extend(workers::too_many(&target, self.rules.workers_at_once, world));
             found.extend(state.kubernetes.before(call, &target, world));
         }
         // The baseline is taken before the first change, so that the first change is seen too.
@@ -198,7 +233,12 @@ impl Watch {
         state.note(call, world.now, outcome);
         let mut found: Vec<(u8, String)> =
             state.etcd.count(world).map(|what| (1, what)).into_iter().collect();
-        if !call.origin.is_empty() && call.changes() {
+        if call.origin.is_empty() && call.changes() && call.service == Service::Proxmox {
+            if let Some(vmid) = Target::of(call, world).vmid() {
+                state.made.remove(&vmid);
+                state.foreign.ends(vmid, &*self.rules.is_ours, world);
+            }
+        } else if !call.origin.is_empty() && call.changes() {
             if call.method == "POST" && (call.path.ends_with("/qemu") || call.path.ends_with("/clone")) {
                 state.made.extend(foreign::being_made(world));
             }
@@ -210,6 +250,7 @@ impl Watch {
                 restarts.filter(|_| call.path.ends_with("/ApplyConfiguration") && !state.deleting)
             {
                 found.extend(state.etcd.before(call, &Target::Restart(vmid), world));
+                found.extend(workers::too_many(&Target::Restart(vmid), self.rules.workers_at_once, world));
             }
         }
         for (number, what) in found {
@@ -248,6 +289,7 @@ impl Watch {
 
     /// Invariant 4. The record itself is how the lease is acquired, and its writes are compare-and-set.
     ///
+    /// In a cluster without Proxmox, only the valid lease of another forbids anything: before there is one, there is no place for it.
     /// A lease that is taken over is written first, and the new holder waits until the old one must have noticed: until the new
     /// one changes something, the old one may.
     fn without_lease(
@@ -261,19 +303,23 @@ impl Watch {
         if call.service == Service::Factory || leases {
             return None;
         }
-        let (record, holder) = self.record(world)?;
+        let (record, holder) = match self.record(world) {
+            Some((record, holder)) => (Some(record), holder),
+            None => (None, Some(self.holder_in_kubernetes(world)?)),
+        };
         if holder != lease.holder {
             let old = std::mem::replace(&mut lease.holder, holder.clone());
             *lease = Lease { holder: holder.clone(), old: old.filter(|_| holder.is_some()), acted: false };
         }
-        if target.vmid() == Some(record) {
+        if record.is_some() && target.vmid() == record {
             return None;
         }
         if holder.as_deref() == Some(&*call.origin) {
             lease.acted = true;
             return None;
         }
-        if lease.old.as_deref() == Some(&*call.origin) && !lease.acted {
+        // Without a record, also one who started before there was a place for the lease goes on until then.
+        if !lease.acted && (record.is_none() || lease.old.as_deref() == Some(&*call.origin)) {
             return None;
         }
         let holder = holder.map_or_else(|| "nobody".to_owned(), |holder| format!("{holder:?}"));
@@ -302,6 +348,23 @@ impl Watch {
         state.violate(6, what);
     }
 
+    /// Who holds a valid lease in Kubernetes.
+    fn holder_in_kubernetes(&self, world: &World) -> Option<String> {
+        let mut leases = world
+            .machines
+            .stores()
+            .flat_map(|store| store.list("coordination.k8s.io", "leases", Some("kube-system")));
+        leases.find_map(|lease| {
+            let spec = &lease["spec"];
+            let holder = (self.rules.kubernetes_lease)(lease["metadata"]["name"].as_str()?, spec)??;
+            let renewed: Timestamp = spec["renewTime"].as_str()?.parse().ok()?;
+            let ends = renewed
+                .checked_add(SignedDuration::from_secs(spec["leaseDurationSeconds"].as_i64()?))
+                .ok()?;
+            (ends > world.now).then_some(holder)
+        })
+    }
+
     /// Invariants 5 and 6.
     fn not_ours(&self, call: &Call, target: &Target, world: &World, state: &State) -> Option<(u8, String)> {
         let vmid = target.vmid()?;
@@ -322,11 +385,6 @@ impl Watch {
 }
 
 impl State {
-    fn touched(&mut self, vmid: u32, now: Timestamp) {
-        self.made.remove(&vmid);
-        self.foreign.touched(vmid, now);
-    }
-
     fn note(&mut self, call: &Call, now: Timestamp, outcome: &str) {
         let who = if call.origin.is_empty() { "somebody" } else { &call.origin };
         let at = call.machine.map(|vmid| format!(" at {vmid}")).unwrap_or_default();

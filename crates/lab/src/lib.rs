@@ -153,10 +153,12 @@ impl Lab {
 
     /// Breaks something, or mends it.
     pub fn disturb(&self, disturbance: Disturbance) {
-        if let Some(watch) = self.network.shared.watch() {
-            watch.disturbed();
-        }
-        self.network.shared.with(|world, _| world.disturb(disturbance));
+        let watch = self.network.shared.watch();
+        self.network.shared.with(|world, _| {
+            watch.iter().for_each(|watch| watch.before_person(world));
+            world.disturb(disturbance);
+            watch.iter().for_each(|watch| watch.disturbed(world));
+        });
     }
 
     /// Puts a document on the world's web, for machines whose configuration names its address (`extraManifests`).

@@ -15,7 +15,7 @@ use std::time::Duration;
 use ambient::{Clock, Dial, Stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::faults::{Line, Service, Wire};
+use crate::faults::{Line, Lost, Service, Wire};
 use crate::machine::{self, Judge, Kind, PortState};
 use crate::shared::Shared;
 use crate::{factory, pve};
@@ -97,10 +97,12 @@ impl Network {
             Answers::Machine(at) => Some((Service::Talos, Some(at.vmid))),
             _ => None,
         };
-        let lost =
-            lost.map(|(service, vmid)| self.shared.peek(|world| world.faults.lost(origin, service, vmid)));
-        if lost.is_some_and(|lost| !lost.is_empty()) {
-            // Neither way can be missed to make a connection.
+        // Neither way can be missed to make a connection.
+        let lost = lost.is_some_and(|(service, vmid)| {
+            let either = [Lost::Requests, Lost::Answers];
+            self.shared.with_quiet(|world| world.faults.lose(origin, service, vmid, &either))
+        });
+        if lost {
             std::future::pending::<()>().await;
         }
         match found {

@@ -42,9 +42,13 @@ impl Lab {
 
 impl Person<'_> {
     fn act<T>(self, vmid: u32, work: impl FnOnce(&mut World, &str) -> Said<T>) -> Said<T> {
-        let shared = self.0.shared();
-        shared.touch(vmid);
-        shared.with(|world, _| {
+        self.act_on(&[vmid], work)
+    }
+
+    /// The first VM is the one that something is done to.
+    fn act_on<T>(self, vmids: &[u32], work: impl FnOnce(&mut World, &str) -> Said<T>) -> Said<T> {
+        self.0.shared().by_person(vmids, |world| {
+            let vmid = vmids.first().copied().unwrap_or_default();
             let node = world.hypervisor.vms.get(&vmid).map(|vm| vm.node.clone());
             let node = node.ok_or_else(|| format!("VM {vmid} does not exist"))?;
             work(world, &node)
@@ -57,10 +61,8 @@ impl Person<'_> {
     ///
     /// In Proxmox' words.
     pub fn create(self, host: &str, vmid: u32, options: &[(&str, &str)]) -> Said {
-        let shared = self.0.shared();
-        shared.touch(vmid);
         let options = options.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        shared.with(|world, _| {
+        self.0.shared().by_person(&[vmid], |world| {
             let upid =
                 create::create(world, host, vmid, options, false, None, ROOT).map_err(Refusal::in_task)?;
             tasks::finish(world, &upid)
@@ -82,8 +84,7 @@ impl Person<'_> {
     ///
     /// In Proxmox' words.
     pub fn clone_vm(self, vmid: u32, newid: u32) -> Said {
-        self.0.shared().touch(newid);
-        self.act(vmid, |world, node| {
+        self.act_on(&[vmid, newid], |world, node| {
             let wish = clone::Clone { source: vmid, newid, full: Some(true), ..Default::default() };
             let upid = clone::clone(world, node, wish, ROOT).map_err(Refusal::in_task)?;
             tasks::finish(world, &upid)
@@ -110,9 +111,7 @@ impl Person<'_> {
     ///
     /// In Proxmox' words.
     pub fn restore(self, backup: &Backup) -> Said {
-        let shared = self.0.shared();
-        shared.touch(backup.vmid);
-        shared.with(|world, _| {
+        self.0.shared().by_person(&[backup.vmid], |world| {
             let there = world.hypervisor.vms.get(&backup.vmid).map(|vm| vm.node.clone());
             if let Some(node) = there {
                 delete(world, &node, backup.vmid)?;
@@ -194,6 +193,41 @@ impl Person<'_> {
             let upid = power::start(world, node, vmid, ROOT);
             tasks::finish(world, &upid)
         })
+    }
+
+    /// What root does after a power cut: a VM whose creation died is deleted with its disks (`qm destroy --skiplock`), and every other
+    /// lock that nobody holds is removed (`qm unlock`). Says which VMs had one.
+    pub fn clear_locks(self) -> Vec<u32> {
+        let locked = self.0.shared().read(|world, _| {
+            let dead = |vm: &&Vm| {
+                let works = |upid: &String| {
+                    world.hypervisor.tasks.get(upid).is_some_and(|task| task.id == vm.vmid.to_string())
+                };
+                vm.lock().is_some() && !world.hypervisor.active.iter().any(works)
+            };
+            world.hypervisor.vms.values().filter(dead).map(|vm| vm.vmid).collect::<Vec<_>>()
+        });
+        for vmid in &locked {
+            let _ = self.act(*vmid, |world, node| {
+                let vm = world.hypervisor.vms.get_mut(vmid);
+                let lock = vm.and_then(|vm| {
+                    vm.holder = None;
+                    vm.config.remove("lock")
+                });
+                if matches!(lock.as_deref(), Some("create" | "clone")) {
+                    delete(world, node, *vmid)
+                } else {
+                    Ok(())
+                }
+            });
+        }
+        locked
+    }
+
+    /// Machines with a service that failed for good.
+    #[must_use]
+    pub fn failed_services(self) -> Vec<u32> {
+        self.0.shared().read(|world, _| world.machines.failed_services())
     }
 
     /// Sets one option of a VM at once, the notes (`description`) or its `protection` say.

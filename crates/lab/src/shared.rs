@@ -98,11 +98,17 @@ impl Shared {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Another person does something to a VM.
-    pub(crate) fn touch(&self, vmid: u32) {
-        if let Some(watch) = self.watch() {
-            watch.touched(vmid, self.clock.now());
-        }
+    /// Lets another person do something to VMs, which is not held against anybody else.
+    pub(crate) fn by_person<T>(&self, vmids: &[u32], work: impl FnOnce(&mut World) -> T) -> T {
+        let watch = self.watch();
+        self.with(|world, _| {
+            watch.iter().for_each(|watch| watch.before_person(world));
+            let result = work(world);
+            for (watch, vmid) in watch.iter().flat_map(|watch| vmids.iter().map(move |vmid| (watch, vmid))) {
+                watch.after_person(*vmid, world);
+            }
+            result
+        })
     }
 
     /// Lets the watch look at the world as it is now, without any call.
@@ -134,8 +140,8 @@ impl Shared {
 
     /// Waits for ever where a way is cut.
     async fn lose(&self, call: &Call, way: Lost) {
-        let lost = self.peek(|world| world.faults.lost(&call.origin, call.service, call.machine));
-        if lost.contains(&way) {
+        let lose = |world: &mut World| world.faults.lose(&call.origin, call.service, call.machine, &[way]);
+        if self.with_quiet(lose) {
             std::future::pending::<()>().await;
         }
     }

@@ -36,11 +36,15 @@ impl Guard {
     pub fn owns(&self, look: &Look) {
         let Some(id) = &look.blueprint.cluster_id else { return };
         let mut owners = self.owners.lock().unwrap();
+        let known = owners.clone();
         owners.0.insert(Mark::owner_of(id).to_string());
         let nodes = look.blueprint.nodes.iter();
         owners.1.extend(nodes.filter_map(|(name, node)| {
             Some((name.clone(), (node.uuid?.to_string(), node.role == Role::ControlPlane)))
         }));
+        if *owners != known {
+            self.watch.rules_changed();
+        }
     }
 
     /// What is left behind that nobody will ever clean up.
@@ -92,7 +96,23 @@ fn rules(owners: Owners, deleting: Arc<AtomicBool>) -> Rules {
         let record = find(notes, "talosmith-record:")?;
         Some(record["lease"]["holder"].as_str().map(str::to_owned))
     };
-    Rules { is_ours: Box::new(is_ours), lease: Box::new(lease) }
+    // The holder in Kubernetes is a name and a place.
+    let kubernetes_lease = |name: &str, spec: &Value| {
+        let holder = name.starts_with("talosmith-").then(|| spec["holderIdentity"].as_str())?;
+        Some(
+            holder
+                .filter(|holder| !holder.is_empty())
+                .map(|holder| holder.split(" (").next().unwrap().to_owned()),
+        )
+    };
+    Rules {
+        is_ours: Box::new(is_ours),
+        lease: Box::new(lease),
+        kubernetes_lease: Box::new(kubernetes_lease),
+        is_our_account: Box::new(|comment| comment.contains("talosmith-owner:")),
+        // Nothing that is Ready is ever restarted.
+        workers_at_once: 0,
+    }
 }
 
 fn line(config: &VmConfig, word: &str) -> Option<Value> {

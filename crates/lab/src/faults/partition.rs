@@ -39,6 +39,19 @@ pub enum Lost {
     Answers,
 }
 
+impl Far {
+    /// What is cut, in words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Proxmox => "operator and Proxmox",
+            Self::Machines => "operator and machines",
+            Self::Machine(_) => "operator and one machine",
+            Self::Kubernetes => "operator and Kubernetes",
+        }
+    }
+}
+
 impl Partition {
     fn meets(&self, origin: &str, service: Service, machine: Option<u32>) -> bool {
         let far = match self.far {
@@ -60,9 +73,20 @@ impl Faults {
         }
     }
 
-    /// Which ways are cut between an origin and a server.
-    pub(crate) fn lost(&self, origin: &str, service: Service, machine: Option<u32>) -> Vec<Lost> {
-        let meets = self.partitions.iter().filter(|cut| cut.meets(origin, service, machine));
-        meets.map(|cut| cut.lost).collect()
+    /// Whether a call is lost between an origin and a server, which is counted.
+    pub(crate) fn lose(
+        &mut self,
+        origin: &str,
+        service: Service,
+        machine: Option<u32>,
+        ways: &[Lost],
+    ) -> bool {
+        let mut cuts = self
+            .partitions
+            .iter()
+            .filter(|cut| ways.contains(&cut.lost) && cut.meets(origin, service, machine));
+        let Some(cut) = cuts.next() else { return false };
+        *self.partitions_met.entry(cut.far.words().to_owned()).or_default() += 1;
+        true
     }
 }

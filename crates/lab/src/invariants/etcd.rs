@@ -44,7 +44,7 @@ impl Memory {
             return None;
         }
         self.follow(&views, world.now);
-        let majority = majority(view, vmid, member);
+        let majority = majority(view, vmid, member).or_else(|| is_second(view, vmid, member));
         let one = self.one_at_a_time(vmid, member, world.now);
         majority.or(one)
     }
@@ -93,6 +93,13 @@ impl Memory {
         }
         wrong
     }
+}
+
+/// A member that is up goes down while another one is down, whoever it was that took that one down.
+fn is_second(view: &EtcdView, vmid: u32, member: bool) -> Option<(u8, String)> {
+    let is_up = view.members.iter().any(|other| other.vmid == vmid && other.up);
+    let other = view.members.iter().find(|other| other.vmid != vmid && !other.up)?;
+    (member && is_up).then(|| (3, format!("VM {vmid} is disturbed while VM {} is down", other.vmid)))
 }
 
 fn majority(view: &EtcdView, vmid: u32, member: bool) -> Option<(u8, String)> {

@@ -1,13 +1,16 @@
-//! VMs of others: everything that anybody would notice about them, compared after each change.
+//! VMs of others: everything that anybody would notice about them, compared around each change.
+//!
+//! What another person does to a VM is theirs, and nothing else: the VM is compared before their call and looked at again after it. A
+//! task that their call began goes on after the answer, so until it has ended the VM may change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::VmConfig;
 use crate::world::World;
 
-/// For how long a VM may go on changing after another person did something to it: tasks take their time.
+/// For how long a machine that another person told to go down may take for it, and a call of theirs that was never answered.
 const SETTLES: SignedDuration = SignedDuration::from_mins(10);
 
 /// Whether a VM with this ID and configuration is ours.
@@ -23,31 +26,83 @@ struct Seen {
     volumes: BTreeMap<String, u64>,
 }
 
+/// What another person is doing to a VM.
+#[derive(Debug, Default)]
+struct Theirs {
+    /// Since when a call is under way, and the tasks that ran before it.
+    call: Option<(Timestamp, BTreeSet<String>)>,
+    /// The tasks that their calls began.
+    tasks: BTreeSet<String>,
+    /// When its machine was told something that may turn it off.
+    machine: Option<Timestamp>,
+}
+
 /// The VMs of others, as they were.
 #[derive(Debug, Default)]
 pub(super) struct Foreign {
     seen: BTreeMap<u32, Seen>,
-    touched: BTreeMap<u32, Timestamp>,
+    theirs: BTreeMap<u32, Theirs>,
 }
 
 impl Foreign {
-    pub(super) fn touched(&mut self, vmid: u32, now: Timestamp) {
-        self.touched.insert(vmid, now);
-    }
-
     pub(super) fn forget(&mut self) {
         self.seen.clear();
+    }
+
+    /// Something was broken or mended: VMs are as that left them, and what runs now belongs to it. A host that comes back starts VMs.
+    pub(super) fn disturbed(&mut self, world: &World) {
+        self.forget();
+        let active = world.hypervisor.active.iter().filter_map(|upid| world.hypervisor.tasks.get(upid));
+        for (vmid, task) in active.filter_map(|task| Some((task.id.parse().ok()?, task))) {
+            self.theirs.entry(vmid).or_default().tasks.insert(task.upid.clone());
+        }
+    }
+
+    /// Another person's call to Proxmox begins.
+    pub(super) fn begins(&mut self, vmid: u32, world: &World) {
+        let before = tasks_of(vmid, world).collect();
+        self.theirs.entry(vmid).or_default().call = Some((world.now, before));
+    }
+
+    /// Another person's call to Proxmox was answered: what it changed is as it shall be.
+    pub(super) fn ends(&mut self, vmid: u32, is_ours: IsOurs<'_>, world: &World) {
+        let theirs = self.theirs.entry(vmid).or_default();
+        if let Some((_, before)) = theirs.call.take() {
+            theirs.tasks.extend(tasks_of(vmid, world).filter(|task| !before.contains(task)));
+        }
+        self.look_again(vmid, is_ours, world);
+    }
+
+    /// Another person told the machine of a VM something.
+    pub(super) fn told(&mut self, vmid: u32, now: Timestamp) {
+        self.theirs.entry(vmid).or_default().machine = Some(now);
+    }
+
+    /// From now on a VM is compared with what it is now.
+    pub(super) fn look_again(&mut self, vmid: u32, is_ours: IsOurs<'_>, world: &World) {
+        match see(is_ours, world).remove(&vmid) {
+            Some(seen) => drop(self.seen.insert(vmid, seen)),
+            None => drop(self.seen.remove(&vmid)),
+        }
     }
 
     /// What is different from the last time and was nobody else's doing. What is seen now is compared with next.
     pub(super) fn compare(&mut self, is_ours: IsOurs<'_>, world: &World) -> Option<String> {
         let now = see(is_ours, world);
-        let recent =
-            |vmid: &u32| self.touched.get(vmid).is_some_and(|at| world.now.duration_since(*at) < SETTLES);
+        let recent = |at: Timestamp| world.now.duration_since(at) < SETTLES;
         let mut wrong = Vec::new();
-        for (vmid, before) in self.seen.iter().filter(|(vmid, _)| !recent(vmid)) {
+        for (vmid, before) in &self.seen {
+            let theirs = self.theirs.get(vmid);
+            let works = |theirs: &Theirs| {
+                !theirs.tasks.is_empty() || theirs.call.as_ref().is_some_and(|(since, _)| recent(*since))
+            };
+            if theirs.is_some_and(works) {
+                continue;
+            }
+            let goes_down = theirs.and_then(|theirs| theirs.machine).is_some_and(recent);
             match now.get(vmid) {
                 Some(after) if after == before => {}
+                Some(after) if goes_down && Seen { running: after.running, ..before.clone() } == *after => {}
                 Some(after) => {
                     wrong.push(format!("VM {vmid} of others changed: {}", difference(before, after)))
                 }
@@ -59,8 +114,17 @@ impl Foreign {
             }
         }
         self.seen = now;
+        for theirs in self.theirs.values_mut() {
+            theirs.tasks.retain(|task| world.hypervisor.active.contains(task));
+        }
         (!wrong.is_empty()).then(|| wrong.join("; "))
     }
+}
+
+/// The tasks that work on a VM.
+fn tasks_of(vmid: u32, world: &World) -> impl Iterator<Item = String> {
+    let active = world.hypervisor.active.iter().filter_map(|upid| world.hypervisor.tasks.get(upid));
+    active.filter(move |task| task.id == vmid.to_string()).map(|task| task.upid.clone())
 }
 
 /// The VMs that are being created at this moment.
@@ -106,7 +170,7 @@ fn difference(before: &Seen, after: &Seen) -> String {
         words.push(format!("volumes {:?} -> {:?}", before.volumes, after.volumes));
     }
     let keys = before.config.keys().chain(after.config.keys());
-    let keys: std::collections::BTreeSet<&String> =
+    let keys: BTreeSet<&String> =
         keys.filter(|key| before.config.get(*key) != after.config.get(*key)).collect();
     words.extend(keys.into_iter().map(|key| format!("option {key}")));
     words.join(", ")

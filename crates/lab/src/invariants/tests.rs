@@ -34,6 +34,11 @@ fn rules() -> Rules {
             let holder = notes.strip_prefix("record:")?.trim();
             Some(Some(holder.to_owned()).filter(|holder| !holder.is_empty()))
         }),
+        kubernetes_lease: Box::new(|name, spec| {
+            (name == "ours").then(|| spec["holderIdentity"].as_str().map(str::to_owned))
+        }),
+        is_our_account: Box::new(|comment| comment == "ours"),
+        workers_at_once: 0,
     }
 }
 
@@ -105,7 +110,6 @@ fn invariant_1_a_second_bootstrap_is_seen() {
 #[test]
 fn invariant_2_a_majority_that_goes_is_seen() {
     let (watch, mut world) = (watch(), world());
-    assert_eq!(made(&watch, &mut world, &proxmox("POST", "105/status/stop"), none), NOTHING, "a worker");
     let now = world.now;
     world.machines.power_off(103, now);
     wait(&mut world, 5);
@@ -171,6 +175,72 @@ fn invariant_4_a_change_without_the_lease_is_seen() {
     assert_eq!(made(&watch, &mut world, &by("eva", "101/config"), none), [4], "both at once");
     hand(&mut world, "record:");
     assert_eq!(made(&watch, &mut world, &by("eva", "101/config"), none), [4], "it is free");
+}
+
+#[test]
+fn invariant_3_workers_are_counted_with_those_that_are_away_already() {
+    let at_once = |workers_at_once| Watch::new(Rules { workers_at_once, ..rules() });
+    let (mut world, stop) = (world(), proxmox("POST", "105/status/stop"));
+    assert_eq!(made(&at_once(0), &mut world, &stop, none), [3], "it is Ready");
+    assert_eq!(made(&at_once(1), &mut world, &stop, none), NOTHING);
+    let now = world.now;
+    world.machines.power_off(104, now);
+    wait(&mut world, 120);
+    assert_eq!(made(&at_once(1), &mut world, &stop, none), [3], "the other one is away");
+    assert_eq!(made(&at_once(0), &mut world, &proxmox("DELETE", "104"), none), NOTHING, "it is away itself");
+    let watch = at_once(0);
+    watch.set_deleting(true);
+    assert_eq!(made(&watch, &mut world, &stop, none), NOTHING, "all of it goes");
+}
+
+#[test]
+fn invariant_4_without_a_record_the_valid_lease_of_another_forbids() {
+    let (watch, mut world) = (watch(), world());
+    world.hypervisor.vms.remove(&100);
+    let now = world.now;
+    let hold = |world: &mut World, holder: &str| {
+        let lease =
+            Place { group: "coordination.k8s.io", plural: "leases", namespace: "kube-system", name: "ours" };
+        let spec =
+            json!({"holderIdentity": holder, "leaseDurationSeconds": 60, "renewTime": now.to_string()});
+        world.machines.store_mut(101).unwrap().put(
+            &lease,
+            json!({"spec": spec, "metadata": {"name": "ours"}}),
+            now,
+        );
+    };
+    let by = |origin: &str| Call { origin: origin.into(), ..talos(101, "ApplyConfiguration") };
+    assert_eq!(made(&watch, &mut world, &by("kim"), none), NOTHING, "there is none yet");
+    hold(&mut world, "eva");
+    assert_eq!(made(&watch, &mut world, &by("kim"), none), NOTHING, "eva still waits");
+    assert_eq!(made(&watch, &mut world, &by("eva"), none), NOTHING);
+    assert_eq!(made(&watch, &mut world, &by("kim"), none), [4]);
+    let renewal =
+        Call { origin: "kim".into(), ..kubernetes("PUT", "/apis/coordination.k8s.io/v1/leases/ours") };
+    assert_eq!(made(&watch, &mut world, &renewal, none), NOTHING, "that is how it is acquired");
+    wait(&mut world, 61);
+    assert_eq!(made(&watch, &mut world, &by("kim"), none), NOTHING, "it is over");
+}
+
+#[test]
+fn invariant_5_a_person_is_held_to_account_for_their_own_change_only() {
+    let (watch, mut world) = (watch(), world());
+    let set = |world: &mut World, key: &str| {
+        let vm = world.hypervisor.vms.get_mut(&900).unwrap();
+        vm.config.insert(key.to_owned(), "9".to_owned());
+    };
+    assert_eq!(made(&watch, &mut world, &proxmox("PUT", "101/config"), none), NOTHING);
+    let person = Call { origin: "".into(), ..proxmox("PUT", "900/config") };
+    assert_eq!(made(&watch, &mut world, &person, |world| set(world, "cores")), NOTHING);
+    let ours = proxmox("PUT", "101/config");
+    assert_eq!(made(&watch, &mut world, &ours, |world| set(world, "sockets")), [5], "a moment later");
+    watch.before_person(&world);
+    set(&mut world, "cpulimit");
+    watch.after_person(900, &world);
+    assert_eq!(made(&watch, &mut world, &ours, none), NOTHING);
+    set(&mut world, "numa");
+    watch.before_person(&world);
+    assert_eq!(numbers(&watch), [5], "what was done before them");
 }
 
 #[test]
@@ -252,7 +322,7 @@ fn invariant_6_keys_for_a_machine_that_was_not_proved_are_seen() {
 fn invariant_8_lost_pods_and_freed_nodes_are_seen() {
     let (watch, mut world) = (watch(), world());
     let now = world.now;
-    let put = |world: &mut World, plural: &str, name: &str, object: serde_json::Value| {
+    let put = |world: &mut World, plural: &str, name: &str, object: Value| {
         let namespace = if plural == "nodes" { "" } else { "default" };
         let place = Place::core(plural, namespace, name);
         world.machines.store_mut(101).unwrap().put(&place, object, now);
@@ -281,13 +351,33 @@ fn invariant_8_lost_pods_and_freed_nodes_are_seen() {
 #[test]
 fn invariant_9_what_is_left_behind_is_seen() {
     let mut world = world();
-    assert_eq!(leftovers(&world, &rules()), [] as [&str; 0]);
+    assert_eq!(leftovers(&world, &rules()), ["the lease of eva in VM 100"]);
     world.machines.forget(103);
     world.hypervisor.vms.get_mut(&101).unwrap().config.insert("lock".to_owned(), "create".to_owned());
     let acl = world.hypervisor.access.acl.entry("/".to_owned()).or_default();
     acl.insert(crate::hypervisor::access::Principal::User("gone@pve".to_owned()), [].into());
+    let user = world.hypervisor.access.users.entry("csi@pve".to_owned()).or_default();
+    user.about.insert("comment".to_owned(), "ours".to_owned());
+    let token =
+        crate::hypervisor::access::Token { secret: String::new(), separated: true, expire: 0, comment: None };
+    user.tokens.insert("csi".to_owned(), token);
+    world.hypervisor.access.roles.insert("CSI".to_owned(), [].into());
+    let node = Place::core("nodes", "", "vm-999");
+    let now = world.now;
+    world.machines.store_mut(101).unwrap().put(&node, json!({"metadata": {"name": "vm-999"}}), now);
     let left = leftovers(&world, &rules());
-    assert_eq!(left.len(), 3, "{left:?}");
+    for what in [
+        "etcd member of VM 103",
+        "lock create",
+        "rights at /",
+        "token csi@pve!csi",
+        "role CSI",
+        "node vm-999",
+    ] {
+        assert!(left.iter().any(|left| left.contains(what)), "{what}: {left:?}");
+    }
+    world.hypervisor.vms.retain(|_, vm| vm.vmid == 900);
+    assert!(leftovers(&world, &rules()).iter().any(|left| left.contains("account csi@pve")));
 }
 
 #[test]

@@ -35,6 +35,15 @@ impl Machines {
         self.settle();
     }
 
+    /// Machines with a service that no longer tries.
+    pub(crate) fn failed_services(&self) -> Vec<u32> {
+        let failed = |node: &super::node::Node| {
+            matches!(node.etcd, EtcdService::Failed { .. })
+                || node.kubelet_gives_up.is_some_and(|at| at <= self.now)
+        };
+        self.iter().filter(|(_, machine)| machine.node().is_some_and(failed)).map(|(vmid, _)| vmid).collect()
+    }
+
     /// Services begin to fail, fail, or begin anew.
     pub(super) fn step_images(&mut self, vmid: u32) -> bool {
         let now = self.now;

@@ -2,6 +2,7 @@
 
 use super::Machines;
 use super::node::Machine;
+use crate::kube::Store;
 
 /// One etcd cluster.
 #[derive(Debug, Clone)]
@@ -55,6 +56,11 @@ impl Machines {
                 .collect(),
         };
         self.etcds.iter().map(view).collect()
+    }
+
+    /// The objects of every etcd cluster that has a leader.
+    pub(crate) fn stores(&self) -> impl Iterator<Item = &Store> {
+        self.etcds.iter().filter(|etcd| etcd.leader.is_some()).map(|etcd| &etcd.store)
     }
 
     /// A control plane node whose API server takes writes.

@@ -4,7 +4,13 @@ use super::*;
 use crate::{Disturbance, Rules, Watch};
 
 fn watch() -> Arc<Watch> {
-    Arc::new(Watch::new(Rules { is_ours: Box::new(|_, _| true), lease: Box::new(|_| None) }))
+    Arc::new(Watch::new(Rules {
+        is_ours: Box::new(|_, _| true),
+        lease: Box::new(|_| None),
+        kubernetes_lease: Box::new(|_, _| None),
+        is_our_account: Box::new(|_| false),
+        workers_at_once: 0,
+    }))
 }
 
 /// The fingerprint that a client sees.
