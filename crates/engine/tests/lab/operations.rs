@@ -6,7 +6,7 @@
 //! the way is removed, and within three runs the operation is done: nothing is left to do, nothing is left behind, VMs of
 //! others are as they were, and every write that was acknowledged is read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -73,6 +73,53 @@ enum Act {
     Restored(u32),
 }
 
+impl Act {
+    fn words(self) -> &'static str {
+        match self {
+            Self::PowerOff(_) => "VM powered off",
+            Self::Migrate(_) => "VM migrated",
+            Self::Tags(_) => "tags changed",
+            Self::Notes(_) => "notes changed",
+            Self::Clone(_) => "VM cloned",
+            Self::Reused(_) => "VM ID reused",
+            Self::RolledBack(_) => "VM rolled back",
+            Self::Restored(_) => "VM restored",
+        }
+    }
+
+    /// Whether an old etcd log, or a second machine with the same address, would run after a start of its VM.
+    fn must_not_start(self) -> bool {
+        match self {
+            Self::RolledBack(vmid) | Self::Restored(vmid) => vmid < 150_020,
+            Self::Clone(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Everything that a long run must have met, as it is counted.
+const KINDS: [&str; 19] = [
+    "VM powered off",
+    "VM migrated",
+    "tags changed",
+    "notes changed",
+    "VM cloned",
+    "VM ID reused",
+    "VM rolled back",
+    "VM restored",
+    "cut: operator and Proxmox",
+    "cut: operator and machines",
+    "cut: operator and one machine",
+    "cut: operator and Kubernetes",
+    "cut: machines among each other",
+    "connections that break",
+    "slow host",
+    "host lost",
+    "service failed for good",
+    "crash",
+    "second operator",
+];
+
 const CLONE: u32 = 4713;
 const OF_OTHERS: u32 = 4711;
 
@@ -105,7 +152,8 @@ fn spare_quorum(acts: &mut [Act], operation: Operation) {
     }
 }
 
-async fn perform(rig: &Rig, act: Act) {
+/// Says whether it was possible: one that was deleted before can be neither stopped nor moved.
+async fn perform(rig: &Rig, act: Act) -> bool {
     let person = rig.lab.person();
     let done = match act {
         Act::PowerOff(vmid) => person.power_off(vmid),
@@ -133,8 +181,7 @@ async fn perform(rig: &Rig, act: Act) {
             kept.and_then(|kept| person.delete(vmid).and_then(|()| person.restore(&kept)))
         }
     };
-    // One that was deleted before can be neither stopped nor moved.
-    let _ = done;
+    done.is_ok()
 }
 
 /// What stands in the way is taken out of it by the one who put it there.
@@ -154,7 +201,7 @@ fn undo(rig: &Rig, act: Act) {
 /// Something that breaks, and for how long.
 fn disturbance(chance: &mut Chance) -> (Disturbance, u64) {
     let seconds = 30 + chance.below(200);
-    let disturbance = match chance.below(5) {
+    let disturbance = match chance.below(8) {
         0 | 1 => {
             let far = chance.one(&[Far::Proxmox, Far::Machines, Far::Kubernetes, Far::Machine(150_011)]);
             let lost = chance.one(&[Lost::Requests, Lost::Answers]);
@@ -167,12 +214,33 @@ fn disturbance(chance: &mut Chance) -> (Disturbance, u64) {
             let which = CallFilter::default();
             Disturbance::Wire { fault, when: When::Chance { which, permille: 50, seed: chance.next() } }
         }
+        4 => Disturbance::HostOffline(chance.one(&["pve1", "pve2", "pve3"]).to_owned()),
+        5 | 6 => {
+            // Never a second control plane node: the others keep etcd's quorum.
+            let (vmid, service) = chance.one(&[
+                (150_012, "etcd"),
+                (150_012, "kubelet"),
+                (150_021, "kubelet"),
+                (150_023, "kubelet"),
+            ]);
+            Disturbance::NoImage { vmid, service: service.to_owned(), missing: true }
+        }
         _ => Disturbance::HostSlow {
             node: chance.one(&["pve1", "pve2", "pve3"]).to_owned(),
             by: Duration::from_secs(1 + chance.below(20)),
         },
     };
     (disturbance, seconds)
+}
+
+/// What a disturbance counts as once it happened. What only some calls meet is counted by the lab.
+fn words(disturbance: &Disturbance) -> Option<&'static str> {
+    match disturbance {
+        Disturbance::Apart { .. } => Some("cut: machines among each other"),
+        Disturbance::HostSlow { .. } => Some("slow host"),
+        Disturbance::HostOffline(_) => Some("host lost"),
+        _ => None,
+    }
 }
 
 /// One try. Says how it ended: done, failed, refused, or with the code of what stopped it.
@@ -211,8 +279,14 @@ async fn is_done(rig: &Rig, operation: Operation, file: &str) -> bool {
     }
 }
 
-/// One run. Says what was done and how the first try ended.
-async fn run(seed: u64) -> (Operation, String) {
+/// What one run did, how its first try ended, and what it met.
+struct Ran {
+    operation: Operation,
+    how: String,
+    met: BTreeSet<String>,
+}
+
+async fn run(seed: u64) -> Ran {
     let chance = &mut Chance::new(seed);
     let operation = chance.one(&ALL);
     let rig = match operation {
@@ -230,8 +304,11 @@ async fn run(seed: u64) -> (Operation, String) {
     };
     let mut acts: Vec<Act> = (0..acts).map(|_| act(chance)).collect();
     spare_quorum(&mut acts, operation);
+    let mut met = BTreeSet::new();
     for act in &acts {
-        perform(&rig, *act).await;
+        if perform(&rig, *act).await {
+            met.insert(act.words().to_owned());
+        }
     }
     let dead = chance.one(&DEAD).0;
     if operation == Operation::Replace {
@@ -239,10 +316,16 @@ async fn run(seed: u64) -> (Operation, String) {
         // Until Kubernetes says that it is not ready.
         rig.world.clock.sleep(Duration::from_secs(120)).await;
     }
-    let disturbances: Vec<(Disturbance, u64)> = (0..disturbances).map(|_| disturbance(chance)).collect();
+    let mut disturbances: Vec<(Disturbance, u64)> = (0..disturbances).map(|_| disturbance(chance)).collect();
+    // A host that comes back starts what was rolled back or cloned on it, and etcd has an old log. That was nothing of Talosmith's.
+    if acts.iter().any(|act| act.must_not_start()) {
+        disturbances.retain(|(disturbance, _)| !matches!(disturbance, Disturbance::HostOffline(_)));
+    }
     let dies = (chance.below(3) == 0).then(|| chance.below(90));
     let told = format!("{operation:?}, {acts:?}, {disturbances:?}, dies after {dies:?} s");
     let later = chance.below(60);
+    let two = operation == Operation::TwoOperators || chance.below(6) == 0;
+    let begun = Mutex::new(BTreeSet::new());
 
     let (acknowledged, me, kim) = (AtomicU64::new(0), operator("me"), operator("kim"));
     let canary = async {
@@ -256,6 +339,7 @@ async fn run(seed: u64) -> (Operation, String) {
     let breaks = async {
         for (disturbance, seconds) in &disturbances {
             rig.lab.disturb(disturbance.clone());
+            begun.lock().unwrap().extend(words(disturbance).map(str::to_owned));
             rig.world.clock.sleep(Duration::from_secs(*seconds)).await;
         }
         std::future::pending::<()>().await;
@@ -267,7 +351,7 @@ async fn run(seed: u64) -> (Operation, String) {
         }
     };
     let second = async {
-        if operation == Operation::TwoOperators {
+        if two {
             rig.world.clock.sleep(Duration::from_secs(later)).await;
             attempt(&rig, operation, &file, &kim).await;
         }
@@ -284,6 +368,15 @@ async fn run(seed: u64) -> (Operation, String) {
         () = breaks => unreachable!("it goes on for ever"),
         (how, ()) = async { futures::join!(first, second) } => how,
     };
+    met.append(&mut begun.lock().unwrap());
+    met.extend((how == "died").then(|| "crash".to_owned()));
+    met.extend(two.then(|| "second operator".to_owned()));
+    rig.lab.shared().read(|world, _| {
+        met.extend(world.faults.partitions_met().keys().map(|far| format!("cut: {far}")));
+        met.extend(world.faults.wires_met().first().map(|_| "connections that break".to_owned()));
+    });
+    let failed = rig.lab.person().failed_services();
+    met.extend(failed.first().map(|_| "service failed for good".to_owned()));
     let acknowledged = acknowledged.into_inner();
     let gone = operation == Operation::Destroy && how == "done";
     if acknowledged > 0 && !gone && operation != Operation::Destroy {
@@ -297,6 +390,11 @@ async fn run(seed: u64) -> (Operation, String) {
     }
     rig.lab.disturb(Disturbance::Mend);
     acts.iter().for_each(|act| undo(&rig, *act));
+    // What root is told to do after a power cut, and what Talos says of a service that it gave up.
+    rig.lab.person().clear_locks();
+    for vmid in failed {
+        let _ = rig.lab.person().power_off(vmid);
+    }
     // The lease of one who died, or whose way was cut, runs out.
     rig.world.clock.sleep(Duration::from_secs(600)).await;
     let mut tries = vec![how.clone()];
@@ -310,11 +408,11 @@ async fn run(seed: u64) -> (Operation, String) {
     let left = rig.guard.leftovers(&rig.lab);
     assert!(left.is_empty(), "{told}: {left:?}");
     assert_eq!(rig.etcd_clusters(), 1, "{told}");
-    (operation, how.split(':').next().unwrap_or_default().to_owned())
+    Ran { operation, how: how.split(':').next().unwrap_or_default().to_owned(), met }
 }
 
 #[allow(clippy::print_stderr, reason = "how to repeat a run that failed")]
-fn run_alone(seed: u64) -> (Operation, String) {
+fn run_alone(seed: u64) -> Ran {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     let ran =
@@ -340,10 +438,15 @@ fn many_operations() {
     let clock = ambient::Clock::real();
     let began = clock.now();
     let ended = Mutex::new(BTreeMap::<(Operation, String), u64>::new());
+    let met = Mutex::new(BTreeMap::<(String, Operation), u64>::new());
     in_parallel((first..first + runs).collect(), |seed| {
         if clock.now().duration_since(began).as_secs() < i64::try_from(minutes * 60).unwrap() {
-            let how = run_alone(*seed);
-            *ended.lock().unwrap().entry(how).or_default() += 1;
+            let ran = run_alone(*seed);
+            *ended.lock().unwrap().entry((ran.operation, ran.how)).or_default() += 1;
+            let mut met = met.lock().unwrap();
+            for kind in ran.met {
+                *met.entry((kind, ran.operation)).or_default() += 1;
+            }
         }
     });
     let ended = ended.into_inner().unwrap();
@@ -355,6 +458,17 @@ fn many_operations() {
             .filter(|((done, _), _)| *done == operation)
             .map(|((_, how), count)| format!("{how} {count}"))
             .collect();
-        eprintln!("  {operation:?}: {}", of.join(", "));
+        let runs: u64 = ended.iter().filter(|((done, _), _)| *done == operation).map(|(_, n)| n).sum();
+        eprintln!("  {operation:?}, {runs} runs: {}", of.join(", "));
+    }
+    let met = met.into_inner().unwrap();
+    eprintln!("Runs that met each kind of fault:");
+    for kind in KINDS {
+        let of = |operation| met.get(&(kind.to_owned(), operation)).copied().unwrap_or(0);
+        let each: Vec<String> =
+            ALL.iter().map(|operation| format!("{operation:?} {}", of(*operation))).collect();
+        let total: u64 = ALL.iter().map(|operation| of(*operation)).sum();
+        let few = if total < 20 { ", fewer than 20" } else { "" };
+        eprintln!("  {kind}: {total} ({}){few}", each.join(", "));
     }
 }
