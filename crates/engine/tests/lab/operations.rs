@@ -247,7 +247,10 @@ fn words(disturbance: &Disturbance) -> Option<&'static str> {
 async fn attempt(rig: &Rig, operation: Operation, file: &str, who: &Operator) -> String {
     for _ in 0..3 {
         let allowed = (operation == Operation::Replace).then(|| DEAD.map(|(_, name)| name.to_owned()));
-        let session = rig.session(file).allowing(allowed.into_iter().flatten());
+        // What cuts an operator off cuts off their observation as well.
+        let mut session = rig.session(file);
+        session.world = rig.world_of(who);
+        let session = session.allowing(allowed.into_iter().flatten());
         let look = match operation {
             Operation::Destroy => session.look_to_destroy().await,
             _ => session.look().await,
@@ -325,7 +328,7 @@ async fn run(seed: u64) -> Ran {
     let told = format!("{operation:?}, {acts:?}, {disturbances:?}, dies after {dies:?} s");
     let later = chance.below(60);
     let two = operation == Operation::TwoOperators || chance.below(6) == 0;
-    let begun = Mutex::new(BTreeSet::new());
+    let (begun, calm) = (Mutex::new(BTreeSet::new()), chance.one(&[0, 1, 3, 10, 30]));
 
     let (acknowledged, me, kim) = (AtomicU64::new(0), operator("me"), operator("kim"));
     let canary = async {
@@ -337,6 +340,7 @@ async fn run(seed: u64) -> Ran {
         }
     };
     let breaks = async {
+        rig.world.clock.sleep(Duration::from_secs(calm)).await;
         for (disturbance, seconds) in &disturbances {
             rig.lab.disturb(disturbance.clone());
             begun.lock().unwrap().extend(words(disturbance).map(str::to_owned));
