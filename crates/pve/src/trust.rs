@@ -90,7 +90,8 @@ impl From<&rustls::Error> for Unaccepted {
     fn from(error: &rustls::Error) -> Self {
         let rustls::Error::InvalidCertificate(why) = error else { return Self::Invalid(error.to_string()) };
         match why {
-            CertificateError::UnknownIssuer => Self::UnknownIssuer,
+            // Authorities of several installations have one name, so a signature by another one is met as a bad one.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownIssuer,
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 Self::OtherName
             }
