@@ -147,6 +147,16 @@ fn is_vital(method: &str, path: &str) -> bool {
 
 /// Every world that a crash around a call leaves behind, each once, from where `rig` stands to the end.
 async fn all_crashes(rig: &Rig, file: &str) -> (u64, Vec<Crash>) {
+    crashes_at(rig, file, |_, _| true).await
+}
+
+/// The same, for the calls that are `wanted` by their number and whether they are vital: to write down a world takes longer than the
+/// call.
+async fn crashes_at(
+    rig: &Rig,
+    file: &str,
+    wanted: impl Fn(u64, bool) -> bool + Send + Sync + 'static,
+) -> (u64, Vec<Crash>) {
     let mut of_files = open(rig, 1 + u8::from(!rig.home.files().is_empty()));
     let home = rig.home.files();
     let crashes: Arc<Mutex<(BTreeSet<u64>, Vec<Crash>)>> = Arc::default();
@@ -157,12 +167,16 @@ async fn all_crashes(rig: &Rig, file: &str) -> (u64, Vec<Crash>) {
         move |number, moment, method, path| {
             let Some(shared) = shared.upgrade() else { return Verdict::GoOn };
             calls.fetch_max(number + 1, Ordering::Relaxed);
+            let vital = is_vital(method, path);
+            if !wanted(number, vital) {
+                return Verdict::GoOn;
+            }
             let world = shared.read(|world, _| serde_json::to_value(world).unwrap());
             let mut crashes = crashes.lock().unwrap();
             if crashes.0.insert(without_time(&world)) {
                 let when = format!("{moment:?} call {number}, {method} {path}");
                 let world = serde_json::to_vec(&world).unwrap();
-                crashes.1.push(Crash { world, home: home.clone(), when, vital: is_vital(method, path) });
+                crashes.1.push(Crash { world, home: home.clone(), when, vital });
             }
             Verdict::GoOn
         }
@@ -213,9 +227,14 @@ fn every_call() {
     );
 }
 
-/// Goes on in the world of a first crash, dies again at some of its calls, and goes on from each of those. Says how many.
-fn die_again(first: &Crash, choose: impl Fn(Vec<Crash>) -> Vec<Crash>) -> u64 {
-    let seconds = runtime().block_on(async { all_crashes(&first.rig(), HOME).await.1 });
+/// Goes on in the world of a first crash, dies again at the calls that are `wanted`, and goes on from those that are chosen. Says how
+/// many.
+fn die_again(
+    first: &Crash,
+    wanted: impl Fn(u64, bool) -> bool + Send + Sync + 'static,
+    choose: impl Fn(Vec<Crash>) -> Vec<Crash>,
+) -> u64 {
+    let seconds = runtime().block_on(async { crashes_at(&first.rig(), HOME, wanted).await.1 });
     let mut tried = 0;
     for second in choose(seconds) {
         let when = format!("{}, then {}", first.when, second.when);
@@ -238,28 +257,34 @@ fn nested() {
     let seed: u64 = setting("NESTED_SEED").unwrap_or(1);
     let pairs: u64 = setting("NESTED_PAIRS").unwrap_or(2000);
     let every: usize = setting("NESTED_EVERY").unwrap_or(1);
-    let (_, crashes) = runtime().block_on(async { all_crashes(&nothing_yet(), HOME).await });
+    let (calls, crashes) = runtime().block_on(async { all_crashes(&nothing_yet(), HOME).await });
     let (vital, others): (Vec<Crash>, Vec<Crash>) = crashes.into_iter().partition(|crash| crash.vital);
+    eprintln!("{} vital moments, {} others", vital.len(), others.len());
     let of_vital = AtomicU64::new(0);
-    in_parallel(vital.iter().collect(), |first| {
-        let choose = |seconds: Vec<Crash>| seconds.into_iter().filter(|s| s.vital).step_by(every).collect();
-        of_vital.fetch_add(die_again(first, choose), Ordering::Relaxed);
+    in_parallel(vital.iter().enumerate().collect(), |(number, first)| {
+        // With `every`, each first one meets other second ones.
+        let choose = |seconds: Vec<Crash>| {
+            let vital = seconds.into_iter().filter(|second| second.vital);
+            vital.skip(number % every).step_by(every).collect()
+        };
+        of_vital.fetch_add(die_again(first, |_, vital| vital, choose), Ordering::Relaxed);
     });
     let chance = &mut Chance::new(seed);
     let numbers: Vec<(usize, u64)> = (0..pairs.div_ceil(EACH))
         .map(|_| (chance.below(others.len() as u64) as usize, chance.next()))
         .collect();
     let of_others = AtomicU64::new(0);
-    in_parallel(numbers, |(first, seed)| {
+    in_parallel(numbers, |&(first, seed)| {
+        // Before and after each call, so twice as many as are wanted, of which some leave the same world.
+        let wanted = move |number: u64, _| Chance::new(seed ^ number).below(calls) < EACH;
         let choose = |mut seconds: Vec<Crash>| {
-            let chance = &mut Chance::new(*seed);
-            let one = |_| {
-                (!seconds.is_empty())
-                    .then(|| seconds.swap_remove(chance.below(seconds.len() as u64) as usize))
-            };
-            (0..EACH).filter_map(one).collect()
+            let chance = &mut Chance::new(seed);
+            while seconds.len() as u64 > EACH {
+                seconds.swap_remove(chance.below(seconds.len() as u64) as usize);
+            }
+            seconds
         };
-        of_others.fetch_add(die_again(&others[*first], choose), Ordering::Relaxed);
+        of_others.fetch_add(die_again(&others[first], wanted, choose), Ordering::Relaxed);
     });
     let of_files = vital.iter().filter(|crash| crash.when.starts_with("write")).count();
     eprintln!(
