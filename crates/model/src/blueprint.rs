@@ -79,6 +79,9 @@ pub struct Options {
     pub backup: Option<spec::Backup>,
     /// Proxmox' address as the cluster itself reaches it.
     pub proxmox_api: Option<ProxmoxApi>,
+    /// How VMs prove who they are, where the file says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<spec::Identity>,
 }
 
 /// How something that runs in the cluster reaches Proxmox.
@@ -230,6 +233,12 @@ pub struct NodeSettings {
     /// Disk that Talos installs itself to, on an external machine.
     #[serde(default)]
     pub install_disk: Option<String>,
+    /// Fingerprint of an external machine's certificate in maintenance mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+    /// Whether an external machine need not prove anything.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unverified: bool,
     /// Patches of the Talos configuration, in the order they are applied: those of all nodes first.
     pub patches: Vec<NodePatch>,
 }

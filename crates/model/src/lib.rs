@@ -21,6 +21,7 @@
 //! - [`rights`] is what a token must be allowed to do for a blueprint, and where.
 //! - [`service`] says which services of a machine do not come up by themselves.
 //! - [`holder`] is whoever is given credentials inside the cluster.
+//! - [`identity`] is how a machine proves who it is before it receives keys.
 //! - [`mod@lease`] is when one operator stops and the next one may start.
 //! - [`natural`] is the order in which people count names.
 //! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
@@ -32,6 +33,7 @@ pub mod check;
 pub mod diagnostic;
 pub mod event;
 pub mod holder;
+pub mod identity;
 pub mod import;
 pub mod lease;
 pub mod load;

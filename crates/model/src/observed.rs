@@ -72,6 +72,9 @@ pub struct Proxmox {
     pub occupied: BTreeMap<Ipv4Addr, String>,
     /// What the token may not do and new nodes need.
     pub missing_rights: Vec<Need>,
+    /// Nodes whose VM the token may not open the console of. `None` where it was not asked, or could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_console: Option<BTreeSet<String>>,
     /// Boot images found in datastores.
     pub images: BTreeSet<StoredImage>,
     /// Why new nodes cannot have their images.

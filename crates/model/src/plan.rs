@@ -14,6 +14,7 @@
 //! - `in_force`: whether a machine runs the image that the file asks for.
 //! - [`mod@ownership`]: VMs of which it is not certain that they are ours, or finished.
 //! - `unchecked`: VMs that could not be read while no record was found.
+//! - `identities`: machines that receive their configuration without a proof of who they are.
 //! - `others`: what is there and not in the file.
 //! - [`accounts`]: accounts in Proxmox for what runs in the cluster.
 //! - [`destroy`]: taking everything of ours away, and nothing else.
@@ -26,6 +27,7 @@ pub mod destroy;
 pub mod drift;
 mod explained;
 pub mod graph;
+mod identities;
 mod images;
 mod in_force;
 pub mod lost;
@@ -149,6 +151,8 @@ pub enum RefusalCode {
     Locked,
     /// What answers at an address is not our machine.
     Stranger,
+    /// The file does not say what an external machine is known by.
+    Identity,
     /// A machine has a configuration with other keys than those of the bundle.
     OtherKeys,
     /// etcd's data is gone, or it cannot be said where etcd was bootstrapped, or a new one would stand beside it.

@@ -28,7 +28,7 @@ pub struct Member {
 
 impl Member {
     /// Whether it is the member of a node. Its host name may be fully qualified.
-    fn is_of(&self, node: &str) -> bool {
+    pub(crate) fn is_of(&self, node: &str) -> bool {
         self.name.split('.').next() == Some(node)
     }
 }

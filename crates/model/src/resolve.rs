@@ -149,6 +149,7 @@ fn finish(
             upgrade: spec.upgrade.clone(),
             backup: spec.backup.clone(),
             proxmox_api: proxmox_api(spec),
+            identity: spec.proxmox.identity,
         },
     })
 }

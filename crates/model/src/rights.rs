@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blueprint::{Blueprint, Inventory, Node};
-use crate::spec::Spec;
+use crate::spec::{Identity, Spec};
 
 /// The roles that earlier versions gave to the tokens of all clusters. They are never changed: other tokens may hold them.
 pub const SHARED_ROLES: [&str; 2] = ["Talosmith", "TalosmithCluster"];
@@ -101,6 +101,10 @@ const VM: &[(&str, &str)] = &[
     ("VM.Migrate", "move VMs off a host"),
     ("VM.PowerMgmt", "start and stop VMs"),
 ];
+/// The privilege that opens the console of a VM, on which a new machine names its certificate.
+pub const TO_PROVE: &str = "VM.Console";
+/// Beside these, unless VMs are known by their UUID.
+const CONSOLE: &[(&str, &str)] = &[(TO_PROVE, "prove new machines through their console")];
 /// Of these, what creating a VM does not need.
 const LATER: &[&str] = &["VM.Clone", "VM.GuestAgent.Audit", "VM.Migrate"];
 const DISKS: &[(&str, &str)] =
@@ -136,13 +140,18 @@ pub fn needs(blueprint: &Blueprint, hosts: &[String]) -> Vec<Need> {
         }
     };
     add("/".to_owned(), &[("Sys.Audit", "see whether the cluster has quorum")]);
+    let console = if blueprint.options.identity == Some(Identity::Uuid) { &[] } else { CONSOLE };
     match &blueprint.resource_pool {
         Some(pool) => {
             add(format!("/pool/{pool}"), VM);
+            add(format!("/pool/{pool}"), console);
             add(format!("/pool/{pool}"), &[("Pool.Audit", "see the pool")]);
             add("/vms".to_owned(), &[("VM.Audit", "see which ids are taken")]);
         }
-        None => add("/vms".to_owned(), VM),
+        None => {
+            add("/vms".to_owned(), VM);
+            add("/vms".to_owned(), console);
+        }
     }
     for host in hosts {
         add(format!("/nodes/{host}"), HOST);

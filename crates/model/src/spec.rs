@@ -26,7 +26,7 @@ pub use hardware::{
 pub use image::{Arch, Delivery, Image, ImageOverride};
 pub use kubernetes::{Cni, CniDetails, CniName, Kubernetes, Mount, Oidc, RegistryMirror, Storage};
 pub use network::{ExtraNetwork, ExtraNic, ExtraRange, Network, NicModel, NicOverride, Route};
-pub use nodes::{Defaults, Gpu, Node, NodeVersions, Placement, Pool, RoleDefaults, Traits};
+pub use nodes::{Defaults, Gpu, Node, NodeIdentity, NodeVersions, Placement, Pool, RoleDefaults, Traits};
 pub use reference::{DEFAULT_TOKEN, Reference, ReferenceError};
 
 use crate::blueprint::Role;
@@ -146,6 +146,12 @@ pub struct Proxmox {
     /// Value of the label `topology.kubernetes.io/region` on the nodes: what this Proxmox cluster is called in Kubernetes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
+    /// How a new machine proves that it is the VM that Talosmith created, before it receives the cluster's keys. `console`: its
+    /// certificate must be the one that Talos prints on the VM's serial console. `uuid`: it claims the VM's SMBIOS UUID, which a
+    /// relay in the network can pass on. Left out: `console` where the token has VM.Console and the VM has a serial port;
+    /// otherwise `uuid`, and the plan warns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
     /// VM id of the cluster's record, a stopped VM without disks. Left out: it mirrors the VIP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<u32>,
@@ -162,6 +168,16 @@ impl Proxmox {
     pub fn is_pinned(&self) -> bool {
         self.pins().next().is_some()
     }
+}
+
+/// How a new machine proves which VM it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Identity {
+    /// By the certificate that Talos prints on the VM's console.
+    Console,
+    /// By the UUID that it claims.
+    Uuid,
 }
 
 /// One Proxmox host.

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::blueprint::Role;
 use crate::diagnostic::{Diagnostic, Path, codes, nearest};
+use crate::identity::Fingerprint;
 use crate::resolve::draft::{Draft, DraftNode, MAX_COUNT};
 use crate::resolve::placement;
+use crate::spec;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     let spec = draft.spec;
@@ -72,6 +74,9 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         let path = Path::of(&["nodes", name, "install_disk"]);
         found.push(Diagnostic::error(codes::INSTALL_DISK, message).at(path, "").help(help));
     }
+    for (name, node) in &spec.nodes {
+        found.extend(identity(name, node));
+    }
     let homeless = draft.nodes.iter().filter(|node| !node.external).find(|node| {
         let choice = placement::candidates(spec, None, node);
         node.pinned.is_none() && choice.is_some_and(|hosts| hosts.is_empty())
@@ -80,6 +85,33 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         let message = format!("no host may carry `{}`, because all have weight 0", node.name);
         let problem = Diagnostic::error(codes::NO_HOST, message).at_key(Path::of(&["hosts"]), "");
         found.push(problem.help("give one of the hosts a weight, or name the node's `host`"));
+    }
+}
+
+/// What an external machine is known by.
+fn identity(name: &str, node: &spec::Node) -> Option<Diagnostic> {
+    let at = |keys: &[&str]| Path::of(&[&["nodes", name], keys].concat());
+    let error = |message: String| Diagnostic::error(codes::MACHINE_IDENTITY, message);
+    let key = if node.identity.is_some() { "identity" } else { "unverified" };
+    match &node.identity {
+        None if !node.unverified => None,
+        _ if !node.external => Some(
+            error(format!("`{name}` is a VM of ours, which proves itself through its console"))
+                .at(at(&[key]), "")
+                .help(format!("leave out `{key}`; `proxmox.identity` is about VMs")),
+        ),
+        Some(_) if node.unverified => Some(
+            error(format!("`{name}` has `identity` and `unverified` at once"))
+                .at_key(at(&["identity"]), "")
+                .at_key(at(&["unverified"]), "")
+                .help("keep `identity`"),
+        ),
+        Some(own) if own.fingerprint.parse::<Fingerprint>().is_err() => Some(
+            error(format!("`{}` is not a fingerprint as Talos prints it", own.fingerprint))
+                .at(at(&["identity", "fingerprint"]), "")
+                .help("copy it from the last line `server certificate issued` on the machine's console: 44 characters of base64"),
+        ),
+        Some(_) | None => None,
     }
 }
 

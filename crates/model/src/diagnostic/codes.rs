@@ -229,6 +229,9 @@ codes! {
     INSTALL_DISK "TS0511" "Not a disk to install to"
         "Talos is installed on an external machine that was started from an ISO or the network, to a disk that is named by its path. VMs of ours are made with Talos on their disk."
         bad "nodes:\n  metal: { role: worker, address: 10.25.150.40, external: true, install_disk: sda }\n" good "nodes:\n  metal: { role: worker, address: 10.25.150.40, external: true, install_disk: /dev/sda }\n"
+    MACHINE_IDENTITY "TS0512" "Nothing that a machine can be known by"
+        "An external machine is known by the fingerprint of its certificate, which Talos prints on the machine's console in maintenance mode, or by nothing with `unverified: true`. VMs of ours prove themselves as `proxmox.identity` says."
+        bad "nodes:\n  metal: { role: worker, address: 10.25.150.40, external: true, identity: { fingerprint: \"12:34\" } }\n" good "nodes:\n  metal: { role: worker, address: 10.25.150.40, external: true, identity: { fingerprint: \"47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\" } }\n"
 
     UNKNOWN_REFERENCE "TS0601" "A name that stands for nothing"
         "A pool or node refers to a host, a size or a pool that the file does not define."

@@ -93,6 +93,7 @@ pub(super) fn steps(
     b.network();
     b.cloud_provider();
     b.others();
+    b.identities();
     Found { steps: b.steps, notices: b.notices, refusals: b.refusals, blocked: b.blocked }
 }
 

@@ -37,6 +37,14 @@ pub fn to_create<'b, 'p>(
     })
 }
 
+/// What opening the console of a node's VM needs. `vmid` is that of the VM, if it is there already.
+#[must_use]
+pub fn console(blueprint: &Blueprint, node: &Node, vmid: Option<u32>) -> Need {
+    let pool = blueprint.resource_pool.iter().filter(|_| vmid.is_none()).map(|pool| format!("/pool/{pool}"));
+    let paths = std::iter::once(format!("/vms/{}", vmid.unwrap_or(node.vmid))).chain(pool);
+    Need { one_of: paths.map(|path| (path, "VM.Console".to_owned())).collect() }
+}
+
 /// Everything that creating these nodes needs.
 #[must_use]
 pub fn needs(blueprint: &Blueprint, new: &[&Node]) -> Vec<Need> {

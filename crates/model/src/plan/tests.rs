@@ -554,14 +554,53 @@ fn arch4_settings_of_upgrades_are_said_to_have_no_effect() {
 }
 
 #[test]
+fn a1_a_plan_says_which_machines_prove_nothing() {
+    let mut blueprint = blueprint();
+    let mut world = empty_world();
+    let texts = |blueprint: &Blueprint, world: &Observed| {
+        let notices = plan(blueprint, &rendered(), world).notices;
+        notices.into_iter().map(|n| n.text).filter(|text| text.contains("relay")).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&blueprint, &world), Vec::<String>::new());
+    world.proxmox.no_console = Some(["cp-1".to_owned()].into());
+    let said = texts(&blueprint, &world);
+    assert!(said.len() == 1 && said[0].starts_with("cp-1 is known by SMBIOS UUID only"), "{said:?}");
+    assert!(said[0].contains("the token lacks VM.Console"), "{said:?}");
+    blueprint.options.identity = Some(crate::spec::Identity::Uuid);
+    assert!(texts(&blueprint, &world)[0].contains("`proxmox.identity` is `uuid`"));
+    blueprint.options.identity = Some(crate::spec::Identity::Console);
+    let refused = plan(&blueprint, &rendered(), &world).refusals;
+    assert_eq!(refused[0].code, RefusalCode::Rights, "{refused:?}");
+    // A cluster that stands needs no proof.
+    let world = healthy_world(&blueprint);
+    assert_eq!(plan(&blueprint, &rendered(), &world).notices, []);
+}
+
+#[test]
 fn a_machine_that_is_not_ours_gets_everything_but_a_vm() {
     let mut blueprint = blueprint();
     let mut world = healthy_world(&blueprint);
     let metal = Node { external: true, host: None, ..node("metal-1", Role::Worker, 30, "pve1") };
     blueprint.nodes.insert(metal.name.clone(), metal);
     world.machines.insert("metal-1".to_owned(), Machine::with(Api::Maintenance));
+    let undeclared = plan(&blueprint, &rendered(), &world);
+    assert_eq!(undeclared.refusals[0].code, RefusalCode::Identity);
+    assert!(undeclared.refusals[0].remedy.contains("unverified: true"), "{:?}", undeclared.refusals);
+    // One that is configured, or that does not answer, is not asked for it.
+    for api in [Api::Configured, Api::Silent { why: "off".to_owned() }] {
+        world.machines.insert("metal-1".to_owned(), Machine::with(api));
+        assert_eq!(plan(&blueprint, &rendered(), &world).refusals, []);
+    }
+    world.machines.insert("metal-1".to_owned(), Machine::with(Api::Maintenance));
+    let settings = |name: &str| NodeSettings { unverified: name == "metal-1", ..NodeSettings::default() };
+    blueprint.nodes.values_mut().for_each(|node| node.settings = settings(&node.name));
     let plan = plan(&blueprint, &rendered(), &world);
     assert_eq!(plan.refusals, []);
+    assert!(
+        plan.notices.iter().any(|n| n.text.contains("metal-1 receives the cluster's keys")),
+        "{:?}",
+        plan.notices
+    );
     assert_eq!(ids(&plan), ["configure/metal-1", "join/metal-1", "check-health"]);
     let away = plan_destroy(&blueprint, &world);
     assert!(!ids(&away).iter().any(|id| id.contains("metal-1")), "{:?}", ids(&away));

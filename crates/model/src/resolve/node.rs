@@ -172,6 +172,7 @@ fn settings(draft: &Draft<'_>, node: &DraftNode<'_>) -> NodeSettings {
         };
         list.iter().enumerate().map(one).collect::<Vec<_>>()
     };
+    let own = draft.spec.nodes.get(&node.name);
     NodeSettings {
         hosts: node.hosts.to_vec(),
         dhcp: draft.spec.network.dhcp,
@@ -180,7 +181,9 @@ fn settings(draft: &Draft<'_>, node: &DraftNode<'_>) -> NodeSettings {
         annotations: node.merged(|traits| &traits.annotations),
         kubelet_args: node.merged(|traits| &traits.kubelet_args),
         taints: taints.into_iter().filter_map(|(key, text)| Some((key, forms::taint(&text)?))).collect(),
-        install_disk: draft.spec.nodes.get(&node.name).and_then(|own| own.install_disk.clone()),
+        install_disk: own.and_then(|own| own.install_disk.clone()),
+        fingerprint: own.and_then(|own| own.identity.as_ref()).map(|identity| identity.fingerprint.clone()),
+        unverified: own.is_some_and(|own| own.unverified),
         patches: patches.flat_map(numbered).collect(),
     }
 }

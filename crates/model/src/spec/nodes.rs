@@ -196,6 +196,12 @@ pub struct Node {
     /// network. What is on it is lost. Left out: Talos is on the machine's disk already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_disk: Option<String>,
+    /// What an external machine is known by before it receives the cluster's keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<NodeIdentity>,
+    /// Sends the cluster's keys to an external machine that proves nothing: whoever answers at its address receives them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unverified: bool,
     /// Hardware by name, from `sizes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
@@ -205,4 +211,14 @@ pub struct Node {
     /// What else it is.
     #[serde(flatten)]
     pub traits: Traits,
+}
+
+/// What an external machine is known by.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeIdentity {
+    /// Fingerprint of the certificate that the machine shows in maintenance mode, from the last line `server certificate issued`
+    /// on its console. It changes with every boot.
+    #[schemars(extend("examples" = ["47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="]))]
+    pub fingerprint: String,
 }

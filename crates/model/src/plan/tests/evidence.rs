@@ -35,6 +35,7 @@ fn external() -> Blueprint {
     for node in blueprint.nodes.values_mut() {
         node.external = true;
         node.host = None;
+        node.settings.unverified = true;
     }
     blueprint
 }

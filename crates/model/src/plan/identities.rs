@@ -1,0 +1,107 @@
+//! What the plan says about machines that receive their configuration without a proof of who they are.
+
+use std::collections::BTreeMap;
+
+use super::bring_up::Builder;
+use super::{Notice, Refusal, RefusalCode};
+use crate::identity::{self, Method, Unproved};
+use crate::observed::Api;
+use crate::step::Action;
+
+impl Builder<'_> {
+    /// Warns of every node that is configured unproved, and refuses what the file leaves open.
+    pub(super) fn identities(&mut self) {
+        let mut by_uuid: BTreeMap<Unproved, Vec<&str>> = BTreeMap::new();
+        let (mut unverified, mut undeclared, mut denied) = (vec![], vec![], vec![]);
+        for node in self.blueprint.in_order() {
+            let configure = Action::Configure { node: node.name.clone() }.id();
+            if !self.steps.iter().any(|step| step.id == configure) {
+                continue;
+            }
+            let name = node.name.as_str();
+            match identity::method(self.blueprint, self.observed, node) {
+                Method::Console => {
+                    let lacks = self.observed.proxmox.no_console.as_ref();
+                    denied.extend(lacks.filter(|nodes| nodes.contains(name)).map(|_| name));
+                }
+                Method::Fingerprint(_) => {}
+                Method::Uuid(why) => by_uuid.entry(why).or_default().push(name),
+                Method::Unverified => unverified.push(name),
+                // One that does not answer may be configured; if it is not, nothing is sent to it either.
+                Method::Undeclared => {
+                    let api = self.observed.machines.get(name).map(|machine| &machine.api);
+                    undeclared.extend((api == Some(&Api::Maintenance)).then_some(name));
+                }
+            }
+        }
+        self.notices.extend(by_uuid.into_iter().map(|(why, nodes)| by_uuid_only(why, &nodes)));
+        if !unverified.is_empty() {
+            let text = format!(
+                "whoever answers at the address of {} receives the cluster's keys: the file says `unverified: true`",
+                list(&unverified)
+            );
+            self.notices.push(Notice { text });
+        }
+        if let Some(first) = undeclared.first() {
+            self.refusals.push(Refusal {
+                code: RefusalCode::Identity,
+                why: format!(
+                    "the file does not say how {} prove{} who {}, and whoever answers at the address would receive the cluster's keys",
+                    list(&undeclared),
+                    if undeclared.len() == 1 { "s" } else { "" },
+                    if undeclared.len() == 1 { "it is" } else { "they are" },
+                ),
+                remedy: format!(
+                    "copy the fingerprint from the last line `server certificate issued` on the machine's console into the file, \
+                     `nodes: {{ {first}: {{ identity: {{ fingerprint: … }} }} }}`; or, in a network that you trust, write `unverified: true` there"
+                ),
+            });
+        }
+        if !denied.is_empty() {
+            self.refusals.push(Refusal {
+                code: RefusalCode::Rights,
+                why: format!(
+                    "`proxmox.identity` is `console`, and the token lacks VM.Console on the VMs of {}",
+                    list(&denied)
+                ),
+                remedy: "run `talosmith proxmox setup`, or give VM.Console to the token's role".to_owned(),
+            });
+        }
+    }
+}
+
+fn by_uuid_only(why: Unproved, nodes: &[&str]) -> Notice {
+    let (because, remedy) = match why {
+        Unproved::Chosen => (
+            "`proxmox.identity` is `uuid`",
+            "Set it to `console`, or apply from a network path that you trust",
+        ),
+        Unproved::NoRight => (
+            "the token lacks VM.Console",
+            "Grant it with `talosmith proxmox setup`, or apply from a network path that you trust",
+        ),
+        Unproved::NoSerialPort => (
+            "the VM runs without the serial port `serial0`",
+            "Stop and start the VM after the port was added, or apply from a network path that you trust",
+        ),
+    };
+    let (is, it) = if nodes.len() == 1 { ("is", "it") } else { ("are", "them") };
+    Notice {
+        text: format!(
+            "{} {is} known by SMBIOS UUID only, because {because}: a relay in the network between this computer and {it} could \
+             receive the cluster's keys. {remedy}",
+            list(nodes)
+        ),
+    }
+}
+
+/// The names, the first few of many.
+fn list(nodes: &[&str]) -> String {
+    const SHOWN: usize = 6;
+    match nodes.get(..SHOWN) {
+        Some(first) if nodes.len() > SHOWN => {
+            format!("{} and {} more", first.join(", "), nodes.len() - SHOWN)
+        }
+        _ => nodes.join(", "),
+    }
+}
