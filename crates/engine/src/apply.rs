@@ -89,6 +89,8 @@ pub(crate) struct Context {
     pub kubernetes_lease: watch::Sender<Option<KubernetesLease>>,
     /// Nodes that took a configuration from this run, and could not be asked yet which one they run.
     pub unproved: Mutex<BTreeSet<String>>,
+    /// Nodes that this run sent a configuration to.
+    pub configured: Mutex<BTreeSet<String>>,
 }
 
 impl Context {
@@ -114,6 +116,11 @@ impl Context {
     /// The nodes whose configuration is still to be proved.
     pub(crate) fn unproved(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.unproved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The nodes that this run sent a configuration to.
+    pub(crate) fn configured(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.configured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The record. Every step that asks stands behind the one that makes it.
@@ -149,6 +156,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         record: watch::Sender::new(None),
         kubernetes_lease: watch::Sender::new(None),
         unproved: Mutex::default(),
+        configured: Mutex::default(),
     });
     let waits = |note: String| {
         let step = StepId(LEASE.to_owned());
@@ -362,6 +370,10 @@ impl<'a> Dispatcher<'a> {
             *busy.entry(host).or_default() += 1;
         }
         let done = &self.done;
+        // The console of a VM is opened when it starts, and read until the machine is configured. Whoever waits for one keeps
+        // nobody else from a host. Where nothing runs, nothing would give one back.
+        let mut consoles = (0, BTreeMap::<String, usize>::new());
+        let (idle, world) = (self.running.is_empty(), self.world);
         self.waiting.retain(|step| {
             if !step.after.iter().all(|id| done.contains(id)) {
                 return true;
@@ -370,6 +382,15 @@ impl<'a> Dispatcher<'a> {
                 let running = busy.entry(host.to_owned()).or_default();
                 if *running >= PER_HOST {
                     return true;
+                }
+                if let Action::StartVm { host, .. } = &step.action {
+                    let (all, here) = world.consoles.free(host);
+                    let begun = consoles.1.get(host).copied().unwrap_or(0);
+                    if !idle && (all <= consoles.0 || here <= begun) {
+                        return true;
+                    }
+                    consoles.0 += 1;
+                    consoles.1.insert(host.clone(), begun + 1);
                 }
                 *running += 1;
             }

@@ -155,7 +155,8 @@ async fn hosts(world: &World, survey: &Survey, spec: &Spec) -> Vec<Finding> {
 /// Each privilege at each path. What is missing is told by path, with the commands that grant it.
 async fn privileges(world: &World, blueprint: &Blueprint, hosts: &[String]) -> pve::Result<Vec<Finding>> {
     let permissions = world.pve.permissions().await?;
-    let needs = rights::needs(blueprint, hosts);
+    let (consoles, needs): (Vec<Need>, Vec<Need>) =
+        rights::needs(blueprint, hosts).into_iter().partition(|need| need.privilege == rights::TO_PROVE);
     let mut by_path: BTreeMap<&str, Vec<&Need>> = BTreeMap::new();
     for need in &needs {
         by_path.entry(&need.path).or_default().push(need);
@@ -163,7 +164,30 @@ async fn privileges(world: &World, blueprint: &Blueprint, hosts: &[String]) -> p
     let caller = world.pve.caller();
     let cluster = &blueprint.cluster;
     let check = |(path, needs): (&str, Vec<&Need>)| at_path(&permissions, cluster, caller, path, &needs);
-    Ok(by_path.into_iter().map(check).collect())
+    let console = |need: &Need| console(&permissions, blueprint, caller, need);
+    Ok(by_path.into_iter().map(check).chain(consoles.iter().map(console)).collect())
+}
+
+/// Whether new machines can be proved through their console. Where the file does not ask for it, they are known by their UUID
+/// instead, and every plan warns.
+fn console(permissions: &Permissions, blueprint: &Blueprint, caller: &str, need: &Need) -> Finding {
+    let found = at_path(permissions, &blueprint.cluster, caller, &need.path, &[need]);
+    let what = format!("console at {}", need.path);
+    match found.verdict {
+        Verdict::Bad if blueprint.options.identity.is_none() => Finding {
+            what,
+            verdict: Verdict::Doubtful,
+            detail: format!(
+                "missing: {}; new machines are known by their SMBIOS UUID only, which a relay in the network can pass on",
+                need.privilege
+            ),
+            ..found
+        },
+        Verdict::Bad => Finding { what, ..found },
+        Verdict::Good | Verdict::Doubtful => {
+            Finding::good(what, format!("{}: new machines are proved through their console", need.privilege))
+        }
+    }
 }
 
 fn at_path(permissions: &Permissions, cluster: &str, caller: &str, path: &str, needs: &[&Need]) -> Finding {

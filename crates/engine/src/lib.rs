@@ -17,6 +17,7 @@
 
 pub mod apply;
 pub mod attachments;
+pub mod consoles;
 pub mod doctor;
 pub mod emit;
 pub mod error;
@@ -30,6 +31,7 @@ mod lack;
 mod lease;
 mod missing;
 pub mod observe;
+mod proof;
 pub mod record;
 pub mod render;
 pub mod report;

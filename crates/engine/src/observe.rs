@@ -16,6 +16,7 @@ use model::blueprint::{Blueprint, Node};
 use model::holder::Holder;
 use model::observed::{Api, Etcd, Kubernetes, Machine, Observed, Proxmox, Unseen, Vm};
 use model::ownership;
+use model::spec::Identity;
 
 use crate::World;
 use crate::error::Result;
@@ -112,7 +113,28 @@ pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &So
         }
     }
     kubelets(world, blueprint, access, &mut observed).await;
+    consoles(world, blueprint, &mut observed).await;
     observed
+}
+
+/// Whether machines that have no configuration, as far as can be seen, can be proved through their consoles.
+async fn consoles(world: &World, blueprint: &Blueprint, observed: &mut Observed) {
+    let configured = |node: &Node| {
+        let machine = observed.machines.get(&node.name);
+        machine.is_some_and(|machine| machine.api == Api::Configured)
+    };
+    let waits = blueprint.nodes.values().any(|node| !node.external && !configured(node));
+    let by_console = blueprint.options.identity != Some(Identity::Uuid);
+    if !waits || !by_console || observed.proxmox.silent.is_some() || observed.proxmox.no_console.is_some() {
+        return;
+    }
+    match proxmox::ask(world, world.pve.permissions()).await {
+        Ok(rights) => {
+            let denied = proxmox::no_console(blueprint, &observed.proxmox, &rights);
+            observed.proxmox.no_console = Some(denied);
+        }
+        Err(why) => observed.unseen.push(Unseen { what: "what the token may do".to_owned(), why }),
+    }
 }
 
 /// Whether the cluster ever existed is a question only as long as no member of etcd answers.

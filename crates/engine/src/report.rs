@@ -1,5 +1,5 @@
 //! What somebody needs to understand a run that failed, in one folder: what failed and why, the end of the journal, the
-//! logs of Proxmox' tasks, what each machine concerned says about its services and its kernel, and etcd's own view.
+//! logs of Proxmox' tasks, the last lines on the consoles that were read, what each machine concerned says about its services and its kernel, and etcd's own view.
 //!
 //! Everything is asked for at once and within seconds, because a person waits; what does not answer is named in its file.
 //! Every text passes through [`Scrub`] before it is written: logs of other programs may quote keys and tokens.
@@ -56,6 +56,12 @@ pub async fn write(folder: &Path, failed: &Failed<'_>) -> io::Result<PathBuf> {
         ("failures.txt".to_owned(), failed.failures()),
         ("journal.jsonl".to_owned(), failed.journal_tail()),
     ]);
+    for node in &nodes {
+        let lines = failed.world.consoles.tail(&node.name);
+        if !lines.is_empty() {
+            files.insert(format!("console-{}.txt", node.name), lines.join("\n") + "\n");
+        }
+    }
     let asked = async {
         let machines = futures::future::join_all(nodes.iter().map(|node| machine(failed, node)));
         let hosts = failed.hosts(&nodes);

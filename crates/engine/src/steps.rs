@@ -15,7 +15,8 @@ mod vm;
 
 pub(crate) use bootstrap::has_no_etcd;
 pub(crate) use configure::{Identified, Reached, identify, identify_configured, reach};
-pub(crate) use owned::evidence;
+pub(crate) use owned::{evidence, not_ours, try_read};
+pub(crate) use vm::Place;
 
 use model::step::Action;
 
@@ -85,25 +86,25 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
         }
         Action::CreateTemplate { name, mark, host, vmid, disk, datastore, image } => {
             let template = template::Template { name, mark, disk, datastore, image };
-            Box::pin(template::create(context, &template, &vm::Place { host, vmid: *vmid }, progress)).await
+            Box::pin(template::create(context, &template, &Place { host, vmid: *vmid }, progress)).await
         }
         Action::CreateVm { node, host, vmid, image, .. } => {
-            let (node, place) = (context.look.node(node)?, vm::Place { host, vmid: *vmid });
+            let (node, place) = (context.look.node(node)?, Place { host, vmid: *vmid });
             Box::pin(vm::create(context, node, &place, image, progress)).await
         }
         Action::CloneVm { node, host, vmid, template, datastore } => {
-            let (node, place) = (context.look.node(node)?, vm::Place { host, vmid: *vmid });
+            let (node, place) = (context.look.node(node)?, Place { host, vmid: *vmid });
             Box::pin(template::copy(context, node, &place, *template, datastore, progress)).await
         }
         Action::UpdateVm { node, host, vmid, set, pool, .. } => {
-            let (node, place) = (context.look.node(node)?, vm::Place { host, vmid: *vmid });
+            let (node, place) = (context.look.node(node)?, Place { host, vmid: *vmid });
             Box::pin(update::run(context, node, &place, set, pool.as_deref())).await
         }
         Action::GrowDisk { node, host, vmid, disk, gib } => {
-            Box::pin(vm::grow(context, node, &vm::Place { host, vmid: *vmid }, disk, *gib)).await
+            Box::pin(vm::grow(context, node, &Place { host, vmid: *vmid }, disk, *gib)).await
         }
         Action::StartVm { node, host, vmid } => {
-            Box::pin(vm::start(context, node, &vm::Place { host, vmid: *vmid })).await
+            Box::pin(vm::start(context, node, &Place { host, vmid: *vmid })).await
         }
         Action::Configure { node } => {
             Box::pin(configure::run(context, context.look.node(node)?, progress)).await
@@ -121,19 +122,19 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             if *if_silent {
                 Box::pin(dead::still_dead(context, context.look.node(node)?, progress)).await?;
             }
-            Box::pin(remove::stop(context, node, &vm::Place { host, vmid: *vmid })).await
+            Box::pin(remove::stop(context, node, &Place { host, vmid: *vmid })).await
         }
         Action::DeleteVm { node, host, vmid, keeps_quorum } => {
             if *keeps_quorum {
                 Box::pin(dead::keeps_quorum(context, context.look.node(node)?)).await?;
             }
-            Box::pin(remove::delete(context, node, &vm::Place { host, vmid: *vmid })).await
+            Box::pin(remove::delete(context, node, &Place { host, vmid: *vmid })).await
         }
         Action::RemoveAccount { of, user, role } => {
             Box::pin(credentials::remove_account(context, *of, user, role.as_deref())).await
         }
         Action::DeleteRecord { host, vmid } => {
-            Box::pin(remove::delete_record(context, &vm::Place { host, vmid: *vmid })).await?;
+            Box::pin(remove::delete_record(context, &Place { host, vmid: *vmid })).await?;
             context.record.send_replace(None);
             Ok(Done::default())
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ambient::{Clock, Net};
 use talos_client::Roots;
 
+use crate::consoles::Consoles;
 use crate::whereabouts::Whereabouts;
 
 /// What the engine talks to. Made by whoever calls it, from the real network or from the lab. Cheap to clone.
@@ -21,6 +22,8 @@ pub struct World {
     pub factory_roots: Arc<Roots>,
     /// Where machines are that a DHCP server gave another address than the file's. Empty at the beginning.
     pub found: Whereabouts,
+    /// The consoles that are read, and what they said.
+    pub consoles: Consoles,
 }
 
 /// How long a single question to a machine may take. etcd's answers hang before it runs, and a black hole never answers.

@@ -178,7 +178,8 @@ fn around(spec: &Spec, folder: &Path, pve: pve::Client, token: SecretString) -> 
         None => Vec::new(),
     };
     let factory_roots = Arc::new(Roots::and_of_system(own, system_roots));
-    let world = World { pve, net, clock, factory_roots, found: Default::default() };
+    let world =
+        World { pve, net, clock, factory_roots, found: Default::default(), consoles: Default::default() };
     let name = spec.proxmox.endpoint.iter().chain(&spec.proxmox.endpoints).next().cloned();
     Ok(Outside { world, name: name.unwrap_or_default(), token, _lab: None })
 }
@@ -200,8 +201,14 @@ pub fn lab(spec: &Spec, folder: &Path, seed: u64) -> Result<Outside, Problem> {
     let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone())
         .map_err(|e| internal(&e))?;
     let roots = authorities(&facts.factory_ca_pem, "the lab's factory")?;
-    let world =
-        World { pve, net, clock, factory_roots: Arc::new(Roots::only(roots)), found: Default::default() };
+    let world = World {
+        pve,
+        net,
+        clock,
+        factory_roots: Arc::new(Roots::only(roots)),
+        found: Default::default(),
+        consoles: Default::default(),
+    };
     let (name, token) = ("the lab".to_owned(), secret_part(&facts.token));
     Ok(Outside { world, name, token, _lab: Some(lab) })
 }

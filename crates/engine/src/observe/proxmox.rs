@@ -260,6 +260,20 @@ async fn accounts(
     Some(seen)
 }
 
+/// The nodes whose VM the token may not open the console of.
+pub(super) fn no_console(
+    blueprint: &Blueprint,
+    seen: &Proxmox,
+    rights: &pve::Permissions,
+) -> BTreeSet<String> {
+    let vmid = |node: &Node| ownership::vm_of(blueprint, seen, &node.name).map(|vm| vm.vmid);
+    let lacks = |node: &&Node| {
+        let need = preflight::console(blueprint, node, vmid(node));
+        !node.external && !need.one_of.iter().any(|(path, right)| rights.has(path, right))
+    };
+    blueprint.nodes.values().filter(lacks).map(|node| node.name.clone()).collect()
+}
+
 /// What creating nodes needs: bridges, images, rights.
 async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, unseen: &mut Vec<Unseen>) {
     let blueprint = sought.blueprint;
@@ -296,6 +310,7 @@ async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, u
             seen.accounts = accounts(world, blueprint, &rights, unseen).await;
             let missing =
                 |need: &preflight::Need| !need.one_of.iter().any(|(path, right)| rights.has(path, right));
+            seen.no_console = Some(no_console(blueprint, seen, &rights));
             seen.missing_rights = preflight::needs(blueprint, &new).into_iter().filter(missing).collect();
         }
         Err(why) => unseen.push(Unseen { what: "what the token may do".to_owned(), why }),

@@ -1,9 +1,10 @@
 //! Gives a machine its configuration, after its identity was proved.
 //!
 //! A machine in maintenance mode trusts anybody and proves nothing: its certificate is self-signed and changes at each
-//! boot. What answers at a node's address may be another machine with the same address. So before any secret leaves us,
-//! the SMBIOS UUID is read over *that connection* and must be the one we gave our VM; the connection is never re-dialled
-//! in between.
+//! boot. What answers at a node's address may be another machine with the same address, or somebody who passes on what the
+//! machine says. So before any secret leaves us, the SMBIOS UUID is read over *that connection* and must be the one we gave our
+//! VM, and the certificate of *that connection* must be the one on the VM's console ([`crate::proof`]); the connection is never
+//! re-dialled in between.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::lack::Lack;
 use crate::observe::machines::digest;
+use crate::proof::{self, Prover};
 use crate::render::Access;
 use crate::steps::Done;
 use crate::whereabouts;
@@ -227,9 +229,10 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let owner = Mark::owner_of(context.look.cluster_id()?);
     let was_there = context.look.observed.proxmox.of(owner).any(|vm| vm.mark.node == node.name);
     let mut last = Lack::new("nothing was seen of it");
+    let mut prover = Prover::new(context, node);
     progress.note("waiting for the machine to boot");
     while world.clock.now().duration_since(began) < PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX) {
-        match identify(world, node, access).await {
+        match prover.during(Box::pin(identify(world, node, access))).await {
             Identified::Configured(machine) => {
                 if !sent || runs_it(world, node, &machine, config).await? {
                     return Ok(Done::default());
@@ -238,13 +241,21 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 progress.note("waiting for the machine: its configuration cannot be read yet");
             }
             Identified::Maintenance(connection) => {
+                if !Box::pin(prover.prove(&connection, progress)).await? {
+                    last = Lack::new(format!("it is not proved who it is{}", prover.last_words()))
+                        .coded(proof::CODE);
+                    prover.during(world.clock.sleep(PAUSE)).await;
+                    continue;
+                }
                 if sent {
                     progress.note("the machine lost its configuration; sending it again");
                 } else {
                     progress.note("sending the configuration");
                 }
                 enough_room(world, node, &connection).await?;
+                context.configured().insert(node.name.clone());
                 send(world, node, connection, config).await?;
+                prover.close();
                 sent = true;
                 progress.note("the machine takes its configuration");
             }
@@ -278,14 +289,16 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             }
             Identified::Silent(_) if is_elsewhere(context, node, progress).await? => continue,
             Identified::Silent(lack) => {
+                Box::pin(prover.watch()).await;
                 let waited = world.clock.now().duration_since(began);
                 let reset = was_there && waited > USUAL.try_into().unwrap_or(jiff::SignedDuration::MAX);
                 let likely = if reset { RESET } else { "" };
-                progress.note(format!("waiting for the machine: {}{likely}", lack.words));
-                last = lack;
+                let console = prover.last_words();
+                progress.note(format!("waiting for the machine: {}{likely}{console}", lack.words));
+                last = Lack { words: format!("{}{console}", lack.words), ..lack };
             }
         }
-        world.clock.sleep(PAUSE).await;
+        prover.during(world.clock.sleep(PAUSE)).await;
     }
     Err(Error::world(format!(
         "{} did not answer at {} within {} minutes ({})",
@@ -316,17 +329,29 @@ fn what_helps(node: &Node, lack: &Lack) -> String {
 
 /// Gives a machine that lost its configuration the same one once more; says whether it was there to take it. Whose it is is
 /// proved again, over the connection that carries the configuration.
-pub(super) async fn again(context: &Context, node: &Node) -> Result<bool> {
+pub(super) async fn again(context: &Context, node: &Node, progress: &Progress) -> Result<bool> {
     let (access, config) = (context.look.access()?, context.look.config(&node.name)?);
-    match identify(&context.world, node, access).await {
-        Identified::Maintenance(connection) => {
-            send(&context.world, node, connection, config).await.map(|()| true)
+    let (world, mut prover) = (&context.world, Prover::new(context, node));
+    let proving = async {
+        loop {
+            match prover.during(Box::pin(identify(world, node, access))).await {
+                Identified::Maintenance(connection) => {
+                    if Box::pin(prover.prove(&connection, progress)).await? {
+                        context.configured().insert(node.name.clone());
+                        return send(world, node, connection, config).await.map(|()| true);
+                    }
+                }
+                // It was restarted to be proved.
+                Identified::Silent(_) if prover.has_restarted() => {}
+                Identified::Configured(_)
+                | Identified::Stranger { .. }
+                | Identified::OtherKeys { .. }
+                | Identified::Silent(_) => return Ok(false),
+            }
+            prover.during(world.clock.sleep(PAUSE)).await;
         }
-        Identified::Configured(_)
-        | Identified::Stranger { .. }
-        | Identified::OtherKeys { .. }
-        | Identified::Silent { .. } => Ok(false),
-    }
+    };
+    world.clock.timeout(proof::BOOT, Box::pin(proving)).await.unwrap_or(Ok(false))
 }
 
 /// A DHCP server may give a machine another address than the one that the file expects it at. Its agent tells which. Where that

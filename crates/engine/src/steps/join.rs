@@ -34,7 +34,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let mut watch = HaltWatch::default();
     let waiting = async {
         loop {
-            let missing = missing(context, node, &kubernetes, &mut pods).await?;
+            let missing = missing(context, progress, node, &kubernetes, &mut pods).await?;
             let Some(missing) = missing else { return Ok(true) };
             if let Some(seen) = halts(context, node, &missing).await
                 && let Some(halted) = watch.judge(world.clock.now(), seen)
@@ -93,6 +93,7 @@ async fn halts(context: &Context, node: &Node, missing: &Lack) -> Option<Option<
 /// What the node still lacks. A node that runs another configuration than the one that it took lacks nothing that could come.
 async fn missing(
     context: &Context,
+    progress: &Progress,
     node: &Node,
     kubernetes: &Kubernetes,
     pods: &mut PodWatch,
@@ -116,12 +117,13 @@ async fn missing(
             None => return Ok(Some(Lack::new("does not tell which configuration it runs"))),
         };
     }
-    Ok(lacks(context, node, &machine, kubernetes, pods).await)
+    Ok(lacks(context, progress, node, &machine, kubernetes, pods).await)
 }
 
 /// What a machine that answers still lacks.
 async fn lacks(
     context: &Context,
+    progress: &Progress,
     node: &Node,
     machine: &Seen,
     kubernetes: &Kubernetes,
@@ -131,7 +133,7 @@ async fn lacks(
         Api::Configured => {}
         Api::Maintenance => {
             // A configuration can be lost between the machine's answer and its disk.
-            let sent = configure::again(context, node).await;
+            let sent = Box::pin(configure::again(context, node, progress)).await;
             let words = "waits in maintenance: it lost its configuration";
             return Some(Lack::new(match sent {
                 Ok(true) => format!("{words}; sending it again"),

@@ -55,7 +55,7 @@ pub(super) async fn read(context: &Context, act: Act, node: &str, place: &Place<
 }
 
 /// The same, for those who try again when Proxmox does not answer.
-pub(super) async fn try_read(
+pub(crate) async fn try_read(
     context: &Context,
     act: Act,
     node: &str,
@@ -66,7 +66,7 @@ pub(super) async fn try_read(
 }
 
 /// The VM is not the one that was meant, and is left alone.
-pub(super) fn not_ours(what: &str, place: &Place<'_>, why: Foreign) -> Error {
+pub(crate) fn not_ours(what: &str, place: &Place<'_>, why: Foreign) -> Error {
     Error::new(Kind::Refused, format!("{place} is not {what} any more"))
         .remedy("it changed after it was observed and was left alone; run the command again to see what is there now")
         .because(why)

@@ -11,12 +11,13 @@ use pve::{Params, PowerState};
 use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Kind, NO_EFFECT, Result};
+use crate::proof;
 use crate::record::remedy;
 use crate::settled::settled;
 use crate::steps::{Done, owned, update};
 
 /// A VM's id and the host it is on.
-pub(super) struct Place<'a> {
+pub(crate) struct Place<'a> {
     pub host: &'a str,
     pub vmid: u32,
 }
@@ -211,6 +212,8 @@ pub(super) async fn start(context: &Context, node: &str, place: &Place<'_>) -> R
     let pve = &context.world.pve;
     let attempt = || Error::world(format!("could not start {place}"));
     let mut tries = 1;
+    let mut began = false;
+    let mut slot = Box::pin(proof::slot(context, node, place.host)).await;
     loop {
         let task = async {
             if let Err(why) = owned::try_read(context, Act::Start, node, place).await? {
@@ -219,6 +222,7 @@ pub(super) async fn start(context: &Context, node: &str, place: &Place<'_>) -> R
             if pve.vm_status(place.host, place.vmid).await?.power == PowerState::Running {
                 return Ok(Ok(pve::Finished::default()));
             }
+            began = true;
             pve.follow(&pve.start(place.host, place.vmid).await?, |_| {}).await.map(Ok)
         };
         match task.await {
@@ -227,6 +231,7 @@ pub(super) async fn start(context: &Context, node: &str, place: &Place<'_>) -> R
                 let status = pve.vm_status(place.host, place.vmid).await;
                 let status = status.map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
                 if status.power == PowerState::Running {
+                    Box::pin(proof::watch_start(context, node, place, began, slot.take())).await;
                     return Ok(Done { warnings: finished.warnings });
                 }
                 if tries >= ATTEMPTS {

@@ -442,7 +442,7 @@ versions: { talos: v1.13.9, kubernetes: v1.35.4 }
 network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }
 kubernetes: { schedule_on_control_planes: true }
 nodes:
-  cp-1: { role: controlplane, address: 10.25.150.31, external: true, mac: 'BC:24:11:00:00:31' }
+  cp-1: { role: controlplane, address: 10.25.150.31, external: true, unverified: true, mac: 'BC:24:11:00:00:31' }
 ";
     let rig = metal().await;
     done(&rig.apply(single).await);

@@ -13,8 +13,8 @@ cluster: metal
 versions: { talos: v1.13.9, kubernetes: v1.35.4 }
 network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }
 nodes:
-  cp-1: { role: controlplane, address: 10.25.150.31, external: true, mac: 'BC:24:11:00:00:31' }
-  w-1: { role: worker, address: 10.25.150.32, external: true }
+  cp-1: { role: controlplane, address: 10.25.150.31, external: true, unverified: true, mac: 'BC:24:11:00:00:31' }
+  w-1: { role: worker, address: 10.25.150.32, external: true, unverified: true }
 ";
 
 /// A machine that somebody else made and started from a Talos image.

@@ -162,7 +162,9 @@ fn started(ran: &Ran) -> Timestamp {
 
 /// [`HOME`] with a machine of others that never answers: whoever applies it asks for it again and again, for ten minutes.
 fn busy_for_long() -> String {
-    format!("{HOME}nodes:\n  w-9: {{ role: worker, address: 10.25.150.99, external: true }}\n")
+    format!(
+        "{HOME}nodes:\n  w-9: {{ role: worker, address: 10.25.150.99, external: true, unverified: true }}\n"
+    )
 }
 
 /// Eva is at work with machines and loses her way to Proxmox only; Kim takes over.
@@ -252,7 +254,7 @@ async fn a7_a_holder_goes_on_once_it_has_renewed() {
 
 /// [`METAL`] with a worker that never answers, so that a run goes on and on.
 fn endless() -> String {
-    format!("{METAL}  w-2: {{ role: worker, address: 10.25.150.33, external: true }}\n")
+    format!("{METAL}  w-2: {{ role: worker, address: 10.25.150.33, external: true, unverified: true }}\n")
 }
 
 #[tokio::test(start_paused = true)]

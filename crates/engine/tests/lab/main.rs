@@ -18,6 +18,7 @@ mod grounds;
 mod guard;
 mod hardware;
 mod home;
+mod identity;
 mod invariants;
 mod key_by_key;
 mod kubernetes;

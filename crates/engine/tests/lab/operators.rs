@@ -202,7 +202,7 @@ async fn metal_that_waits() -> (Rig, String) {
     let rig = crate::external::metal().await;
     let ran = apply_metal(&rig, crate::external::METAL, &operator("first")).await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    let more = "  w-2: { role: worker, address: 10.25.150.33, external: true }\n";
+    let more = "  w-2: { role: worker, address: 10.25.150.33, external: true, unverified: true }\n";
     (rig, format!("{}{more}", crate::external::METAL))
 }
 

@@ -207,6 +207,11 @@ impl Rig {
         let deletes_all = plan.steps.iter().all(|step| deletes(&step.action));
         self.guard.watch.set_deleting(deletes_all);
         self.guard.owns(look);
+        let by_console = |node: &&model::blueprint::Node| {
+            model::identity::method(&look.blueprint, &look.observed, node) == model::identity::Method::Console
+        };
+        let mut vms = look.blueprint.nodes.values().filter(|node| !node.external);
+        self.guard.watch.require_console_identity(!self.own_client && vms.all(|node| by_console(&node)));
         let run = Run { world, look, operator, stop, emitter: &emitter, verb: "apply" };
         // Boxed, because it is larger than the stack of a test likes.
         let outcome = Box::pin(engine::apply::run(run, plan)).await;
@@ -281,7 +286,14 @@ fn reach(lab: &Lab, clock: Clock, origin: &str) -> World {
     .unwrap();
     let roots = CertificateDer::pem_slice_iter(facts.factory_ca_pem.as_bytes()).map(Result::unwrap).collect();
     let factory_roots = Arc::new(Roots::only(roots));
-    World { pve, net: lab.net_of(origin), clock, factory_roots, found: Default::default() }
+    World {
+        pve,
+        net: lab.net_of(origin),
+        clock,
+        factory_roots,
+        found: Default::default(),
+        consoles: Default::default(),
+    }
 }
 
 /// Invariant 11: no secret of the bundle is in any event. PEM blocks of a server's error would be none of ours.

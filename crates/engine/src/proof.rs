@@ -1,0 +1,340 @@
+//! Proves that the machine at the end of a connection is the one that is meant, before it receives the cluster's keys.
+//!
+//! For a VM the proof is its console: see [`model::identity`], which has the rules. A certificate may be issued anew between the
+//! line on the console and our connection, so what does not match is looked at again for a while, over a new connection. A
+//! machine that printed its line before anybody read it is restarted once, if everything outside of that connection says that it
+//! is in nobody's use; it then prints the line again.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use model::blueprint::Node;
+use model::identity::{self, Fingerprint, KeptRunning, Method, Verdict};
+use model::observed::{Api, Machine as Seen, Observed};
+use model::ownership::{self, Act};
+use talos_client::Maintenance;
+
+use crate::apply::Context;
+use crate::consoles::{Slot, Watch, Whose};
+use crate::emit::Progress;
+use crate::error::{Error, Kind, Result};
+use crate::kubernetes::Kubernetes;
+use crate::observe::machines;
+use crate::record::remedy;
+use crate::steps::{Identified, Place, identify, not_ours, try_read};
+use crate::world::QUESTION;
+
+/// For so long the console may lag behind, and a certificate may be renewed.
+const SETTLE: jiff::SignedDuration = jiff::SignedDuration::from_secs(20);
+/// For so long a machine is kept running that Kubernetes does not know yet, or still calls ready.
+const CHANGE: jiff::SignedDuration = jiff::SignedDuration::from_mins(8);
+/// The code of a machine that is not the one on the console.
+pub(crate) const CODE: &str = "machine-identity";
+
+/// What is known of one machine until it is proved.
+pub(crate) struct Prover<'a> {
+    context: &'a Context,
+    node: &'a Node,
+    method: Method,
+    watch: Option<Box<Watch>>,
+    /// Since when the certificate does not match, or is not on the console.
+    waits: Option<jiff::Timestamp>,
+    restarted: bool,
+}
+
+impl<'a> Prover<'a> {
+    pub(crate) fn new(context: &'a Context, node: &'a Node) -> Self {
+        let method = identity::method(&context.look.blueprint, &context.look.observed, node);
+        let watch = context.world.consoles.take(&node.name);
+        Self { context, node, method, watch, waits: None, restarted: false }
+    }
+
+    /// Does `work`, and reads the machine's console meanwhile.
+    pub(crate) async fn during<F: Future>(&mut self, work: F) -> F::Output {
+        match &mut self.watch {
+            Some(watch) => watch.during(work).await,
+            None => work.await,
+        }
+    }
+
+    /// Opens the console, where it is needed and not open yet.
+    pub(crate) async fn watch(&mut self) {
+        if self.method == Method::Console && self.watch.is_none() {
+            let (host, vmid) = whereabouts(self.context, self.node);
+            let slot = self.context.world.consoles.slot(&host).await;
+            let whose = Whose { node: &self.node.name, host: &host, vmid };
+            self.watch = Some(Box::pin(Watch::open(&self.context.world, &whose, false, slot)).await);
+        }
+    }
+
+    /// The machine has its configuration: others wait for a console. Should it lose the configuration, it is restarted.
+    pub(crate) fn close(&mut self) {
+        self.watch = None;
+    }
+
+    /// Whether the machine was restarted to be proved.
+    pub(crate) fn has_restarted(&self) -> bool {
+        self.restarted
+    }
+
+    /// The last line on the machine's console, as an addition to a reason.
+    pub(crate) fn last_words(&self) -> String {
+        match self.watch.as_ref().and_then(|watch| watch.last_line()) {
+            Some(line) => format!("; the last line on its console: {line}"),
+            None => String::new(),
+        }
+    }
+
+    /// Whether the machine at the end of this connection is the node. If not yet, ask again over a new connection.
+    ///
+    /// # Errors
+    ///
+    /// When it is not, or nothing can prove it.
+    pub(crate) async fn prove(&mut self, connection: &Maintenance, progress: &Progress) -> Result<bool> {
+        let shown = connection.fingerprint().and_then(|text| text.parse::<Fingerprint>().ok());
+        match (&self.method, shown) {
+            (Method::Uuid(_) | Method::Unverified, _) => Ok(true),
+            (Method::Undeclared, shown) => Err(self.undeclared(shown.as_ref())),
+            (_, None) => Err(self.refused("shows a certificate that cannot be read")),
+            (Method::Fingerprint(wanted), Some(shown)) if *wanted == shown.to_string() => Ok(true),
+            (Method::Fingerprint(wanted), Some(shown)) => Err(self.other_fingerprint(wanted, &shown)),
+            (Method::Console, Some(shown)) => Box::pin(self.by_console(connection, &shown, progress)).await,
+        }
+    }
+
+    async fn by_console(
+        &mut self,
+        connection: &Maintenance,
+        shown: &Fingerprint,
+        progress: &Progress,
+    ) -> Result<bool> {
+        self.watch().await;
+        let Some(watch) = &self.watch else { return Ok(false) };
+        let verdict = identity::judge(&watch.printed, shown);
+        let (gap, now) = (watch.printed.gap, self.context.world.clock.now());
+        if verdict == Verdict::Proved {
+            self.waits = None;
+            return Ok(true);
+        }
+        if watch.failed.is_some() {
+            return Err(self.no_console());
+        }
+        let late = now.duration_since(*self.waits.get_or_insert(now)) >= SETTLE;
+        match verdict {
+            Verdict::Proved => Ok(true),
+            Verdict::Outdated => {
+                progress.note("its certificate was renewed; connecting again");
+                Ok(false)
+            }
+            Verdict::Mismatch { printed } if late => Err(self.mismatch(shown, &printed)),
+            Verdict::Mismatch { .. } => {
+                progress.note("its certificate is not the one on its console; looking again");
+                Ok(false)
+            }
+            Verdict::Unknown if self.restarted && late => Err(self.silent().await),
+            Verdict::Unknown if !self.restarted && (gap || late) => {
+                Box::pin(self.restart(connection, progress)).await.map(|()| false)
+            }
+            Verdict::Unknown => {
+                progress.note("waiting for its console to name its certificate");
+                Ok(false)
+            }
+        }
+    }
+
+    fn waits_for(&self, limit: jiff::SignedDuration) -> bool {
+        let now = self.context.world.clock.now();
+        self.waits.is_some_and(|since| now.duration_since(since) >= limit)
+    }
+
+    /// Restarts the machine, so that its console names its certificate once more.
+    async fn restart(&mut self, connection: &Maintenance, progress: &Progress) -> Result<()> {
+        let (context, node) = (self.context, self.node);
+        match self.may_restart().await {
+            Ok(()) => {}
+            // Both may change while this run, or Kubernetes, goes on.
+            Err(why @ (KeptRunning::Unknown | KeptRunning::Ready)) if !self.waits_for(CHANGE) => {
+                progress.note(format!(
+                    "its console named its certificate before it was read, and it is not restarted yet: {why}"
+                ));
+                return Ok(());
+            }
+            Err(why) => return Err(self.kept_running(&why.to_string())),
+        }
+        // A machine that does not tell now is asked again.
+        let Ok(Ok(volumes)) = context.world.clock.timeout(QUESTION, connection.volumes()).await else {
+            return Ok(());
+        };
+        if let Some(volume) = volumes.iter().find(|volume| keeps_configuration(volume)) {
+            return Err(self.kept_running(&format!("it has the volume {}", volume.name)));
+        }
+        let (host, vmid) = whereabouts(context, node);
+        let (place, pve) = (Place { host: &host, vmid }, &context.world.pve);
+        let attempt = || Error::world(format!("could not restart {}, {place}", node.name));
+        match try_read(context, Act::Change, &node.name, &place).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(why)) => return Err(not_ours(&node.name, &place, why)),
+            Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
+        }
+        progress.note("restarting it: its console named its certificate before anybody read it");
+        let reset = async { pve.follow(&pve.reset(&host, vmid).await?, |_| {}).await };
+        match reset.await {
+            Ok(_) => {}
+            // It may have happened; what it prints tells.
+            Err(error) if error.is_transient() || error.effect_unknown() => return Ok(()),
+            Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.restarted();
+        }
+        (self.restarted, self.waits) = (true, None);
+        Ok(())
+    }
+
+    /// By what was observed, or by what Kubernetes and etcd say now, where that was too little.
+    async fn may_restart(&mut self) -> std::result::Result<(), KeptRunning> {
+        let (look, node) = (&self.context.look, self.node);
+        // This run may have configured it since; and what Kubernetes said of it may have changed.
+        let sent = self.context.configured().contains(&node.name);
+        let known = look.observed.kubernetes.nodes.contains_key(&node.name);
+        if !sent && !known && identity::may_restart(&look.blueprint, &look.observed, node).is_ok() {
+            return Ok(());
+        }
+        let Ok(access) = look.access() else { return Err(KeptRunning::Unknown) };
+        let world = &self.context.world;
+        let members = look.blueprint.control_planes().filter(|other| other.name != node.name);
+        let members = join_all(members.map(|other| async move {
+            let Identified::Configured(machine) = identify(world, other, access).await else { return None };
+            let etcd = machines::etcd(world, other, &machine).await;
+            Some((other.name.clone(), Seen { api: Api::Configured, etcd, ..Seen::silent("") }))
+        }));
+        let nodes = async {
+            let client = Kubernetes::new(world, &look.blueprint.endpoint, &access.kubernetes).ok()?;
+            client.nodes().await.ok()
+        };
+        let (members, nodes) = futures::join!(Box::pin(members), Box::pin(nodes));
+        let mut now =
+            Observed { machines: members.into_iter().flatten().collect(), ..Observed::clone(&look.observed) };
+        now.kubernetes.answered = nodes.is_some();
+        now.kubernetes.nodes = nodes.unwrap_or_default();
+        if sent {
+            // What was true of the cluster before the run says nothing about it any more.
+            now.proxmox.record = None;
+        }
+        identity::may_restart(&look.blueprint, &now, node)
+    }
+
+    fn refused(&self, why: &str) -> Error {
+        let address = self.context.world.address(self.node);
+        let name = &self.node.name;
+        Error::new(Kind::Refused, format!("what answers at {address} is not proved to be {name}: it {why}"))
+            .coded(CODE)
+    }
+
+    fn mismatch(&self, shown: &Fingerprint, printed: &Fingerprint) -> Error {
+        let (_, vmid) = whereabouts(self.context, self.node);
+        let address = self.context.world.address(self.node);
+        self.refused(&format!(
+            "shows a certificate with the fingerprint {shown}, and the console of VM {vmid} names {printed}"
+        ))
+        .remedy(format!(
+            "nothing was sent to it. Likely reasons: another machine has the address {address}; something between this computer and the \
+             machine terminates TLS, such as a relay or a proxy; or the certificate was renewed at this very moment. Find out who has \
+             the address, then run the command again"
+        ))
+    }
+
+    fn other_fingerprint(&self, wanted: &str, shown: &Fingerprint) -> Error {
+        self.refused(&format!(
+            "shows a certificate with the fingerprint {shown}, and the file says {wanted}"
+        ))
+        .remedy(
+            "nothing was sent to it. The certificate changes with every boot and every change of addresses: compare with the last line \
+             `server certificate issued` on the machine's console, and correct `identity.fingerprint` in the file if that is \
+             the one shown. If it is not, something between this computer and the machine terminates TLS",
+        )
+    }
+
+    fn undeclared(&self, shown: Option<&Fingerprint>) -> Error {
+        let shown = shown.map(|shown| format!(" (what answers shows {shown})")).unwrap_or_default();
+        self.refused("is an external machine, and the file does not say what it is known by").remedy(format!(
+            "nothing was sent to it. Copy the fingerprint from the last line `server certificate issued` on the machine's console{shown} \
+             into the file, as `identity: {{ fingerprint: … }}` of the node; or, in a network that you trust, write `unverified: true`"
+        ))
+    }
+
+    fn no_console(&mut self) -> Error {
+        let error = self.refused("cannot be compared with its console");
+        let Some(why) = self.watch.as_mut().and_then(|watch| watch.failed.take()) else { return error };
+        let help = why.remedy().unwrap_or_else(|| "run the command again".to_owned());
+        error
+            .remedy(format!(
+                "nothing was sent to it. {help}; or set `proxmox.identity: uuid` if you trust the network"
+            ))
+            .because(why)
+    }
+
+    /// The console said nothing, although the machine was restarted while it was read.
+    async fn silent(&mut self) -> Error {
+        let (host, vmid) = whereabouts(self.context, self.node);
+        let off = matches!(self.context.world.pve.is_running(&host, vmid).await, Ok(false));
+        let state = if off { ", which is off" } else { "" };
+        self.refused(&format!(
+            "has a certificate that the console of VM {vmid}{state} does not name{}",
+            self.last_words()
+        ))
+        .remedy(format!(
+            "nothing was sent to it. Only one console of a VM gets its output: close other consoles of VM {vmid}, then run the command \
+             again. If another machine has the address, free it. In a network that you trust, `proxmox.identity: uuid` does without \
+             the console"
+        ))
+    }
+
+    fn kept_running(&self, why: &str) -> Error {
+        let name = &self.node.name;
+        self.refused("printed its certificate on its console before that was read, and cannot be restarted safely")
+            .remedy(format!(
+                "nothing was sent to it: {why}. If {name} is in nobody's use, stop its VM in Proxmox and run the command again, or let \
+                 `talosmith apply --allow-destroy {name}` replace it"
+            ))
+    }
+}
+
+/// Whether a volume shows that the machine had a configuration.
+fn keeps_configuration(volume: &talos_client::Volume) -> bool {
+    volume.name == "STATE" && volume.phase == "ready" && !volume.location.is_empty()
+}
+
+/// The host and the id of a node's VM.
+fn whereabouts(context: &Context, node: &Node) -> (String, u32) {
+    let seen = ownership::vm_of(&context.look.blueprint, &context.look.observed.proxmox, &node.name);
+    match seen {
+        Some(vm) => (vm.host.clone(), vm.vmid),
+        None => (node.host.clone().unwrap_or_default(), node.vmid),
+    }
+}
+
+/// The right to open the console of a VM that is about to be started, where the machine is to be proved by it. It is acquired
+/// before the start, so that the console is open before the machine prints anything.
+pub(crate) async fn slot(context: &Context, node: &str, host: &str) -> Option<Slot> {
+    let node = context.look.node(node).ok()?;
+    let method = identity::method(&context.look.blueprint, &context.look.observed, node);
+    if method == Method::Console { Some(context.world.consoles.slot(host).await) } else { None }
+}
+
+/// Opens the console of a VM that was just started.
+pub(crate) async fn watch_start(
+    context: &Context,
+    node: &str,
+    place: &Place<'_>,
+    from_start: bool,
+    slot: Option<Slot>,
+) {
+    let Some(slot) = slot else { return };
+    let whose = Whose { node, host: place.host, vmid: place.vmid };
+    let watch = Watch::open(&context.world, &whose, from_start, slot).await;
+    context.world.consoles.keep(node, watch);
+}
+
+/// How long a machine may take to boot once more.
+pub(crate) const BOOT: Duration = Duration::from_secs(5 * 60);
