@@ -186,7 +186,7 @@ impl Client {
         let target = machine(node, vmid, "/vncwebsocket");
         let target =
             format!("/api2/json{target}?port={}&vncticket={}", encode(&port), encode(&ticket.ticket));
-        let open = self.upgrade(transport, endpoint, vmid, &target, &ticket);
+        let open = Box::pin(self.upgrade(transport, endpoint, vmid, &target, &ticket));
         match self.clock().timeout(OPEN_LIMIT, open).await {
             Ok(Ok(console)) => Ok(console),
             Ok(Err(Opening::Console(error))) => Err(error),

@@ -150,12 +150,38 @@ pub enum Command {
     /// Prove that Proxmox is as the file needs it: version, privileges, hosts, datastores, bridges, devices, clocks.
     #[command(after_help = examples::DOCTOR)]
     Doctor,
+    /// One node of the cluster.
+    #[command(subcommand, after_help = examples::NODE)]
+    Node(NodeCommand),
     /// Proxmox VE itself.
     #[command(subcommand, after_help = examples::SETUP)]
     Proxmox(ProxmoxCommand),
     /// The simulated world, for trying things out.
     #[command(subcommand, after_help = examples::LAB)]
     Lab(LabCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum NodeCommand {
+    /// Show what a node's VM prints on its serial console, from now on, until Ctrl-] or Ctrl-C.
+    ///
+    /// Needs VM.Console. A VM has one console: while another one is open, such as in the web page of Proxmox, this one shows
+    /// nothing.
+    #[command(after_help = examples::CONSOLE)]
+    Console(ConsoleArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct ConsoleArgs {
+    /// The node's name.
+    #[arg(value_name = "NAME")]
+    pub node: String,
+    /// Send what is typed to the machine. Without it, the console is only read.
+    #[arg(long)]
+    pub write: bool,
+    /// End after this time, such as 30s or 5m.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub timeout: Option<Duration>,
 }
 
 #[derive(Debug, Subcommand)]

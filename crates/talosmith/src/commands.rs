@@ -10,6 +10,7 @@ mod import;
 mod init;
 mod lab;
 mod manual;
+mod node;
 mod offline;
 mod plan;
 mod proxmox;
@@ -17,7 +18,7 @@ mod render;
 mod secrets;
 pub mod setup;
 
-use crate::args::{Cli, Command, LabCommand, ProxmoxCommand};
+use crate::args::{Cli, Command, LabCommand, NodeCommand, ProxmoxCommand};
 use crate::exit::Exit;
 use crate::view::{Printer, Problem};
 
@@ -52,6 +53,7 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
         Command::Kubeconfig(args) => credentials::kubeconfig(&global, &args, &printer),
         Command::Talosconfig(args) => credentials::talosconfig(&global, &args, &printer),
         Command::Doctor => doctor::doctor(&global, &printer).await,
+        Command::Node(NodeCommand::Console(args)) => node::console(&global, &args, &printer).await,
         Command::Proxmox(ProxmoxCommand::Setup(args)) => proxmox::setup(&global, &args, &printer).await,
         Command::Lab(LabCommand::Up(args)) => match &args.world {
             Some(world) => lab::up_world(&global, world, &args, &printer).await,

@@ -10,6 +10,7 @@ mod merge;
 mod outside;
 mod place;
 mod secret_command;
+mod terminal;
 mod view;
 
 use std::io::IsTerminal;

@@ -257,6 +257,12 @@ impl Printer {
         emit(&self.out, text.as_bytes());
     }
 
+    /// What a machine printed, wherever its lines were cut.
+    pub fn printed(&self, text: &str) {
+        let text = harmless::for_people(text, false);
+        emit(&self.out, text.as_bytes());
+    }
+
     /// A result as one line of JSON, whoever reads it.
     pub fn data(&self, value: &impl Serialize) {
         // What cannot be turned into JSON is left out.

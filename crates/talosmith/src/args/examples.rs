@@ -76,6 +76,16 @@ pub const MAN: &str = "Examples:
   talosmith man > talosmith.1
   talosmith man -o ~/.local/share/man/man1";
 
+pub const NODE: &str = "Examples:
+  talosmith node console home-control-1";
+
+pub const CONSOLE: &str = "Examples:
+  talosmith node console home-control-1
+  talosmith node console home-control-1 --write
+  talosmith node console home-work-1 --timeout 5m
+
+Ctrl-] ends it.";
+
 pub const SETUP: &str = "Examples:
   talosmith proxmox setup -o token.txt
   talosmith proxmox setup --admin eva@pve --yes

@@ -49,6 +49,10 @@ const FAILURES: &[(&str, &str)] = &[
     ),
     ("machine", "A machine refused a call; its own words follow."),
     ("machine-denied", "A machine did not permit the call. Its role or its state does not allow it."),
+    (
+        "machine-identity",
+        "What answers at a node's address did not prove that it is the node: its certificate is not the one on the VM's console, or the console could not be read. Nothing was sent to it.",
+    ),
     ("machine-not-ready", "A machine answers, but cannot do this yet."),
     (
         "machine-unavailable",
@@ -173,6 +177,7 @@ mod tests {
             "disk-too-small",
             "input",
             "kubernetes",
+            "machine-identity",
             "no-effect",
             "other-keys",
             "secrets",

@@ -148,6 +148,7 @@ fn what_was_planted_in_the_bundle_is_seen_nowhere() {
         "doctor",
         "doctor --json",
         "proxmox setup --yes -o token",
+        "node console home-control-1 --timeout 5s",
         "render -o shown --redact",
         "render -o hidden",
         "render -o hidden --json",
