@@ -54,6 +54,9 @@ async fn a1_a_relay_receives_nothing_and_apply_says_why() {
     assert!(remedies.contains("machine-identity: nothing was sent to it"), "{remedies}");
     assert!(remedies.contains("relay") && remedies.contains("another machine has the address"), "{remedies}");
     assert_eq!(stolen(&rig), 0);
+    // What the console said is kept for the report.
+    let tail = rig.world.consoles.tail("home-control-1");
+    assert!(tail.iter().any(|line| line.contains("server certificate issued")), "{tail:?}");
     // Without the relay the same command goes on.
     rig.lab.disturb(Disturbance::Relay { vmid: VM, present: false });
     let ran = rig.apply(HOME).await;
@@ -118,6 +121,25 @@ async fn without_a_word_on_its_console_a_machine_gets_nothing() {
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert_eq!(notes(&ran.events, "restarting it"), 1);
     rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_line_on_its_console_is_part_of_the_reason_while_a_machine_does_not_come_up() {
+    let rig = Rig::new();
+    // The network of the first machine is gone from the moment at which it was started.
+    let look = rig.look(HOME).await;
+    let unplugging = async {
+        while !rig.world.pve.is_running("pve1", VM).await.unwrap_or(false) {
+            rig.world.clock.sleep(Duration::from_millis(500)).await;
+        }
+        rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: true });
+    };
+    let plan = look.plan();
+    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), unplugging);
+    let ran = ran.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    assert!(notes(&ran.events, "; the last line on its console: [") > 0);
+    assert!(ran.failures()[0].contains("the last line on its console: ["), "{:?}", ran.failures());
 }
 
 #[tokio::test(start_paused = true)]

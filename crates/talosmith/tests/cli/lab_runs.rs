@@ -185,3 +185,14 @@ fn first_use_4_what_is_left_to_do_has_its_exit_code() {
         "{markdown}"
     );
 }
+
+#[test]
+fn the_console_of_a_node_is_shown_until_its_time_is_over() {
+    let shell = Shell::healthy();
+    let ran = shell.run("node console home-work-1 --lab --lab-speed max --timeout 5s");
+    assert_eq!(ran.code, Some(0), "{}", ran.all());
+    assert!(ran.err.contains("The console of home-work-1 (VM 150021 on pve1)"), "{}", ran.err);
+    let ran = shell.run("node console home-work-9 --lab --lab-speed max");
+    assert_eq!(ran.code, Some(64), "{}", ran.all());
+    assert!(ran.err.contains("the file has no node home-work-9"), "{}", ran.err);
+}
