@@ -118,6 +118,8 @@ struct State {
     /// Machines that others made and the file names.
     external: BTreeSet<u32>,
     lease: Lease,
+    /// Creations without the lease, by the number of the call, until they are answered.
+    creations: BTreeMap<u64, (u8, String)>,
     /// VMs that those who are watched have created: they are theirs before their configuration is complete.
     made: BTreeSet<u32>,
     foreign: Foreign,
@@ -210,7 +212,13 @@ impl Watch {
             return;
         }
         let mut found = Vec::new();
-        found.extend(self.without_lease(call, &target, world, &mut state.lease));
+        if let Some(violation) = self.without_lease(call, &target, world, &mut state.lease) {
+            // Whoever saw no record tries to create it, and Proxmox refuses the second one: only a creation that is accepted counts.
+            match call.method == "POST" && call.path.ends_with("/qemu") {
+                true => drop(state.creations.insert(call.number, violation)),
+                false => found.push(violation),
+            }
+        }
         found.extend(self.not_ours(call, &target, world, &state));
         if !state.deleting {
             found.extend(state.etcd.before(call, &target, world));
@@ -239,6 +247,7 @@ impl Watch {
                 state.foreign.ends(vmid, &*self.rules.is_ours, world);
             }
         } else if !call.origin.is_empty() && call.changes() {
+            found.extend(state.creations.remove(&call.number).filter(|_| outcome.starts_with("200")));
             if call.method == "POST" && (call.path.ends_with("/qemu") || call.path.ends_with("/clone")) {
                 state.made.extend(foreign::being_made(world));
             }

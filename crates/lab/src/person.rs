@@ -200,8 +200,10 @@ impl Person<'_> {
     pub fn clear_locks(self) -> Vec<u32> {
         let locked = self.0.shared().read(|world, _| {
             let dead = |vm: &&Vm| {
+                // One whose host lost its power has ended, too.
                 let works = |upid: &String| {
-                    world.hypervisor.tasks.get(upid).is_some_and(|task| task.id == vm.vmid.to_string())
+                    let task = world.hypervisor.tasks.get(upid);
+                    task.is_some_and(|task| task.id == vm.vmid.to_string() && task.ended.is_none())
                 };
                 vm.lock().is_some() && !world.hypervisor.active.iter().any(works)
             };
@@ -214,11 +216,18 @@ impl Person<'_> {
                     vm.holder = None;
                     vm.config.remove("lock")
                 });
-                if matches!(lock.as_deref(), Some("create" | "clone")) {
-                    delete(world, node, *vmid)
-                } else {
-                    Ok(())
+                if !matches!(lock.as_deref(), Some("create" | "clone")) {
+                    return Ok(());
                 }
+                delete(world, node, *vmid)?;
+                // With `--destroy-unreferenced-disks`: a creation that was cut off names none.
+                let storages = &mut world.hypervisor.storages;
+                let disks: Vec<String> =
+                    storages.owned_by(*vmid).map(|volume| volume.volid.clone()).collect();
+                for disk in disks {
+                    storages.remove(node, &disk);
+                }
+                Ok(())
             });
         }
         locked

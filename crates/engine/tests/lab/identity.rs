@@ -8,7 +8,8 @@ use model::event::{Event, Outcome, What};
 use model::plan::RefusalCode;
 
 use crate::external::{METAL, metal};
-use crate::rig::{HOME, Rig};
+use crate::faults::Chance;
+use crate::rig::{HOME, Rig, setting};
 
 const VM: u32 = 150_011;
 
@@ -235,26 +236,17 @@ async fn a_hundred_machines_keep_few_consoles_open() {
     assert!((16..=40).contains(&most), "{most} consoles at once");
 }
 
-/// Numbers that look like chance and are the same in every run.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-
-    fn fault(&mut self, vmid: u32) -> Disturbance {
-        let seconds = Duration::from_secs(1 + self.below(40));
-        let console = |fault| Disturbance::Console { vmid, fault: Some(fault) };
-        match self.below(7) {
-            0 => Disturbance::Relay { vmid, present: true },
-            1 => console(ConsoleFault::Silent),
-            2 => console(ConsoleFault::Cut(seconds)),
-            3 => console(ConsoleFault::Slow(seconds / 3)),
-            4 => console(ConsoleFault::Flood),
-            _ => Disturbance::Reissue { vmid, connections: 1 + self.below(4) as u32 },
-        }
+/// Something that happens to the console or the certificate of a VM.
+fn fault(chance: &mut Chance, vmid: u32) -> Disturbance {
+    let seconds = Duration::from_secs(1 + chance.below(40));
+    let console = |fault| Disturbance::Console { vmid, fault: Some(fault) };
+    match chance.below(7) {
+        0 => Disturbance::Relay { vmid, present: true },
+        1 => console(ConsoleFault::Silent),
+        2 => console(ConsoleFault::Cut(seconds)),
+        3 => console(ConsoleFault::Slow(seconds / 3)),
+        4 => console(ConsoleFault::Flood),
+        _ => Disturbance::Reissue { vmid, connections: 1 + chance.below(4) as u32 },
     }
 }
 
@@ -263,11 +255,11 @@ impl Chance {
 async fn seeded(seeds: std::ops::Range<u64>) {
     const VMS: [u32; 5] = [150_011, 150_012, 150_013, 150_021, 150_022];
     for seed in seeds {
-        let (rig, mut chance) = (Rig::new(), Chance(seed));
+        let (rig, chance) = (Rig::new(), &mut Chance::new(seed));
         let faults: Vec<Disturbance> = (0..=chance.below(3))
             .map(|_| {
                 let vmid = VMS[chance.below(5) as usize];
-                chance.fault(vmid)
+                fault(chance, vmid)
             })
             .collect();
         let told = format!("seed {seed}: {faults:?}");
@@ -296,5 +288,8 @@ async fn seeded_consoles_and_certificates() {
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: conformance/identity/run"]
 async fn many_seeded_consoles_and_certificates() {
-    seeded(0..200).await;
+    let seed: u64 = setting("IDENTITY_SEED").unwrap_or(0);
+    let runs: u64 = setting("IDENTITY_RUNS").unwrap_or(200);
+    seeded(seed..seed + runs).await;
+    eprintln!("{runs} bring-ups from seed {seed} on, no key to an unproved machine, each whole in the end");
 }

@@ -163,6 +163,12 @@ fn invariant_4_a_change_without_the_lease_is_seen() {
         "the record is how it is acquired"
     );
     assert_eq!(made(&watch, &mut world, &by("", "101/config"), none), NOTHING, "another person");
+    let create =
+        Call { origin: "kim".into(), path: "/api2/json/nodes/pve1/qemu".to_owned(), ..proxmox("POST", "") };
+    assert_eq!(made(&watch, &mut world, &create, none), [4]);
+    watch.before(&create, &world);
+    watch.after(&create, &world, "500 VM 100 already exists");
+    assert_eq!(numbers(&watch), NOTHING, "whoever saw no record tries to create it, in vain");
     let taken = Call { origin: "kim".into(), ..kubernetes("PATCH", "/api/v1/nodes/vm-101") };
     assert_eq!(made(&watch, &mut world, &taken, none), [4]);
     let hand = |world: &mut World, notes: &str| {
