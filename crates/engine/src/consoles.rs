@@ -2,7 +2,7 @@
 //!
 //! The console of a VM is opened right after its start and read while the machine boots, because what it printed before is
 //! lost. It serves two purposes: the fingerprint of the machine's certificate, which proves who answers at its address
-//! ([`crate::proof`]), and the last lines, which say why a machine does not come up. A bounded number is open at once; each
+//! (`crate::proof`), and the last lines, which say why a machine does not come up. A bounded number is open at once; each
 //! keeps a few lines and nothing else, whatever the guest prints.
 
 use std::collections::{BTreeMap, VecDeque};
