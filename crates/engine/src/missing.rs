@@ -2,7 +2,7 @@
 //!
 //! Proxmox answers for a VM that moved in the same words as for one that never was. So it counts as gone only when Proxmox'
 //! list does not show it on a host that is off, and no host that is on has it; and that twice, because a VM may go from one to
-//! another between two questions.
+//! another between two questions. And its ID must be free.
 
 use std::time::Duration;
 
@@ -24,6 +24,9 @@ pub(crate) enum Unclear {
         /// The host.
         host: String,
     },
+    /// Its VM ID is in use, and every host says that it does not have it.
+    #[error("Proxmox says that it exists, and no host has it")]
+    Nowhere,
     /// A host that may have it did not tell.
     #[error("where it is could not be found out")]
     NotTold(#[from] pve::Error),
@@ -60,5 +63,6 @@ pub(crate) async fn seek(world: &World, vmid: u32) -> Result<Option<(String, VmC
             world.clock.sleep(PAUSE).await;
         }
     }
-    Ok(None)
+    // What has its ID in use is not gone, whatever the hosts say.
+    if world.pve.vmid_exists(vmid).await? { Err(Unclear::Nowhere) } else { Ok(None) }
 }

@@ -264,8 +264,13 @@ impl<'a> Prover<'a> {
     }
 
     fn no_console(&mut self) -> Error {
-        let error = self.refused("cannot be compared with its console");
+        let mut error = self.refused("cannot be compared with its console");
         let Some(why) = self.watch.as_mut().and_then(|watch| watch.failed.take()) else { return error };
+        // Proxmox itself does not answer: that says nothing about the machine, and has a code of its own.
+        let below = std::error::Error::source(&why).is_some_and(|below| below.is::<pve::Error>());
+        if below && why.is_transient() {
+            error = Error::world(error.to_string());
+        }
         let help = why.remedy().unwrap_or_else(|| "run the command again".to_owned());
         error
             .remedy(format!(

@@ -100,6 +100,9 @@ pub struct Record {
     pub name: String,
     /// VM id it is created with.
     pub vmid: u32,
+    /// The VM id that it would have without `proxmox.record`, where that is another one: it may have been created with it.
+    #[serde(skip)]
+    pub usual_vmid: Option<u32>,
     /// Host it is created on.
     pub host: Option<String>,
     /// SMBIOS UUID.

@@ -61,6 +61,9 @@ pub struct Proxmox {
     /// one of them may be the record, or a node, without its tag and under another name and ID.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unchecked: BTreeMap<u32, Unchecked>,
+    /// VM IDs of this cluster that are in use by a guest that Proxmox does not list, or where that could not be asked: then with the reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub hidden: BTreeMap<u32, Option<String>>,
     /// VMs with a VM ID or a mark of this cluster that are being created, or whose creation was cut off.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub creating: BTreeMap<u32, Creation>,

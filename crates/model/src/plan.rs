@@ -60,6 +60,9 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What differs and is left alone.
     pub notices: Vec<Notice>,
+    /// What could not be observed, so that it is not known whether it matches the file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown: Vec<Notice>,
     /// What the file asks for and this version does not do, each with what it would take. The steps are carried out all the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<Blocked>,
@@ -223,7 +226,7 @@ pub fn plan_destroy(blueprint: &Blueprint, observed: &Observed) -> Plan {
     refusals.extend(refuse::protected(blueprint));
     refusals.extend(ownership::protected(blueprint, observed));
     let (steps, notices) = destroy::steps(blueprint, observed);
-    finish(blueprint, Found { steps, notices, refusals, blocked: vec![] })
+    finish(blueprint, Found { steps, notices, refusals, ..Found::default() })
 }
 
 /// What the rules found, before it is put in order.
@@ -231,12 +234,13 @@ pub fn plan_destroy(blueprint: &Blueprint, observed: &Observed) -> Plan {
 struct Found {
     steps: Vec<Step>,
     notices: Vec<Notice>,
+    unknown: Vec<Notice>,
     refusals: Vec<Refusal>,
     blocked: Vec<Blocked>,
 }
 
 fn finish(blueprint: &Blueprint, found: Found) -> Plan {
-    let Found { steps, notices, mut refusals, blocked } = found;
+    let Found { steps, notices, unknown, mut refusals, blocked } = found;
     let ordered = graph::in_order(steps).unwrap_or_else(|cycle| {
         refusals.push(Refusal {
             code: RefusalCode::Internal,
@@ -246,14 +250,17 @@ fn finish(blueprint: &Blueprint, found: Found) -> Plan {
         vec![]
     });
     let (steps, held) = if refusals.is_empty() { (ordered, vec![]) } else { (vec![], ordered) };
-    Plan { cluster: blueprint.cluster.clone(), steps, notices, blocked, refusals, held }
+    Plan { cluster: blueprint.cluster.clone(), steps, notices, unknown, blocked, refusals, held }
 }
 
 impl Plan {
-    /// Whether the cluster matches the file: nothing to do, nothing blocked and nothing refused.
+    /// Whether the cluster matches the file: nothing to do, nothing blocked, nothing refused and nothing unknown.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.steps.is_empty() && self.blocked.is_empty() && self.refusals.is_empty()
+        self.steps.is_empty()
+            && self.blocked.is_empty()
+            && self.refusals.is_empty()
+            && self.unknown.is_empty()
     }
 
     /// Whether both do the same: all steps but their reasons, which tell of passing things.

@@ -82,6 +82,11 @@ pub(crate) fn record_vmid(draft: &Draft<'_>) -> Option<Said<u32>> {
     if let Some(value) = draft.spec.proxmox.record {
         return Some(Said { value, path: Path::of(&["proxmox", "record"]) });
     }
+    usual_record_vmid(draft)
+}
+
+/// The same, without regard to `proxmox.record`.
+fn usual_record_vmid(draft: &Draft<'_>) -> Option<Said<u32>> {
     if draft.spec.network.vip.is_some() {
         let value = identity::mirrored_vmid(draft.vip?);
         return Some(Said { value, path: Path::of(&["network", "vip"]) });
@@ -111,9 +116,11 @@ fn finish(
         None => format!("https://{}:6443", draft.vip.or(first_control_plane)?),
     };
     let online = || inventory?.hosts.iter().find(|(_, host)| host.online).map(|(name, _)| name);
+    let record_vmid = record_vmid(draft)?.value;
     let record = Record {
         name: identity::record_name(&spec.cluster),
-        vmid: record_vmid(draft)?.value,
+        vmid: record_vmid,
+        usual_vmid: usual_record_vmid(draft).map(|usual| usual.value).filter(|usual| *usual != record_vmid),
         // Any host will do: the record never runs. Where the first node goes is where people look first.
         host: nodes.values().find_map(|node| node.host.as_ref()).or_else(online).cloned(),
         uuid: cluster_id.map(identity::record_uuid),

@@ -235,6 +235,21 @@ impl Client {
         self.call(Call::get("listing the resources of the Proxmox cluster", "/cluster/resources")).await
     }
 
+    /// Whether a guest has a VM ID, also one that the token may not see.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn vmid_exists(&self, vmid: u32) -> Result<bool> {
+        let attempt = format!("asking whether the VM ID {vmid} is in use");
+        let call = Call::get(attempt, "/cluster/nextid").with("vmid", vmid);
+        match self.call::<serde::de::IgnoredAny>(call).await {
+            Ok(_) => Ok(false),
+            Err(error) if error.is_exists() => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The cluster's members and whether it has quorum.
     ///
     /// # Errors

@@ -113,14 +113,17 @@ pub(super) async fn details(
             || g.name.as_ref().is_some_and(is_ours_by_name)
             || creating && templates.contains(id)
     });
-    let mut looks = join_all(candidates.iter().map(|(id, host, g)| vm(world, *id, host, g))).await;
+    if purpose != Purpose::Page {
+        seen.hidden = hidden(world, blueprint, &seen).await;
+    }
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    let mut looks = join_all(candidates.iter().map(|(id, host, g)| vm(world, *id, host, g, owner))).await;
     let is_record = |look: &std::result::Result<Looked, NotRead>| matches!(look, Ok(Looked::Marked(vm, _)) if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner);
     if !looks.iter().any(is_record) {
         // Before a record is created, every VM is read: it may be there without its tag, under another name and ID.
         let online = |host: &str| seen.inventory.hosts.get(host).is_some_and(|h| h.online);
         let read = join_all(others.iter().map(|(id, host, g)| async {
-            if online(host) { vm(world, *id, host, g).await } else { Err(NotRead::Offline) }
+            if online(host) { vm(world, *id, host, g, owner).await } else { Err(NotRead::Offline) }
         }));
         for (other, look) in others.iter().zip(read.await) {
             match look {
@@ -212,6 +215,22 @@ pub(super) async fn details(
         }
     }
     seen
+}
+
+/// VM IDs of the cluster that nobody is listed with, and that are in use all the same: a list shows only what the token may read.
+async fn hidden(world: &World, blueprint: &Blueprint, seen: &Proxmox) -> BTreeMap<u32, Option<String>> {
+    let nodes = blueprint.nodes.values().filter(|node| !node.external).map(|node| node.vmid);
+    let record = blueprint.has_proxmox().then_some(blueprint.record.vmid);
+    let ids: BTreeSet<u32> = nodes.chain(record).chain(blueprint.record.usual_vmid).collect();
+    let unlisted = ids.into_iter().filter(|id| !seen.taken.contains_key(id));
+    let asked = unlisted.map(|id| async move {
+        match ask(world, world.pve.vmid_exists(id)).await {
+            Ok(false) => None,
+            Ok(true) => Some((id, None)),
+            Err(why) => Some((id, Some(why))),
+        }
+    });
+    join_all(asked).await.into_iter().flatten().collect()
 }
 
 /// The accounts of what runs in the cluster, if there are to be any.
@@ -402,6 +421,7 @@ async fn vm(
     vmid: u32,
     host: &str,
     resource: &Resource,
+    owner: Option<Uuid>,
 ) -> std::result::Result<Looked, NotRead> {
     let read = async {
         let (host, configs) = match world.pve.vm_configs(host, vmid).await {
@@ -433,7 +453,8 @@ async fn vm(
         // The list lags by ten seconds, so only "running" is believed here; a machine that then does not answer is asked
         // for again.
         vm.running = match resource.status.as_deref() {
-            _ if !vm.mark.is_node() => false,
+            // Whether another cluster's runs does not matter here.
+            _ if !vm.mark.is_node() || owner.is_some_and(|owner| owner != vm.mark.owner) => false,
             Some("running") => true,
             _ => is_running(world, &host, vmid).await?,
         };

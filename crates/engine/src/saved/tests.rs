@@ -11,6 +11,7 @@ fn saved(key: Option<&PlanKey>) -> SavedPlan {
     let plan = Plan {
         cluster: "home".into(),
         steps: vec![],
+        unknown: vec![],
         notices: vec![],
         blocked: vec![],
         refusals: vec![],

@@ -158,7 +158,7 @@ impl Removal<'_> {
 fn unclear(error: Error, host: &str, why: Unclear) -> Error {
     let error = match &why {
         Unclear::Offline { .. } => error.coded("unreachable"),
-        Unclear::NotTold(_) => error,
+        Unclear::NotTold(_) | Unclear::Nowhere => error,
     };
     error
         .remedy(format!("it is not on {host} any more; run the command again when every host answers"))

@@ -274,10 +274,12 @@ fn allowed(breaks: &Breaks) -> &'static [&'static str] {
 /// The reasons for which nothing at all may be done then.
 fn refusals(breaks: &Breaks) -> &'static [RefusalCode] {
     match breaks {
-        Breaks::PowerCut { .. } => &[RefusalCode::Host, RefusalCode::Locked],
+        // A VM that could not be read, or asked for, keeps a new cluster from being created.
+        Breaks::PowerCut { .. } => &[RefusalCode::Host, RefusalCode::Locked, RefusalCode::NoRecord],
         Breaks::Known(54, _) => &[RefusalCode::Unfinished, RefusalCode::Locked],
-        Breaks::Known(6 | 7 | 9, _) => &[RefusalCode::Rights],
-        Breaks::Known(26..=33, _) => &[RefusalCode::Host],
+        Breaks::Known(6 | 7 | 9, _) => &[RefusalCode::Rights, RefusalCode::NoRecord, RefusalCode::NoProxmox],
+        Breaks::Known(26..=33, _) => &[RefusalCode::Host, RefusalCode::NoRecord, RefusalCode::NoProxmox],
+        Breaks::Known(..) => &[RefusalCode::NoRecord, RefusalCode::NoProxmox],
         _ => &[],
     }
 }

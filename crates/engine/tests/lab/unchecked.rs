@@ -5,7 +5,8 @@ use std::time::Duration;
 use lab::{CallFilter, Disturbance};
 use model::event::Outcome;
 use model::plan::{Plan, RefusalCode};
-use pve::Params;
+use pve::{Endpoints, Grant, NewToken, Params, Trust};
+use secrecy::ExposeSecret as _;
 
 use crate::rig::{HOME, Rig};
 
@@ -109,4 +110,73 @@ async fn an_offline_host_is_named_before_a_new_cluster_is_created() {
     let without = HOME.replace("pools:", "hosts: { pve1: {}, pve2: {} }\npools:");
     let ran = rig.apply(&without).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+}
+
+impl Rig {
+    /// The same world with a token that may do everything, but sees nothing of these VMs.
+    async fn blind_to(&self, vmids: &[u32]) -> Self {
+        let (pve, facts) = (&self.world.pve, self.lab.facts());
+        pve.create_user("blind@pve", "").await.unwrap();
+        let (user, name) = ("blind@pve".to_owned(), "t1".to_owned());
+        let wish = NewToken { user: user.clone(), name, separated: true, comment: String::new() };
+        let token = pve.create_token(&wish).await.unwrap();
+        let hidden = vmids.iter().map(|vmid| (format!("/vms/{vmid}"), "NoAccess"));
+        for (path, role) in hidden.chain([("/".to_owned(), "Administrator")]) {
+            let (role, token) = (role.to_owned(), "blind@pve!t1".to_owned());
+            pve.grant(&Grant { path, role, user: user.clone(), token, propagate: true }).await.unwrap();
+        }
+        let token = token.reveal().expose_secret().parse().unwrap();
+        let trust = Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]);
+        let endpoints = Endpoints::parse([format!("https://{}", facts.endpoint).as_str()]).unwrap();
+        let (net, clock) = (self.world.net.clone(), self.world.clock.clone());
+        let pve = pve::Client::connect(endpoints, &token, &trust, net, clock).unwrap();
+        self.with_world(engine::World { pve, ..self.world.clone() })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_token_may_not_see_is_not_absent() {
+    let file = HOME.replace("8006' }", "8006', record: 9999 }");
+    for (hidden, whose) in [(RECORD, "the cluster's record"), (150_021, "home-work-1")] {
+        let rig = Rig::healthy().await.blind_to(&[hidden]).await;
+        let destroy = rig.session(HOME).look_to_destroy().await.unwrap_or_else(|e| panic!("{e:?}"));
+        let mut plans = vec![rig.look(HOME).await.plan(), destroy.plan_destroy()];
+        if hidden == RECORD {
+            // Nor is a second record created under another ID.
+            plans.push(rig.look(&file).await.plan());
+        }
+        for plan in plans {
+            assert_eq!(plan.steps, []);
+            let why: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.why.as_str()).collect();
+            let wanted =
+                format!("VM {hidden}, which has the VM ID of {whose}, exists, and the token may not see it");
+            assert!(why.contains(&wanted.as_str()), "{why:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vm_that_is_listed_and_that_no_host_has_is_not_absent() {
+    let rig = Rig::healthy().await;
+    // Every host, at both looks.
+    for _ in 0..8 {
+        rig.fail(150_021, 500, "Configuration file 'nodes/pve1/qemu-server/150021.conf' does not exist");
+    }
+    let plan = rig.look(HOME).await.plan();
+    assert!(!plan.is_empty());
+    assert!(plan.steps.is_empty(), "{:?}", plan.steps);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_is_off_leaves_unknown_what_it_has() {
+    let rig = Rig::healthy().await;
+    let host = rig.host_of(150_022).await;
+    if host == rig.host_of(RECORD).await {
+        return;
+    }
+    rig.lab.disturb(Disturbance::HostOffline(host));
+    let plan = rig.look(HOME).await.plan();
+    assert_eq!(plan.refusals, []);
+    assert!(plan.unknown.iter().any(|n| n.text.contains("home-work-2")), "{:?}", plan.unknown);
+    assert!(!plan.is_empty());
 }

@@ -53,6 +53,7 @@ pub(super) struct Builder<'a> {
     pub(super) postponed: BTreeSet<String>,
     pub(super) steps: Vec<Step>,
     pub(super) notices: Vec<Notice>,
+    unknown: Vec<Notice>,
     pub(super) refusals: Vec<Refusal>,
     pub(super) blocked: Vec<Blocked>,
 }
@@ -76,6 +77,7 @@ pub(super) fn steps(
         postponed: BTreeSet::new(),
         steps: vec![],
         notices: vec![],
+        unknown: vec![],
         refusals: vec![],
         blocked: vec![],
     };
@@ -94,7 +96,7 @@ pub(super) fn steps(
     b.cloud_provider();
     b.others();
     b.identities();
-    Found { steps: b.steps, notices: b.notices, refusals: b.refusals, blocked: b.blocked }
+    Found { steps: b.steps, notices: b.notices, unknown: b.unknown, refusals: b.refusals, blocked: b.blocked }
 }
 
 impl Builder<'_> {
@@ -187,7 +189,7 @@ impl Builder<'_> {
                 "whether VM {} on {host} is {} could not be read; it is left alone",
                 node.vmid, node.name
             );
-            self.notices.push(Notice { text });
+            self.unknown.push(Notice { text });
             return;
         }
         let started = match &vm {
@@ -355,7 +357,7 @@ impl Builder<'_> {
         let live = self.in_force(node, machine, changes.unwrap_or_default());
         if changes.is_none() {
             let text = format!("{} runs a configuration that could not be compared with the file", node.name);
-            self.notices.push(Notice { text });
+            self.unknown.push(Notice { text });
             return;
         }
         self.reconfigure(node, &live, after);

@@ -109,7 +109,9 @@ pub fn whose(blueprint: &Blueprint, vmid: u32) -> String {
     let node = blueprint.nodes.values().find(|node| node.vmid == vmid);
     match node {
         Some(node) => node.name.clone(),
-        None if vmid == blueprint.record.vmid => "the cluster's record".to_owned(),
+        None if vmid == blueprint.record.vmid || Some(vmid) == blueprint.record.usual_vmid => {
+            "the cluster's record".to_owned()
+        }
         None => "a template of the cluster".to_owned(),
     }
 }

@@ -31,8 +31,37 @@ pub fn always(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         ownership::unfinished(blueprint, observed),
         doubled_identity(blueprint, observed),
         record_out_of_sight(blueprint, observed),
+        hidden(blueprint, observed),
     ]
     .concat()
+}
+
+/// Guests with a VM ID of this cluster that the token is not shown. Proxmox leaves out of its list what the token may not read, so one
+/// that is missing there may be a node, or the record with another operator's lease.
+fn hidden(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let whose = |vmid: u32| ownership::whose(blueprint, vmid);
+    let refusal = |(vmid, why): (&u32, &Option<String>)| match why {
+        Some(why) => Refusal {
+            code: RefusalCode::NoProxmox,
+            why: format!(
+                "VM {vmid}, which has the VM ID of {}, is not listed, and whether it exists could not be asked: {why}",
+                whose(*vmid)
+            ),
+            remedy: "run the command again once Proxmox answers".to_owned(),
+        },
+        None => Refusal {
+            code: RefusalCode::Rights,
+            why: format!(
+                "VM {vmid}, which has the VM ID of {}, exists, and the token may not see it",
+                whose(*vmid)
+            ),
+            remedy: format!(
+                "give the token VM.Audit on /vms/{vmid}, or put the VM back into the pool that the token has rights on; `talosmith doctor` \
+             shows its rights. If it is another user's VM, choose another VM ID in the file"
+            ),
+        },
+    };
+    observed.proxmox.hidden.iter().map(refusal).collect()
 }
 
 /// Rules that hold before anything is created.

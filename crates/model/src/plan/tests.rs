@@ -85,6 +85,7 @@ fn blueprint() -> Blueprint {
         record: Record {
             name: "home-record".to_owned(),
             vmid: 150_010,
+            usual_vmid: None,
             host: Some("pve1".to_owned()),
             uuid: None,
         },
@@ -608,6 +609,24 @@ fn a_machine_that_is_not_ours_gets_everything_but_a_vm() {
 }
 
 #[test]
+fn a_vm_that_the_token_may_not_see_refuses_everything() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    world.proxmox.marked.retain(|v| v.mark.node != "w-1");
+    world.proxmox.hidden.insert(150_021, None);
+    for plan in [plan(&blueprint, &rendered(), &world), plan_destroy(&blueprint, &world)] {
+        assert_eq!(ids(&plan), Vec::<&str>::new());
+        assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::Rights]);
+        let refusal = &plan.refusals[0];
+        assert_eq!(
+            refusal.why,
+            "VM 150021, which has the VM ID of w-1, exists, and the token may not see it"
+        );
+        assert!(refusal.remedy.contains("VM.Audit on /vms/150021"), "{refusal:?}");
+    }
+}
+
+#[test]
 fn a_vm_that_cannot_be_read_is_neither_made_again_nor_forgotten() {
     let blueprint = blueprint();
     let mut world = healthy_world(&blueprint);
@@ -616,7 +635,8 @@ fn a_vm_that_cannot_be_read_is_neither_made_again_nor_forgotten() {
     world.proxmox.unread.insert(150_021, "pve1".to_owned());
     let plan = plan(&blueprint, &rendered(), &world);
     assert_eq!((ids(&plan), plan.refusals.len()), (vec![], 0));
-    assert_eq!(plan.notices[0].text, "whether VM 150021 on pve1 is w-1 could not be read; it is left alone");
+    assert_eq!(plan.unknown[0].text, "whether VM 150021 on pve1 is w-1 could not be read; it is left alone");
+    assert!(!plan.is_empty(), "unknown is not nothing to do");
     let away = plan_destroy(&blueprint, &world);
     assert!(!ids(&away).contains(&"delete-record"));
     assert!(away.notices.iter().any(|n| n.text.contains("the cluster's record stays")));

@@ -45,8 +45,10 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
     }
     Ok(if !plan.refusals.is_empty() {
         Exit::of_refusals(&plan.refusals)
-    } else if args.detailed_exitcode && !plan.is_empty() {
+    } else if args.detailed_exitcode && !(plan.steps.is_empty() && plan.blocked.is_empty()) {
         Exit::Pending
+    } else if args.detailed_exitcode && !plan.unknown.is_empty() {
+        Exit::World
     } else {
         Exit::Done
     })

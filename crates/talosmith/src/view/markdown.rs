@@ -6,7 +6,9 @@ use model::plan::Plan;
 use model::step::{Disturbs, Step};
 
 use super::ink::clean;
-use super::plan::{BLOCKED, Verb, disturbance, does_not_match, groups, in_the_way, summary, waiting};
+use super::plan::{
+    BLOCKED, UNKNOWN, Verb, disturbance, does_not_match, groups, in_the_way, not_known, summary, waiting,
+};
 
 /// Writes the plan.
 ///
@@ -28,6 +30,8 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
         }
     } else if plan.steps.is_empty() && !plan.blocked.is_empty() {
         writeln!(w, "{}", escaped(&does_not_match(plan)))?;
+    } else if plan.steps.is_empty() && !plan.unknown.is_empty() {
+        writeln!(w, "{}", escaped(&not_known(plan)))?;
     } else if plan.steps.is_empty() {
         writeln!(w, "Nothing to do.")?;
     } else {
@@ -51,6 +55,12 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
                 escaped(&blocked.what),
                 escaped(&blocked.remedy)
             )?;
+        }
+    }
+    if !plan.unknown.is_empty() {
+        writeln!(w, "\n**{UNKNOWN}:**\n")?;
+        for notice in &plan.unknown {
+            writeln!(w, "- {}", escaped(&notice.text))?;
         }
     }
     if !plan.notices.is_empty() {

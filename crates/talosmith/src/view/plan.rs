@@ -30,13 +30,19 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
         refusals(w, ink, &plan.cluster, &plan.refusals)?;
         held(w, ink, plan)?;
         blocked(w, ink, &plan.blocked)?;
+        unknown(w, ink, &plan.unknown)?;
         return notices(w, ink, &plan.notices);
     }
     if plan.steps.is_empty() {
         match verb {
             Verb::Apply if !plan.blocked.is_empty() => {
                 blocked(w, ink, &plan.blocked)?;
+                unknown(w, ink, &plan.unknown)?;
                 writeln!(w, "{}", ink.bold(&does_not_match(plan)))?;
+            }
+            Verb::Apply if !plan.unknown.is_empty() => {
+                unknown(w, ink, &plan.unknown)?;
+                writeln!(w, "{}", ink.bold(&not_known(plan)))?;
             }
             Verb::Apply if plan.notices.is_empty() => {
                 writeln!(w, "Nothing to do: {} is as the file says.", plan.cluster)?;
@@ -57,6 +63,7 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
         writeln!(w)?;
     }
     blocked(w, ink, &plan.blocked)?;
+    unknown(w, ink, &plan.unknown)?;
     notices(w, ink, &plan.notices)?;
     writeln!(w, "{}", ink.bold(&summary(plan)))
 }
@@ -73,6 +80,29 @@ pub(super) fn does_not_match(plan: &Plan) -> String {
         count(plan.blocked.len(), "change"),
         if one { "has" } else { "have" }
     )
+}
+
+/// The heading of what could not be observed.
+pub(super) const UNKNOWN: &str = "Not observed";
+
+/// The one line of a plan without steps for a cluster of which something is not known.
+pub(super) fn not_known(plan: &Plan) -> String {
+    format!(
+        "Whether {} matches the file is not known: something could not be observed. Run the command again once it can be.",
+        plan.cluster
+    )
+}
+
+/// What could not be observed.
+fn unknown(w: &mut dyn Write, ink: Ink, unknown: &[Notice]) -> io::Result<()> {
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    writeln!(w, "{}", ink.yellow(&format!("{UNKNOWN}:")))?;
+    for notice in unknown {
+        writeln!(w, "- {}", clean(&notice.text))?;
+    }
+    Ok(())
 }
 
 /// What the file asks for and this version does not do.
@@ -239,6 +269,9 @@ pub fn summary(plan: &Plan) -> String {
     if !plan.blocked.is_empty() {
         said.push(format!("{} left to be made by hand", count(plan.blocked.len(), "change")));
     }
+    if !plan.unknown.is_empty() {
+        said.push("not everything could be observed".to_owned());
+    }
     format!("{}: {}.", plan.cluster, said.join(", "))
 }
 
@@ -275,6 +308,7 @@ pub(super) mod tests {
             steps,
             notices: vec![],
             blocked: vec![],
+            unknown: vec![],
             refusals: vec![],
             held: vec![],
         }

@@ -10,9 +10,14 @@ use crate::commands::setup::flags;
 use crate::exit::Exit;
 use crate::view::Printer;
 
-/// How an apply ends whose steps are all done: what the plan left to a person is still to be made.
+/// How an apply ends whose steps are all done: what the plan left to a person is still to be made, and what could not be observed is
+/// not known to be as the file says.
 pub fn of(plan: &Plan) -> Exit {
-    if plan.blocked.is_empty() { Exit::Done } else { Exit::Pending }
+    match () {
+        () if !plan.blocked.is_empty() => Exit::Pending,
+        () if !plan.unknown.is_empty() => Exit::World,
+        () => Exit::Done,
+    }
 }
 
 /// Nodes whose VM existed and was off, and is started by the plan. What such a machine has is seen only when it runs.
