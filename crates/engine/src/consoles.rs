@@ -208,6 +208,8 @@ impl Watch {
             };
             match console.read().await {
                 Ok(bytes) => {
+                    // Only what never worked is given up.
+                    self.broken = 0;
                     for line in self.lines.push(&bytes) {
                         self.printed.read(&line);
                         self.consoles.note(&self.node, &line);

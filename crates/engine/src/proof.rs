@@ -239,8 +239,8 @@ impl<'a> Prover<'a> {
         ))
         .remedy(format!(
             "nothing was sent to it. Likely reasons: another machine has the address {address}; something between this computer and the \
-             machine terminates TLS, such as a relay or a proxy; or the certificate was renewed at this very moment. Find out who has \
-             the address, then run the command again"
+             machine terminates TLS, such as a relay or a proxy; or somebody stopped and started the VM meanwhile, which ends its \
+             console. Find out who has the address, then run the command again"
         ))
     }
 
@@ -274,7 +274,7 @@ impl<'a> Prover<'a> {
         let help = why.remedy().unwrap_or_else(|| "run the command again".to_owned());
         error
             .remedy(format!(
-                "nothing was sent to it. {help}; or set `proxmox.identity: uuid` if you trust the network"
+                "{help}; or set `proxmox.identity: uuid` if you trust the network. Nothing was sent to the machine"
             ))
             .because(why)
     }
@@ -290,8 +290,7 @@ impl<'a> Prover<'a> {
         ))
         .remedy(format!(
             "nothing was sent to it. Only one console of a VM gets its output: close other consoles of VM {vmid}, then run the command \
-             again. If another machine has the address, free it. In a network that you trust, `proxmox.identity: uuid` does without \
-             the console"
+             again. If another machine has the address, free it"
         ))
     }
 

@@ -82,6 +82,9 @@ pub struct Options {
     /// How VMs prove who they are, where the file says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<spec::Identity>,
+    /// Whether the certificate of Proxmox is not verified, so that what a console shows proves nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub insecure: bool,
 }
 
 /// How something that runs in the cluster reaches Proxmox.

@@ -157,6 +157,7 @@ fn finish(
             backup: spec.backup.clone(),
             proxmox_api: proxmox_api(spec),
             identity: spec.proxmox.identity,
+            insecure: spec.proxmox.insecure,
         },
     })
 }

@@ -107,7 +107,8 @@ impl ConsoleError {
         match self {
             Self::NoRight { .. } | Self::NoSerialPort { .. } => false,
             Self::NotAccepted { .. } | Self::NoAnswer { .. } | Self::Closed { .. } => true,
-            Self::Failed { source, .. } => source.is_transient() || source.effect_unknown(),
+            // A busy host answers a console that it could not start with words of many kinds.
+            Self::Failed { .. } => true,
         }
     }
 

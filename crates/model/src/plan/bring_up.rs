@@ -18,6 +18,7 @@ use super::images::Site;
 use super::{Blocked, Found, Notice, Refusal, RefusalCode, Rendered, bootstrap, drift};
 use crate::blueprint::{Blueprint, Node, Role};
 use crate::holder::Holder;
+use crate::identity::{self, Method};
 use crate::mark::Mark;
 use crate::observed::{Api, Etcd, Machine, Observed, Vm};
 use crate::ownership;
@@ -210,6 +211,12 @@ impl Builder<'_> {
         let machine = self.observed.machines.get(&node.name);
         let reason = match (&vm, machine.map(|m| &m.api)) {
             (None, _) if !node.external => "it is new".to_owned(),
+            // What it printed before it was watched is gone.
+            (Some(_), Some(Api::Maintenance))
+                if identity::method(self.blueprint, self.observed, node) == Method::Console =>
+            {
+                "it waits for its configuration; it is reset first, so that its console proves it".to_owned()
+            }
             (_, Some(Api::Maintenance)) => "it waits for its configuration".to_owned(),
             (_, Some(Api::Configured)) => {
                 let machine = machine.cloned();

@@ -12,7 +12,7 @@ impl Builder<'_> {
     /// Warns of every node that is configured unproved, and refuses what the file leaves open.
     pub(super) fn identities(&mut self) {
         let mut by_uuid: BTreeMap<Unproved, Vec<&str>> = BTreeMap::new();
-        let (mut unverified, mut undeclared, mut denied) = (vec![], vec![], vec![]);
+        let (mut unverified, mut undeclared, mut denied, mut by_console) = (vec![], vec![], vec![], vec![]);
         for node in self.blueprint.in_order() {
             let configure = Action::Configure { node: node.name.clone() }.id();
             if !self.steps.iter().any(|step| step.id == configure) {
@@ -23,6 +23,7 @@ impl Builder<'_> {
                 Method::Console => {
                     let lacks = self.observed.proxmox.no_console.as_ref();
                     denied.extend(lacks.filter(|nodes| nodes.contains(name)).map(|_| name));
+                    by_console.push(name);
                 }
                 Method::Fingerprint(_) => {}
                 Method::Uuid(why) => by_uuid.entry(why).or_default().push(name),
@@ -35,6 +36,14 @@ impl Builder<'_> {
             }
         }
         self.notices.extend(by_uuid.into_iter().map(|(why, nodes)| by_uuid_only(why, &nodes)));
+        if self.blueprint.options.insecure && !by_console.is_empty() {
+            let text = format!(
+                "the certificate of Proxmox is not verified (`proxmox.insecure`), so the console that proves {} may be anybody's: whoever \
+                 is in the network between this computer and Proxmox could receive the cluster's keys. Pin `proxmox.fingerprint`",
+                list(&by_console)
+            );
+            self.notices.push(Notice { text });
+        }
         if !unverified.is_empty() {
             let text = format!(
                 "whoever answers at the address of {} receives the cluster's keys: the file says `unverified: true`",

@@ -43,6 +43,7 @@ fn cluster(options: &Options) -> Vec<&'static str> {
         upgrade: _,
         backup,
         proxmox_api: _,
+        insecure: _,
     } = options;
     named(&[(backup.is_some(), "backup")])
 }

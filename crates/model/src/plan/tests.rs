@@ -563,6 +563,10 @@ fn a1_a_plan_says_which_machines_prove_nothing() {
         notices.into_iter().map(|n| n.text).filter(|text| text.contains("relay")).collect::<Vec<_>>()
     };
     assert_eq!(texts(&blueprint, &world), Vec::<String>::new());
+    blueprint.options.insecure = true;
+    let notices = plan(&blueprint, &rendered(), &world).notices;
+    assert!(notices.iter().any(|n| n.text.contains("is not verified (`proxmox.insecure`)")), "{notices:?}");
+    blueprint.options.insecure = false;
     world.proxmox.no_console = Some(["cp-1".to_owned()].into());
     let said = texts(&blueprint, &world);
     assert!(said.len() == 1 && said[0].starts_with("cp-1 is known by SMBIOS UUID only"), "{said:?}");
