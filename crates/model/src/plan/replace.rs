@@ -1,11 +1,11 @@
 //! A node that is lost and replaced: its VM runs, and nothing answers there. A machine that was reset has no system on its disk
 //! any more, so waiting for it does not help; but from outside that looks like a machine that is slow, or like a broken network,
 //! and its VM may hold data. So it is only done where the operator allowed it by name, where something shows that the node is
-//! dead ([`alive`]), and to a control plane node only while etcd has its quorum without it ([`quorum`]), one in a run.
+//! dead ([`alive`]), while a member of etcd answers, and to a control plane node only while etcd has its quorum without it ([`quorum`]), one in a run.
 //! Talos itself removes the member of the same name when the new one joins.
 
 use super::bring_up::Builder;
-use super::{Notice, Refusal, RefusalCode};
+use super::{Notice, Refusal, RefusalCode, bootstrap};
 use crate::alive::{self, Doubt};
 use crate::blueprint::{Node, Role};
 use crate::observed::{Api, Vm};
@@ -26,6 +26,12 @@ impl Builder<'_> {
             return false;
         }
         match alive::is_dead(alive::signs(&node.name, self.observed)) {
+            // Where etcd may be lost, a disk of any node may be what helps.
+            Ok(()) if bootstrap::member(self.blueprint, self.observed).is_none() => self.refusals.push(Refusal {
+                code: RefusalCode::NotProven,
+                why: format!("{} cannot be replaced: no member of etcd answers", node.name),
+                remedy: "bring a control plane node back, so that it answers from here, then run the command again".to_owned(),
+            }),
             Ok(()) => {}
             Err(Doubt::Answers) => return false,
             Err(doubt @ Doubt::Ready) => {

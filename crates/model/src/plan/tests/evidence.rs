@@ -329,3 +329,16 @@ fn a3_a_voter_that_the_file_calls_a_worker_counts() {
     assert!(!kinds(&plan).contains("delete-vm"), "{:?}", ids(&plan));
     assert!(codes(&plan).contains(&RefusalCode::Etcd), "{:?}", plan.refusals);
 }
+
+#[test]
+fn a4_nothing_is_replaced_while_no_member_of_etcd_answers() {
+    let blueprint = blueprint();
+    let mut world = without(&blueprint, &["w-1"]);
+    world.kubernetes.nodes.get_mut("w-1").unwrap().ready = false;
+    assert!(kinds(&allowing(&blueprint, &world, &["w-1"])).contains("delete-vm"));
+    for node in blueprint.control_planes() {
+        world.machines.get_mut(&node.name).unwrap().etcd = Etcd::Unknown;
+    }
+    let plan = allowing(&blueprint, &world, &["w-1"]);
+    assert_eq!((codes(&plan), plan.steps.len()), (vec![RefusalCode::NotProven], 0));
+}
