@@ -24,6 +24,8 @@ const WIDTH: usize = 300;
 /// How often a console that broke is opened again.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
+/// A console that was open for so long did work, although a quiet machine printed nothing meanwhile.
+const WORKED: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
 /// The consoles of one world. Cheap to clone; the clones are the same consoles.
 #[derive(Debug, Clone, Default)]
@@ -118,7 +120,9 @@ pub(crate) struct Watch {
     pub printed: Printed,
     /// Why it cannot be read any more.
     pub failed: Option<ConsoleError>,
+    /// How often in a row it could not be opened, or was closed at once.
     broken: u32,
+    opened: jiff::Timestamp,
     _slot: Slot,
 }
 
@@ -137,7 +141,7 @@ pub(crate) struct Whose<'a> {
 
 impl Watch {
     /// Opens the console of a VM. `from_start` says that it was started just now, so that nothing was printed yet. That it cannot
-    /// be opened is not an error here: nobody may need it.
+    /// be opened is not an error here: the proof may not need it.
     pub(crate) async fn open(
         world: &crate::World,
         whose: &Whose<'_>,
@@ -156,6 +160,7 @@ impl Watch {
             printed: Printed::new(!from_start),
             failed: None,
             broken: 0,
+            opened: world.clock.now(),
             _slot: slot,
         });
         Box::pin(watch.connect()).await;
@@ -165,15 +170,15 @@ impl Watch {
     async fn connect(&mut self) {
         // On the heap, as everything here: a hundred machines are started at once, on small stacks.
         match Box::pin(self.pve.console(&self.host, self.vmid)).await {
-            Ok(console) => self.console = Some(Box::new(console)),
+            Ok(console) => (self.console, self.opened) = (Some(Box::new(console)), self.clock.now()),
             Err(error) => self.broke(error),
         }
     }
 
     fn broke(&mut self, error: ConsoleError) {
-        self.console = None;
+        let worked = self.console.take().is_some() && self.clock.now().duration_since(self.opened) >= WORKED;
         self.lines.cut();
-        self.broken += 1;
+        self.broken = if worked { 1 } else { self.broken + 1 };
         // What is printed from now on until it is open again is lost.
         self.printed.gap = true;
         if !error.is_transient() || self.broken > ATTEMPTS {
@@ -208,7 +213,6 @@ impl Watch {
             };
             match console.read().await {
                 Ok(bytes) => {
-                    // Only what never worked is given up.
                     self.broken = 0;
                     for line in self.lines.push(&bytes) {
                         self.printed.read(&line);

@@ -3,7 +3,7 @@
 //! `termproxy` makes Proxmox listen for ten seconds and gives a ticket; a second connection, to the same endpoint and with the same
 //! trust, becomes a WebSocket; its first message carries the ticket, `OK` is the answer, and then the guest's bytes
 //! follow, cut anywhere. Proxmox says nothing when a ticket is wrong and does not close the connection when the VM stops, so
-//! whoever reads sets a limit of time and asks [`Client::vm_status`] when it is quiet. What the guest printed before is
+//! the caller sets a timeout and asks [`Client::vm_status`] when it is quiet. What the guest printed before is
 //! lost, and a second console of the same VM stays silent.
 
 mod frames;
@@ -365,6 +365,8 @@ impl Console {
                         return Poll::Ready(Err(error));
                     }
                 }
+                // Proxmox ends the connection without the farewell of TLS; nothing more is to be said about it.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.closed = true,
                 Err(error) => {
                     self.closed = true;
                     return Poll::Ready(Err(self.broken(Some(error))));

@@ -109,6 +109,29 @@ async fn a_console_that_breaks_or_lags_costs_time_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_console_of_a_quiet_machine_that_breaks_again_and_again_is_opened_again() {
+    let rig = Rig::new();
+    // So that the line with its certificate falls into a gap.
+    let fault = Some(ConsoleFault::Cut(Duration::from_millis(5500)));
+    rig.lab.disturb(Disturbance::Console { vmid: VM, fault });
+    let look = rig.look(HOME).await;
+    // Nothing is printed and nothing answers for two minutes, in which the console breaks some twenty times.
+    let unplugging = async {
+        while !rig.world.pve.is_running("pve1", VM).await.unwrap_or(false) {
+            rig.world.clock.sleep(Duration::from_millis(500)).await;
+        }
+        rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: true });
+        rig.world.clock.sleep(Duration::from_mins(2)).await;
+        rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: false });
+    };
+    let plan = look.plan();
+    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), unplugging);
+    let ran = ran.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_word_on_its_console_a_machine_gets_nothing() {
     let rig = Rig::new();
     rig.lab.disturb(Disturbance::Console { vmid: VM, fault: Some(ConsoleFault::Silent) });
