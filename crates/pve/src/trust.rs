@@ -152,9 +152,9 @@ impl fmt::Debug for Fingerprint {
 impl Trust {
     pub(crate) fn client_config(&self, clock: &Clock) -> Result<Arc<ClientConfig>, InvalidTrust> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let verifier: Arc<dyn ServerCertVerifier> = match self {
-            Self::Fingerprints(pins) => Arc::new(LeafVerifier::new(&provider, Some(pins.clone()))),
-            Self::Insecure => Arc::new(LeafVerifier::new(&provider, None)),
+        let accepts = match self {
+            Self::Fingerprints(pins) => Accepts::Pinned(pins.clone()),
+            Self::Insecure => Accepts::Anything,
             Self::Authority(pem) => {
                 let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
                 let certificates = parsed.map_err(|e| InvalidTrust::Authority(Some(e)))?;
@@ -165,6 +165,8 @@ impl Trust {
             }
             Self::System(roots) => signed_by(roots.clone(), &provider)?,
         };
+        let algorithms = provider.signature_verification_algorithms;
+        let verifier = Arc::new(Verifier { accepts, algorithms });
         let config = ClientConfig::builder_with_details(provider, Arc::new(clock.clone()))
             .with_safe_default_protocol_versions()
             .map_err(|e| InvalidTrust::Roots(e.into()))?
@@ -178,22 +180,31 @@ impl Trust {
 fn signed_by(
     certificates: Vec<CertificateDer<'static>>,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, InvalidTrust> {
+) -> Result<Accepts, InvalidTrust> {
     let mut roots = RootCertStore::empty();
     // A system's store may hold a certificate that rustls cannot read; the others are still good.
     roots.add_parsable_certificates(certificates);
     let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
-    let inner = verifier.build().map_err(|e| InvalidTrust::Roots(e.into()))?;
-    Ok(Arc::new(AuthorityVerifier { inner }))
+    verifier.build().map(Accepts::SignedBy).map_err(|e| InvalidTrust::Roots(e.into()))
 }
 
-/// Accepts what an authority signed. Of anything else it says which certificate was shown, so that a person can compare and pin it.
+/// What makes a leaf acceptable to a [`Verifier`].
 #[derive(Debug)]
-struct AuthorityVerifier {
-    inner: Arc<WebPkiServerVerifier>,
+enum Accepts {
+    Anything,
+    Pinned(Vec<Fingerprint>),
+    SignedBy(Arc<WebPkiServerVerifier>),
 }
 
-impl ServerCertVerifier for AuthorityVerifier {
+/// Accepts a leaf by its fingerprint or its issuer, or any leaf; never without the proof of its key. Of a leaf that it does not accept
+/// it says which one was shown, so that a person can compare and pin it.
+#[derive(Debug)]
+struct Verifier {
+    accepts: Accepts,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         leaf: &CertificateDer<'_>,
@@ -202,60 +213,14 @@ impl ServerCertVerifier for AuthorityVerifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = self.inner.verify_server_cert(leaf, intermediates, name, ocsp, now);
-        verified.map_err(|error| Unverified::refuse(leaf, Unaccepted::from(&error)))
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, leaf, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, leaf, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
-}
-
-/// Accepts a leaf by its fingerprint, or any leaf; never without the proof of its key.
-#[derive(Debug)]
-struct LeafVerifier {
-    pins: Option<Vec<Fingerprint>>,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl LeafVerifier {
-    fn new(provider: &CryptoProvider, pins: Option<Vec<Fingerprint>>) -> Self {
-        Self { pins, algorithms: provider.signature_verification_algorithms }
-    }
-}
-
-impl ServerCertVerifier for LeafVerifier {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        match &self.pins {
-            Some(pins) if !pins.contains(&Fingerprint::of(leaf)) => {
+        match &self.accepts {
+            Accepts::Pinned(pins) if !pins.contains(&Fingerprint::of(leaf)) => {
                 Err(Unverified::refuse(leaf, Unaccepted::NotPinned))
             }
-            _ => Ok(ServerCertVerified::assertion()),
+            Accepts::Anything | Accepts::Pinned(_) => Ok(ServerCertVerified::assertion()),
+            Accepts::SignedBy(authority) => authority
+                .verify_server_cert(leaf, intermediates, name, ocsp, now)
+                .map_err(|error| Unverified::refuse(leaf, Unaccepted::from(&error))),
         }
     }
 
