@@ -55,24 +55,11 @@ pub type At<'a> = dyn FnMut(Moment) -> io::Result<()> + 'a;
 /// What the file system says; [`ErrorKind::AlreadyExists`] where a file that exists is kept.
 pub fn write_private(path: &Path, bytes: &[u8], new: bool) -> io::Result<()> {
     let existing = if new { Existing::Keep } else { Existing::Replace };
-    write_checked(path, bytes, existing, |_| Ok(()))
+    write(path, bytes, existing, &|_| Ok(()), &mut |_| Ok(()))
 }
 
 /// The same, where `check` looks at what was read back from the disk before it gets its name. When it fails, there is no file.
-///
-/// # Errors
-///
-/// What the file system or `check` says.
-pub fn write_checked(
-    path: &Path,
-    bytes: &[u8],
-    existing: Existing,
-    check: impl Fn(&[u8]) -> io::Result<()>,
-) -> io::Result<()> {
-    write(path, bytes, existing, &check, &mut |_| Ok(()))
-}
-
-/// The same, where `at` is told each moment.
+/// `at` is told each moment.
 ///
 /// # Errors
 ///

@@ -85,10 +85,11 @@ fn a5_private_files_are_private_and_new_ones_never_replace() {
 fn a5_what_does_not_pass_its_check_gets_no_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("secret");
-    let checked = write_checked(&path, b"one", Existing::Keep, |back| {
+    let check = |back: &[u8]| {
         assert_eq!(back, b"one");
         Err(io::Error::other("it does not open"))
-    });
+    };
+    let checked = write(&path, b"one", Existing::Keep, &check, &mut |_| Ok(()));
     assert_eq!(checked.unwrap_err().to_string(), "it does not open");
     assert!(names(folder.path()).is_empty());
 }
