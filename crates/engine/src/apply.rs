@@ -370,8 +370,8 @@ impl<'a> Dispatcher<'a> {
             *busy.entry(host).or_default() += 1;
         }
         let done = &self.done;
-        // The console of a VM is opened when it starts, and read until the machine is configured. Whoever waits for one keeps
-        // nobody else from a host. Where nothing runs, nothing would give one back.
+        // The console of a VM is opened when it starts, and read until the machine is configured. A step that waits for one does
+        // not occupy its host. Where nothing runs, nothing would release one.
         let mut consoles = (0, BTreeMap::<String, usize>::new());
         let (idle, world) = (self.running.is_empty(), self.world);
         self.waiting.retain(|step| {
@@ -385,12 +385,12 @@ impl<'a> Dispatcher<'a> {
                 }
                 if let Action::StartVm { host, .. } = &step.action {
                     let (all, here) = world.consoles.free(host);
-                    let begun = consoles.1.get(host).copied().unwrap_or(0);
-                    if !idle && (all <= consoles.0 || here <= begun) {
+                    let starting = consoles.1.get(host).copied().unwrap_or(0);
+                    if !idle && (all <= consoles.0 || here <= starting) {
                         return true;
                     }
                     consoles.0 += 1;
-                    consoles.1.insert(host.clone(), begun + 1);
+                    consoles.1.insert(host.clone(), starting + 1);
                 }
                 *running += 1;
             }

@@ -3,7 +3,7 @@
 //! For a VM the proof is its console: see [`model::identity`], which has the rules. A certificate may be issued anew between the
 //! line on the console and our connection, so what does not match is looked at again for a while, over a new connection. A
 //! machine that printed its line before anybody read it is restarted once, if everything outside of that connection says that it
-//! is in nobody's use; it then prints the line again.
+//! is not in use; it then prints the line again.
 
 use std::time::Duration;
 
@@ -239,7 +239,7 @@ impl<'a> Prover<'a> {
         ))
         .remedy(format!(
             "nothing was sent to it. Likely reasons: another machine has the address {address}; something between this computer and the \
-             machine terminates TLS, such as a relay or a proxy; or somebody stopped and started the VM meanwhile, which ends its \
+             machine terminates TLS, such as a relay or a proxy; or the VM was stopped and started meanwhile, which ends its \
              console. Find out who has the address, then run the command again"
         ))
     }
@@ -298,7 +298,7 @@ impl<'a> Prover<'a> {
         let name = &self.node.name;
         self.refused("printed its certificate on its console before that was read, and cannot be restarted safely")
             .remedy(format!(
-                "nothing was sent to it: {why}. If {name} is in nobody's use, stop its VM in Proxmox and run the command again, or let \
+                "nothing was sent to it: {why}. If {name} is not in use, stop its VM in Proxmox and run the command again, or let \
                  `talosmith apply --allow-destroy {name}` replace it"
             ))
     }

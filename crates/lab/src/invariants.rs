@@ -192,7 +192,7 @@ impl Watch {
 
     /// A call is about to be carried out.
     pub(crate) fn before(&self, call: &Call, world: &World) {
-        // Whoever asks only what a configuration would do has sent it all the same.
+        // A dry run sends the configuration all the same.
         self.without_proof(call, world);
         if !call.changes() {
             return;
@@ -213,7 +213,7 @@ impl Watch {
         }
         let mut found = Vec::new();
         if let Some(violation) = self.without_lease(call, &target, world, &mut state.lease) {
-            // Whoever saw no record tries to create it, and Proxmox refuses the second one: only a creation that is accepted counts.
+            // An operator who saw no record tries to create it, and Proxmox refuses the second one: only a creation that is accepted counts.
             match call.method == "POST" && call.path.ends_with("/qemu") {
                 true => drop(state.creations.insert(call.number, violation)),
                 false => found.push(violation),

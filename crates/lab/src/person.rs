@@ -196,7 +196,7 @@ impl Person<'_> {
     }
 
     /// What root does after a power cut: a VM whose creation died is deleted with its disks (`qm destroy --skiplock`), and every other
-    /// lock that nobody holds is removed (`qm unlock`). Says which VMs had one.
+    /// lock that no task holds is removed (`qm unlock`). Says which VMs had one.
     pub fn clear_locks(self) -> Vec<u32> {
         let locked = self.0.shared().read(|world, _| {
             let dead = |vm: &&Vm| {

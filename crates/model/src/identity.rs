@@ -1,9 +1,9 @@
 //! How a machine without a configuration proves that it is the one that is meant, before it receives the cluster's keys.
 //!
-//! Talos in maintenance mode shows a certificate that nobody signed, and claims a SMBIOS UUID that anybody can repeat: whoever
-//! stands between operator and machine can pass both on. But Talos prints the fingerprint of its certificate on the console, and
+//! Talos in maintenance mode shows a certificate without a trusted issuer, and claims a SMBIOS UUID that anyone can repeat: an attacker
+//! between operator and machine can pass both on. But Talos prints the fingerprint of its certificate on the console, and
 //! Proxmox hands that out over a connection that is authenticated. Where the last fingerprint on the console of *our* VM is that
-//! of the certificate on *this* connection, nobody stands in between.
+//! of the certificate on *this* connection, no relay stands in between.
 //!
 //! All rules are here and pure: which proof a node needs ([`method`]), what a console and a certificate say together
 //! ([`judge`]), and when a machine whose lines are gone may be restarted so that it prints them again ([`may_restart`]).
@@ -58,7 +58,7 @@ impl std::fmt::Display for Fingerprint {
 pub enum Method {
     /// Its certificate is the one on its VM's console.
     Console,
-    /// Only its SMBIOS UUID, which proves nothing against somebody in between.
+    /// Only its SMBIOS UUID, which proves nothing against a relay in between.
     Uuid(Unproved),
     /// Its certificate has the fingerprint that the file says.
     Fingerprint(String),
@@ -201,7 +201,7 @@ pub enum KeptRunning {
     /// etcd has a member of its name, and needs it or may need it.
     #[error("etcd has a member of this name, and {0}")]
     MemberOfEtcd(String),
-    /// The cluster runs, and nobody can be asked.
+    /// The cluster runs, and neither Kubernetes nor etcd can be asked.
     #[error("the cluster was bootstrapped, and Kubernetes or etcd do not tell whether the node is in use")]
     Unknown,
 }
@@ -235,7 +235,7 @@ pub fn may_restart(blueprint: &Blueprint, observed: &Observed, node: &Node) -> R
     let is_new = ownership::vm_of(blueprint, &observed.proxmox, &node.name).is_none();
     let record = observed.proxmox.record.as_ref();
     let never_bootstrapped = record.is_some_and(|seen| !seen.unreadable && seen.state.bootstrap.is_none());
-    // Without a member that tells, nobody says that a control plane node is none.
+    // Without a member that responds, it is unknown whether a control plane node is one.
     let asked = observed.kubernetes.answered && (node.role == Role::Worker || !views.is_empty());
     if is_new || never_bootstrapped || asked { Ok(()) } else { Err(KeptRunning::Unknown) }
 }

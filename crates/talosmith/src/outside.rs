@@ -98,7 +98,7 @@ const ENDPOINT: &str = "PROXMOX_VE_ENDPOINT";
 /// the token. `named` is a list with commas or spaces; without one nothing is bound.
 fn bound(endpoints: &Endpoints, named: Option<&str>) -> Result<(), Problem> {
     let Some(named) = named else { return Ok(()) };
-    // A secret of the CI that is not set: whoever set the variable wanted a limit.
+    // A CI secret that is not set: the variable was meant as a limit.
     if named.trim().is_empty() {
         return Err(Problem::new(Exit::Input, format!("{ENDPOINT} is set and empty; nothing was sent"))
             .remedy("name the Proxmox endpoint in it, or unset it"));

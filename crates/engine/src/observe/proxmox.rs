@@ -217,7 +217,7 @@ pub(super) async fn details(
     seen
 }
 
-/// VM IDs of the cluster that nobody is listed with, and that are in use all the same: a list shows only what the token may read.
+/// VM IDs of the cluster that are not listed, and that are in use all the same: a list shows only what the token may read.
 async fn hidden(world: &World, blueprint: &Blueprint, seen: &Proxmox) -> BTreeMap<u32, Option<String>> {
     let nodes = blueprint.nodes.values().filter(|node| !node.external).map(|node| node.vmid);
     let record = blueprint.has_proxmox().then_some(blueprint.record.vmid);

@@ -165,7 +165,7 @@ async fn has_data(world: &World, machine: &Machine, progress: &Progress) -> bool
 }
 
 /// Asks for the bootstrap until Talos is ready for it. Data that is already there is success: an earlier call got through.
-/// Whoever calls has just checked every control plane node; it is done again before each repetition.
+/// The caller has just checked every control plane node; it is done again before each repetition.
 async fn begin(context: &Context, node: &Node, machine: &Machine, progress: &Progress) -> Result<()> {
     let world = &context.world;
     let attempt = || Error::world(format!("could not bootstrap etcd on {}", node.name));

@@ -1,7 +1,7 @@
 //! Gives a machine its configuration, after its identity was proved.
 //!
 //! A machine in maintenance mode trusts anybody and proves nothing: its certificate is self-signed and changes at each
-//! boot. What answers at a node's address may be another machine with the same address, or somebody who passes on what the
+//! boot. What answers at a node's address may be another machine with the same address, or an attacker who passes on what the
 //! machine says. So before any secret leaves us, the SMBIOS UUID is read over *that connection* and must be the one we gave our
 //! VM, and the certificate of *that connection* must be the one on the VM's console ([`crate::proof`]); the connection is never
 //! re-dialled in between.

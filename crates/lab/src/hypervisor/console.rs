@@ -1,4 +1,4 @@
-//! Serial consoles that somebody opened: a listener for one client, its ticket, and who reads the port.
+//! Serial consoles that are open: a listener for one client, its ticket, and who reads the port.
 //!
 //! Connections end with the program, so nothing of this is saved; a task that is left over ends by itself.
 
@@ -149,7 +149,7 @@ impl Consoles {
     }
 }
 
-/// The client has gone: the task ends, unless somebody ended it before.
+/// The client has gone: the task ends, unless it was stopped before.
 pub(crate) fn close(world: &mut World, upid: &str, admitted: bool) {
     if let Some(console) = world.hypervisor.consoles.open.remove(upid) {
         let result = if admitted { Ok(()) } else { Err(console.gave_up()) };

@@ -95,7 +95,7 @@ impl Memory {
     }
 }
 
-/// A member that is up goes down while another one is down, whoever it was that took that one down.
+/// A member that is up goes down while another one is down, whatever took that one down.
 fn is_second(view: &EtcdView, vmid: u32, member: bool) -> Option<(u8, String)> {
     let is_up = view.members.iter().any(|other| other.vmid == vmid && other.up);
     let other = view.members.iter().find(|other| other.vmid != vmid && !other.up)?;

@@ -64,7 +64,7 @@ impl Foreign {
         self.theirs.entry(vmid).or_default().call = Some((world.now, before));
     }
 
-    /// Another person's call to Proxmox was answered: what it changed is as it shall be.
+    /// Another person's call to Proxmox was answered: what it changed is the expected state.
     pub(super) fn ends(&mut self, vmid: u32, is_ours: IsOurs<'_>, world: &World) {
         let theirs = self.theirs.entry(vmid).or_default();
         if let Some((_, before)) = theirs.call.take() {

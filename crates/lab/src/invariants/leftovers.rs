@@ -6,9 +6,9 @@ use super::Rules;
 use crate::hypervisor::access::Principal;
 use crate::world::World;
 
-/// Everything that nobody will ever clean up, in words: volumes without their VM or that it does not use, locks without a task, a lease
+/// Everything that nothing will clean up, in words: volumes without their VM or that it does not use, locks without a task, a lease
 /// that is held, members of etcd and Kubernetes nodes without a machine, accounts without a cluster, tokens without rights, roles that
-/// nobody has, and rights of users that are gone.
+/// no user has, and rights of users that are gone.
 #[must_use]
 pub fn leftovers(world: &World, rules: &Rules) -> Vec<String> {
     let hypervisor = &world.hypervisor;
@@ -62,7 +62,7 @@ pub fn leftovers(world: &World, rules: &Rules) -> Vec<String> {
     left
 }
 
-/// Accounts of a cluster that is gone, tokens that may do nothing, and roles that nobody has.
+/// Accounts of a cluster that is gone, tokens that may do nothing, and roles that no user has.
 fn accounts(world: &World, rules: &Rules) -> Vec<String> {
     let access = &world.hypervisor.access;
     let mut left = Vec::new();
@@ -87,7 +87,7 @@ fn accounts(world: &World, rules: &Rules) -> Vec<String> {
     let used: BTreeSet<&String> =
         access.acl.values().flat_map(BTreeMap::values).flat_map(BTreeMap::keys).collect();
     let unused = access.roles.keys().filter(|role| !used.contains(role));
-    left.extend(unused.map(|role| format!("role {role}, which nobody has")));
+    left.extend(unused.map(|role| format!("role {role}, which no user has")));
     left
 }
 

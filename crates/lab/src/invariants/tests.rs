@@ -168,7 +168,11 @@ fn invariant_4_a_change_without_the_lease_is_seen() {
     assert_eq!(made(&watch, &mut world, &create, none), [4]);
     watch.before(&create, &world);
     watch.after(&create, &world, "500 VM 100 already exists");
-    assert_eq!(numbers(&watch), NOTHING, "whoever saw no record tries to create it, in vain");
+    assert_eq!(
+        numbers(&watch),
+        NOTHING,
+        "an operator who saw no record tries to create it, and Proxmox refuses"
+    );
     let taken = Call { origin: "kim".into(), ..kubernetes("PATCH", "/api/v1/nodes/vm-101") };
     assert_eq!(made(&watch, &mut world, &taken, none), [4]);
     let hand = |world: &mut World, notes: &str| {

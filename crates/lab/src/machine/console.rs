@@ -1,7 +1,7 @@
 //! What a machine prints on its serial console.
 //!
 //! Lines are written with the moment at which they are printed, which may be in the future: a boot is written when it begins.
-//! Nobody can read what was printed before they connected, so only what is to come is kept, and a little of what was. When
+//! A client cannot read what was printed before it connected, so only what is to come is kept, and a little of what was. When
 //! the machine loses its power or restarts, what it would have printed is gone.
 
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct Console {
     count: u64,
     /// The moment that the kernel counts from.
     kernel_from: Timestamp,
-    /// How many phases of the running sequence were begun, and how many it has.
+    /// How many phases of the running sequence were started, and how many it has.
     progress: (usize, usize),
 }
 

@@ -1,6 +1,6 @@
 //! The certificates that a machine shows, and whom it lets in.
 //!
-//! In maintenance: a leaf of an authority that nobody knows, with a key that lasts until the next
+//! In maintenance: a leaf of an unknown authority, with a key that lasts until the next
 //! certificate is issued, for any client.
 //! Configured: a leaf of the authority in the configuration, for clients of that authority whose certificate is for
 //! clients only. Kubernetes: a leaf of the cluster's authority; a client may come without a certificate or with a wrong

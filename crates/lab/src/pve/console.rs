@@ -1,6 +1,6 @@
 //! The serial console of a VM: a ticket for one client, and a WebSocket that carries the bytes of the port.
 //!
-//! What the port prints while nobody is connected is lost, as QEMU loses it. A second client is let in and hears nothing
+//! What the port prints while no client is connected is lost, as QEMU loses it. A second client is let in and hears nothing
 //! until the first has gone; one whose VM has stopped hears nothing ever again, and is not told.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +29,7 @@ use crate::rng::Rng;
 use crate::shared::Shared;
 use crate::world::World;
 
-/// How long a host tries a port where nobody listens.
+/// How long a host tries a port without a listener.
 const NO_LISTENER: Duration = Duration::from_secs(5);
 /// How long the program takes to start that reads the port.
 const STARTS: Duration = Duration::from_millis(700);
@@ -52,7 +52,7 @@ pub(super) fn open(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     .into())
 }
 
-/// Whether the WebSocket may be opened; whether somebody listens there shows only afterwards.
+/// Whether the WebSocket may be opened; whether there is a listener shows only afterwards.
 pub(super) fn connect(world: &World, call: &Call) -> Result<Data, Refusal> {
     let port = call.number("port").and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
     let (access, ticket) = (&world.hypervisor.access, call.text("vncticket"));
@@ -191,7 +191,7 @@ async fn greeted(
     line.strip_suffix(b"\n") == Some(expected.as_bytes())
 }
 
-/// Passes on what the port prints, until the client goes or somebody stops the task.
+/// Passes on what the port prints, until the client goes or the task is stopped.
 async fn read(
     shared: &Arc<Shared>,
     socket: &mut Socket<impl AsyncRead + AsyncWrite + Unpin>,

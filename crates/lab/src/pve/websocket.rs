@@ -1,7 +1,7 @@
 //! The server's side of a WebSocket, as far as Proxmox speaks it: whole frames only, masked by the client, up to 128 KiB.
 //!
 //! Written out because the lab must also break the rules on purpose (frames cut anywhere, connections that end without a
-//! close frame), and because whoever talks to it may use a library for the same.
+//! close frame), and because its clients may use a library for the same.
 
 use std::io;
 

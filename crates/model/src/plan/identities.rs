@@ -38,15 +38,15 @@ impl Builder<'_> {
         self.notices.extend(by_uuid.into_iter().map(|(why, nodes)| by_uuid_only(why, &nodes)));
         if self.blueprint.options.insecure && !by_console.is_empty() {
             let text = format!(
-                "the certificate of Proxmox is not verified (`proxmox.insecure`), so the console that proves {} may be anybody's: whoever \
-                 is in the network between this computer and Proxmox could receive the cluster's keys. Pin `proxmox.fingerprint`",
+                "the certificate of Proxmox is not verified (`proxmox.insecure`), so the console that proves {} may be anyone's: an attacker \
+                 in the network between this computer and Proxmox could receive the cluster's keys. Pin `proxmox.fingerprint`",
                 list(&by_console)
             );
             self.notices.push(Notice { text });
         }
         if !unverified.is_empty() {
             let text = format!(
-                "whoever answers at the address of {} receives the cluster's keys: the file says `unverified: true`",
+                "any machine that answers at the address of {} receives the cluster's keys: the file says `unverified: true`",
                 list(&unverified)
             );
             self.notices.push(Notice { text });
@@ -55,7 +55,7 @@ impl Builder<'_> {
             self.refusals.push(Refusal {
                 code: RefusalCode::Identity,
                 why: format!(
-                    "the file does not say how {} prove{} who {}, and whoever answers at the address would receive the cluster's keys",
+                    "the file does not say how {} prove{} who {}, and any machine that answers at the address would receive the cluster's keys",
                     list(&undeclared),
                     if undeclared.len() == 1 { "s" } else { "" },
                     if undeclared.len() == 1 { "it is" } else { "they are" },

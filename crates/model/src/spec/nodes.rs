@@ -199,7 +199,7 @@ pub struct Node {
     /// What an external machine is known by before it receives the cluster's keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<NodeIdentity>,
-    /// Sends the cluster's keys to an external machine that proves nothing: whoever answers at its address receives them.
+    /// Sends the cluster's keys to an external machine that proves nothing: any machine that answers at its address receives them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unverified: bool,
     /// Hardware by name, from `sizes`.

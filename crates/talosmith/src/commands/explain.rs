@@ -14,7 +14,7 @@ const FAILURES: &[(&str, &str)] = &[
     ),
     (
         "busy",
-        "Somebody else is changing the cluster. `status` names them; `--take-over` waits until they have surely stopped.",
+        "Another operator is changing the cluster. `status` names the lease holder; `--take-over` waits until that run has stopped.",
     ),
     (
         "changed-meanwhile",
@@ -83,7 +83,7 @@ const FAILURES: &[(&str, &str)] = &[
     ("secrets", "The secrets bundle or the identity that opens it is missing, unreadable or does not fit."),
     ("task-failed", "A task in Proxmox ended with an error; its last lines follow."),
     ("task-stuck", "A task in Proxmox has written nothing for long. It goes on there; look at its log."),
-    ("timed-out", "What was waited for did not come in time. The message says what was missing."),
+    ("timed-out", "Something did not happen within its timeout. The message names the unmet condition."),
     ("unauthenticated", "Proxmox did not accept the token or the password."),
     ("unreachable", "A Proxmox host cannot be reached through the cluster."),
     ("unsafe", "It would not have been safe, so it was not done. The message says why."),

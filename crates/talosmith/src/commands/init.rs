@@ -70,7 +70,7 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
     Ok(Exit::Done)
 }
 
-/// The fingerprint of a certificate that nobody vouches for, if a person is there and says that it is the right one. Asked once: a
+/// The fingerprint of a certificate without a trusted issuer, if a person confirms it. Asked once: a
 /// pinned certificate that does not fit is not replaced by whatever answers.
 fn pin(error: &engine::Error, options: &Starter, printer: &Printer) -> Result<Option<String>, Problem> {
     use std::io::IsTerminal;
