@@ -16,7 +16,6 @@ use aws_lc_rs::hmac;
 use model::mark::Mark;
 use model::observed::Observed;
 use model::plan::Plan;
-use model::step::{Action, Disturbs, StepId};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -190,7 +189,7 @@ impl SavedPlan {
     /// Whether what was reviewed is what would be done `now`: the same steps, for the same reasons in file and world.
     #[must_use]
     pub fn still_holds(&self, now: &Self) -> bool {
-        work(&now.plan) == work(&self.plan)
+        now.plan.same_work(&self.plan)
             && now.plan.refusals.is_empty() == self.plan.refusals.is_empty()
             && now.facts == self.facts
             && now.allowed == self.allowed
@@ -252,11 +251,6 @@ impl<'de> Visitor<'de> for NoKeyTwice {
         }
         Ok(self)
     }
-}
-
-/// What a plan does: all of its steps but their reasons.
-fn work(plan: &Plan) -> Vec<(&StepId, &Action, &[StepId], Disturbs)> {
-    plan.steps.iter().map(|step| (&step.id, &step.action, step.after.as_slice(), step.disturbs)).collect()
 }
 
 /// What was seen, without what is other people's: their guests, marks and images. Where such a thing is in our way, the plan

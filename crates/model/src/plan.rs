@@ -266,13 +266,8 @@ impl Plan {
     /// Whether both do the same: all steps but their reasons, which tell of passing things.
     #[must_use]
     pub fn same_work(&self, other: &Self) -> bool {
-        let work = |plan: &Self| -> Vec<_> {
-            let steps = plan.steps.iter();
-            steps
-                .map(|step| (step.id.clone(), step.action.clone(), step.after.clone(), step.disturbs))
-                .collect()
-        };
-        work(self) == work(other)
+        let work = |step: &Step| (step.id.clone(), step.action.clone(), step.after.clone(), step.disturbs);
+        self.steps.iter().map(work).eq(other.steps.iter().map(work))
     }
 
     /// About how long it takes, in seconds, when everything that can run at once does.
