@@ -279,6 +279,7 @@ impl Machines {
                 true
             }
             EtcdService::Starting { at } if at <= now && node.clock_from <= now => {
+                self.forget_newer_logs(vmid);
                 let learner = self.member_of(vmid).is_some_and(|(_, member)| member.learner_until.is_some());
                 self.set_etcd(vmid, running(healthy_from.filter(|_| !learner)));
                 true

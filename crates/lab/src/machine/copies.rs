@@ -45,8 +45,37 @@ impl Machines {
         }
     }
 
-    /// Whether a machine's etcd data is older than what its member has acknowledged.
+    /// Whether a machine's etcd data is older than what the others know that its member has acknowledged.
     pub(crate) fn has_old_log(&self, vmid: u32) -> bool {
-        self.machines.get(&vmid).is_some_and(|machine| machine.disk.has_old_log())
+        let old = self.machines.get(&vmid).is_some_and(|machine| machine.disk.has_old_log());
+        old && !self.all_have_old_logs(vmid)
+    }
+
+    /// Whether every voter went back in time, so that none knows of anything newer. What Kubernetes stored since stays in the lab: the
+    /// data of an etcd cluster is kept once, and not on each disk.
+    fn all_have_old_logs(&self, vmid: u32) -> bool {
+        let voters = self.voters_with(vmid);
+        let old = |vmid: &u32| self.machines.get(vmid).is_some_and(|machine| machine.disk.has_old_log());
+        !voters.is_empty() && voters.iter().all(old)
+    }
+
+    /// etcd starts where every voter went back in time: from now on that is all that they know.
+    pub(super) fn forget_newer_logs(&mut self, vmid: u32) {
+        if !self.all_have_old_logs(vmid) {
+            return;
+        }
+        for vmid in self.voters_with(vmid) {
+            if let Some(machine) = self.machines.get_mut(&vmid) {
+                machine.disk.copied = None;
+            }
+        }
+    }
+
+    /// The machines of all voters of the etcd cluster that a machine has data of.
+    fn voters_with(&self, vmid: u32) -> Vec<u32> {
+        let data = self.machines.get(&vmid).and_then(|machine| machine.disk.etcd);
+        let etcd = data.and_then(|data| self.etcds.iter().find(|etcd| etcd.id == data.cluster));
+        let members = etcd.into_iter().flat_map(|etcd| etcd.members.values());
+        members.filter(|member| member.learner_until.is_none()).map(|member| member.vmid).collect()
     }
 }

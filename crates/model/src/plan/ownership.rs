@@ -47,7 +47,7 @@ pub(super) fn foreign(blueprint: &Blueprint, observed: &Observed, act: Act) -> V
             Foreign::Restored => Some(Refusal {
                 code: RefusalCode::Restored,
                 why: format!("{what} (VM {vmid} on {host}) is not as Talosmith left it: {why}"),
-                remedy: restored(vm),
+                remedy: restored(blueprint, observed, vm),
             }),
             Foreign::Another | Foreign::Unfinished => None,
         }
@@ -59,20 +59,34 @@ pub(super) fn foreign(blueprint: &Blueprint, observed: &Observed, act: Act) -> V
     ours().filter(concerns).filter_map(refusal).collect()
 }
 
-fn restored(vm: &Vm) -> String {
+/// A control plane node alone never goes back: the others know what its etcd member acknowledged since. Where all of them went back, none
+/// does, and etcd goes on from what they have.
+fn restored(blueprint: &Blueprint, observed: &Observed, vm: &Vm) -> String {
     let accepted = vm.mark.clone().in_place_of(&vm.mark, vm.vmgenid);
     let accept = format!("replace the line `talosmith-mark:` in its notes by: {}", accepted.line());
     match vm.mark.node.as_str() {
         RECORD_NODE => format!(
             "make sure that its notes say when etcd was bootstrapped, if it was; then, to accept them, {accept}"
         ),
+        _ if all_restored(blueprint, observed) => format!(
+            "no control plane node has newer etcd data, so etcd can go on from what they have; what was written since is lost. If that \
+             is what you want, make sure that all of them are off, and {accept}"
+        ),
         node => format!(
             "its etcd data is older than what its member acknowledged, so it must not run: stop VM {vm}, remove the member {node} \
-             with `talosctl etcd remove-member`, delete the VM and apply. If you restored all control plane nodes together on \
-             purpose, {accept}",
+             (`talosctl etcd members` on another control plane node shows its ID, `talosctl etcd remove-member ID` removes it), \
+             delete the VM and apply",
             vm = vm.vmid
         ),
     }
+}
+
+/// Whether every control plane node of the file was restored or rolled back, so that nothing has newer etcd data.
+fn all_restored(blueprint: &Blueprint, observed: &Observed) -> bool {
+    let Some(cluster_id) = blueprint.cluster_id.as_deref() else { return false };
+    let is_restored = |vm: &Vm| ownership::identify(&Evidence::from(vm), cluster_id) == Identity::Restored;
+    let mut nodes = blueprint.control_planes();
+    nodes.all(|node| ownership::vm_of(blueprint, &observed.proxmox, &node.name).is_some_and(is_restored))
 }
 
 /// A creation that was killed leaves a lock that only root can remove. The VM says neither whose it is nor which disks it has.
