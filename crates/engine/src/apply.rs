@@ -16,6 +16,7 @@
 //! abandons waiting. The second drops everything at once. Both are safe at any point, as is a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -91,6 +92,8 @@ pub(crate) struct Context {
     pub unproved: Mutex<BTreeSet<String>>,
     /// Nodes that this run sent a configuration to.
     pub configured: Mutex<BTreeSet<String>>,
+    /// Whether this run is deleting the cluster's record, so that its absence is no surprise.
+    pub deletes_record: AtomicBool,
 }
 
 impl Context {
@@ -157,6 +160,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         kubernetes_lease: watch::Sender::new(None),
         unproved: Mutex::default(),
         configured: Mutex::default(),
+        deletes_record: AtomicBool::new(false),
     });
     let waits = |note: String| {
         let step = StepId(LEASE.to_owned());

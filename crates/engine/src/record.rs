@@ -31,12 +31,15 @@ use uuid::Uuid;
 use crate::World;
 use crate::error::{Error, Kind, NO_EFFECT, Result};
 use crate::lease::Validity;
+use crate::missing;
 use crate::settled::settled;
 use crate::steps::evidence;
 use crate::tags;
 
 /// For giving a lease back that turned out to be of no use.
 pub(crate) const TO_GIVE_BACK: Duration = Duration::from_secs(20);
+/// Longer than the hosts take to agree on a VM ID that became free.
+const TO_AGREE: Duration = Duration::from_secs(1);
 /// How often a lost race is run again before giving up.
 const ATTEMPTS: u32 = 5;
 
@@ -308,6 +311,30 @@ impl Record {
     /// [`Kind::Busy`] when somebody took it over: whoever renews must stop changing things.
     pub async fn renew(&self) -> Result<()> {
         self.hold(|now| self.must_hold(now)).await.map(|_| ())
+    }
+
+    /// Why no renewal can ever succeed again, where Proxmox shows it. What is not known is no reason to stop.
+    pub(crate) async fn lost(&self) -> Option<Error> {
+        let (vmid, pve) = (self.vmid, &self.world.pve);
+        let is_free = async || pve.vmid_exists(vmid).await.is_ok_and(|exists| !exists);
+        if is_free().await {
+            // Asked twice, as everywhere before a VM counts as gone.
+            self.world.clock.sleep(TO_AGREE).await;
+            return is_free().await.then(|| {
+                let what = format!(
+                    "the cluster's record, VM {vmid}, was deleted: the cluster was deleted, or only this VM of it"
+                );
+                Error::new(Kind::Busy, what)
+                    .remedy("nothing more is changed by this run; `talosmith status` shows what is left")
+            });
+        }
+        let here = pve.vm_config(&self.host, vmid).await;
+        if !here.is_err_and(|error| error.is_missing()) {
+            return None;
+        }
+        let (now, _) = missing::seek(&self.world, vmid).await.ok()??;
+        let what = format!("the cluster's record, VM {vmid}, was migrated from {} to {now}", self.host);
+        Some(Error::new(Kind::Stale, what).remedy("run the command again: it goes on from there"))
     }
 
     /// When it was renewed last, and what follows from that.

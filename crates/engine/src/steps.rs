@@ -79,7 +79,7 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             outwait_lost_lease(context, progress).await?;
             Ok(Done::default())
         }
-        Action::TagRecord { host, vmid } => {
+        Action::UpdateRecord { host, vmid } => {
             let blueprint = &context.look.blueprint;
             crate::tags::set(&context.world, host, *vmid, blueprint, model::mark::RECORD_NODE).await?;
             Ok(Done::default())
@@ -134,6 +134,7 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             Box::pin(credentials::remove_account(context, *of, user, role.as_deref())).await
         }
         Action::DeleteRecord { host, vmid } => {
+            context.deletes_record.store(true, std::sync::atomic::Ordering::Relaxed);
             Box::pin(remove::delete_record(context, &Place { host, vmid: *vmid })).await?;
             context.record.send_replace(None);
             Ok(Done::default())

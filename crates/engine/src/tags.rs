@@ -1,4 +1,4 @@
-//! Tags of VMs that are no nodes: the record and templates.
+//! Tags of VMs that are no nodes: the record, whose name is set with them, and templates.
 //!
 //! Proxmox checks tags that come with a creation before the new VM is in its pool. A token whose rights are those of the pool
 //! is refused then, so that with a pool tags are set afterwards.
@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use model::blueprint::Blueprint;
-use model::mark::Mark;
+use model::mark::{Mark, RECORD_NODE};
 use model::ownership::{self, Act, Foreign};
 use pve::{Params, VmConfig};
 
@@ -46,7 +46,7 @@ pub(crate) async fn set(
     blueprint: &Blueprint,
     node: &str,
 ) -> Result<()> {
-    let attempt = || Error::world(format!("could not set the tags of VM {vmid} on {host}"));
+    let attempt = || Error::world(format!("could not set name and tags of VM {vmid} on {host}"));
     let mut tries = 1;
     loop {
         let failed = |e: pve::Error| attempt().remedy(remedy(&e)).because(e);
@@ -60,8 +60,15 @@ pub(crate) async fn set(
                 .remedy("it changed after it was observed and was left alone; run the command again")
                 .because(why));
         }
-        let Some(tags) = missing(&config, &blueprint.tags) else { return Ok(()) };
-        let params = Params::from([("tags".to_owned(), tags)]);
+        let mut params = Params::new();
+        params.extend(missing(&config, &blueprint.tags).map(|tags| ("tags".to_owned(), tags)));
+        let name = Some(blueprint.record.name.as_str());
+        if node == RECORD_NODE && config.get("name") != name {
+            params.insert("name".to_owned(), blueprint.record.name.clone());
+        }
+        if params.is_empty() {
+            return Ok(());
+        }
         match world.pve.update_config(host, vmid, &params, &[], Some(&config.digest)).await {
             Ok(()) => return Ok(()),
             Err(error) if tries < ATTEMPTS && passes(&error) => {}

@@ -93,8 +93,8 @@ pub enum Action {
         /// The node of a member that answers.
         member: String,
     },
-    /// Gives the cluster's record the tags back that it lost.
-    TagRecord {
+    /// Gives the cluster's record its name and the tags back that it lost.
+    UpdateRecord {
         /// Host.
         host: String,
         /// VM id.
@@ -272,7 +272,7 @@ impl Action {
             | Self::CreateTemplate { .. }
             | Self::CreateRecord { .. }
             | Self::SealRecord { .. }
-            | Self::TagRecord { .. }
+            | Self::UpdateRecord { .. }
             | Self::GiveCredentials { .. }
             | Self::RemoveAccount { .. }
             | Self::CheckHealth
@@ -287,7 +287,7 @@ impl Action {
             Self::DownloadImage { host, .. }
             | Self::CreateRecord { host, .. }
             | Self::SealRecord { host, .. }
-            | Self::TagRecord { host, .. }
+            | Self::UpdateRecord { host, .. }
             | Self::CreateTemplate { host, .. }
             | Self::CreateVm { host, .. }
             | Self::CloneVm { host, .. }
@@ -318,7 +318,7 @@ impl Action {
             }
             Self::CreateRecord { .. } => "create-record".to_owned(),
             Self::SealRecord { .. } => "seal-record".to_owned(),
-            Self::TagRecord { .. } => "tag-record".to_owned(),
+            Self::UpdateRecord { .. } => "update-record".to_owned(),
             Self::CreateVm { node, .. } => format!("create-vm/{node}"),
             Self::CreateTemplate { name, .. } => format!("create-template/{name}"),
             Self::CloneVm { node, .. } => format!("clone-vm/{node}"),
@@ -358,8 +358,8 @@ impl Action {
             Self::SealRecord { host, vmid, .. } => {
                 format!("write into the cluster's record, VM {vmid} on {host}, that etcd is bootstrapped")
             }
-            Self::TagRecord { host, vmid } => {
-                format!("set the tags of the cluster's record, VM {vmid} on {host}")
+            Self::UpdateRecord { host, vmid } => {
+                format!("set name and tags of the cluster's record, VM {vmid} on {host}")
             }
             Self::CreateVm { node, host, vmid, datastore, .. } => {
                 format!("create {node}, VM {vmid} on {host}, disk on {datastore}")

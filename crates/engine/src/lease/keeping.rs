@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use model::lease::{Hold, LOOK_FOR_PLACE_EVERY, RENEW_EVERY, RENEWAL_TIMEOUT};
@@ -10,6 +11,7 @@ use tokio::sync::Notify;
 use super::{KubernetesLease, Validity};
 use crate::apply::Context;
 use crate::error::{Error, Kind, Result};
+use crate::record::Record;
 
 /// After a renewal that failed.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(2);
@@ -28,8 +30,10 @@ pub(crate) async fn keep(context: Arc<Context>, urgent: Arc<Notify>) -> Error {
             () = clock.sleep(wait) => {}
         }
         let kept = match (lease, context.record()) {
-            (Some(lease), _) => in_time(&context, lease.validity(), Box::pin(lease.renew())).await,
-            (None, Ok(record)) => in_time(&context, record.validity(), Box::pin(record.renew())).await,
+            (Some(lease), _) => in_time(&context, lease.validity(), Box::pin(lease.renew()), None).await,
+            (None, Ok(record)) => {
+                in_time(&context, record.validity(), Box::pin(record.renew()), Some(&record)).await
+            }
             (None, Err(_)) if looks => Box::pin(take_late(&context)).await,
             (None, Err(_)) => Ok(()),
         };
@@ -39,11 +43,13 @@ pub(crate) async fn keep(context: Arc<Context>, urgent: Arc<Notify>) -> Error {
     }
 }
 
-/// One renewal. Only what ends the run is an error.
+/// One renewal. Only what ends the run is an error: the lease is another operator's, was out of reach for too long, or its record is
+/// gone for certain, unless this run is deleting it.
 async fn in_time(
     context: &Context,
     validity: &Validity,
     renewal: impl Future<Output = Result<()>>,
+    record: Option<&Record>,
 ) -> Result<()> {
     let clock = &context.world.clock;
     let error = match clock.timeout(RENEWAL_TIMEOUT, renewal).await {
@@ -53,6 +59,15 @@ async fn in_time(
     };
     if error.kind() == Kind::Busy || validity.hold() == Hold::GivenUp {
         return Err(error);
+    }
+    if let Some(record) = record.filter(|_| !context.deletes_record.load(Ordering::Relaxed)) {
+        // Its VM ID has another VM by now, or its notes say something else: they will not say again that the lease is ours.
+        if error.kind() == Kind::Refused {
+            return Err(error);
+        }
+        if let Ok(Some(lost)) = clock.timeout(RENEWAL_TIMEOUT, Box::pin(record.lost())).await {
+            return Err(lost);
+        }
     }
     clock.sleep(TRY_AGAIN_AFTER).await;
     Ok(())

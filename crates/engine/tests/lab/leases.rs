@@ -234,6 +234,42 @@ async fn a7_a_holder_that_was_stopped_changes_nothing_when_it_goes_on() {
     assert_eq!(rig.etcd_clusters(), 1);
 }
 
+/// Another operator deletes the cluster, or a person only the record, which may also move or give its VM ID to another VM: the run
+/// ends with that reason at its next renewal. It does not wait for what can never come.
+#[tokio::test(start_paused = true)]
+async fn a7_a_holder_whose_record_is_gone_stops_at_once() {
+    for (what, told) in [
+        ("deleted", "lease: the cluster's record, VM 150010, was deleted"),
+        ("migrated", "lease: the cluster's record, VM 150010, was migrated from pve1 to pve2"),
+        ("reused", "lease: VM 150010 on pve1 is not this cluster's record"),
+    ] {
+        let rig = Rig::healthy().await;
+        let eva = Apart::new(&rig, operator("eva"));
+        let person = async {
+            rig.world.clock.sleep(Duration::from_secs(50)).await;
+            let person = rig.lab.person();
+            match what {
+                "migrated" => person.migrate(150_010, "pve2").unwrap(),
+                _ => {
+                    person.set(150_010, "protection", "0").unwrap();
+                    person.delete(150_010).unwrap();
+                }
+            }
+            if what == "reused" {
+                person.create("pve1", 150_010, &[("name", "theirs")]).unwrap();
+            }
+            rig.world.clock.now()
+        };
+        let hers = busy_for_long();
+        let (ran, gone) = futures::join!(eva.apply(&hers), person);
+        let ran = ran.unwrap();
+        assert_eq!(ran.outcome, Outcome::Failed);
+        assert!(ran.failures().iter().any(|failure| failure.starts_with(told)), "{:?}", ran.failures());
+        let took = ran.events.last().unwrap().at.duration_since(gone).as_secs();
+        assert!(took < 30, "it took {took} s");
+    }
+}
+
 /// Proxmox is away for two minutes, and nobody else comes: the run waits and goes on.
 #[tokio::test(start_paused = true)]
 async fn a7_a_holder_goes_on_once_it_has_renewed() {

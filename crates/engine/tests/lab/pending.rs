@@ -30,17 +30,21 @@ async fn a_changed_record_id_and_hosts_that_leave_a_vm_out_are_blocked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_record_gets_its_tags_back() {
+async fn the_record_gets_its_name_and_tags_back() {
     let rig = Rig::healthy().await;
     let (pve, host) = (&rig.world.pve, rig.host_of(RECORD).await);
     pve.update_config(&host, RECORD, &Params::new(), &["tags"], None).await.unwrap();
+    rig.lab.person().set(RECORD, "name", "mine").unwrap();
     rig.world.clock.sleep(Duration::from_secs(30)).await;
     let look = rig.look(HOME).await;
     let plan = look.plan();
-    assert_eq!(plan.steps.iter().map(|step| step.id.0.as_str()).collect::<Vec<_>>(), ["tag-record"]);
+    let [step] = plan.steps.as_slice() else { panic!("{:?}", plan.steps) };
+    assert_eq!(step.id.0, "update-record");
+    assert_eq!(step.reason, "its name is mine → home-record; it lost the tags talosmith");
     let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    assert_eq!(pve.vm_config(&host, RECORD).await.unwrap().get("tags"), Some("talosmith"));
+    let config = pve.vm_config(&host, RECORD).await.unwrap();
+    assert_eq!((config.get("name"), config.get("tags")), (Some("home-record"), Some("talosmith")));
     rig.assert_nothing_to_do(HOME).await;
 }
 

@@ -453,7 +453,7 @@ impl Builder<'_> {
         let only_noted = self
             .steps
             .iter()
-            .all(|step| matches!(step.action, Action::SealRecord { .. } | Action::TagRecord { .. }));
+            .all(|step| matches!(step.action, Action::SealRecord { .. } | Action::UpdateRecord { .. }));
         if only_noted || !self.postponed.is_empty() {
             return;
         }

@@ -121,9 +121,13 @@ impl Builder<'_> {
             has.as_ref().is_some_and(|has| !has.iter().any(|has| has.eq_ignore_ascii_case(tag)))
         };
         let missing: Vec<&str> = self.blueprint.tags.iter().filter(lacks).map(String::as_str).collect();
-        if !missing.is_empty() && !seen.unreadable {
-            let reason = format!("it lost the tags {}", missing.join(", "));
-            let action = Action::TagRecord { host: seen.host.clone(), vmid: seen.vmid };
+        let name = &self.blueprint.record.name;
+        let renamed = vm.filter(|vm| vm.name != *name).map(|vm| format!("its name is {} → {name}", vm.name));
+        let lost = (!missing.is_empty()).then(|| format!("it lost the tags {}", missing.join(", ")));
+        let differs: Vec<String> = renamed.into_iter().chain(lost).collect();
+        if !differs.is_empty() && !seen.unreadable {
+            let reason = differs.join("; ");
+            let action = Action::UpdateRecord { host: seen.host.clone(), vmid: seen.vmid };
             self.push(action, vec![], reason, usual::RECORD);
         }
     }

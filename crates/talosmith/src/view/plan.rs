@@ -166,7 +166,7 @@ pub(super) fn groups(steps: &[Step]) -> Vec<(String, Vec<&Step>)> {
             | Action::CreateTemplate { .. } => "Images",
             Action::CreateRecord { .. }
             | Action::SealRecord { .. }
-            | Action::TagRecord { .. }
+            | Action::UpdateRecord { .. }
             | Action::DeleteRecord { .. } => "Record",
             Action::GiveCredentials { .. } | Action::RemoveAccount { .. } | Action::CheckHealth => "Cluster",
             action => action.node().unwrap_or("Cluster"),
@@ -289,7 +289,7 @@ pub fn json(plan: &Plan, verb: Verb) -> impl Serialize + use<'_> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Steps in a row, each behind the one before.
