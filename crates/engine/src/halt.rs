@@ -13,7 +13,7 @@ use crate::render::Access;
 use crate::world::{QUESTION, World};
 
 /// The code of a wait that was ended because it was of no use.
-const CODE: &str = "service-halted";
+pub(crate) const CODE: &str = "service-halted";
 const KUBERNETES_PORT: u16 = 6443;
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -80,16 +80,18 @@ pub(crate) async fn of_endpoint<'a>(
 /// Ends when the machine has given etcd up.
 pub(crate) async fn until_etcd_failed(world: &World, machine: &Machine) -> Halted {
     loop {
-        if let Some(services) = services(world, machine).await {
-            let etcd: Vec<Service> = services.into_iter().filter(|service| service.id == "etcd").collect();
-            if let Some(halted) =
-                service::halted(&machine.address().to_string(), &etcd).filter(|halted| halted.at_once)
-            {
-                return halted;
-            }
+        if let Some(halted) = etcd_failed(world, machine).await {
+            return halted;
         }
         world.clock.sleep(PAUSE).await;
     }
+}
+
+/// Whether the machine has given etcd up. Nothing where it did not tell.
+pub(crate) async fn etcd_failed(world: &World, machine: &Machine) -> Option<Halted> {
+    let mut services = services(world, machine).await?;
+    services.retain(|service| service.id == "etcd");
+    service::halted(&machine.address().to_string(), &services).filter(|halted| halted.at_once)
 }
 
 /// The failure of a step that waited for this node.

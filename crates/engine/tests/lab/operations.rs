@@ -413,6 +413,15 @@ async fn run(seed: u64) -> Ran {
                 "{told}: there is nothing for root to do: {tries:?}"
             );
         }
+        // A service that was given up meanwhile: the person reboots its machine, as the message says.
+        if tries.last().is_some_and(|last| last.contains("Talos does not try again")) {
+            let failed = rig.lab.person().failed_services();
+            assert_ne!(failed, [] as [u32; 0], "{told}: no service failed: {tries:?}");
+            for vmid in failed {
+                rig.lab.person().power_off(vmid).and_then(|()| rig.lab.person().power_on(vmid)).unwrap();
+            }
+            rig.world.clock.sleep(Duration::from_secs(60)).await;
+        }
         tries.push(attempt(&rig, operation, &file, &me).await);
     }
     rig.lab.shared().look();

@@ -1,10 +1,14 @@
 //! Waits that cannot end well end soon, with the cause.
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use model::event::Outcome;
-use talos_client::Machine;
+use lab::{CallMoment, Disturbance, Verdict};
+use model::event::{Outcome, What};
+use model::observed::Etcd;
+use talos_client::{Machine, Reboot};
 
 use crate::rig::{HOME, Rig};
 
@@ -43,6 +47,43 @@ async fn t5_a_kubelet_whose_image_cannot_be_pulled_ends_the_wait() {
     .await;
 }
 
+/// A control plane node cannot pull etcd, and the operator dies before etcd is bootstrapped. That node cannot show whether it has etcd data,
+/// so nothing is bootstrapped, and the reason is not that it is slow. The remedy leads to a healthy cluster.
+#[tokio::test(start_paused = true)]
+async fn t5_an_etcd_that_talos_gave_up_is_named_before_bootstrap() {
+    let rig = Rig::new();
+    rig.lab.disturb(Disturbance::NoImage { vmid: 150_012, service: "etcd".to_owned(), missing: true });
+    let dead = Arc::new(AtomicBool::new(false));
+    let silent = dead.clone();
+    rig.lab.on_call(move |_, moment, _, path| {
+        let before = moment == CallMoment::Before && path.ends_with("/Bootstrap");
+        if before && !silent.load(Ordering::Relaxed) { Verdict::Hold } else { Verdict::GoOn }
+    });
+    tokio::select! {
+        biased;
+        () = rig.world.clock.sleep(Duration::from_secs(120)) => {}
+        _ = rig.apply(HOME) => panic!("nothing is bootstrapped"),
+    }
+    dead.store(true, Ordering::Relaxed);
+    rig.world.clock.sleep(Duration::from_secs(300)).await;
+    rig.lab.disturb(Disturbance::Mend);
+    let words = "home-control-2 does not say whether it has etcd data: its service etcd failed, and Talos does not try again";
+    rig.fails_within(HOME, 30, words).await;
+    let ran = rig.apply(HOME).await;
+    let remedy = ran.events.iter().find_map(|event| match &event.what {
+        What::StepFailed { remedy, code, .. } if code == "service-halted" => Some(remedy.clone()),
+        _ => None,
+    });
+    assert!(
+        remedy.as_ref().is_some_and(|remedy| remedy.contains("`talosctl -n 10.25.150.12 reboot`")),
+        "{remedy:?}"
+    );
+    rig.control("home-control-2").await.reboot(Reboot::Usual).await.unwrap();
+    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    assert_eq!(rig.apply(HOME).await.outcome, Outcome::Done);
+    rig.assert_whole().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn t5_a_control_plane_that_left_etcd_ends_the_wait() {
     let rig = Rig::healthy().await;
@@ -58,4 +99,26 @@ async fn t5_a_removed_member_that_kept_its_data_ends_the_wait() {
     rig.control("home-control-1").await.etcd_remove_member(third).await.unwrap();
     rig.world.clock.sleep(Duration::from_secs(30)).await;
     rig.fails_within(HOME, 240, "home-control-3 does not join: its service etcd restarts for ever").await;
+}
+
+/// A member that boots prepares its etcd as a node does that never had any; only its data tells them apart.
+#[tokio::test(start_paused = true)]
+async fn t1_a_member_that_prepares_again_has_data() {
+    let rig = Rig::healthy().await;
+    let machine = rig.control("home-control-2").await;
+    rig.lab.person().power_off(150_012).and_then(|()| rig.lab.person().power_on(150_012)).unwrap();
+    let mut prepared = false;
+    for _ in 0..1000 {
+        let services = machine.services().await.unwrap_or_default();
+        let etcd = services.iter().find(|service| service.id == "etcd").map(|etcd| etcd.state.clone());
+        if etcd.as_deref() == Some("Preparing") {
+            prepared = true;
+            let seen = rig.look(HOME).await.observed.machines["home-control-2"].etcd.clone();
+            assert_ne!(seen, Etcd::Empty);
+        } else if etcd.as_deref() == Some("Running") && prepared {
+            return;
+        }
+        rig.world.clock.sleep(Duration::from_millis(200)).await;
+    }
+    panic!("it was not seen to prepare: {prepared}");
 }

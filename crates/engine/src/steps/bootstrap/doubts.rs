@@ -3,12 +3,14 @@
 
 use model::blueprint::{Node, Role};
 use model::observed::Kubelet;
+use model::service::Halted;
 use talos_client::Machine;
 
 use super::PAUSE;
 use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
+use crate::halt;
 use crate::kubernetes::{Kubernetes, is_answer};
 use crate::lack::Lack;
 use crate::observe::{self, machines};
@@ -26,6 +28,8 @@ enum Doubt<'a> {
     Certain(String),
     /// It could not be seen; a moment later it may be.
     Unclear(Lack),
+    /// It could not be seen, and waiting does not help: Talos gave a service up.
+    Halted(&'a Node, Halted),
 }
 
 /// Every control plane node of the file was just seen, with proof that it has no etcd data, and nothing else shows that the
@@ -47,11 +51,15 @@ pub(super) async fn nothing_exists<'a>(
         let hopeless = doubts.iter().any(|d| matches!(d, Doubt::Certain(_)));
         let data = doubts.iter().find_map(|d| match d {
             Doubt::Data(node) => Some(*node),
-            Doubt::Certain(_) | Doubt::Unclear(_) => None,
+            Doubt::Certain(_) | Doubt::Unclear(_) | Doubt::Halted(..) => None,
         });
         if let Some(node) = data.filter(|_| !hopeless) {
             return Ok(Some(node));
         }
+        let halted = doubts.iter().find_map(|d| match d {
+            Doubt::Halted(_, halted) => Some(halted.remedy.clone()),
+            Doubt::Data(_) | Doubt::Certain(_) | Doubt::Unclear(_) => None,
+        });
         let clock = doubts.iter().any(|d| matches!(d, Doubt::Unclear(lack) if lack.code == "clock"));
         let words: Vec<String> = doubts
             .into_iter()
@@ -59,6 +67,9 @@ pub(super) async fn nothing_exists<'a>(
                 Doubt::Data(node) => format!("{} has etcd data", node.name),
                 Doubt::Certain(words) => words,
                 Doubt::Unclear(lack) => lack.words,
+                Doubt::Halted(node, halted) => {
+                    format!("{} does not say whether it has etcd data: {}", node.name, halted.why)
+                }
             })
             .collect();
         if clock && !hopeless && waited > TO_BE_SEEN {
@@ -66,8 +77,20 @@ pub(super) async fn nothing_exists<'a>(
                 "check that the machines reach a time server (`network.ntp`) and that the clocks of the Proxmox hosts are right",
             ));
         }
+        let refused = || {
+            let why = words.join("; ");
+            Error::new(
+                Kind::Refused,
+                format!("etcd was not bootstrapped, because it may exist already: {why}"),
+            )
+        };
+        if let Some(remedy) = halted.filter(|_| !hopeless) {
+            return Err(refused()
+                .coded(halt::CODE)
+                .remedy(format!("{remedy}; running the command again then goes on")));
+        }
         if hopeless || waited > TO_BE_SEEN {
-            return Err(Error::new(Kind::Refused, format!("etcd was not bootstrapped, because it may exist already: {}", words.join("; ")))
+            return Err(refused()
                 .remedy("bring every control plane node back, then run the command again; a second etcd would split the cluster"));
         }
         progress.note(words.join("; "));
@@ -124,7 +147,12 @@ async fn doubt<'a>(context: &Context, node: &'a Node) -> Option<Doubt<'a>> {
         match has_no_etcd(world, &machine).await {
             Some(true) => {}
             Some(false) => return Some(Doubt::Data(node)),
-            None => return Some(Doubt::Unclear(unclear(world, node, &machine).await)),
+            None => {
+                return Some(match halt::etcd_failed(world, &machine).await {
+                    Some(halted) => Doubt::Halted(node, halted),
+                    None => Doubt::Unclear(unclear(world, node, &machine).await),
+                });
+            }
         }
     }
     match machines::kubelet(world, &machine).await {
