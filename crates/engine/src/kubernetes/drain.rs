@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use kube::core::Status;
 
 use super::Kubernetes;
 use crate::error::{Error, Kind, Result};
@@ -203,25 +204,27 @@ impl Kubernetes {
             match pods.create_subresource::<_, serde_json::Value>("eviction", name, &params, &eviction).await
             {
                 Ok(_) => Ok(None),
-                Err(kube::Error::Api(status)) => match status.code {
-                    // Gone already, or another one has its name by now.
-                    404 | 409 => Ok(None),
-                    429 => {
-                        let causes = status
-                            .details
-                            .as_ref()
-                            .map(|details| details.causes.as_slice())
-                            .unwrap_or_default();
-                        Ok(Some(causes.first().map_or(status.message.clone(), |cause| cause.message.clone())))
-                    }
-                    // A server that fails now may not fail in the next round.
-                    500.. => Ok(Some(format!("the server failed: {}", status.message))),
-                    _ => Err(kube::Error::Api(status)),
-                },
+                Err(kube::Error::Api(status)) => not_evicted(status).map_err(kube::Error::Api),
                 Err(error) => Err(error),
             }
         };
         self.ask(&format!("evict pod {namespace}/{name}"), call).await
+    }
+}
+
+/// What becomes of an eviction that the server did not make: nothing where there is no need for it any more, or the reason why it is tried
+/// again.
+fn not_evicted(status: Box<Status>) -> std::result::Result<Option<String>, Box<Status>> {
+    match status.code {
+        // Gone already, or another one has its name by now.
+        404 | 409 => Ok(None),
+        429 => {
+            let causes = status.details.as_ref().map(|details| details.causes.as_slice()).unwrap_or_default();
+            Ok(Some(causes.first().map_or(status.message.clone(), |cause| cause.message.clone())))
+        }
+        // A server that fails now may not fail in the next round.
+        500.. => Ok(Some(format!("the server failed: {}", status.message))),
+        _ => Err(status),
     }
 }
 
@@ -281,6 +284,16 @@ mod tests {
         assert_eq!(fate(&pod(mirror, "Running")), Fate::Stays);
         assert_eq!(fate(&pod(serde_json::json!({}), "Running")), Fate::Lost);
         assert_eq!(fate(&pod(serde_json::json!({}), "Succeeded")), Fate::Moves);
+    }
+
+    #[test]
+    fn by_reading_6_a_server_that_fails_is_asked_again() {
+        let answer =
+            |code: u16| not_evicted(Box::new(Status { code, message: "why".into(), ..Status::default() }));
+        assert_eq!(answer(503), Ok(Some("the server failed: why".to_owned())));
+        assert_eq!(answer(429), Ok(Some("why".to_owned())));
+        assert_eq!(answer(404), Ok(None));
+        assert!(answer(403).is_err(), "what is refused stays refused");
     }
 
     #[test]

@@ -12,9 +12,9 @@ use crate::view::{Printer, Problem, Verb};
 const QUESTIONS: usize = 5;
 
 /// What a person answered.
-pub enum Answer {
+pub enum Answer<Seen = Box<Look>> {
     /// The plan is carried out, as it was shown and as it was observed just now.
-    Yes(Box<Look>, Plan),
+    Yes(Seen, Plan),
     /// Nothing is done, for this reason; it was shown.
     No(Exit),
 }
@@ -30,43 +30,135 @@ pub struct Question<'a> {
 
 impl Question<'_> {
     /// Asks about `plan`, and again whenever the world needs another one by then.
-    pub async fn ask(&self, mut plan: Plan) -> Result<Answer, Wrong> {
-        for _ in 0..QUESTIONS {
-            if !confirm(self.printer, &self.text)? {
-                self.printer.note("Nothing was changed.");
-                return Ok(Answer::No(Exit::Done));
-            }
-            let (look, again) = self.observe().await?;
-            if again.refusals.is_empty() && again.same_work(&plan) && !again.steps.is_empty() {
-                return Ok(Answer::Yes(Box::new(look), again));
-            }
-            self.printer.say("The cluster changed since the plan was shown. The plan is now:\n");
-            self.printer.plan(&again, self.verb);
-            if !again.refusals.is_empty() {
-                return Ok(Answer::No(Exit::of_refusals(&again.refusals)));
-            }
-            if again.steps.is_empty() {
-                return Ok(Answer::No(Exit::Done));
-            }
-            plan = again;
+    pub async fn ask(&self, plan: Plan) -> Result<Answer, Wrong> {
+        agree(self, plan).await
+    }
+}
+
+/// The person who is asked, and the world that is observed after each answer.
+trait Asked {
+    type Seen;
+
+    fn confirm(&self) -> Result<bool, Problem>;
+    async fn observe(&self) -> Result<(Self::Seen, Plan), Wrong>;
+    /// The plan is another one by now.
+    fn show(&self, again: &Plan);
+}
+
+async fn agree<A: Asked>(asked: &A, mut plan: Plan) -> Result<Answer<A::Seen>, Wrong> {
+    for _ in 0..QUESTIONS {
+        if !asked.confirm()? {
+            return Ok(Answer::No(Exit::Done));
         }
-        Err(Problem::new(Exit::Busy, "the cluster keeps changing while the plan is confirmed")
-            .remedy("run the command again when no other run changes it")
-            .into())
+        let (seen, again) = asked.observe().await?;
+        if again.refusals.is_empty() && again.same_work(&plan) && !again.steps.is_empty() {
+            return Ok(Answer::Yes(seen, again));
+        }
+        asked.show(&again);
+        if !again.refusals.is_empty() {
+            return Ok(Answer::No(Exit::of_refusals(&again.refusals)));
+        }
+        if again.steps.is_empty() {
+            return Ok(Answer::No(Exit::Done));
+        }
+        plan = again;
+    }
+    Err(Problem::new(Exit::Busy, "the cluster keeps changing while the plan is confirmed")
+        .remedy("run the command again when no other run changes it")
+        .into())
+}
+
+impl Asked for Question<'_> {
+    type Seen = Box<Look>;
+
+    fn confirm(&self) -> Result<bool, Problem> {
+        let agreed = confirm(self.printer, &self.text)?;
+        if !agreed {
+            self.printer.note("Nothing was changed.");
+        }
+        Ok(agreed)
     }
 
-    async fn observe(&self) -> Result<(Look, Plan), Wrong> {
+    async fn observe(&self) -> Result<(Box<Look>, Plan), Wrong> {
         Ok(match self.verb {
             Verb::Destroy => {
                 let look = self.setup.look_to_destroy(self.session, self.printer).await?;
                 let plan = look.plan_destroy();
-                (look, plan)
+                (Box::new(look), plan)
             }
             Verb::Apply => {
                 let look = self.setup.look(self.session, self.printer).await?;
                 let plan = look.plan();
-                (look, plan)
+                (Box::new(look), plan)
             }
         })
+    }
+
+    fn show(&self, again: &Plan) {
+        self.printer.say("The cluster changed since the plan was shown. The plan is now:\n");
+        self.printer.plan(again, self.verb);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use model::plan::{Refusal, RefusalCode};
+
+    use super::*;
+    use crate::view::plan::tests::one_more as plan_of_one_more;
+
+    /// A person who always agrees, and what is observed after each answer, last first.
+    struct Played {
+        observed: RefCell<Vec<Plan>>,
+        shown: RefCell<usize>,
+    }
+
+    impl Asked for Played {
+        type Seen = ();
+
+        fn confirm(&self) -> Result<bool, Problem> {
+            Ok(true)
+        }
+
+        async fn observe(&self) -> Result<((), Plan), Wrong> {
+            Ok(((), self.observed.borrow_mut().pop().unwrap()))
+        }
+
+        fn show(&self, _: &Plan) {
+            *self.shown.borrow_mut() += 1;
+        }
+    }
+
+    async fn asked(shown: &Plan, observed: Vec<Plan>) -> (Result<Answer<()>, Wrong>, usize) {
+        let played = Played { observed: RefCell::new(observed), shown: RefCell::new(0) };
+        let answer = agree(&played, shown.clone()).await;
+        (answer, played.shown.into_inner())
+    }
+
+    #[tokio::test]
+    async fn a6_what_changed_while_a_person_thought_is_shown_and_asked_for_again() {
+        let plan = plan_of_one_more();
+        let mut more = plan.clone();
+        more.steps.pop();
+        let (answer, shown) = asked(&plan, vec![plan.clone()]).await;
+        assert!(matches!(answer, Ok(Answer::Yes((), again)) if again == plan) && shown == 0);
+        let (answer, shown) = asked(&plan, vec![more.clone(), more.clone()]).await;
+        assert!(
+            matches!(answer, Ok(Answer::Yes((), again)) if again == more) && shown == 1,
+            "asked for again"
+        );
+        let mut refused = plan.clone();
+        let (code, why, remedy) = (RefusalCode::TakenId, "taken".to_owned(), "free it".to_owned());
+        refused.refusals.push(Refusal { code, why, remedy });
+        let (answer, shown) = asked(&plan, vec![refused]).await;
+        assert!(matches!(answer, Ok(Answer::No(exit)) if exit != Exit::Done) && shown == 1);
+        let mut nothing = plan.clone();
+        nothing.steps.clear();
+        let (answer, _) = asked(&plan, vec![nothing]).await;
+        assert!(matches!(answer, Ok(Answer::No(Exit::Done))));
+        let (answer, _) = asked(&plan, [&plan, &more].repeat(3).into_iter().cloned().collect()).await;
+        assert!(answer.is_err(), "it never comes to rest");
     }
 }
