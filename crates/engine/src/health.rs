@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::blueprint::{Blueprint, Node};
-use model::observed::{KubernetesNode, Vm};
+use model::observed::{Api, KubernetesNode, Vm};
 use model::spec::CniName;
 use serde::Serialize;
 use talos_client::{Kind, Machine, MachineStatus};
@@ -17,6 +17,7 @@ use crate::emit::Progress;
 use crate::error::{Error, Result};
 use crate::kubernetes::Kubernetes;
 use crate::lack::{Lack, PodWatch};
+use crate::observe::machines;
 use crate::observe::proxmox::is_running;
 use crate::render::Access;
 use crate::session::Look;
@@ -147,30 +148,64 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
 /// It holds, perhaps but for what the file leaves to others; or what is missing.
 type Held = std::result::Result<Option<String>, Lack>;
 
-/// Each control plane lists the same members, all voters, one for each control plane.
+/// Each control plane lists the same members, all voters, one for each control plane. Every one is asked, so that what is said is
+/// how etcd stands, and not only which machine did not answer first.
 async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
-    let mut views: Vec<(String, BTreeSet<String>)> = vec![];
-    for node in look.blueprint.control_planes() {
+    let asked = look.blueprint.control_planes().map(|node| async move {
         let address = world.address(node);
         let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
             .map_err(|e| Lack::of_machine(e.to_string(), &e))?;
-        let members = match world.clock.timeout(QUESTION, machine.etcd_members(false)).await {
-            Ok(Ok(members)) => members,
-            Ok(Err(error)) => return Err(silence(world, look, node, Some(&error)).await),
-            Err(_) => return Err(silence(world, look, node, None).await),
+        let members = async {
+            match world.clock.timeout(QUESTION, machine.etcd_members(false)).await {
+                Ok(Ok(members)) => Ok(members),
+                Ok(Err(error)) => Err(silence(world, look, node, Some(&error)).await),
+                Err(_) => Err(silence(world, look, node, None).await),
+            }
         };
-        if let Some(learner) = members.iter().find(|m| m.learner) {
-            return Err(Lack::new(format!("{} is still a learner", learner.hostname)));
+        let (members, (etcd, etcd_status), addresses) = futures::join!(
+            members,
+            machines::etcd_with_status(world, node, &machine),
+            machines::addresses(world, node, &machine),
+        );
+        let seen = model::observed::Machine {
+            etcd,
+            etcd_status,
+            addresses,
+            ..model::observed::Machine::with(Api::Configured)
+        };
+        Ok::<_, Lack>((node.name.clone(), members, seen))
+    });
+    let (mut lacks, mut views, mut seen) = (vec![], vec![], BTreeMap::new());
+    for answer in futures::future::join_all(asked).await {
+        match answer {
+            Ok((node, members, machine)) => {
+                match members {
+                    Ok(members) => views.push((node.clone(), members)),
+                    Err(lack) => lacks.push(lack),
+                }
+                seen.insert(node, machine);
+            }
+            Err(lack) => lacks.push(lack),
         }
-        views.push((node.name.clone(), members.into_iter().map(|m| m.hostname).collect()));
     }
     let wanted: BTreeSet<String> = look.blueprint.control_planes().map(|n| n.name.clone()).collect();
     for (node, members) in views {
-        if members != wanted {
-            return Err(Lack::new(format!("{node} sees {}", list(&members))));
+        let names: BTreeSet<String> = members.iter().map(|m| m.hostname.clone()).collect();
+        if let Some(learner) = members.iter().find(|m| m.learner) {
+            lacks.push(Lack::new(format!("{} is still a learner", learner.hostname)));
+        } else if names != wanted {
+            lacks.push(Lack::new(format!("{node} sees {}", list(&names))));
         }
     }
-    Ok(None)
+    lacks.dedup_by(|a, b| a.words == b.words);
+    let Some(lack) = together(lacks) else { return Ok(None) };
+    // How etcd stands comes first: whether it can be written to is what matters at night.
+    match model::quorum::standing(&look.blueprint, &seen) {
+        Some(standing) if !standing.is_whole() => {
+            Err(Lack { words: format!("{standing} ({})", lack.words), ..lack })
+        }
+        Some(_) | None => Err(lack),
+    }
 }
 
 async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
@@ -183,13 +218,27 @@ async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
             .map_err(|e| Lack::of_machine(e.to_string(), &e))?;
         match world.clock.timeout(QUESTION, machine.stage()).await {
             Ok(Ok(status)) if status.stage.to_string() == "running" && settled(&status) => Ok(()),
-            Ok(Ok(status)) => Err(Lack::new(format!("{} is {}", node.name, status.stage))),
+            Ok(Ok(status)) => Err(Lack::new(unsettled(&node.name, &status))),
             Ok(Err(error)) => Err(silence(world, look, node, Some(&error)).await),
             Err(_) => Err(silence(world, look, node, None).await),
         }
     });
     let lacks = futures::future::join_all(asked).await.into_iter().filter_map(std::result::Result::err);
     together(lacks.collect()).map_or(Ok(None), Err)
+}
+
+/// What a machine that answers still waits for, in its own words.
+fn unsettled(node: &str, status: &MachineStatus) -> String {
+    let stage = &status.stage;
+    if status.unmet.is_empty() {
+        let ready = if status.ready { "" } else { " and not ready" };
+        return format!("{node} is {stage}{ready}");
+    }
+    let unmet = status.unmet.iter().map(|unmet| match unmet.reason.is_empty() {
+        true => unmet.name.clone(),
+        false => format!("{}: {}", unmet.name, unmet.reason),
+    });
+    format!("{node} is {stage} and waits for {}", unmet.collect::<Vec<_>>().join(", "))
 }
 
 /// Why a machine does not tell what it is asked, in the words of somebody who stands before it.
@@ -291,5 +340,32 @@ fn list(names: &BTreeSet<String>) -> String {
     match names.is_empty() {
         true => "none".to_owned(),
         false => names.iter().cloned().collect::<Vec<_>>().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use talos_client::{Stage, UnmetCondition};
+
+    use super::*;
+
+    #[test]
+    fn t6_a_machine_that_is_not_ready_says_what_it_waits_for() {
+        let condition =
+            |name: &str, reason: &str| UnmetCondition { name: name.into(), reason: reason.into() };
+        let mut status = MachineStatus {
+            stage: Stage::Running,
+            ready: false,
+            unmet: vec![
+                condition("nodeReady", "node \"w-1\" status is not available yet"),
+                condition("time", ""),
+            ],
+        };
+        let words = "w-1 is running and waits for nodeReady: node \"w-1\" status is not available yet, time";
+        assert_eq!(unsettled("w-1", &status), words);
+        status.unmet.clear();
+        assert_eq!(unsettled("w-1", &status), "w-1 is running and not ready");
+        status = MachineStatus { stage: Stage::Booting, ready: true, unmet: vec![] };
+        assert_eq!(unsettled("w-1", &status), "w-1 is booting");
     }
 }

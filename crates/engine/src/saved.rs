@@ -27,8 +27,18 @@ use crate::session::Look;
 /// The form of the file. A file of another form is refused.
 const FORM: u32 = 4;
 /// Facts that no plan depends on, by the last part of their name.
-const PASSING: &[&str] =
-    &["free_bytes", "memory_used_mib", "lease", "turns", "lease_turns", "id", "unmet", "why", "description"];
+const PASSING: &[&str] = &[
+    "etcd_status",
+    "free_bytes",
+    "memory_used_mib",
+    "lease",
+    "turns",
+    "lease_turns",
+    "id",
+    "unmet",
+    "why",
+    "description",
+];
 /// Facts of the world of which only a digest is kept, because people may have written secrets into them.
 const PRIVATE: &[&str] = &["secret", "token", "password"];
 /// What people write freely: one digest for all of it, because its keys may tell as much as its values.

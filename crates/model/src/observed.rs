@@ -332,6 +332,13 @@ pub struct Machine {
     pub schematic: Option<String>,
     /// Its part in etcd.
     pub etcd: Etcd,
+    /// What its member says of etcd as a whole; `None` where it did not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd_status: Option<EtcdStatus>,
+    /// The addresses that it has now; `None` where it was not asked, or did not tell. They come and go with the VIP, so they are
+    /// no fact that a plan depends on.
+    #[serde(skip)]
+    pub addresses: Option<BTreeSet<Ipv4Addr>>,
     /// Whether its kubelet was ever registered. Asked only where no member of etcd answers.
     #[serde(default)]
     pub kubelet: Kubelet,
@@ -427,6 +434,16 @@ pub enum Etcd {
     },
 }
 
+/// What a member says of etcd as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcdStatus {
+    /// The leader's member ID in hex; `None` when it sees no leader.
+    pub leader: Option<String>,
+    /// What it complains about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
+}
+
 /// Whether a machine's kubelet was ever registered in Kubernetes. One that was holds a client certificate, signed by this
 /// cluster's authority, which proves that the cluster existed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -491,6 +508,8 @@ impl Machine {
             config_changes: None,
             schematic: None,
             etcd: Etcd::Unknown,
+            etcd_status: None,
+            addresses: None,
             kubelet: Kubelet::Unknown,
         }
     }

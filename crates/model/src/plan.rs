@@ -49,7 +49,11 @@ use serde::{Deserialize, Serialize};
 use crate::blueprint::Blueprint;
 use crate::observed::Observed;
 use crate::ownership::Act;
+use crate::quorum;
 use crate::step::{Disturbs, Step};
+
+/// How the notice about etcd's quorum starts.
+pub const ETCD: &str = "etcd: ";
 
 /// What must be done, in an order that could be followed one by one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,10 +212,18 @@ pub fn plan_allowing(
     let mut found = bring_up::steps(blueprint, rendered, observed, allowed);
     refusals.append(&mut found.refusals);
     found.notices.extend(unchecked::notices(blueprint, observed));
+    found.notices.extend(etcd(blueprint, observed));
     found.notices.extend(preflight::tight(blueprint, observed));
     found.notices.extend(preflight::documents(observed));
     found.notices.extend(not_yet::without_effect(blueprint));
     finish(blueprint, Found { refusals, ..found })
+}
+
+/// How etcd stands, where it is not whole.
+fn etcd(blueprint: &Blueprint, observed: &Observed) -> Option<Notice> {
+    let standing = quorum::standing(blueprint, &observed.machines).filter(|standing| !standing.is_whole())?;
+    let remedy = standing.remedy().map(|remedy| format!(". To do: {remedy}")).unwrap_or_default();
+    Some(Notice { text: format!("{ETCD}{standing}{remedy}") })
 }
 
 /// What takes the cluster away.

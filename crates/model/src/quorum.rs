@@ -12,6 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::blueprint::Blueprint;
 use crate::observed::{Etcd, Machine};
 
+mod standing;
+
+pub use standing::{Quorum, Standing, standing};
+
 /// One entry of a member list.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Member {

@@ -1,9 +1,10 @@
 //! What one machine says, asked once, within seconds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 
 use model::blueprint::{Blueprint, Node, Role};
-use model::observed::{Api, ConfigChange, ConfigCost, Etcd, Kubelet, Machine, Unseen};
+use model::observed::{Api, ConfigChange, ConfigCost, Etcd, EtcdStatus, Kubelet, Machine, Unseen};
 use model::quorum::Member;
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
@@ -109,12 +110,13 @@ async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<
     let clock = &world.clock;
     let mut machine = Machine::with(Api::Configured);
     let mut unseen = vec![];
-    let (version, status, config, schematic, etcd) = futures::join!(
+    let (version, status, config, schematic, (etcd, etcd_status), addresses) = futures::join!(
         clock.timeout(QUESTION, client.version()),
         clock.timeout(QUESTION, client.stage()),
         clock.timeout(QUESTION, client.machine_config()),
         clock.timeout(QUESTION, client.schematic()),
-        etcd(world, node, client),
+        etcd_with_status(world, node, client),
+        addresses(world, node, client),
     );
     machine.talos = told(version, node, VERSION, &mut unseen).map(|v| v.tag);
     if let Some(status) = told(status, node, "the stage", &mut unseen) {
@@ -129,7 +131,7 @@ async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<
         machine.config_changes = wanted.and_then(|wanted| differences(runs, wanted, release));
     }
     machine.schematic = told(schematic, node, "the schematic", &mut unseen).flatten();
-    machine.etcd = etcd;
+    (machine.etcd, machine.etcd_status, machine.addresses) = (etcd, etcd_status, addresses);
     (machine, unseen)
 }
 
@@ -152,6 +154,34 @@ fn differences(runs: &str, wanted: &str, release: &str) -> Option<Vec<ConfigChan
         },
     });
     Some(told.collect())
+}
+
+/// A node's part in etcd, and what its member says of the whole. Only a member is asked for that: others would wait for etcd.
+pub(crate) async fn etcd_with_status(
+    world: &World,
+    node: &Node,
+    client: &Client,
+) -> (Etcd, Option<EtcdStatus>) {
+    let etcd = etcd(world, node, client).await;
+    if !matches!(etcd, Etcd::Member { .. }) {
+        return (etcd, None);
+    }
+    let asked = world.clock.timeout(QUESTION, client.etcd_status()).await;
+    let status = asked.ok().and_then(Result::ok).map(|status| EtcdStatus {
+        leader: (status.leader != 0).then(|| hex_id(status.leader)),
+        errors: status.errors,
+    });
+    (etcd, status)
+}
+
+/// The addresses of a control plane node, one of which may be the VIP.
+pub(crate) async fn addresses(world: &World, node: &Node, client: &Client) -> Option<BTreeSet<Ipv4Addr>> {
+    if node.role == Role::Worker {
+        return None;
+    }
+    let asked = world.clock.timeout(QUESTION, client.addresses()).await;
+    let address = |found: talos_client::Address| found.address.split('/').next()?.parse().ok();
+    Some(asked.ok()?.ok()?.into_iter().filter_map(address).collect())
 }
 
 /// A node's part in etcd. Its own member id is the proof that it has one; a service that still prepares has no data.

@@ -34,6 +34,7 @@ mod refusals;
 mod report;
 mod rig;
 mod saved;
+mod says;
 mod seeds;
 mod six;
 mod speed;

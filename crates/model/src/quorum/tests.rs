@@ -99,3 +99,77 @@ proptest! {
         }
     }
 }
+
+/// What members say of a cluster of three control plane nodes.
+mod says {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::blueprint::Blueprint;
+    use crate::observed::{Api, Etcd, EtcdStatus, Machine};
+
+    fn blueprint() -> Blueprint {
+        let text = "cluster: home\nversions: { talos: v1.13.9, kubernetes: v1.35.4 }\n\
+             proxmox: { endpoint: 'https://pve1:8006' }\n\
+             network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }\n\
+             pools: { cp: { role: controlplane, count: 3 }, w: { role: worker, count: 1 } }\n";
+        let source = crate::diagnostic::Source::new("cluster.yaml", text);
+        let spec = crate::load::load(&[source]).unwrap().spec;
+        crate::resolve::resolve(&spec, None, Some("abc=")).unwrap()
+    }
+
+    /// A member of that many, which sees the leader with this number.
+    fn seen(number: usize, of: Option<usize>, leader: Option<Option<usize>>) -> (String, Machine) {
+        let list =
+            |of| (1..=of).map(|n| Member { name: format!("home-cp-{n}"), ..member(n, false) }).collect();
+        let mut machine = Machine::with(Api::Configured);
+        machine.etcd = Etcd::Member { id: format!("{number:x}"), learner: false, members: of.map(list) };
+        machine.etcd_status = leader.map(|leader| EtcdStatus {
+            leader: leader.map(|number| format!("{number:x}")),
+            errors: if leader.is_none() { vec!["etcdserver: no leader".into()] } else { vec![] },
+        });
+        machine.addresses =
+            Some(if number == 2 { ["10.25.150.10".parse().unwrap()].into() } else { [].into() });
+        (format!("home-cp-{number}"), machine)
+    }
+
+    fn told(machines: impl IntoIterator<Item = (String, Machine)>) -> String {
+        standing(&blueprint(), &machines.into_iter().collect::<BTreeMap<_, _>>()).unwrap().to_string()
+    }
+
+    #[test]
+    fn first_use_11_how_etcd_stands_is_what_its_members_say() {
+        let all = [1, 2, 3].map(|n| seen(n, Some(3), Some(Some(1))));
+        let whole = "3 of 3 members answer, quorum holds, 1 failure is tolerated; leader home-cp-1; VIP 10.25.150.10 on home-cp-2";
+        assert_eq!(told(all.clone()), whole);
+        let [_, two, three] = all;
+        let tight = "2 of 3 members answer, quorum holds, one more failure loses it; home-cp-1 does not answer; \
+                     leader home-cp-3; VIP 10.25.150.10 on home-cp-2";
+        assert_eq!(
+            told([two, three].map(|(name, mut machine)| {
+                machine.etcd_status = Some(EtcdStatus { leader: Some("3".into()), errors: vec![] });
+                (name, machine)
+            })),
+            tight
+        );
+        let lost = "quorum lost: home-cp-1 answers and sees no leader; home-cp-2, home-cp-3 do not answer; \
+                    VIP 10.25.150.10 on no node that answers";
+        assert_eq!(told([seen(1, None, Some(None))]), lost);
+        // Five members, of which the file names three: the members count.
+        let five = told([seen(1, Some(5), Some(Some(5))), seen(3, Some(5), Some(Some(5)))]);
+        assert!(
+            five.starts_with("2 of 5 members answer, quorum holds by members that do not answer here"),
+            "{five}"
+        );
+        assert!(five.contains("home-cp-2, home-cp-4, home-cp-5 do not answer; leader home-cp-5"), "{five}");
+        // Unknown is not lost, and no member is not a count of none.
+        assert!(told([seen(1, None, None)]).starts_with("quorum unknown: home-cp-1 does not tell"));
+        assert!(standing(&blueprint(), &BTreeMap::new()).is_none());
+        // All answer, and none leads: that may pass.
+        let election = told([1, 2, 3].map(|n| seen(n, None, Some(None))));
+        assert!(
+            election.starts_with("no leader (an election, or quorum lost): home-cp-1, home-cp-2"),
+            "{election}"
+        );
+    }
+}

@@ -13,6 +13,7 @@ use model::natural;
 use model::observed::{Api, Etcd, Machine, Observed, Vm};
 use model::plan::lost::without_keys;
 use model::plan::{Blocked, Notice, Plan, Refusal};
+use model::quorum::{Quorum, Standing};
 use serde::Serialize;
 
 use super::ink::{Ink, clean, count};
@@ -86,6 +87,7 @@ fn write(
     writeln!(w, "{}: {share}, Kubernetes at {}\n", ink.bold(&blueprint.cluster), blueprint.endpoint)?;
     hosts(w, ink, observed, left_out.hosts)?;
     nodes(w, ink, blueprint, observed, left_out.nodes)?;
+    quorum(w, ink, blueprint, observed)?;
     record(w, blueprint, observed)?;
     let dark = unseen(w, ink, observed)?;
     drift(w, ink, observed, plan)?;
@@ -93,11 +95,34 @@ fn write(
     // What was not seen is told already.
     let told = |notice: &Notice| {
         let is_in = |words: &str| notice.text.contains(words);
-        dark.iter().any(|what| is_in(what))
+        notice.text.starts_with(model::plan::ETCD)
+            || dark.iter().any(|what| is_in(what))
             || observed.unseen.iter().any(|unseen| is_in(&unseen.what) && is_in(&unseen.why))
     };
     let rest: Vec<Notice> = plan.notices.iter().filter(|notice| !told(notice)).cloned().collect();
     write_notices(w, ink, &rest)
+}
+
+/// How etcd stands: the first question at night. Where no member answers, that is said only of an etcd that exists.
+fn quorum(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint, observed: &Observed) -> io::Result<()> {
+    let Some(standing) = model::quorum::standing(blueprint, &observed.machines) else {
+        let record = observed.proxmox.record.as_ref().and_then(|record| record.state.bootstrap.as_ref());
+        return match record.is_some_and(|mark| mark.done) {
+            true => writeln!(
+                w,
+                "etcd:   {}",
+                ink.red("no member answers, so whether it has a quorum is unknown.")
+            ),
+            false => Ok(()),
+        };
+    };
+    let text = clean(&standing.to_string()).into_owned();
+    let text = match standing.quorum {
+        _ if standing.is_whole() => text,
+        Quorum::Lost => ink.red(&text),
+        Quorum::Holds | Quorum::Unknown => ink.yellow(&text),
+    };
+    writeln!(w, "etcd:   {text}.")
 }
 
 /// What could not be seen. Of a host that is off, one line tells it of all VMs there; their names, as others call them, are
@@ -328,7 +353,15 @@ fn stage(vm: Option<&Vm>, machine: Option<&Machine>) -> String {
 fn etcd(node: &Node, machine: Option<&Machine>) -> String {
     match (node.role, machine.map(|m| &m.etcd)) {
         (Role::Worker, _) => "-".to_owned(),
-        (_, Some(Etcd::Member { learner: false, .. })) => "member".to_owned(),
+        (_, Some(Etcd::Member { learner: false, id, .. })) => {
+            let leader = machine.and_then(|m| m.etcd_status.as_ref()).map(|status| &status.leader);
+            match leader {
+                Some(Some(leader)) if leader == id => "leader",
+                Some(None) => "no leader",
+                Some(Some(_)) | None => "member",
+            }
+            .to_owned()
+        }
         (_, Some(Etcd::Member { learner: true, .. })) => "learner".to_owned(),
         (_, Some(Etcd::Empty)) => "none".to_owned(),
         (_, Some(Etcd::Data)) => "no member".to_owned(),
@@ -388,6 +421,8 @@ pub fn json<'a>(
         kubernetes_version: &'a str,
         ready: usize,
         nodes: Vec<Wanted<'a>>,
+        /// How etcd stands; nothing where no member of it answers.
+        etcd: Option<Standing>,
         observed: &'a Observed,
         notices: &'a [Notice],
         /// What the file asks for and this version does not do.
@@ -425,6 +460,7 @@ pub fn json<'a>(
         kubernetes_version: &blueprint.kubernetes,
         ready: nodes.iter().filter(|node| node.ready).count(),
         nodes,
+        etcd: model::quorum::standing(blueprint, &observed.machines),
         observed,
         notices: &plan.notices,
         blocked: &plan.blocked,

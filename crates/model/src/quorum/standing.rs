@@ -1,0 +1,200 @@
+//! How etcd stands: how many of its members answer, whether it has a quorum, which one leads, and which node holds the VIP.
+//!
+//! Everything here is what members say of themselves. The number of members comes from their own lists, which they give only
+//! while there is a quorum; without one it is not known, and the file's count does not take its place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Member, list, views};
+use crate::blueprint::Blueprint;
+use crate::observed::{Etcd, Machine};
+
+/// Whether etcd can commit writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quorum {
+    /// A member gave the list of members, or sees a leader.
+    Holds,
+    /// Members answer, and none of them sees a leader.
+    Lost,
+    /// Members answer, and do not tell.
+    Unknown,
+}
+
+/// How etcd stands, as far as its members tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Whether it has a quorum.
+    pub quorum: Quorum,
+    /// Nodes whose member answers.
+    pub answer: Vec<String>,
+    /// Voting members that do not answer; where no list is given, the control plane nodes of the file that do not.
+    pub silent: Vec<String>,
+    /// How many members vote, by their own lists. `None` where none gives one, or two differ.
+    pub voters: Option<usize>,
+    /// How many members more may fail before the quorum is lost. `None` where it is not known.
+    pub tolerates: Option<usize>,
+    /// The node of the leader, or its member ID where no node is known for it.
+    pub leader: Option<String>,
+    /// The cluster's VIP.
+    pub vip: Option<Ipv4Addr>,
+    /// The node that holds it. `None` where no node says that it does.
+    pub vip_on: Option<String>,
+    /// What members complain about, such as an alarm.
+    pub errors: Vec<String>,
+}
+
+impl Standing {
+    /// Whether a quorum is certain and every voting member answers.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.quorum == Quorum::Holds
+            && self.silent.is_empty()
+            && self.voters.is_some()
+            && self.errors.is_empty()
+    }
+
+    /// What the operator can do, where something is wrong.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self.quorum {
+            Quorum::Holds => None,
+            Quorum::Lost => Some(
+                "start the control plane nodes that do not answer; until a majority of the members runs, Kubernetes accepts no writes",
+            ),
+            Quorum::Unknown => Some("run the command again"),
+        }
+    }
+}
+
+/// How etcd stands; `None` where no member of it answers.
+#[must_use]
+pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> Option<Standing> {
+    let member = |(node, machine): (&'_ String, &'_ Machine)| match &machine.etcd {
+        Etcd::Member { id, learner, .. } => Some((id.clone(), (node.clone(), *learner))),
+        _ => None,
+    };
+    let members: BTreeMap<String, (String, bool)> = machines.iter().filter_map(member).collect();
+    if members.is_empty() {
+        return None;
+    }
+    let views = views(blueprint, machines);
+    let agreed = views.first().filter(|first| views.iter().all(|view| list(view) == list(first)));
+    let voters: Option<Vec<&Member>> =
+        agreed.map(|view| view.members.iter().filter(|m| !m.learner).collect());
+    let statuses = || machines.values().filter_map(|machine| machine.etcd_status.as_ref());
+    let leads = statuses().find_map(|status| status.leader.as_ref());
+    let quorum = if !views.is_empty() || leads.is_some() {
+        Quorum::Holds
+    } else if statuses().next().is_some() {
+        Quorum::Lost
+    } else {
+        Quorum::Unknown
+    };
+    let listed = views.iter().flat_map(|view| &view.members);
+    let name = |id: &String| {
+        let known = members.get(id).map(|(node, _)| node.clone());
+        let named = listed.clone().find(|member| member.id == *id && !member.name.is_empty());
+        known.or_else(|| named.map(|member| member.name.clone())).unwrap_or_else(|| format!("member {id}"))
+    };
+    let silent: Vec<String> = match &voters {
+        Some(voters) => {
+            voters.iter().map(|m| &m.id).filter(|id| !members.contains_key(*id)).map(name).collect()
+        }
+        None => {
+            let nodes = blueprint.control_planes().map(|node| &node.name);
+            nodes.filter(|node| !members.values().any(|(known, _)| known == *node)).cloned().collect()
+        }
+    };
+    let tolerates = voters.as_ref().filter(|_| quorum == Quorum::Holds).and_then(|voters| {
+        let answer = voters.iter().filter(|m| members.contains_key(&m.id)).count();
+        answer.checked_sub(voters.len() / 2 + 1)
+    });
+    let holds = |machine: &Machine| {
+        let addresses = machine.addresses.as_ref()?;
+        Some(addresses.contains(&blueprint.vip?))
+    };
+    let errors: BTreeSet<String> = statuses().flat_map(|status| status.errors.iter().cloned()).collect();
+    Some(Standing {
+        quorum,
+        answer: members.values().map(|(node, _)| node.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
+        silent,
+        voters: voters.map(|voters| voters.len()),
+        tolerates,
+        leader: leads.map(name),
+        vip: blueprint.vip,
+        vip_on: machines
+            .iter()
+            .find(|(_, machine)| holds(machine) == Some(true))
+            .map(|(node, _)| node.clone()),
+        // That there is no leader is said already.
+        errors: errors.into_iter().filter(|error| !error.ends_with("no leader")).collect(),
+    })
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verb = |names: &[String], one, many| if names.len() == 1 { one } else { many };
+        let silent = |f: &mut fmt::Formatter<'_>| match self.silent.is_empty() {
+            true => Ok(()),
+            false => {
+                let does = verb(&self.silent, "does", "do");
+                write!(f, "; {} {does} not answer", self.silent.join(", "))
+            }
+        };
+        match (self.quorum, self.voters) {
+            (Quorum::Holds, Some(voters)) => {
+                let answer = voters - self.silent.len();
+                let answers = if answer == 1 { "answers" } else { "answer" };
+                write!(f, "{answer} of {voters} members {answers}, quorum holds")?;
+                match self.tolerates {
+                    Some(0) if voters == 1 => f.write_str(", without it etcd stops")?,
+                    Some(0) => f.write_str(", one more failure loses it")?,
+                    Some(1) => f.write_str(", 1 failure is tolerated")?,
+                    Some(more) => write!(f, ", {more} failures are tolerated")?,
+                    None => f.write_str(" by members that do not answer here")?,
+                }
+                silent(f)?;
+            }
+            (Quorum::Holds, None) => {
+                f.write_str("quorum holds, and the number of members is not known: ")?;
+                let (has, names) = (verb(&self.answer, "answers", "answer"), self.answer.join(", "));
+                write!(f, "{names} {has}, and no list of members is agreed on")?;
+                silent(f)?;
+            }
+            (Quorum::Lost, _) => {
+                let sees = verb(&self.answer, "answers and sees", "answer and see");
+                let lost = if self.silent.is_empty() {
+                    "no leader (an election, or quorum lost)"
+                } else {
+                    "quorum lost"
+                };
+                write!(f, "{lost}: {} {sees} no leader", self.answer.join(", "))?;
+                silent(f)?;
+            }
+            (Quorum::Unknown, _) => {
+                let (does, names) = (verb(&self.answer, "does", "do"), self.answer.join(", "));
+                write!(f, "quorum unknown: {names} {does} not tell whether there is a leader")?;
+                silent(f)?;
+            }
+        }
+        if let Some(leader) = &self.leader {
+            write!(f, "; leader {leader}")?;
+        }
+        match (&self.vip, &self.vip_on) {
+            (Some(vip), Some(node)) => write!(f, "; VIP {vip} on {node}")?,
+            (Some(vip), None) if self.quorum == Quorum::Lost => {
+                write!(f, "; VIP {vip} on no node that answers")?
+            }
+            _ => {}
+        }
+        for error in &self.errors {
+            write!(f, "; etcd reports: {}", error.trim())?;
+        }
+        Ok(())
+    }
+}
