@@ -5,15 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use model::blueprint::Blueprint;
+use model::holder::{Account, Holder};
 use model::rights::{self, Need};
 use model::spec::Spec;
 use pve::Permissions;
 
 use crate::World;
 use crate::error::{Error, Result};
+use crate::observe::hosts::ask_for_room;
 use crate::observe::named;
-use crate::observe::proxmox::{Survey, survey};
+use crate::observe::proxmox::{Survey, survey, vnets};
 use crate::record::remedy;
+use crate::world::{KNOCK, TALOS_PORT};
 
 /// Machines' certificates are valid from a little before they were made. A clock that is further off than this breaks that.
 const CLOCK_TOLERANCE: i64 = 30;
@@ -80,13 +83,17 @@ pub async fn examine(world: &World, spec: &Spec) -> std::result::Result<Vec<Find
     let attempt = |e: pve::Error| {
         Unexamined::World(Error::world("could not look at Proxmox").remedy(remedy(&e)).because(e))
     };
+    if let Some(machines) = without_proxmox(world, spec).await {
+        return Ok(machines);
+    }
     let version = world.pve.version().await.map_err(attempt)?;
     let mut found = vec![if version.major >= FIRST_MAJOR {
         Finding::good("version", format!("Proxmox VE {}", version.text))
     } else {
         Finding::bad("version", format!("Proxmox VE {} is too old", version.text), "upgrade to Proxmox VE 9")
     }];
-    let survey = survey(world).await.map_err(Unexamined::World)?;
+    let mut survey = survey(world).await.map_err(Unexamined::World)?;
+    ask_for_room(world, &mut survey.inventory.hosts, |_| true).await;
     found.extend(hosts(world, &survey, spec).await);
     let carriers = rights::hosts(spec, &survey.inventory);
     let blueprint = match model::resolve::resolve(spec, Some(&survey.inventory), None) {
@@ -96,6 +103,11 @@ pub async fn examine(world: &World, spec: &Spec) -> std::result::Result<Vec<Find
             if let Ok(open) = model::resolve::resolve(spec, None, None) {
                 found.extend(privileges(world, &open, &carriers).await.map_err(attempt)?);
             }
+            let detail = match problems.len() {
+                1 => "it asks for something that this Proxmox does not have".to_owned(),
+                many => format!("it asks for {many} things that this Proxmox does not have"),
+            };
+            found.push(Finding::bad("cluster file", detail, "correct Proxmox or the file as said below"));
             return Err(Unexamined::File(problems, found));
         }
     };
@@ -104,6 +116,33 @@ pub async fn examine(world: &World, spec: &Spec) -> std::result::Result<Vec<Find
     found.extend(bridges(world, &blueprint).await);
     found.extend(devices(world, &blueprint).await);
     Ok(found)
+}
+
+/// A cluster of external machines has no Proxmox to examine. What can be asked is whether each machine answers.
+async fn without_proxmox(world: &World, spec: &Spec) -> Option<Vec<Finding>> {
+    if model::resolve::needs_proxmox(spec) {
+        return None;
+    }
+    let blueprint = model::resolve::resolve(spec, None, None).ok()?;
+    let mut found = vec![Finding::good("Proxmox", "not needed: every node of the file is `external`")];
+    let machines = blueprint.in_order();
+    let asked = join_all(machines.iter().map(|node| async move {
+        let host = node.address.addr().to_string();
+        matches!(world.clock.timeout(KNOCK, world.net.dial(&host, TALOS_PORT)).await, Ok(Ok(_)))
+    }));
+    for (node, answers) in machines.iter().zip(asked.await) {
+        let what = format!("machine {}", node.name);
+        let address = node.address.addr();
+        found.push(match answers {
+            true => Finding::good(what, format!("something answers at {address}, port {TALOS_PORT}")),
+            false => Finding::doubtful(
+                what,
+                format!("nothing answers at {address}, port {TALOS_PORT} (the Talos API)"),
+                "boot it from a Talos image, and check its address and the way from here; a configured machine must run",
+            ),
+        });
+    }
+    Some(found)
 }
 
 /// Quorum, which hosts are up, and how far each clock is off.
@@ -124,7 +163,14 @@ async fn hosts(world: &World, survey: &Survey, spec: &Spec) -> Vec<Finding> {
     let named = |name: &String| spec.hosts.is_empty() || spec.hosts.contains_key(name);
     let (on, off): (Vec<_>, Vec<_>) =
         survey.inventory.hosts.iter().filter(|(name, _)| named(name)).partition(|(_, host)| host.online);
-    found.extend(on.iter().map(|(name, _)| Finding::good(format!("host {name}"), "online")));
+    found.extend(on.iter().map(|(name, host)| match host.maintenance {
+        false => Finding::good(format!("host {name}"), "online"),
+        true => Finding::doubtful(
+            format!("host {name}"),
+            "online, in HA maintenance mode: it gets no new nodes",
+            format!("`ha-manager crm-command node-maintenance disable {name}` ends it"),
+        ),
+    }));
     for (name, _) in off {
         let detail = "offline; no node can be made there, and what runs there cannot be seen";
         found.push(Finding::bad(format!("host {name}"), detail, "start it, or take it out of `hosts`"));
@@ -155,8 +201,9 @@ async fn hosts(world: &World, survey: &Survey, spec: &Spec) -> Vec<Finding> {
 /// Each privilege at each path. What is missing is told by path, with the commands that grant it.
 async fn privileges(world: &World, blueprint: &Blueprint, hosts: &[String]) -> pve::Result<Vec<Finding>> {
     let permissions = world.pve.permissions().await?;
+    let needs = rights::in_zones(rights::needs(blueprint, hosts), &vnets(world).await);
     let (consoles, needs): (Vec<Need>, Vec<Need>) =
-        rights::needs(blueprint, hosts).into_iter().partition(|need| need.privilege == rights::TO_PROVE);
+        needs.into_iter().partition(|need| need.privilege == rights::TO_PROVE);
     let mut by_path: BTreeMap<&str, Vec<&Need>> = BTreeMap::new();
     for need in &needs {
         by_path.entry(&need.path).or_default().push(need);
@@ -165,7 +212,35 @@ async fn privileges(world: &World, blueprint: &Blueprint, hosts: &[String]) -> p
     let cluster = &blueprint.cluster;
     let check = |(path, needs): (&str, Vec<&Need>)| at_path(&permissions, cluster, caller, path, &needs);
     let console = |need: &Need| console(&permissions, blueprint, caller, need);
-    Ok(by_path.into_iter().map(check).chain(consoles.iter().map(console)).collect())
+    let accounts = Holder::accounts(blueprint)
+        .map(|(holder, account)| account_for(&permissions, blueprint, holder, &account));
+    Ok(by_path.into_iter().map(check).chain(consoles.iter().map(console)).chain(accounts).collect())
+}
+
+/// Whether the account of something that runs in the cluster can be made. `plan` asks for the same privileges.
+fn account_for(
+    permissions: &Permissions,
+    blueprint: &Blueprint,
+    holder: Holder,
+    account: &Account,
+) -> Finding {
+    let what = format!("account for {}", holder.title());
+    let needs = holder.needs(blueprint);
+    let missing: Vec<String> = needs
+        .iter()
+        .filter(|(path, right)| !permissions.has(path, right))
+        .map(|(path, right)| format!("{right} on {path}"))
+        .collect();
+    if missing.is_empty() {
+        return Finding::good(what, format!("{} can be made", account.user));
+    }
+    let detail = format!("the token may not make {}: missing {}", account.user, missing.join(", "));
+    let remedy = format!(
+        "make the account yourself and say with `manifests.{}.token` where its token is; or grant these privileges, which let the \
+         token give itself any other",
+        holder.key()
+    );
+    Finding::bad(what, detail, remedy)
 }
 
 /// Whether new machines can be proved through their console. Where the file does not ask for it, they are known by their UUID

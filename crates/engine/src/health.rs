@@ -204,7 +204,8 @@ async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
         Some(standing) if !standing.is_whole() => {
             Err(Lack { words: format!("{standing} ({})", lack.words), ..lack })
         }
-        Some(_) | None => Err(lack),
+        Some(_) => Err(lack),
+        None => Err(Lack { words: format!("no member answers: {}", lack.words), ..lack }),
     }
 }
 

@@ -4,7 +4,7 @@
 //! is an error for whoever wants to change something; who only wants to see is shown the machines and Kubernetes.
 
 mod documents;
-mod hosts;
+pub(crate) mod hosts;
 mod images;
 pub mod machines;
 pub(crate) mod named;

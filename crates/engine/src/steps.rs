@@ -106,7 +106,7 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
         Action::StartVm { node, host, vmid } => {
             Box::pin(vm::start(context, node, &Place { host, vmid: *vmid })).await
         }
-        Action::Configure { node } => {
+        Action::Configure { node, .. } => {
             Box::pin(configure::run(context, context.look.node(node)?, progress)).await
         }
         Action::Reconfigure { node } => {

@@ -261,6 +261,12 @@ pub struct Inventory {
 pub struct InventoryHost {
     /// Whether it answers.
     pub online: bool,
+    /// Whether high availability has it in maintenance: it runs, and its guests are moved away.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub maintenance: bool,
+    /// Logical CPUs; 0 where it does not tell.
+    #[serde(default)]
+    pub cpus: u32,
     /// Memory that VMs may use, in MiB.
     pub memory_mib: u64,
     /// Memory that is in use, in MiB.

@@ -80,6 +80,9 @@ pub struct Proxmox {
     pub no_console: Option<BTreeSet<String>>,
     /// Boot images found in datastores.
     pub images: BTreeSet<StoredImage>,
+    /// Those of them that new nodes boot from and of which it is not known whether they are whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unsized_images: Vec<UnsizedImage>,
     /// Why new nodes cannot have their images.
     pub no_images: Vec<NoImage>,
     /// What the file names, new nodes need, and Proxmox does not have.
@@ -219,6 +222,15 @@ pub struct StoredImage {
     pub datastore: String,
     /// File name.
     pub file: String,
+}
+
+/// A file with the name of an image, whose size could not be compared with the image's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnsizedImage {
+    /// The file.
+    pub image: StoredImage,
+    /// Why.
+    pub why: String,
 }
 
 /// Something that the file names and Proxmox does not have, or does not show to the token.

@@ -148,6 +148,8 @@ pub enum RefusalCode {
     Bridge,
     /// A host has too little memory.
     Memory,
+    /// A VM asks for more processors than its host has.
+    Processors,
     /// The token lacks privileges.
     Rights,
     /// A boot image cannot be had.
@@ -214,6 +216,7 @@ pub fn plan_allowing(
     found.notices.extend(unchecked::notices(blueprint, observed));
     found.notices.extend(etcd(blueprint, observed));
     found.notices.extend(preflight::tight(blueprint, observed));
+    found.notices.extend(preflight::unsized_images(observed));
     found.notices.extend(preflight::documents(observed));
     found.notices.extend(not_yet::without_effect(blueprint));
     finish(blueprint, Found { refusals, ..found })

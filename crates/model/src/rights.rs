@@ -13,6 +13,9 @@ use crate::spec::{Identity, Spec};
 /// The roles that earlier versions gave to the tokens of all clusters. They are never changed: other tokens may hold them.
 pub const SHARED_ROLES: [&str; 2] = ["Talosmith", "TalosmithCluster"];
 
+/// The zone that Proxmox counts the bridges of its hosts to.
+pub const LOCAL_ZONE: &str = "localnetwork";
+
 /// Which of a cluster's roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RoleKind {
@@ -178,6 +181,24 @@ pub fn needs(blueprint: &Blueprint, hosts: &[String]) -> Vec<Need> {
     all.into_iter().map(|((path, privilege), reason)| Need { path, privilege, reason }).collect()
 }
 
+/// The needs, with each SDN vnet in its zone: a bridge's privilege is asked for at `/sdn/zones/ZONE/VNET`, and only Proxmox knows
+/// the zone.
+#[must_use]
+pub fn in_zones(needs: Vec<Need>, zones: &BTreeMap<String, String>) -> Vec<Need> {
+    let local = format!("/sdn/zones/{LOCAL_ZONE}/");
+    let moved = |mut need: Need| {
+        let rest = need.path.strip_prefix(&local).map(str::to_owned);
+        let zone = rest.as_deref().and_then(|rest| zones.get(rest.split('/').next()?));
+        if let (Some(rest), Some(zone)) = (&rest, zone) {
+            need.path = format!("/sdn/zones/{zone}/{rest}");
+        }
+        need
+    };
+    let mut needs: Vec<Need> = needs.into_iter().map(moved).collect();
+    needs.sort();
+    needs
+}
+
 /// The datastores that hold disks of a node.
 fn disk_stores(node: &Node) -> BTreeSet<&String> {
     let hardware = &node.hardware;
@@ -306,5 +327,19 @@ mod tests {
         assert!(is_superseded(&entry(&["Sys.Audit", "Sys.Modify"], &["Sys.Audit"], true)));
         assert!(!is_superseded(&entry(&["Sys.Audit", "Sys.Modify"], &["Sys.Audit"], false)));
         assert!(!is_superseded(&entry(&["Sys.Audit"], &[], true)), "a path that is none of ours");
+    }
+
+    #[test]
+    fn p9_a_vnet_is_asked_for_in_its_own_zone() {
+        let mut blueprint = blueprint("proxmox: { endpoint: 'https://pve1:8006' }\n");
+        for node in blueprint.nodes.values_mut().filter(|node| node.role == crate::blueprint::Role::Worker) {
+            (node.bridge, node.vlan) = ("blue".to_owned(), Some(7));
+        }
+        let all = needs(&blueprint, &[]);
+        let zones = [("blue".to_owned(), "campus".to_owned())].into();
+        let paths: BTreeSet<String> =
+            in_zones(all, &zones).into_iter().filter(|n| n.privilege == "SDN.Use").map(|n| n.path).collect();
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        assert_eq!(paths, ["/sdn/zones/campus/blue/7", "/sdn/zones/localnetwork/vmbr0/42"]);
     }
 }

@@ -73,7 +73,10 @@ pub struct Spec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gitops: Option<GitOps>,
     /// Changes of the Talos configuration of all nodes. Those of a role stand under `defaults`, those of a pool or node
-    /// there; they are applied in that order.
+    /// there; they are applied in that order. In values and keys, variables stand for what the node has: `${node.name}`, `${node.role}`,
+    /// `${node.pool}`, `${node.address}`, `${node.cidr}`, `${node.gateway}`, `${node.mac}`, `${node.host}`, `${node.vmid}`,
+    /// `${node.talos}`, `${node.kubernetes}`, `${cluster.name}`, `${cluster.endpoint}` and `${cluster.vip}`; `$${node.name}` is the
+    /// text itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<Patch>,
     /// How nodes are changed one after the other.

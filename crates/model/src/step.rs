@@ -184,6 +184,10 @@ pub enum Action {
     Configure {
         /// Node.
         node: String,
+        /// It was configured before, as far as can be seen, and does not answer now: it is waited for, and gets its configuration
+        /// only should it have none.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        if_needed: bool,
     },
     /// Gives a machine that runs the configuration that the file describes, where it can follow at once.
     Reconfigure {
@@ -252,6 +256,12 @@ pub enum Action {
 }
 
 impl Action {
+    /// Gives a node its configuration.
+    #[must_use]
+    pub fn configure(node: &str) -> Self {
+        Self::Configure { node: node.to_owned(), if_needed: false }
+    }
+
     /// The node it is about, if it is about one.
     #[must_use]
     pub fn node(&self) -> Option<&str> {
@@ -261,7 +271,7 @@ impl Action {
             | Self::UpdateVm { node, .. }
             | Self::GrowDisk { node, .. }
             | Self::StartVm { node, .. }
-            | Self::Configure { node }
+            | Self::Configure { node, .. }
             | Self::Reconfigure { node }
             | Self::Bootstrap { node }
             | Self::Join { node }
@@ -325,7 +335,7 @@ impl Action {
             Self::UpdateVm { node, .. } => format!("update-vm/{node}"),
             Self::GrowDisk { node, disk, .. } => format!("grow-disk/{node}/{disk}"),
             Self::StartVm { node, .. } => format!("start-vm/{node}"),
-            Self::Configure { node } => format!("configure/{node}"),
+            Self::Configure { node, .. } => format!("configure/{node}"),
             Self::Reconfigure { node } => format!("reconfigure/{node}"),
             Self::Bootstrap { node } => format!("bootstrap/{node}"),
             Self::Join { node } => format!("join/{node}"),
@@ -378,7 +388,10 @@ impl Action {
             }
             Self::GrowDisk { node, disk, gib, .. } => format!("grow {disk} of {node} to {gib} GiB"),
             Self::StartVm { node, .. } => format!("start {node}"),
-            Self::Configure { node } => format!("configure {node}"),
+            Self::Configure { node, if_needed: false } => format!("configure {node}"),
+            Self::Configure { node, if_needed: true } => {
+                format!("wait for {node} to answer, and configure it if it has no configuration")
+            }
             Self::Reconfigure { node } => format!("configure {node} anew, while it runs"),
             Self::Bootstrap { node } => format!("begin etcd on {node}"),
             Self::Join { node } => format!("wait for {node} to join"),

@@ -81,6 +81,9 @@ pub struct Resource {
     /// Whether a storage is the same on all nodes.
     #[serde(default, deserialize_with = "scalar::flag")]
     pub shared: bool,
+    /// What high availability says of a node (`online`, `maintenance`, …) or of a machine; nothing where it is not in use.
+    #[serde(default, deserialize_with = "scalar::text")]
+    pub hastate: Option<String>,
 }
 
 /// The cluster and its members.
@@ -160,6 +163,15 @@ pub struct Network {
     /// Whether a bridge passes VLAN tags.
     #[serde(default, deserialize_with = "scalar::flag")]
     pub bridge_vlan_aware: bool,
+}
+
+/// A network of the software-defined network, which VMs are connected to as to a bridge.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Vnet {
+    /// Its name, which is that of the bridge.
+    pub vnet: String,
+    /// The zone it is in.
+    pub zone: String,
 }
 
 /// What the token may do: privileges by path, and whether each reaches the paths below.
@@ -279,14 +291,25 @@ impl Client {
         self.call(Call::get("listing the Proxmox nodes", "/nodes")).await
     }
 
-    /// The network interfaces of a node. Bridges that the token may not use are missing.
+    /// The bridges of a node that VMs can be connected to, SDN vnets among them. Those that the token may not use are missing.
     ///
     /// # Errors
     ///
     /// As any call.
     pub async fn node_networks(&self, node: &str) -> Result<Vec<Network>> {
         let path = format!("/nodes/{}/network", encode(node));
-        self.call(Call::get(format!("listing the networks of {node}"), path)).await
+        let call = Call::get(format!("listing the networks of {node}"), path);
+        // Without a type, vnets are not listed.
+        self.call(call.with("type", "any_bridge")).await
+    }
+
+    /// The vnets of the software-defined network, each with its zone. Those that the token may not use are missing.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn vnets(&self) -> Result<Vec<Vnet>> {
+        self.call(Call::get("listing the SDN vnets", "/cluster/sdn/vnets")).await
     }
 
     /// The time of a node's clock, in seconds since 1970.

@@ -113,7 +113,7 @@ pub enum Kind {
     #[error("the configuration was changed by someone else in the meantime")]
     DigestMismatch,
     /// A task ended with an error.
-    #[error("the task failed: {exit}")]
+    #[error("the task failed: {exit}{}", reason(exit, tail))]
     TaskFailed {
         /// The task.
         upid: Box<Upid>,
@@ -303,7 +303,9 @@ impl Error {
             Kind::DigestMismatch => "someone else changes the same VM; read it again and repeat",
             Kind::NotImplemented { .. } => "check that this is Proxmox VE 9",
             Kind::Untrusted { why, .. } => return Some(untrusted(why)),
-            Kind::Transport(_) => "check the endpoint's address and that port 8006 can be reached from here",
+            Kind::Transport(_) => {
+                "check the endpoint's address, and that its port (8006 unless the endpoint names another) can be reached from here"
+            }
             Kind::TaskStuck { upid, .. } => {
                 return Some(format!(
                     "look at the task {upid} in Proxmox: it goes on there. Wait for its end, or stop it, then run the command again"
@@ -317,6 +319,20 @@ impl Error {
         };
         Some(words.to_owned())
     }
+}
+
+/// What the last lines of a task's log say beyond its last word, which is often only that a program ended.
+fn reason(exit: &str, tail: &[String]) -> String {
+    const LINES: usize = 3;
+    const LONGEST: usize = 300;
+    let tells = |line: &&str| {
+        let says_the_end = line.contains(exit) || exit.contains(*line) || line.starts_with("TASK ");
+        !line.is_empty() && !says_the_end && !line.starts_with("transferred ")
+    };
+    let lines: Vec<&str> = tail.iter().map(|line| line.trim()).filter(tells).collect();
+    let last = lines.iter().skip(lines.len().saturating_sub(LINES));
+    let last: Vec<String> = last.map(|line| line.chars().take(LONGEST).collect()).collect();
+    if last.is_empty() { String::new() } else { format!("; its log says: {}", last.join("; ")) }
 }
 
 /// Whether a login was refused. Nothing else is refused in these words.

@@ -233,3 +233,33 @@ async fn shown_by_success(exchange: &Value) -> Option<&'static str> {
     };
     failed.map(|error| error.kind().code())
 }
+
+/// `QEMU exited with code 1` is no reason: that is in the lines before.
+#[test]
+fn p11_a_failed_task_says_what_its_log_ends_with() {
+    let upid: Upid = "UPID:pve1:0003B8A3:008A4C10:6720A1B2:qmstart:150021:root@pam:".parse().unwrap();
+    let failed = |exit: &str, tail: &[&str]| {
+        Kind::TaskFailed {
+            upid: Box::new(upid.clone()),
+            exit: exit.to_owned(),
+            tail: tail.iter().map(|line| (*line).to_owned()).collect(),
+            meaning: Box::new(Kind::of_words(0, exit)),
+        }
+        .to_string()
+    };
+    let qemu = "start failed: QEMU exited with code 1";
+    let log = [
+        "",
+        "kvm: -device vfio-pci,host=0000:01:00.0: vfio 0000:01:00.0: no iommu_group found",
+        "TASK ERROR: start failed: QEMU exited with code 1",
+    ];
+    assert_eq!(
+        failed(qemu, &log),
+        "the task failed: start failed: QEMU exited with code 1; its log says: kvm: -device vfio-pci,host=0000:01:00.0: vfio \
+         0000:01:00.0: no iommu_group found"
+    );
+    let copied = ["transferred 8.0 GiB of 8.0 GiB (100.00%)", "TASK ERROR: no space left"];
+    assert_eq!(failed("no space left", &copied), "the task failed: no space left");
+    let many = ["1", "2", "3", "4"];
+    assert!(failed("bad", &many).ends_with("its log says: 2; 3; 4"));
+}

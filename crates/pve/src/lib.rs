@@ -28,7 +28,7 @@ mod vm;
 
 pub use access::{Grant, Granted, NewToken, Revocation, Role, User, UserToken};
 pub use client::Client;
-pub use cluster::{ClusterNode, ClusterStatus, Network, Node, Permissions, Resource, Version};
+pub use cluster::{ClusterNode, ClusterStatus, Network, Node, Permissions, Resource, Version, Vnet};
 pub use console::{Console, ConsoleError, Lines};
 pub use copies::{Clone, Migrate};
 pub use error::{Error, Kind, Result};

@@ -178,6 +178,8 @@ pub struct Link {
     pub kind: String,
     /// Its hardware address, in lower case.
     pub hardware_addr: String,
+    /// The address that its card was made with. A virtual link has none, and Talos gives an alias only to links that have one.
+    pub permanent_addr: String,
     /// Whether there is a carrier.
     pub link_state: bool,
     /// Its MTU.

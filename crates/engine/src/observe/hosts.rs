@@ -37,6 +37,38 @@ pub(super) async fn hosts(world: &World, resources: &[Resource]) -> BTreeMap<Str
     hosts
 }
 
+/// A count of processors, which Proxmox writes as any number.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float is cut off to what fits")]
+fn whole(count: f64) -> u32 {
+    count as u32
+}
+
+/// Asks each of these hosts that is online for the room in its datastores. The list of resources has only size and use, and what is between
+/// both is not what can be written: a file system keeps a part for itself, and a pool may share its room with others.
+pub(crate) async fn ask_for_room(
+    world: &World,
+    hosts: &mut BTreeMap<String, InventoryHost>,
+    which: impl Fn(&str) -> bool,
+) {
+    let wanted = hosts.iter().filter(|(name, host)| host.online && which(name));
+    let online: Vec<String> = wanted.map(|(name, _)| name.clone()).collect();
+    let stores = join_all(online.iter().map(|host| ask(world, world.pve.node_storages(host)))).await;
+    for (name, stores) in online.iter().zip(stores) {
+        if let (Some(host), Ok(stores)) = (hosts.get_mut(name), stores) {
+            room(host, &stores);
+        }
+    }
+}
+
+/// The room in a host's datastores is what the host says.
+fn room(host: &mut InventoryHost, stores: &[pve::Storage]) {
+    for store in stores {
+        if let (Some(known), Some(free)) = (host.datastores.get_mut(&store.storage), store.avail) {
+            known.free_bytes = free;
+        }
+    }
+}
+
 /// Which of these hosts are there. Membership needs a right that not every token has; without it, a host that answers for itself is
 /// there, too.
 async fn online(world: &World, unknown: &BTreeSet<String>) -> Vec<String> {
@@ -60,6 +92,8 @@ fn listed(resources: &[Resource]) -> (BTreeMap<String, InventoryHost>, BTreeSet<
             Some("offline") => {}
             _ => drop(unknown.insert(name.clone())),
         }
+        host.maintenance = r.hastate.as_deref() == Some("maintenance");
+        host.cpus = r.maxcpu.map_or(0, whole);
         host.memory_mib = r.maxmem.unwrap_or(0) >> 20;
         host.memory_used_mib = r.mem.unwrap_or(0) >> 20;
     }
@@ -74,4 +108,43 @@ fn listed(resources: &[Resource]) -> (BTreeMap<String, InventoryHost>, BTreeSet<
         host.datastores.insert(storage.clone(), datastore);
     }
     (hosts, unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn seen() -> BTreeMap<String, InventoryHost> {
+        let rows = json!([
+            {"type": "node", "id": "node/pve1", "node": "pve1", "status": "online", "hastate": "maintenance",
+             "maxcpu": 2, "maxmem": 8_589_934_592_u64},
+            {"type": "node", "id": "node/pve2", "node": "pve2", "status": "online"},
+            {"type": "storage", "id": "storage/pve1/local", "node": "pve1", "storage": "local", "status": "available",
+             "content": "images,import", "maxdisk": 300 * 1024, "disk": 88 * 1024},
+        ]);
+        listed(&serde_json::from_value::<Vec<Resource>>(rows).unwrap()).0
+    }
+
+    #[test]
+    fn p14_a_host_in_maintenance_is_known_and_p7_so_are_its_processors() {
+        let hosts = seen();
+        assert!(hosts["pve1"].online && hosts["pve1"].maintenance);
+        assert_eq!(hosts["pve1"].cpus, 2);
+        assert!(!hosts["pve2"].maintenance, "without high availability nothing is said");
+        assert_eq!(hosts["pve2"].cpus, 0, "a host that does not tell has an unknown number");
+    }
+
+    /// 212 GiB lie between size and use, and 51 GiB can be written.
+    #[test]
+    fn e6_the_room_of_a_datastore_is_what_can_be_written() {
+        let mut hosts = seen();
+        let stores =
+            json!([{"storage": "local", "total": 300 * 1024, "used": 88 * 1024, "avail": 51 * 1024}]);
+        let stores: Vec<pve::Storage> = serde_json::from_value(stores).unwrap();
+        let host = hosts.get_mut("pve1").unwrap();
+        room(host, &stores);
+        assert_eq!(host.datastores["local"].free_bytes, 51 * 1024);
+    }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use model::blueprint::{Blueprint, Image, Inventory, Node};
-use model::observed::{NoImage, Proxmox, StoredImage, Unseen};
+use model::observed::{NoImage, Proxmox, StoredImage, Unseen, UnsizedImage};
 use pve::UrlAnswer;
 use talos_client::{Factory, FactoryError};
 
@@ -85,15 +85,15 @@ pub(super) async fn missing(
     found
 }
 
-/// Files that have the name of an image and another length. Where either length is not told, nothing is said: a host may have been
-/// given the image by hand because it reaches no factory.
+/// Files that have the name of an image and another length; and those of which that is not known, because one of both lengths is not
+/// told. Unknown is no reason against a file: a host may have been given the image by hand because it reaches no factory.
 pub(super) async fn other_files(
     world: &World,
     blueprint: &Blueprint,
     schematics: &BTreeMap<String, String>,
     stored: &BTreeMap<StoredImage, u64>,
     new: &[&Node],
-) -> Vec<NoImage> {
+) -> (Vec<NoImage>, Vec<UnsizedImage>) {
     let mut questions: BTreeMap<&StoredImage, (String, u64)> = BTreeMap::new();
     for node in new {
         let (Some(image), Some(schematic)) = (blueprint.images.get(&node.image), schematics.get(&node.image))
@@ -104,22 +104,45 @@ pub(super) async fn other_files(
         let its = |(stored, _): &(&StoredImage, &u64)| {
             stored.file == file && Some(&stored.datastore) == node.image_datastore.as_ref()
         };
-        for (stored, bytes) in stored.iter().filter(its).filter(|(_, bytes)| **bytes > 0) {
+        for (stored, bytes) in stored.iter().filter(its) {
             questions.insert(stored, (image.url(schematic), *bytes));
         }
     }
     let answers =
         join_all(questions.iter().map(|(at, (url, _))| ask(world, world.pve.query_url(&at.host, url)))).await;
-    let mut found = vec![];
-    for ((at, (_, bytes)), answer) in questions.into_iter().zip(answers) {
-        if let Ok(UrlAnswer::There { size: Some(expected) }) = answer
-            && expected != bytes
-        {
-            let StoredImage { host, datastore, file } = at.clone();
-            found.push(NoImage::AnotherFile { host, datastore, file, bytes, expected });
+    let (mut found, mut unproven) = (vec![], vec![]);
+    for ((at, (url, bytes)), answer) in questions.into_iter().zip(answers) {
+        match compared(bytes, &url, answer) {
+            Size::Same => {}
+            Size::Differs { expected } => {
+                let StoredImage { host, datastore, file } = at.clone();
+                found.push(NoImage::AnotherFile { host, datastore, file, bytes, expected });
+            }
+            Size::Unknown { why } => unproven.push(UnsizedImage { image: at.clone(), why }),
         }
     }
-    found
+    (found, unproven)
+}
+
+/// How the length of a file compares with that of the image.
+#[derive(Debug, PartialEq, Eq)]
+enum Size {
+    Same,
+    Differs { expected: u64 },
+    Unknown { why: String },
+}
+
+/// A length that is not told is not the same length.
+fn compared(bytes: u64, url: &str, answer: Result<UrlAnswer, String>) -> Size {
+    let unknown = |why: String| Size::Unknown { why };
+    match answer {
+        _ if bytes == 0 => unknown("Proxmox does not tell its size".to_owned()),
+        Ok(UrlAnswer::There { size: Some(expected) }) if expected == bytes => Size::Same,
+        Ok(UrlAnswer::There { size: Some(expected) }) => Size::Differs { expected },
+        Ok(UrlAnswer::There { size: None }) => unknown(format!("the server does not tell the size of {url}")),
+        Ok(UrlAnswer::Refused { text, .. }) => unknown(format!("{url} cannot be read: {text}")),
+        Err(why) => unknown(format!("the host could not be asked for {url}: {why}")),
+    }
 }
 
 /// Images that hosts will download: which, who, from where.
@@ -206,4 +229,24 @@ fn last_cause(error: &FactoryError) -> String {
         last = source;
     }
     last.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e8_a_size_that_is_not_told_is_not_the_right_size() {
+        let there = |size| Ok(UrlAnswer::There { size });
+        assert_eq!(compared(10, "u", there(Some(10))), Size::Same);
+        assert_eq!(compared(10, "u", there(Some(11))), Size::Differs { expected: 11 });
+        for (bytes, answer) in [
+            (0, there(Some(10))),
+            (10, there(None)),
+            (10, Ok(UrlAnswer::Refused { status: 404, text: "404 Not Found".into() })),
+            (10, Err("no answer within 20 seconds".into())),
+        ] {
+            assert!(matches!(compared(bytes, "u", answer), Size::Unknown { .. }));
+        }
+    }
 }

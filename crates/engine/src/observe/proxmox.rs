@@ -201,6 +201,10 @@ pub(super) async fn details(
     }
     match purpose {
         Purpose::Change | Purpose::Page => {
+            let new: BTreeSet<String> =
+                preflight::to_create(blueprint, &seen).filter_map(|node| node.host.clone()).collect();
+            let which = |host: &str| purpose == Purpose::Page || new.contains(host);
+            hosts::ask_for_room(world, &mut seen.inventory.hosts, which).await;
             Box::pin(for_new_nodes(world, sought, &mut seen, unseen)).await;
             seen.occupied = occupied(world, blueprint, &seen).await;
         }
@@ -318,10 +322,13 @@ async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, u
         .collect();
     let networks = join_all(hosts.iter().map(|host| ask(world, world.pve.node_networks(host))));
     let rights = ask(world, world.pve.permissions());
+    let zones = zones(world, &new);
     let images = images(world, &seen.inventory, &new);
-    let (networks, rights, (images, dark)) = futures::join!(networks, rights, images);
+    let (networks, rights, zones, (images, dark)) = futures::join!(networks, rights, zones, images);
     let networks: Vec<_> = hosts.into_iter().cloned().zip(networks).collect();
-    let other_files = boot_images::other_files(world, blueprint, sought.schematics, &images, &new).await;
+    let (other_files, unproven) =
+        boot_images::other_files(world, blueprint, sought.schematics, &images, &new).await;
+    seen.unsized_images = unproven;
     seen.images = images.into_keys().collect();
     unseen.extend(dark);
     match rights {
@@ -330,7 +337,8 @@ async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, u
             let missing =
                 |need: &preflight::Need| !need.one_of.iter().any(|(path, right)| rights.has(path, right));
             seen.no_console = Some(no_console(blueprint, seen, &rights));
-            seen.missing_rights = preflight::needs(blueprint, &new).into_iter().filter(missing).collect();
+            seen.missing_rights =
+                preflight::needs(blueprint, &new, &zones).into_iter().filter(missing).collect();
         }
         Err(why) => unseen.push(Unseen { what: "what the token may do".to_owned(), why }),
     }
@@ -353,6 +361,21 @@ async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, u
     seen.no_images.extend(other_files);
     seen.unfound = documents::unfound(world, blueprint, seen, &new).await;
     seen.not_there = named::missing(world, blueprint, &new, unseen).await;
+}
+
+/// The zone of each SDN vnet. Only a name that no bridge of a host has by custom can be one.
+async fn zones(world: &World, new: &[&Node]) -> BTreeMap<String, String> {
+    let more = |node: &&Node| node.settings.extra_nics.iter().any(|nic| !nic.bridge.starts_with("vmbr"));
+    if !new.iter().any(|node| !node.bridge.starts_with("vmbr") || more(node)) {
+        return BTreeMap::new();
+    }
+    vnets(world).await
+}
+
+/// The zone of each SDN vnet that the token sees. Where that cannot be asked, none is known.
+pub(crate) async fn vnets(world: &World) -> BTreeMap<String, String> {
+    let vnets = ask(world, world.pve.vnets()).await.unwrap_or_default();
+    vnets.into_iter().map(|vnet| (vnet.vnet, vnet.zone)).collect()
 }
 
 /// Addresses of new nodes, and that of a new cluster, at which somebody is already. Who refuses a connection is there, too;

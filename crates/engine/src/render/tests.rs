@@ -370,7 +370,7 @@ fn what_a_node_would_refuse_has_the_place_of_the_patch() {
         ),
         (
             "patches: [{ machine: { sysctls: { a: '${node.nmae}' } } }]\n",
-            "TS0213 line 8 patches[0] (for home-control-1 and home-work-1): fill the placeholders of a patch: there is no value for the placeholder ${node.nmae}",
+            "TS0213 line 8 patches[0] (for home-control-1 and home-work-1): could not fill in the variables of a patch: there is no patch variable ${node.nmae} here",
         ),
         ("patches: [{ apiVersion: v1alpha1, kind: KubeletConfig, image: x }]\n", "it came with v1.14"),
         (

@@ -163,12 +163,10 @@ async fn identify_waiting(world: &World, node: &Node, address: IpAddr) -> talos_
             true => connection.version().await.map(|_| vec![])?,
             false => connection.links().await?,
         };
-        let known = links.iter().any(|link| link.hardware_addr.eq_ignore_ascii_case(&node.mac));
-        return Ok(match node.mac.is_empty() || known {
-            true => Identified::Maintenance(connection),
-            false => {
-                Identified::Stranger { why: format!("it has no network card with the address {}", node.mac) }
-            }
+        let known = if node.mac.is_empty() { Ok(()) } else { card(&links, &node.mac) };
+        return Ok(match known {
+            Ok(()) => Identified::Maintenance(connection),
+            Err(why) => Identified::Stranger { why },
         });
     }
     let uuid = connection.system_uuid().await?;
@@ -179,6 +177,21 @@ async fn identify_waiting(world: &World, node: &Node, address: IpAddr) -> talos_
     Ok(Identified::Stranger {
         why: format!("its UUID is {uuid}, and that of {} is {}; {whose}", node.name, wanted(node)),
     })
+}
+
+/// Whether one of the links is the card with this address. Talos is told to configure the card by the address that it was made
+/// with, so only that proves anything: a link that merely goes by the address would be left without one.
+fn card(links: &[talos_client::Link], mac: &str) -> std::result::Result<(), String> {
+    if links.iter().any(|link| link.permanent_addr.eq_ignore_ascii_case(mac)) {
+        return Ok(());
+    }
+    match links.iter().find(|link| link.hardware_addr.eq_ignore_ascii_case(mac)) {
+        Some(link) => Err(format!(
+            "its link {} has the address {mac} and no permanent address, as a physical network card has: Talos would not configure it",
+            link.name
+        )),
+        None => Err(format!("it has no network card with the address {mac}")),
+    }
 }
 
 fn is(node: &Node, uuid: &str) -> bool {
@@ -437,5 +450,34 @@ async fn runs_it(world: &World, node: &Node, machine: &Machine, config: &str) ->
         Ok(Ok(_)) => Err(runs_another(node)),
         // It answered a moment ago, and is busy now.
         Ok(Err(_)) | Err(_) => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use talos_client::Link;
+
+    use super::*;
+
+    #[test]
+    fn t8_a_card_is_known_by_the_address_that_it_is_configured_by() {
+        let link = |hardware: &str, permanent: &str| Link {
+            name: "eth0".into(),
+            hardware_addr: hardware.into(),
+            permanent_addr: permanent.into(),
+            ..Link::default()
+        };
+        let mac = "BC:24:11:00:00:31";
+        assert_eq!(card(&[link("bc:24:11:00:00:31", "bc:24:11:00:00:31")], mac), Ok(()));
+        // Bonded, a card goes by another address, and is found by its own.
+        assert_eq!(card(&[link("bc:24:11:00:00:99", "bc:24:11:00:00:31")], mac), Ok(()));
+        let virtual_link = card(&[link("bc:24:11:00:00:31", "")], mac).unwrap_err();
+        assert!(
+            virtual_link.contains("eth0 has the address BC:24:11:00:00:31 and no permanent address"),
+            "{virtual_link}"
+        );
+        assert!(
+            card(&[link("bc:24:11:00:00:99", "")], mac).unwrap_err().starts_with("it has no network card")
+        );
     }
 }

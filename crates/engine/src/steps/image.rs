@@ -59,8 +59,14 @@ pub(super) async fn download(
     progress: &Progress,
 ) -> Result<Done> {
     let pve = &context.world.pve;
-    if is_there(context, host, datastore, file).await? {
-        return Ok(Done::default());
+    if let Some(bytes) = length(context, host, datastore, file).await? {
+        // Somebody put it there since the plan: its name alone proves nothing.
+        let warnings = whole(context, host, url, bytes).await.map_err(|why| {
+            Error::world(format!("could not use {file} in {datastore} on {host}"))
+                .coded(NO_EFFECT)
+                .remedy(format!("{why}; delete {file} in {datastore} and run the command again"))
+        })?;
+        return Ok(Done { warnings: warnings.into_iter().collect() });
     }
     let request = pve::DownloadUrl {
         url: url.to_owned(),
@@ -91,12 +97,12 @@ pub(super) async fn download(
                         "Proxmox said it was done, but {datastore} does not list the file"
                     )));
                 };
-                whole(context, host, url, bytes).await.map_err(|why| {
+                let unknown = whole(context, host, url, bytes).await.map_err(|why| {
                     attempt()
                         .coded(NO_EFFECT)
                         .remedy(format!("{why}; delete {file} in {datastore} and run the command again"))
                 })?;
-                return Ok(Done { warnings: finished.warnings });
+                return Ok(Done { warnings: finished.warnings.into_iter().chain(unknown).collect() });
             }
             Err(_) if is_there(context, host, datastore, file).await? => return Ok(Done::default()),
             Err(error) if tries < TRIES && worth_another_try(&error) => {}
@@ -116,14 +122,22 @@ fn worth_another_try(error: &pve::Error) -> bool {
         || matches!(error.kind(), pve::Kind::TaskFailed { exit, .. } if broke_off(exit))
 }
 
-/// What was downloaded is as long as what is there to download, where the server tells.
-async fn whole(context: &Context, host: &str, url: &str, bytes: u64) -> std::result::Result<(), String> {
+/// A file is as long as what is there to download; or a warning that this is not known; or why it is another file.
+async fn whole(
+    context: &Context,
+    host: &str,
+    url: &str,
+    bytes: u64,
+) -> std::result::Result<Option<String>, String> {
     let asked = context.world.clock.timeout(FACTORY, context.world.pve.query_url(host, url)).await;
     match asked {
-        Ok(Ok(pve::UrlAnswer::There { size: Some(expected) })) if bytes > 0 && expected != bytes => {
+        Ok(Ok(pve::UrlAnswer::There { size: Some(expected) })) if bytes > 0 && expected == bytes => Ok(None),
+        Ok(Ok(pve::UrlAnswer::There { size: Some(expected) })) if bytes > 0 => {
             Err(format!("the file has {bytes} bytes, and the image at {url} has {expected}"))
         }
-        _ => Ok(()),
+        _ => Ok(Some(format!(
+            "whether the file on {host} is the whole image could not be checked: its size, or that of {url}, is not known"
+        ))),
     }
 }
 

@@ -83,7 +83,10 @@ where
         let made = {
             let _turn = turn(context, place.host, datastore).await;
             match begin().await {
-                Ok(upid) => context.world.pve.follow(&upid, |line| copying(line, progress)).await,
+                Ok(upid) => {
+                    let mut copied = 0;
+                    context.world.pve.follow(&upid, |line| copying(line, &mut copied, progress)).await
+                }
                 Err(error) => Err(error),
             }
         };
@@ -124,14 +127,18 @@ async fn turn(context: &Context, host: &str, datastore: &str) -> pve::Turn {
     context.world.pve.storage_turn(host, datastore, shared).await
 }
 
-/// How far the copy of a disk is, from a line such as `transferred 1.2 GiB of 8.0 GiB (15.00%)`.
-fn copying(line: &str, progress: &Progress) {
-    if line.contains("transferred")
-        && let Some((_, rest)) = line.split_once('(')
-        && let Some(percent) = rest.split(['.', '%']).next().and_then(|p| p.parse().ok())
-    {
+/// Shows how far the copy of a disk is. The disks behind the first one are small, and count from 0 again; that is not shown.
+fn copying(line: &str, copied: &mut u8, progress: &Progress) {
+    if let Some(percent) = transferred(line).filter(|percent| percent > copied) {
+        *copied = percent;
         progress.percent("copying the image", percent);
     }
+}
+
+/// The percentage in a line such as `transferred 1.2 GiB of 8.0 GiB (15.00%)`.
+fn transferred(line: &str) -> Option<u8> {
+    let (_, rest) = line.split_once("transferred")?.1.split_once('(')?;
+    rest.split(['.', '%']).next()?.parse().ok()
 }
 
 /// Waits for a creation that somebody else may have begun, then tells whether the VM carries this name of ours.

@@ -461,7 +461,9 @@ async fn health_says_that_machines_are_off() {
         conditions.into_iter().filter_map(|c| Some(format!("{}: {}", c.name, c.missing?))).collect();
     let silent = "Kubernetes at https://10.25.150.10:6443 did not list its nodes: host unreachable";
     let wanted = [
-        "etcd members are the control planes: home-control-1 is off (VM 150011 on pve1)".to_owned(),
+        "etcd members are the control planes: no member answers: home-control-1 is off (VM 150011 on pve1); home-control-2 is \
+         off (VM 150012 on pve2); home-control-3 is off (VM 150013 on pve3)"
+            .to_owned(),
         "every machine runs and is ready: home-control-1 is off (VM 150011 on pve1); home-control-2 is off (VM \
          150012 on pve2); home-control-3 is off (VM 150013 on pve3)"
             .to_owned(),

@@ -313,3 +313,40 @@ async fn by_reading_4_with_a_pin_for_each_host_failover_works() {
     assert!(client(&pins[..1]).version().await.is_err(), "one pin is not for the other host");
     client(&pins[..2]).version().await.unwrap();
 }
+
+/// What plan refuses is not ready, and what a file asks for in vain is not "as it must be".
+#[tokio::test(start_paused = true)]
+async fn p8_doctor_and_plan_agree_about_accounts_and_about_a_datastore_without_import() {
+    let rig = Rig::new();
+    let file = format!("{HOME}manifests: {{ proxmox_ccm: {{ version: v0.8.0 }} }}\n");
+    let grounds = Grounds::survey(&rig.world, &spec(&file), &whom()).await.unwrap();
+    let token = grounds.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap();
+    let world = with_token(&rig, &token);
+    let found = doctor::examine(&world, &spec(&file)).await.unwrap();
+    let Ok(look) = Session::new(world.clone(), spec(&file), Some(bundle())).look().await else {
+        panic!("it can be looked at")
+    };
+    let refused = look.plan().refusals.iter().any(|r| r.code == model::plan::RefusalCode::Rights);
+    let missing: Vec<&Finding> = found.iter().filter(|f| f.what.starts_with("account for")).collect();
+    assert_eq!(missing.len(), 1, "{found:?}");
+    assert_eq!(
+        missing[0].verdict == Verdict::Bad,
+        refused,
+        "both say the same: {missing:?} {:?}",
+        look.plan().refusals
+    );
+    if refused {
+        assert!(missing[0].remedy[0].contains("`manifests.proxmox_ccm.token`"), "{missing:?}");
+    }
+    // An administrator may make it: both say so, too.
+    let found = doctor::examine(&rig.world, &spec(&file)).await.unwrap();
+    assert_eq!(bad(&found), Vec::<&Finding>::new());
+
+    let without = format!("{HOME}hosts: {{ pve1: {{ datastores: {{ image: local-lvm }} }} }}\n");
+    let Err(doctor::Unexamined::File(problems, found)) = doctor::examine(&world, &spec(&without)).await
+    else {
+        panic!("the file asks for what is not there")
+    };
+    assert!(!problems.is_empty());
+    assert_eq!(doctor::verdict(&found), Verdict::Bad, "{found:?}");
+}

@@ -184,14 +184,14 @@ async fn a_look_costs_three_calls_and_one_for_each_node_and_datastore() {
     // Images and disks, on three hosts.
     let pairs = 2 * 3;
     assert!(
-        calls_of_a_look(&rig, HOME).await <= 3 + 5 + pairs + 6,
-        "nothing is there yet, and whether the IDs of five nodes and the record are in use is asked"
+        calls_of_a_look(&rig, HOME).await <= 3 + 5 + pairs + 6 + 3,
+        "nothing is there yet; whether the IDs of five nodes and the record are in use is asked, and the room on three hosts"
     );
     rig.apply(HOME).await;
     assert_eq!(calls_of_a_look(&rig, HOME).await, 3 + 5, "version, list, record, nodes");
     let grown = HOME.replace("count: 2", "count: 3");
     assert!(
-        calls_of_a_look(&rig, &grown).await <= 3 + 6 + 2 + 1,
-        "one node more, the length of its image, and whether its ID is in use"
+        calls_of_a_look(&rig, &grown).await <= 3 + 6 + 2 + 1 + 1,
+        "one node more, the length of its image, whether its ID is in use, and the room on its host"
     );
 }

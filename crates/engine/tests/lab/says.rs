@@ -48,3 +48,68 @@ async fn t6_a_lost_quorum_is_said_by_plan_and_health() {
     let condition = rig.etcd_condition().await;
     assert!(condition.starts_with(lost), "{condition}");
 }
+
+/// A machine that is unplugged is not new, and neither is a node whose VM was deleted.
+#[tokio::test(start_paused = true)]
+async fn first_use_20_what_the_cluster_knows_is_not_planned_as_new() {
+    let rig = Rig::healthy().await;
+    rig.lab.disturb(Disturbance::Unplugged { vmid: 150_021, unplugged: true });
+    let (pve, host) = (&rig.world.pve, rig.host_of(150_022).await);
+    let unprotected = pve::Params::from([("protection".to_owned(), "0".to_owned())]);
+    pve.update_config(&host, 150_022, &unprotected, &[], None).await.unwrap();
+    pve.follow(&pve.stop(&host, 150_022).await.unwrap(), |_| {}).await.unwrap();
+    pve.follow(&pve.delete_vm(&host, 150_022, true).await.unwrap(), |_| {}).await.unwrap();
+    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    let plan = rig.look(HOME).await.plan();
+    let told = |id: &str| {
+        let step = plan.steps.iter().find(|step| step.id.0 == id);
+        step.map(|step| (step.action.describe(), step.reason.clone()))
+            .unwrap_or_else(|| panic!("{id}: {plan:?}"))
+    };
+    let (what, why) = told("configure/home-work-1");
+    assert_eq!(what, "wait for home-work-1 to answer, and configure it if it has no configuration");
+    assert!(why.ends_with("and Kubernetes knows it: it was configured before"), "{why}");
+    let (_, why) = told("create-vm/home-work-2");
+    // Reviewers see what is created.
+    let first_use_12 = "its VM is gone, and Kubernetes still knows it: it is created again, empty; ";
+    assert!(why.starts_with(first_use_12), "{why}");
+    assert!(
+        why.contains(" cores, ") && why.contains(" GiB RAM, ") && why.ends_with(" disk, Talos v1.13.9"),
+        "{why}"
+    );
+}
+
+/// Proxmox would create the VM and refuse to start it.
+#[tokio::test(start_paused = true)]
+async fn p7_more_cores_than_the_host_has_are_refused_before_anything_is_made() {
+    let rig = Rig::new();
+    let file = format!("{HOME}sizes: {{ big: {{ cpu: 200 }} }}\n")
+        .replace("role: worker,", "role: worker, size: big,");
+    let changes = rig.count_changes();
+    let plan = rig.look(&file).await.plan();
+    assert_eq!(changes.load(std::sync::atomic::Ordering::Relaxed), 0);
+    let refusal = plan.refusals.iter().find(|r| r.code == model::plan::RefusalCode::Processors).unwrap();
+    assert!(refusal.why.starts_with("home-work-1 asks for 200 cores, and pve"), "{refusal:?}");
+    assert_eq!(
+        plan.refusals.len(),
+        2,
+        "one for each worker, and nothing for the control plane: {:?}",
+        plan.refusals
+    );
+}
+
+/// There is nothing to examine in Proxmox, and what can be asked is asked.
+#[tokio::test(start_paused = true)]
+async fn t10_doctor_examines_a_cluster_without_proxmox() {
+    let rig = crate::external::metal().await;
+    let spec = crate::rig::spec(crate::external::METAL);
+    let found = engine::doctor::examine(&rig.world, &spec).await.unwrap();
+    let told: Vec<_> = found.iter().map(|f| (f.what.as_str(), f.verdict)).collect();
+    use engine::doctor::Verdict::Good;
+    assert_eq!(told, [("Proxmox", Good), ("machine cp-1", Good), ("machine w-1", Good)]);
+    let dark = crate::rig::spec(&crate::external::METAL.replace("10.25.150.32", "10.25.150.99"));
+    let found = engine::doctor::examine(&rig.world, &dark).await.unwrap();
+    let lost = found.iter().find(|f| f.what == "machine w-1").unwrap();
+    assert_eq!(lost.verdict, engine::doctor::Verdict::Doubtful);
+    assert_eq!(lost.detail, "nothing answers at 10.25.150.99, port 50000 (the Talos API)");
+}

@@ -22,6 +22,7 @@ use crate::identity::{self, Method};
 use crate::mark::Mark;
 use crate::observed::{Api, Etcd, Machine, Observed, Vm};
 use crate::ownership;
+use crate::quorum;
 use crate::step::{Action, Disturbs, Step, StepId};
 
 /// Seconds that things usually take, for the estimate.
@@ -203,7 +204,7 @@ impl Builder<'_> {
                 }
                 let started = self.replace(node, vm);
                 let reason = "it is replaced";
-                self.push(Action::Configure { node: node.name.clone() }, started, reason, usual::CONFIGURE);
+                self.push(Action::configure(&node.name), started, reason, usual::CONFIGURE);
                 return;
             }
             Some(vm) => self.complete(node, vm),
@@ -254,13 +255,28 @@ impl Builder<'_> {
                 });
                 return;
             }
-            (_, Some(Api::Silent { why })) => {
-                format!("it did not answer ({why}); it will be waited for")
-            }
+            (_, Some(Api::Silent { why })) => match self.knows(node) {
+                Some(knows) => {
+                    format!("it does not answer ({why}), and {knows} knows it: it was configured before")
+                }
+                None => format!("it did not answer ({why}); it will be waited for"),
+            },
             (Some(vm), None) if !vm.running => "it is off; what it has is seen once it runs".to_owned(),
             (_, None) => "it has not been configured yet, as far as can be seen".to_owned(),
         };
-        self.push(Action::Configure { node: node.name.clone() }, started, reason, usual::CONFIGURE);
+        let silent = matches!(machine.map(|m| &m.api), Some(Api::Silent { .. }));
+        let if_needed = silent && (vm.is_some() || node.external) && self.knows(node).is_some();
+        let action = Action::Configure { node: node.name.clone(), if_needed };
+        self.push(action, started, reason, usual::CONFIGURE);
+    }
+
+    /// Who knows the node as a part of the cluster, whatever has become of its machine.
+    pub(super) fn knows(&self, node: &Node) -> Option<&'static str> {
+        let views = quorum::views(self.blueprint, &self.observed.machines);
+        match self.observed.kubernetes.nodes.contains_key(&node.name) {
+            true => Some("Kubernetes"),
+            false => quorum::is_member(&node.name, &views).then_some("etcd"),
+        }
     }
 
     pub(super) fn create(&mut self, node: &Node) -> Vec<StepId> {
@@ -378,7 +394,7 @@ impl Builder<'_> {
             bootstrap::Verdict::Blocked(refusals) => self.refusals.extend(refusals),
             bootstrap::Verdict::Start { node, reason } => {
                 let nodes = self.blueprint.control_planes();
-                let configured = nodes.map(|n| Action::Configure { node: n.name.clone() }.id()).collect();
+                let configured = nodes.map(|n| Action::configure(&n.name).id()).collect();
                 self.push(Action::Bootstrap { node }, configured, reason, usual::BOOTSTRAP);
             }
         }
@@ -389,7 +405,7 @@ impl Builder<'_> {
         if self.postponed.contains(&node.name) {
             return;
         }
-        let configure = Action::Configure { node: node.name.clone() }.id();
+        let configure = Action::configure(&node.name).id();
         let reason = if self.has(&configure) {
             "it is being configured".to_owned()
         } else {

@@ -35,6 +35,7 @@ explained! {
     Host "A Proxmox host that a node needs is offline, unknown or was never decided. Bring it back, or name another one in the file."
     Bridge "A host does not have the bridge that the file names. Create it under NODE > System > Network, or name another one."
     Memory "The nodes on one host want more memory than the host has. Give them less, or spread them over more hosts."
+    Processors "A VM asks for more cores than its host has logical CPUs; Proxmox creates such a VM and refuses to start it. Give it fewer cores, or another host."
     Rights "The API token lacks privileges. `talosmith doctor` lists each one with the command that grants it; `talosmith proxmox setup` grants all of them."
     Image "A boot image cannot be downloaded: the Image Factory does not know the version or an extension, or the Proxmox host cannot reach it."
     NotThere "The file names a resource pool or a device mapping that Proxmox does not have. `talosmith proxmox setup` creates mappings."

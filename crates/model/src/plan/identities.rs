@@ -14,7 +14,7 @@ impl Builder<'_> {
         let mut by_uuid: BTreeMap<Unproved, Vec<&str>> = BTreeMap::new();
         let (mut unverified, mut undeclared, mut denied, mut by_console) = (vec![], vec![], vec![], vec![]);
         for node in self.blueprint.in_order() {
-            let configure = Action::Configure { node: node.name.clone() }.id();
+            let configure = Action::configure(&node.name).id();
             if !self.steps.iter().any(|step| step.id == configure) {
                 continue;
             }

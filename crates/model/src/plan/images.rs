@@ -51,7 +51,14 @@ impl Builder<'_> {
             }
         };
         let after = after.into_iter().chain(self.first.clone()).collect();
-        self.push(action, after, "the file asks for it, and it does not exist yet", usual::CREATE)
+        let size = size(node);
+        let reason = match self.knows(node) {
+            Some(knows) => {
+                format!("its VM is gone, and {knows} still knows it: it is created again, empty; {size}")
+            }
+            None => format!("it does not exist yet; {size}"),
+        };
+        self.push(action, after, reason, usual::CREATE)
     }
 
     /// The template of the node's role on its host, and the step that makes it if there is none.
@@ -144,4 +151,15 @@ impl Builder<'_> {
         let after = [registered].into_iter().chain(self.first.clone()).collect();
         Some(self.push(action, after, "nodes there boot from it", usual::DOWNLOAD))
     }
+}
+
+/// What a new VM has, for people who review it.
+fn size(node: &Node) -> String {
+    let memory = match node.memory_mib % 1024 {
+        0 => format!("{} GiB", node.memory_mib / 1024),
+        _ => format!("{} MiB", node.memory_mib),
+    };
+    let cores = if node.cores == 1 { "1 core".to_owned() } else { format!("{} cores", node.cores) };
+    let more = node.hardware.disks.iter().map(|disk| format!(" + {} GiB", disk.size_gib)).collect::<String>();
+    format!("{cores}, {memory} RAM, {} GiB{more} disk, Talos {}", node.disk_gib, node.talos)
 }

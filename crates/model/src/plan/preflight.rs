@@ -12,7 +12,7 @@ use super::{Notice, Refusal, RefusalCode, bootstrap};
 use crate::blueprint::{Blueprint, Node};
 use crate::holder::Holder;
 use crate::mark::Mark;
-use crate::observed::{NoImage, NotThere, Observed, Proxmox, Unfound};
+use crate::observed::{NoImage, NotThere, Observed, Proxmox, StoredImage, Unfound, UnsizedImage};
 use crate::rights;
 use crate::spec::Delivery;
 use crate::vm::{self, Holds};
@@ -45,9 +45,9 @@ pub fn console(blueprint: &Blueprint, node: &Node, vmid: Option<u32>) -> Need {
     Need { one_of: paths.map(|path| (path, "VM.Console".to_owned())).collect() }
 }
 
-/// Everything that creating these nodes needs.
+/// Everything that creating these nodes needs. `zones` has the zone of each SDN vnet.
 #[must_use]
-pub fn needs(blueprint: &Blueprint, new: &[&Node]) -> Vec<Need> {
+pub fn needs(blueprint: &Blueprint, new: &[&Node], zones: &BTreeMap<String, String>) -> Vec<Need> {
     let mut needs: BTreeSet<Need> = BTreeSet::new();
     let mut need = |one_of: &[(String, &str)]| {
         let one_of = one_of.iter().map(|(path, right)| (path.clone(), (*right).to_owned())).collect();
@@ -76,9 +76,12 @@ pub fn needs(blueprint: &Blueprint, new: &[&Node]) -> Vec<Need> {
             need(&[(host, "Sys.AccessNetwork"), ("/".to_owned(), "Sys.Modify")]);
         }
         let bridges = [&node.bridge].into_iter().chain(node.settings.extra_nics.iter().map(|n| &n.bridge));
-        // Networks of a zone of their own have a path that only Proxmox knows.
-        for bridge in bridges.filter(|bridge| bridge.starts_with("vmbr")) {
-            need(&[(format!("/sdn/zones/localnetwork/{bridge}"), "SDN.Use")]);
+        for bridge in bridges {
+            // A network of a zone of its own has a path that only Proxmox knows.
+            let zone = zones.get(bridge).map(String::as_str);
+            if let Some(zone) = zone.or_else(|| bridge.starts_with("vmbr").then_some(rights::LOCAL_ZONE)) {
+                need(&[(format!("/sdn/zones/{zone}/{bridge}"), "SDN.Use")]);
+            }
         }
         for pci in &node.hardware.pci {
             need(&[(format!("/mapping/pci/{}", pci.mapping), "Mapping.Use")]);
@@ -161,6 +164,21 @@ pub(super) fn images(observed: &Observed) -> Vec<Refusal> {
     observed.proxmox.no_images.iter().map(refusal).collect()
 }
 
+/// Files that are taken for an image by their name alone.
+pub(super) fn unsized_images(observed: &Observed) -> Vec<Notice> {
+    let told = |unproven: &UnsizedImage| {
+        let StoredImage { host, datastore, file } = &unproven.image;
+        Notice {
+            text: format!(
+                "whether {file} in {datastore} on {host} is the whole image is not known: {}. If in doubt, delete it in Proxmox: it is \
+                 downloaded again",
+                unproven.why
+            ),
+        }
+    };
+    observed.proxmox.unsized_images.iter().map(told).collect()
+}
+
 /// What the file names in Proxmox, and new nodes need.
 pub(super) fn named(observed: &Observed) -> Vec<Refusal> {
     let refusal = |missing: &NotThere| {
@@ -234,6 +252,23 @@ pub(super) fn memory(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
             })
         })
         .collect()
+}
+
+/// More processors are asked for one VM than its host has. Proxmox would make the VM and refuse to start it.
+pub(super) fn processors(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let too_many = |node: &Node| {
+        let host = node.host.as_ref()?;
+        let has = observed.proxmox.inventory.hosts.get(host).filter(|h| h.online)?.cpus;
+        (has > 0 && node.cores > has).then(|| Refusal {
+            code: RefusalCode::Processors,
+            why: format!(
+                "{} asks for {} cores, and {host} has {has} CPUs: Proxmox would not start it",
+                node.name, node.cores
+            ),
+            remedy: "give it fewer cores (`cores` of its size or pool), or another host".to_owned(),
+        })
+    };
+    to_create(blueprint, &observed.proxmox).filter_map(too_many).collect()
 }
 
 /// What may become tight: memory and space that others use, and what is left when a host is lost.

@@ -71,6 +71,7 @@ pub fn creation(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         taken_ids(blueprint, observed),
         hosts_that_cannot(blueprint, observed),
         preflight::memory(blueprint, observed),
+        preflight::processors(blueprint, observed),
         preflight::rights(observed),
         preflight::addresses(blueprint, observed),
         accounts::taken(blueprint, observed),
@@ -290,6 +291,7 @@ fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
         let reason = match observed.proxmox.inventory.hosts.get(host) {
             None => "Proxmox does not know it",
             Some(h) if !h.online => "it is offline",
+            Some(h) if h.maintenance => "it is in maintenance mode, and Proxmox moves VMs away from it",
             Some(h) => {
                 refusals.extend(missing_bridges(node, host, &h.bridges));
                 continue;

@@ -109,6 +109,7 @@ fn empty_world() -> Observed {
         memory_used_mib: 0,
         datastores: [("local".to_owned(), InventoryDatastore::default())].into(),
         bridges: vec!["vmbr0".to_owned()],
+        ..InventoryHost::default()
     };
     let hosts = ["pve1", "pve2", "pve3"].map(|h| (h.to_owned(), host())).into();
     Observed {
@@ -439,7 +440,7 @@ fn an_old_proxmox_is_refused() {
 fn a_token_that_may_not_do_enough_is_told_before_anything_is_made() {
     let blueprint = blueprint();
     let new: Vec<&Node> = blueprint.nodes.values().collect();
-    let needs = preflight::needs(&blueprint, &new);
+    let needs = preflight::needs(&blueprint, &new, &BTreeMap::new());
     let mut world = empty_world();
     let lacks = |need: &preflight::Need| {
         need.one_of.iter().any(|(_, right)| right == "VM.Allocate" || right == "SDN.Use")
@@ -718,4 +719,18 @@ fn p10_a_vm_that_is_being_created_keeps_the_record_and_one_cut_off_is_refused() 
             assert!(!ids(&plan).contains(&"delete-record"), "{active:?}");
         }
     }
+}
+
+/// Proxmox moves VMs away from such a host, so no new one goes there.
+#[test]
+fn p14_a_host_in_maintenance_gets_no_new_nodes() {
+    let mut world = empty_world();
+    let host = blueprint().nodes.values().next().unwrap().host.clone().unwrap();
+    world.proxmox.inventory.hosts.get_mut(&host).unwrap().maintenance = true;
+    let plan = plan(&blueprint(), &rendered(), &world);
+    let refusal = plan.refusals.iter().find(|r| r.code == RefusalCode::Host).unwrap();
+    assert!(
+        refusal.why.ends_with("it is in maintenance mode, and Proxmox moves VMs away from it"),
+        "{refusal:?}"
+    );
 }

@@ -149,8 +149,8 @@ impl fmt::Display for Standing {
         match (self.quorum, self.voters) {
             (Quorum::Holds, Some(voters)) => {
                 let answer = voters - self.silent.len();
-                let answers = if answer == 1 { "answers" } else { "answer" };
-                write!(f, "{answer} of {voters} members {answers}, quorum holds")?;
+                let members = if voters == 1 { "member answers" } else { "members answer" };
+                write!(f, "{answer} of {voters} {members}, quorum holds")?;
                 match self.tolerates {
                     Some(0) if voters == 1 => f.write_str(", without it etcd stops")?,
                     Some(0) => f.write_str(", one more failure loses it")?,

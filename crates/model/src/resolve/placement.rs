@@ -46,7 +46,15 @@ pub(crate) fn candidates(
     };
     let memory = |host: &str| inventory.and_then(|i| i.hosts.get(host)).map_or(0, |host| host.memory_mib);
     if let Some(inventory) = inventory {
-        hosts.retain(|candidate| inventory.hosts.get(&candidate.host).is_some_and(|host| host.online));
+        let takes = |candidate: &Candidate| {
+            inventory.hosts.get(&candidate.host).is_some_and(|host| host.online && !host.maintenance)
+        };
+        // Where nothing else is left, the plan says why.
+        if hosts.iter().any(takes) {
+            hosts.retain(takes);
+        } else {
+            hosts.retain(|candidate| inventory.hosts.get(&candidate.host).is_some_and(|host| host.online));
+        }
     }
     hosts.sort_by(|a, b| {
         let roomiest = (b.weight, memory(&b.host)).cmp(&(a.weight, memory(&a.host)));

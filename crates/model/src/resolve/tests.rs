@@ -61,6 +61,7 @@ fn host(memory_mib: u64, stores: &[(&str, &[&str])]) -> InventoryHost {
         memory_used_mib: 0,
         datastores: stores.iter().map(|(name, content)| ((*name).to_owned(), store(content))).collect(),
         bridges: vec!["vmbr0".to_owned()],
+        ..InventoryHost::default()
     }
 }
 

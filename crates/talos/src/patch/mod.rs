@@ -87,7 +87,7 @@ pub enum PatchError {
         second: String,
     },
     /// A placeholder cannot be filled.
-    #[error("fill the placeholders of a patch")]
+    #[error("could not fill in the variables of a patch")]
     Template(#[from] TemplateError),
 }
 
@@ -101,6 +101,7 @@ impl PatchError {
                 Some(form.into_iter().chain(notes.iter().cloned()).collect::<Vec<_>>().join("\n"))
             }
             Self::Duplicate { .. } => Some("put both into one document of the patch".to_owned()),
+            Self::Template(error) => Some(error.remedy()),
             Self::NothingToDelete { .. } => Some("take the delete out of the patch".to_owned()),
             _ => None,
         }

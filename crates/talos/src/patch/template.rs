@@ -14,12 +14,34 @@ pub struct Values(BTreeMap<String, String>);
 
 /// A placeholder that stands for nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no value for the placeholder ${{{name}}}; known are {}", .known.join(", "))]
+#[error("there is no patch variable ${{{name}}} here")]
 pub struct TemplateError {
     /// What stands between the braces.
     pub name: String,
     /// The names that have a value.
     pub known: Vec<String>,
+}
+
+impl TemplateError {
+    /// What a person can do about it.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        let written = |name: &String| format!("${{{name}}}");
+        let meant = self.known.iter().map(|known| (unlike(&self.name, known), known)).min();
+        let meant = meant.filter(|(mistakes, _)| *mistakes * 3 <= self.name.chars().count() + 2);
+        let meant = meant.map(|(_, known)| format!("did you mean {}? ", written(known))).unwrap_or_default();
+        let known: Vec<String> = self.known.iter().map(written).collect();
+        format!("{meant}There are {}; write ${} for the text itself", known.join(", "), written(&self.name))
+    }
+}
+
+/// How many letters differ: those at neither end that two words have in common, of the longer one.
+fn unlike(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    let shorter = one.len().min(other.len());
+    let start = one.iter().zip(&other).take_while(|(a, b)| a == b).count();
+    let end = one.iter().rev().zip(other.iter().rev()).take_while(|(a, b)| a == b).count();
+    one.len().max(other.len()) - start - end.min(shorter - start)
 }
 
 impl Values {
@@ -102,9 +124,10 @@ mod tests {
             assert_eq!(values.filled(text).unwrap(), filled, "{text}");
         }
         let error = values.filled("${node.nmae}").unwrap_err();
+        assert_eq!(error.to_string(), "there is no patch variable ${node.nmae} here");
         assert_eq!(
-            error.to_string(),
-            "there is no value for the placeholder ${node.nmae}; known are node.address, node.name"
+            error.remedy(),
+            "did you mean ${node.name}? There are ${node.address}, ${node.name}; write $${node.nmae} for the text itself"
         );
     }
 }

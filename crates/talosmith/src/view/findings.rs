@@ -13,7 +13,10 @@ use super::window::beside;
 /// # Errors
 /// When writing fails.
 pub fn human(w: &mut dyn Write, ink: Ink, caller: &str, found: &[Finding]) -> io::Result<()> {
-    writeln!(w, "Proxmox, as {} sees it:\n", clean(caller))?;
+    match caller.is_empty() {
+        true => writeln!(w, "A cluster without Proxmox:\n")?,
+        false => writeln!(w, "Proxmox, as {} sees it:\n", clean(caller))?,
+    }
     let width = found.iter().map(|finding| finding.what.chars().count()).max().unwrap_or(0);
     for finding in found {
         let mark = match finding.verdict {

@@ -241,7 +241,8 @@ pub fn summary(plan: &Plan) -> String {
         (number(|a| matches!(a, Action::DownloadImage { .. })), "image", "to download"),
         (number(|a| matches!(a, Action::CreateVm { .. } | Action::CloneVm { .. })), "VM", "to create"),
         (number(|a| matches!(a, Action::StartVm { .. })), "VM", "to start"),
-        (number(|a| matches!(a, Action::Configure { .. })), "node", "to configure"),
+        (number(|a| matches!(a, Action::Configure { if_needed: false, .. })), "node", "to configure"),
+        (number(|a| matches!(a, Action::Configure { if_needed: true, .. })), "node", "to wait for"),
         (number(|a| matches!(a, Action::UpdateVm { .. })), "VM", "to change"),
         (number(|a| matches!(a, Action::Reconfigure { .. })), "node", "to configure anew"),
         (number(|a| matches!(a, Action::DeleteVm { .. })), "VM", "to delete"),
@@ -333,7 +334,7 @@ pub(crate) mod tests {
                 image: String::new(),
             },
             Action::StartVm { node: node.clone(), host, vmid },
-            Action::Configure { node: node.clone() },
+            Action::configure(&node),
             Action::Join { node },
             Action::CheckHealth,
         ];

@@ -116,7 +116,7 @@ fn quorum(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint, observed: &Observe
             false => Ok(()),
         };
     };
-    let text = clean(&standing.to_string()).into_owned();
+    let text = clean(&standing.to_string()).replacen("; leader ", ";\n        leader ", 1);
     let text = match standing.quorum {
         _ if standing.is_whole() => text,
         Quorum::Lost => ink.red(&text),
@@ -186,14 +186,19 @@ fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::R
 fn hosts(w: &mut dyn Write, ink: Ink, observed: &Observed, only_off: bool) -> io::Result<()> {
     let mut rows = vec![];
     let all = observed.proxmox.inventory.hosts.iter();
-    let mut hosts: Vec<_> = all.filter(|(_, host)| !(only_off && host.online)).collect();
+    let mut hosts: Vec<_> = all.filter(|(_, host)| !(only_off && host.online && !host.maintenance)).collect();
     hosts.sort_by(|a, b| natural::compare(a.0, b.0));
     for (name, host) in hosts {
         let stores: Vec<String> =
             host.datastores.iter().map(|(id, s)| format!("{id} ({} free)", size(s.free_bytes))).collect();
         rows.push(vec![
             name.clone(),
-            if host.online { "online" } else { "offline" }.to_owned(),
+            match (host.online, host.maintenance) {
+                (true, true) => "maintenance",
+                (true, false) => "online",
+                (false, _) => "offline",
+            }
+            .to_owned(),
             // A host that is off tells nothing of itself.
             if host.online { size(host.memory_mib << 20) } else { unknown() },
             observed.proxmox.taken.values().filter(|guest| guest.host == *name).count().to_string(),
@@ -220,13 +225,18 @@ fn nodes(
         vec![
             node.name.clone(),
             if node.role == Role::ControlPlane { "control" } else { "worker" }.to_owned(),
-            host.cloned().unwrap_or_else(unknown),
-            vm.or(foreign.copied()).map_or(node.vmid, |vm| vm.vmid).to_string(),
+            // A machine that is not a VM of ours has neither.
+            if node.external { "-".to_owned() } else { host.cloned().unwrap_or_else(unknown) },
+            match node.external {
+                true => "-".to_owned(),
+                false => vm.or(foreign.copied()).map_or(node.vmid, |vm| vm.vmid).to_string(),
+            },
             node.address.addr().to_string(),
             machine.and_then(|m| m.talos.clone()).unwrap_or_else(unknown),
             match unread.is_some() || observed.proxmox.silent.is_some() {
                 true if machine.is_none() => "not seen".to_owned(),
                 _ if foreign.is_some() && machine.is_none() => NO_KEYS.to_owned(),
+                _ if node.external && machine.is_none() => unknown(),
                 _ => stage(vm, machine),
             },
             etcd(node, machine),
@@ -259,6 +269,9 @@ fn nodes(
 }
 
 fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::Result<()> {
+    if !blueprint.has_proxmox() {
+        return writeln!(w, "Record: none; a cluster without Proxmox keeps its lease in Kubernetes.");
+    }
     if observed.proxmox.silent.is_some() {
         return writeln!(w, "Record: not seen.");
     }
@@ -436,7 +449,8 @@ pub fn json<'a>(
         name: &'a str,
         role: Role,
         host: Option<&'a str>,
-        vmid: u32,
+        /// Nothing for a machine that is not a VM of ours.
+        vmid: Option<u32>,
         address: String,
         talos: &'a str,
         ready: bool,
@@ -448,7 +462,7 @@ pub fn json<'a>(
             name: &node.name,
             role: node.role,
             host: node.host.as_deref(),
-            vmid: node.vmid,
+            vmid: (!node.external).then_some(node.vmid),
             address: node.address.addr().to_string(),
             talos: &node.talos,
             ready: is_ready(observed, node),

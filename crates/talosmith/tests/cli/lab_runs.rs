@@ -17,7 +17,7 @@ fn from_nothing_to_healthy_one_more_and_away() {
     insta::assert_snapshot!(shell.ok("plan --lab --lab-speed max"), @r#"
     home-work-3
     ├─ create home-work-3, VM 150023 on pve3, disk on local-lvm
-    │      (the file asks for it, and it does not exist yet)
+    │      (it does not exist yet; 4 cores, 8 GiB RAM, 40 GiB disk, Talos v1.13.9)
     ├─ start home-work-3  (it is new)
     ├─ configure home-work-3  (it is new)
     └─ wait for home-work-3 to join  (it is being configured)

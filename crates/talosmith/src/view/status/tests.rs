@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use model::blueprint::{InventoryDatastore, InventoryHost};
 use model::diagnostic::Source;
 use model::mark::{BootstrapMark, Lease, RecordState};
-use model::observed::{Guest, KubernetesNode, RecordSeen, Unseen};
+use model::observed::{EtcdStatus, Guest, KubernetesNode, RecordSeen, Unseen};
+use model::quorum::Member;
 
 use super::super::plan::tests::{one_more, plan_of};
 use super::super::window::columns;
@@ -76,7 +77,10 @@ fn observed() -> Observed {
     control.talos = Some("v1.13.9".into());
     control.stage = Some("running".into());
     control.ready = true;
-    control.etcd = Etcd::Member { id: "1f".into(), learner: false, members: None };
+    let member = Member { id: "1f".into(), name: "home-control-1".into(), learner: false, peers: vec![] };
+    control.etcd = Etcd::Member { id: "1f".into(), learner: false, members: Some(vec![member]) };
+    control.etcd_status = Some(EtcdStatus { leader: Some("1f".into()), errors: vec![] });
+    control.addresses = Some(["10.25.150.11", "10.25.150.10"].map(|a| a.parse().unwrap()).into());
     seen.machines.insert("home-control-1".into(), control);
     seen.machines.insert("home-work-1".into(), Machine::silent("connection refused"));
     seen.kubernetes.answered = true;
@@ -105,10 +109,12 @@ fn the_page_fits_a_hundred_columns_and_says_what_is_not_known() {
 
     NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE    ETCD    KUBERNETES
     --------------  -------  ----  ------  ------------  -------  -------  ------  -------------
-    home-control-1  control  pve2  150011  10.25.150.11  v1.13.9  running  member  ready v1.35.4
+    home-control-1  control  pve2  150011  10.25.150.11  v1.13.9  running  leader  ready v1.35.4
     home-work-1     worker   pve2  150021  10.25.150.21  ?        silent   -       not there
     home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM    -       not there
 
+    etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
+            leader home-control-1; VIP 10.25.150.10 on home-control-1.
     Record: VM 150000 on pve1;
             etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
             eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
@@ -140,10 +146,12 @@ fn at_80_columns_it_leaves_out_what_tells_least() {
 
     NODE            HOST  ADDRESS       TALOS    STAGE    ETCD    KUBERNETES
     --------------  ----  ------------  -------  -------  ------  -------------
-    home-control-1  pve2  10.25.150.11  v1.13.9  running  member  ready v1.35.4
+    home-control-1  pve2  10.25.150.11  v1.13.9  running  leader  ready v1.35.4
     home-work-1     pve2  10.25.150.21  ?        silent   -       not there
     home-work-2     pve1  10.25.150.22  ?        no VM    -       not there
 
+    etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
+            leader home-control-1; VIP 10.25.150.10 on home-control-1.
     Record: VM 150000 on pve1;
             etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
             eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until
@@ -165,10 +173,12 @@ fn at_120_and_200_columns_everything_is_there() {
 
     NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE    ETCD    KUBERNETES
     --------------  -------  ----  ------  ------------  -------  -------  ------  -------------
-    home-control-1  control  pve2  150011  10.25.150.11  v1.13.9  running  member  ready v1.35.4
+    home-control-1  control  pve2  150011  10.25.150.11  v1.13.9  running  leader  ready v1.35.4
     home-work-1     worker   pve2  150021  10.25.150.21  ?        silent   -       not there
     home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM    -       not there
 
+    etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
+            leader home-control-1; VIP 10.25.150.10 on home-control-1.
     Record: VM 150000 on pve1;
             etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
             eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
@@ -200,6 +210,8 @@ fn what_is_on_a_host_that_is_off_is_not_called_missing() {
     home-work-1     worker   pve2  150021  10.25.150.21  ?        not seen  -       not there
     home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM     -       not there
 
+    etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
+            leader home-control-1; VIP 10.25.150.10 on home-control-1.
     Record: VM 150000 on pve1;
             etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
             eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
@@ -222,10 +234,12 @@ fn without_proxmox_machines_and_kubernetes_are_shown() {
 
     NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE     ETCD    KUBERNETES
     --------------  -------  ----  ------  ------------  -------  --------  ------  -------------
-    home-control-1  control  pve1  150011  10.25.150.11  v1.13.9  running   member  ready v1.35.4
+    home-control-1  control  pve1  150011  10.25.150.11  v1.13.9  running   leader  ready v1.35.4
     home-work-1     worker   pve1  150021  10.25.150.21  ?        not seen  -       not there
     home-work-2     worker   pve1  150022  10.25.150.22  ?        not seen  -       not there
 
+    etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
+            leader home-control-1; VIP 10.25.150.10 on home-control-1.
     Record: not seen.
     not seen: Proxmox: no route to host
     Drift:  cannot be said without Proxmox.
@@ -244,7 +258,7 @@ fn a_low_window_leaves_out_nodes_that_are_ready() {
             names.filter(|n| n.starts_with("home-") || *n == "…").map(Into::into).collect();
         (text.lines().count(), names.join(" "))
     };
-    assert_eq!(seen(&observed, 24), (18, "home-control-1 home-work-1 home-work-2".to_owned()));
+    assert_eq!(seen(&observed, 24), (20, "home-control-1 home-work-1 home-work-2".to_owned()));
     // Those that are not ready are never left out.
     assert_eq!(seen(&observed, 10).1, "home-work-1 home-work-2 …");
     for name in ["home-work-1", "home-work-2"] {
@@ -256,11 +270,11 @@ fn a_low_window_leaves_out_nodes_that_are_ready() {
         observed.kubernetes.nodes.insert(name.into(), node);
     }
     assert_eq!(
-        seen(&observed, 17),
-        (17, "home-control-1 home-work-1 home-work-2".to_owned()),
+        seen(&observed, 19),
+        (19, "home-control-1 home-work-1 home-work-2".to_owned()),
         "hosts go first"
     );
-    assert_eq!(seen(&observed, 16).1, "home-control-1 …");
+    assert_eq!(seen(&observed, 18).1, "home-control-1 …");
 }
 
 #[test]
@@ -339,4 +353,64 @@ fn a2_the_page_does_not_say_that_a_running_etcd_is_not_bootstrapped() {
     control.etcd = Etcd::Empty;
     seen.machines.insert("home-control-1".into(), control);
     assert!(page(&seen).contains("etcd is not bootstrapped yet"), "{}", page(&seen));
+}
+
+#[test]
+fn t6_first_use_11_the_page_says_how_etcd_stands() {
+    let page = |observed: &Observed| {
+        let mut text = Vec::new();
+        human(&mut text, Ink::PLAIN, &blueprint(), observed, &one_more()).unwrap();
+        String::from_utf8(text).unwrap()
+    };
+    let mut seen = observed();
+    let control = seen.machines.get_mut("home-control-1").unwrap();
+    control.etcd = Etcd::Member { id: "1f".into(), learner: false, members: None };
+    control.etcd_status = Some(EtcdStatus { leader: None, errors: vec!["etcdserver: no leader".into()] });
+    control.addresses = Some(Default::default());
+    let text = page(&seen);
+    assert!(text.contains("running  no leader  ready"), "{text}");
+    assert!(text.contains("home-control-1 answers and sees no leader"), "{text}");
+    let document = serde_json::to_value(json(&blueprint(), &seen, &one_more())).unwrap();
+    assert_eq!(document["etcd"]["quorum"], "lost");
+    // Nobody answers: that is not a count of none.
+    seen.machines.insert("home-control-1".into(), Machine::silent("no way there"));
+    assert!(
+        page(&seen).contains("etcd:   no member answers, so whether it has a quorum is unknown."),
+        "{}",
+        page(&seen)
+    );
+}
+
+#[test]
+fn t9_external_machines_have_no_vm_and_p14_a_host_in_maintenance_shows() {
+    let file = "cluster: metal
+versions: { talos: v1.13.9, kubernetes: v1.35.4 }
+network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }
+nodes:
+  cp-1: { role: controlplane, address: 10.25.150.31, external: true, unverified: true, mac: 'BC:24:11:00:00:31' }
+kubernetes: { schedule_on_control_planes: true }
+";
+    let loaded = model::load::load(&[Source::new("cluster.yaml", file)]).unwrap();
+    let metal = model::resolve::resolve(&loaded.spec, None, Some("abc=")).unwrap();
+    let mut text = Vec::new();
+    human(&mut text, Ink::PLAIN, &metal, &Observed::default(), &plan_of(vec![])).unwrap();
+    insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
+    metal: 0 of 1 node ready, Kubernetes at https://10.25.150.10:6443
+
+    NODE  ROLE     HOST  VM  ADDRESS       TALOS  STAGE  ETCD  KUBERNETES
+    ----  -------  ----  --  ------------  -----  -----  ----  ----------
+    cp-1  control  -     -   10.25.150.31  ?      ?      ?     ?
+
+    Record: none; a cluster without Proxmox keeps its lease in Kubernetes.
+    Drift:  none; everything is as the file says.
+    ");
+    let document = serde_json::to_value(json(&metal, &Observed::default(), &plan_of(vec![]))).unwrap();
+    assert_eq!(document["nodes"][0]["vmid"], serde_json::Value::Null);
+
+    let mut seen = observed();
+    seen.proxmox.inventory.hosts.get_mut("pve1").unwrap().maintenance = true;
+    let mut text = Vec::new();
+    human(&mut text, Ink::PLAIN, &blueprint(), &seen, &one_more()).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("pve1  maintenance"), "{text}");
 }
