@@ -18,6 +18,7 @@ mod logs;
 mod machine_service;
 mod pings;
 mod power;
+mod reference;
 mod resources;
 mod small_services;
 mod sockets;

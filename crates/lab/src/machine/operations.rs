@@ -32,15 +32,16 @@ impl Machines {
         let machine = self.machines.get(&vmid);
         let has_data = machine.is_some_and(|m| m.disk.etcd.is_some());
         let file = machine.and_then(|m| m.disk.recovery.clone());
+        // The runtime is asked for first, on a worker too.
+        if machine.and_then(|m| m.live_node()).is_some_and(|node| node.cri_from > now) {
+            return Err(not_yet("bootstrap is not available yet").late(timing::BOOTSTRAP_WAITS_CRI));
+        }
         let old_worker = machine
             .is_some_and(|m| m.profile().minor <= 12 && m.node().is_some_and(|n| !n.is_control_plane()));
         if old_worker {
             return Err(not_yet("bootstrap can only be performed on a control plane node"));
         }
         let node = self.control_plane(vmid, "bootstrap")?;
-        if node.cri_from > now {
-            return Err(not_yet("bootstrap is not available yet").late(timing::BOOTSTRAP_WAITS_CRI));
-        }
         if node.clock_from > now {
             return Err(not_yet("time is not in sync yet").late(timing::BOOTSTRAP_WAITS_CLOCK));
         }

@@ -184,8 +184,8 @@ fn leaf(
 
 /// Signs what a worker asks for: a server's certificate with the names and addresses of the request. `None` when the text
 /// is no request.
-pub(crate) fn sign_request(issuer: &Issuer, request: &str, now: Timestamp) -> Option<String> {
-    let mut request = rcgen::CertificateSigningRequestParams::from_pem(request).ok()?;
+pub(crate) fn sign_request(issuer: &Issuer, request: &[u8], now: Timestamp) -> Option<String> {
+    let mut request = rcgen::CertificateSigningRequestParams::from_der(&request.into()).ok()?;
     let mut name = DistinguishedName::new();
     if let Some(common) = request.params.distinguished_name.get(&DnType::CommonName) {
         name.push(DnType::CommonName, common.clone());

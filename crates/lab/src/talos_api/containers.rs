@@ -5,7 +5,7 @@
 
 use talos::wire::common::ContainerDriver;
 use talos::wire::machine as wire;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::Caller;
 use crate::machine::{stable_number, stable_uuid};
@@ -26,15 +26,22 @@ impl Caller {
         namespace: &str,
         driver: i32,
     ) -> Result<Vec<wire::ContainerInfo>, Status> {
-        if namespace.is_empty() {
+        let old = self.read(|machines, _| machines.get(self.vmid).is_some_and(|m| m.profile().minor <= 12));
+        if namespace.is_empty() && !old {
             return Err(Status::invalid_argument("namespace can't be empty"));
         }
         match ContainerDriver::try_from(driver) {
             Ok(ContainerDriver::Cri) if namespace != "k8s.io" => {
                 return Err(Status::unknown("CRI inspector is supported only for K8s namespace"));
             }
+            Ok(_) if namespace.is_empty() => {
+                return Err(Status::unknown("namespace is required: failed precondition"));
+            }
             Ok(_) => {}
-            Err(_) => return Err(Status::invalid_argument(format!("unsupported driver \"{driver}\""))),
+            Err(_) => {
+                let code = if old { Code::Unknown } else { Code::InvalidArgument };
+                return Err(Status::new(code, format!("unsupported driver \"{driver}\"")));
+            }
         }
         Ok(match namespace {
             "system" => self.own_containers(),

@@ -56,6 +56,9 @@ impl State for Caller {
         if request.id.is_some() && options.bootstrap_contents {
             return Err(Status::unimplemented("bootstrap contents is not implemented for resource watch"));
         }
+        if request.id.is_some() && !options.label_query.is_empty() {
+            return Err(Status::unimplemented("label query is not implemented for resource watch"));
+        }
         let pattern = id_pattern(options.id_query)?;
         let mut watch = Watch {
             changes: self.shared.subscribe(),
@@ -90,14 +93,14 @@ fn id_pattern(query: Option<talos::wire::cosi::IdQuery>) -> Result<Option<Patter
 impl Caller {
     fn may_read(&self, namespace: &str, kind: &str) -> Result<(), Status> {
         let minor = self.read(|machines, _| machines.get(self.vmid).map_or(13, |m| m.profile().minor));
-        let Some(definition) = table::definition(kind, minor) else {
+        let Some(definition) = table::definition_in_any_case(kind, minor) else {
             return Err(Status::permission_denied(format!("resource type {kind:?} is not supported")));
         };
-        if !table::NAMESPACE_LIST.iter().any(|(name, _)| *name == namespace) {
-            return Err(Status::permission_denied(format!("namespace {namespace:?} is not supported")));
-        }
         if definition.sensitive && !self.has("os:admin") {
             return Err(Status::permission_denied("not authorized"));
+        }
+        if !table::NAMESPACE_LIST.iter().any(|(name, _)| *name == namespace) {
+            return Err(Status::permission_denied(format!("namespace {namespace:?} is not supported")));
         }
         Ok(())
     }

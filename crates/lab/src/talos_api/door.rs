@@ -4,12 +4,12 @@
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
+use tonic::Status;
 use tonic::body::Body;
-use tonic::{Code, Status};
 use tower::ServiceExt as _;
 
 use super::{Caller, fan_out};
-use crate::machine::{Kind, PortState, TALOS_PORT};
+use crate::machine::{Kind, Machine, PortState, TALOS_PORT};
 
 const ADMIN: &str = "os:admin";
 const OPERATOR: &str = "os:operator";
@@ -160,9 +160,6 @@ where
     let caller = impersonate(caller, &request);
     let path = request.uri().path().trim_start_matches('/').to_owned();
     let (service, method) = path.split_once('/').unwrap_or((path.as_str(), ""));
-    if let Err(status) = admit(&caller, service, method) {
-        return status.into_http();
-    }
     match targets(&caller, request.headers(), service, &path) {
         Err(status) => status.into_http(),
         Ok(Target::Own) => serve(caller, service, method, request).await,
@@ -174,7 +171,7 @@ where
     }
 }
 
-/// Lets the machine behind `caller` answer.
+/// Lets the machine behind `caller` answer, if it has the method and the caller may call it there.
 pub(super) async fn serve<B>(
     caller: Caller,
     service: &str,
@@ -192,6 +189,9 @@ where
     });
     if gone {
         return Status::unavailable(NO_MACHINED).into_http();
+    }
+    if let Err(status) = admit(&caller, service, method) {
+        return status.into_http();
     }
     let now = caller.shared.clock().now();
     let path = request.uri().path().to_owned();
@@ -251,8 +251,11 @@ fn admit(caller: &Caller, service: &str, method: &str) -> Result<(), Status> {
     if !roles.iter().any(|role| caller.has(role)) {
         return Err(Status::permission_denied("not authorized"));
     }
-    // Readers may configure a machine that has no configuration, and no other.
-    if method == "ApplyConfiguration" && !caller.maintenance && !caller.has(ADMIN) {
+    // Readers may configure a machine that has no configuration and wipe its disks, and those of no other. In 1.12 the right to
+    // write META was not given to anybody else either.
+    let only_in_maintenance = ["ApplyConfiguration", "BlockDeviceWipe"].contains(&method);
+    let only_admin = only_in_maintenance && !caller.maintenance || minor <= 12 && method.starts_with("Meta");
+    if only_admin && !caller.has(ADMIN) {
         return Err(Status::permission_denied("not authorized"));
     }
     Ok(())
@@ -282,7 +285,8 @@ enum Target {
     Many(Vec<String>),
 }
 
-/// What the headers say. In maintenance nobody looks at them; a request that was passed on already is served here.
+/// What the headers say. In maintenance they are not read; a request that was passed on already is served here. A worker
+/// passes nothing on: it serves what names itself alone.
 fn targets(caller: &Caller, headers: &http::HeaderMap, service: &str, path: &str) -> Result<Target, Status> {
     let values = |key: &str| -> Vec<String> {
         headers.get_all(key).iter().map(|value| value.to_str().unwrap_or_default().to_owned()).collect()
@@ -290,22 +294,54 @@ fn targets(caller: &Caller, headers: &http::HeaderMap, service: &str, path: &str
     if caller.maintenance || headers.contains_key("proxyfrom") {
         return Ok(Target::Own);
     }
-    let many = values("nodes");
+    let (mut one, mut many) = (values("node"), values("nodes"));
+    if one.len() > 1 {
+        return Err(Status::invalid_argument("node metadata must be single-valued"));
+    }
+    let (forwards, minor) = caller.read(|machines, _| {
+        let machine = machines.get(caller.vmid);
+        let forwards = machine.and_then(|m| m.node()).is_some_and(|node| node.is_control_plane());
+        (forwards, machine.map_or(13, |m| m.profile().minor))
+    });
+    let own =
+        |name: &String| caller.read(|machines, _| machines.get(caller.vmid).is_some_and(|m| is_own(m, name)));
+    if !forwards {
+        one.retain(|name| !own(name));
+        if matches!(many.as_slice(), [only] if own(only)) {
+            many.clear();
+        }
+    }
     if !many.is_empty() {
-        if !FAN_OUT.contains(&service) {
-            let words = format!("one-2-many proxying is not supported for method /{path}");
+        let refused = if minor <= 12 { service.starts_with("cosi.") } else { !FAN_OUT.contains(&service) };
+        let what = if minor <= 12 { "COSI methods".to_owned() } else { format!("method /{path}") };
+        if refused {
+            let words = format!("one-2-many proxying is not supported for {what}");
             return Err(Status::invalid_argument(words));
         }
-        return Ok(Target::Many(many));
     }
-    match values("node").as_slice() {
-        [] => Ok(Target::Own),
-        [one] => Ok(Target::One(one.clone())),
-        _ => Err(Status::invalid_argument("node metadata must be single-valued")),
+    if !forwards && !(one.is_empty() && many.is_empty()) {
+        return Err(Status::permission_denied("no request forwarding"));
     }
+    let named = if many.is_empty() { &one } else { &many };
+    let wrong =
+        |name: &&String| name.is_empty() || name.contains(':') && name.parse::<std::net::Ipv6Addr>().is_err();
+    if let Some(name) = named.iter().find(wrong) {
+        return Err(Status::internal(format!("invalid target {name:?}")));
+    }
+    Ok(match one.pop() {
+        _ if !many.is_empty() => Target::Many(many),
+        Some(name) => Target::One(name),
+        None => Target::Own,
+    })
 }
 
-/// The machine that `caller`'s machine reaches under a name. Control planes pass requests on; workers serve their own.
+/// Whether a name or an address is the machine's own.
+fn is_own(machine: &Machine, name: &str) -> bool {
+    machine.hostname() == name
+        || machine.own_addresses().iter().any(|(_, net)| net.addr().to_string() == name)
+}
+
+/// The machine that `caller`'s machine, a control plane, reaches under a name.
 pub(super) async fn find(caller: &Caller, name: &str) -> Result<Caller, Status> {
     let unavailable =
         |words: &str| Status::unavailable(format!("connection error: desc = \"transport: {words}\""));
@@ -313,18 +349,11 @@ pub(super) async fn find(caller: &Caller, name: &str) -> Result<Caller, Status> 
         |why: &str| unavailable(&format!("Error while dialing: dial tcp {name}:50000: connect: {why}"));
     let found = caller.read(|machines, _| {
         let own = machines.get(caller.vmid).ok_or_else(|| Status::unavailable(NO_MACHINED))?;
-        let is_own = |address: &str| own.own_addresses().iter().any(|(_, net)| net.addr().to_string() == address);
-        if own.hostname() == name || is_own(name) {
+        if is_own(own, name) {
             return Ok(Some(caller.vmid));
         }
-        if name.is_empty() || name.contains(':') && name.parse::<std::net::Ipv6Addr>().is_err() {
-            return Err(Status::new(Code::Internal, format!("invalid target {name:?}")));
-        }
         let Some(node) = own.node() else { return Err(Status::unavailable(NO_MACHINED)) };
-        let Some(authority) = Some(node).filter(|node| node.is_control_plane()).map(|node| &node.settings.talos_ca.crt)
-        else {
-            return Err(Status::permission_denied("no request forwarding"));
-        };
+        let authority = &node.settings.talos_ca.crt;
         if name.contains(',') {
             return Err(Status::unavailable("name resolver error: produced zero addresses"));
         }

@@ -132,7 +132,8 @@ impl Caller {
     }
 
     pub(super) async fn disarm(&self) -> Result<Vec<wire::EtcdMemberAlarm>, Status> {
-        self.wait_for_etcd("etcd alarm disarm").await?;
+        let old = self.read(|machines, _| machines.get(self.vmid).is_some_and(|m| m.profile().minor <= 12));
+        self.wait_for_etcd(if old { "etcd alarm list" } else { "etcd alarm disarm" }).await?;
         self.wait_for_leader().await?;
         let ids = self.act(|machines, _| Ok(machines.disarm(self.vmid))).await?;
         Ok(ids.into_iter().map(no_space).collect())
@@ -189,7 +190,8 @@ impl Caller {
         what: &str,
         version: Option<&str>,
     ) -> Result<Option<wire::EtcdClusterDowngrade>, Status> {
-        let api = format!("etcd downgrade {what}");
+        let old = self.read(|machines, _| machines.get(self.vmid).is_some_and(|m| m.profile().minor <= 12));
+        let api = format!("etcd downgrade {}", if old { "cancel" } else { what });
         self.read(|machines, _| machines.control_plane(self.vmid, &api).map(|_| ())).map_err(status)?;
         let target = version.map(downgrade_target).transpose()?;
         self.wait_for_etcd(&api).await?;

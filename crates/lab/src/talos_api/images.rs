@@ -14,8 +14,8 @@ use talos::wire::machine::lifecycle_service_server::LifecycleService;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::Caller;
 use super::machine_service::{Answer, stamp};
+use super::{Caller, reference};
 use crate::machine::{BootImage, Installer, is_published, not_found, timing};
 
 /// How large every image of the lab is.
@@ -56,19 +56,48 @@ fn image_name(archive: &[u8]) -> Option<String> {
     found
 }
 
+/// The name of the image in an archive, or why there is none, in the order in which an archive is read.
+fn imported(archive: &[u8]) -> Result<String, &'static str> {
+    let unrecognized = "unrecognized image format";
+    match archive.get(..512) {
+        None if archive.is_empty() => return Err(unrecognized),
+        None => return Err("unexpected EOF"),
+        Some(head) if head.iter().all(|byte| *byte == 0) => return Err(unrecognized),
+        Some(head) => {
+            // The sum of a header counts its own field as spaces.
+            let counted =
+                head.iter().enumerate().map(|(at, byte)| if (148..156).contains(&at) { b' ' } else { *byte });
+            let sum: u32 = counted.map(u32::from).sum();
+            let told = String::from_utf8_lossy(&head[148..156]);
+            let told = told.trim_matches(|c: char| c == '\0' || c == ' ');
+            if u32::from_str_radix(told, 8) != Ok(sum) {
+                return Err("archive/tar: invalid tar header");
+            }
+        }
+    }
+    image_name(archive).ok_or(unrecognized)
+}
+
 /// The namespace that a request means.
 fn namespace(instance: Option<&ContainerdInstance>) -> Result<&'static str, Status> {
     let instance = instance.copied().unwrap_or_default();
-    match (instance.driver(), instance.namespace()) {
-        (_, ContainerdNamespace::NsUnknown) => {
+    let Ok(driver) = ContainerDriver::try_from(instance.driver) else {
+        return Err(Status::invalid_argument(format!("invalid containerd driver {}", instance.driver)));
+    };
+    let named = ContainerdNamespace::try_from(instance.namespace);
+    match (driver, named) {
+        (_, Err(_)) => {
+            Err(Status::invalid_argument(format!("invalid containerd namespace {}", instance.namespace)))
+        }
+        (_, Ok(ContainerdNamespace::NsUnknown)) => {
             Err(Status::invalid_argument("invalid containerd namespace NS_UNKNOWN"))
         }
-        (ContainerDriver::Containerd, ContainerdNamespace::NsCri) => {
+        (ContainerDriver::Containerd, Ok(ContainerdNamespace::NsCri)) => {
             Err(Status::invalid_argument("cannot use CRI namespace with containerd driver"))
         }
-        (ContainerDriver::Containerd, ContainerdNamespace::NsSystem) => Ok("inmem"),
-        (ContainerDriver::Cri, ContainerdNamespace::NsSystem) => Ok("system"),
-        (ContainerDriver::Cri, ContainerdNamespace::NsCri) => Ok("k8s.io"),
+        (ContainerDriver::Containerd, Ok(ContainerdNamespace::NsSystem)) => Ok("inmem"),
+        (ContainerDriver::Cri, Ok(ContainerdNamespace::NsSystem)) => Ok("system"),
+        (ContainerDriver::Cri, Ok(ContainerdNamespace::NsCri)) => Ok("k8s.io"),
     }
 }
 
@@ -76,8 +105,15 @@ fn legacy_namespace(number: i32) -> Result<&'static str, Status> {
     match ContainerdNamespace::try_from(number) {
         Ok(ContainerdNamespace::NsSystem) => Ok("system"),
         Ok(ContainerdNamespace::NsCri) => Ok("k8s.io"),
-        _ => Err(Status::invalid_argument("invalid namespace NS_UNKNOWN")),
+        Ok(ContainerdNamespace::NsUnknown) => Err(Status::invalid_argument("invalid namespace NS_UNKNOWN")),
+        Err(_) => Err(Status::invalid_argument(format!("invalid namespace {number}"))),
     }
+}
+
+/// A name in full, or the refusal of one that is none.
+fn parsed(name: &str) -> Result<String, Status> {
+    reference::normalized(name)
+        .map_err(|why| Status::unknown(format!("failed to parse image reference {name:?}: {why}")))
 }
 
 impl Caller {
@@ -125,7 +161,12 @@ impl Caller {
         }
     }
 
-    async fn wait_for_containerd(&self) -> Result<(), Status> {
+    /// Waits for the runtime that has a namespace. That of Talos itself is always there.
+    async fn wait_for(&self, space: &str) -> Result<(), Status> {
+        if space == "inmem" { Ok(()) } else { self.wait_for_containerd().await }
+    }
+
+    pub(super) async fn wait_for_containerd(&self) -> Result<(), Status> {
         let up = self.read(|machines, now| {
             machines.get(self.vmid).and_then(|m| m.node()).is_some_and(|node| node.cri_from <= now)
         });
@@ -141,8 +182,9 @@ impl Caller {
     /// Fetches an image by the older call.
     pub(super) async fn pull_image(&self, number: i32, reference: &str) -> Result<(), Status> {
         let space = legacy_namespace(number)?;
+        let name = parsed(reference)?;
         self.wait_for_containerd().await?;
-        self.fetch(space, reference).await.map(|_| ())
+        self.fetch(space, &name).await.map(|_| ())
     }
 
     /// Fetches an image; says whether it was there already.
@@ -246,9 +288,7 @@ impl ImageService for Caller {
         request: Request<wire::ImageServiceListRequest>,
     ) -> Answer<BoxStream<wire::ImageServiceListResponse>> {
         let space = namespace(request.into_inner().containerd.as_ref())?;
-        if space != "inmem" {
-            self.wait_for_containerd().await?;
-        }
+        self.wait_for(space).await?;
         let list = self.listed(space).into_iter().map(|(name, digest, at)| {
             let labels = [("io.cri-containerd.image".to_owned(), "managed".to_owned())].into();
             Ok(wire::ImageServiceListResponse {
@@ -269,18 +309,8 @@ impl ImageService for Caller {
         use wire::image_service_pull_response::Response as Part;
         let request = request.into_inner();
         let space = namespace(request.containerd.as_ref())?;
-        let reference = request.image_ref;
-        if reference.is_empty()
-            || reference.contains(char::is_whitespace)
-            || reference.chars().any(char::is_uppercase)
-        {
-            return Err(Status::unknown(format!(
-                "error pulling image: failed to parse image reference {reference:?}: invalid reference format"
-            )));
-        }
-        if space != "inmem" {
-            self.wait_for_containerd().await?;
-        }
+        let reference = parsed(&request.image_ref)?;
+        self.wait_for(space).await?;
         let known = self.fetch(space, &reference).await?;
         let layer_id: String = digest(&format!("layer of {reference}")).chars().skip(7).take(12).collect();
         let progress = |layer: Layer, offset: i64| {
@@ -315,18 +345,23 @@ impl ImageService for Caller {
         request: Request<Streaming<wire::ImageServiceImportRequest>>,
     ) -> Answer<wire::ImageServiceImportResponse> {
         use wire::image_service_import_request::Request as Part;
-        let (mut pieces, mut instance, mut archive) = (request.into_inner(), None, vec![]);
-        while let Some(piece) = pieces.next().await {
-            match piece?.request {
-                Some(Part::Containerd(named)) => instance = Some(named),
+        let mut pieces = request.into_inner();
+        // What the server reads first must be there.
+        let first = pieces.message().await?.ok_or_else(|| Status::unknown("EOF"))?;
+        let Some(Part::Containerd(instance)) = first.request else {
+            return Err(Status::invalid_argument("containerd instance is required"));
+        };
+        let space = namespace(Some(&instance))?;
+        self.wait_for(space).await?;
+        let failed = |why: &str| Status::internal(format!("failed to import image: {why}"));
+        let mut archive = vec![];
+        while let Some(piece) = pieces.message().await? {
+            match piece.request {
                 Some(Part::ImageChunk(chunk)) => archive.extend(chunk.bytes),
-                None => {}
+                _ => return Err(failed("no image chunk")),
             }
         }
-        let Some(name) = image_name(&archive) else {
-            return Err(Status::internal("failed to import image: unexpected EOF"));
-        };
-        let space = namespace(instance.as_ref())?;
+        let name = imported(&archive).map_err(failed)?;
         self.act(|machines, now| {
             machines.keep_image(self.vmid, space, &name, now);
             Ok(())
@@ -338,6 +373,7 @@ impl ImageService for Caller {
     async fn remove(&self, request: Request<wire::ImageServiceRemoveRequest>) -> Answer<()> {
         let request = request.into_inner();
         let space = namespace(request.containerd.as_ref())?;
+        self.wait_for(space).await?;
         let gone =
             self.act(|machines, _| Ok(machines.drop_image(self.vmid, space, &request.image_ref))).await?;
         if gone {
@@ -352,8 +388,9 @@ impl ImageService for Caller {
         request: Request<wire::ImageServiceVerifyRequest>,
     ) -> Answer<wire::ImageServiceVerifyResponse> {
         let reference = request.into_inner().image_ref;
-        if reference.is_empty() {
-            return Err(Status::invalid_argument("image reference is invalid: could not parse reference: "));
+        if !reference::is_verifiable(&reference) {
+            let words = format!("image reference is invalid: could not parse reference: {reference}");
+            return Err(Status::invalid_argument(words));
         }
         let message = "no matched rule".to_owned();
         Ok(Response::new(wire::ImageServiceVerifyResponse { message, ..Default::default() }))
@@ -364,15 +401,8 @@ impl ImageService for Caller {
 impl LifecycleService for Caller {
     async fn install(
         &self,
-        request: Request<wire::LifecycleServiceInstallRequest>,
+        _: Request<wire::LifecycleServiceInstallRequest>,
     ) -> Answer<BoxStream<wire::LifecycleServiceInstallResponse>> {
-        let request = request.into_inner();
-        if request.source.is_none_or(|source| source.image_name.is_empty()) {
-            return Err(Status::invalid_argument("installer image name is required"));
-        }
-        if request.destination.is_none_or(|destination| destination.disk.is_empty()) {
-            return Err(Status::invalid_argument("destination disk is required"));
-        }
         // A machine of the lab booted from its disk: it is installed.
         Err(Status::already_exists("machine is already installed"))
     }
@@ -388,7 +418,10 @@ impl LifecycleService for Caller {
         if name.is_empty() {
             return Err(Status::invalid_argument("installer image name is required"));
         }
-        let space = namespace(request.containerd.as_ref())?;
+        let space = namespace(request.containerd.as_ref()).map_err(|refusal| {
+            let words = format!("rpc error: code = {:?} desc = {}", refusal.code(), refusal.message());
+            Status::internal(format!("upgrade failed: {words}"))
+        })?;
         let image = self.installer(&name.replace(&digest(&name), "")).or_else(|| {
             // A pinned name is one that was fetched by its tag.
             let fetched = self.images(space).into_iter().find(|(known, _)| pinned(known) == name);

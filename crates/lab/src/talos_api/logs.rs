@@ -15,7 +15,7 @@ use tonic::{Response, Status};
 use super::Caller;
 use super::machine_service::Answer;
 use super::resources::devices;
-use crate::machine::{Action, Happening, Machine, Machines, Phase};
+use crate::machine::{Action, Happening, Machine, Machines, Phase, Service};
 
 /// Logs that are not those of a service.
 const OTHER: &[&str] = &["controller-runtime", "dns-resolve-cache", "early-startup", "kernel"];
@@ -36,10 +36,17 @@ enum Source {
     Call(u64),
 }
 
+/// Whether a service has a log: from its first run since the machine started.
+fn has_log(machine: &Machine, service: &Service) -> bool {
+    let ran = |service: &str| machine.history(service).iter().any(|(state, ..)| *state == "Running");
+    service.state == "Running" || ran(&service.id)
+}
+
 /// The names of all logs.
 pub(super) fn names(machines: &Machines, vmid: u32) -> Vec<String> {
-    let services = machines.services(vmid).into_iter().map(|service| service.id);
-    services.chain(OTHER.iter().map(|name| (*name).to_owned())).collect()
+    let Some(machine) = machines.get(vmid) else { return vec![] };
+    let services = machines.services(vmid).into_iter().filter(|service| has_log(machine, service));
+    services.map(|service| service.id).chain(OTHER.iter().map(|name| (*name).to_owned())).collect()
 }
 
 /// Answers a question for a log.
@@ -220,8 +227,11 @@ pub(super) fn of_service(machines: &Machines, vmid: u32, id: &str) -> Option<Vec
     if id == "kernel" {
         return Some(kernel(machines, vmid));
     }
-    let known = OTHER.contains(&id) || machines.services(vmid).into_iter().any(|service| service.id == id);
-    let machine = machines.get(vmid).filter(|_| known)?;
+    let machine = machines.get(vmid)?;
+    let registered = |service: &Service| service.id == id && has_log(machine, service);
+    if !OTHER.contains(&id) && !machines.services(vmid).iter().any(registered) {
+        return None;
+    }
     let mut lines: Vec<Line> = machine
         .log
         .iter()

@@ -1,5 +1,7 @@
 //! Going down, coming back, and coming back as something else.
 
+use std::collections::BTreeSet;
+
 use talos::pki::{Authority, talosconfig};
 use talos::wire::machine as wire;
 use tonic::Status;
@@ -65,14 +67,19 @@ impl Caller {
             ));
         }
         let volumes = self.read(|machines, now| {
-            super::resources::ids_of(machines, self.vmid, now, "VolumeStatuses.block.talos.dev")
+            super::resources::trees(machines, self.vmid, now, "VolumeStatuses.block.talos.dev")
         });
-        let strange = labels.iter().map(|spec| &spec.label).find(|label| !volumes.contains(label));
-        strange.map_or(Ok(()), |strange| {
-            Err(Status::unknown(format!(
-                "failed to get volume status with label {strange:?}: resource VolumeStatuses.block.talos.dev(runtime/{strange}@undefined) doesn't exist"
-            )))
-        })
+        for label in labels.iter().map(|spec| &spec.label) {
+            let Some(volume) = volumes.get(label) else {
+                return Err(Status::unknown(format!(
+                    "failed to get volume status with label {label:?}: resource VolumeStatuses.block.talos.dev(runtime/{label}@undefined) doesn't exist"
+                )));
+            };
+            if volume["location"].as_str().is_none_or(str::is_empty) {
+                return Err(Status::unknown(format!("failed to reset: volume {label:?} is not located")));
+            }
+        }
+        Ok(())
     }
 
     /// The old call: it answers only when the image is there and etcd was asked.
@@ -108,7 +115,12 @@ impl Caller {
         request: wire::GenerateClientConfigurationRequest,
     ) -> Result<wire::GenerateClientConfiguration, Status> {
         self.read(|machines, now| {
-            let node = machines.control_plane(self.vmid, "generate client configuration").map_err(status)?;
+            let minor = machines.get(self.vmid).map_or(13, |m| m.profile().minor);
+            let node = machines.control_plane(self.vmid, "generate client configuration");
+            let node = node.map_err(|refusal| {
+                let old = "client configuration (talosconfig) can't be generated on worker nodes";
+                if minor <= 12 { Status::failed_precondition(old) } else { status(refusal) }
+            })?;
             let lifetime = request.crt_ttl.and_then(|ttl| std::time::Duration::try_from(ttl).ok());
             let lifetime = lifetime
                 .filter(|ttl| !ttl.is_zero())
@@ -117,10 +129,13 @@ impl Caller {
             let ca = &node.settings.talos_ca;
             let authority =
                 Authority::from_pem(&ca.crt, ca.key.as_deref().unwrap_or_default()).map_err(broken)?;
-            let roles = request.roles.first().map_or("", String::as_str);
-            let identity = authority.issue_client(None, roles, lifetime, now).map_err(broken)?;
-            let name = if request.roles.len() == 1 {
-                format!("{}@{}", roles.trim_start_matches("os:"), node.settings.cluster_name)
+            // A set of names: spaces around them do not count, and an empty one is none.
+            let roles: BTreeSet<&str> =
+                request.roles.iter().map(|role| role.trim()).filter(|role| !role.is_empty()).collect();
+            let first = roles.first().copied().unwrap_or_default();
+            let identity = authority.issue_client(None, first, lifetime, now).map_err(broken)?;
+            let name = if roles.len() == 1 {
+                format!("{}@{}", first.trim_start_matches("os:"), node.settings.cluster_name)
             } else {
                 node.settings.cluster_name.clone()
             };

@@ -10,6 +10,8 @@ mod network;
 mod runtime;
 mod secrets;
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -110,6 +112,16 @@ impl View<'_> {
 /// The ids of all resources of one type of a running machine.
 pub(super) fn ids_of(machines: &Machines, vmid: u32, now: Timestamp, kind: &str) -> Vec<String> {
     of_kind(machines, vmid, now, kind).into_iter().map(|resource| resource.id).collect()
+}
+
+/// The content of all resources of one type of a running machine, by id and in their order.
+pub(super) fn trees(machines: &Machines, vmid: u32, now: Timestamp, kind: &str) -> BTreeMap<String, Value> {
+    let trees =
+        of_kind(machines, vmid, now, kind).into_iter().filter_map(|resource| match resource.content {
+            Content::Tree(tree) => Some((resource.id, tree)),
+            Content::Both { .. } => None,
+        });
+    trees.collect()
 }
 
 /// What is told of a type in a namespace that is not its own: where several sources are put together, what each of them said.

@@ -10,6 +10,7 @@ use talos::wire::inspect::inspect_service_server::InspectService;
 use talos::wire::inspect::{
     ControllerDependencyEdge, ControllerRuntimeDependenciesResponse, ControllerRuntimeDependency,
 };
+use talos::wire::storage::block_device_wipe_descriptor::Method;
 use talos::wire::storage::storage_service_server::StorageService;
 use talos::wire::storage::{
     BlockDeviceWipe, BlockDeviceWipeRequest, BlockDeviceWipeResponse, Disk, Disks, DisksResponse,
@@ -22,7 +23,7 @@ use tonic::{Request, Response, Status};
 
 use super::Caller;
 use super::machine_service::stamp;
-use super::resources::devices;
+use super::resources::{devices, trees};
 use crate::machine::Machines;
 
 #[tonic::async_trait]
@@ -60,29 +61,16 @@ impl StorageService for Caller {
         Ok(Response::new(DisksResponse { messages: vec![Disks { metadata: None, disks }] }))
     }
 
-    /// Wiping changes nothing that the lab keeps of a data disk; a system disk in use is refused.
+    /// Wiping changes nothing that the lab keeps of a disk. All devices are looked at before the first is wiped.
     async fn block_device_wipe(
         &self,
         request: Request<BlockDeviceWipeRequest>,
     ) -> Result<Response<BlockDeviceWipeResponse>, Status> {
-        let known = self.read(|machines, _| {
-            let machine = machines.get(self.vmid);
-            let ids = machine.map(|m| devices(&m.hardware).into_iter().map(|d| d.id).collect::<Vec<_>>());
-            (ids.unwrap_or_default(), machine.is_some_and(|m| m.node().is_some()))
-        });
-        for device in request.into_inner().devices {
-            let name = &device.device;
-            if ["loop0", "sr0"].contains(&name.as_str()) {
-                return Err(Status::failed_precondition(format!("blockdevice {name:?} is read-only")));
-            }
-            if !known.0.contains(name) {
-                return Err(Status::not_found(format!("blockdevice {name:?} not found")));
-            }
-            if known.1 && known.0.first() == Some(name) && !device.skip_volume_check {
-                return Err(Status::failed_precondition(format!(
-                    "blockdevice {name:?} is in use by volume \"META\""
-                )));
-            }
+        let devices = request.into_inner().devices;
+        devices.iter().try_for_each(|device| self.check_wipe(&device.device, device.skip_volume_check))?;
+        if let Some(device) = devices.iter().find(|device| Method::try_from(device.method).is_err()) {
+            let words = format!("unsupported wipe method {}", device.method);
+            return Err(Status::invalid_argument(words));
         }
         Ok(Response::new(BlockDeviceWipeResponse { messages: vec![BlockDeviceWipe::default()] }))
     }
@@ -123,6 +111,10 @@ impl TimeService for Caller {
 
     async fn time_check(&self, request: Request<TimeRequest>) -> Result<Response<TimeResponse>, Status> {
         let server = request.into_inner().server;
+        let minor = self.read(|machines, _| machines.get(self.vmid).map_or(13, |m| m.profile().minor));
+        if server.is_empty() && minor <= 12 {
+            return Err(Status::unknown("error querying NTP server \"\": address string is empty"));
+        }
         if server.is_empty() {
             return Err(Status::invalid_argument("ntp server is required"));
         }
@@ -159,11 +151,45 @@ impl ClusterService for Caller {
 }
 
 impl Caller {
+    /// Whether a disk or a partition may be wiped: it is there, can be written, and no volume is on it.
+    fn check_wipe(&self, name: &str, skip_volumes: bool) -> Result<(), Status> {
+        let [disks, devices, volumes] = self.read(|machines, now| {
+            ["Disks", "DiscoveredVolumes", "VolumeStatuses"]
+                .map(|kind| trees(machines, self.vmid, now, &format!("{kind}.block.talos.dev")))
+        });
+        let Some(device) = devices.get(name) else {
+            return Err(Status::not_found(format!("blockdevice {name:?} not found")));
+        };
+        let parent = device["parent"].as_str().unwrap_or_default();
+        let disk = &disks.get(if parent.is_empty() { name } else { parent });
+        if disk.is_some_and(|disk| disk["readonly"] == true) {
+            return Err(Status::failed_precondition(format!("blockdevice {name:?} is read-only")));
+        }
+        let base = |place: &serde_json::Value| {
+            place.as_str().and_then(|place| place.rsplit('/').next()).unwrap_or_default().to_owned()
+        };
+        for (volume, status) in volumes.iter().filter(|_| !skip_volumes) {
+            let places = [base(&status["location"]), base(&status["mountLocation"])];
+            let own =
+                [name, parent].into_iter().find(|dev| !dev.is_empty() && places.iter().any(|p| p == dev));
+            let within = (base(&status["parentLocation"]) == name).then_some(name);
+            if let Some(used) = own.or(within) {
+                let words = format!("blockdevice {used:?} is in use by volume {volume:?}");
+                return Err(Status::failed_precondition(words));
+            }
+        }
+        Ok(())
+    }
+
     /// A time server that answers: the named one, or the machine's own.
     fn time_server(&self, named: Option<String>) -> Result<String, Status> {
         self.read(|machines, _| {
             let own = machines.get(self.vmid).map(|m| m.time_servers()).unwrap_or_default();
             let server = named.or_else(|| own.into_iter().next()).unwrap_or_default();
+            if server.starts_with("/dev/") {
+                let why = format!("open {server}: no such file or directory");
+                return Err(Status::unknown(format!("error querying PTP device {server:?}: {why}")));
+            }
             if machines.reaches(&server) {
                 Ok(server)
             } else {

@@ -10,7 +10,7 @@ use tonic::{Response, Status};
 
 use super::Caller;
 use super::machine_service::Answer;
-use super::resources::link_name;
+use super::resources::ids_of;
 
 /// Ports and the services that listen there, over TCP and on every address.
 const PORTS: &[(u32, &str)] = &[
@@ -28,6 +28,11 @@ const SNAP_LENGTH: u32 = 4096;
 impl Caller {
     /// The sockets that a request asks for. A machine of the lab has those on which it listens.
     pub(super) fn sockets(&self, request: &wire::NetstatRequest) -> Result<Vec<wire::ConnectRecord>, Status> {
+        let old = self.read(|machines, _| machines.get(self.vmid).is_some_and(|m| m.profile().minor <= 12));
+        if old && (request.l4proto.is_none() || request.feature.is_none() || request.netns.is_none()) {
+            // 1.12 looks at parts that are not there.
+            return Err(Status::internal("runtime error: invalid memory address or nil pointer dereference"));
+        }
         let filter = Filter::try_from(request.filter)
             .map_err(|_| Status::invalid_argument(format!("invalid filter: {}", request.filter)))?;
         let protocols = request.l4proto.unwrap_or_default();
@@ -65,9 +70,8 @@ impl Caller {
     /// A capture: the head of its file, and then no packet until somebody has had enough.
     pub(super) fn capture(&self, request: &wire::PacketCaptureRequest) -> Answer<BoxStream<Data>> {
         let link = &request.interface;
-        let known = self.read(|machines, _| {
-            let count = machines.addresses(self.vmid).len();
-            link == "lo" || (0..count).any(|number| link_name(number) == *link)
+        let known = self.read(|machines, now| {
+            ids_of(machines, self.vmid, now, "LinkStatuses.net.talos.dev").contains(link)
         });
         if !known {
             return Err(Status::not_found(format!("interface {link:?} not found")));

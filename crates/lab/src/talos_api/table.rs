@@ -110,6 +110,12 @@ pub(super) fn definition(kind: &str, minor: u32) -> Option<&'static Definition> 
     TABLE.types.get(kind).filter(|definition| definition.releases.contains(&minor))
 }
 
+/// A type that a release has, under a name in any case: so the right to read it is looked up.
+pub(super) fn definition_in_any_case(kind: &str, minor: u32) -> Option<&'static Definition> {
+    let found = TABLE.types.iter().find(|(name, _)| name.eq_ignore_ascii_case(kind));
+    found.map(|(_, definition)| definition).filter(|definition| definition.releases.contains(&minor))
+}
+
 /// The fields of a spec.
 pub(super) fn fields(spec: &str) -> Option<&'static [Field]> {
     TABLE.specs.get(spec).map(Vec::as_slice)

@@ -7,6 +7,7 @@ mod configured;
 mod etcd;
 mod listening;
 mod releases;
+mod rules;
 mod waiting;
 
 use std::time::Duration;
