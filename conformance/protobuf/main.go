@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"sort"
 	"strings"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,7 +25,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 var roots = []any{
@@ -109,7 +113,61 @@ func walk(t reflect.Type) {
 	}
 }
 
+// sample writes an object in both forms, to check readers with.
+func sample(api, kind string, object interface {
+	Marshal() ([]byte, error)
+}) {
+	raw, err := object.Marshal()
+	check(err)
+	whole, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: api, Kind: kind}, Raw: raw}).Marshal()
+	check(err)
+	text, err := json.Marshal(map[string]any{"object": object, "kind": kind, "apiVersion": api, "protobuf": append([]byte("k8s\x00"), whole...)})
+	check(err)
+	fmt.Println(string(text))
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func samples() {
+	port, zero, policy := intstr.FromString("http"), int32(0), corev1.PreemptNever
+	meta := metav1.ObjectMeta{Name: "a", Namespace: "default", Labels: map[string]string{"app": "a", "empty": ""}}
+	sample("v1", "ConfigMap", &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"k": "v", "none": ""}, BinaryData: map[string][]byte{"b": {0, 255}}})
+	sample("v1", "Secret", &corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"k": []byte("v")}})
+	sample("v1", "Namespace", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}, Spec: corev1.PodSpec{
+		PreemptionPolicy: &policy,
+		SecurityContext:  &corev1.PodSecurityContext{SupplementalGroups: []int64{1, 300}},
+		Volumes: []corev1.Volume{
+			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+			{Name: "cm", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "x"}}}},
+		},
+		Containers: []corev1.Container{{
+			Name: "a", Image: "example/a:1", Args: []string{"", "-v"}, Env: []corev1.EnvVar{{Name: "A", Value: "1"}},
+			Resources:     corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m")}},
+			LivenessProbe: &corev1.Probe{PeriodSeconds: 7, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: port}}},
+		}},
+	}}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}
+	sample("apps/v1", "Deployment", &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &zero, Selector: selector, Template: template}})
+	least := intstr.FromInt32(2)
+	sample("policy/v1", "PodDisruptionBudget", &policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &least, Selector: selector}})
+	sample("networking.k8s.io/v1", "NetworkPolicy", &networkingv1.NetworkPolicy{ObjectMeta: meta, Spec: networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{}}}})
+	sample("rbac.authorization.k8s.io/v1", "ClusterRole", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"pods"}}}})
+	sample("v1", "Service", &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeClusterIP, Ports: []corev1.ServicePort{{Port: 80, Protocol: "TCP", TargetPort: intstr.FromInt32(8080)}}}})
+	at := metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, 5, 600000000, time.UTC))
+	sample("coordination.k8s.io/v1", "Lease", &coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{RenewTime: &at}})
+	sample("policy/v1", "Eviction", &policyv1.Eviction{ObjectMeta: meta, DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: new(int64)}})
+}
+
 func main() {
+	if len(os.Args) > 1 {
+		samples()
+		return
+	}
 	kinds := []string{}
 	for _, r := range roots {
 		t := reflect.TypeOf(r)

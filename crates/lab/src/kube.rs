@@ -22,6 +22,7 @@ mod openapi;
 mod owned;
 mod patch;
 mod pods;
+mod protobuf;
 mod query;
 mod read;
 mod scheduler;

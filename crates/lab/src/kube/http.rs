@@ -25,7 +25,7 @@ use super::read::{Form, read};
 use super::store::Store;
 use super::target::{Target, Trouble};
 use super::write::{Change, write};
-use super::{controllers, discovery, openapi, watch};
+use super::{controllers, discovery, openapi, protobuf, watch};
 use crate::calls::Call;
 use crate::faults::{Line, Service};
 use crate::machine::{Etcd, Machines, is_client_of};
@@ -155,7 +155,14 @@ impl Server {
     async fn object(&self, request: Request<Incoming>, user: &str) -> Result<Response<Body>, Trouble> {
         let path = request.uri().path().to_owned();
         let query = Query::parse(request.uri().query().unwrap_or_default());
-        let form = Form::of(&accept(&request));
+        let accepted = accept(&request);
+        if !accepted.is_empty()
+            && accepted.split(',').all(|choice| choice.trim().starts_with(protobuf::MEDIA_TYPE))
+        {
+            let message = "only the following media types are accepted: application/json";
+            return Err(Trouble::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message));
+        }
+        let form = Form::of(&accepted);
         let media_type = header_of(&request, header::CONTENT_TYPE);
         let method = request.method().clone();
         if method == Method::POST && path.ends_with("/selfsubjectaccessreviews") {

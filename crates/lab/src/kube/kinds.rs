@@ -108,7 +108,7 @@ const KINDS: &[Row] = &[
 const ALL: &[&str] =
     &["pods", "services", "daemonsets", "deployments", "replicasets", "statefulsets", "cronjobs", "jobs"];
 
-fn built_in() -> impl Iterator<Item = Kind> {
+pub(super) fn built_in() -> impl Iterator<Item = Kind> {
     KINDS.iter().map(|Row(api, plural, kind, namespaced, short, subresources)| {
         let (group, version) = api.split_once('/').unwrap_or(("", api));
         let borrowed = |list: &'static [&'static str]| list.iter().map(|text| Text::Borrowed(text)).collect();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::query::Query;
 use super::store::{Store, second};
 use super::target::{Target, Trouble};
-use super::{apply, budgets, defaults, patch, read};
+use super::{apply, budgets, defaults, patch, protobuf, read};
 
 /// One request to change something.
 pub(super) struct Change<'a> {
@@ -44,14 +44,20 @@ pub(super) fn write(store: &mut Store, change: &Change<'_>, now: Timestamp) -> O
 
 impl Change<'_> {
     fn parse(&self) -> Result<Value, Trouble> {
-        if self.media_type.contains("protobuf") {
-            let message = "the lab takes JSON and YAML, not protobuf";
-            return Err(Trouble::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message));
-        }
         let body = self.body;
-        let yaml = self.media_type.contains("yaml");
-        let text = || serde_json::from_slice::<Value>(body).map_err(|e| e.to_string());
-        let object = if yaml { serde_saphyr::from_slice(body).map_err(|e| e.to_string()) } else { text() };
+        let object = if self.media_type.starts_with(protobuf::MEDIA_TYPE) {
+            // Kinds that are defined by objects have no messages.
+            if self.target.kind.custom {
+                let message = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml";
+                let code = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+                return Err(Trouble::new(code, "UnsupportedMediaType", message));
+            }
+            protobuf::decode(body)
+        } else if self.media_type.contains("yaml") {
+            serde_saphyr::from_slice(body).map_err(|e| e.to_string())
+        } else {
+            serde_json::from_slice::<Value>(body).map_err(|e| e.to_string())
+        };
         let object = object.map_err(|why| {
             let kind = &self.target.kind;
             Trouble::bad(format!(
@@ -298,7 +304,11 @@ fn check_preconditions(target: &Target, name: &str, object: &Value, options: &Va
 
 fn delete(store: &mut Store, change: &Change<'_>, name: &str, now: Timestamp) -> Outcome {
     let target = change.target;
-    let options: Value = serde_json::from_slice(change.body).unwrap_or_default();
+    let options = if change.media_type.starts_with(protobuf::MEDIA_TYPE) {
+        protobuf::decode(change.body).unwrap_or_default()
+    } else {
+        serde_json::from_slice(change.body).unwrap_or_default()
+    };
     let object = store.get(&target.place(name)).ok_or_else(|| target.missing(name))?.clone();
     check_preconditions(target, name, &object, &options)?;
     let text = |key: &str| options[key].as_str().map(str::to_owned);

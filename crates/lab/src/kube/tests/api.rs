@@ -171,3 +171,35 @@ async fn tries_change_nothing_and_the_status_is_a_part_of_its_own() {
     let (code, _) = kube.call(Method::PATCH, node, "text/plain", json!({})).await;
     assert_eq!(code, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
+
+/// Clients with Kubernetes' own types send protobuf and take JSON.
+#[tokio::test(start_paused = true)]
+async fn e3_objects_are_made_from_protobuf() {
+    use base64::Engine as _;
+    let rig = Rig::single().await;
+    let kube = Kube { rig: &rig, identity: Some(admin(&rig)) };
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+    let samples = include_str!("../gen/protobuf-samples.jsonl").lines();
+    let samples: Vec<Value> = samples.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let bytes = |kind: &str| {
+        let sample = samples.iter().find(|sample| sample["kind"] == kind).unwrap();
+        base64::engine::general_purpose::STANDARD.decode(sample["protobuf"].as_str().unwrap()).unwrap()
+    };
+    let send = async |path: &str, accept: &str, body: Vec<u8>| {
+        kube.call_with(Method::POST, path, PROTOBUF, accept, body.into()).await
+    };
+    let both = format!("{PROTOBUF},application/json");
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let (code, made) = send(path, &both, bytes("Deployment")).await;
+    assert_eq!((code, &made["spec"]["replicas"]), (StatusCode::CREATED, &json!(0)), "{made}");
+    let container = &made["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!((&container["image"], &container["args"]), (&json!("example/a:1"), &json!(["", "-v"])));
+    let (code, again) = send(path, &both, bytes("Deployment")).await;
+    assert_eq!((code, &again["reason"]), (StatusCode::CONFLICT, &json!("AlreadyExists")));
+    let (code, wrong) = send(path, &both, b"{}".to_vec()).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{wrong}");
+    let (code, _) = send("/api/v1/namespaces/default/secrets", PROTOBUF, bytes("Secret")).await;
+    assert_eq!(code, StatusCode::NOT_ACCEPTABLE);
+    let (_, secret) = send("/api/v1/namespaces/default/secrets", &both, bytes("Secret")).await;
+    assert_eq!((&secret["data"]["k"], &secret["type"]), (&json!("dg=="), &json!("Opaque")));
+}

@@ -38,11 +38,22 @@ impl Kube<'_> {
         accept: &str,
         body: Value,
     ) -> (StatusCode, Value) {
+        let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+        self.call_with(method, path, kind, accept, body).await
+    }
+
+    async fn call_with(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        accept: &str,
+        body: Bytes,
+    ) -> (StatusCode, Value) {
         let mut config = tls(self.identity.as_ref());
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let connector = Connector::new(self.rig.lab.net(), Arc::new(config), 6443);
         let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
-        let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         let request = Request::builder()
             .method(method)
             .uri(format!("https://{VIP}:6443{path}"))
