@@ -103,6 +103,11 @@ pub enum Disturbance {
         /// How large it is.
         gib: u64,
     },
+    /// A machine's kubelet ends and is started again, as on a host that is too slow: what was met is unmet for a while.
+    KubeletRestart {
+        /// Which machine, by the id of its VM.
+        vmid: u32,
+    },
     /// Something goes wrong on the way to a machine.
     Wire {
         /// What.

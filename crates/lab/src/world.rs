@@ -158,6 +158,7 @@ impl World {
             Disturbance::Relay { vmid, present } => self.faults.set_relay(vmid, present),
             Disturbance::Reissue { vmid, connections } => self.faults.set_reissues(vmid, connections),
             Disturbance::SmallDisk { vmid, gib } => self.machines.limit_disk(vmid, gib),
+            Disturbance::KubeletRestart { vmid } => self.machines.restart_kubelet(vmid, self.now),
         }
     }
 }

@@ -132,6 +132,7 @@ impl Machines {
         let content = String::from_utf8_lossy(bytes).into_owned();
         let values: Vec<Value> = documents.iter().map(|d| d.value.clone()).collect();
         let settings = Settings::read(&values, &machine.hardware.nics);
+        let kubelet = machine.node().map(|node| node.settings.kubelet());
         let applied = match machine.phase {
             Phase::Maintenance(_) => {
                 let trial = (mode == Mode::Try).then(|| trial.filter(|d| !d.is_zero()).unwrap_or(TRIAL));
@@ -140,6 +141,10 @@ impl Machines {
             Phase::Configured(_) => again(machine, &values, content, settings, mode, dry_run, trial, now),
             _ => Err(gone()),
         }?;
+        let changed = machine.live_node().is_some_and(|node| Some(node.settings.kubelet()) != kubelet);
+        if kubelet.is_some() && changed {
+            self.restart_kubelet(vmid, now);
+        }
         self.mark(vmid, true);
         self.settle();
         Ok(applied)

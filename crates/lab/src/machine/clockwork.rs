@@ -255,15 +255,20 @@ impl Machines {
         if !super::apart::hear(&self.apart, vmid, other_id) {
             return false;
         }
-        if node.settings.discovery
+        self.discovers(node, other_id, other) || self.endpoint_of(node) == Some(other_id)
+    }
+
+    /// Whether the discovery service tells `node` of `other`.
+    fn discovers(&self, node: &Node, other_id: u32, other: &Node) -> bool {
+        node.settings.discovery
             && other.settings.discovery
             && node.settings.cluster_id == other.settings.cluster_id
             && self.reaches_discovery(other_id)
-        {
-            return true;
-        }
-        let Ok(endpoint) = node.settings.endpoint_host().parse() else { return false };
-        self.owner(endpoint).is_some_and(|vmid| vmid == other_id)
+    }
+
+    /// The machine that answers at the endpoint of a node's cluster.
+    fn endpoint_of(&self, node: &Node) -> Option<u32> {
+        self.owner(node.settings.endpoint_host().parse().ok()?)
     }
 
     /// etcd starts on its data, or writes the first.
@@ -345,8 +350,13 @@ impl Machines {
         self.etcds.iter().position(|etcd| {
             let found = etcd.members.values().any(|member| {
                 self.live(member.vmid).is_some_and(|other| {
+                    // Without discovery the list of members is in Kubernetes, which must answer at the endpoint.
+                    let serves = other.api_server_from.is_some_and(|at| at <= self.now);
+                    let told = self.discovers(node, member.vmid, other)
+                        || serves && self.endpoint_of(node) == Some(member.vmid);
                     matches!(other.etcd, EtcdService::Running { healthy_from: Some(at), .. } if at <= self.now)
-                        && self.finds(vmid, node, member.vmid, other)
+                        && super::apart::hear(&self.apart, vmid, member.vmid)
+                        && told
                 })
             });
             etcd.key == key && etcd.accepts() && found

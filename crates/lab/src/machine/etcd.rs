@@ -226,7 +226,8 @@ impl Etcd {
                 let node = machines.get(&member.vmid)?.live_node()?;
                 let healthy =
                     matches!(node.etcd, EtcdService::Running { healthy_from: Some(at), .. } if at <= now);
-                node.settings.vip.filter(|_| healthy).map(|address| (member.vmid, address))
+                let kubelet = node.kubelet_from <= now && !node.kubelet_stopped;
+                node.settings.vip.filter(|_| healthy && kubelet).map(|address| (member.vmid, address))
             });
         let Some((holder, address)) = candidate else { return false };
         self.vip = Some(Vip { address, holder, from: after(now, timing::VIP_ELECTION), expires: None });

@@ -170,13 +170,13 @@ impl Machines {
                 format!("service {id:?} doesn't support {word} operation via API"),
             ));
         }
-        if id == "kubelet"
+        let runs = self.live(vmid).is_some_and(|node| node.kubelet_from <= now && !node.kubelet_stopped);
+        if id == "kubelet" && action == ServiceAction::Restart && runs {
+            self.restart_kubelet(vmid, now);
+        } else if id == "kubelet"
             && let Some(node) = self.live_mut(vmid)
         {
             match action {
-                ServiceAction::Restart if node.kubelet_from <= now => {
-                    node.kubelet_from = after(now, timing::KUBELET_RESTART);
-                }
                 // Whoever starts one that failed has the machine try again.
                 _ if node.kubelet_gives_up.is_some_and(|at| at <= now) => {
                     node.kubelet_gives_up = Some(after(now, timing::PULL_GIVES_UP));
@@ -187,6 +187,17 @@ impl Machines {
         self.mark(vmid, true);
         self.settle();
         Ok(format!("Service {id:?} {done}"))
+    }
+
+    /// The kubelet of a machine ends and starts again. The holder of the shared address lets go of it meanwhile.
+    pub(crate) fn restart_kubelet(&mut self, vmid: u32, now: Timestamp) {
+        self.now = self.now.max(now);
+        let Some(node) = self.live_mut(vmid).filter(|node| node.kubelet_from <= now) else { return };
+        node.kubelet_from = after(now, timing::KUBELET_RESTART);
+        let held = self.etcds.iter_mut().filter_map(|etcd| etcd.vip.as_mut());
+        held.filter(|vip| vip.holder == vmid).for_each(|vip| vip.from = after(now, timing::VIP_AWAY));
+        self.mark(vmid, true);
+        self.settle();
     }
 
     /// Writes a key of META, or removes it.

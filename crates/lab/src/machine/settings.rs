@@ -160,6 +160,11 @@ impl std::fmt::Debug for Settings {
 }
 
 impl Settings {
+    /// What a kubelet is started with: another image or another authority needs a new one.
+    pub(super) fn kubelet(&self) -> (String, String) {
+        (self.images.kubelet.clone(), self.cluster_ca.crt.clone())
+    }
+
     /// Reads validated documents; `None` when no v1alpha1 document is among them (a partial configuration).
     pub fn read(documents: &[Value], nics: &[BootNic]) -> Option<Self> {
         let main = documents.iter().find(|d| d.get("kind").is_none())?;

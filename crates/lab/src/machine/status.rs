@@ -48,7 +48,8 @@ impl Machines {
             None => {}
         }
         let waits = self.unmet_services(node);
-        let stage = if waits.is_empty() { "running" } else { "booting" };
+        // What has booted goes on running, whatever its services do.
+        let stage = if waits.is_empty() || !machine.told.booting { "running" } else { "booting" };
         let mut unmet: Vec<(&str, String)> = vec![];
         if node.clock_from > self.now {
             unmet.push(("time", "time is not synced".to_owned()));

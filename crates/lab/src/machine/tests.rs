@@ -9,6 +9,7 @@ use tonic::Code;
 
 use super::*;
 
+mod day2;
 mod etcd;
 mod recorded;
 mod surprises;

@@ -85,3 +85,5 @@ pub const NO_CONTAINERD: Duration = ms(10_000);
 pub const PULL_GIVES_UP: Duration = ms(130_000);
 /// A kubelet that is restarted runs again after this.
 pub const KUBELET_RESTART: Duration = ms(3_000);
+/// The holder of the shared address has it back this long after its kubelet stopped.
+pub const VIP_AWAY: Duration = ms(10_000);
