@@ -319,7 +319,8 @@ fn targets(caller: &Caller, headers: &http::HeaderMap, service: &str, path: &str
             return Err(Status::invalid_argument(words));
         }
     }
-    if !forwards && !(one.is_empty() && many.is_empty()) {
+    let elsewhere = !one.is_empty() || !many.is_empty();
+    if elsewhere && !forwards {
         return Err(Status::permission_denied("no request forwarding"));
     }
     let named = if many.is_empty() { &one } else { &many };

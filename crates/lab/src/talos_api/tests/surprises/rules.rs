@@ -170,7 +170,7 @@ async fn e1_images_are_named_before_they_are_fetched() {
 
     let verify = |reference: &str| {
         let image_ref = reference.to_owned();
-        wire::ImageServiceVerifyRequest { image_ref, ..Default::default() }
+        wire::ImageServiceVerifyRequest { image_ref }
     };
     let wrong = "image reference is invalid: could not parse reference: example.com/Upper:v1";
     assert_eq!(told(images.verify(verify("example.com/Upper:v1")).await), says(Code::InvalidArgument, wrong));
