@@ -13,7 +13,8 @@
 //! place for a lease takes it as soon as there is one.
 //!
 //! The first wish to stop begins no new step, lets calls that change something come to their end for a few minutes, and
-//! abandons waiting. The second drops everything at once. Both are safe at any point, as is a crash.
+//! abandons waiting. The second drops everything at once. Both are safe at any point, as is a crash. The end of the time that the
+//! operator gave is like the first, and what was waited for has failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -50,6 +51,9 @@ const TO_RELEASE: Duration = Duration::from_secs(30);
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// What events about the lease call their step.
 const LEASE: &str = "lease";
+/// The code of what was still waited for at the end of the operator's time, and what events about that time call their step.
+const TIMEOUT: &str = "timeout";
+const AFTER_TIMEOUT: &str = "run the same command again, it goes on from here; give it more time with `--timeout` if the wait is a usual one";
 
 /// How much an operator wants to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -57,6 +61,8 @@ pub enum Stop {
     /// Not at all.
     #[default]
     No,
+    /// The time that the operator gave is over: as `Gently`, and what was still waited for has failed.
+    Timeout,
     /// After what is being changed right now.
     Gently,
     /// At once.
@@ -162,7 +168,9 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         configured: Mutex::default(),
         deletes_record: AtomicBool::new(false),
     });
+    let waited = Mutex::new(String::new());
     let waits = |note: String| {
+        waited.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&note);
         let step = StepId(LEASE.to_owned());
         run.emitter.emit(What::StepProgress { step, node: None, note, percent: None });
     };
@@ -191,12 +199,17 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
     let taken = tokio::select! {
         biased;
         taken = taking => taken,
-        _ = wish(&mut stop, Stop::No) => {
+        wish = wish(&mut stop, Stop::No) => {
             // One that was being taken over may be ours already, and nobody shall wait for it to expire.
             if let Some((record, _)) = &existing {
                 let _ = run.world.clock.timeout(AT_ONCE, record.release()).await;
             }
             run.started(plan);
+            if wish == Stop::Timeout {
+                let note = waited.into_inner().unwrap_or_else(PoisonError::into_inner);
+                run.emitter.emit(late(StepId(LEASE.to_owned()), None, "the lease was not acquired", &note));
+                return Ok(run.ended(Outcome::Failed, began));
+            }
             run.emitter.emit(What::Interrupted);
             return Ok(run.ended(Outcome::Interrupted, began));
         }
@@ -269,6 +282,8 @@ struct Running {
     /// Dropping it abandons the step.
     abandon: tokio::sync::oneshot::Sender<()>,
     only_waits: bool,
+    title: String,
+    progress: Progress,
 }
 
 /// A step's end: `None` when it was abandoned.
@@ -329,14 +344,20 @@ impl<'a> Dispatcher<'a> {
             tokio::select! {
                 biased;
                 wish = wish(&mut stop, stopping) => {
-                    if stopping == Stop::No {
+                    // After the end of the time, a person may still want to stop at once.
+                    if wish == Stop::Gently && stopping == Stop::Timeout {
+                        stopping = wish;
+                        self.emitter.emit(What::Interrupted);
+                        continue;
+                    }
+                    if stopping == Stop::No && wish != Stop::Timeout {
                         self.emitter.emit(What::Interrupted);
                     }
                     stopping = wish;
                     if stopping == Stop::Now {
                         break;
                     }
-                    self.abandon_waiting();
+                    self.abandon_waiting(wish == Stop::Timeout);
                     let clock = self.world.clock.clone();
                     patience = Some(Box::pin(async move { clock.sleep(GENTLY).await }));
                 }
@@ -359,9 +380,19 @@ impl<'a> Dispatcher<'a> {
                 }
             }
         }
+        if stopping == Stop::Timeout && !self.failed && !self.waiting.is_empty() {
+            self.failed = true;
+            let left = self.waiting.len();
+            self.emitter.emit(late(
+                StepId(TIMEOUT.to_owned()),
+                None,
+                &format!("{left} steps were not started"),
+                "",
+            ));
+        }
         match (stopping, self.failed) {
-            (Stop::No, false) => Outcome::Done,
-            (Stop::No, true) => Outcome::Failed,
+            (Stop::No | Stop::Timeout, false) => Outcome::Done,
+            (Stop::No | Stop::Timeout, true) => Outcome::Failed,
             (Stop::Gently | Stop::Now, _) => Outcome::Interrupted,
         }
     }
@@ -406,11 +437,13 @@ impl<'a> Dispatcher<'a> {
 
     fn begin(&mut self, step: Step) -> BoxFuture<'static, Ended> {
         let node = step.action.node().map(str::to_owned);
+        let title = step.action.describe();
         self.emitter.emit(What::StepStarted {
             step: step.id.clone(),
-            title: step.action.describe(),
+            title: title.clone(),
             node: node.clone(),
         });
+        let progress: Progress = self.emitter.step(&step.id, node.as_deref());
         let (abandon, abandoned) = tokio::sync::oneshot::channel();
         let running = Running {
             host: step.action.host().map(str::to_owned),
@@ -418,9 +451,10 @@ impl<'a> Dispatcher<'a> {
             node: node.clone(),
             abandon,
             only_waits: steps::only_waits(&step.action),
+            title,
+            progress: progress.clone(),
         };
         self.running.insert(step.id.clone(), running);
-        let progress: Progress = self.emitter.step(&step.id, node.as_deref());
         let context = self.context.clone();
         Box::pin(async move {
             let id = step.id.clone();
@@ -492,12 +526,18 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    fn abandon_waiting(&mut self) {
+    /// Abandons what only waits. At the end of the operator's time, that is what failed.
+    fn abandon_waiting(&mut self, timeout: bool) {
         let waits: Vec<StepId> =
             self.running.iter().filter(|(_, r)| r.only_waits).map(|(id, _)| id.clone()).collect();
         for id in waits {
-            if let Some(running) = self.running.remove(&id) {
-                let _ = running.abandon.send(());
+            let Some(running) = self.running.remove(&id) else { continue };
+            let _ = running.abandon.send(());
+            if timeout {
+                self.failed = true;
+                self.lost.insert(id.clone(), id.clone());
+                let note = running.progress.last().unwrap_or_default();
+                self.emitter.emit(late(id, running.node, &format!("could not {}", running.title), &note));
             }
         }
     }
@@ -525,6 +565,15 @@ impl<'a> Dispatcher<'a> {
                 .to_owned(),
         });
     }
+}
+
+/// The failure of what the operator's time was too short for.
+fn late(step: StepId, node: Option<String>, what: &str, waited_for: &str) -> What {
+    let mut causes = vec![format!("{what} within the time that `--timeout` gives")];
+    if !waited_for.is_empty() {
+        causes.push(format!("still waiting: {waited_for}"));
+    }
+    What::StepFailed { step, node, code: TIMEOUT.to_owned(), causes, remedy: AFTER_TIMEOUT.to_owned() }
 }
 
 /// Waits for what may not have been set yet.

@@ -24,6 +24,8 @@ const WIDTH: usize = 300;
 /// How often a console that broke is opened again.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
+/// A system that panicked so often does not come up by itself.
+const PANICS: u32 = 3;
 /// A console that was open for so long did work, although a quiet machine printed nothing meanwhile.
 const WORKED: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
@@ -88,17 +90,19 @@ impl Consoles {
         lock(&self.0.started).remove(node)
     }
 
-    fn note(&self, node: &str, line: &str) {
+    /// Keeps a line; gives it back as it is kept.
+    fn note(&self, node: &str, line: &str) -> Option<String> {
         let line: String = line.chars().filter(|c| !c.is_control()).take(WIDTH).collect();
         if line.trim().is_empty() {
-            return;
+            return None;
         }
         let mut tails = lock(&self.0.tails);
         let tail = tails.entry(node.to_owned()).or_default();
         if tail.len() == TAIL {
             tail.pop_front();
         }
-        tail.push_back(line);
+        tail.push_back(line.clone());
+        Some(line)
     }
 }
 
@@ -123,6 +127,10 @@ pub(crate) struct Watch {
     /// How often in a row it could not be opened, or was closed at once.
     broken: u32,
     opened: jiff::Timestamp,
+    /// How often the kernel gave up, and its words.
+    panics: (u32, String),
+    /// The last line that this watch read.
+    last: Option<String>,
     _slot: Slot,
 }
 
@@ -161,6 +169,8 @@ impl Watch {
             failed: None,
             broken: 0,
             opened: world.clock.now(),
+            panics: (0, String::new()),
+            last: None,
             _slot: slot,
         });
         Box::pin(watch.connect()).await;
@@ -192,6 +202,23 @@ impl Watch {
         self.printed = Printed::new(self.console.is_none());
     }
 
+    /// The VM was stopped and started: opens its console again, because the old one stays open and shows nothing any more.
+    pub(crate) async fn reopen(&mut self) {
+        (self.console, self.printed) = (None, Printed::new(true));
+        self.lines.cut();
+        Box::pin(self.connect()).await;
+    }
+
+    /// When it was opened.
+    pub(crate) fn opened(&self) -> jiff::Timestamp {
+        self.opened
+    }
+
+    /// The words of a kernel that gives up at every boot.
+    pub(crate) fn panics(&self) -> Option<&str> {
+        (self.panics.0 >= PANICS).then_some(self.panics.1.as_str())
+    }
+
     /// Does `work`, and reads the console meanwhile.
     pub(crate) async fn during<F: Future>(&mut self, work: F) -> F::Output {
         tokio::select! {
@@ -215,8 +242,11 @@ impl Watch {
                 Ok(bytes) => {
                     self.broken = 0;
                     for line in self.lines.push(&bytes) {
+                        if let Some((_, panic)) = line.split_once("Kernel panic") {
+                            self.panics = (self.panics.0 + 1, format!("Kernel panic{panic}"));
+                        }
                         self.printed.read(&line);
-                        self.consoles.note(&self.node, &line);
+                        self.last = self.consoles.note(&self.node, &line).or(self.last.take());
                     }
                 }
                 Err(error) => self.broke(error),
@@ -224,8 +254,8 @@ impl Watch {
         }
     }
 
-    /// The last line that was printed.
-    pub(crate) fn last_line(&self) -> Option<String> {
-        self.consoles.tail(&self.node).pop()
+    /// The last line that was printed while this was open.
+    pub(crate) fn last_line(&self) -> Option<&str> {
+        self.last.as_deref()
     }
 }

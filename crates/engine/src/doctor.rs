@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
-use model::blueprint::Blueprint;
+use model::blueprint::{Blueprint, Node};
 use model::holder::{Account, Holder};
+use model::plan::preflight;
 use model::rights::{self, Need};
 use model::spec::Spec;
 use pve::Permissions;
@@ -243,26 +244,48 @@ fn account_for(
     Finding::bad(what, detail, remedy)
 }
 
-/// Whether new machines can be proved through their console. Where the file does not ask for it, they are known by their UUID
-/// instead, and every plan warns.
+/// Whether new machines can be proved through their console, asked for each VM as a plan does: what is granted on one VM replaces what comes
+/// from above. Where the file does not ask for it, they are known by their UUID instead, and every plan warns.
 fn console(permissions: &Permissions, blueprint: &Blueprint, caller: &str, need: &Need) -> Finding {
-    let found = at_path(permissions, &blueprint.cluster, caller, &need.path, &[need]);
     let what = format!("console at {}", need.path);
-    match found.verdict {
-        Verdict::Bad if blueprint.options.identity.is_none() => Finding {
+    let lacks = |node: &&Node| {
+        let need = preflight::console(blueprint, node, None);
+        !node.external && !need.one_of.iter().any(|(path, right)| permissions.has(path, right))
+    };
+    let denied: Vec<&Node> = blueprint.in_order().into_iter().filter(lacks).collect();
+    if denied.is_empty() {
+        return Finding::good(
             what,
-            verdict: Verdict::Doubtful,
-            detail: format!(
-                "missing: {}; new machines are known by their SMBIOS UUID only, which a relay in the network can pass on",
-                need.privilege
-            ),
-            ..found
-        },
-        Verdict::Bad => Finding { what, ..found },
-        Verdict::Good | Verdict::Doubtful => {
-            Finding::good(what, format!("{}: new machines are proved through their console", need.privilege))
-        }
+            format!("{}: new machines are proved through their console", need.privilege),
+        );
     }
+    let from_above = permissions.has(&need.path, need.privilege);
+    let remedy = match from_above {
+        false => at_path(permissions, &blueprint.cluster, caller, &need.path, &[need]).remedy,
+        // Each of these VMs has a grant of its own.
+        true => denied
+            .iter()
+            .flat_map(|node| {
+                let path = format!("/vms/{}", node.vmid);
+                at_path(permissions, &blueprint.cluster, caller, &path, &[need]).remedy
+            })
+            .fold(vec![], |mut all, line| {
+                if !all.contains(&line) {
+                    all.push(line);
+                }
+                all
+            }),
+    };
+    let nodes: Vec<&str> = denied.iter().map(|node| node.name.as_str()).collect();
+    let on = if from_above { format!(" on the VMs of {}", nodes.join(", ")) } else { String::new() };
+    let (verdict, then) = match blueprint.options.identity {
+        None => (
+            Verdict::Doubtful,
+            "new machines are known by their SMBIOS UUID only, which a relay in the network can pass on",
+        ),
+        Some(_) => (Verdict::Bad, "new machines cannot be proved, and receive no configuration"),
+    };
+    Finding { what, verdict, detail: format!("missing{on}: {}; {then}", need.privilege), remedy }
 }
 
 fn at_path(permissions: &Permissions, cluster: &str, caller: &str, path: &str, needs: &[&Need]) -> Finding {

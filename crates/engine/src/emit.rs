@@ -55,7 +55,7 @@ impl Emitter {
             | What::StepDone { step, .. }
             | What::StepFailed { step, .. }
             | What::StepSkipped { step, .. } => self.places.get(step).copied().unwrap_or(usize::MAX),
-            What::Interrupted | What::Ended { .. } => usize::MAX,
+            What::Waiting { .. } | What::Interrupted | What::Ended { .. } => usize::MAX,
         };
         let event = Event { at: self.clock.now(), what };
         self.held.lock().unwrap_or_else(PoisonError::into_inner).events.push((place, event));
@@ -124,6 +124,12 @@ impl Progress {
     /// In words and as a part of the whole.
     pub fn percent(&self, note: impl Into<String>, percent: u8) {
         self.say(note.into(), Some(percent));
+    }
+
+    /// What was said last, in words.
+    pub(crate) fn last(&self) -> Option<String> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().map(|(note, _)| note.clone())
     }
 
     fn say(&self, note: String, percent: Option<u8>) {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::blueprint::{Blueprint, Node};
-use model::observed::{Api, KubernetesNode, Vm};
+use model::observed::{Api, KubernetesNode, NotReady, Vm};
 use model::spec::CniName;
 use serde::Serialize;
 use talos_client::{Kind, Machine, MachineStatus};
@@ -109,18 +109,18 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
     let mut pods = PodWatch::default();
     loop {
         let conditions = conditions(world, &context.look).await;
-        let lacks = |c: &Condition| Some((c.name, Lack { words: c.missing.clone()?, code: c.code }));
+        let lacks = |c: &Condition| Some((c.name, Lack::new(c.missing.clone()?).coded(c.code)));
         let Some((name, mut lack)) = conditions.iter().find_map(lacks) else { break };
         if PODS_BRING.contains(&name) {
             lack = pods.explain(world, &kubernetes, lack).await;
         } else {
             pods.nothing_missing();
         }
-        let Lack { words: missing, code } = lack;
+        let Lack { words: missing, code, .. } = lack;
         progress.note(format!("{name}: {missing}"));
         if pods.is_hopeless(world) {
             return Err(Error::world(format!("it does not get healthy: {name}: {missing}")).coded(code).remedy(
-                "put right what the pod says (a registry, a mirror, a version, a value); running the command again goes on \
+                "correct what the pod says (a registry, a mirror, a version, a value); running the command again goes on \
                  waiting",
             ));
         }
@@ -219,13 +219,21 @@ async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
             .map_err(|e| Lack::of_machine(e.to_string(), &e))?;
         match world.clock.timeout(QUESTION, machine.stage()).await {
             Ok(Ok(status)) if status.stage.to_string() == "running" && settled(&status) => Ok(()),
-            Ok(Ok(status)) => Err(Lack::new(unsettled(&node.name, &status))),
+            Ok(Ok(status)) => Err(unready(node, &status)),
             Ok(Err(error)) => Err(silence(world, look, node, Some(&error)).await),
             Err(_) => Err(silence(world, look, node, None).await),
         }
     });
     let lacks = futures::future::join_all(asked).await.into_iter().filter_map(std::result::Result::err);
     together(lacks.collect()).map_or(Ok(None), Err)
+}
+
+/// Why a machine that answers is not ready.
+fn unready(node: &Node, status: &MachineStatus) -> Lack {
+    if status.unmet.iter().any(|unmet| unmet.name == "time") {
+        return Lack::new(format!("{}: {}", node.name, model::service::no_time(&node.ntp))).coded("clock");
+    }
+    Lack::new(unsettled(&node.name, status))
 }
 
 /// What a machine that answers still waits for, in its own words.
@@ -282,13 +290,11 @@ fn nodes_ready(look: &Look, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
     let mut awaits = None;
     let mut lacks = vec![];
     for node in look.blueprint.in_order() {
-        // The likely reason is the same for all: it is said once.
-        let why = if lacks.is_empty() { likely(&look.blueprint) } else { "" };
         let mut lack = |words: String| lacks.push(Lack::new(words));
         match nodes.get(&node.name) {
             None => lack(format!("{} is not registered", node.name)),
             Some(n) if !n.ready && !look.blueprint.awaits_network() => {
-                lack(format!("{} is not ready{why}", node.name));
+                lack(format!("{} is {}", node.name, not_ready(&look.blueprint, n.not_ready.as_ref())));
             }
             Some(n) if n.version != node.kubernetes => {
                 lack(format!("{} runs {}, not {}", node.name, n.version, node.kubernetes));
@@ -302,13 +308,23 @@ fn nodes_ready(look: &Look, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
     together(lacks).map_or(Ok(awaits), Err)
 }
 
-/// Why a node that runs is likely not to be ready, where its network does not come with Talos.
-pub(crate) fn likely(blueprint: &Blueprint) -> &'static str {
-    match blueprint.options.kubernetes.cni.details().name {
-        CniName::Flannel => "",
-        CniName::Cilium => "; it waits for Cilium, which the job helm-cilium in kube-system installs",
-        CniName::Custom => "; it waits for the network plug-in from `kubernetes.cni.urls`",
-        CniName::None => "; it waits for a network plug-in from `manifests`",
+/// That a registered node is not ready, and why, as Kubernetes says it.
+pub(crate) fn not_ready(blueprint: &Blueprint, why: Option<&NotReady>) -> String {
+    match why {
+        Some(NotReady::NetworkPlugin) => {
+            let comes = match blueprint.options.kubernetes.cni.details().name {
+                CniName::Flannel => "Flannel, which comes with Talos",
+                CniName::Cilium => "Cilium, which the job helm-cilium in kube-system installs",
+                CniName::Custom => "the network plug-in from `kubernetes.cni.urls`",
+                CniName::None => "a network plug-in from `manifests`",
+            };
+            format!("registered in Kubernetes, not ready yet: it waits for {comes}")
+        }
+        Some(NotReady::KubeletSilent) => {
+            "not ready: its kubelet stopped reporting to Kubernetes, as when the machine is off, restarts or is cut off".to_owned()
+        }
+        Some(NotReady::Other(said)) if !said.is_empty() => format!("registered in Kubernetes, not ready yet: {said}"),
+        Some(NotReady::Other(_)) | None => "registered in Kubernetes, not ready yet".to_owned(),
     }
 }
 

@@ -23,7 +23,7 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::client::Body;
 use kube::client::middleware::BaseUriLayer;
 use model::holder::SecretPlace;
-use model::observed::KubernetesNode;
+use model::observed::{KubernetesNode, NotReady};
 use rustls::{ClientConfig, RootCertStore};
 use talos::pki::Identity;
 use tower::ServiceBuilder;
@@ -229,7 +229,9 @@ impl Unreached {
 fn seen(node: &Node) -> KubernetesNode {
     let status = node.status.as_ref();
     let conditions = status.and_then(|s| s.conditions.as_deref()).unwrap_or_default();
+    let ready = conditions.iter().find(|c| c.type_ == "Ready");
     KubernetesNode {
+        not_ready: ready.and_then(|c| NotReady::of(&c.status, c.message.as_deref().unwrap_or_default())),
         ready: conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"),
         version: status
             .and_then(|s| s.node_info.as_ref())

@@ -30,12 +30,14 @@ pub(crate) struct Lack {
     pub words: String,
     /// For programs, as [`crate::error::Error::code`] gives it.
     pub code: &'static str,
+    /// Whether a machine is there that keeps its port closed.
+    pub closed_port: bool,
 }
 
 impl Lack {
     /// Something that just did not come yet.
     pub(crate) fn new(words: impl Into<String>) -> Self {
-        Self { words: words.into(), code: LATE }
+        Self { words: words.into(), code: LATE, closed_port: false }
     }
 
     /// Whether it is known why it does not come.
@@ -50,7 +52,8 @@ impl Lack {
 
     /// A machine that did not do what it was asked, in these words.
     pub(crate) fn of_machine(words: impl Into<String>, error: &talos_client::Error) -> Self {
-        Self { words: words.into(), code: machine_code(error.kind()) }
+        let closed_port = error.io_kind() == Some(std::io::ErrorKind::ConnectionRefused);
+        Self { words: words.into(), code: machine_code(error.kind()), closed_port }
     }
 }
 
@@ -94,7 +97,9 @@ impl PodWatch {
         // A program that fails again and again runs for a moment in between.
         self.stuck = self.stuck.take().filter(|(_, seen, _)| elapsed(*seen, now) < A_MOMENT);
         match &self.stuck {
-            Some((.., said)) => Lack { words: format!("{}; {said} in {NAMESPACE}", lack.words), code: POD },
+            Some((.., said)) => {
+                Lack { words: format!("{}; {said} in {NAMESPACE}", lack.words), code: POD, ..lack }
+            }
             None => lack,
         }
     }

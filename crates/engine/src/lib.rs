@@ -31,6 +31,7 @@ mod lack;
 mod lease;
 mod missing;
 pub mod observe;
+mod power;
 mod proof;
 pub mod record;
 pub mod render;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use model::blueprint::Node;
-use model::identity::{self, Fingerprint, KeptRunning, Method, Verdict};
+use model::identity::{self, Fingerprint, KeptRunning, Method, Unproved, Verdict};
 use model::observed::{Api, Machine as Seen, Observed};
-use model::ownership::{self, Act};
+use model::ownership::Act;
 use talos_client::Maintenance;
 
 use crate::apply::Context;
@@ -20,6 +20,7 @@ use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::kubernetes::Kubernetes;
 use crate::observe::machines;
+use crate::power::whereabouts;
 use crate::record::remedy;
 use crate::steps::{Identified, Place, identify, not_ours, try_read};
 use crate::world::QUESTION;
@@ -31,6 +32,11 @@ const CHANGE: jiff::SignedDuration = jiff::SignedDuration::from_mins(8);
 /// The code of a machine that is not the one on the console.
 pub(crate) const CODE: &str = "machine-identity";
 
+/// The code of a system that panics at every boot.
+const PANIC: &str = "kernel-panic";
+/// How often a VM may be stopped and started by others while it is proved.
+const POWER_CYCLES: u32 = 3;
+
 /// What is known of one machine until it is proved.
 pub(crate) struct Prover<'a> {
     context: &'a Context,
@@ -40,13 +46,15 @@ pub(crate) struct Prover<'a> {
     /// Since when the certificate does not match, or is not on the console.
     waits: Option<jiff::Timestamp>,
     restarted: bool,
+    /// How often the console was opened again because the VM was stopped and started.
+    reopened: u32,
 }
 
 impl<'a> Prover<'a> {
     pub(crate) fn new(context: &'a Context, node: &'a Node) -> Self {
         let method = identity::method(&context.look.blueprint, &context.look.observed, node);
         let watch = context.world.consoles.take(&node.name);
-        Self { context, node, method, watch, waits: None, restarted: false }
+        Self { context, node, method, watch, waits: None, restarted: false, reopened: 0 }
     }
 
     /// Does `work`, and reads the machine's console meanwhile.
@@ -64,6 +72,39 @@ impl<'a> Prover<'a> {
             let slot = self.context.world.consoles.slot(&host).await;
             let whose = Whose { node: &self.node.name, host: &host, vmid };
             self.watch = Some(Box::pin(Watch::open(&self.context.world, &whose, false, slot)).await);
+        }
+    }
+
+    /// The same, where a console is free at once: what it prints helps, and nothing depends on it.
+    pub(crate) async fn watch_if_free(&mut self) {
+        let (host, _) = whereabouts(self.context, self.node);
+        let (all, here) = self.context.world.consoles.free(&host);
+        if all > 0 && here > 0 {
+            self.watch().await;
+        }
+    }
+
+    /// A system that does not come up: the kernel panic that its console shows again and again.
+    pub(crate) fn panics(&self) -> Result<()> {
+        let Some(line) = self.watch.as_ref().and_then(|watch| watch.panics()) else { return Ok(()) };
+        let (host, vmid) = whereabouts(self.context, self.node);
+        let name = &self.node.name;
+        Err(Error::world(format!("{name} does not boot; the console of VM {vmid} on {host} shows again and again: {line}"))
+            .coded(PANIC)
+            .remedy(format!(
+                "`talosmith node console {name}` shows what comes before it. Usual causes are too little memory, a CPU type that the \
+                 release does not run on, and a damaged disk"
+            )))
+    }
+
+    /// What a machine is known by that received its configuration without a proof of who it is.
+    pub(crate) fn unproved(&self) -> Option<&'static str> {
+        match &self.method {
+            Method::Console | Method::Fingerprint(_) | Method::Undeclared => None,
+            Method::Uuid(Unproved::Chosen) => Some("SMBIOS UUID (`proxmox.identity: uuid`)"),
+            Method::Uuid(Unproved::NoRight) => Some("SMBIOS UUID (the token lacked VM.Console)"),
+            Method::Uuid(Unproved::NoSerialPort) => Some("SMBIOS UUID (the VM had no serial port)"),
+            Method::Unverified => Some("address (`unverified: true`)"),
         }
     }
 
@@ -120,6 +161,9 @@ impl<'a> Prover<'a> {
             return Err(self.no_console());
         }
         let late = now.duration_since(*self.waits.get_or_insert(now)) >= SETTLE;
+        if late && verdict != Verdict::Outdated && Box::pin(self.reopen_if_started_again(progress)).await {
+            return Ok(false);
+        }
         match verdict {
             Verdict::Proved => Ok(true),
             Verdict::Outdated => {
@@ -140,6 +184,28 @@ impl<'a> Prover<'a> {
                 Ok(false)
             }
         }
+    }
+
+    /// Opens the console again where the VM was stopped and started since it was opened: Proxmox leaves the old one open, and
+    /// nothing is read on it any more. What was read before counts no more. Says whether it did.
+    async fn reopen_if_started_again(&mut self, progress: &Progress) -> bool {
+        let (host, vmid) = whereabouts(self.context, self.node);
+        let (world, Some(watch)) = (&self.context.world, &mut self.watch) else { return false };
+        if self.reopened >= POWER_CYCLES {
+            return false;
+        }
+        let Ok(Ok(status)) = world.clock.timeout(QUESTION, world.pve.vm_status(&host, vmid)).await else {
+            return false;
+        };
+        let open_for = world.clock.now().duration_since(watch.opened());
+        let uptime = Duration::from_secs(status.uptime);
+        if status.power != pve::PowerState::Running || !identity::was_started_since(uptime, open_for) {
+            return false;
+        }
+        progress.note(format!("VM {vmid} was stopped and started meanwhile; opening its console again"));
+        watch.reopen().await;
+        (self.reopened, self.restarted, self.waits) = (self.reopened + 1, false, None);
+        true
     }
 
     fn waits_for(&self, limit: jiff::SignedDuration) -> bool {
@@ -239,8 +305,8 @@ impl<'a> Prover<'a> {
         ))
         .remedy(format!(
             "nothing was sent to it. Likely reasons: another machine has the address {address}; something between this computer and the \
-             machine terminates TLS, such as a relay or a proxy; or the VM was stopped and started meanwhile, which ends its \
-             console. Find out who has the address, then run the command again"
+             machine terminates TLS, such as a relay or a proxy. Find out which machine has the address before you run the command \
+             again"
         ))
     }
 
@@ -307,15 +373,6 @@ impl<'a> Prover<'a> {
 /// Whether a volume shows that the machine had a configuration.
 fn keeps_configuration(volume: &talos_client::Volume) -> bool {
     volume.name == "STATE" && volume.phase == "ready" && !volume.location.is_empty()
-}
-
-/// The host and the id of a node's VM.
-fn whereabouts(context: &Context, node: &Node) -> (String, u32) {
-    let seen = ownership::vm_of(&context.look.blueprint, &context.look.observed.proxmox, &node.name);
-    match seen {
-        Some(vm) => (vm.host.clone(), vm.vmid),
-        None => (node.host.clone().unwrap_or_default(), node.vmid),
-    }
 }
 
 /// The right to open the console of a VM that is about to be started, where the machine is to be proved by it. It is acquired

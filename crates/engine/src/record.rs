@@ -17,7 +17,7 @@
 //! of hands is counted, and a plan that was made at another count is not carried out.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -70,6 +70,9 @@ pub struct Record {
     generations: BTreeMap<String, Uuid>,
     /// When it was renewed last.
     validity: Validity,
+    /// Machines that this run gave the cluster's keys, each with what it was known by where nothing proved it. Whatever is written
+    /// next carries it: the lease is renewed every few seconds, and given back at the end.
+    identities: Arc<Mutex<BTreeMap<String, Option<String>>>>,
 }
 
 impl Record {
@@ -93,6 +96,7 @@ impl Record {
             tags: blueprint.tags.clone(),
             generations: BTreeMap::new(),
             validity: Validity::new(&world.clock),
+            identities: Arc::default(),
         }
     }
 
@@ -504,6 +508,21 @@ impl Record {
         }
     }
 
+    /// A machine received the cluster's keys: proved, or known by no more than this.
+    pub(crate) fn note_identity(&self, node: &str, unproved: Option<String>) {
+        let mut identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        identities.insert(node.to_owned(), unproved);
+    }
+
+    fn add_identities(&self, state: &mut RecordState) {
+        for (node, unproved) in self.identities.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            match unproved {
+                Some(by) => state.unproved.insert(node.clone(), by.clone()),
+                None => state.unproved.remove(node),
+            };
+        }
+    }
+
     /// Reads, changes, writes; again when somebody else wrote in between.
     async fn change(&self, mut change: impl FnMut(&mut RecordState) -> Result<()>) -> Result<()> {
         let mut attempt = 1;
@@ -511,6 +530,7 @@ impl Record {
             let (mut state, mark, config) = self.fetch().await?;
             let before = state.clone();
             change(&mut state)?;
+            self.add_identities(&mut state);
             if state == before {
                 return Ok(());
             }

@@ -314,6 +314,12 @@ impl Blueprint {
         self.nodes.values().filter(|n| n.role == Role::ControlPlane)
     }
 
+    /// Whether etcd has no other member than this node.
+    #[must_use]
+    pub fn is_only_control_plane(&self, name: &str) -> bool {
+        self.control_planes().all(|node| node.name == name) && self.control_planes().next().is_some()
+    }
+
     /// Whether nodes are expected to wait for a network plug-in: the file asks for none, and brings no manifest that
     /// could hold one.
     #[must_use]

@@ -91,6 +91,21 @@ pub enum What {
         /// The step at fault.
         because: StepId,
     },
+    /// Nothing new was told for a while: what is still waited for. Programs that read events get it as a sign of life; the journal
+    /// does not keep it.
+    Waiting {
+        /// The step that runs longest.
+        step: StepId,
+        /// The node it is about.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        node: Option<String>,
+        /// What it said last.
+        note: String,
+        /// For how long it runs, in milliseconds.
+        millis: u64,
+        /// How many other steps run.
+        others: usize,
+    },
     /// Somebody asked to stop: no new step begins.
     Interrupted,
     /// A run ends.

@@ -173,6 +173,14 @@ pub fn judge(printed: &Printed, shown: &Fingerprint) -> Verdict {
     }
 }
 
+/// Whether a VM that runs for `uptime` was started after a console was opened that is open for `open_for`. Proxmox counts whole seconds,
+/// and a moment passes between a start and the opening.
+#[must_use]
+pub fn was_started_since(uptime: std::time::Duration, open_for: jiff::SignedDuration) -> bool {
+    const SLACK: std::time::Duration = std::time::Duration::from_secs(2);
+    std::time::Duration::try_from(open_for).is_ok_and(|open_for| uptime + SLACK < open_for)
+}
+
 /// The fingerprint in a line of Talos about a new certificate of its maintenance API, such as
 /// `[   39.051143] [talos] server certificate issued {"component": …, "fingerprint": "…"}`.
 ///

@@ -96,6 +96,9 @@ pub struct RecordState {
     /// after a rollback only this shows that the VM is an older one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub generations: BTreeMap<String, Uuid>,
+    /// Nodes whose machine received the cluster's keys without a proof of its identity, by node name, with what it was known by.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unproved: BTreeMap<String, String>,
     /// What else the line says.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -425,6 +428,7 @@ mod tests {
             turns: 3,
             version: VERSION,
             generations: [("home-control-1".to_owned(), Uuid::from_u128(7))].into(),
+            unproved: BTreeMap::new(),
             unknown: Unknown::new(),
         };
         let text = mark.describe_record(&state);

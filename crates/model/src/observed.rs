@@ -498,6 +498,38 @@ pub struct KubernetesNode {
     pub schedulable: bool,
     /// Whether a cloud provider has still to look at it.
     pub uninitialized: bool,
+    /// Why it is not ready, where Kubernetes says so. In its words, which change from one moment to the next, so nothing is
+    /// planned by them and a saved plan does not hold them.
+    #[serde(skip)]
+    pub not_ready: Option<NotReady>,
+}
+
+/// Why a node is not ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotReady {
+    /// Its kubelet waits for a network plug-in.
+    NetworkPlugin,
+    /// Its kubelet has stopped reporting: the machine is off, restarts or cannot reach Kubernetes.
+    KubeletSilent,
+    /// Anything else, as the kubelet says it.
+    Other(String),
+}
+
+impl NotReady {
+    /// What the condition `Ready` of a node says.
+    #[must_use]
+    pub fn of(status: &str, message: &str) -> Option<Self> {
+        match status {
+            "True" => None,
+            "Unknown" => Some(Self::KubeletSilent),
+            _ if message.contains("NetworkPluginNotReady")
+                || message.contains("cni plugin not initialized") =>
+            {
+                Some(Self::NetworkPlugin)
+            }
+            _ => Some(Self::Other(message.split_whitespace().collect::<Vec<_>>().join(" "))),
+        }
+    }
 }
 
 impl Machine {

@@ -38,6 +38,7 @@ pub mod preflight;
 mod reconfigure;
 pub mod refuse;
 mod replace;
+pub use replace::ONLY_CONTROL_PLANE;
 #[cfg(test)]
 mod tests;
 mod unchecked;

@@ -112,9 +112,41 @@ pub fn no_way_to(endpoint: &str, api_server: &str) -> Halted {
     }
 }
 
+/// Why a machine has no time, in words. Until it has, Talos starts neither etcd nor kubelet nor trustd.
+#[must_use]
+pub fn no_time(servers: &[String]) -> String {
+    let asked = match servers {
+        [] => "`network.ntp` is empty, so Talos asks time.cloudflare.com".to_owned(),
+        servers => format!("`network.ntp`: {}", servers.join(", ")),
+    };
+    format!("its clock is not set, because no time server answers ({asked})")
+}
+
+/// A machine that does not get the time.
+#[must_use]
+pub fn no_time_comes(servers: &[String]) -> Halted {
+    Halted {
+        subject: "time".to_owned(),
+        why: no_time(servers),
+        remedy: "give the machine a time server that it reaches by NTP (UDP port 123) in `network.ntp`, or open the way to the one \
+                 that it asks"
+            .to_owned(),
+        at_once: false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn f10_the_time_servers_that_do_not_answer_are_named() {
+        assert!(no_time(&[]).contains("time.cloudflare.com"));
+        assert!(
+            no_time(&["10.0.0.1".to_owned(), "ntp.lan".to_owned()])
+                .ends_with("(`network.ntp`: 10.0.0.1, ntp.lan)")
+        );
+    }
 
     fn service(id: &str, state: &str, events: &[&str]) -> Service {
         let events = events.iter().map(|event| (*event).to_owned()).collect();

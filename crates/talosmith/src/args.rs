@@ -263,6 +263,10 @@ pub struct ApplyArgs {
     pub change: ChangeArgs,
     #[command(flatten)]
     pub allow: AllowArgs,
+    /// End after this time, such as 90s, 20m or 2h, counted from the first change. A change that is being made is finished, nothing
+    /// else is started, and what was still waited for is reported as failed (exit code 5). The same command goes on from there.
+    #[arg(long, value_name = "TIME", value_parser = parse_limit)]
+    pub timeout: Option<Duration>,
     /// Write a kubeconfig when the cluster is healthy, merged into this file if it exists, readable by you only.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -721,9 +725,28 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The same, of a time in which something is to be done.
+fn parse_limit(text: &str) -> Result<Duration, String> {
+    match parse_time(text)? {
+        Duration::ZERO => {
+            Err("no time at all is too short; leave the option out to wait as long as each step allows"
+                .to_owned())
+        }
+        limit => Ok(limit),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn f10_a_limit_leaves_some_time() {
+        assert_eq!(parse_limit("20m").unwrap().as_secs(), 1200);
+        for wrong in ["0", "0s", "0h", "soon", "-5m"] {
+            assert!(parse_limit(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times() {

@@ -156,7 +156,7 @@ pub(super) async fn details(
             }
             Ok(Looked::Marked(vm, state)) => {
                 if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner {
-                    records.insert(*id, state);
+                    records.insert(*id, state.map(|state| *state));
                 }
                 if let Some(guest) = seen.taken.get_mut(id) {
                     guest.host.clone_from(&vm.host);
@@ -421,7 +421,7 @@ fn vmid(resource: &Resource) -> Option<u32> {
 /// Whose a VM is.
 enum Looked {
     /// It carries a mark, perhaps of another cluster.
-    Marked(Box<Vm>, Option<RecordState>),
+    Marked(Box<Vm>, Option<Box<RecordState>>),
     /// It carries none, but a UUID.
     Unmarked { uuid: Uuid, vmgenid: Option<Uuid>, host: String },
     /// It carries one that a newer Talosmith wrote.
@@ -481,7 +481,7 @@ async fn vm(
             Some("running") => true,
             _ => is_running(world, &host, vmid).await?,
         };
-        Ok::<_, Unclear>(Looked::Marked(Box::new(vm), state))
+        Ok::<_, Unclear>(Looked::Marked(Box::new(vm), state.map(Box::new)))
     };
     let forbidden = |error: &Unclear| matches!(error, Unclear::NotTold(e) if matches!(e.meaning(), pve::Kind::Permission { .. }));
     match world.clock.timeout(PATIENCE, read).await {

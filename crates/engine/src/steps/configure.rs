@@ -20,16 +20,13 @@ use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::lack::Lack;
 use crate::observe::machines::digest;
+use crate::power::{PowerWatch, USUAL_BOOT};
 use crate::proof::{self, Prover};
 use crate::render::Access;
 use crate::steps::Done;
 use crate::whereabouts;
 use crate::world::{QUESTION, World};
 
-/// A machine that boots answers sooner.
-const USUAL: Duration = Duration::from_secs(90);
-/// What is likely of a machine that was there before and does not come back.
-const RESET: &str = "; perhaps it was reset and has no system any more, then `--allow-destroy` makes it anew";
 /// The code of a wrong clock.
 const CLOCK: &str = "clock";
 /// Booting, downloading nothing: a machine that is not there after this long will not come by itself.
@@ -87,6 +84,7 @@ pub(crate) async fn reach(world: &World, node: &Node, access: &Access) -> Reache
         (_, Ok(Err(error))) if error.kind() == Refused::Clock => return Reached::Identified(silent(&error)),
         _ => {}
     }
+    // One that waits in maintenance mode does not show a certificate of the cluster, so it is asked without.
     Reached::Identified(match world.clock.timeout(QUESTION, identify_waiting(world, node, address)).await {
         Ok(Ok(found)) => found,
         Ok(Err(error)) if error.kind() == Refused::Rejected => {
@@ -114,8 +112,13 @@ async fn other_keys(world: &World, address: IpAddr, access: &Access) -> Reached 
     })
 }
 
+/// Where nothing answers, how it was asked makes no difference.
 fn silent(error: &talos_client::Error) -> Identified {
-    Identified::Silent(Lack::of_machine(in_words(error), error))
+    let words = match error.io_kind() {
+        Some(_) => format!("{}: {}", error.address(), error.reason()),
+        None => in_words(error),
+    };
+    Identified::Silent(Lack::of_machine(words, error))
 }
 
 fn no_answer() -> Identified {
@@ -243,12 +246,17 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let was_there = context.look.observed.proxmox.of(owner).any(|vm| vm.mark.node == node.name);
     let mut last = Lack::new("nothing was seen of it");
     let mut prover = Prover::new(context, node);
+    let mut power = PowerWatch::default();
     progress.note("waiting for the machine to boot");
     while world.clock.now().duration_since(began) < PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX) {
-        match prover.during(Box::pin(identify(world, node, access))).await {
+        let identified = prover.during(Box::pin(identify(world, node, access))).await;
+        if !matches!(identified, Identified::Silent(_)) {
+            power.answers();
+        }
+        match identified {
             Identified::Configured(machine) => {
                 if !sent || runs_it(world, node, &machine, config).await? {
-                    return Ok(Done::default());
+                    return Ok(done(context, node, &prover, sent));
                 }
                 last = Lack::new("it does not tell which configuration it runs").coded("machine-unavailable");
                 progress.note("waiting for the machine: its configuration cannot be read yet");
@@ -298,14 +306,16 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             // compared when it joins.
             Identified::Silent(_) if sent && node.role == model::blueprint::Role::Worker => {
                 context.unproved().insert(node.name.clone());
-                return Ok(Done::default());
+                return Ok(done(context, node, &prover, sent));
             }
             Identified::Silent(_) if is_elsewhere(context, node, progress).await? => continue,
             Identified::Silent(lack) => {
+                let lack = Box::pin(power.look(context, node)).await?.unwrap_or(lack);
                 Box::pin(prover.watch()).await;
+                prover.panics()?;
                 let waited = world.clock.now().duration_since(began);
-                let reset = was_there && waited > USUAL.try_into().unwrap_or(jiff::SignedDuration::MAX);
-                let likely = if reset { RESET } else { "" };
+                let reset = was_there && waited > USUAL_BOOT.try_into().unwrap_or(jiff::SignedDuration::MAX);
+                let likely = if reset { format!("; {}", wiped(context, node)) } else { String::new() };
                 let console = prover.last_words();
                 progress.note(format!("waiting for the machine: {}{likely}{console}", lack.words));
                 last = Lack { words: format!("{}{console}", lack.words), ..lack };
@@ -321,22 +331,57 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         last.words
     ))
     .coded(last.code)
-    .remedy(what_helps(node, &last)))
+    .remedy(what_helps(context, node, &last)))
+}
+
+/// The end of the step. Whether the machine proved who it is stays in the record, and in the journal where it did not.
+fn done(context: &Context, node: &Node, prover: &Prover, sent: bool) -> Done {
+    if !sent {
+        return Done::default();
+    }
+    let unproved = prover.unproved();
+    if let Ok(Some(record)) = context.record_if_any() {
+        record.note_identity(&node.name, unproved.map(str::to_owned));
+    }
+    let warning = unproved.map(|by| {
+        format!(
+            "{} received the cluster's keys without a proof of its identity: it is known by its {by} only",
+            node.name
+        )
+    });
+    Done { warnings: warning.into_iter().collect() }
+}
+
+/// What is likely of a machine that was there before and does not come back, and what helps.
+pub(super) fn wiped(context: &Context, node: &Node) -> String {
+    let name = &node.name;
+    match context.look.blueprint.is_only_control_plane(name) {
+        true => format!(
+            "perhaps its disk was wiped. {name} is the only control plane node, so the data of etcd would be gone with it: restore \
+             the VM from a backup in Proxmox, or create the cluster again with `talosmith destroy` and `talosmith apply`"
+        ),
+        false => {
+            format!(
+                "perhaps its disk was wiped; then `talosmith apply --allow-destroy {name}` deletes its VM and creates the node again"
+            )
+        }
+    }
 }
 
 /// What somebody can do about a machine that does not answer.
-fn what_helps(node: &Node, lack: &Lack) -> String {
+fn what_helps(context: &Context, node: &Node, lack: &Lack) -> String {
     if lack.code == CLOCK {
-        return "put right the clock of the machine's host, of this machine, or the time servers under `network.ntp`".to_owned();
+        return "correct the clock of the machine's host, the clock of this computer, or the time servers under `network.ntp`"
+            .to_owned();
     }
     if node.external {
         return "look at its console: it must wait in maintenance mode, at the address that the file says"
             .to_owned();
     }
     format!(
-        "look at its console in Proxmox; check bridge, VLAN and address. A machine that was reset has no system on its disk any \
-         more: `talosmith apply --allow-destroy {}` deletes its VM and makes the node anew",
-        node.name
+        "look at its console with `talosmith node console {}`; check bridge, VLAN and address. If it ran before, {}",
+        node.name,
+        wiped(context, node)
     )
 }
 

@@ -1,27 +1,32 @@
 //! Waits until a node has its place: running and ready by its own word, a voter in etcd if it is a control plane, and
 //! ready in Kubernetes.
 
+mod silence;
+
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use model::blueprint::{Node, Role};
 use model::observed::{Api, Etcd, Machine as Seen};
-use model::service::Halted;
+use model::service::{self, Halted};
 use talos_client::{Kind as Refused, Machine};
 
 use crate::apply::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Result};
 use crate::halt::{self, HaltWatch};
-use crate::health::likely;
+use crate::health::not_ready;
 use crate::kubernetes::Kubernetes;
 use crate::lack::{Lack, PodWatch};
 use crate::observe::machines;
 use crate::steps::{Done, configure};
 use crate::world::QUESTION;
+use silence::Silence;
 
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 const PAUSE: Duration = Duration::from_secs(3);
+/// The code of a machine without the time.
+const CLOCK: &str = "clock";
 /// The code of a Kubernetes that does not answer.
 const NO_KUBERNETES: &str = "kubernetes";
 
@@ -32,9 +37,17 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let last = std::sync::Mutex::new(Lack::new("nothing was seen of it"));
     let mut pods = PodWatch::of(&node.name);
     let mut watch = HaltWatch::default();
+    let mut silence = Silence::new(context, node);
     let waiting = async {
         loop {
-            let missing = missing(context, progress, node, &kubernetes, &mut pods).await?;
+            let looked = silence.during(machines::look_or_lack(world, node, access, None)).await;
+            let missing = match looked {
+                Ok((machine, _)) => {
+                    silence.ends();
+                    missing(context, progress, node, &machine, &kubernetes, &mut pods).await?
+                }
+                Err(lack) => Some(Box::pin(silence.explain(lack)).await?),
+            };
             let Some(missing) = missing else { return Ok(true) };
             if let Some(seen) = halts(context, node, &missing).await
                 && let Some(halted) = watch.judge(world.clock.now(), seen)
@@ -48,7 +61,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             if pods.is_hopeless(world) {
                 return Ok(false);
             }
-            world.clock.sleep(PAUSE).await;
+            silence.during(world.clock.sleep(PAUSE)).await;
         }
     };
     let joined = match world.clock.timeout(PATIENCE, waiting).await {
@@ -63,7 +76,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         return Err(Error::world(format!("{} does not get ready: {}", node.name, last.words))
             .coded(last.code)
             .remedy(
-                "put right what the pod says (a registry, a mirror, a version, a value); running the command again goes on \
+                "correct what the pod says (a registry, a mirror, a version, a value); running the command again goes on \
                  waiting",
             ));
     }
@@ -75,13 +88,25 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         last.words
     ))
     .coded(last.code)
-    .remedy("`talosmith status` shows where it stands; running the command again goes on waiting"))
+    .remedy(match silence.was_long() {
+        true => format!(
+            "look at its console with `talosmith node console {}`; {}",
+            node.name,
+            configure::wiped(context, node)
+        ),
+        false => {
+            "`talosmith status` shows where it stands; running the command again goes on waiting".to_owned()
+        }
+    }))
 }
 
 /// What would make waiting for it useless, as far as it can be seen. Nothing where nobody told.
 async fn halts(context: &Context, node: &Node, missing: &Lack) -> Option<Option<Halted>> {
     let (world, blueprint) = (&context.world, &context.look.blueprint);
     let access = context.look.access().ok()?;
+    if missing.code == CLOCK {
+        return Some(Some(service::no_time_comes(&node.ntp)));
+    }
     match halt::of_node(world, node, access).await {
         Some(None) if missing.code == NO_KUBERNETES => {
             Some(halt::of_endpoint(world, &blueprint.endpoint, access, blueprint.control_planes()).await)
@@ -95,20 +120,10 @@ async fn missing(
     context: &Context,
     progress: &Progress,
     node: &Node,
+    machine: &Seen,
     kubernetes: &Kubernetes,
     pods: &mut PodWatch,
 ) -> Result<Option<Lack>> {
-    let access = context.look.access()?;
-    let machine = match machines::look_or_lack(&context.world, node, access, None).await {
-        Ok((machine, _)) => machine,
-        Err(lack) => {
-            let words = match node.role {
-                Role::Worker => format!("waits for a control plane to sign its certificate ({})", lack.words),
-                Role::ControlPlane => format!("does not answer ({})", lack.words),
-            };
-            return Ok(Some(Lack { words, ..lack }));
-        }
-    };
     if machine.api == Api::Configured && context.unproved().contains(&node.name) {
         let wanted = machines::digest(context.look.config(&node.name)?.as_bytes());
         match &machine.config_digest {
@@ -117,7 +132,7 @@ async fn missing(
             None => return Ok(Some(Lack::new("does not tell which configuration it runs"))),
         };
     }
-    Ok(lacks(context, progress, node, &machine, kubernetes, pods).await)
+    Ok(lacks(context, progress, node, machine, kubernetes, pods).await)
 }
 
 /// What a machine that answers still lacks.
@@ -145,15 +160,15 @@ async fn lacks(
         Api::Stranger { why } => return Some(Lack::new(format!("its address answers, but {why}"))),
         Api::OtherKeys { why } => return Some(Lack::new(format!("it has other keys: {why}"))),
     }
-    if let Some(time) = machine.unmet.iter().find(|unmet| unmet.starts_with("time:")) {
-        return Some(Lack::new(time.clone()).coded("clock"));
+    if machine.unmet.iter().any(|unmet| unmet.starts_with("time:")) {
+        return Some(Lack::new(service::no_time(&node.ntp)).coded(CLOCK));
     }
     if node.role == Role::ControlPlane {
         match &machine.etcd {
             Etcd::Member { learner: false, .. } => {}
             Etcd::Member { learner: true, .. } => return Some(Lack::new("etcd: still a learner")),
-            Etcd::Empty | Etcd::Data | Etcd::Unknown => {
-                let words = "etcd: not a member yet";
+            other => {
+                let words = outside_etcd(other);
                 let endpoint = &context.look.blueprint.endpoint;
                 // Where there is no discovery service, that is how it finds the others.
                 return Some(match kubernetes.nodes().await {
@@ -168,10 +183,18 @@ async fn lacks(
     if machine.stage.as_deref() != Some("running") || !settled {
         let stage = machine.stage.as_deref().unwrap_or("unknown");
         return Some(match machine.unmet.first() {
-            Some(unmet) if unmet.starts_with("nodeReady") => {
-                let lack = Lack::new(format!("{stage}: {unmet}{}", likely(&context.look.blueprint)));
-                pods.explain(&context.world, kubernetes, lack).await
-            }
+            // The machine only says that the node is not ready; Kubernetes says why, once it knows the node.
+            Some(unmet) if unmet.starts_with("nodeReady") => match kubernetes.nodes().await {
+                Err(_) => no_kubernetes(context, node).await,
+                Ok(nodes) => match nodes.get(&node.name) {
+                    None => Lack::new("not registered in Kubernetes yet"),
+                    Some(n) if n.ready => Lack::new(format!("{stage}: {unmet}")),
+                    Some(n) => {
+                        let lack = Lack::new(not_ready(&context.look.blueprint, n.not_ready.as_ref()));
+                        pods.explain(&context.world, kubernetes, lack).await
+                    }
+                },
+            },
             Some(unmet) => Lack::new(format!("{stage}: {unmet}")),
             None => Lack::new(stage),
         });
@@ -182,12 +205,20 @@ async fn lacks(
             None => Some(Lack::new("not registered in Kubernetes yet")),
             // Without a network plug-in a node is as far as it can be once it is registered.
             Some(n) if !n.ready && !context.look.blueprint.awaits_network() => {
-                let likely = likely(&context.look.blueprint);
-                let lack = Lack::new(format!("registered in Kubernetes, not ready yet{likely}"));
+                let lack = Lack::new(not_ready(&context.look.blueprint, n.not_ready.as_ref()));
                 Some(pods.explain(&context.world, kubernetes, lack).await)
             }
             Some(_) => None,
         },
+    }
+}
+
+/// How a control plane node stands that is no member of etcd. What its machine does not tell is not "no member".
+fn outside_etcd(etcd: &Etcd) -> &'static str {
+    match etcd {
+        Etcd::Empty => "etcd: it has not joined yet",
+        Etcd::Data => "etcd: it has data, and its service is not up yet",
+        Etcd::Unknown | Etcd::Member { .. } => "etcd: the machine does not tell yet whether it is a member",
     }
 }
 
@@ -236,5 +267,18 @@ async fn etcd_without_majority(context: &Context, node: &Node) -> Option<Lack> {
         }
         Err(_) => Some(Lack::new("does not tell how etcd is").coded("machine-unavailable")),
         Ok(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn e4_empty_starting_and_unknown_are_three_things() {
+        let words = [Etcd::Empty, Etcd::Data, Etcd::Unknown].map(|etcd| outside_etcd(&etcd));
+        assert!(words[0].contains("has not joined"));
+        assert!(words[1].contains("has data") && words[1].contains("not up yet"));
+        assert!(words[2].contains("does not tell"));
     }
 }

@@ -251,12 +251,13 @@ fn allowed(breaks: &Breaks) -> &'static [&'static str] {
             "task-failed",
             "unsafe",
             "machine-unavailable",
+            "vm-off",
             "etcd-no-quorum",
             "kubernetes",
         ],
         // While the second of two members joins, one machine less is a majority less.
         Breaks::Stopped { .. } => {
-            &["timed-out", "unsafe", "machine-unavailable", "etcd-no-quorum", "kubernetes"]
+            &["timed-out", "unsafe", "machine-unavailable", "vm-off", "etcd-no-quorum", "kubernetes"]
         }
         Breaks::Dies { .. } => &[],
         // One lost question or answer is asked again, whatever it was.

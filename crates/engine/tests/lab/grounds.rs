@@ -314,7 +314,36 @@ async fn by_reading_4_with_a_pin_for_each_host_failover_works() {
     client(&pins[..2]).version().await.unwrap();
 }
 
-/// What plan refuses is not ready, and what a file asks for in vain is not "as it must be".
+/// What is granted on one VM replaces what comes from above: doctor sees what the plan sees.
+#[tokio::test(start_paused = true)]
+async fn i16_doctor_and_plan_agree_about_the_console_of_each_vm() {
+    let rig = Rig::new();
+    let file = spec(HOME);
+    let grounds = Grounds::survey(&rig.world, &file, &whom()).await.unwrap();
+    let token = grounds.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap();
+    rig.world.pve.create_role("Talosmith-other", &["VM.Audit"]).await.unwrap();
+    let grant = pve::Grant {
+        path: "/vms/150011".to_owned(),
+        role: "Talosmith-other".to_owned(),
+        user: "talosmith@pve".to_owned(),
+        token: "talosmith@pve!talosmith".to_owned(),
+        propagate: true,
+    };
+    rig.world.pve.grant(&grant).await.unwrap();
+    let world = with_token(&rig, &token);
+    let found = doctor::examine(&world, &file).await.unwrap();
+    let console = found.iter().find(|finding| finding.what == "console at /vms").unwrap();
+    assert_eq!(console.verdict, Verdict::Doubtful, "{console:?}");
+    assert!(console.detail.contains("on the VMs of home-control-1: VM.Console"), "{console:?}");
+    let commands = console.remedy.join("\n");
+    assert!(commands.contains("pveum acl modify /vms/150011 --roles Talosmith-home "), "{commands}");
+    assert!(!commands.contains("Talosmith-other"), "{commands}");
+    let look = Session::new(world, file, Some(bundle())).look().await.map_err(|_| "no look").unwrap();
+    let denied = look.observed.proxmox.no_console.clone().unwrap();
+    assert_eq!(denied.into_iter().collect::<Vec<_>>(), ["home-control-1"]);
+}
+
+/// What plan refuses is not ready, and what a file asks for without effect is not "as it must be".
 #[tokio::test(start_paused = true)]
 async fn p8_doctor_and_plan_agree_about_accounts_and_about_a_datastore_without_import() {
     let rig = Rig::new();

@@ -77,6 +77,20 @@ async fn a1_with_uuid_the_plan_warns_and_the_relay_has_the_keys() {
     let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert_eq!(stolen(&rig), 1, "this is what the warning is about");
+    // Which machines got their keys unproved stays in the journal.
+    let kept = ran.events.iter().filter_map(|event| match &event.what {
+        What::StepDone { step, warnings, .. } if step.0.starts_with("configure/") => {
+            Some(warnings.join("; "))
+        }
+        _ => None,
+    });
+    let kept: Vec<String> = kept.collect();
+    assert_eq!(kept.len(), 5);
+    assert!(kept.iter().all(|said| said.contains("without a proof of its identity")), "i16: {kept:?}");
+    // And in the cluster record VM, where `status` reads it.
+    let record = rig.look(&by_uuid()).await.observed.proxmox.record.clone().unwrap();
+    assert_eq!(record.state.unproved.len(), 5, "i16: {record:?}");
+    assert_eq!(record.state.unproved["home-work-1"], "SMBIOS UUID (`proxmox.identity: uuid`)");
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,6 +271,45 @@ async fn a_hundred_machines_keep_few_consoles_open() {
     let took = rig.world.clock.now().duration_since(began);
     println!("a hundred machines: at most {most} consoles, {took:#}");
     assert!((16..=40).contains(&most), "{most} consoles at once");
+}
+
+/// Proxmox leaves a console open when its VM stops, and says nothing on it any more: what the next boot prints is not read.
+#[tokio::test(start_paused = true)]
+async fn i16_a_vm_that_is_stopped_and_started_while_it_boots_is_proved_again() {
+    for after in [6, 25] {
+        let rig = Rig::new();
+        let look = rig.look(HOME).await;
+        let plan = look.plan();
+        let pve = &rig.world.pve;
+        let power = async {
+            while !pve.is_running("pve1", VM).await.unwrap_or(false) {
+                rig.world.clock.sleep(Duration::from_millis(500)).await;
+            }
+            rig.world.clock.sleep(Duration::from_secs(after)).await;
+            pve.follow(&pve.stop("pve1", VM).await.unwrap(), |_| {}).await.unwrap();
+            rig.world.clock.sleep(Duration::from_secs(3)).await;
+            pve.follow(&pve.start("pve1", VM).await.unwrap(), |_| {}).await.unwrap();
+        };
+        let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), power);
+        let ran = ran.unwrap();
+        assert_eq!(ran.outcome, Outcome::Done, "{after}: {:?}", ran.failures());
+        rig.assert_whole().await;
+    }
+}
+
+/// A machine that was told apart by nothing is refused before the cluster's keys are made.
+#[tokio::test(start_paused = true)]
+async fn i16_an_undeclared_external_machine_is_refused_before_there_is_a_bundle() {
+    let rig = metal().await;
+    let undeclared = METAL.replace(", unverified: true", "");
+    let session = engine::Session::new(rig.world.clone(), crate::rig::spec(&undeclared), None);
+    let Ok(look) = session.look().await else { panic!("it can be looked at") };
+    let codes: Vec<RefusalCode> = look.plan().refusals.iter().map(|refusal| refusal.code).collect();
+    assert_eq!(codes, [RefusalCode::Identity]);
+    // Declared ones are not.
+    let session = engine::Session::new(rig.world.clone(), crate::rig::spec(METAL), None);
+    let Ok(look) = session.look().await else { panic!("it can be looked at") };
+    assert_eq!(look.plan().refusals, []);
 }
 
 /// Something that happens to the console or the certificate of a VM.

@@ -6,6 +6,7 @@
 
 mod any_file;
 mod bring_up;
+mod causes;
 mod client;
 mod crashes;
 mod destroy;

@@ -20,7 +20,7 @@ impl Rig {
     }
 
     /// Applies; the run must fail within so many seconds, with these words.
-    async fn fails_within(&self, file: &str, seconds: i64, words: &str) {
+    pub async fn fails_within(&self, file: &str, seconds: i64, words: &str) {
         let began = self.world.clock.now();
         let ran = self.apply(file).await;
         let took = self.world.clock.now().duration_since(began).as_secs();

@@ -227,9 +227,11 @@ impl Machines {
 
     /// A worker's certificate comes from the trustd of a control plane that it can find and whose token it shares.
     fn step_certificate(&mut self, vmid: u32) -> bool {
-        let Some(node) = self
-            .live(vmid)
-            .filter(|node| node.issuer.is_none() && node.clock_from <= self.now && !node.without_api)
+        // Talos asks for it as soon as it has an address, and again when it has the time. Where no time server answers, the clock of
+        // the host must do.
+        let timely = |node: &Node| node.clock_from <= self.now || node.clock_from == Timestamp::MAX;
+        let Some(node) =
+            self.live(vmid).filter(|node| node.issuer.is_none() && timely(node) && !node.without_api)
         else {
             return false;
         };

@@ -238,8 +238,13 @@ fn only_a_machine_that_nobody_knows_is_restarted() {
         let kept = may_restart(&wanted, &seen, control);
         assert!(matches!(kept, Err(KeptRunning::MemberOfEtcd(_))), "it may be joining: {kept:?}");
     }
-    let node =
-        |ready| KubernetesNode { ready, version: String::new(), schedulable: true, uninitialized: false };
+    let node = |ready| KubernetesNode {
+        ready,
+        version: String::new(),
+        schedulable: true,
+        uninitialized: false,
+        not_ready: None,
+    };
     let known =
         |seen: &mut Observed, name: &str, ready| seen.kubernetes.nodes.insert(name.to_owned(), node(ready));
     known(&mut seen, "home-work-1", true);

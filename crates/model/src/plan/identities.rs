@@ -28,10 +28,15 @@ impl Builder<'_> {
                 Method::Fingerprint(_) => {}
                 Method::Uuid(why) => by_uuid.entry(why).or_default().push(name),
                 Method::Unverified => unverified.push(name),
-                // One that does not answer may be configured; if it is not, nothing is sent to it either.
+                // One that does not answer may be configured; if it is not, nothing is sent to it either. Before there are keys,
+                // none has any.
                 Method::Undeclared => {
-                    let api = self.observed.machines.get(name).map(|machine| &machine.api);
-                    undeclared.extend((api == Some(&Api::Maintenance)).then_some(name));
+                    let open = match self.observed.machines.get(name).map(|machine| &machine.api) {
+                        Some(Api::Maintenance) => true,
+                        None => self.blueprint.cluster_id.is_none(),
+                        Some(_) => false,
+                    };
+                    undeclared.extend(open.then_some(name));
                 }
             }
         }

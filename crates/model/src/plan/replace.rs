@@ -17,6 +17,10 @@ const DELETE: u32 = 5;
 /// Seconds for which the executor watches a node before it stops its VM.
 const WATCH: u32 = 120;
 
+/// What can be done about the only control plane node of a cluster, when its disk was wiped.
+pub const ONLY_CONTROL_PLANE: &str = "check the way from here to the machine. If its disk still has the data, bring the machine back. If not, the cluster's data is gone with it: restore the \
+     VM from a backup in Proxmox, or create the cluster again with `talosmith destroy` and `talosmith apply`";
+
 impl Builder<'_> {
     /// Whether the node may be replaced and needs to be. Where one of both is in doubt, that is told.
     pub(super) fn is_lost(&mut self, node: &Node, vm: &Vm) -> bool {
@@ -25,7 +29,18 @@ impl Builder<'_> {
         if !self.allowed.contains(&node.name) || !vm.running || vm.lock.is_some() || !silent {
             return false;
         }
-        match alive::is_dead(alive::signs(&node.name, self.observed)) {
+        let dead = alive::is_dead(alive::signs(&node.name, self.observed));
+        let alone = self.blueprint.is_only_control_plane(&node.name)
+            && bootstrap::member(self.blueprint, self.observed).is_none();
+        match dead {
+            Ok(()) | Err(Doubt::NothingAnswers | Doubt::NoKubernetes) if alone => self.refusals.push(Refusal {
+                code: RefusalCode::NotProven,
+                why: format!(
+                    "{} cannot be replaced: it is the only control plane node, and it alone has the data of etcd",
+                    node.name
+                ),
+                remedy: ONLY_CONTROL_PLANE.to_owned(),
+            }),
             // Where etcd may be lost, a disk of any node may be what helps.
             Ok(()) if bootstrap::member(self.blueprint, self.observed).is_none() => self.refusals.push(Refusal {
                 code: RefusalCode::NotProven,
@@ -52,7 +67,7 @@ impl Builder<'_> {
                 .to_owned(),
             }),
         }
-        if self.votes(node) {
+        if self.votes(node) && !alone {
             self.one_by_one(node);
         }
         true

@@ -184,6 +184,7 @@ fn healthy_world(blueprint: &Blueprint) -> Observed {
             version: "v1.35.4".to_owned(),
             schedulable: true,
             uninitialized: false,
+            not_ready: None,
         };
         world.kubernetes.nodes.insert(n.name.clone(), k);
     }

@@ -35,6 +35,7 @@ pub const APPLY: &str = "Examples:
   talosmith apply --lab --yes
   talosmith apply today.plan
   talosmith apply --yes --kubeconfig kubeconfig
+  talosmith apply --yes --timeout 30m
 
 Ctrl-C finishes what is being changed and stops; a second one stops at once. The same command goes on from there.";
 

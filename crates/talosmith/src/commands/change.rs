@@ -90,7 +90,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         refused(&plan)?;
     }
     let _cluster = setup.lock_cluster(&look)?;
-    let change = Change::new(&setup, &outside, &args.change, "apply", printer)?;
+    let change = Change::new(&setup, &outside, &args.change, "apply", printer)?.within(args.timeout);
     for _ in 0..LOOKS {
         if let Some(exit) = change.carry_out(&look, &plan).await? {
             if exit == Exit::Done {

@@ -36,6 +36,10 @@ const FAILURES: &[(&str, &str)] = &[
     ("exists", "Proxmox or a machine has it already, and it is not the one that was meant."),
     ("input", "The file, or something that it points to, is wrong."),
     (
+        "kernel-panic",
+        "The kernel of a VM gives up at every boot, as its console shows. Usual causes are too little memory, an unsuitable CPU type, or a damaged disk.",
+    ),
+    (
         "kubernetes",
         "The Kubernetes API refused or did not answer. `talosmith health` says which condition is missing.",
     ),
@@ -76,20 +80,36 @@ const FAILURES: &[(&str, &str)] = &[
         "The token lacks a privilege. `talosmith doctor` lists what is missing with the commands that grant it.",
     ),
     (
+        "pod-stuck",
+        "A pod that a node or the cluster needs does not come up: an image that cannot be pulled, a program that ends again and again. The message has its words.",
+    ),
+    (
         "protocol",
         "The answer is not what Proxmox VE or Talos would send. Check that the endpoint is the right one and no proxy is in between.",
     ),
     ("rejected", "Proxmox refused for the reason that follows."),
     ("secrets", "The secrets bundle or the identity that opens it is missing, unreadable or does not fit."),
+    (
+        "service-halted",
+        "A service of a machine will not come up by itself: Talos gave it up, it has ended, or it restarts again and again. The message names the service and the command that starts it again.",
+    ),
     ("task-failed", "A task in Proxmox ended with an error; its last lines follow."),
     ("task-stuck", "A task in Proxmox has written nothing for long. It goes on there; look at its log."),
     ("timed-out", "Something did not happen within its timeout. The message names the unmet condition."),
+    (
+        "timeout",
+        "The time that `apply --timeout` gives was over before this was done. The message says what was still waited for; the same command goes on from there.",
+    ),
     ("unauthenticated", "Proxmox did not accept the token or the password."),
     ("unreachable", "A Proxmox host cannot be reached through the cluster."),
     ("unsafe", "It would not have been safe, so it was not done. The message says why."),
     (
         "untrusted",
         "The other side showed a certificate that is not trusted. For Proxmox, compare its fingerprint with the host's own and pin it (`proxmox.fingerprint`).",
+    ),
+    (
+        "vm-off",
+        "The VM of a machine that was waited for is off. Its tasks in Proxmox say who stopped it; running the command again starts it.",
     ),
     (
         "wrong-state",
@@ -176,13 +196,18 @@ mod tests {
             "configuration",
             "disk-too-small",
             "input",
+            "kernel-panic",
             "kubernetes",
             "machine-identity",
             "no-effect",
             "other-keys",
+            "pod-stuck",
             "secrets",
+            "service-halted",
             "timed-out",
+            "timeout",
             "unsafe",
+            "vm-off",
         ];
         let machine =
             ["machine-not-ready", "etcd-no-quorum", "machine-denied", "machine-unavailable", "machine"];

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use ambient::Clock;
 use engine::Look;
-use pve::{Client, Console, Lines};
+use jiff::Timestamp;
+use model::identity::was_started_since;
+use pve::{Client, Console, Lines, PowerState};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -20,6 +22,9 @@ use crate::view::{Printer, Problem};
 const DETACH: u8 = 0x1d;
 /// After this long without a line it is asked whether the VM runs.
 const QUIET: Duration = Duration::from_secs(10);
+/// What is said then, once.
+const ONE_ONLY: &str = "Nothing was printed for 10 seconds. Only one console of a VM gets its output: close others (the web page of Proxmox, \
+     another `node console`, an `apply` that waits for this machine), or wait for the machine to print something.";
 
 /// Shows a node's console.
 pub async fn console(global: &Global, args: &ConsoleArgs, printer: &Printer) -> Result<Exit, Problem> {
@@ -41,10 +46,21 @@ async fn try_console(global: &Global, args: &ConsoleArgs, printer: &Printer) -> 
             None => problem,
         }
     };
+    let off = || {
+        Problem::new(
+            Exit::World,
+            format!("could not show the console of {}: VM {vmid} on {host} is off", args.node),
+        )
+        .remedy("`talosmith apply` starts it; then run the command again")
+    };
+    // A console can be opened all the same, and says nothing ever. What Proxmox does not tell is not off.
+    if matches!(world.pve.is_running(&host, vmid).await, Ok(false)) {
+        return Err(off().into());
+    }
     let console = world.pve.console(&host, vmid).await.map_err(|error| problem(&error))?;
     printer
         .note(&format!("The console of {} (VM {vmid} on {host}), from now on. Ctrl-] ends it.", args.node));
-    let shown = Shown { pve: &world.pve, clock: &world.clock, printer, host, vmid, write: args.write };
+    let shown = Shown { pve: &world.pve, clock: &world.clock, printer, host: &host, vmid, write: args.write };
     let showing = async {
         match args.timeout {
             Some(limit) => world.clock.timeout(limit, shown.run(console)).await.unwrap_or(Ok(())),
@@ -52,8 +68,22 @@ async fn try_console(global: &Global, args: &ConsoleArgs, printer: &Printer) -> 
         }
     };
     match interrupt::unless(showing).await {
-        Some(Err(error)) => Err(problem(&error).into()),
+        Some(Err(End::Failed(error))) => Err(problem(&error).into()),
+        Some(Err(End::Off)) => Err(off().into()),
         Some(Ok(())) | None => Ok(Exit::Done),
+    }
+}
+
+/// Why a console ends by itself.
+enum End {
+    Failed(pve::ConsoleError),
+    /// The VM was switched off.
+    Off,
+}
+
+impl From<pve::ConsoleError> for End {
+    fn from(error: pve::ConsoleError) -> Self {
+        Self::Failed(error)
     }
 }
 
@@ -80,7 +110,7 @@ struct Shown<'a> {
     pve: &'a Client,
     clock: &'a Clock,
     printer: &'a Printer,
-    host: String,
+    host: &'a str,
     vmid: u32,
     write: bool,
 }
@@ -91,11 +121,11 @@ struct Line<'a> {
 }
 
 impl Shown<'_> {
-    async fn run(&self, mut console: Console) -> Result<(), pve::ConsoleError> {
+    async fn run(&self, mut console: Console) -> Result<(), End> {
         let terminal = std::io::stdin().is_terminal();
         let _typing = terminal.then(|| Typing::one_by_one(self.write)).flatten();
         let mut typed = (terminal || self.write).then(read_stdin);
-        let (mut lines, mut told) = (Lines::default(), false);
+        let (mut lines, mut told, mut opened) = (Lines::default(), false, self.clock.now());
         loop {
             tokio::select! {
                 biased;
@@ -113,12 +143,20 @@ impl Shown<'_> {
                     None => typed = None,
                 },
                 read = self.clock.timeout(QUIET, console.read()) => match read {
-                    Ok(bytes) => {
-                        told = false;
-                        self.show(&bytes?, &mut lines);
-                    }
-                    Err(_) if told => {}
-                    Err(_) => told = self.tell_if_off().await,
+                    Ok(bytes) => self.show(&bytes?, &mut lines),
+                    Err(_) => match self.quiet(opened).await {
+                        Quiet::Off => return Err(End::Off),
+                        Quiet::StartedAgain => {
+                            self.printer.note(&format!("VM {} was stopped and started; opening its console again.", self.vmid));
+                            console = self.pve.console(self.host, self.vmid).await?;
+                            opened = self.clock.now();
+                        }
+                        Quiet::Unclear if told => {}
+                        Quiet::Unclear => {
+                            told = true;
+                            self.printer.note(ONE_ONLY);
+                        }
+                    },
                 },
             }
         }
@@ -138,14 +176,28 @@ impl Shown<'_> {
         }
     }
 
-    /// A VM that is off says nothing, and its console stays open.
-    async fn tell_if_off(&self) -> bool {
-        let off = matches!(self.pve.is_running(&self.host, self.vmid).await, Ok(false));
-        if off {
-            self.printer.note(&format!("VM {} is off", self.vmid));
+    /// Why nothing comes. The console of a VM that was stopped stays open and says nothing, also when it is started again.
+    async fn quiet(&self, opened: Timestamp) -> Quiet {
+        let Ok(status) = self.pve.vm_status(self.host, self.vmid).await else { return Quiet::Unclear };
+        let open_for = self.clock.now().duration_since(opened);
+        match status.power {
+            PowerState::Stopped => Quiet::Off,
+            PowerState::Running if was_started_since(Duration::from_secs(status.uptime), open_for) => {
+                Quiet::StartedAgain
+            }
+            PowerState::Running | PowerState::Unknown => Quiet::Unclear,
         }
-        off
     }
+}
+
+/// Why nothing is printed.
+enum Quiet {
+    /// The VM is off.
+    Off,
+    /// It was stopped and started since the console was opened.
+    StartedAgain,
+    /// The machine has nothing to say, or another client hears it.
+    Unclear,
 }
 
 async fn next(typed: &mut Option<mpsc::Receiver<Vec<u8>>>) -> Option<Vec<u8>> {

@@ -39,6 +39,10 @@ enum Thing {
     /// Anything else of a host.
     Host(String),
     Unseen(String),
+    /// Whether the token may open the console of a node's VM.
+    Console,
+    /// A privilege that the token lacks.
+    Rights,
     /// Boot images in datastores.
     Images,
     /// Where VMs would go that are not there yet.
@@ -116,6 +120,8 @@ fn thing(name: &str) -> Thing {
         }
         ["world", "proxmox", "record", ..] => Thing::Other(own("the cluster's record")),
         ["world", "proxmox", "images", ..] => Thing::Images,
+        ["world", "proxmox", "no_console", ..] => Thing::Console,
+        ["world", "proxmox", "missing_rights", ..] => Thing::Rights,
         ["world", "proxmox", key, ..] => Thing::Other(format!("Proxmox: {}", key.replace('_', " "))),
         ["world", "machines", node, ..] => Thing::Machine(own(node)),
         ["world", "kubernetes", "nodes", node, ..] => Thing::Kubernetes(own(node)),
@@ -165,6 +171,12 @@ fn sentence(thing: &Thing, names: &BTreeSet<&str>, was: &Facts, is: &Facts) -> S
         }
         Thing::Unseen(what) if is_gone => format!("{what} can be seen now"),
         Thing::Unseen(what) => format!("{what} cannot be seen now"),
+        Thing::Console => console(was, is),
+        Thing::Rights if is_new => "the token has lost a privilege: `talosmith doctor` says which".to_owned(),
+        Thing::Rights if is_gone => "the token has a privilege that it lacked".to_owned(),
+        Thing::Rights => {
+            "the token lacks other privileges than before: `talosmith doctor` says which".to_owned()
+        }
         Thing::Images => "there are other boot images in the datastores".to_owned(),
         Thing::Placement => "new VMs would go to other hosts".to_owned(),
         Thing::Other(what) => match (is_new, is_gone) {
@@ -172,6 +184,29 @@ fn sentence(thing: &Thing, names: &BTreeSet<&str>, was: &Facts, is: &Facts) -> S
             (_, true) => format!("{what}: something is gone"),
             _ => format!("{what}: something changed"),
         },
+    }
+}
+
+/// Whose consoles the token may not open any more, or may open now.
+fn console(was: &Facts, is: &Facts) -> String {
+    let denied = |facts: &Facts| -> BTreeSet<String> {
+        facts
+            .range("world/proxmox/no_console".to_owned()..)
+            .take_while(|(name, _)| name.starts_with("world/proxmox/no_console"))
+            .map(|(_, node)| node.trim_matches('"').to_owned())
+            .filter(|node| !node.is_empty() && node != "[]" && node != "null")
+            .collect()
+    };
+    let (before, now) = (denied(was), denied(is));
+    let names = |all: Vec<&String>| all.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let lost = names(now.difference(&before).collect());
+    let won = names(before.difference(&now).collect());
+    match (lost.is_empty(), won.is_empty()) {
+        (false, _) => format!(
+            "the token has lost VM.Console on the VMs of {lost}: these machines could be known by their SMBIOS UUID only"
+        ),
+        (true, false) => format!("the token has VM.Console now on the VMs of {won}"),
+        (true, true) => "whether the token has VM.Console was not known, or is not known now".to_owned(),
     }
 }
 
@@ -309,6 +344,20 @@ mod tests {
         Kubernetes does not answer now
         ");
         assert_eq!(told(&was, &was), "");
+    }
+
+    #[test]
+    fn i16_a_privilege_that_was_lost_is_named() {
+        let denied = ["world/proxmox/no_console/0=home-work-1", "world/proxmox/no_console/1=home-work-2"];
+        assert_eq!(
+            told(&[], &denied),
+            "the token has lost VM.Console on the VMs of home-work-1, home-work-2: these machines could be known by their SMBIOS UUID only"
+        );
+        assert_eq!(told(&denied, &denied[..1]), "the token has VM.Console now on the VMs of home-work-2");
+        assert!(
+            told(&[], &["world/proxmox/missing_rights/0/one_of/0=x"])
+                .starts_with("the token has lost a privilege")
+        );
     }
 
     #[test]

@@ -41,6 +41,34 @@ struct Inner {
     form: Form,
     /// How many failures were shown with nothing else after them.
     fresh: usize,
+    pulse: Pulse,
+}
+
+/// Off a terminal, something is printed at least so often: a little less than half a minute, so that it does not fall on the moment at
+/// which a step that looks every few seconds has something to say.
+const QUIET: Duration = Duration::from_millis(29_500);
+
+/// Since when nothing was printed.
+#[derive(Default)]
+struct Pulse {
+    last: Option<Timestamp>,
+}
+
+impl Pulse {
+    fn shown(&mut self, now: Timestamp) {
+        self.last = Some(now);
+    }
+
+    /// When to look again.
+    fn next(&self, now: Timestamp) -> Duration {
+        let quiet: Duration =
+            self.last.map_or(Duration::ZERO, |last| now.duration_since(last).try_into().unwrap_or_default());
+        QUIET.saturating_sub(quiet)
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        self.next(now).is_zero()
+    }
 }
 
 /// The form in which events are shown as they come.
@@ -66,13 +94,13 @@ impl RunView {
         } else {
             Form::Plain(Plain::default())
         };
-        Self { printer, inner: Mutex::new(Inner { state, form, fresh: 0 }) }
+        Self { printer, inner: Mutex::new(Inner { state, form, fresh: 0, pulse: Pulse::default() }) }
     }
 
     /// Takes note of an event and shows it.
     pub fn see(&self, event: &Event) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner { state, form, fresh } = &mut *inner;
+        let Inner { state, form, fresh, pulse } = &mut *inner;
         // Programs get the event as it is; words for people are put on one line each.
         let harmless = (!matches!(form, Form::Json)).then(|| super::harmless::data(event));
         let shown_event = harmless.as_ref().unwrap_or(event);
@@ -92,6 +120,9 @@ impl RunView {
             }
             Form::Live(live) => live.show(state, shown_event),
         };
+        if shown {
+            pulse.shown(event.at);
+        }
         match &event.what {
             What::StepFailed { .. } if shown => *fresh += 1,
             _ if shown => *fresh = 0,
@@ -109,19 +140,46 @@ impl RunView {
         }
     }
 
-    /// Ticks for as long as it is polled: run it beside the work. Does nothing where no view is live, so that the clock of
+    /// Tells what is still waited for, where nothing was printed for a while. Gives the time until the next look.
+    fn beat(&self, now: Timestamp) -> Duration {
+        let waiting = {
+            let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let Inner { state, pulse, .. } = &mut *inner;
+            if pulse.last.is_none() {
+                pulse.shown(now);
+            }
+            state.tick(now);
+            let due = pulse.is_due(now);
+            if due {
+                pulse.shown(now);
+            }
+            if due { state.waiting() } else { None }
+        };
+        if let Some(what) = waiting {
+            self.see(&Event { at: now, what });
+        }
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.pulse.next(now)
+    }
+
+    /// Ticks for as long as it is polled: run it beside the work. Does nothing where nothing is shown, so that the clock of
     /// a run that is not watched has no timers but the work's own.
     pub async fn ticking(&self, clock: &Clock) -> Infallible {
         let is_live = {
             let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
             matches!(inner.form, Form::Live(_))
         };
-        if !is_live {
+        if !is_live && self.printer.settings.quiet && !self.printer.settings.json {
             return std::future::pending().await;
         }
         loop {
-            clock.sleep(Duration::from_secs(1)).await;
-            self.tick(clock.now());
+            if is_live {
+                clock.sleep(Duration::from_secs(1)).await;
+                self.tick(clock.now());
+            } else {
+                let next = self.beat(clock.now());
+                clock.sleep(next).await;
+            }
         }
     }
 
@@ -136,7 +194,7 @@ impl RunView {
     /// Ends the live view and prints the summary.
     pub fn finish(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner { state, form, fresh } = &mut *inner;
+        let Inner { state, form, fresh, .. } = &mut *inner;
         match form {
             Form::Json => return,
             Form::Plain(_) => {}
@@ -177,11 +235,16 @@ fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
         )?,
         Some((Outcome::Failed, millis)) => writeln!(
             w,
-            "{} after {}: {steps} done, {} failed, {} not begun. Run the same command again to go on.",
+            "{} after {}: {steps} done, {} failed, {} not started. {}",
             ink.red("Failed"),
             duration(millis),
             counts.failed,
             counts.total.saturating_sub(counts.done + counts.failed),
+            // What looks like an attack is not a reason to try again at once.
+            match state.is_unproved() {
+                true => "Find out which machine answers before you run the command again.",
+                false => "Run the same command again to go on.",
+            },
         )?,
         Some((Outcome::Interrupted, millis)) => writeln!(
             w,

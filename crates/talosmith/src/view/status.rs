@@ -299,7 +299,17 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
         }
         None => "nobody is changing it".to_owned(),
     };
-    writeln!(w, "Record: VM {} on {};\n        {etcd};\n        {lease}.", record.vmid, record.host)
+    writeln!(w, "Record: VM {} on {};\n        {etcd};\n        {lease}.", record.vmid, record.host)?;
+    // What received the keys unproved stays worth knowing.
+    for (node, by) in &record.state.unproved {
+        writeln!(
+            w,
+            "Identity: {} received the cluster's keys unproved, known by its {} only.",
+            clean(node),
+            clean(by)
+        )?;
+    }
+    Ok(())
 }
 
 /// What a missing record means, by what else is there.

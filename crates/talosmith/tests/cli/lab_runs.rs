@@ -196,3 +196,41 @@ fn the_console_of_a_node_is_shown_until_its_time_is_over() {
     assert_eq!(ran.code, Some(64), "{}", ran.all());
     assert!(ran.err.contains("the file has no node home-work-9"), "{}", ran.err);
 }
+
+#[test]
+fn i16_the_console_of_a_vm_that_is_off_is_no_success_and_a_quiet_one_gets_a_hint() {
+    let shell = Shell::healthy();
+    let ran = shell.run("node console home-work-2 --lab --lab-speed max --timeout 30s");
+    assert_eq!(ran.code, Some(0), "{}", ran.all());
+    assert_eq!(ran.err.matches("Only one console of a VM gets its output").count(), 1, "{}", ran.err);
+    shell.change_world(|world| {
+        let mut world: serde_json::Value = serde_json::from_str(&world).unwrap();
+        world["hypervisor"]["vms"]["150021"]["running"] = serde_json::Value::Null;
+        world["machines"]["machines"]["150021"]["phase"] = serde_json::json!({ "phase": "off" });
+        world.to_string()
+    });
+    let ran = shell.run("node console home-work-1 --lab --lab-speed max --timeout 5s");
+    assert_eq!(ran.code, Some(5), "{}", ran.all());
+    assert!(
+        ran.err.contains("VM 150021 on pve1 is off") && ran.err.contains("`talosmith apply` starts it"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn f10_an_apply_with_a_timeout_ends_as_a_failure_and_goes_on_later() {
+    let shell = Shell::with_secrets();
+    for wrong in ["0", "soon"] {
+        let ran = shell.run(&format!("apply --lab --lab-speed max --yes --timeout {wrong}"));
+        assert_eq!(ran.code, Some(64), "{}", ran.all());
+        assert!(ran.err.contains("--timeout <TIME>"), "{}", ran.err);
+    }
+    let ran = shell.run("apply --lab --lab-speed max --yes --timeout 90s");
+    assert_eq!(ran.code, Some(5), "{}", ran.all());
+    assert!(ran.err.contains("within the time that `--timeout` gives"), "{}", ran.err);
+    assert!(ran.err.contains("still waiting: "), "{}", ran.err);
+    assert!(ran.out.contains("Run the same command again to go on."), "{}", ran.out);
+    let again = shell.ok("apply --lab --lab-speed max --yes --quiet --timeout 1h");
+    assert!(again.contains("5 of 5 nodes ready"), "{again}");
+}

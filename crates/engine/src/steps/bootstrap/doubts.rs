@@ -3,7 +3,7 @@
 
 use model::blueprint::{Node, Role};
 use model::observed::Kubelet;
-use model::service::Halted;
+use model::service::{self, Halted};
 use talos_client::Machine;
 
 use super::PAUSE;
@@ -74,7 +74,8 @@ pub(super) async fn nothing_exists<'a>(
             .collect();
         if clock && !hopeless && waited > TO_BE_SEEN {
             return Err(Error::world(format!("etcd cannot be bootstrapped: {}", words.join("; "))).coded("clock").remedy(
-                "check that the machines reach a time server (`network.ntp`) and that the clocks of the Proxmox hosts are right",
+                "give the machines a time server that they reach by NTP (UDP port 123) in `network.ntp`, or open the way to the one that \
+                 they ask",
             ));
         }
         let refused = || {
@@ -177,11 +178,11 @@ async fn unclear(world: &World, node: &Node, machine: &Machine) -> Lack {
         Ok(Ok(status)) => status.unmet,
         Ok(Err(_)) | Err(_) => vec![],
     };
-    let Some(first) = unmet.iter().find(|unmet| unmet.name == "time").or(unmet.first()) else {
-        return Lack::new(words);
-    };
-    let lack = Lack::new(format!("{words} (it waits: {}, {})", first.name, first.reason));
-    if first.name == "time" { lack.coded("clock") } else { lack }
+    if unmet.iter().any(|unmet| unmet.name == "time") {
+        return Lack::new(format!("{}: {}", node.name, service::no_time(&node.ntp))).coded("clock");
+    }
+    let Some(first) = unmet.first() else { return Lack::new(words) };
+    Lack::new(format!("{words} (it waits: {}, {})", first.name, first.reason))
 }
 
 /// Whether a machine surely has no etcd data. `None` when it cannot be told yet.

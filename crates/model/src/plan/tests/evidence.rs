@@ -342,3 +342,20 @@ fn a4_nothing_is_replaced_while_no_member_of_etcd_answers() {
     let plan = allowing(&blueprint, &world, &["w-1"]);
     assert_eq!((codes(&plan), plan.steps.len()), (vec![RefusalCode::NotProven], 0));
 }
+
+#[test]
+fn e1_the_only_control_plane_node_is_not_replaced_and_the_remedy_is_one_that_helps() {
+    let mut blueprint = blueprint();
+    blueprint.nodes.retain(|name, _| !["cp-2", "cp-3"].contains(&name.as_str()));
+    let only = blueprint.control_planes().next().unwrap().name.clone();
+    let mut world = without(&blueprint, &[&only]);
+    for answers in [true, false] {
+        world.kubernetes.answered = answers;
+        let plan = allowing(&blueprint, &world, &[&only]);
+        assert_eq!(codes(&plan), [RefusalCode::NotProven], "{:?}", plan.refusals);
+        let Refusal { why, remedy, .. } = &plan.refusals[0];
+        assert!(why.contains("the only control plane node"), "{why}");
+        assert!(remedy.contains("talosmith destroy") && remedy.contains("backup"), "{remedy}");
+        assert!(!remedy.contains("control plane node back"), "{remedy}");
+    }
+}

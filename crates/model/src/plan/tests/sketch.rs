@@ -234,6 +234,7 @@ impl Sketch {
                     version: "v1.35.4".to_owned(),
                     schedulable: true,
                     uninitialized: false,
+                    not_ready: None,
                 };
                 world.kubernetes.nodes.insert(node.name.clone(), k);
             }

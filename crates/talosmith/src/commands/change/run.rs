@@ -1,6 +1,8 @@
 //! One run: events to the journal, to the view and to the report of a failure; signals to the engine.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use engine::apply::{Run, Stop};
 use engine::emit::Emitter;
@@ -9,6 +11,7 @@ use engine::journal::Journal;
 use engine::report::{self, Failed};
 use engine::scrub::Scrub;
 use engine::{Look, World};
+use jiff::{SignedDuration, Timestamp};
 use model::event::{Event, Outcome};
 use model::plan::Plan;
 use secrecy::ExposeSecret;
@@ -30,6 +33,8 @@ pub struct Change<'a> {
     verb: &'a str,
     printer: &'a Printer,
     scrub: Scrub,
+    /// When the operator's time is over.
+    deadline: Option<Timestamp>,
 }
 
 impl<'a> Change<'a> {
@@ -43,7 +48,28 @@ impl<'a> Change<'a> {
     ) -> Result<Self, Problem> {
         let mut scrub = setup.place.load_bundle()?.as_ref().map(Scrub::of).unwrap_or_default();
         scrub.add(outside.token.expose_secret());
-        Ok(Self { place: &setup.place, world: &outside.world, args, verb, printer, scrub })
+        Ok(Self { place: &setup.place, world: &outside.world, args, verb, printer, scrub, deadline: None })
+    }
+
+    /// Ends runs after this time from now on.
+    pub fn within(mut self, limit: Option<Duration>) -> Self {
+        let limit = limit.and_then(|limit| SignedDuration::try_from(limit).ok());
+        self.deadline = limit.and_then(|limit| self.world.clock.now().checked_add(limit).ok());
+        self
+    }
+
+    /// Tells the run when the operator's time is over.
+    async fn limit(&self, wish: watch::Sender<Stop>) -> Infallible {
+        if let Some(deadline) = self.deadline {
+            let left = deadline.duration_since(self.world.clock.now());
+            self.world.clock.sleep(left.try_into().unwrap_or_default()).await;
+            wish.send_if_modified(|wish| {
+                let stronger = *wish < Stop::Timeout;
+                *wish = (*wish).max(Stop::Timeout);
+                stronger
+            });
+        }
+        std::future::pending().await
     }
 
     /// Carries out a plan. `None` when the world was looked at before somebody else changed it.
@@ -70,6 +96,7 @@ impl<'a> Change<'a> {
             biased;
             outcome = engine::apply::run(run, plan) => outcome,
             never = view.ticking(&self.world.clock) => match never {},
+            never = self.limit(wish.clone()) => match never {},
             never = interrupt::wishes(wish) => match never {},
         };
         let outcome = match outcome {

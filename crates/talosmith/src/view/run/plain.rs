@@ -62,15 +62,37 @@ impl Plain {
             }
             // One failure may keep dozens of steps from beginning; the summary counts them.
             What::StepSkipped { .. } => return vec![],
+            What::Waiting { .. } => return vec![still(state, &event.what)],
             What::Interrupted => (String::new(), vec![words::STOPPING.to_owned()]),
             // The summary says it.
             What::Ended { .. } => return vec![],
         };
-        let tenths = state.elapsed() / 100;
-        let time = format!("{}:{:02}.{}", tenths / 600, tenths / 10 % 60, tenths % 10);
-        let width = state.widest_node();
-        texts.iter().map(|text| format!("{time:>8}  {subject:<width$}  {text}")).collect()
+        texts.iter().map(|text| line(state, &subject, text)).collect()
     }
+}
+
+fn line(state: &RunState, subject: &str, text: &str) -> String {
+    let tenths = state.elapsed() / 100;
+    let time = format!("{}:{:02}.{}", tenths / 600, tenths / 10 % 60, tenths % 10);
+    let width = state.widest_node();
+    format!("{time:>8}  {subject:<width$}  {text}")
+}
+
+/// The line for what is still waited for.
+pub fn still(state: &RunState, waiting: &What) -> String {
+    let What::Waiting { step, node, note, millis, others } = waiting else { return String::new() };
+    let note = clean(note);
+    let mut text = match state.step(step).map(|step| &step.action) {
+        Some(action) => {
+            let doing = format!("still {} after {}", words::doing(action), duration(*millis));
+            if words::adds_nothing(action, &note) { doing } else { format!("{doing}: {note}") }
+        }
+        None => format!("still waiting: {note}"),
+    };
+    if *others > 0 {
+        text = format!("{text} ({} more at work)", count(*others, "step"));
+    }
+    line(state, &subject(state, step, node.as_deref()), &text)
 }
 
 /// Whom a line is about: the node, or the host of a download, or the cluster.

@@ -32,6 +32,8 @@ pub struct RunState {
     interrupted: bool,
     /// Somebody else is changing the cluster.
     busy: bool,
+    /// A machine did not prove who it is.
+    unproved: bool,
     ended: Option<(Outcome, u64)>,
 }
 
@@ -118,6 +120,7 @@ impl RunState {
             aside: None,
             interrupted: false,
             busy: false,
+            unproved: false,
             ended: None,
         }
     }
@@ -148,14 +151,16 @@ impl RunState {
                 self.warnings.extend(warnings.iter().map(|warning| format!("{title}: {warning}")));
                 self.progress.insert(step.clone(), Progress::Done { at: event.at, millis: *millis });
             }
-            What::StepFailed { step, causes, remedy, .. } => {
+            What::StepFailed { step, causes, remedy, code, .. } => {
                 let cause = causes.last().map(|cause| clean(cause).into_owned()).unwrap_or_default();
+                self.unproved |= code == "machine-identity";
                 self.failures.push(Failure { causes: causes.clone(), remedy: remedy.clone() });
                 self.progress.insert(step.clone(), Progress::Failed { cause });
             }
             What::StepSkipped { step, because, .. } => {
                 self.progress.insert(step.clone(), Progress::Skipped { because: because.clone() });
             }
+            What::Waiting { .. } => {}
             What::Interrupted => self.interrupted = true,
             What::Ended { outcome, millis } => self.ended = Some((*outcome, *millis)),
         }
@@ -195,6 +200,40 @@ impl RunState {
     /// Whether it failed because somebody else is changing the cluster.
     pub fn is_busy(&self) -> bool {
         self.busy
+    }
+
+    /// Whether a machine did not prove who it is, so that a person looks before the next run.
+    pub fn is_unproved(&self) -> bool {
+        self.unproved
+    }
+
+    /// What is waited for at this moment: the step that runs longest. Nothing where nothing runs.
+    pub fn waiting(&self) -> Option<What> {
+        if self.ended.is_some() {
+            return None;
+        }
+        let running = self.steps.iter().filter_map(|step| match self.progress.get(&step.id) {
+            Some(Progress::Running { since, note, .. }) => Some((*since, step, note)),
+            _ => None,
+        });
+        let running: Vec<_> = running.collect();
+        let others = running.len().saturating_sub(1);
+        match running.into_iter().min_by_key(|(since, ..)| *since) {
+            Some((since, step, note)) => Some(What::Waiting {
+                step: step.id.clone(),
+                node: step.action.node().map(str::to_owned),
+                note: note.clone(),
+                millis: self.since(since),
+                others,
+            }),
+            None => self.aside.clone().map(|note| What::Waiting {
+                step: StepId(String::from("lease")),
+                node: None,
+                note,
+                millis: 0,
+                others: 0,
+            }),
+        }
     }
 
     /// What the world warned of.

@@ -197,7 +197,7 @@ fn a_failed_run_repeats_each_failure_once() {
     failed: could not configure home-work-3
       because: its UUID is another
       remedy: free the address 10.25.150.23
-    Failed after 40 s: 4 of 7 steps done, 1 failed, 2 not begun. Run the same command again to go on.
+    Failed after 40 s: 4 of 7 steps done, 1 failed, 2 not started. Run the same command again to go on.
     ");
 }
 
@@ -295,4 +295,53 @@ fn a_quiet_run_prints_its_summary_only() {
     assert_eq!(err, "");
     let (_, err) = printed(&[beginning(), middle(), good_end()], false, false);
     assert!(err.contains("home-work-3  joined"), "{err}");
+}
+
+/// Off a terminal a wait that says nothing new is still heard of.
+#[test]
+fn f10_a_quiet_wait_is_told_every_thirty_seconds() {
+    let at = |seconds: i64| event(seconds * 1000, What::Interrupted).at;
+    let mut state = fold(&[beginning(), middle()]);
+    let mut pulse = Pulse::default();
+    pulse.shown(at(31));
+    assert_eq!(pulse.next(at(40)), Duration::from_millis(20_500));
+    state.tick(at(60));
+    assert!(!pulse.is_due(at(60)));
+    assert!(pulse.is_due(at(61)));
+    state.tick(at(61));
+    let waiting = state.waiting().unwrap();
+    assert_eq!(
+        plain::still(&state, &waiting),
+        "  1:01.0  home-work-3  still configuring after 33 s: waiting for the machine to answer"
+    );
+    let json = serde_json::to_string(&Event { at: at(61), what: waiting }).unwrap();
+    assert_eq!(
+        json,
+        r#"{"at":"2026-01-01T00:01:01Z","event":"waiting","step":"configure/home-work-3","node":"home-work-3","note":"waiting for the machine to answer","millis":33000,"others":0}"#
+    );
+    // Before the first step, too: the lease is waited for.
+    let lease = fold(&[vec![note(0, "lease", None, "waiting for the lease of anna", None)]]);
+    assert!(
+        plain::still(&lease, &lease.waiting().unwrap())
+            .ends_with("home         still waiting: waiting for the lease of anna")
+    );
+    assert_eq!(fold(&[beginning(), middle(), good_end()]).waiting(), None);
+}
+
+#[test]
+fn i16_a_machine_that_is_not_proved_is_not_a_reason_to_run_again() {
+    let failed = |code: &str| {
+        let mut state = fold(&[beginning(), middle(), bad_end()]);
+        let step = StepId("configure/home-work-3".into());
+        let (causes, remedy) = (vec!["not proved".into()], "nothing was sent to it".into());
+        state.see(&event(
+            40_000,
+            What::StepFailed { step, node: W3.map(Into::into), code: code.into(), causes, remedy },
+        ));
+        text(summary, &state)
+    };
+    assert!(failed("timed-out").contains("Run the same command again to go on."));
+    let said = failed("machine-identity");
+    assert!(!said.contains("Run the same command again"), "{said}");
+    assert!(said.contains("Find out which machine answers before you run the command again."), "{said}");
 }

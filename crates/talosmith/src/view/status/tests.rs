@@ -84,8 +84,13 @@ fn observed() -> Observed {
     seen.machines.insert("home-control-1".into(), control);
     seen.machines.insert("home-work-1".into(), Machine::silent("connection refused"));
     seen.kubernetes.answered = true;
-    let known =
-        KubernetesNode { ready: true, version: "v1.35.4".into(), schedulable: true, uninitialized: false };
+    let known = KubernetesNode {
+        ready: true,
+        version: "v1.35.4".into(),
+        schedulable: true,
+        uninitialized: false,
+        not_ready: None,
+    };
     seen.kubernetes.nodes.insert("home-control-1".into(), known);
     seen.unseen.push(Unseen { what: "home-work-1".into(), why: "connection refused".into() });
     seen

@@ -92,6 +92,7 @@ fn join(world: &mut Observed, node: &Node) {
         version: "v1.35.4".to_owned(),
         schedulable: true,
         uninitialized: false,
+        not_ready: None,
     };
     world.kubernetes.answered = true;
     world.kubernetes.nodes.insert(node.name.clone(), k);

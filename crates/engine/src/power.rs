@@ -1,0 +1,73 @@
+//! Whether the VM of a machine that is waited for is still on. A machine without power never answers, and Proxmox knows that.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use model::blueprint::Node;
+use model::ownership;
+
+use crate::apply::Context;
+use crate::error::Error;
+use crate::lack::Lack;
+use crate::world::QUESTION;
+
+/// The code of a VM that is off.
+const CODE: &str = "vm-off";
+/// Between two questions; also for how long a machine is silent before the first one.
+const INTERVAL: SignedDuration = SignedDuration::from_secs(15);
+/// A VM that is off for so long was not just stopped and started.
+const STAYS_OFF: SignedDuration = SignedDuration::from_secs(30);
+
+/// Looks after the power of one VM while its machine does not answer.
+#[derive(Debug, Default)]
+pub(crate) struct PowerWatch {
+    /// When it was asked last, or fell silent.
+    asked: Option<Timestamp>,
+    off_since: Option<Timestamp>,
+}
+
+impl PowerWatch {
+    /// The machine answers, so its VM is on.
+    pub(crate) fn answers(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The machine does not answer. Says so where its VM is off: what is missing, or a failure once it stays off.
+    pub(crate) async fn look(&mut self, context: &Context, node: &Node) -> Result<Option<Lack>, Error> {
+        if node.external {
+            return Ok(None);
+        }
+        let world = &context.world;
+        let (host, vmid) = whereabouts(context, node);
+        let now = world.clock.now();
+        if now.duration_since(*self.asked.get_or_insert(now)) >= INTERVAL {
+            self.asked = Some(now);
+            match world.clock.timeout(QUESTION, world.pve.is_running(&host, vmid)).await {
+                Ok(Ok(true)) => self.off_since = None,
+                Ok(Ok(false)) => self.off_since = Some(self.off_since.unwrap_or(now)),
+                // What Proxmox does not say is not known.
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+        let Some(since) = self.off_since else { return Ok(None) };
+        let words = format!("VM {vmid} on {host} is off");
+        if now.duration_since(since) < STAYS_OFF {
+            return Ok(Some(Lack::new(words).coded(CODE)));
+        }
+        Err(Error::world(format!("could not wait for {}: {words}", node.name)).coded(CODE).remedy(format!(
+            "the tasks of VM {vmid} in Proxmox say who stopped it, or why it stopped; running the command again starts it"
+        )))
+    }
+}
+
+/// The host and the id of a node's VM.
+pub(crate) fn whereabouts(context: &Context, node: &Node) -> (String, u32) {
+    let seen = ownership::vm_of(&context.look.blueprint, &context.look.observed.proxmox, &node.name);
+    match seen {
+        Some(vm) => (vm.host.clone(), vm.vmid),
+        None => (node.host.clone().unwrap_or_default(), node.vmid),
+    }
+}
+
+/// A machine that boots answers sooner.
+pub(crate) const USUAL_BOOT: Duration = Duration::from_secs(90);

@@ -1,0 +1,103 @@
+//! A node that is waited for and whose machine does not answer: its power, its certificate, its console.
+
+use jiff::{SignedDuration, Timestamp};
+use model::blueprint::{Node, Role};
+use model::service;
+
+use crate::apply::Context;
+use crate::error::Result;
+use crate::lack::Lack;
+use crate::power::{PowerWatch, USUAL_BOOT};
+use crate::proof::Prover;
+use crate::steps::{Identified, identify};
+use crate::world::QUESTION;
+
+/// A machine that is silent for so long may have trouble to boot, which only its console shows.
+const CONSOLE_AFTER: SignedDuration = SignedDuration::from_secs(60);
+
+/// Since when nothing is heard, and what else is known.
+pub(super) struct Silence<'a> {
+    context: &'a Context,
+    node: &'a Node,
+    since: Option<Timestamp>,
+    power: PowerWatch,
+    prover: Option<Prover<'a>>,
+}
+
+impl<'a> Silence<'a> {
+    pub(super) fn new(context: &'a Context, node: &'a Node) -> Self {
+        Self { context, node, since: None, power: PowerWatch::default(), prover: None }
+    }
+
+    /// The machine answers. A VM has one console, so this one is closed for those who need it.
+    pub(super) fn ends(&mut self) {
+        *self = Self::new(self.context, self.node);
+    }
+
+    /// Does `work`, and reads the console meanwhile, if it is open.
+    pub(super) async fn during<F: Future>(&mut self, work: F) -> F::Output {
+        match &mut self.prover {
+            Some(prover) => prover.during(work).await,
+            None => work.await,
+        }
+    }
+
+    fn lasts(&self) -> SignedDuration {
+        let now = self.context.world.clock.now();
+        self.since.map_or(SignedDuration::ZERO, |since| now.duration_since(since))
+    }
+
+    /// Whether a machine that boots would have answered by now.
+    pub(super) fn was_long(&self) -> bool {
+        self.lasts() > USUAL_BOOT.try_into().unwrap_or(SignedDuration::MAX)
+    }
+
+    /// Why it does not answer.
+    ///
+    /// # Errors
+    ///
+    /// When it never will.
+    pub(super) async fn explain(&mut self, lack: Lack) -> Result<Lack> {
+        self.since.get_or_insert(self.context.world.clock.now());
+        if let Some(off) = self.power.look(self.context, self.node).await? {
+            return Ok(off);
+        }
+        // A worker's port stays closed until a control plane node signs its certificate; one that answered has it.
+        let is_unsigned = self.node.role == Role::Worker
+            && lack.closed_port
+            && self.context.unproved().contains(&self.node.name);
+        let lack = match is_unsigned {
+            true => Box::pin(unsigned(self.context, lack)).await,
+            false => Lack { words: format!("does not answer ({})", lack.words), ..lack },
+        };
+        if self.lasts() >= CONSOLE_AFTER && !self.node.external {
+            let prover = self.prover.get_or_insert_with(|| Prover::new(self.context, self.node));
+            prover.watch_if_free().await;
+            prover.panics()?;
+            return Ok(Lack { words: format!("{}{}", lack.words, prover.last_words()), ..lack });
+        }
+        Ok(lack)
+    }
+}
+
+/// Why nothing signs a worker's certificate. Who does needs the time for it.
+async fn unsigned(context: &Context, lack: Lack) -> Lack {
+    for signer in context.look.blueprint.control_planes() {
+        if has_no_time(context, signer).await {
+            let why = service::no_time(&signer.ntp);
+            return Lack::new(format!("waits for {} to sign its certificate: {why}", signer.name))
+                .coded("clock");
+        }
+    }
+    Lack { words: format!("waits for a control plane node to sign its certificate ({})", lack.words), ..lack }
+}
+
+async fn has_no_time(context: &Context, signer: &Node) -> bool {
+    let world = &context.world;
+    let Ok(access) = context.look.access() else { return false };
+    let Identified::Configured(machine) = Box::pin(identify(world, signer, access)).await else {
+        return false;
+    };
+    let status = world.clock.timeout(QUESTION, machine.stage()).await;
+    matches!(status, Ok(Ok(status)) if status.unmet.iter().any(|unmet| unmet.name == "time"))
+}

@@ -1,0 +1,279 @@
+//! Waits name their true cause: power, the time, the console, Kubernetes' own words; and a run that is given a time ends with it.
+
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use engine::apply::Stop;
+use jiff::Timestamp;
+use lab::Disturbance;
+use model::event::{Outcome, What};
+use talos_client::Machine;
+
+use crate::rig::{HOME, Ran, Rig, operator};
+
+const NEW: &str = "home-work-3";
+const VM: u32 = 150_023;
+
+/// [`HOME`] with one more worker.
+fn more() -> String {
+    HOME.replace("worker, count: 2", "worker, count: 3")
+}
+
+/// What steps said about themselves, with the moment.
+fn notes(ran: &Ran) -> Vec<(Timestamp, String, String)> {
+    let note = |event: &model::event::Event| match &event.what {
+        What::StepProgress { step, note, .. } => Some((event.at, step.0.clone(), note.clone())),
+        _ => None,
+    };
+    ran.events.iter().filter_map(note).collect()
+}
+
+fn started(ran: &Ran, id: &str) -> Timestamp {
+    let is =
+        |event: &&model::event::Event| matches!(&event.what, What::StepStarted { step, .. } if step.0 == id);
+    ran.events.iter().find(is).unwrap_or_else(|| panic!("{id} never started")).at
+}
+
+fn remedies(ran: &Ran) -> String {
+    let remedy = |event: &model::event::Event| match &event.what {
+        What::StepFailed { code, remedy, .. } => Some(format!("{code}: {remedy}")),
+        _ => None,
+    };
+    ran.events.iter().filter_map(remedy).collect::<Vec<_>>().join("\n")
+}
+
+impl Rig {
+    /// Waits until the new worker's VM runs; gives its host.
+    async fn until_it_runs(&self) -> String {
+        loop {
+            self.world.clock.sleep(Duration::from_millis(500)).await;
+            let resources = self.world.pve.cluster_resources().await.unwrap();
+            let Some(host) = resources.into_iter().find(|r| r.vmid == Some(VM.into())).and_then(|r| r.node)
+            else {
+                continue;
+            };
+            if self.world.pve.is_running(&host, VM).await.unwrap_or(false) {
+                return host;
+            }
+        }
+    }
+
+    /// Waits until the new worker answers a client that has the cluster's keys.
+    async fn until_it_answers(&self) {
+        let look = self.look(&more()).await;
+        let address = IpAddr::V4(look.blueprint.nodes[NEW].address.addr());
+        loop {
+            self.world.clock.sleep(Duration::from_secs(1)).await;
+            let machine =
+                Machine::connect(&self.world.net, &self.world.clock, address, &look.access().unwrap().talos)
+                    .unwrap();
+            if machine.version().await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    async fn switch_off(&self, host: &str) {
+        let stop = self.world.pve.stop(host, VM).await.unwrap();
+        self.world.pve.follow(&stop, |_| {}).await.unwrap();
+    }
+}
+
+/// Before a control plane node has the time it has no trustd, no etcd and no kubelet: the time server is the cause of all of that.
+#[tokio::test(start_paused = true)]
+async fn f10_without_a_time_server_ntp_is_named_within_a_minute() {
+    let rig = Rig::new();
+    rig.lab.disturb(Disturbance::TimeServers { answer: false });
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let notes = notes(&ran);
+    let named = notes.iter().find(|(_, _, note)| note.contains("time server")).expect("it is named");
+    assert!(named.2.contains("network.ntp") && named.2.contains("home-control-1"), "{named:?}");
+    let took = named.0.duration_since(started(&ran, "bootstrap/home-control-1")).as_secs();
+    assert!(took <= 60, "{took} s: {notes:?}");
+    assert!(!notes.iter().any(|(_, _, note)| note.contains("trustd")), "{notes:?}");
+    let failures = ran.failures().join("\n");
+    assert!(failures.contains("time server") && !failures.contains("trustd"), "{failures}");
+    assert!(
+        remedies(&ran).contains("clock: ") && remedies(&ran).contains("network.ntp"),
+        "{}",
+        remedies(&ran)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn f10_a_worker_without_the_time_ends_the_wait_and_names_the_time_server() {
+    let rig = Rig::healthy().await;
+    rig.lab.disturb(Disturbance::TimeServers { answer: false });
+    rig.fails_within(&more(), 420, "time server").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn p12_t7_a_vm_that_is_switched_off_ends_the_wait_for_its_machine() {
+    let rig = Rig::healthy().await;
+    let look = rig.look(&more()).await;
+    let plan = look.plan();
+    let off = Mutex::new(None);
+    let switching = async {
+        let host = rig.until_it_runs().await;
+        rig.world.clock.sleep(Duration::from_secs(5)).await;
+        rig.switch_off(&host).await;
+        *off.lock().unwrap() = Some((host, rig.world.clock.now()));
+    };
+    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), switching);
+    let (host, since) = off.lock().unwrap().take().unwrap();
+    let ran = ran.unwrap();
+    let failures = ran.failures().join("\n");
+    assert!(failures.starts_with(&format!("configure/{NEW}: ")), "{failures}");
+    assert!(failures.contains(&format!("VM {VM} on {host} is off")), "{failures}");
+    assert!(remedies(&ran).starts_with("vm-off: "), "{}", remedies(&ran));
+    let took = ran.events.last().unwrap().at.duration_since(since).as_secs();
+    assert!(took <= 150, "{took} s");
+
+    // Once more, when it has its configuration: it does not wait for a certificate, nor for a network plug-in.
+    let look = rig.look(&more()).await;
+    let plan = look.plan();
+    let switching = async {
+        rig.until_it_answers().await;
+        rig.switch_off(&host).await;
+        *off.lock().unwrap() = Some((host.clone(), rig.world.clock.now()));
+    };
+    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), switching);
+    let (_, since) = off.lock().unwrap().take().unwrap();
+    let ran = ran.unwrap();
+    let failures = ran.failures().join("\n");
+    assert!(failures.starts_with(&format!("join/{NEW}: ")), "{failures}");
+    assert!(failures.contains(&format!("VM {VM} on {host} is off")), "{failures}");
+    let took = ran.events.last().unwrap().at.duration_since(since).as_secs();
+    assert!(took <= 150, "{took} s");
+    for (at, _, note) in notes(&ran) {
+        let settled = at.duration_since(since).as_secs() > 10;
+        assert!(!settled || !note.contains("certificate") && !note.contains("plug-in"), "{note}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t7_e5_a_configured_machine_that_falls_silent_is_not_asked_without_credentials() {
+    let rig = Rig::healthy().await;
+    let look = rig.look(&more()).await;
+    let plan = look.plan();
+    let since = Mutex::new(None);
+    let unplugging = async {
+        rig.until_it_answers().await;
+        *since.lock().unwrap() = Some(rig.world.clock.now());
+        rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: true });
+        rig.world.clock.sleep(Duration::from_mins(2)).await;
+        rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: false });
+    };
+    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), unplugging);
+    let ran = ran.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let since = since.into_inner().unwrap().unwrap();
+    let notes: Vec<String> = notes(&ran)
+        .into_iter()
+        .filter(|(at, step, _)| *at > since && step.starts_with("join/"))
+        .map(|(_, _, note)| note)
+        .collect();
+    assert!(notes.iter().any(|note| note.contains("does not answer")), "{notes:?}");
+    for note in &notes {
+        assert!(!note.contains("without credentials") && !note.contains("sign its certificate"), "{note}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn e7_a_system_that_panics_while_the_node_joins_is_told_by_its_console() {
+    let rig = Rig::healthy().await;
+    let look = rig.look(&more()).await;
+    let plan = look.plan();
+    let since = Mutex::new(None);
+    let breaking = async {
+        rig.until_it_answers().await;
+        *since.lock().unwrap() = Some(rig.world.clock.now());
+        rig.lab.disturb(Disturbance::BrokenSystem { vmid: VM, talos: "v1.13.9".to_owned(), broken: true });
+        let host = rig.host_of(VM).await;
+        rig.world.pve.follow(&rig.world.pve.reset(&host, VM).await.unwrap(), |_| {}).await.unwrap();
+    };
+    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), breaking);
+    let ran = ran.unwrap();
+    let failures = ran.failures().join("\n");
+    assert!(failures.contains("Kernel panic"), "{failures}");
+    let since = since.into_inner().unwrap().unwrap();
+    let took = ran.events.last().unwrap().at.duration_since(since).as_secs();
+    assert!(took <= 420, "{took} s");
+}
+
+/// A network plug-in is to blame only for a node that is registered, and that is not ready for this reason.
+#[tokio::test(start_paused = true)]
+async fn e3_the_network_plug_in_is_named_only_for_registered_nodes() {
+    let rig = Rig::new();
+    let file = format!("{HOME}kubernetes: {{ cni: cilium }}\n");
+    let look = rig.look(&file).await;
+    let plan = look.plan();
+    let access = look.access().unwrap();
+    let registered = Mutex::new(std::collections::BTreeMap::<String, Timestamp>::new());
+    let watching = async {
+        loop {
+            rig.world.clock.sleep(Duration::from_secs(1)).await;
+            let Ok(client) =
+                engine::kubernetes::Kubernetes::new(&rig.world, &look.blueprint.endpoint, &access.kubernetes)
+            else {
+                continue;
+            };
+            let names: Vec<String> =
+                client.nodes().await.map(|nodes| nodes.into_keys().collect()).unwrap_or_default();
+            let now = rig.world.clock.now();
+            for name in names {
+                registered.lock().unwrap().entry(name).or_insert(now);
+            }
+        }
+    };
+    let ran = tokio::select! {
+        ran = rig.carry_out(&look, &plan, "me") => ran.unwrap(),
+        () = watching => unreachable!(),
+    };
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let registered = registered.into_inner().unwrap();
+    let mut blamed = 0;
+    for (at, step, note) in
+        notes(&ran).into_iter().filter(|(_, step, note)| step.starts_with("join/") && note.contains("Cilium"))
+    {
+        blamed += 1;
+        let node = step.trim_start_matches("join/");
+        let since = registered.get(node).unwrap_or_else(|| panic!("{node} was never registered, and {note}"));
+        // The other observer looks once a second.
+        assert!(
+            at + jiff::SignedDuration::from_secs(3) >= *since,
+            "{node}, registered at {since}; at {at}: {note}"
+        );
+    }
+    assert!(blamed > 0, "it does wait for Cilium for a while");
+}
+
+/// The end of the time that an operator gave: nothing else is started, and what was waited for is the failure.
+#[tokio::test(start_paused = true)]
+async fn f10_a_timeout_ends_the_run_and_says_what_was_waited_for() {
+    let rig = Rig::healthy().await;
+    let look = rig.look(&more()).await;
+    let plan = look.plan();
+    let (wish, stop) = tokio::sync::watch::channel(Stop::No);
+    let limit = async {
+        rig.until_it_runs().await;
+        rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: true });
+        rig.world.clock.sleep(Duration::from_secs(40)).await;
+        wish.send_replace(Stop::Timeout);
+    };
+    let me = operator("me");
+    let (ran, ()) = futures::join!(rig.carry_out_until(stop, &look, &plan, &me), limit);
+    let ran = ran.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let failures = ran.failures().join("\n");
+    assert!(failures.starts_with(&format!("configure/{NEW}: ")), "{failures}");
+    assert!(failures.contains("waiting for the machine"), "{failures}");
+    assert!(remedies(&ran).starts_with("timeout: "), "{}", remedies(&ran));
+    // The lease is free, and the same command goes on.
+    rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: false });
+    let look = rig.look(&more()).await;
+    let ran = rig.carry_out(&look, &look.plan(), "another").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+}
