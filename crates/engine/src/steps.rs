@@ -7,6 +7,7 @@ mod dead;
 mod image;
 mod join;
 mod owned;
+mod power;
 mod reconfigure;
 mod remove;
 mod template;

@@ -12,9 +12,64 @@ use crate::Description;
 const GIB: u64 = 1 << 30;
 const GB: u64 = 1_000_000_000;
 
+/// The release of Proxmox VE that a world plays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ProxmoxVersion {
+    /// 9.1.8, whose answers were recorded call by call.
+    #[serde(rename = "9.1")]
+    V9_1,
+    /// 9.2.11: tags are checked at creation, tokens can be regenerated, and it has a dozen calls more.
+    #[default]
+    #[serde(rename = "9.2")]
+    V9_2,
+}
+
+impl ProxmoxVersion {
+    /// What a saved world plays that does not say it.
+    pub(crate) fn unsaid() -> Self {
+        Self::V9_1
+    }
+
+    /// The version of its manager, which is what it says of itself.
+    #[must_use]
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::V9_1 => "9.1.8",
+            Self::V9_2 => "9.2.11",
+        }
+    }
+
+    /// The release, such as `9.2`.
+    #[must_use]
+    pub fn release(self) -> &'static str {
+        match self {
+            Self::V9_1 => "9.1",
+            Self::V9_2 => "9.2",
+        }
+    }
+
+    /// Its packages with their versions.
+    pub(crate) fn packages(self) -> [(&'static str, &'static str); 6] {
+        let [manager, server, storage, access, cluster] = match self {
+            Self::V9_1 => [self.version(), "9.1.6", "9.1.1", "9.0.6", "9.1.2"],
+            Self::V9_2 => [self.version(), "9.2.6", "9.1.7", "9.1.1", "9.1.6"],
+        };
+        [
+            ("pve-manager", manager),
+            ("qemu-server", server),
+            ("libpve-storage-perl", storage),
+            ("libpve-access-control", access),
+            ("pve-cluster", cluster),
+            ("libpve-http-server-perl", "6.0.5"),
+        ]
+    }
+}
+
 /// What a new world is made of.
 #[derive(Debug, Clone)]
 pub struct LabConfig {
+    /// The release of Proxmox VE that it plays.
+    pub proxmox: ProxmoxVersion,
     /// Where the world is kept. Without one it lives in memory only.
     pub folder: Option<PathBuf>,
     /// From this come ids, addresses and small differences in duration.
@@ -182,6 +237,7 @@ impl StorageKind {
 impl Default for LabConfig {
     fn default() -> Self {
         Self {
+            proxmox: ProxmoxVersion::default(),
             folder: None,
             seed: 1,
             hosts: (1..=3).map(HostConfig::numbered).collect(),

@@ -514,6 +514,11 @@ impl Hooks {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Counts anew how many calls each has had.
+    pub(crate) fn forget_answered(&self) {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Counts a call that is about to be made, and gives it its number.
     pub(crate) fn count(&self, service: Service) -> u64 {
         *self.answered.lock().unwrap_or_else(PoisonError::into_inner).entry(service).or_default() += 1;

@@ -11,6 +11,7 @@ pub(crate) mod configure;
 pub(crate) mod console;
 pub(crate) mod cpu;
 pub(crate) mod create;
+pub(crate) mod daemons;
 pub(crate) mod described;
 pub(crate) mod disks;
 pub(crate) mod download;
@@ -19,6 +20,7 @@ pub(crate) mod guest;
 pub(crate) mod hotplug;
 pub(crate) mod import;
 pub(crate) mod kept;
+pub(crate) mod log;
 pub(crate) mod mapping;
 pub(crate) mod migrate;
 pub(crate) mod movement;
@@ -48,7 +50,7 @@ use crate::keys::Identity;
 use crate::net::PROXMOX_PORT;
 use crate::rng::Rng;
 use crate::world::World;
-use crate::{Facts, HostConfig, LabConfig, LabError, PciConfig};
+use crate::{Facts, HostConfig, LabConfig, LabError, PciConfig, ProxmoxVersion};
 use access::Access;
 use kept::{Fields, Kept};
 use storage::Storages;
@@ -57,11 +59,7 @@ use vm::Vm;
 
 pub(crate) use tasks::run_due;
 
-/// The version that this world's Proxmox claims to be: the one whose answers were recorded.
-pub(crate) const VERSION: &str = "9.1.8";
-/// Its release.
-pub(crate) const RELEASE: &str = "9.1";
-/// Its build.
+/// The build of Proxmox.
 pub(crate) const REPOID: &str = "a8e257e1a8e257e1";
 /// The version of QEMU in it.
 pub(crate) const QEMU: &str = "10.0.13";
@@ -82,6 +80,15 @@ pub struct Hypervisor {
     /// Resources of high availability by id, with their options.
     #[serde(default)]
     pub(crate) ha: BTreeMap<String, BTreeMap<String, String>>,
+    /// What hosts do by themselves in a moment.
+    #[serde(default)]
+    pub(crate) errands: Vec<daemons::Errand>,
+    /// The log of the cluster.
+    #[serde(default)]
+    pub(crate) log: log::Log,
+    /// The release that it plays.
+    #[serde(default = "ProxmoxVersion::unsaid")]
+    pub(crate) version: ProxmoxVersion,
     /// The cluster has lost its quorum, however many hosts are there.
     #[serde(default)]
     pub(crate) no_quorum: bool,
@@ -239,6 +246,9 @@ impl Hypervisor {
             access: Access::new(rng),
             mappings: BTreeMap::new(),
             ha: BTreeMap::new(),
+            errands: Vec::new(),
+            log: log::Log::default(),
+            version: config.proxmox,
             no_quorum: false,
             no_status: false,
             kept: Kept::default(),
@@ -296,7 +306,8 @@ impl Hypervisor {
     }
 
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        self.active.iter().filter_map(|upid| self.tasks.get(upid)?.due()).min()
+        let tasks = self.active.iter().filter_map(|upid| self.tasks.get(upid)?.due());
+        tasks.chain(self.errands.iter().map(daemons::Errand::due)).min()
     }
 
     /// The host with this name or address.
@@ -347,10 +358,11 @@ impl Hypervisor {
     }
 
     /// A guest switched itself off.
-    pub(crate) fn guest_powered_off(&mut self, vmid: u32) {
+    pub(crate) fn guest_powered_off(&mut self, vmid: u32, now: Timestamp) {
         if let Some(vm) = self.vms.get_mut(&vmid) {
             vm.stopped();
         }
+        self.process_ended(vmid, now);
     }
 }
 
@@ -365,6 +377,7 @@ pub(crate) fn host_offline(world: &mut World, node: &str) {
     for (vmid, vm) in world.hypervisor.vms.iter_mut().filter(|(_, vm)| vm.node == node) {
         // A lock file is held by a process, and those are gone. What stands in the configuration stays.
         vm.holder = None;
+        vm.restart = false;
         if vm.running.is_some() {
             vm.stopped();
             world.machines.power_off(*vmid, now);

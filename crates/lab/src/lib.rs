@@ -39,7 +39,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 pub use calls::{Call, Delivery, changes};
-pub use config::{HostConfig, LabConfig, PciConfig, StorageConfig, StorageKind};
+pub use config::{HostConfig, LabConfig, PciConfig, ProxmoxVersion, StorageConfig, StorageKind};
 pub use control::{Control, ControlError, Order, Report};
 pub use error::LabError;
 pub use faults::{
@@ -126,6 +126,11 @@ impl Lab {
     #[must_use]
     pub fn count_changes(&self) -> Arc<AtomicU64> {
         self.network.shared.hooks().count_changes()
+    }
+
+    /// Forgets how many calls there were: those that prepared the lab are nobody's.
+    pub fn forget_calls(&self) {
+        self.network.shared.hooks().forget_answered();
     }
 
     /// Endpoint, fingerprint and credentials.

@@ -220,6 +220,10 @@ async fn respond(shared: &Shared, local: &str, plain: Plain, twist: Twist) -> Re
         params.put(name, value);
     }
     let rules = schema::method(plain.method.as_str(), route.path);
+    let version = shared.read(|world, _| world.hypervisor.version);
+    if rules.is_some_and(|rules| rules.since > version) {
+        return Err(at_once(Failure::not_implemented(&plain.method, &path)));
+    }
     if caller.contains('!') && rules.is_some_and(|rules| !rules.token) {
         let text = format!("URI '{path}' not available with API token, need proper ticket.\n");
         return Err(at_once(Failure::of(403, format!("Permission check failed ({text})"))));
@@ -234,7 +238,7 @@ async fn respond(shared: &Shared, local: &str, plain: Plain, twist: Twist) -> Re
         return Err(at_once(failure));
     }
     let node = target(shared, local, named.as_deref())?;
-    if let Some(Err(errors)) = rules.map(|rules| params.check(rules)) {
+    if let Some(Err(errors)) = rules.map(|rules| params.check(rules, version)) {
         return Err(at_once(Failure::parameters(errors)));
     }
     let call = Call {

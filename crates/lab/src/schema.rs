@@ -1,7 +1,7 @@
 //! Checks of parameters and of property strings (`virtio,bridge=vmbr0`), with the words that Proxmox has for what is wrong.
 //!
 //! What each call takes is not written here: it is read from `schema/gen/methods.json`, which is made from the API schema
-//! of a real server. A [`Rule`] is one parameter, or one key of a property string, so the same checks serve both. The
+//! of a real server, and from `schema/since-9.2.json`, which has what a later release added. A [`Rule`] is one parameter, or one key of a property string, so the same checks serve both. The
 //! order of the checks is the server's: type, format, pattern, length, range, enumeration; the first that fails is told.
 
 mod fits;
@@ -14,6 +14,8 @@ use std::sync::LazyLock;
 
 pub(crate) use pattern::Pattern;
 use serde_json::Value;
+
+use crate::ProxmoxVersion;
 
 pub(crate) const UNKNOWN: &str =
     "property is not defined in schema and the schema does not allow additional properties";
@@ -31,6 +33,8 @@ pub(crate) struct Schema {
 /// One call.
 #[derive(Debug)]
 pub(crate) struct Method {
+    /// The release that has it first.
+    pub(crate) since: ProxmoxVersion,
     pub(crate) params: BTreeMap<String, Rule>,
     /// Parameters whose name ends in a number: prefix, lowest, highest.
     numbered: Vec<(String, u32, u32, Rule)>,
@@ -47,6 +51,8 @@ pub(crate) struct Method {
 /// What a value must be.
 #[derive(Debug, Default)]
 pub(crate) struct Rule {
+    /// The release that has it first.
+    pub(crate) since: ProxmoxVersion,
     pub(crate) kind: Kind,
     pub(crate) format: Option<String>,
     pattern: Option<Pattern>,
@@ -88,7 +94,10 @@ pub(crate) struct Props {
 /// The parts of a property string.
 pub(crate) type Parts = BTreeMap<String, String>;
 
-static SCHEMA: LazyLock<Schema> = LazyLock::new(|| load::schema(include_str!("schema/gen/methods.json")));
+static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
+    let later = include_str!("schema/since-9.2.json");
+    load::schema(include_str!("schema/gen/methods.json"), later, ProxmoxVersion::V9_2)
+});
 
 /// The call `method path`, the path with its names in braces.
 pub(crate) fn method(method: &str, path: &str) -> Option<&'static Method> {

@@ -89,7 +89,7 @@ impl World {
     /// Marks VMs as stopped whose guests switched themselves off.
     pub(crate) fn notice_power_offs(&mut self) {
         for vmid in self.machines.take_power_offs() {
-            self.hypervisor.guest_powered_off(vmid);
+            self.hypervisor.guest_powered_off(vmid, self.now);
         }
     }
 

@@ -15,7 +15,7 @@ use crate::error::{Error, Kind, NO_EFFECT, Result};
 use crate::missing::{self, Unclear};
 use crate::record::remedy;
 use crate::steps::vm::{ATTEMPTS, Place, worth_another_look};
-use crate::steps::{Done, owned};
+use crate::steps::{Done, owned, power};
 
 /// Stops a node's VM at once: what it ran is being taken away.
 pub(super) async fn stop(context: &Context, node: &str, place: &Place<'_>) -> Result<Done> {
@@ -115,8 +115,11 @@ impl Removal<'_> {
         let is_stopped =
             async || Ok::<_, pve::Error>(pve.vm_status(&host, vmid).await?.power == PowerState::Stopped);
         if self.end != End::Unprotected && !is_stopped().await? {
-            warnings.extend(pve.follow(&pve.stop(&host, vmid).await?, |_| {}).await?.warnings);
-            if !is_stopped().await? {
+            let task = pve.stop(&host, vmid).await?;
+            let (finished, stopped) =
+                power::follow(&self.context.world, &task, vmid, PowerState::Stopped).await?;
+            warnings.extend(finished.warnings);
+            if !stopped {
                 return Err(Trouble::NoEffect);
             }
         }

@@ -14,7 +14,7 @@ use crate::error::{Error, Kind, NO_EFFECT, Result};
 use crate::proof;
 use crate::record::remedy;
 use crate::settled::settled;
-use crate::steps::{Done, owned, update};
+use crate::steps::{Done, owned, power, update};
 
 /// A VM's id and the host it is on.
 pub(crate) struct Place<'a> {
@@ -227,17 +227,16 @@ pub(super) async fn start(context: &Context, node: &str, place: &Place<'_>) -> R
                 return Ok(Err(why));
             }
             if pve.vm_status(place.host, place.vmid).await?.power == PowerState::Running {
-                return Ok(Ok(pve::Finished::default()));
+                return Ok(Ok((pve::Finished::default(), true)));
             }
             began = true;
-            pve.follow(&pve.start(place.host, place.vmid).await?, |_| {}).await.map(Ok)
+            let task = pve.start(place.host, place.vmid).await?;
+            power::follow(&context.world, &task, place.vmid, PowerState::Running).await.map(Ok)
         };
         match task.await {
             Ok(Err(why)) => return Err(owned::not_ours(node, place, why)),
-            Ok(Ok(finished)) => {
-                let status = pve.vm_status(place.host, place.vmid).await;
-                let status = status.map_err(|e| attempt().remedy(remedy(&e)).because(e))?;
-                if status.power == PowerState::Running {
+            Ok(Ok((finished, runs))) => {
+                if runs {
                     Box::pin(proof::watch_start(context, node, place, began, slot.take())).await;
                     return Ok(Done { warnings: finished.warnings });
                 }

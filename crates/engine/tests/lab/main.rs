@@ -32,6 +32,7 @@ mod pending;
 mod preflight;
 mod real_kubernetes;
 mod refusals;
+mod releases;
 mod report;
 mod rig;
 mod saved;

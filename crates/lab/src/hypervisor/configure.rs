@@ -57,6 +57,7 @@ pub(crate) fn now(
 ) -> Result<(), Refusal> {
     let change = change.resolved();
     check(world, node, vmid, &change, caller)?;
+    note(world, node, vmid, &change, caller);
     apply(world, node, vmid, change, caller).map(drop)
 }
 
@@ -70,19 +71,31 @@ pub(crate) fn later(
 ) -> Result<String, Refusal> {
     let change = change.resolved();
     check(world, node, vmid, &change, caller)?;
+    note(world, node, vmid, &change, caller);
     let work = Work::Configure(Configure { vmid, change });
     Ok(tasks::begin(world, node, "qmconfig", &vmid.to_string(), caller, work))
+}
+
+/// A change in the words of a log. A password is left out.
+fn words(vmid: u32, change: &Change) -> String {
+    let value = |key: &str, value: &str| if key == "cipassword" { "<hidden>" } else { value }.to_owned();
+    let words = change.set.iter().map(|(key, text)| format!(" -{key} {}", value(key, text)));
+    let delete = (!change.delete.is_empty()).then(|| format!(" -delete {}", change.delete.join(",")));
+    let words: String = words.chain(delete).collect();
+    format!("update VM {vmid}:{words}")
+}
+
+/// Copies a change into the log of the cluster.
+fn note(world: &mut World, node: &str, vmid: u32, change: &Change, caller: &str) {
+    let now = world.now;
+    world.hypervisor.log.write(now, node, caller, words(vmid, change));
 }
 
 impl Configure {
     pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
         let now = world.now;
         if task.stage == 0 {
-            let words = self.change.set.iter().map(|(key, value)| format!(" -{key} {value}"));
-            let delete = (!self.change.delete.is_empty())
-                .then(|| format!(" -delete {}", self.change.delete.join(",")));
-            let words: String = words.chain(delete).collect();
-            task.log(now, format!("update VM {}:{words}", self.vmid));
+            task.log(now, words(self.vmid, &self.change));
             return match apply(world, &task.node, self.vmid, self.change, &task.user) {
                 Ok(lines) => {
                     let takes = lines.last().map_or(Duration::from_millis(150), |(at, _)| *at);
@@ -326,7 +339,7 @@ fn detach(vm: &mut Vm, storages: &mut Storages, key: &str, force: bool) {
 }
 
 /// Tags as an update writes them: in small letters, each once, sorted.
-fn normal_tags(text: &str) -> String {
+pub(crate) fn normal_tags(text: &str) -> String {
     let mut tags: Vec<String> =
         text.split([' ', ',', ';']).filter(|tag| !tag.is_empty()).map(str::to_lowercase).collect();
     tags.sort();

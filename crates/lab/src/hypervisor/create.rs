@@ -8,11 +8,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
+use crate::ProxmoxVersion;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::{Asked, need};
 use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::{Vm, is_numbered};
-use crate::hypervisor::{Hypervisor, QEMU, disks, drive, options, power};
+use crate::hypervisor::{Hypervisor, QEMU, configure, disks, drive, options, power};
 use crate::rng::Rng;
 use crate::schema::Parts;
 use crate::world::World;
@@ -161,13 +162,15 @@ impl Create {
         Next::End(Ok(()))
     }
 
-    /// Tags are checked inside the task, when the VM is not in its pool yet: rights on the pool do not count.
-    fn tags(&self, world: &World, caller: &str) -> Result<(), Refusal> {
-        match self.config.contains_key("tags") {
-            true => {
+    /// Since 9.2, tags are checked inside the task, when the VM is not in its pool yet: rights on the pool do not count. Before,
+    /// they were written as they came.
+    fn tags(&self, world: &World, caller: &str, made: &mut BTreeMap<String, String>) -> Result<(), Refusal> {
+        match made.get_mut("tags").filter(|_| world.hypervisor.version == ProxmoxVersion::V9_2) {
+            Some(tags) => {
+                *tags = configure::normal_tags(tags);
                 need(&world.hypervisor.access, caller, &format!("/vms/{}", self.vmid), "VM.Config.Options")
             }
-            false => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -202,7 +205,7 @@ impl Create {
                 }
             }
         }
-        if let Err(refused) = self.tags(world, &task.user) {
+        if let Err(refused) = self.tags(world, &task.user, &mut made) {
             for volid in volumes {
                 world.hypervisor.storages.remove(&task.node, &volid);
             }

@@ -6,16 +6,19 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
+use crate::hypervisor::access::ROOT;
 use crate::hypervisor::drive::{self, parse_size, print_size};
-use crate::hypervisor::options;
 use crate::hypervisor::refusal::{Refusal, no_vm};
 use crate::hypervisor::rights::need;
 use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::{Running, Vm};
+use crate::hypervisor::{daemons, options};
 use crate::world::World;
 
 /// How long a shutdown waits for the guest, unless told otherwise.
 const SHUTDOWN_PATIENCE: u64 = 180;
+/// The same for a VM that is highly available.
+pub(crate) const MANAGED_PATIENCE: u64 = 60;
 /// How often a shutdown looks whether the guest is gone.
 const LOOK: Duration = Duration::from_millis(500);
 /// From the command to the running process.
@@ -52,15 +55,31 @@ pub(crate) fn start(world: &mut World, node: &str, vmid: u32, caller: &str) -> S
 
 /// Starts a VM, locked or not; one that is highly available is started by its manager.
 pub(crate) fn start_with(world: &mut World, node: &str, vmid: u32, caller: &str, skiplock: bool) -> String {
-    if let Some(options) = world.hypervisor.ha.get_mut(&format!("vm:{vmid}")) {
-        options.insert("state".to_owned(), "started".to_owned());
-        return tasks::begin(world, node, "hastart", &vmid.to_string(), caller, Work::Ha(Ha { vmid }));
+    if world.hypervisor.is_managed(vmid) {
+        return ask(world, node, vmid, caller, Ha { vmid, start: true, patience: None });
     }
     begin(world, node, vmid, caller, "qmstart", Kind::Start, skiplock)
 }
 
 pub(crate) fn stop(world: &mut World, node: &str, vmid: u32, caller: &str, skiplock: bool) -> String {
+    if world.hypervisor.is_managed(vmid) {
+        return ask(world, node, vmid, caller, Ha { vmid, start: false, patience: None });
+    }
     begin(world, node, vmid, caller, "qmstop", Kind::Stop, skiplock)
+}
+
+/// A host starts a VM by itself.
+pub(crate) fn start_here(world: &mut World, node: &str, vmid: u32) {
+    begin(world, node, vmid, ROOT, "qmstart", Kind::Start, false);
+}
+
+/// A host stops a VM by itself, at once or after a shutdown that the guest did not obey.
+pub(crate) fn stop_here(world: &mut World, node: &str, vmid: u32, patience: Option<u64>) {
+    let (task, kind) = match patience {
+        Some(patience) => ("qmshutdown", Kind::Shutdown { patience, force: true }),
+        None => ("qmstop", Kind::Stop),
+    };
+    begin(world, node, vmid, ROOT, task, kind, false);
 }
 
 /// Lets the process stand still, or go on.
@@ -84,6 +103,10 @@ pub(crate) fn shutdown(
     force: bool,
     caller: &str,
 ) -> String {
+    if world.hypervisor.is_managed(vmid) {
+        let patience = Some(patience.unwrap_or(MANAGED_PATIENCE));
+        return ask(world, node, vmid, caller, Ha { vmid, start: false, patience });
+    }
     let patience = patience.unwrap_or(SHUTDOWN_PATIENCE);
     begin(world, node, vmid, caller, "qmshutdown", Kind::Shutdown { patience, force }, false)
 }
@@ -122,16 +145,26 @@ fn begin(
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ha {
     vmid: u32,
+    start: bool,
+    /// How long a guest may take to stop, if it is asked to.
+    patience: Option<u64>,
+}
+
+/// Leaves a change of power to the manager. The task ends when the manager was told.
+fn ask(world: &mut World, node: &str, vmid: u32, caller: &str, wish: Ha) -> String {
+    let kind = if wish.start { "hastart" } else { "hastop" };
+    tasks::begin(world, node, kind, &vmid.to_string(), caller, Work::Ha(wish))
 }
 
 impl Ha {
     pub(crate) fn step(self, world: &mut World, task: &mut Task) -> Next {
         let now = world.now;
-        task.log(now, format!("Requesting HA start for VM {}", self.vmid));
-        let running = world.hypervisor.vms.get(&self.vmid).is_none_or(|vm| vm.running.is_some());
-        if !running {
-            begin(world, &task.node, self.vmid, "root@pam", "qmstart", Kind::Start, false);
+        let (verb, state) = if self.start { ("start", "started") } else { ("stop", "stopped") };
+        task.log(now, format!("Requesting HA {verb} for VM {}", self.vmid));
+        if let Some(options) = world.hypervisor.ha.get_mut(&format!("vm:{}", self.vmid)) {
+            options.insert("state".to_owned(), state.to_owned());
         }
+        daemons::ask_manager(world, self.vmid, self.patience);
         Next::End(Ok(()))
     }
 }
@@ -258,20 +291,17 @@ impl Power {
         Next::fail("VM quit/powerdown failed - got timeout")
     }
 
+    /// Asks the guest to switch itself off. The host starts the VM again when it cleans up after it, in a task of its own.
     fn reboot(self, world: &mut World, task: &mut Task, patience: u64) -> Next {
-        let running = world.hypervisor.vms.get(&self.vmid).is_some_and(|vm| vm.running.is_some());
-        if running {
-            return match self.shutdown(world, task, patience, false) {
-                // The guest went at once: it starts again in the next stage.
-                Next::End(Ok(())) => Next::After(LOOK),
-                next => next,
-            };
+        if let Some(vm) = world.hypervisor.vms.get_mut(&self.vmid).filter(|_| task.stage == 0) {
+            vm.restart = true;
         }
-        match begin_start(world, task, self.vmid, false) {
-            Ok(()) => switch_on(world, &task.node, self.vmid),
-            Err(text) => return Next::fail(text),
+        let vmid = self.vmid;
+        let next = self.shutdown(world, task, patience, false);
+        if let (Next::End(Err(_)), Some(vm)) = (&next, world.hypervisor.vms.get_mut(&vmid)) {
+            vm.restart = false;
         }
-        Next::End(Ok(()))
+        next
     }
 }
 
@@ -290,7 +320,7 @@ fn begin_start(world: &mut World, task: &mut Task, vmid: u32, skiplock: bool) ->
         return Err("you can't start a vm if it's a template".to_owned());
     }
     vm.apply_pending();
-    let needed = vm.memory_bytes();
+    let (needed, cores) = (vm.memory_bytes(), vm.cores());
     let bridges: Vec<String> = vm.nics().filter_map(|(_, parts)| parts.get("bridge").cloned()).collect();
     let disks: Vec<String> = vm.drives().filter_map(|(_, parts)| parts.get("file").cloned()).collect();
     if vm.has_cloudinit() {
@@ -309,6 +339,10 @@ fn begin_start(world: &mut World, task: &mut Task, vmid: u32, skiplock: bool) ->
     }
     let in_use = hypervisor.memory_in_use(node);
     let host = hypervisor.hosts.get(node);
+    let cpus = host.map_or(0, |host| host.cpus);
+    if cores > cpus {
+        return Err(format!("MAX {cpus} vcpus allowed per VM on this node"));
+    }
     let known = |bridge: &String| host.is_some_and(|host| host.bridges.contains(bridge));
     if let Some(bridge) = bridges.iter().find(|bridge| !known(bridge)) {
         return Err(format!("bridge '{bridge}' does not exist"));
@@ -336,6 +370,7 @@ fn switch_off(world: &mut World, vmid: u32) {
     if let Some(vm) = world.hypervisor.vms.get_mut(&vmid) {
         vm.stopped();
     }
+    world.hypervisor.process_ended(vmid, world.now);
     world.machines.power_off(vmid, world.now);
 }
 

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::hypervisor::clone::{Clone, Template};
 use crate::hypervisor::configure::Configure;
-use crate::hypervisor::console;
 use crate::hypervisor::create::Create;
 use crate::hypervisor::download::{Download, Remove};
 use crate::hypervisor::import::Import;
@@ -21,6 +20,7 @@ use crate::hypervisor::movement::Move;
 use crate::hypervisor::power::{Destroy, Ha, Power, Resize};
 use crate::hypervisor::reassign::Reassign;
 use crate::hypervisor::snapshot::Snapshot;
+use crate::hypervisor::{console, daemons};
 use crate::world::World;
 
 /// How long a task waits for another one's lock, and how often it looks.
@@ -232,11 +232,12 @@ pub(crate) fn run_due(world: &mut World) {
     loop {
         let tasks = world.hypervisor.active.iter().filter_map(|upid| world.hypervisor.tasks.get(upid));
         let due = tasks.filter_map(|task| Some((task.due?, &task.upid)));
-        let Some(upid) = due.filter(|(due, _)| *due <= now).min().map(|(_, upid)| upid.clone()) else {
-            return;
-        };
-        step(world, &upid);
+        match due.filter(|(due, _)| *due <= now).min().map(|(_, upid)| upid.clone()) {
+            Some(upid) => step(world, &upid),
+            None => break,
+        }
     }
+    daemons::run_due(world);
 }
 
 fn step(world: &mut World, upid: &str) {

@@ -30,6 +30,9 @@ pub(crate) struct Vm {
     pub(crate) running: Option<Running>,
     /// The task that holds the lock on the file.
     pub(crate) holder: Option<String>,
+    /// It is to start again as soon as the host has cleaned up after it.
+    #[serde(default)]
+    pub(crate) restart: bool,
     /// The process stands still.
     #[serde(default)]
     pub(crate) paused: bool,
@@ -71,6 +74,7 @@ impl Vm {
             pending: BTreeMap::new(),
             running: None,
             holder: None,
+            restart: false,
             paused: false,
             snapshots: BTreeMap::new(),
             parent: None,

@@ -6,11 +6,12 @@ use serde_json::{Number, Value, json};
 use super::answer::Data;
 use super::nodes::host_row;
 use super::request::Call;
+use crate::hypervisor::REPOID;
+use crate::hypervisor::log::Line;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::storage::Storage;
 use crate::hypervisor::tasks::{self, Work};
 use crate::hypervisor::vm::Vm;
-use crate::hypervisor::{RELEASE, REPOID, VERSION};
 use crate::world::World;
 
 const FIRST_ID: u32 = 100;
@@ -21,8 +22,9 @@ pub(super) fn index(_: &World, _: &Call) -> Result<Data, Refusal> {
     Ok(json!(names.map(|name| json!({ "subdir": name }))).into())
 }
 
-pub(super) fn version(_: &World, _: &Call) -> Result<Data, Refusal> {
-    Ok(json!({"version": VERSION, "release": RELEASE, "repoid": REPOID}).into())
+pub(super) fn version(world: &World, _: &Call) -> Result<Data, Refusal> {
+    let played = world.hypervisor.version;
+    Ok(json!({"version": played.version(), "release": played.release(), "repoid": REPOID}).into())
 }
 
 pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
@@ -133,9 +135,13 @@ pub(super) struct VmRow<'a> {
     lock: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hastate: Option<&'a str>,
 }
 
 pub(super) fn vm_row<'a>(vm: &'a Vm, world: &'a World) -> VmRow<'a> {
+    let ha = &world.hypervisor.ha;
+    let managed = if ha.is_empty() { None } else { ha.get(&format!("vm:{}", vm.vmid)) };
     let memory = vm.memory_bytes();
     let since = vm.running.as_ref().map(|running| world.now.duration_since(running.since).as_secs().max(0));
     VmRow {
@@ -161,6 +167,7 @@ pub(super) fn vm_row<'a>(vm: &'a Vm, world: &'a World) -> VmRow<'a> {
         tags: vm.get("tags"),
         lock: vm.get("lock"),
         pool: world.hypervisor.access.pool_of(vm.vmid),
+        hastate: managed.map(|options| options.get("state").map_or("started", String::as_str)),
     }
 }
 
@@ -180,6 +187,20 @@ pub(super) fn may_see(world: &World, caller: &str, storage: &str) -> bool {
     let path = format!("/storage/{storage}");
     let access = &world.hypervisor.access;
     access.may(caller, &path, "Datastore.Audit") || access.may(caller, &path, "Datastore.AllocateSpace")
+}
+
+/// The log. Who may not read that of the system sees their own lines.
+pub(super) fn log(world: &World, call: &Call) -> Result<Data, Refusal> {
+    let all = world.hypervisor.access.may(&call.caller, "/", "Sys.Syslog");
+    let lines = world.hypervisor.log.newest().filter(|line| all || line.user == call.caller);
+    let most = call.number("max").and_then(|max| usize::try_from(max).ok()).unwrap_or(usize::MAX);
+    let row = |line: &Line| {
+        json!({
+            "uid": line.uid, "id": format!("{}:{}", line.uid, line.node), "time": line.at.as_second(), "node": line.node,
+            "user": line.user, "tag": "pvedaemon", "pri": 6, "pid": 1000, "msg": line.text,
+        })
+    };
+    Ok(lines.take(most).map(row).collect::<Value>().into())
 }
 
 pub(super) fn next_id(world: &World, call: &Call) -> Result<Data, Refusal> {

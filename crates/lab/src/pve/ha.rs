@@ -5,7 +5,9 @@ use sha1::{Digest, Sha1};
 
 use super::answer::Data;
 use super::request::Call;
+use crate::hypervisor::daemons;
 use crate::hypervisor::migrate::{self, Migrate};
+use crate::hypervisor::power::MANAGED_PATIENCE;
 use crate::hypervisor::refusal::Refusal;
 use crate::world::World;
 
@@ -35,6 +37,13 @@ pub(super) fn resource(world: &World, call: &Call) -> Result<Data, Refusal> {
     Ok(row.into())
 }
 
+/// The manager sees to what changed at its next round.
+fn look_after(world: &mut World, id: &str) {
+    if let Some(vmid) = id.strip_prefix("vm:").and_then(|id| id.parse().ok()) {
+        daemons::ask_manager(world, vmid, Some(MANAGED_PATIENCE));
+    }
+}
+
 pub(super) fn add(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     let id = sid(call);
     let vmid = id.strip_prefix("vm:").and_then(|id| id.parse().ok());
@@ -45,7 +54,8 @@ pub(super) fn add(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     if hypervisor.ha.contains_key(&id) {
         return Err(Refusal::failed(format!("create resource failed: resource ID '{id}' already defined")));
     }
-    hypervisor.ha.insert(id, call.others(&["sid", "type"]));
+    hypervisor.ha.insert(id.clone(), call.others(&["sid", "type"]));
+    look_after(world, &id);
     Ok(Value::Null.into())
 }
 
@@ -58,6 +68,7 @@ pub(super) fn update(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     for key in call.list("delete") {
         options.remove(&key);
     }
+    look_after(world, &id);
     Ok(Value::Null.into())
 }
 

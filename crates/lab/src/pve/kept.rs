@@ -28,6 +28,7 @@ const KEPT: &[&str] = &[
     "/cluster/metrics/server",
     "/cluster/notifications",
     "/cluster/options",
+    "/cluster/qemu/custom-cpu-models",
     "/cluster/replication",
     "/cluster/sdn",
     "/nodes/{node}/config",

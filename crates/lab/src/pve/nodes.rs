@@ -6,7 +6,7 @@ use super::answer::Data;
 use super::request::Call;
 use crate::hypervisor::download::{factory_path, split_url};
 use crate::hypervisor::refusal::Refusal;
-use crate::hypervisor::{Host, REPOID, VERSION, cpu};
+use crate::hypervisor::{Host, REPOID, cpu};
 use crate::world::World;
 
 const KERNEL: &str = "6.17.13-2-pve";
@@ -53,7 +53,7 @@ pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
     let free = host.memory_bytes.saturating_sub(used);
     let cores = (host.cpus / 2).max(1);
     Ok(json!({
-        "pveversion": format!("pve-manager/{VERSION}/{REPOID}"),
+        "pveversion": format!("pve-manager/{}/{REPOID}", world.hypervisor.version.version()),
         "uptime": host.uptime(world.now),
         "cpu": 0.02, "wait": 0, "idle": 0,
         "loadavg": ["0.30", "0.26", "0.39"],

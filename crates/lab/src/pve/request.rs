@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 
 use super::answer::Failure;
 use super::upload::{self, Upload};
+use crate::ProxmoxVersion;
 use crate::https::Cut;
 use crate::hypervisor::options;
 use crate::schema::{Kind, MISSING, Method as Rules, UNKNOWN, formats};
@@ -167,10 +168,14 @@ impl Params {
     }
 
     /// Checks every parameter against what the call takes; lists become what the call wants of them.
-    pub(super) fn check(&mut self, rules: &Rules) -> Result<(), Vec<(String, String)>> {
+    pub(super) fn check(
+        &mut self,
+        rules: &Rules,
+        version: ProxmoxVersion,
+    ) -> Result<(), Vec<(String, String)>> {
         let mut errors = Vec::new();
         for (name, value) in &mut self.0 {
-            let Some(rule) = rules.rule(name) else {
+            let Some(rule) = rules.rule(name).filter(|rule| rule.since <= version) else {
                 if !rules.open {
                     errors.push((name.clone(), UNKNOWN.to_owned()));
                 }

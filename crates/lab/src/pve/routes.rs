@@ -61,6 +61,7 @@ const ROUTES: &[Route] = &[
     get("/cluster", cluster::parts),
     get("/cluster/resources", cluster::resources),
     get("/cluster/status", cluster::status),
+    get("/cluster/log", cluster::log),
     get("/cluster/nextid", cluster::next_id),
     get("/cluster/options", cluster::options),
     get("/cluster/tasks", tasks::cluster),

@@ -6,7 +6,7 @@ use super::answer::Data;
 use super::kept::{fields, filled};
 use super::request::Call;
 use crate::hypervisor::refusal::Refusal;
-use crate::hypervisor::{Host, QEMU, VERSION};
+use crate::hypervisor::{Host, QEMU};
 use crate::world::World;
 
 /// The services that every host has, with what each is for.
@@ -104,18 +104,10 @@ pub(super) fn service_state(_: &World, call: &Call) -> Result<Data, Refusal> {
 }
 
 /// The packages that make the version.
-pub(super) fn packages(_: &World, _: &Call) -> Result<Data, Refusal> {
-    let packages = [
-        ("pve-manager", VERSION),
-        ("qemu-server", "9.1.6"),
-        ("libpve-storage-perl", "9.1.1"),
-        ("libpve-access-control", "9.0.6"),
-        ("pve-cluster", "9.1.2"),
-        ("libpve-http-server-perl", "6.0.5"),
-        ("pve-qemu-kvm", QEMU),
-    ];
+pub(super) fn packages(world: &World, _: &Call) -> Result<Data, Refusal> {
+    let packages = world.hypervisor.version.packages().into_iter().chain([("pve-qemu-kvm", QEMU)]);
     let row = |(name, version): (&str, &str)| json!({"Package": name, "Version": version, "OldVersion": version, "CurrentState": "Installed", "Origin": "Proxmox"});
-    Ok(packages.into_iter().map(row).collect::<Value>().into())
+    Ok(packages.map(row).collect::<Value>().into())
 }
 
 pub(super) fn certificates(world: &World, call: &Call) -> Result<Data, Refusal> {

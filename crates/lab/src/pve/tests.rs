@@ -7,6 +7,7 @@ mod console;
 mod copies;
 mod persons;
 mod refusals;
+mod releases;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -345,7 +346,7 @@ async fn the_lab_listens_on_loopback() {
     let request = Request::get("/api2/json/version").header("Host", "127.0.0.1");
     let request = request.header("Authorization", &client.authorization).body(Full::default()).unwrap();
     let reply = client.send("127.0.0.1", serving.proxmox.port(), request).await.unwrap();
-    assert_eq!(reply.data()["version"], "9.1.8");
+    assert_eq!(reply.data()["version"], "9.2.11");
     let taken = lab.serve(ServeOptions { proxmox: serving.proxmox, factory: any }).await.unwrap_err();
     assert!(taken.hint().is_some());
 }

@@ -76,6 +76,7 @@ pub(super) fn create(world: &mut World, call: &Call) -> Result<Data, Refusal> {
 
 pub(super) fn update(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     user(world, call)?;
+    let secret = if call.flag("regenerate") { world.rng.uuid() } else { String::new() };
     let user = world.hypervisor.access.users.get_mut(call.text("userid"));
     let token =
         user.and_then(|user| user.tokens.get_mut(call.text("tokenid"))).ok_or_else(|| no_such(call))?;
@@ -86,6 +87,15 @@ pub(super) fn update(world: &mut World, call: &Call) -> Result<Data, Refusal> {
             return Err(Refusal::failed(format!("updating token info failed: {}", refusal.in_task())));
         }
         token.comment = None;
+    }
+    if call.flag("regenerate") {
+        // Rights, comment and expiry stay; the old secret opens nothing any more.
+        token.secret.clone_from(&secret);
+        let full = format!("{}!{}", call.text("userid"), call.text("tokenid"));
+        let mut row = row(None, token);
+        row["full-tokenid"] = json!(full);
+        row["value"] = json!(secret);
+        return Ok(row.into());
     }
     Ok(row(None, token).into())
 }

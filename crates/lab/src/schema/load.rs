@@ -7,17 +7,33 @@ use serde_json::Value;
 
 use super::pattern::Pattern;
 use super::{Kind, Method, Props, Rule, Schema};
+use crate::ProxmoxVersion;
 
-pub(super) fn schema(text: &str) -> Schema {
-    let Ok(table) = serde_json::from_str::<Value>(text) else { return Schema::default() };
-    let members = |key: &str| table.get(key).and_then(Value::as_object).into_iter().flatten();
-    let paths = members("methods").filter_map(|(name, _)| name.split_once(' '));
+/// The table of the oldest release, and what a later one has more.
+pub(super) fn schema(text: &str, later: &str, since: ProxmoxVersion) -> Schema {
+    let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+    let (table, later) = (read(text), read(later));
+    let mut methods: BTreeMap<String, Method> =
+        rows(&table, "methods").map(|(n, v)| (n, method(v))).collect();
+    methods.extend(rows(&later, "methods").map(|(name, value)| (name, Method { since, ..method(value) })));
+    for (name, params) in rows(&later, "params") {
+        let more = params.as_object().into_iter().flatten();
+        let more = more.map(|(name, value)| (name.clone(), Rule { since, ..rule(value) }));
+        if let Some(method) = methods.get_mut(&name) {
+            method.params.extend(more);
+        }
+    }
+    let paths = methods.keys().filter_map(|name| name.split_once(' '));
     let paths: BTreeSet<String> = paths.map(|(_, path)| path.to_owned()).collect();
     Schema {
         paths: paths.into_iter().collect(),
-        methods: members("methods").map(|(name, value)| (name.clone(), method(value))).collect(),
-        formats: members("formats").map(|(name, value)| (name.clone(), props(value))).collect(),
+        methods,
+        formats: rows(&table, "formats").map(|(name, value)| (name, props(value))).collect(),
     }
+}
+
+fn rows<'a>(table: &'a Value, key: &str) -> impl Iterator<Item = (String, &'a Value)> {
+    table.get(key).and_then(Value::as_object).into_iter().flatten().map(|(name, row)| (name.clone(), row))
 }
 
 fn method(value: &Value) -> Method {
@@ -31,6 +47,7 @@ fn method(value: &Value) -> Method {
     }
     let flag = |key: &str| value[key].as_bool().unwrap_or(false);
     Method {
+        since: ProxmoxVersion::V9_1,
         params,
         numbered,
         open: flag("open"),
@@ -74,6 +91,7 @@ pub(super) fn rule(value: &Value) -> Rule {
         other => other.to_string(),
     };
     Rule {
+        since: ProxmoxVersion::V9_1,
         kind: match value.get("type").and_then(Value::as_str) {
             Some("boolean") => Kind::Bool,
             Some("integer") => Kind::Int,
