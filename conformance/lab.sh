@@ -29,5 +29,5 @@ lab_up() {
     return 1
   fi
   field() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" "$WORK/up.json"; }
-  URL=$(field proxmox) TOKEN=$(field token) PASSWORD=$(field root_password) FACTORY=$(field factory)
+  URL=$(field proxmox) TOKEN=$(field root_token) PASSWORD=$(field root_password) FACTORY=$(field factory)
 }

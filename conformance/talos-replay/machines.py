@@ -31,7 +31,7 @@ def call(method, url, body=None, headers=None):
 
 
 def proxmox(method, path, **body):
-    headers = {"Authorization": "PVEAPIToken=" + lab["token"]}
+    headers = {"Authorization": "PVEAPIToken=" + lab["root_token"]}
     return call(method, lab["proxmox"] + "/api2/json" + path, body or None, headers)["data"]
 
 

@@ -33,6 +33,8 @@ pub struct Whom {
     pub token: String,
     /// Whether a token that exists is replaced by a new one.
     pub renew: bool,
+    /// Whether it may make the accounts of what runs in the cluster.
+    pub accounts: bool,
 }
 
 impl Whom {
@@ -60,6 +62,8 @@ pub enum Task {
     Grant(Grant),
     /// Take a right away that an earlier version gave and a role of the cluster's own replaces.
     Revoke(Revocation),
+    /// Delete a role.
+    DeleteRole(String),
     /// Let a storage hold images to import.
     AllowImport(StorageDefinition),
     /// Give a device a name.
@@ -100,8 +104,11 @@ impl std::fmt::Display for Task {
             }
             Self::Revoke(revocation) => {
                 let Revocation { path, role, whom, .. } = revocation;
-                write!(f, "take the role {role} at {path} from {whom}, which has this cluster's own role now")
+                let shared = rights::SHARED_ROLES.contains(&role.as_str());
+                let why = if shared { ", which has this cluster's own role now" } else { "" };
+                write!(f, "take the role {role} at {path} from {whom}{why}")
             }
+            Self::DeleteRole(name) => write!(f, "delete the role {name}"),
             Self::CorrectMapping { name, .. } => {
                 write!(
                     f,
@@ -163,7 +170,10 @@ impl Grounds {
         let mut tasks = allow_import(&spec, &mut inventory, &definitions);
         let blueprint = model::resolve::resolve(&spec, Some(&inventory), None).map_err(Unsurveyed::File)?;
         tasks.extend(devices::tasks(pve, &inventory, &names).await?);
-        let needs = rights::needs(&blueprint, &rights::hosts(&spec, &inventory));
+        let mut needs = rights::needs(&blueprint, &rights::hosts(&spec, &inventory));
+        if whom.accounts {
+            needs.extend(rights::account_needs(&blueprint));
+        }
         let users = pve.users().await.map_err(failed)?;
         let known = users.iter().any(|user| user.name == whom.user);
         let tokens = if known { pve.tokens(&whom.user).await.map_err(failed)? } else { vec![] };
@@ -198,6 +208,26 @@ impl Grounds {
         Ok(Self { tasks, token_kept: kept, names })
     }
 
+    /// Finds what was set up for the cluster and for no other one. `world` carries an administrator's login.
+    ///
+    /// # Errors
+    ///
+    /// When Proxmox cannot be asked.
+    pub async fn to_remove(world: &World, spec: &Spec, whom: &Whom) -> Result<Self> {
+        let pve = &world.pve;
+        let users = pve.users().await.map_err(failed)?;
+        let known = users.iter().any(|user| user.name == whom.user);
+        let tokens = if known { pve.tokens(&whom.user).await.map_err(failed)? } else { vec![] };
+        let there = tokens.iter().any(|token| token.name == whom.token);
+        let lists = Lists::read(pve, tokens.iter().any(|token| token.name != whom.token)).await?;
+        let (mut tasks, token_is_free) = lists.removal(&spec.cluster, whom);
+        if there && token_is_free && !tasks.is_empty() {
+            let (user, name) = (whom.user.clone(), whom.token.clone());
+            tasks.push(Task::RemoveToken(NewToken { user, name, separated: true, comment: String::new() }));
+        }
+        Ok(Self { tasks, token_kept: there && !token_is_free, names: BTreeMap::new() })
+    }
+
     /// Does everything on the list; gives the new token, if one was made.
     ///
     /// # Errors
@@ -216,6 +246,7 @@ impl Grounds {
                 Task::MakeToken(wish) => pve.create_token(wish).await.map(|token| made = Some(token)),
                 Task::Grant(grant) => pve.grant(grant).await,
                 Task::Revoke(revocation) => pve.revoke(revocation).await,
+                Task::DeleteRole(name) => pve.delete_role(name).await,
                 Task::AllowImport(store) => {
                     let mut content = store.content.clone();
                     content.push("import".to_owned());

@@ -1,13 +1,14 @@
 //! What a token must be allowed to do for one cluster, and where: the least that bring-up, change and removal need.
 //!
 //! The list follows from the blueprint alone, so that `doctor` can prove each line of it and `proxmox setup` can grant it.
-//! Two roles carry it. [`RoleKind::Work`] holds what is done with VMs, storages, networks, devices and hosts, and is given
+//! Two roles carry it, and a third one where the token is to make accounts ([`account_needs`]). [`RoleKind::Work`] holds what is done with VMs, storages, networks, devices and hosts, and is given
 //! only where such things are used; [`RoleKind::Cluster`] holds what concerns Proxmox as a whole, and reaches nothing below
 //! its path. Both belong to one cluster: a role that two clusters shared would give each token what the other cluster needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blueprint::{Blueprint, Inventory, Node};
+use crate::holder::Holder;
 use crate::spec::{Identity, Spec};
 
 /// The roles that earlier versions gave to the tokens of all clusters. They are never changed: other tokens may hold them.
@@ -23,6 +24,8 @@ pub enum RoleKind {
     Work,
     /// For Proxmox as a whole.
     Cluster,
+    /// For the accounts of what runs in the cluster.
+    Accounts,
 }
 
 impl RoleKind {
@@ -32,6 +35,7 @@ impl RoleKind {
         match self {
             Self::Work => format!("Talosmith-{cluster}"),
             Self::Cluster => format!("TalosmithCluster-{cluster}"),
+            Self::Accounts => format!("TalosmithAccounts-{cluster}"),
         }
     }
 
@@ -118,6 +122,7 @@ const IMAGES: &[(&str, &str)] = &[
 ];
 const HOST: &[(&str, &str)] =
     &[("Sys.AccessNetwork", "let the host download"), ("Sys.Audit", "see memory, clock and tasks")];
+const ACCOUNTS: &str = "make accounts for what runs in the cluster";
 const BRIDGE: &[(&str, &str)] = &[("SDN.Audit", "see the bridge"), ("SDN.Use", "connect VMs to the bridge")];
 
 /// The privileges on a VM without which it cannot be created and started.
@@ -199,6 +204,16 @@ pub fn in_zones(needs: Vec<Need>, zones: &BTreeMap<String, String>) -> Vec<Need>
     needs
 }
 
+/// What making the accounts of cloud provider and storage driver needs. It is as much as an administrator has, so it is given
+/// only where a person asks for it.
+#[must_use]
+pub fn account_needs(blueprint: &Blueprint) -> Vec<Need> {
+    let needs = Holder::of(blueprint).into_iter().flat_map(|holder| holder.needs(blueprint));
+    let needs: BTreeSet<(String, &'static str)> = needs.collect();
+    let need = |(path, privilege)| Need { path, privilege, reason: ACCOUNTS };
+    needs.into_iter().map(need).collect()
+}
+
 /// The datastores that hold disks of a node.
 fn disk_stores(node: &Node) -> BTreeSet<&String> {
     let hardware = &node.hardware;
@@ -240,7 +255,11 @@ pub fn places(needs: &[Need]) -> BTreeSet<Place> {
 /// The role that carries a need.
 #[must_use]
 pub fn role_of(need: &Need) -> RoleKind {
-    if is_of_cluster(need) { RoleKind::Cluster } else { RoleKind::Work }
+    match need.reason == ACCOUNTS {
+        true => RoleKind::Accounts,
+        false if is_of_cluster(need) => RoleKind::Cluster,
+        false => RoleKind::Work,
+    }
 }
 
 #[cfg(test)]

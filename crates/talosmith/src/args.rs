@@ -217,6 +217,13 @@ pub struct SetupArgs {
     /// Replace a token that is there already by a new one.
     #[arg(long)]
     pub renew: bool,
+    /// Take away what was set up for this cluster and for no other one: its roles, the rights by them, and its token.
+    #[arg(long, conflicts_with_all = ["renew", "output", "accounts"])]
+    pub remove: bool,
+    /// Let the token make the accounts of cloud provider and storage driver too. This takes Permissions.Modify on /, which is
+    /// as much as an administrator has.
+    #[arg(long)]
+    pub accounts: bool,
     /// Do not ask.
     #[arg(short, long)]
     pub yes: bool,
@@ -436,6 +443,27 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
     all.map(Duration::from_secs).ok_or_else(wrong)
 }
 
+/// A release of Proxmox VE that the lab plays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum LabProxmox {
+    /// 9.1.8, whose answers were recorded.
+    #[value(name = "9.1")]
+    V9_1,
+    /// 9.2.11.
+    #[default]
+    #[value(name = "9.2")]
+    V9_2,
+}
+
+impl From<LabProxmox> for lab::ProxmoxVersion {
+    fn from(release: LabProxmox) -> Self {
+        match release {
+            LabProxmox::V9_1 => Self::V9_1,
+            LabProxmox::V9_2 => Self::V9_2,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct UpArgs {
     /// Where Proxmox listens.
@@ -444,6 +472,9 @@ pub struct UpArgs {
     /// Where the Image Factory listens.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
     pub factory: std::net::SocketAddr,
+    /// The release of Proxmox VE that a new lab plays.
+    #[arg(long, value_name = "RELEASE", value_enum, default_value_t)]
+    pub proxmox_version: LabProxmox,
     /// Serve the world that this JSON file describes (host, storages, files, VMs), instead of one for a cluster file.
     #[arg(long, value_name = "FILE")]
     pub world: Option<PathBuf>,

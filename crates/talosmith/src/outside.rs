@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use ambient::{Clock, Net};
 use engine::World;
+use engine::grounds::{Grounds, Whom};
+use engine::secrets::write_private;
 use lab::{HostConfig, Lab, LabConfig, PciConfig, StorageConfig, StorageKind};
 use model::spec::{DEFAULT_TOKEN, Reference, Spec};
 use pve::{Endpoints, Token, Trust};
@@ -184,33 +186,78 @@ fn around(spec: &Spec, folder: &Path, pve: pve::Client, token: SecretString) -> 
     Ok(Outside { world, name: name.unwrap_or_default(), token, _lab: None })
 }
 
-/// The lab, with hosts, datastores and bridges as the file names them.
-pub fn lab(spec: &Spec, folder: &Path, seed: u64) -> Result<Outside, Problem> {
+/// The lab, with hosts, datastores and bridges as the file names them, for a caller with the rights that `proxmox setup` gives.
+pub async fn lab(spec: &Spec, folder: &Path, seed: u64) -> Result<Outside, Problem> {
     let clock = lab_clock(folder);
-    let lab = open_lab(spec, folder.to_owned(), clock.clone(), seed)?;
+    let lab = open_lab(spec, folder.to_owned(), clock.clone(), seed, lab::ProxmoxVersion::default())?;
+    let token = least_token(&lab, &clock, spec, folder).await?;
+    reach_lab(lab, clock, &token)
+}
+
+/// The lab for its administrator.
+pub fn lab_as_root(spec: &Spec, folder: &Path, seed: u64) -> Result<Outside, Problem> {
+    let clock = lab_clock(folder);
+    let lab = open_lab(spec, folder.to_owned(), clock.clone(), seed, lab::ProxmoxVersion::default())?;
+    let token = lab.facts().token;
+    reach_lab(lab, clock, &token)
+}
+
+fn reach_lab(lab: Lab, clock: Clock, token: &str) -> Result<Outside, Problem> {
+    let world = world_of(&lab, clock, token)?;
+    Ok(Outside { world, name: "the lab".to_owned(), token: secret_part(token), _lab: Some(lab) })
+}
+
+fn world_of(lab: &Lab, clock: Clock, token: &str) -> Result<World, Problem> {
     let facts = lab.facts();
     let internal = |e: &(dyn std::error::Error + 'static)| {
         Problem::of(Exit::Internal, e).within("could not use the lab")
     };
     let address = format!("https://{}", facts.endpoint);
     let endpoints = Endpoints::parse([address.as_str()]).map_err(|e| internal(&e))?;
-    let token: Token = facts.token.parse().map_err(|e: pve::InvalidToken| internal(&e))?;
+    let token: Token = token.parse().map_err(|e: pve::InvalidToken| internal(&e))?;
     let trust =
         Trust::Fingerprints(vec![facts.fingerprint.parse().map_err(|e: pve::InvalidTrust| internal(&e))?]);
     let net = lab.net();
     let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone())
         .map_err(|e| internal(&e))?;
     let roots = authorities(&facts.factory_ca_pem, "the lab's factory")?;
-    let world = World {
+    Ok(World {
         pve,
         net,
         clock,
         factory_roots: Arc::new(Roots::only(roots)),
         found: Default::default(),
         consoles: Default::default(),
+    })
+}
+
+/// The token that `proxmox setup` makes for this file, so that a right that it lacks shows in the lab as on a real Proxmox. It is
+/// kept beside the world. Where the lab cannot be set up (a host is off, the file does not fit it), the last one stays, or, if
+/// there is none, the administrator's: the command itself then says what is wrong.
+pub async fn least_token(lab: &Lab, clock: &Clock, spec: &Spec, folder: &Path) -> Result<String, Problem> {
+    let path = folder.join("token");
+    let known = std::fs::read_to_string(&path).ok().map(|text| text.trim().to_owned());
+    let root = lab.facts().token;
+    if !model::resolve::needs_proxmox(spec) {
+        return Ok(known.unwrap_or(root));
+    }
+    let world = world_of(lab, clock.clone(), &root)?;
+    let whom = Whom {
+        user: "talosmith@pve".to_owned(),
+        token: "talosmith".to_owned(),
+        renew: known.is_none(),
+        accounts: true,
     };
-    let (name, token) = ("the lab".to_owned(), secret_part(&facts.token));
-    Ok(Outside { world, name, token, _lab: Some(lab) })
+    let made = match Grounds::survey(&world, spec, &whom).await {
+        Ok(grounds) => grounds.prepare(&world.pve, |_| {}).await.ok().flatten(),
+        Err(_) => None,
+    };
+    lab.forget_calls();
+    let Some(made) = made else { return Ok(known.unwrap_or(root)) };
+    let made = made.reveal();
+    write_private(&path, format!("{}\n", made.expose_secret()).as_bytes(), false)
+        .map_err(|e| Problem::of(Exit::World, &e).within(format!("could not write {}", path.display())))?;
+    Ok(made.expose_secret().to_owned())
 }
 
 /// What stands behind the name of a token.
@@ -232,8 +279,14 @@ fn lab_clock(folder: &Path) -> Clock {
 }
 
 /// Opens the lab of a file.
-pub fn open_lab(spec: &Spec, folder: PathBuf, clock: Clock, seed: u64) -> Result<Lab, Problem> {
-    let config = lab_config(spec, folder, seed);
+pub fn open_lab(
+    spec: &Spec,
+    folder: PathBuf,
+    clock: Clock,
+    seed: u64,
+    proxmox: lab::ProxmoxVersion,
+) -> Result<Lab, Problem> {
+    let config = LabConfig { proxmox, ..lab_config(spec, folder, seed) };
     Lab::open(config, clock).map_err(|e| {
         let problem = Problem::of(Exit::World, &e).within("could not open the lab");
         match e.hint() {
@@ -256,6 +309,7 @@ fn lab_config(spec: &Spec, folder: PathBuf, seed: u64) -> LabConfig {
     // The lab must not be the reason why a file does not fit.
     let nodes = model::resolve::resolve(spec, None, None).map(|b| b.nodes).unwrap_or_default();
     let memory = nodes.values().map(|n| n.memory_mib << 20).sum::<u64>();
+    let cores = nodes.values().map(|n| n.cores).max().unwrap_or(0);
     let (addresses, named): (Vec<String>, Vec<String>) =
         devices(spec).partition(|device| device.contains(':'));
     let address = |(at, name): (usize, String)| (name, format!("0000:{:02x}:00.0", 0x80 + at % 0x7f));
@@ -265,6 +319,7 @@ fn lab_config(spec: &Spec, folder: PathBuf, seed: u64) -> LabConfig {
         addresses.into_iter().map(in_full).chain(config.mappings.values().cloned()).collect();
     for host in &mut config.hosts {
         host.memory_bytes = host.memory_bytes.max(memory + memory / 4);
+        host.cpus = host.cpus.max(cores);
         for address in &addresses {
             if !host.pci.iter().any(|known| known.address == *address) {
                 host.pci.push(PciConfig::graphics(address));

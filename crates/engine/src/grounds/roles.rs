@@ -71,6 +71,34 @@ impl Lists {
         (roles, grants)
     }
 
+    /// What to do so that nothing of the cluster's own roles is left, and whether the token has no other rights then. A role that
+    /// another user, token or group holds belongs to another cluster of the same name, and stays.
+    pub(super) fn removal(&self, cluster: &str, whom: &Whom) -> (Vec<Task>, bool) {
+        let token = whom.token_id();
+        let mut tasks = vec![];
+        let mut gone = BTreeSet::new();
+        for kind in [RoleKind::Work, RoleKind::Cluster, RoleKind::Accounts] {
+            let name = kind.name(cluster);
+            let numbered = format!("{name}.");
+            let of_kind = |role: &&Role| role.name == name || role.name.starts_with(&numbered);
+            for role in self.roles.iter().filter(of_kind).filter(|role| self.is_own(&role.name, whom)) {
+                for line in self.granted.iter().filter(|line| line.role == role.name) {
+                    tasks.push(Task::Revoke(Revocation {
+                        path: line.path.clone(),
+                        role: line.role.clone(),
+                        whom: line.whom.clone(),
+                        is_token: line.whom == token,
+                    }));
+                }
+                tasks.push(Task::DeleteRole(role.name.clone()));
+                gone.insert(role.name.as_str());
+            }
+        }
+        let others = |line: &&Granted| line.whom == token && !gone.contains(line.role.as_str());
+        let free = self.complete && !self.granted.iter().any(|line| others(&line));
+        (tasks, free)
+    }
+
     fn grants(
         &self,
         places: &BTreeSet<rights::Place>,

@@ -9,7 +9,7 @@ use secrecy::ExposeSecret;
 use crate::rig::{HOME, Rig, bundle, spec};
 
 fn whom() -> Whom {
-    Whom { user: "talosmith@pve".to_owned(), token: "talosmith".to_owned(), renew: false }
+    Whom { user: "talosmith@pve".to_owned(), token: "talosmith".to_owned(), renew: false, accounts: false }
 }
 
 /// The same world with the token instead of the administrator.
@@ -378,4 +378,53 @@ async fn p8_doctor_and_plan_agree_about_accounts_and_about_a_datastore_without_i
     };
     assert!(!problems.is_empty());
     assert_eq!(doctor::verdict(&found), Verdict::Bad, "{found:?}");
+}
+
+/// What `proxmox setup --remove` does.
+async fn removed(rig: &Rig, text: &str, token: &str) -> Vec<Task> {
+    let whom = Whom { token: token.to_owned(), ..whom() };
+    let grounds = Grounds::to_remove(&rig.world, &spec(text), &whom).await.unwrap();
+    grounds.prepare(&rig.world.pve, |_| {}).await.unwrap();
+    grounds.tasks
+}
+
+#[tokio::test(start_paused = true)]
+async fn p3_what_was_set_up_for_one_cluster_is_removed_and_nothing_of_another() {
+    let rig = Rig::new();
+    set_up(&rig, HOME, "home").await.unwrap();
+    let mill_token = set_up(&rig, &mill(), "mill").await.unwrap();
+    // Another cluster of the same name has roles of its own.
+    let twin = set_up(&rig, HOME, "second").await.unwrap();
+    let (before, of_twin) = (allowed(&rig, &mill_token).await, allowed(&rig, &twin).await);
+    let tasks = removed(&rig, HOME, "home").await;
+    assert!(matches!(tasks.last(), Some(Task::RemoveToken(token)) if token.name == "home"), "{tasks:?}");
+    let left: Vec<String> = rig.world.pve.roles().await.unwrap().into_iter().map(|role| role.name).collect();
+    assert!(!left.contains(&"Talosmith-home".to_owned()), "{left:?}");
+    assert!(left.contains(&"Talosmith-home.2".to_owned()) && left.contains(&"Talosmith-mill".to_owned()));
+    assert_eq!(allowed(&rig, &mill_token).await, before);
+    assert_eq!(allowed(&rig, &twin).await, of_twin);
+    assert_eq!(removed(&rig, HOME, "home").await, [], "doing it again does nothing");
+    let found = doctor::examine(&with_token(&rig, &mill_token), &spec(&mill())).await.unwrap();
+    assert_eq!(bad(&found), Vec::<&Finding>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn p3_a_token_that_serves_another_cluster_stays_when_one_is_removed() {
+    let rig = Rig::new();
+    let token = set_up(&rig, HOME, "both").await.unwrap();
+    set_up(&rig, &mill(), "both").await;
+    let tasks = removed(&rig, HOME, "both").await;
+    assert!(!tasks.iter().any(|task| matches!(task, Task::RemoveToken(_))), "{tasks:?}");
+    let found = doctor::examine(&with_token(&rig, &token), &spec(&mill())).await.unwrap();
+    assert_eq!(bad(&found), Vec::<&Finding>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn p8_accounts_are_made_by_a_token_that_was_set_up_for_them_and_by_no_other() {
+    let text = format!("{HOME}manifests: {{ proxmox_csi: {{}} }}\n");
+    let rig = Rig::new();
+    let grounds = Grounds::survey(&rig.world, &spec(&text), &whom()).await.unwrap();
+    assert!(!format!("{:?}", grounds.tasks).contains("Permissions.Modify"), "only where it is asked for");
+    let with = Whom { accounts: true, ..whom() };
+    assert_eq!(brought_up(rig, &text, &with).await, Vec::<String>::new());
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use ambient::Clock;
 use engine::apply::{Run, Stop};
 use engine::emit::Emitter;
+use engine::grounds::{Grounds, Whom};
 use engine::record::Operator;
 use engine::session::LookError;
 use engine::{Look, Session, World};
@@ -17,6 +18,7 @@ use model::spec::Spec;
 use model::step::Action;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use secrecy::ExposeSecret;
 use talos::config::Contract;
 use talos::secrets::Bundle;
 use talos_client::Roots;
@@ -46,6 +48,8 @@ pub struct Rig {
     pub home: Arc<Home>,
     /// Whether `world` speaks to Proxmox in a way of its own, which operators are to use as well.
     own_client: bool,
+    /// The token that operators have, if it is not root's.
+    token: Option<Arc<str>>,
 }
 
 /// What came of a run.
@@ -101,7 +105,7 @@ impl Rig {
         let bring_up = async || {
             let rig = Self::new();
             // Boxed, because it is larger than the stack of a test likes.
-            let ran = Box::pin(rig.apply(HOME)).await;
+            let ran = Box::pin(rig.apply_with_least_rights(HOME)).await;
             assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
             rig.lab.shared().read(|world, _| serde_json::to_vec(world).unwrap())
         };
@@ -117,8 +121,9 @@ impl Rig {
 
     fn of(lab: Lab, clock: Clock) -> Self {
         let guard = Arc::new(Guard::new(&lab));
-        let world = reach(&lab, clock, "");
-        Self { lab: Arc::new(lab), world, guard, home: Arc::new(Home::new()), own_client: false }
+        let world = reach(&lab, clock, "", None);
+        let home = Arc::new(Home::new());
+        Self { lab: Arc::new(lab), world, guard, home, own_client: false, token: None }
     }
 
     /// The same lab, with another folder of the operator.
@@ -140,7 +145,7 @@ impl Rig {
 
     /// How an operator reaches the lab: over connections that are known to be theirs, so that all they do is watched.
     pub fn world_of(&self, operator: &Operator) -> World {
-        let theirs = reach(&self.lab, self.world.clock.clone(), &operator.name);
+        let theirs = reach(&self.lab, self.world.clock.clone(), &operator.name, self.token.as_deref());
         let pve = if self.own_client { self.world.pve.clone() } else { theirs.pve };
         World { pve, net: theirs.net, ..self.world.clone() }
     }
@@ -163,6 +168,26 @@ impl Rig {
         let plan = look.plan();
         assert_eq!(plan.refusals, []);
         self.carry_out(&look, &plan, "me").await.unwrap()
+    }
+
+    /// The same, with the token that is set up for the file, which may do the least that the file needs.
+    pub async fn apply_with_least_rights(&self, text: &str) -> Ran {
+        let (user, token) = ("talosmith@pve".to_owned(), "talosmith".to_owned());
+        let whom = Whom { user, token, renew: true, accounts: true };
+        let grounds = Grounds::survey(&self.world, &spec(text), &whom).await;
+        let grounds = grounds.unwrap_or_else(|why| panic!("{why:?}"));
+        let token = grounds.prepare(&self.world.pve, |_| {}).await.unwrap().unwrap();
+        let token = Some(token.reveal().expose_secret().into());
+        let rig = Self { token, ..self.clone() };
+        let world = rig.world_of(&operator("me"));
+        let look = match Session::new(world, spec(text), self.home.bundle()).look().await {
+            Ok(look) => look,
+            Err(LookError::Engine(error)) => panic!("{:?}", error.causes()),
+            Err(LookError::File(found)) => panic!("{found:?}"),
+        };
+        let plan = look.plan();
+        assert_eq!(plan.refusals, []);
+        rig.carry_out(&look, &plan, "me").await.unwrap()
     }
 
     pub async fn carry_out(&self, look: &Look, plan: &Plan, place: &str) -> engine::Result<Ran> {
@@ -271,14 +296,14 @@ impl Rig {
     }
 }
 
-/// The lab, reached over connections that carry a name.
-fn reach(lab: &Lab, clock: Clock, origin: &str) -> World {
+/// The lab, reached over connections that carry a name, with a token or with root's.
+fn reach(lab: &Lab, clock: Clock, origin: &str, token: Option<&str>) -> World {
     let facts = lab.facts();
     let address = format!("https://{}", facts.endpoint);
     let trust = pve::Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]);
     let pve = pve::Client::connect(
         pve::Endpoints::parse([address.as_str()]).unwrap(),
-        &facts.token.parse().unwrap(),
+        &token.unwrap_or(&facts.token).parse().unwrap(),
         &trust,
         lab.net_of(origin),
         clock.clone(),

@@ -128,6 +128,7 @@ pub const RESET: &str = "Examples:
 pub const UP: &str = "Examples:
   talosmith lab up
   talosmith lab up --lab-speed 10 --proxmox 127.0.0.1:9006 --factory 127.0.0.1:9443
+  talosmith lab up --proxmox-version 9.1
   talosmith lab up --world world.json --folder kept";
 
 pub const DISTURB: &str = "Examples:

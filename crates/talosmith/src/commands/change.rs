@@ -36,7 +36,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
     let setup = Setup::new(global, printer)?;
     setup.place.make()?;
     let _lock = setup.place.lock()?;
-    let outside = setup.outside(global)?;
+    let outside = setup.outside(global).await?;
     let allowed = match (&saved, &args.plan) {
         (Some(saved), Some(path)) => {
             of_this_cluster(saved, path, &setup.loaded.spec.cluster)?;
@@ -170,7 +170,7 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
     let setup = Setup::new(global, printer)?;
     setup.place.make()?;
     let _lock = setup.place.lock()?;
-    let outside = setup.outside(global)?;
+    let outside = setup.outside(global).await?;
     let session = setup.session(&outside, printer)?;
     let mut look = setup.look_to_destroy(&session, printer).await?;
     let mut plan = look.plan_destroy();
@@ -199,6 +199,13 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
     let _cluster = setup.lock_cluster(&look)?;
     let change = Change::new(&setup, &outside, args, "destroy", printer)?;
     if let Some(exit) = change.carry_out(&look, &plan).await? {
+        if exit == Exit::Done && left.is_none() && look.blueprint.has_proxmox() {
+            printer.note(&format!(
+                "The roles and the token that were set up for it are still in Proxmox. An administrator removes them with \
+                 `talosmith proxmox setup --remove{}`.",
+                flags(global)
+            ));
+        }
         return match left {
             Some(left) if exit == Exit::Done => Err(left.into()),
             _ => Ok(exit),

@@ -14,7 +14,7 @@ pub async fn doctor(global: &Global, printer: &Printer) -> Result<Exit, Problem>
 
 async fn try_doctor(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
-    let outside = setup.outside(global)?;
+    let outside = setup.outside(global).await?;
     let found = match doctor::examine(&outside.world, &setup.loaded.spec).await {
         Ok(found) => found,
         Err(Unexamined::World(error)) => return Err(Problem::from(&error).into()),

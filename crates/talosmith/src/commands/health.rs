@@ -19,7 +19,7 @@ pub async fn health(global: &Global, args: &HealthArgs, printer: &Printer) -> Re
 
 /// Why there is nothing to ask machines with. Where machines of a cluster with this name exist, new keys would lead nowhere.
 async fn without_bundle(global: &Global, setup: &Setup, printer: &Printer) -> Wrong {
-    let Ok(outside) = setup.outside(global) else { return no_secrets(setup).into() };
+    let Ok(outside) = setup.outside(global).await else { return no_secrets(setup).into() };
     let session = match setup.session(&outside, printer) {
         Ok(session) => session,
         Err(wrong) => return wrong,
@@ -37,7 +37,7 @@ async fn try_health(global: &Global, args: &HealthArgs, printer: &Printer) -> Re
     if setup.place.kept()?.is_none() {
         return Err(without_bundle(global, &setup, printer).await);
     }
-    let outside = setup.outside(global)?;
+    let outside = setup.outside(global).await?;
     let session = setup.session(&outside, printer)?;
     let look = setup.look_around(&session, printer).await?;
     let clock = &outside.world.clock;

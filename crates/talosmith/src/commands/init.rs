@@ -38,7 +38,7 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
         let global = Global { files: vec![path.clone()], ..global.clone() };
         let survey = loop {
             let (loaded, _) = checked(&[source(&starter(&options, None))], printer)?;
-            let outside = Setup::of(&global, loaded).outside(&global)?;
+            let outside = Setup::of(&global, loaded).outside(&global).await?;
             match engine::observe::proxmox::survey(&outside.world).await {
                 Ok(survey) => break survey,
                 Err(error) => match pin(&error, &options, printer)? {

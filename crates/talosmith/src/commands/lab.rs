@@ -37,7 +37,9 @@ async fn try_up(global: &Global, args: &UpArgs, printer: &Printer) -> Result<Exi
     let mut moved = moved(&setup.loaded.spec);
     moved.image.factory = format!("https://{factory}");
     let clock = Clock::from(outside::time(None), served_speed(global)?);
-    let lab = outside::open_lab(&moved, place.folder().to_owned(), clock, global.lab_seed)?;
+    let version = args.proxmox_version.into();
+    let lab = outside::open_lab(&moved, place.folder().to_owned(), clock.clone(), global.lab_seed, version)?;
+    let token = outside::least_token(&lab, &clock, &moved, place.folder()).await?;
     let serving = serve(&lab, proxmox, factory).await?;
     // Where the system chose the port, the twin must know which.
     moved.image.factory = format!("https://{}", serving.factory);
@@ -49,14 +51,15 @@ async fn try_up(global: &Global, args: &UpArgs, printer: &Printer) -> Result<Exi
             .map_err(|e| Problem::of(Exit::World, &e).within(format!("could not write {}", path.display())))
             .map(|()| path)
     };
-    write("token", &format!("{}\n", facts.token))?;
+    write("token", &format!("{token}\n"))?;
     write("factory-ca.pem", &facts.factory_ca_pem)?;
     let twin = write("cluster.yaml", &twin(&moved, serving.proxmox, &facts.fingerprint)?)?;
     if printer.is_json() {
         printer.data(&serde_json::json!({
             "proxmox": format!("https://{}", serving.proxmox),
             "fingerprint": facts.fingerprint,
-            "token": facts.token,
+            "token": token,
+            "root_token": facts.token,
             "root_password": facts.root_password,
             "factory": format!("https://{}", serving.factory),
             "file": twin,
@@ -68,15 +71,16 @@ async fn try_up(global: &Global, args: &UpArgs, printer: &Printer) -> Result<Exi
         ));
         printer.say(&format!("  Proxmox VE    https://{}", serving.proxmox));
         printer.say(&format!("  fingerprint   {}", facts.fingerprint));
-        printer.say(&format!("  token         {}", facts.token));
+        printer.say(&format!("  token         {token}"));
         printer.say(&format!("  root@pam      {}", facts.root_password));
+        printer.say(&format!("  root's token  {}", facts.token));
         printer.say(&format!("  factory       https://{}", serving.factory));
         printer.say(&format!("  your file     {}\n", twin.display()));
         printer.say("In another terminal:\n");
         printer.say(&format!("  talosmith apply -f {}", twin.display()));
         printer.say(&format!(
             "  curl -k -H 'Authorization: PVEAPIToken={}' 'https://{}/api2/json/cluster/resources?type=vm'",
-            facts.token, serving.proxmox
+            token, serving.proxmox
         ));
     }
     until_down(Some(&control)).await;
@@ -109,7 +113,12 @@ pub async fn up_world(
     };
     // A world that is kept goes on where it stood.
     let now = folder.as_deref().and_then(lab::Lab::saved_time).unwrap_or_else(|| outside::time(None));
-    let config = lab::LabConfig { seed: global.lab_seed, folder: folder.clone(), ..description.config() };
+    let config = lab::LabConfig {
+        proxmox: args.proxmox_version.into(),
+        seed: global.lab_seed,
+        folder: folder.clone(),
+        ..description.config()
+    };
     let clock = Clock::from(now, served_speed(global)?);
     let lab = lab::Lab::open(config, clock).map_err(|e| within(Problem::of(Exit::World, &e)))?;
     let serving = serve(&lab, args.proxmox, args.factory).await?;
@@ -123,6 +132,7 @@ pub async fn up_world(
             "proxmox": format!("https://{}", serving.proxmox),
             "fingerprint": facts.fingerprint,
             "token": facts.token,
+            "root_token": facts.token,
             "root_password": facts.root_password,
             "factory": format!("https://{}", serving.factory),
         }));

@@ -33,7 +33,7 @@ pub async fn console(global: &Global, args: &ConsoleArgs, printer: &Printer) -> 
 
 async fn try_console(global: &Global, args: &ConsoleArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
-    let outside = setup.outside(global)?;
+    let outside = setup.outside(global).await?;
     let session = setup.session(&outside, printer)?;
     let look = setup.look_to_destroy(&session, printer).await?;
     let (host, vmid) = place(&look, &args.node)?;

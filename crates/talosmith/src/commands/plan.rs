@@ -19,7 +19,7 @@ pub async fn plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
 
 async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
-    let outside = setup.outside(global)?;
+    let outside = setup.outside(global).await?;
     let session = setup.session(&outside, printer)?.allowing(args.allow.allow_destroy.clone());
     let look = setup.look(&session, printer).await?;
     known(&args.allow, &look)?;
@@ -61,7 +61,7 @@ pub async fn status(global: &Global, args: &StatusArgs, printer: &Printer) -> Re
 
 async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
-    let outside = setup.outside(global)?;
+    let outside = setup.outside(global).await?;
     let session = setup.session(&outside, printer)?;
     if !args.watch {
         let look = setup.look_around(&session, printer).await?;

@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::setup::{Setup, Wrong, confirm, ended};
 use crate::args::{Global, SetupArgs};
 use crate::exit::Exit;
-use crate::outside::{self, Administrator};
+use crate::outside::{self, Administrator, Outside};
 use crate::secret_command::Commands;
 use crate::view::{Printer, Problem};
 
@@ -31,7 +31,15 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
     }
     let login = || administrator(args, setup.commands);
     let outside = setup.administered(global, login, ask_code).await?;
-    let whom = Whom { user: args.user.clone(), token: args.token.clone(), renew: args.renew };
+    let whom = Whom {
+        user: args.user.clone(),
+        token: args.token.clone(),
+        renew: args.renew,
+        accounts: args.accounts,
+    };
+    if args.remove {
+        return remove(&outside, &setup, &whom, args.yes, printer).await;
+    }
     let grounds = Grounds::survey(&outside.world, &setup.loaded.spec, &whom).await.map_err(|e| match e {
         Unsurveyed::Engine(error) => Wrong::Problem(Problem::from(&error)),
         Unsurveyed::File(found) => {
@@ -67,6 +75,39 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
     }
     for (address, name) in &grounds.names {
         printer.note(&format!("In the file, write `{name}` in place of the address `{address}`."));
+    }
+    Ok(Exit::Done)
+}
+
+/// Takes away what was set up for this cluster.
+async fn remove(
+    outside: &Outside,
+    setup: &Setup,
+    whom: &Whom,
+    yes: bool,
+    printer: &Printer,
+) -> Result<Exit, Wrong> {
+    let grounds = Grounds::to_remove(&outside.world, &setup.loaded.spec, whom).await;
+    let grounds = grounds.map_err(|error| Problem::from(&error))?;
+    let changed = !grounds.tasks.is_empty();
+    if changed {
+        let listed: Vec<String> = grounds.tasks.iter().map(|task| format!("  - {task}")).collect();
+        printer.note(&format!("On {}, this will be done:\n\n{}\n", outside.name, listed.join("\n")));
+        let text = "The token of this cluster cannot change anything after that.";
+        if !yes && !confirm(printer, text)? {
+            return Ok(Exit::Done);
+        }
+        let done = grounds.prepare(&outside.world.pve, |task| printer.note(&format!("done: {task}"))).await;
+        done.map_err(|error| Problem::from(&error))?;
+        printer.say("What was set up for this cluster is removed.");
+    } else {
+        printer.say("Proxmox has nothing that was set up for this cluster alone.");
+    }
+    if grounds.token_kept {
+        printer.note(&format!("The token {}!{} has other rights and stays.", whom.user, whom.token));
+    }
+    if printer.is_json() {
+        printer.data(&serde_json::json!({"token": null, "changed": changed}));
     }
     Ok(Exit::Done)
 }

@@ -205,19 +205,20 @@ impl Setup {
         who: impl FnOnce() -> Result<Administrator, Problem>,
         second_factor: impl FnOnce(&str) -> Result<SecretString, Problem>,
     ) -> Result<Outside, Problem> {
-        if self.lab.is_some() {
-            return self.outside(global);
+        if let Some(seed) = self.lab {
+            self.place.make()?;
+            return outside::lab_as_root(&self.loaded.spec, self.place.folder(), seed);
         }
         let file = global.files.first().map_or_else(|| Path::new("cluster.yaml"), |f| f.as_path());
         outside::administered(&self.loaded.spec, file, who, second_factor).await
     }
 
     /// The world that the file is about.
-    pub fn outside(&self, global: &Global) -> Result<Outside, Problem> {
+    pub async fn outside(&self, global: &Global) -> Result<Outside, Problem> {
         match self.lab {
             Some(seed) => {
                 self.place.make()?;
-                outside::lab(&self.loaded.spec, self.place.folder(), seed)
+                outside::lab(&self.loaded.spec, self.place.folder(), seed).await
             }
             None => {
                 let file = global.files.first().map_or_else(|| Path::new("cluster.yaml"), |f| f.as_path());
