@@ -1,14 +1,15 @@
 //! What a host does by itself, a moment after something happened.
 //!
 //! The event daemon cleans up after every VM whose process ended, under the lock of the VM, and starts it again if it was to be
-//! rebooted. Where the VM was started again before the daemon came to it, the daemon waits for that process to end, and holds
-//! the lock meanwhile. The manager of high availability does what was asked of it at its next round.
+//! rebooted. Where the VM was started again before the daemon came to it, the daemon of 9.2 waits for that process to end, and
+//! holds the lock meanwhile. The manager of high availability does what was asked of it at its next round.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::ProxmoxVersion;
 use crate::hypervisor::tasks::{self, LOCK_RETRY};
 use crate::hypervisor::{Hypervisor, power};
 use crate::world::World;
@@ -102,13 +103,15 @@ pub(crate) fn run_due(world: &mut World) {
 }
 
 fn clean_up(world: &mut World, node: &str, vmid: u32, since: Timestamp) {
-    let now = world.now;
+    let (now, version) = (world.now, world.hypervisor.version);
     let Some(vm) = world.hypervisor.vms.get_mut(&vmid) else { return };
     if vm.holder.is_some() {
         if now.duration_since(since) < LOCK_PATIENCE {
             let due = tasks::later(now, LOCK_RETRY);
             world.hypervisor.errands.push(Errand { due, vmid, what: What::CleanUp { since } });
         }
+    } else if vm.running.is_some() && version == ProxmoxVersion::V9_1 {
+        // It notices and gives up.
     } else if vm.running.is_some() {
         vm.holder = Some(EVENT_DAEMON.to_owned());
         let due = tasks::later(now, PROCESS_PATIENCE);

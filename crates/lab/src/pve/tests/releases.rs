@@ -95,6 +95,12 @@ async fn lab_9_2_a_vm_started_directly_after_its_stop_keeps_its_lock_for_half_a_
     let before = clock.now();
     assert_eq!(change().await.status, 200);
     assert!(clock.now().duration_since(before).as_secs() < 1);
+
+    let (_lab, client) = lab_of(ProxmoxVersion::V9_1);
+    running(&client, 100).await;
+    for verb in ["stop", "start", "stop", "start"] {
+        assert_eq!(power(&client, 100, verb).await, "OK");
+    }
 }
 
 #[tokio::test(start_paused = true)]
