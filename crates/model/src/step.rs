@@ -94,6 +94,7 @@ pub enum Action {
         member: String,
     },
     /// Gives the cluster's record its name and the tags back that it lost.
+    #[serde(alias = "tag-record")]
     UpdateRecord {
         /// Host.
         host: String,

@@ -9,7 +9,7 @@ fn the_twin_of_a_file_works_over_sockets() {
     // A network of its own, so that a served lab of whoever runs the tests is not in the way.
     let shell = Shell::with(&HOME.replace("10.25.150.", "10.213.77."));
     let mut lab = shell
-        .start("lab up --json --lab-speed 60 --proxmox 127.213.77.200:8006 --factory 127.213.77.200:8443");
+        .start("lab up --json --lab-speed 30 --proxmox 127.213.77.200:8006 --factory 127.213.77.200:8443");
     let mut line = String::new();
     BufReader::new(lab.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let facts: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
