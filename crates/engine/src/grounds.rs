@@ -17,7 +17,7 @@ use pve::{Client, Grant, NewToken, Revocation, StorageDefinition, Token};
 
 use crate::World;
 use crate::error::{Error, Kind, Result};
-use crate::observe::proxmox::survey;
+use crate::observe::proxmox::{survey, vnets};
 use crate::record::remedy;
 use roles::Lists;
 
@@ -170,7 +170,8 @@ impl Grounds {
         let mut tasks = allow_import(&spec, &mut inventory, &definitions);
         let blueprint = model::resolve::resolve(&spec, Some(&inventory), None).map_err(Unsurveyed::File)?;
         tasks.extend(devices::tasks(pve, &inventory, &names).await?);
-        let mut needs = rights::needs(&blueprint, &rights::hosts(&spec, &inventory));
+        let needs = rights::needs(&blueprint, &rights::hosts(&spec, &inventory));
+        let mut needs = rights::in_zones(needs, &vnets(world).await);
         if whom.accounts {
             needs.extend(rights::account_needs(&blueprint));
         }

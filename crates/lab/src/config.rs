@@ -93,6 +93,8 @@ pub struct LabConfig {
     pub reservations: BTreeMap<String, ipnet::IpNet>,
     /// Names of PCI devices, each with the address that it stands for on every host that has one there.
     pub mappings: BTreeMap<String, String>,
+    /// SDN vnets, which VMs may use as bridges on every host, each with its zone.
+    pub vnets: BTreeMap<String, String>,
     /// The key of the one-time codes that `root@pam` logs in with beside the password, in base32, if it needs them.
     pub second_factor: Option<String>,
     /// What the operator's name server knows, beside hosts and factory: the cluster's endpoint, for one.
@@ -249,6 +251,7 @@ impl Default for LabConfig {
             dhcp: None,
             reservations: BTreeMap::new(),
             mappings: BTreeMap::new(),
+            vnets: BTreeMap::new(),
             second_factor: None,
             names: BTreeMap::new(),
             described: None,

@@ -232,7 +232,16 @@ impl Host {
     }
 }
 
+/// Where zones and vnets are kept.
+const ZONES: &str = "/cluster/sdn/zones";
+pub(crate) const VNETS: &str = "/cluster/sdn/vnets";
+
 impl Hypervisor {
+    /// The zone of a vnet, if it is one. The bridges of the hosts themselves count to `localnetwork`.
+    pub(crate) fn zone_of(&self, bridge: &str) -> Option<&str> {
+        self.kept.get(VNETS, bridge)?.get("zone")?.as_str()
+    }
+
     pub(crate) fn new(config: &LabConfig, now: Timestamp, rng: &mut Rng) -> Result<Self, LabError> {
         if config.hosts.is_empty() {
             return Err(LabError::NoHosts);
@@ -293,6 +302,13 @@ impl Hypervisor {
         }
         for pool in &config.pools {
             self.access.pools.entry(pool.clone()).or_default();
+        }
+        for (vnet, zone) in &config.vnets {
+            let fields = |pairs: &[(&str, &str)]| -> Fields {
+                pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect()
+            };
+            self.kept.put(ZONES, zone, fields(&[("zone", zone), ("type", "simple")]));
+            self.kept.put(VNETS, vnet, fields(&[("vnet", vnet), ("zone", zone), ("type", "vnet")]));
         }
         for (name, address) in &config.mappings {
             let entry = |(host, device): (&String, &PciConfig)| device.entry(host);

@@ -380,6 +380,17 @@ async fn p8_doctor_and_plan_agree_about_accounts_and_about_a_datastore_without_i
     assert_eq!(doctor::verdict(&found), Verdict::Bad, "{found:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn p9_a_vnet_is_a_bridge_and_its_privilege_is_asked_for_in_its_zone() {
+    let vnets = [("k8snet".to_owned(), "lan".to_owned())].into();
+    let rig = Rig::with(LabConfig { vnets, ..LabConfig::default() });
+    let text = HOME.replace("network: {", "network: { bridge: k8snet,");
+    let grounds = Grounds::survey(&rig.world, &spec(&text), &whom()).await.unwrap();
+    let tasks = format!("{:?}", grounds.tasks);
+    assert!(tasks.contains("/sdn/zones/lan/k8snet") && !tasks.contains("localnetwork"), "{tasks}");
+    assert_eq!(brought_up(rig, &text, &whom()).await, Vec::<String>::new());
+}
+
 /// What `proxmox setup --remove` does.
 async fn removed(rig: &Rig, text: &str, token: &str) -> Vec<Task> {
     let whom = Whom { token: token.to_owned(), ..whom() };

@@ -343,7 +343,9 @@ fn begin_start(world: &mut World, task: &mut Task, vmid: u32, skiplock: bool) ->
     if cores > cpus {
         return Err(format!("MAX {cpus} vcpus allowed per VM on this node"));
     }
-    let known = |bridge: &String| host.is_some_and(|host| host.bridges.contains(bridge));
+    let known = |bridge: &String| {
+        host.is_some_and(|host| host.bridges.contains(bridge)) || hypervisor.zone_of(bridge).is_some()
+    };
     if let Some(bridge) = bridges.iter().find(|bridge| !known(bridge)) {
         return Err(format!("bridge '{bridge}' does not exist"));
     }

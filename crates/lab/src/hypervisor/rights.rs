@@ -326,7 +326,8 @@ impl Asked<'_> {
         }
         let Ok(parts) = options::net().parse(key, value) else { return Ok(()) };
         let Some(bridge) = parts.get("bridge") else { return Ok(()) };
-        let path = format!("/sdn/zones/localnetwork/{bridge}");
+        let zone = self.hypervisor.zone_of(bridge).unwrap_or("localnetwork");
+        let path = format!("/sdn/zones/{zone}/{bridge}");
         match parts.get("tag") {
             Some(tag) => self.need(&format!("{path}/{tag}"), "SDN.Use"),
             None => self.need(&path, "SDN.Use"),

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::answer::Data;
 use super::kept::fields;
 use super::request::Call;
-use crate::hypervisor::Host;
 use crate::hypervisor::kept::Fields;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::tasks::{self, Work};
+use crate::hypervisor::{Host, VNETS};
 use crate::world::World;
 
 /// The interfaces of a host whose network nobody changed: a bridge with a card for each.
@@ -75,7 +75,17 @@ pub(super) fn list(world: &World, call: &Call) -> Result<Data, Refusal> {
         let kind = fields.get("type").and_then(Value::as_str).unwrap_or_default();
         wanted(kind) && visible(name, kind)
     });
-    let rows: Vec<Value> = rows.map(|(name, fields)| row(name, fields)).collect();
+    let mut rows: Vec<Value> = rows.map(|(name, fields)| row(name, fields)).collect();
+    // Vnets are bridges of every host, and are listed only where they are asked for.
+    if matches!(call.get("type"), Some("include_sdn" | "any_bridge")) {
+        let vnets = world.hypervisor.kept.named(VNETS).filter_map(|(vnet, _)| {
+            let path = format!("/sdn/zones/{}/{vnet}", world.hypervisor.zone_of(vnet)?);
+            let may = |privilege| access.may(&call.caller, &path, privilege);
+            (may("SDN.Audit") || may("SDN.Use"))
+                .then(|| json!({"iface": vnet, "type": "vnet", "active": "1"}))
+        });
+        rows.extend(vnets);
+    }
     Ok(Data::with_changes(Value::Array(rows), changes(host)))
 }
 
