@@ -38,7 +38,7 @@ def refused(code, words, call, *args, **options):
     raise AssertionError(f"{words!r} was expected")
 
 
-assert token.version.get()["version"] == "9.1.8"
+assert token.version.get()["version"] == "9.2.11"
 assert root.access.permissions.get(path="/")["/"]["Sys.Modify"] == 1
 assert {n["node"] for n in token.nodes.get()} == {"pve1", "pve2", "pve3"}
 

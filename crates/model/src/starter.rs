@@ -82,7 +82,7 @@ pub fn starter(options: &Starter, inventory: Option<&Inventory>) -> String {
     out.push_str("# One cluster, one file. `talosmith validate` checks it, `plan` shows what would be done, `apply` does it.\n");
     out.push_str("# Everything that is left out is derived; the reference lists every key.\n");
     line(&mut out, &format!("cluster: {}", text(&options.cluster)));
-    line(&mut out, "\n# Never chosen for you: the same file makes the same cluster. Change them to upgrade.");
+    line(&mut out, "\n# Never chosen for you: the same file makes the same cluster.");
     line(&mut out, "versions:");
     line(&mut out, &format!("  talos: {}", text(&options.talos)));
     line(&mut out, &format!("  kubernetes: {}", text(&options.kubernetes)));
@@ -295,7 +295,7 @@ mod tests {
 # Everything that is left out is derived; the reference lists every key.
 cluster: home
 
-# Never chosen for you: the same file makes the same cluster. Change them to upgrade.
+# Never chosen for you: the same file makes the same cluster.
 versions:
   talos: v1.13.9
   kubernetes: v1.36.3

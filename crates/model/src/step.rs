@@ -394,7 +394,7 @@ impl Action {
                 format!("wait for {node} to answer, and configure it if it has no configuration")
             }
             Self::Reconfigure { node } => format!("configure {node} anew, while it runs"),
-            Self::Bootstrap { node } => format!("begin etcd on {node}"),
+            Self::Bootstrap { node } => format!("bootstrap etcd on {node}"),
             Self::Join { node } => format!("wait for {node} to join"),
             Self::GiveCredentials { to, user: Some(user) } => {
                 format!("give {} an account in Proxmox, {user}", to.title())

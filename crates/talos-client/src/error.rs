@@ -174,7 +174,7 @@ impl Error {
                     io::ErrorKind::ConnectionRefused => "the port is closed".to_owned(),
                     io::ErrorKind::TimedOut => "no answer in time".to_owned(),
                     io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-                        "no way there".to_owned()
+                        "the network is unreachable".to_owned()
                     }
                     io::ErrorKind::NotConnected => "the connection is gone".to_owned(),
                     kind => format!("the connection broke ({kind})"),

@@ -66,7 +66,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             if let Some(record) = &record {
                 record.mark_bootstrap(&node.name).await?;
             }
-            progress.note("bootstrapping etcd");
+            progress.note("sending the request");
             begin(context, node, &machine, progress).await?;
             (node, machine)
         }
@@ -122,7 +122,7 @@ async fn until_member(
             } else if may_call && has_no_etcd(world, machine).await == Some(true) {
                 progress.note("the machine restarted and forgot it; checking every control plane node again");
                 if is_still_empty(context, node, progress).await? {
-                    progress.note("bootstrapping etcd again");
+                    progress.note("sending the request again");
                     begin(context, node, machine, progress).await?;
                 }
                 boot = Some(seen);

@@ -194,8 +194,10 @@ fn counts(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         return;
     }
     if control_planes % 2 == 0 {
-        let message =
-            format!("{control_planes} control planes survive no more than {} do", control_planes - 1);
+        let message = format!(
+            "{control_planes} control plane nodes tolerate no more failures than {}",
+            control_planes - 1
+        );
         let first = draft.nodes.iter().find(|node| node.role == Role::ControlPlane);
         let path = first.map_or_else(whole, |node| node.path.clone());
         let problem = Diagnostic::warning(codes::EVEN_CONTROL_PLANES, message).at_key(path, "");

@@ -122,10 +122,10 @@ fn versions_and_pairs() {
     insta::assert_snapshot!(problems_with("versions: { talos: latest, kubernetes: 1.35 }\n"), @"
 error[TS0301] `latest` is not a version
   at versions.talos «latest»
-  help: write all three numbers, for example `v1.35.4`
+  help: write all three numbers, as in `v1.2.3`
 error[TS0301] `1.35` is not a version
   at versions.kubernetes «1.35»
-  help: write all three numbers, for example `v1.35.4`
+  help: write all three numbers, as in `v1.2.3`
 ");
     insta::assert_snapshot!(problems_with("versions: { talos: v1.11.5, kubernetes: v1.30.0 }\n"), @"
 error[TS0302] Talos v1.11.5 is not supported
@@ -463,7 +463,7 @@ error[TS0602] there is no control plane
 error[TS0604] there is no node that may run workloads
   at pools «pools»
   help: add a worker pool, or set `kubernetes.schedule_on_control_planes: true`
-warning[TS0603] 2 control planes survive no more than 1 do
+warning[TS0603] 2 control plane nodes tolerate no more failures than 1
   at pools.control «control»
   help: use 1 or 3
 ");

@@ -90,7 +90,7 @@ fn read(said: &Said<&str>, found: &mut Vec<Diagnostic>) -> Option<Version> {
     let version = Version::read(said.value);
     if version.is_none() {
         let problem = Diagnostic::error(codes::BAD_VERSION, format!("`{}` is not a version", said.value));
-        let help = "write all three numbers, for example `v1.35.4`";
+        let help = "write all three numbers, as in `v1.2.3`";
         found.push(problem.at(said.path.clone(), "").help(help));
     }
     version

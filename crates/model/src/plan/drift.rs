@@ -64,8 +64,9 @@ pub fn moved(node: &Node, vm: &Vm, machine: Option<&Machine>, in_kubernetes: boo
             node.name, vm.vmid
         ),
         remedy: format!(
-            "write {} in the file (`address` of the node, or `addresses` of its pool); or, one node at a time, drain it, run \
-             `talosctl reset`, delete VM {} and apply: it is made anew at {}",
+            "write {} in the file (`address` of the node, or `addresses` of its pool); or, if all other nodes keep their \
+             addresses, drain it, run `talosctl reset`, delete VM {} and apply, which creates it again at {}. A whole cluster cannot be \
+             moved to another network",
             without_prefix(&has),
             vm.vmid,
             without_prefix(&wanted)

@@ -133,7 +133,7 @@ fn no_datastore(host: &str, found: &InventoryHost, named: Option<&str>, purpose:
         }
     };
     problem.help(match fitting.is_empty() {
-        true => format!("in Proxmox, allow content `{content}` on a datastore of `{host}`: Datacenter, Storage, Edit, Content"),
+        true => format!("in Proxmox, allow content `{content}` on a datastore of `{host}`: Datacenter, Storage, Edit, Content; if one has it, the token lacks Datastore.Audit there"),
         false => format!("use `{}`", fitting.join("` or `")),
     })
 }

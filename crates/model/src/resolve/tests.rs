@@ -143,10 +143,10 @@ fn what_proxmox_lacks_is_said_by_name() {
     insta::assert_snapshot!(problems(SMALLEST, &bare), @"
 error[TS0507] no datastore on `pve1` takes content `images`
   at ? hosts.pve1
-  help: in Proxmox, allow content `images` on a datastore of `pve1`: Datacenter, Storage, Edit, Content
+  help: in Proxmox, allow content `images` on a datastore of `pve1`: Datacenter, Storage, Edit, Content; if one has it, the token lacks Datastore.Audit there
 error[TS0507] no datastore on `pve1` takes content `import`
   at ? hosts.pve1
-  help: in Proxmox, allow content `import` on a datastore of `pve1`: Datacenter, Storage, Edit, Content
+  help: in Proxmox, allow content `import` on a datastore of `pve1`: Datacenter, Storage, Edit, Content; if one has it, the token lacks Datastore.Audit there
 ");
     let named = format!(
         "{SMALLEST}hosts: {{ pve2: {{ datastores: {{ disks: ceph, image: local-lvm }} }}, pve: {{}} }}\n"

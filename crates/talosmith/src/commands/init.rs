@@ -63,10 +63,15 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
     let blueprint = model::resolve::resolve(&loaded.spec, None, None);
     let made = blueprint.map_or_else(|_| loaded.spec.cluster.clone(), |blueprint| summary(&blueprint));
     printer.say(&format!("Written to {}: {made}.", path.display()));
-    if let Some(hosts) = hosts {
+    if let Some(hosts) = &hosts {
         printer.say(&format!("Filled in from Proxmox: {}.", hosts.join(", ")));
     }
-    printer.note("Read it and change what does not fit. Next: `talosmith show`, then `talosmith plan`.");
+    // Without a token, that is what comes next on a Proxmox that was named.
+    let next = match (&hosts, &args.endpoint) {
+        (None, Some(_)) => "`talosmith proxmox setup`, `talosmith doctor`, then `talosmith plan`",
+        _ => "`talosmith show`, then `talosmith plan`",
+    };
+    printer.note(&format!("Read it and change what does not fit. Next: {next}."));
     Ok(Exit::Done)
 }
 

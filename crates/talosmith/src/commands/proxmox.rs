@@ -53,6 +53,7 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
         let listed: Vec<String> = grounds.tasks.iter().map(|task| format!("  - {task}")).collect();
         printer.note(&format!("On {}, this will be done:\n\n{}\n", outside.name, listed.join("\n")));
         if !args.yes && !confirm(printer, "Nothing else is changed.")? {
+            printer.note("Nothing was changed.");
             return Ok(Exit::Done);
         }
         let prepared =
@@ -95,6 +96,7 @@ async fn remove(
         printer.note(&format!("On {}, this will be done:\n\n{}\n", outside.name, listed.join("\n")));
         let text = "The token of this cluster cannot change anything after that.";
         if !yes && !confirm(printer, text)? {
+            printer.note("Nothing was changed.");
             return Ok(Exit::Done);
         }
         let done = grounds.prepare(&outside.world.pve, |task| printer.note(&format!("done: {task}"))).await;
@@ -120,7 +122,7 @@ fn hand_over(token: &SecretString, args: &SetupArgs, printer: &Printer) -> Resul
             printer.verbatim(&format!("{}\n", token.expose_secret()));
             Problem::of(Exit::World, &e)
                 .within(format!("could not write {}", path.display()))
-                .remedy("the token was printed instead; it is not told again")
+                .remedy("the token was printed instead; it is shown only once")
         })?;
         if printer.is_json() {
             printer.data(&serde_json::json!({"token": null, "file": path, "changed": true}));
@@ -135,7 +137,7 @@ fn hand_over(token: &SecretString, args: &SetupArgs, printer: &Printer) -> Resul
     if printer.is_json() {
         printer.data(&serde_json::json!({"token": token.expose_secret(), "changed": true}));
     } else {
-        printer.note("This is the token. It is not told again:");
+        printer.note("This is the token. It is shown only once:");
         printer.verbatim(&format!("{}\n", token.expose_secret()));
         printer.note(
             "Keep it where `proxmox.token` of the file says; without that: export PROXMOX_VE_API_TOKEN='…'.",
@@ -192,7 +194,7 @@ fn administrator(args: &SetupArgs, commands: Commands) -> Result<Administrator, 
 fn ask(user: &str) -> Result<SecretString, Problem> {
     let terminal = console::Term::stderr();
     let nobody = || {
-        Problem::new(Exit::Usage, format!("the password of {user} is needed, and there is nobody to ask")).remedy(
+        Problem::new(Exit::Usage, format!("the password of {user} is needed, and stdin is not a terminal")).remedy(
             format!("set {PASSWORD}, pipe it in with `--password-stdin`, or name a token with `--admin-token env:NAME`"),
         )
     };

@@ -275,7 +275,7 @@ pub fn ended(result: Result<Exit, Wrong>) -> Result<Exit, Problem> {
 pub fn confirm(printer: &Printer, question: &str) -> Result<bool, Problem> {
     use std::io::IsTerminal;
     if !std::io::stdin().is_terminal() || printer.is_json() {
-        return Err(Problem::new(Exit::Usage, "there is nobody to ask, and `--yes` was not given")
+        return Err(Problem::new(Exit::Usage, "stdin is not a terminal, and `--yes` was not given")
             .remedy("look at the plan, then run the command again with `--yes`"));
     }
     printer.ask(&format!("{question} Type yes to go on:"));

@@ -20,13 +20,13 @@ pub fn human(w: &mut dyn Write, ink: Ink, caller: &str, found: &[Finding]) -> io
     let width = found.iter().map(|finding| finding.what.chars().count()).max().unwrap_or(0);
     for finding in found {
         let mark = match finding.verdict {
-            Verdict::Good => ink.green("ok  "),
-            Verdict::Doubtful => ink.yellow("hm  "),
-            Verdict::Bad => ink.red("bad "),
+            Verdict::Good => ink.green("ok   "),
+            Verdict::Doubtful => ink.yellow("warn "),
+            Verdict::Bad => ink.red("fail "),
         };
         let what = clean(&finding.what);
         let space = " ".repeat(width.saturating_sub(what.chars().count()));
-        let detail = beside(&clean(&finding.detail), 8 + width, ink.limit);
+        let detail = beside(&clean(&finding.detail), 9 + width, ink.limit);
         let detail = if finding.verdict == Verdict::Good { ink.dim(&detail) } else { detail };
         writeln!(w, "  {mark}{what}{space}  {detail}")?;
         for line in &finding.remedy {
@@ -35,9 +35,11 @@ pub fn human(w: &mut dyn Write, ink: Ink, caller: &str, found: &[Finding]) -> io
     }
     let of = |verdict: Verdict| found.iter().filter(|finding| finding.verdict == verdict).count();
     let sum = match (of(Verdict::Bad), of(Verdict::Doubtful)) {
-        (0, 0) => ink.green("Everything is as it must be."),
-        (0, some) => ink.yellow(&format!("It will work; {} could be better.", count(some, "thing"))),
-        (some, _) => ink.red(&format!("{} must be put right first.", count(some, "thing"))),
+        (0, 0) => ink.green("Everything that this file needs is there."),
+        (0, some) => {
+            ink.yellow(&format!("Everything that this file needs is there, with {}.", count(some, "warning")))
+        }
+        (some, _) => ink.red(&format!("{} to fix first.", count(some, "problem"))),
     };
     writeln!(w, "\n{sum}")
 }
@@ -93,11 +95,11 @@ mod tests {
         insta::assert_snapshot!(String::from_utf8(text).unwrap(), @r"
         Proxmox, as a@pve!t sees it:
 
-          ok  version             Proxmox VE 9.1.8
-          bad privileges at /vms  missing: VM.Allocate (create and delete VMs)
+          ok   version             Proxmox VE 9.1.8
+          fail privileges at /vms  missing: VM.Allocate (create and delete VMs)
                 pveum acl modify /vms --roles Talosmith --users 'a@pve'
 
-        1 thing must be put right first.
+        1 problem to fix first.
         ");
     }
 }

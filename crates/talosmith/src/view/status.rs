@@ -284,20 +284,20 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
     };
     let etcd = match &record.state.bootstrap {
         _ if record.unreadable => format!("its notes cannot be read; {}", seen_of_etcd(blueprint, observed)),
-        Some(mark) if mark.done => format!("etcd began on {} at {}", mark.node, moment(mark.at)),
+        Some(mark) if mark.done => format!("etcd was bootstrapped on {} at {}", mark.node, moment(mark.at)),
         Some(mark) => format!("etcd is being begun on {} since {}", mark.node, moment(mark.at)),
         None => seen_of_etcd(blueprint, observed).to_owned(),
     };
     let lease = match &record.state.lease {
         Some(lease) => {
             format!(
-                "{} is changing it since {}, until {}",
+                "{} holds the lease since {}, until {}",
                 clean(&lease.holder),
                 moment(lease.since),
                 moment(lease.expires)
             )
         }
-        None => "nobody is changing it".to_owned(),
+        None => "the lease is free".to_owned(),
     };
     writeln!(w, "Record: VM {} on {};\n        {etcd};\n        {lease}.", record.vmid, record.host)?;
     // What received the keys unproved stays worth knowing.

@@ -125,7 +125,7 @@ fn a2_a_record_that_says_nothing_is_written_first_or_refused() {
     let seal = StepId("seal-record".to_owned());
     assert!(step(&told, "create-vm/w-1").after.contains(&seal), "nothing is touched without the lease");
     for machine in world.machines.values_mut() {
-        *machine = Machine::silent("no way there");
+        *machine = Machine::silent("the network is unreachable");
     }
     for told in [plan(&blueprint, &rendered(), &world), plan_destroy(&blueprint, &world)] {
         assert_eq!(codes(&told), [RefusalCode::NoRecord]);
@@ -236,7 +236,7 @@ fn by_reading_2_a_machine_in_maintenance_mode_may_have_etcds_data() {
 fn without(blueprint: &Blueprint, lost: &[&str]) -> Observed {
     let mut world = healthy_world(blueprint);
     for name in lost {
-        world.machines.insert((*name).to_owned(), Machine::silent("no way there"));
+        world.machines.insert((*name).to_owned(), Machine::silent("the network is unreachable"));
         world.kubernetes.nodes.get_mut(*name).unwrap().ready = false;
     }
     world
@@ -295,7 +295,7 @@ fn a4_a_worker_is_replaced_only_where_something_shows_that_it_is_dead() {
     world.kubernetes = Kubernetes::default();
     assert_eq!(codes(&told(&world)), [RefusalCode::NotProven], "Kubernetes might call it ready");
     for name in ["cp-1", "cp-2", "cp-3"] {
-        world.machines.insert(name.to_owned(), Machine::silent("no way there"));
+        world.machines.insert(name.to_owned(), Machine::silent("the network is unreachable"));
     }
     assert_eq!(codes(&told(&world)), [RefusalCode::NotProven], "nothing answers");
     let mut world = without(&blueprint, &["w-1"]);

@@ -244,14 +244,14 @@ mod tests {
             percent: None,
         };
         let rows = [
-            row(Sign::Waiting, "waits for: begin etcd on c1", None),
+            row(Sign::Waiting, "waits for: bootstrap etcd on c1", None),
             row(Sign::Working, "configuring: no answer yet", Some(12_000)),
             row(Sign::Done, "joined", Some(61_000)),
             row(Sign::Failed, "joining failed: no clock", None),
         ];
         let text: Vec<String> = rows.iter().map(|row| line(Ink::PLAIN, row, 4, "-")).collect();
         insta::assert_snapshot!(text.join("\n"), @"
-        · w1                waits for: begin etcd on c1
+        · w1                waits for: bootstrap etcd on c1
         - w1          12 s  configuring: no answer yet
         ✓ w1    1 min 01 s  joined
         ✗ w1                joining failed: no clock

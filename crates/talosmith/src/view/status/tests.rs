@@ -121,8 +121,8 @@ fn the_page_fits_a_hundred_columns_and_says_what_is_not_known() {
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
     Record: VM 150000 on pve1;
-            etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
-            eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
+            etcd was bootstrapped on home-control-1 at 2026-01-01 00:00:00 UTC;
+            eva@laptop?[2J holds the lease since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
     not seen: home-work-1: connection refused
     Drift:  7 steps to do; `talosmith plan` shows what would be done.
     notice: home-control-1 is on pve2 now
@@ -158,8 +158,8 @@ fn at_80_columns_it_leaves_out_what_tells_least() {
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
     Record: VM 150000 on pve1;
-            etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
-            eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until
+            etcd was bootstrapped on home-control-1 at 2026-01-01 00:00:00 UTC;
+            eva@laptop?[2J holds the lease since 2026-01-01 00:00:00 UTC, until
               2026-01-01 00:05:00 UTC.
     not seen: home-work-1: connection refused
     Drift:  7 steps to do; `talosmith plan` shows what would be done.
@@ -185,8 +185,8 @@ fn at_120_and_200_columns_everything_is_there() {
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
     Record: VM 150000 on pve1;
-            etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
-            eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
+            etcd was bootstrapped on home-control-1 at 2026-01-01 00:00:00 UTC;
+            eva@laptop?[2J holds the lease since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
     not seen: home-work-1: connection refused
     Drift:  7 steps to do; `talosmith plan` shows what would be done.
     ");
@@ -218,8 +218,8 @@ fn what_is_on_a_host_that_is_off_is_not_called_missing() {
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
     Record: VM 150000 on pve1;
-            etcd began on home-control-1 at 2026-01-01 00:00:00 UTC;
-            eva@laptop?[2J is changing it since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
+            etcd was bootstrapped on home-control-1 at 2026-01-01 00:00:00 UTC;
+            eva@laptop?[2J holds the lease since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
     not seen: VM 150021 on pve2, which is off or cannot be reached
     Drift:  none in what was seen.
     notice: something else
@@ -349,7 +349,7 @@ fn a2_the_page_does_not_say_that_a_running_etcd_is_not_bootstrapped() {
     seen.proxmox.record.as_mut().unwrap().unreadable = true;
     assert!(page(&seen).contains("its notes cannot be read; etcd is bootstrapped"), "{}", page(&seen));
     seen.kubernetes = Default::default();
-    seen.machines.insert("home-control-1".into(), Machine::silent("no way there"));
+    seen.machines.insert("home-control-1".into(), Machine::silent("the network is unreachable"));
     assert!(page(&seen).contains("whether etcd is bootstrapped is unknown"), "{}", page(&seen));
     seen.proxmox.record = None;
     assert!(page(&seen).contains("missing, although VMs of home exist"), "{}", page(&seen));
@@ -378,7 +378,7 @@ fn t6_first_use_11_the_page_says_how_etcd_stands() {
     let document = serde_json::to_value(json(&blueprint(), &seen, &one_more())).unwrap();
     assert_eq!(document["etcd"]["quorum"], "lost");
     // Nobody answers: that is not a count of none.
-    seen.machines.insert("home-control-1".into(), Machine::silent("no way there"));
+    seen.machines.insert("home-control-1".into(), Machine::silent("the network is unreachable"));
     assert!(
         page(&seen).contains("etcd:   no member answers, so whether it has a quorum is unknown."),
         "{}",
