@@ -198,15 +198,33 @@ async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
         }
     }
     lacks.dedup_by(|a, b| a.words == b.words);
-    let Some(lack) = together(lacks) else { return Ok(None) };
+    let standing = model::quorum::standing(&look.blueprint, &seen);
+    let Some(lack) = together(lacks) else {
+        // All members are there, and etcd may still refuse writes.
+        let errors = standing.map(|standing| standing.errors).filter(|errors| !errors.is_empty());
+        return errors.map_or(Ok(None), |errors| Err(Lack::new(alarmed(&errors))));
+    };
     // How etcd stands comes first: whether it can be written to is what matters at night.
-    match model::quorum::standing(&look.blueprint, &seen) {
+    match standing {
         Some(standing) if !standing.is_whole() => {
             Err(Lack { words: format!("{standing} ({})", lack.words), ..lack })
         }
         Some(_) => Err(lack),
         None => Err(Lack { words: format!("no member answers: {}", lack.words), ..lack }),
     }
+}
+
+/// What members complain about, and what helps.
+fn alarmed(errors: &[String]) -> String {
+    let what = errors.iter().map(|error| error.trim()).collect::<Vec<_>>().join(", ");
+    let help = match what.contains("NOSPACE") {
+        true => {
+            "; Kubernetes accepts no writes until etcd is defragmented (`talosctl etcd defrag`, one member at a time) and the alarm is \
+             disarmed (`talosctl etcd alarm disarm`)"
+        }
+        false => "; `talosctl etcd status` and `talosctl etcd alarm list` show more",
+    };
+    format!("etcd reports: {what}{help}")
 }
 
 async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {

@@ -226,7 +226,10 @@ pub fn plan_allowing(
 /// How etcd stands, where it is not whole.
 fn etcd(blueprint: &Blueprint, observed: &Observed) -> Option<Notice> {
     let standing = quorum::standing(blueprint, &observed.machines).filter(|standing| !standing.is_whole())?;
-    let remedy = standing.remedy().map(|remedy| format!(". To do: {remedy}")).unwrap_or_default();
+    // One that was rolled back must not be started: its refusal says what helps.
+    let is_restored = |node: &String| ownership::is_restored(blueprint, observed, node);
+    let remedy = standing.remedy().filter(|_| !standing.silent.iter().any(is_restored));
+    let remedy = remedy.map(|remedy| format!(". To do: {remedy}")).unwrap_or_default();
     Some(Notice { text: format!("{ETCD}{standing}{remedy}") })
 }
 

@@ -215,13 +215,23 @@ impl Place {
         let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
         let folder = std::path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone());
         let machine_id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-        let here = format!("{machine}/{}/{}", machine_id.trim(), folder.display());
+        // The lock that is held is part of it: where it was deleted and made again, an earlier process may still hold the old one.
+        let lock = inode(&self.folder.join("lock")).unwrap_or_default();
+        let here = format!("{machine}/{}/{}/{lock}", machine_id.trim(), folder.display());
         Ok(Operator {
             name: format!("{user}@{machine} ({})", file.display()),
             place: Uuid::new_v5(&place, here.as_bytes()).to_string(),
             take_over,
         })
     }
+}
+
+/// The number of a file, which is no other's while it is open.
+fn inode(path: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    return std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).ok()?).into();
+    #[cfg(not(unix))]
+    return None;
 }
 
 /// Opens or makes a file that only its owner can read and lock. One of an earlier version becomes so.

@@ -27,6 +27,8 @@ use crate::steps::Done;
 use crate::whereabouts;
 use crate::world::{QUESTION, World};
 
+/// What is likely of a worker whose port is closed. An earlier run may have configured it.
+const SIGNED: &str = "if it has its configuration already, its port opens once a control plane node runs and signs its certificate";
 /// The code of a wrong clock.
 const CLOCK: &str = "clock";
 /// Booting, downloading nothing: a machine that is not there after this long will not come by itself.
@@ -315,7 +317,12 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 prover.panics()?;
                 let waited = world.clock.now().duration_since(began);
                 let reset = was_there && waited > USUAL_BOOT.try_into().unwrap_or(jiff::SignedDuration::MAX);
-                let likely = if reset { format!("; {}", wiped(context, node)) } else { String::new() };
+                // One that refuses connections is up, so it was not wiped.
+                let likely = match (lack.closed_port && node.role == model::blueprint::Role::Worker, reset) {
+                    (true, _) => format!("; {SIGNED}"),
+                    (false, true) => format!("; {}", wiped(context, node)),
+                    (false, false) => String::new(),
+                };
                 let console = prover.last_words();
                 progress.note(format!("waiting for the machine: {}{likely}{console}", lack.words));
                 last = Lack { words: format!("{}{console}", lack.words), ..lack };
@@ -377,6 +384,12 @@ fn what_helps(context: &Context, node: &Node, lack: &Lack) -> String {
     if node.external {
         return "look at its console: it must wait in maintenance mode, at the address that the file says"
             .to_owned();
+    }
+    if lack.closed_port && node.role == model::blueprint::Role::Worker {
+        return format!(
+            "{SIGNED}: see to the control plane nodes first. `talosmith node console {}` shows what it does",
+            node.name
+        );
     }
     format!(
         "look at its console with `talosmith node console {}`; check bridge, VLAN and address. If it ran before, {}",

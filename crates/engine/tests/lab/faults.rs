@@ -267,7 +267,7 @@ fn allowed(breaks: &Breaks) -> &'static [&'static str] {
         Breaks::NoTime { .. } => &["clock", "machine-unavailable"],
         Breaks::SmallDisk { .. } => &["disk-too-small"],
         Breaks::NoMajority { .. } => {
-            &["timed-out", "unsafe", "machine-unavailable", "etcd-no-quorum", "kubernetes"]
+            &["vm-off", "timed-out", "unsafe", "machine-unavailable", "etcd-no-quorum", "kubernetes"]
         }
     }
 }

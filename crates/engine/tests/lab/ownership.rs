@@ -225,6 +225,28 @@ async fn a8_what_the_remedy_of_a_rollback_says_heals_the_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a8_where_a_majority_was_rolled_back_nothing_is_to_be_deleted() {
+    let rig = Rig::healthy().await;
+    let person = rig.lab.person();
+    for vmid in [150_012, 150_013] {
+        person.snapshot(vmid, "before").unwrap();
+    }
+    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    for vmid in [150_012, 150_013] {
+        person.rollback(vmid, "before").unwrap();
+    }
+    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    let plan = rig.look(HOME).await.plan();
+    assert_eq!(codes(&plan), [RefusalCode::Restored; 2], "{:?}", plan.refusals);
+    for refusal in &plan.refusals {
+        assert!(refusal.remedy.contains("delete no VM"), "{refusal:?}");
+        assert!(!refusal.remedy.contains("delete the VM and apply"), "{refusal:?}");
+    }
+    let notices: Vec<&str> = plan.notices.iter().map(|notice| notice.text.as_str()).collect();
+    assert!(!notices.iter().any(|text| text.contains("start the control plane nodes")), "{notices:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_clone_of_the_record_is_not_taken_for_it() {
     let rig = Rig::healthy().await;
     rig.clone_of(RECORD, 900_002).await;

@@ -5,6 +5,7 @@ use crate::blueprint::Blueprint;
 use crate::mark::{Mark, RECORD_NODE};
 use crate::observed::{Creation, Observed, Vm};
 use crate::ownership::{self, Act, Evidence, Foreign, Identity};
+use crate::quorum::{self, Quorum};
 
 /// Notes that a newer Talosmith wrote may mean what this one does not know.
 pub(super) fn newer(observed: &Observed) -> Vec<Refusal> {
@@ -72,6 +73,12 @@ fn restored(blueprint: &Blueprint, observed: &Observed, vm: &Vm) -> String {
             "no control plane node has newer etcd data, so etcd can go on from what they have; what was written since is lost. If that \
              is what you want, make sure that all of them are off, and {accept}"
         ),
+        _ if !has_quorum(blueprint, observed) => format!(
+            "its etcd data is older than what its member acknowledged, and no quorum of etcd is seen without it: delete no VM, and start \
+             none that was rolled back. If all control plane nodes were restored to the same moment, make sure that all of them are off, \
+             and {accept}. If not, and others of them are off, start those and run the command again; else restore all of them to \
+             one moment first"
+        ),
         node => format!(
             "its etcd data is older than what its member acknowledged, so it must not run: stop VM {vm}, remove the member {node} \
              (`talosctl etcd members` on another control plane node shows its ID, `talosctl etcd remove-member ID` removes it), \
@@ -81,12 +88,21 @@ fn restored(blueprint: &Blueprint, observed: &Observed, vm: &Vm) -> String {
     }
 }
 
+/// Whether members of etcd say that it has a quorum, so that one of them can be removed.
+fn has_quorum(blueprint: &Blueprint, observed: &Observed) -> bool {
+    quorum::standing(blueprint, &observed.machines).is_some_and(|standing| standing.quorum == Quorum::Holds)
+}
+
+/// Whether a node's VM was restored or rolled back.
+pub(super) fn is_restored(blueprint: &Blueprint, observed: &Observed, node: &str) -> bool {
+    let Some(cluster_id) = blueprint.cluster_id.as_deref() else { return false };
+    ownership::vm_of(blueprint, &observed.proxmox, node)
+        .is_some_and(|vm| ownership::identify(&Evidence::from(vm), cluster_id) == Identity::Restored)
+}
+
 /// Whether every control plane node of the file was restored or rolled back, so that nothing has newer etcd data.
 fn all_restored(blueprint: &Blueprint, observed: &Observed) -> bool {
-    let Some(cluster_id) = blueprint.cluster_id.as_deref() else { return false };
-    let is_restored = |vm: &Vm| ownership::identify(&Evidence::from(vm), cluster_id) == Identity::Restored;
-    let mut nodes = blueprint.control_planes();
-    nodes.all(|node| ownership::vm_of(blueprint, &observed.proxmox, &node.name).is_some_and(is_restored))
+    blueprint.control_planes().all(|node| is_restored(blueprint, observed, &node.name))
 }
 
 /// A creation that was killed leaves a lock that only root can remove. The VM says neither whose it is nor which disks it has.

@@ -242,7 +242,7 @@ fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
             counts.total.saturating_sub(counts.done + counts.failed),
             // What looks like an attack is not a reason to try again at once.
             match state.is_unproved() {
-                true => "Find out which machine answers before you run the command again.",
+                true => "Read the reason before you run the command again.",
                 false => "Run the same command again to go on.",
             },
         )?,

@@ -158,7 +158,7 @@ fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::R
         writeln!(w, "{} {}", ink.red("in the way:"), clean(&first.why))?;
         match more.len() {
             0 => writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&first.remedy)),
-            more => writeln!(w, "  and {}; `talosmith plan` shows all", count(more, "thing more")),
+            more => writeln!(w, "  and {}; `talosmith plan` shows all", more_things(more)),
         }?;
         match waiting(plan).len() {
             0 => Ok(()),
@@ -285,7 +285,7 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
     let etcd = match &record.state.bootstrap {
         _ if record.unreadable => format!("its notes cannot be read; {}", seen_of_etcd(blueprint, observed)),
         Some(mark) if mark.done => format!("etcd was bootstrapped on {} at {}", mark.node, moment(mark.at)),
-        Some(mark) => format!("etcd is being begun on {} since {}", mark.node, moment(mark.at)),
+        Some(mark) => format!("etcd is being bootstrapped on {} since {}", mark.node, moment(mark.at)),
         None => seen_of_etcd(blueprint, observed).to_owned(),
     };
     let lease = match &record.state.lease {
@@ -312,10 +312,20 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
     Ok(())
 }
 
+fn more_things(number: usize) -> String {
+    format!("{} more", count(number, "thing"))
+}
+
 /// What a missing record means, by what else is there.
 fn missing_record(blueprint: &Blueprint, observed: &Observed) -> String {
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     match owner.is_some_and(|owner| observed.proxmox.of(owner).next().is_some()) {
+        // What could not be read may be it.
+        true if !observed.proxmox.unread.is_empty() => format!(
+            "not found, and {} could not be read; {}",
+            count(observed.proxmox.unread.len(), "VM"),
+            seen_of_etcd(blueprint, observed)
+        ),
         true => format!(
             "missing, although VMs of {} exist; {}",
             blueprint.cluster,

@@ -91,7 +91,9 @@ pub fn still_holds(saved: &SavedPlan, path: &Path, look: &Look, plan: &Plan) -> 
         (true, true) => format!("file and world have changed since the plan {path} was made"),
         (false, true) => format!("the world has changed since the plan {path} was made"),
         (false, false) => {
-            format!("the plan {path} was made by another release of Talosmith, which plans otherwise")
+            format!(
+                "the plan {path} is not what planning gives now: a detail of a VM changed, or it was made by another release of Talosmith"
+            )
         }
     };
     let more = changes.len().saturating_sub(TOLD);

@@ -343,5 +343,5 @@ fn i16_a_machine_that_is_not_proved_is_not_a_reason_to_run_again() {
     assert!(failed("timed-out").contains("Run the same command again to go on."));
     let said = failed("machine-identity");
     assert!(!said.contains("Run the same command again"), "{said}");
-    assert!(said.contains("Find out which machine answers before you run the command again."), "{said}");
+    assert!(said.contains("Read the reason before you run the command again."), "{said}");
 }
