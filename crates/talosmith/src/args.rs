@@ -208,9 +208,9 @@ pub struct SetupArgs {
     /// The user that is made for Talosmith.
     #[arg(long, value_name = "USER@REALM", default_value = "talosmith@pve")]
     pub user: String,
-    /// The name of its token.
-    #[arg(long, value_name = "NAME", default_value = "talosmith")]
-    pub token: String,
+    /// The name of its token. Left out: the name of the cluster, so that each cluster has a token of its own.
+    #[arg(long, value_name = "NAME")]
+    pub token: Option<String>,
     /// Write the token to this file, readable by you only, instead of to the terminal.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

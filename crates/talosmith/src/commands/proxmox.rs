@@ -33,7 +33,7 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
     let outside = setup.administered(global, login, ask_code).await?;
     let whom = Whom {
         user: args.user.clone(),
-        token: args.token.clone(),
+        token: args.token.clone().unwrap_or_else(|| token_of(&setup.loaded.spec.cluster)),
         renew: args.renew,
         accounts: args.accounts,
     };
@@ -78,6 +78,15 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
         printer.note(&format!("In the file, write `{name}` in place of the address `{address}`."));
     }
     Ok(Exit::Done)
+}
+
+/// The name of a cluster's token. One token for two clusters would have the rights of both, and be gone for both when it is replaced.
+/// Proxmox wants a letter first, and two characters at least.
+fn token_of(cluster: &str) -> String {
+    match cluster.starts_with(|first: char| first.is_ascii_alphabetic()) && cluster.len() > 1 {
+        true => cluster.to_owned(),
+        false => format!("talosmith-{cluster}"),
+    }
 }
 
 /// Takes away what was set up for this cluster.

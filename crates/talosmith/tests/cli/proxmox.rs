@@ -9,7 +9,7 @@ fn setting_up_in_the_lab_tells_the_token_once() {
     let shell = Shell::with(HOME);
     let setup = "proxmox setup --lab --lab-speed max --yes";
     let first = shell.run(setup);
-    assert!(first.code == Some(0) && first.out.starts_with("talosmith@pve!talosmith="), "{}", first.all());
+    assert!(first.code == Some(0) && first.out.starts_with("talosmith@pve!home="), "{}", first.all());
     assert!(first.err.contains("make the user talosmith@pve, without a password"), "{}", first.err);
     let again = shell.run(setup);
     assert_eq!(again.out, "Proxmox is ready for this cluster; there is nothing to do.\n");
