@@ -47,11 +47,15 @@ fn longest_chain(world: &Value, control_planes: &[(u32, String)]) -> f64 {
     proxmox + once.iter().sum::<Duration>().as_secs_f64() + joins.as_secs_f64()
 }
 
-/// What this process has held in memory at most, in MiB, where the system tells.
+/// What this process has held in memory at most, in MiB, where the system tells: without the pages of the program's own file, of
+/// which a build with tests and without optimisation has some 60 MiB more than one that people use.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
-    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? >> 10)
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    };
+    Some(field("VmHWM:")?.saturating_sub(field("RssFile:")?) >> 10)
 }
 
 /// Brings a file up and gives the seconds that it took in the lab, those of the longest chain, and those of planning.
@@ -94,5 +98,5 @@ async fn a_hundred_nodes_on_ten_hosts() {
     );
     assert!(planning < Duration::from_millis(300), "planned in {planning:?}");
     assert!(ratio < 1.3, "{took:.0} s for a chain of {chain:.0} s is {ratio:.2}");
-    assert!(memory < 150, "{memory} MiB");
+    assert!(memory < 120, "{memory} MiB");
 }
