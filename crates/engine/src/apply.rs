@@ -14,7 +14,7 @@
 //!
 //! The first wish to stop begins no new step, lets calls that change something come to their end for a few minutes, and
 //! abandons waiting. The second drops everything at once. Both are safe at any point, as is a crash. The end of the time that the
-//! operator gave is like the first, and what was waited for has failed.
+//! operator gave is like the first, and steps that were still waiting have failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -51,7 +51,7 @@ const TO_RELEASE: Duration = Duration::from_secs(30);
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// What events about the lease call their step.
 const LEASE: &str = "lease";
-/// The code of what was still waited for at the end of the operator's time, and what events about that time call their step.
+/// The code of steps that were still waiting at the end of the operator's time, and what events about that time call their step.
 const TIMEOUT: &str = "timeout";
 const AFTER_TIMEOUT: &str = "run the same command again, it goes on from here; give it more time with `--timeout` if the wait is a usual one";
 
@@ -61,7 +61,7 @@ pub enum Stop {
     /// Not at all.
     #[default]
     No,
-    /// The time that the operator gave is over: as `Gently`, and what was still waited for has failed.
+    /// The time that the operator gave is over: as `Gently`, and steps that were still waiting have failed.
     Timeout,
     /// After what is being changed right now.
     Gently,

@@ -1,4 +1,4 @@
-//! Whether the VM of a machine that is waited for is still on. A machine without power never answers, and Proxmox knows that.
+//! Whether the VM of a machine that a step waits for is still on. A machine without power never answers, and Proxmox knows that.
 
 use std::time::Duration;
 

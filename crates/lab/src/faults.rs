@@ -514,7 +514,7 @@ impl Hooks {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts anew how many calls each has had.
+    /// Counts again from zero how many calls each has had.
     pub(crate) fn forget_answered(&self) {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -128,7 +128,7 @@ impl Lab {
         self.network.shared.hooks().count_changes()
     }
 
-    /// Forgets how many calls there were: those that prepared the lab are nobody's.
+    /// Forgets how many calls there were: those that prepared the lab do not count.
     pub fn forget_calls(&self) {
         self.network.shared.hooks().forget_answered();
     }

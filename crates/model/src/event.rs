@@ -91,7 +91,7 @@ pub enum What {
         /// The step at fault.
         because: StepId,
     },
-    /// Nothing new was told for a while: what is still waited for. Programs that read events get it as a sign of life; the journal
+    /// Nothing new happened for a while: what the run still waits for. Programs that read events get it as a sign of life; the journal
     /// does not keep it.
     Waiting {
         /// The step that runs longest.

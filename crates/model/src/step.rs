@@ -185,7 +185,7 @@ pub enum Action {
     Configure {
         /// Node.
         node: String,
-        /// It was configured before, as far as can be seen, and does not answer now: it is waited for, and gets its configuration
+        /// It was configured before, as far as can be seen, and does not answer now: the step waits for it, and it gets its configuration
         /// only should it have none.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         if_needed: bool,

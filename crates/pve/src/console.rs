@@ -365,7 +365,7 @@ impl Console {
                         return Poll::Ready(Err(error));
                     }
                 }
-                // Proxmox ends the connection without the farewell of TLS; nothing more is to be said about it.
+                // Proxmox ends the connection without the close_notify of TLS. That is an ordinary end.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => self.closed = true,
                 Err(error) => {
                     self.closed = true;

@@ -60,7 +60,7 @@ pub(super) async fn download(
 ) -> Result<Done> {
     let pve = &context.world.pve;
     if let Some(bytes) = length(context, host, datastore, file).await? {
-        // Somebody put it there since the plan: its name alone proves nothing.
+        // It was put there since the plan: its name alone proves nothing.
         let warnings = whole(context, host, url, bytes).await.map_err(|why| {
             Error::world(format!("could not use {file} in {datastore} on {host}"))
                 .coded(NO_EFFECT)

@@ -250,7 +250,7 @@ async fn e3_the_network_plug_in_is_named_only_for_registered_nodes() {
     assert!(blamed > 0, "it does wait for Cilium for a while");
 }
 
-/// The end of the time that an operator gave: nothing else is started, and what was waited for is the failure.
+/// The end of the time that an operator gave: nothing else is started, and the step that still waits is the failure.
 #[tokio::test(start_paused = true)]
 async fn f10_a_timeout_ends_the_run_and_says_what_was_waited_for() {
     let rig = Rig::healthy().await;

@@ -390,7 +390,7 @@ async fn a_node_without_any_system_is_made_anew_where_that_is_allowed() {
             })
             .collect();
         assert!(remedies[0].contains(&format!("--allow-destroy {node}`")), "{remedies:?}");
-        // While it is waited for, too, as a command that can be typed.
+        // While a step waits for it, too, as a command that can be typed.
         let hint = format!("`talosmith apply --allow-destroy {node}`");
         let hints = |e: &&model::event::Event| matches!(&e.what, What::StepProgress { note, .. } if note.contains(&hint));
         assert!(ran.events.iter().any(|e| hints(&e)), "e2");

@@ -462,7 +462,7 @@ nodes:
     assert_eq!(rig.etcd_clusters(), 1);
 }
 
-/// With the record of a live cluster its lease is lost. Whoever held it may go on for a while, so nothing is changed until then, also
+/// With the record of a live cluster its lease is lost. Its holder may go on for a while, so nothing is changed until then, also
 /// when the run that wrote the record again dies during this wait.
 #[tokio::test(start_paused = true)]
 async fn a7_the_holder_of_a_lost_lease_is_outwaited() {

@@ -52,7 +52,7 @@ impl Errand {
 }
 
 impl Hypervisor {
-    /// The process of a VM ended: its host will clean up, and a clean-up that waited for this goes on.
+    /// The process of a VM ended: its host will clean up, and a clean-up that needed this goes on.
     pub(crate) fn process_ended(&mut self, vmid: u32, now: Timestamp) {
         if let Some(vm) = self.vms.get_mut(&vmid).filter(|vm| vm.holder.as_deref() == Some(EVENT_DAEMON)) {
             vm.holder = None;

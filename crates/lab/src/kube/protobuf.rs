@@ -112,7 +112,7 @@ fn message(name: &str, bytes: &[u8]) -> Result<Map<String, Value>, String> {
             let (name, value) = entry(kind, raw)?;
             object.entry(key).or_insert_with(|| json!({}))[name] = value;
         } else {
-            // A field that may be left out was set on purpose; another is sent though nobody set it.
+            // A field that may be left out was set on purpose; another is sent although it was not set.
             let (kind, chosen) = kind.strip_prefix('*').map_or((kind.as_str(), false), |kind| (kind, true));
             match value(kind, raw)? {
                 Value::Object(part) if key.is_empty() => object.extend(part),
@@ -227,7 +227,7 @@ fn is_zero(value: &Value) -> bool {
 mod tests {
     use super::*;
 
-    /// Without the status, which nobody sends on purpose, and without empty parts that JSON leaves out.
+    /// Without the status, which no client sends on purpose, and without empty parts that JSON leaves out.
     fn trimmed(mut object: Value) -> Value {
         fn trim(value: &mut Value) {
             if let Value::Object(object) = value {

@@ -80,7 +80,7 @@ impl SecurityService for Signer {
     }
 }
 
-/// What is said to a call of something that is not here. Nobody is asked for a token before that.
+/// What is said to a call of something that is not here. No token is asked for before that.
 fn unknown(path: &str) -> Option<Status> {
     let (service, method) = path.trim_start_matches('/').split_once('/').unwrap_or((path, ""));
     match (service, method) {

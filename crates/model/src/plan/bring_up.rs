@@ -259,7 +259,7 @@ impl Builder<'_> {
                 Some(knows) => {
                     format!("it does not answer ({why}), and {knows} knows it: it was configured before")
                 }
-                None => format!("it did not answer ({why}); it will be waited for"),
+                None => format!("it did not answer ({why}); apply waits for it"),
             },
             (Some(vm), None) if !vm.running => "it is off; what it has is seen once it runs".to_owned(),
             (_, None) => "it has not been configured yet, as far as can be seen".to_owned(),

@@ -98,7 +98,7 @@ const FAILURES: &[(&str, &str)] = &[
     ("timed-out", "Something did not happen within its timeout. The message names the unmet condition."),
     (
         "timeout",
-        "The time that `apply --timeout` gives was over before this was done. The message says what was still waited for; the same command goes on from there.",
+        "The time that `apply --timeout` gives was over before this was done. The message says what the run was still waiting for; the same command goes on from there.",
     ),
     ("unauthenticated", "Proxmox did not accept the token or the password."),
     ("unreachable", "A Proxmox host cannot be reached through the cluster."),
@@ -109,7 +109,7 @@ const FAILURES: &[(&str, &str)] = &[
     ),
     (
         "vm-off",
-        "The VM of a machine that was waited for is off. Its tasks in Proxmox say who stopped it; running the command again starts it.",
+        "The VM of a machine that the run waits for is off. Its tasks in Proxmox say who stopped it; running the command again starts it.",
     ),
     (
         "wrong-state",

@@ -140,7 +140,7 @@ impl RunView {
         }
     }
 
-    /// Tells what is still waited for, where nothing was printed for a while. Gives the time until the next look.
+    /// Says what the run still waits for, where nothing was printed for a while. Gives the time until the next look.
     fn beat(&self, now: Timestamp) -> Duration {
         let waiting = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);

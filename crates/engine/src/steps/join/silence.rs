@@ -1,4 +1,4 @@
-//! A node that is waited for and whose machine does not answer: its power, its certificate, its console.
+//! A joining node whose machine does not answer: its power, its certificate, its console.
 
 use jiff::{SignedDuration, Timestamp};
 use model::blueprint::{Node, Role};

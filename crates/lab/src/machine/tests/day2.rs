@@ -23,7 +23,7 @@ fn e2_without_discovery_a_member_joins_through_the_endpoint() {
     let vip: std::net::IpAddr = VIP.parse().unwrap();
     let serves = |m: &Machines| matches!(m.port(vip, 6443), PortState::Open(_));
     rig.until(60, |m| serves(m) || m.etcds[0].members.len() > 1);
-    assert!(serves(&rig.machines), "nobody joins before the API server answers");
+    assert!(serves(&rig.machines), "no member joins before the API server answers");
     assert_eq!(rig.machines.etcds[0].members.len(), 1);
     // One learner at a time: the third is added only when the second votes.
     let mut most = 0;

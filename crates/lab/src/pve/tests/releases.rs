@@ -87,7 +87,7 @@ async fn lab_9_2_a_vm_started_directly_after_its_stop_keeps_its_lock_for_half_a_
     wait(&client, 15_000).await;
     assert_eq!(change().await.status, 200);
 
-    // Whoever waits for the clean-up has no such trouble.
+    // A client that waits for the clean-up has no such trouble.
     assert_eq!(power(&client, 100, "stop").await, "OK");
     wait(&client, 3_000).await;
     assert_eq!(power(&client, 100, "start").await, "OK");

@@ -78,7 +78,7 @@ fn line(state: &RunState, subject: &str, text: &str) -> String {
     format!("{time:>8}  {subject:<width$}  {text}")
 }
 
-/// The line for what is still waited for.
+/// The line for what the run still waits for.
 pub fn still(state: &RunState, waiting: &What) -> String {
     let What::Waiting { step, node, note, millis, others } = waiting else { return String::new() };
     let note = clean(note);

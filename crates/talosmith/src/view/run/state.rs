@@ -207,7 +207,7 @@ impl RunState {
         self.unproved
     }
 
-    /// What is waited for at this moment: the step that runs longest. Nothing where nothing runs.
+    /// What the run waits for at this moment: the step that runs longest. Nothing where nothing runs.
     pub fn waiting(&self) -> Option<What> {
         if self.ended.is_some() {
             return None;

@@ -319,7 +319,7 @@ fn f10_a_quiet_wait_is_told_every_thirty_seconds() {
         json,
         r#"{"at":"2026-01-01T00:01:01Z","event":"waiting","step":"configure/home-work-3","node":"home-work-3","note":"waiting for the machine to answer","millis":33000,"others":0}"#
     );
-    // Before the first step, too: the lease is waited for.
+    // Before the first step, too: the run waits for the lease.
     let lease = fold(&[vec![note(0, "lease", None, "waiting for the lease of anna", None)]]);
     assert!(
         plain::still(&lease, &lease.waiting().unwrap())

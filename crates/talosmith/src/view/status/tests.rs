@@ -377,7 +377,7 @@ fn t6_first_use_11_the_page_says_how_etcd_stands() {
     assert!(text.contains("home-control-1 answers and sees no leader"), "{text}");
     let document = serde_json::to_value(json(&blueprint(), &seen, &one_more())).unwrap();
     assert_eq!(document["etcd"]["quorum"], "lost");
-    // Nobody answers: that is not a count of none.
+    // No member answers: that is not a count of none.
     seen.machines.insert("home-control-1".into(), Machine::silent("the network is unreachable"));
     assert!(
         page(&seen).contains("etcd:   no member answers, so whether it has a quorum is unknown."),

@@ -86,7 +86,7 @@ async fn e1_the_endpoint_decides_whom_a_request_is_for() {
             assert_eq!(told(ask(102, role, headers).await), forwarding, "{role} {headers:?}");
         }
     }
-    // A worker serves what is meant for itself alone, as if nobody had been named.
+    // A worker serves what is meant for itself alone, as if no target had been named.
     for headers in [&[("node", worker)][..], &[("node", "n102")], &[("nodes", worker)], &[("nodes", "n102")]]
     {
         let answer = ask(102, "os:admin", headers).await.unwrap().into_inner();
@@ -260,7 +260,7 @@ async fn e1_resources_are_refused_in_order() {
     assert_eq!(refused(nowhere), denied("namespace \"nope\" is not supported"));
 }
 
-/// trustd looks at the token, then at the request, and lets nobody talk to it about anything else.
+/// trustd looks at the token, then at the request, and serves nothing else.
 #[tokio::test(start_paused = true)]
 async fn e1_trustd_says_what_is_wrong_with_a_request() {
     let rig = Rig::configured().await;
