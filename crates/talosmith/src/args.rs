@@ -2,6 +2,7 @@
 
 mod examples;
 mod file;
+mod proxmox;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::secret_command::Commands;
 
 pub use file::{FileArgs, ImportArgs, InitArgs, ManArgs};
+pub use proxmox::SetupArgs;
 
 /// One file to a running, healthy Talos Linux Kubernetes cluster on Proxmox VE, and kept so.
 #[derive(Debug, Parser)]
@@ -195,41 +197,6 @@ pub enum ProxmoxCommand {
 }
 
 #[derive(Debug, Args)]
-pub struct SetupArgs {
-    /// The administrator. The password is taken from TALOSMITH_ADMIN_PASSWORD, or asked for.
-    #[arg(long, value_name = "USER@REALM", default_value = "root@pam")]
-    pub admin: String,
-    /// Read the administrator's password from stdin.
-    #[arg(long, conflicts_with = "admin_token")]
-    pub password_stdin: bool,
-    /// Use this token instead of a password: `env:NAME`, `file:PATH` or `cmd:COMMAND`.
-    #[arg(long, value_name = "REFERENCE")]
-    pub admin_token: Option<String>,
-    /// The user that is made for Talosmith.
-    #[arg(long, value_name = "USER@REALM", default_value = "talosmith@pve")]
-    pub user: String,
-    /// The name of its token. Left out: the name of the cluster, so that each cluster has a token of its own.
-    #[arg(long, value_name = "NAME")]
-    pub token: Option<String>,
-    /// Write the token to this file, readable by you only, instead of to the terminal.
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Replace a token that is there already by a new one.
-    #[arg(long)]
-    pub renew: bool,
-    /// Take away what was set up for this cluster and for no other one: its roles, the rights by them, and its token.
-    #[arg(long, conflicts_with_all = ["renew", "output", "accounts"])]
-    pub remove: bool,
-    /// Let the token make the accounts of cloud provider and storage driver too. This takes Permissions.Modify on /, which is
-    /// as much as an administrator has.
-    #[arg(long)]
-    pub accounts: bool,
-    /// Do not ask.
-    #[arg(short, long)]
-    pub yes: bool,
-}
-
-#[derive(Debug, Args)]
 pub struct PlanArgs {
     /// Exit with 2 when there is something to do.
     #[arg(long)]
@@ -271,7 +238,7 @@ pub struct ApplyArgs {
     #[command(flatten)]
     pub allow: AllowArgs,
     /// End after this time, such as 90s, 20m or 2h, counted from the first change. A change that is being made is finished, nothing
-    /// else is started, and what was still waited for is reported as failed (exit code 5). The same command goes on from there.
+    /// else is started, and a step that still waits is reported as failed (exit code 5). The same command goes on from there.
     #[arg(long, value_name = "TIME", value_parser = parse_limit)]
     pub timeout: Option<Duration>,
     /// Write a kubeconfig when the cluster is healthy, merged into this file if it exists, readable by you only.

@@ -1,0 +1,40 @@
+//! Options of `proxmox setup`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub struct SetupArgs {
+    /// The administrator. The password is taken from TALOSMITH_ADMIN_PASSWORD, or asked for.
+    #[arg(long, value_name = "USER@REALM", default_value = "root@pam")]
+    pub admin: String,
+    /// Read the administrator's password from stdin.
+    #[arg(long, conflicts_with = "admin_token")]
+    pub password_stdin: bool,
+    /// Use this token instead of a password: `env:NAME`, `file:PATH` or `cmd:COMMAND`.
+    #[arg(long, value_name = "REFERENCE")]
+    pub admin_token: Option<String>,
+    /// The user that is made for Talosmith.
+    #[arg(long, value_name = "USER@REALM", default_value = "talosmith@pve")]
+    pub user: String,
+    /// The name of its token. Left out: the name of the cluster, so that each cluster has a token of its own.
+    #[arg(long, value_name = "NAME")]
+    pub token: Option<String>,
+    /// Write the token to this file, readable by you only, instead of to the terminal.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Replace a token that is there already by a new one.
+    #[arg(long)]
+    pub renew: bool,
+    /// Take away what was set up for this cluster and for no other one: its roles, the rights by them, and its token.
+    #[arg(long, conflicts_with_all = ["renew", "output", "accounts"])]
+    pub remove: bool,
+    /// Let the token make the accounts of cloud provider and storage driver too. This takes Permissions.Modify on /, which is
+    /// as much as an administrator has.
+    #[arg(long)]
+    pub accounts: bool,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub yes: bool,
+}
