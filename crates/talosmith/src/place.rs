@@ -297,4 +297,24 @@ mod tests {
         super::open_private(&path).unwrap();
         assert_eq!(mode(), 0o600, "one that an earlier version made");
     }
+
+    /// A run whose lock file was deleted still holds the old one: who makes it again is another operator, and is told to wait.
+    #[cfg(unix)]
+    #[test]
+    fn a_lock_that_was_made_again_is_another_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = super::Place::lab(&folder.path().join("cluster.yaml"), "home");
+        place.make().unwrap();
+        let held = place.lock().unwrap();
+        let first = place.operator(false).unwrap().place;
+        assert_eq!(
+            place.operator(false).unwrap().place,
+            first,
+            "the same run, and the next one after a crash"
+        );
+        std::fs::remove_file(place.folder().join("lock")).unwrap();
+        let _again = place.lock().unwrap();
+        assert_ne!(place.operator(false).unwrap().place, first);
+        drop(held);
+    }
 }

@@ -113,3 +113,13 @@ async fn t10_doctor_examines_a_cluster_without_proxmox() {
     assert_eq!(lost.verdict, engine::doctor::Verdict::Doubtful);
     assert_eq!(lost.detail, "nothing answers at 10.25.150.99, port 50000 (the Talos API)");
 }
+
+/// All members answer, and etcd still refuses writes.
+#[tokio::test(start_paused = true)]
+async fn an_etcd_with_an_alarm_is_not_healthy() {
+    let rig = Rig::healthy().await;
+    rig.lab.disturb(Disturbance::FullEtcd { vmid: 150_011 });
+    let condition = rig.etcd_condition().await;
+    assert!(condition.starts_with("etcd reports: ") && condition.contains("NOSPACE"), "{condition}");
+    assert!(condition.contains("`talosctl etcd alarm disarm`"), "{condition}");
+}
