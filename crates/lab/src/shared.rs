@@ -25,7 +25,7 @@ use crate::{LabConfig, LabError};
 /// The world with everything that is needed to touch it.
 #[derive(Debug)]
 pub struct Shared {
-    world: Mutex<World>,
+    world: Mutex<Present>,
     saved: Mutex<Saved>,
     clock: Clock,
     changed: watch::Sender<u64>,
@@ -36,6 +36,31 @@ pub struct Shared {
     served: AtomicBool,
     /// How many follow a machine's log.
     followers: AtomicUsize,
+}
+
+/// The world, and when something happens in it by itself the next time.
+#[derive(Debug)]
+struct Present {
+    world: World,
+    /// Found when somebody asks and forgotten with each change: to find it is to look at every machine.
+    due: Option<Option<Timestamp>>,
+}
+
+impl Present {
+    /// Moves the world to `to`; says whether anything happened.
+    fn advance(&mut self, to: Timestamp) -> bool {
+        let to = self.world.now.max(to);
+        if self.next_due().is_none_or(|due| due > to) {
+            self.world.now = to;
+            return false;
+        }
+        self.due = None;
+        self.world.advance(to)
+    }
+
+    fn next_due(&mut self) -> Option<Timestamp> {
+        *self.due.get_or_insert_with(|| self.world.next_due())
+    }
 }
 
 /// What is in the file, to write it only when something changed.
@@ -62,7 +87,7 @@ impl Shared {
         world.machines.reserve(&config.reservations);
         world.names.extend(config.names.clone());
         let shared = Self { folder: config.folder.clone(), ..Self::of(world, clock) };
-        shared.save(&shared.lock()).map_err(|source| LabError::Folder {
+        shared.save(&shared.lock().world).map_err(|source| LabError::Folder {
             what: "write the lab's world in",
             path: config.folder.clone().unwrap_or_default(),
             source,
@@ -73,7 +98,7 @@ impl Shared {
     /// A world that lives in memory only.
     pub(crate) fn of(world: World, clock: Clock) -> Self {
         Self {
-            world: Mutex::new(world),
+            world: Mutex::new(Present { world, due: None }),
             saved: Mutex::default(),
             clock,
             changed: watch::Sender::new(0),
@@ -148,26 +173,28 @@ impl Shared {
 
     /// Moves the world to the present, runs `work` on it, saves it, and tells everybody who waits for a change.
     pub fn with<T>(&self, work: impl FnOnce(&mut World, Timestamp) -> T) -> T {
-        let mut world = self.lock();
-        world.advance(self.clock.now());
+        let mut present = self.lock();
+        present.advance(self.clock.now());
+        present.due = None;
+        let world = &mut present.world;
         let now = world.now;
-        let result = work(&mut world, now);
+        let result = work(world, now);
         world.notice_power_offs();
-        self.keep(&world);
-        drop(world);
+        self.keep(world);
+        drop(present);
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
         result
     }
 
     /// Looks at the world at the present; nobody is told unless time brought something about.
     pub fn read<T>(&self, look: impl FnOnce(&World, Timestamp) -> T) -> T {
-        let mut world = self.lock();
-        let happened = world.advance(self.clock.now());
+        let mut present = self.lock();
+        let happened = present.advance(self.clock.now());
         if happened {
-            self.keep(&world);
+            self.keep(&present.world);
         }
-        let result = look(&world, world.now);
-        drop(world);
+        let result = look(&present.world, present.world.now);
+        drop(present);
         if happened {
             self.changed.send_modify(|count| *count = count.wrapping_add(1));
         }
@@ -176,12 +203,12 @@ impl Shared {
 
     /// Changes something that neither time nor anybody else depends on; nobody is told.
     pub(crate) fn with_quiet<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
-        work(&mut self.lock())
+        work(&mut self.lock().world)
     }
 
     /// Looks at the world as it was left, without letting time pass.
     pub(crate) fn peek<T>(&self, look: impl FnOnce(&World) -> T) -> T {
-        look(&self.lock())
+        look(&self.lock().world)
     }
 
     /// From now on the world is served on loopback.
@@ -226,14 +253,14 @@ impl Shared {
 
     /// Saves the world for the last time, with its time, so that it does not go back between two runs.
     pub(crate) fn close(&self) {
-        let world = self.lock();
+        let present = self.lock();
         self.saved.lock().unwrap_or_else(PoisonError::into_inner).at = None;
-        self.keep(&world);
+        self.keep(&present.world);
         self.saved.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
     }
 
     /// A panic in one request must not end the world for all others.
-    fn lock(&self) -> MutexGuard<'_, World> {
+    fn lock(&self) -> MutexGuard<'_, Present> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -286,7 +313,8 @@ pub(crate) async fn drive(shared: Arc<Shared>) {
     let mut changed = shared.subscribe();
     loop {
         changed.borrow_and_update();
-        let due = shared.read(|world, _| world.next_due());
+        shared.read(|_, _| ());
+        let due = shared.lock().next_due();
         let reached = async {
             match due {
                 Some(due) => shared.clock.sleep_until(due).await,
