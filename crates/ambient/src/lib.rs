@@ -1,4 +1,4 @@
-//! What a program asks of its surroundings: the time, and connections.
+//! What a program asks of its surroundings: the time, connections, and chance.
 //!
 //! Everything in Talosmith that waits takes a [`Clock`], and everything that talks takes a [`Net`]. Nothing else reads a
 //! clock, sleeps, or opens a connection (`clippy.toml` turns that into a compiler message). Because of this the lab can
@@ -9,8 +9,10 @@
 mod clock;
 mod net;
 mod pace;
+mod random;
 pub mod tls;
 
 pub use clock::{Clock, Reading, TimedOut};
 pub use net::{DELIVERY_LIMIT, Dial, Net, Stream};
 pub use pace::Asleep;
+pub use random::Random;

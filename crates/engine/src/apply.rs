@@ -36,7 +36,7 @@ use tokio::sync::{Notify, watch};
 use crate::emit::{Emitter, MOMENT, Progress};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{self, KubernetesLease, Validity};
-use crate::record::{Operator, Record};
+use crate::record::{Holder, Operator, Record};
 use crate::session::Look;
 use crate::steps::{self, Done};
 use crate::world::World;
@@ -89,7 +89,7 @@ pub struct Run<'a> {
 pub(crate) struct Context {
     pub world: World,
     pub look: Look,
-    pub operator: Operator,
+    pub holder: Holder,
     /// Set once the record exists and the lease is ours.
     pub record: watch::Sender<Option<Record>>,
     /// The lease of a cluster without Proxmox, once it is ours.
@@ -161,7 +161,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
     let context = Arc::new(Context {
         world: run.world.clone(),
         look: run.look.clone(),
-        operator: run.operator.clone(),
+        holder: Holder { operator: run.operator.clone(), run: run.world.random.id() },
         record: watch::Sender::new(None),
         kubernetes_lease: watch::Sender::new(None),
         unproved: Mutex::default(),
@@ -178,7 +178,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
     let existing = match run.look.observed.proxmox.record.as_ref().filter(|seen| !seen.unreadable) {
         Some(seen) => {
             let (id, blueprint) = (run.look.cluster_id()?, &run.look.blueprint);
-            let record = Record::existing(run.world, blueprint, id, &seen.host, seen.vmid, run.operator);
+            let record = Record::existing(run.world, blueprint, id, &seen.host, seen.vmid, &context.holder);
             let generations = ownership::generations(blueprint, &run.look.observed);
             Some((record.with_generations(generations), seen.state.turns))
         }

@@ -8,7 +8,8 @@
 //! holder renews it, when it stops without a renewal, and how long a successor waits. It is taken over in three ways:
 //!
 //! - Held from the very same *place* (the same working folder, whose local lock the caller holds, so the earlier process
-//!   is gone): at once.
+//!   is gone): at once. Each run has an ID of its own, and renews, changes or releases only a lease with that ID: should the lock not
+//!   have kept two apart, the earlier one stops at its next renewal.
 //! - Expired: clocks differ, so the words "expired" alone prove nothing. It is watched for longer than its holder may go on
 //!   without a renewal; only when nothing moves is it taken.
 //! - Wanted by `--take-over`: it is written first, so that it cannot be renewed any more, and then as long is waited.
@@ -54,6 +55,27 @@ pub struct Operator {
     pub take_over: bool,
 }
 
+/// A run of an operator.
+#[derive(Debug, Clone)]
+pub struct Holder {
+    /// Who runs it.
+    pub operator: Operator,
+    /// Its ID, which no other run has.
+    pub run: String,
+}
+
+impl Holder {
+    /// Whether a lease is this run's.
+    fn has(&self, lease: &Lease) -> bool {
+        self.is_here(lease) && lease.run.as_ref() == Some(&self.run)
+    }
+
+    /// Whether a lease is of this place, by whichever run.
+    fn is_here(&self, lease: &Lease) -> bool {
+        lease.nonce == self.operator.place
+    }
+}
+
 /// The record of one cluster, once it exists.
 #[derive(Debug, Clone)]
 pub struct Record {
@@ -63,7 +85,7 @@ pub struct Record {
     mark: Mark,
     /// Of whom it is the record; its VM is identified by it.
     blueprint: Arc<Blueprint>,
-    operator: Operator,
+    holder: Holder,
     /// What it is tagged with.
     tags: Vec<String>,
     /// The generations that were observed, written with the lease.
@@ -84,7 +106,7 @@ impl Record {
         cluster_id: &str,
         host: &str,
         vmid: u32,
-        operator: &Operator,
+        holder: &Holder,
     ) -> Self {
         Self {
             world: world.clone(),
@@ -92,7 +114,7 @@ impl Record {
             vmid,
             mark: mark(blueprint, cluster_id),
             blueprint: Arc::new(blueprint.clone()),
-            operator: operator.clone(),
+            holder: holder.clone(),
             tags: blueprint.tags.clone(),
             generations: BTreeMap::new(),
             validity: Validity::new(&world.clock),
@@ -119,10 +141,10 @@ impl Record {
         cluster_id: &str,
         host: &str,
         member: Option<&str>,
-        operator: &Operator,
+        holder: &Holder,
     ) -> Result<Self> {
         let vmid = blueprint.record.vmid;
-        let record = Self::existing(world, blueprint, cluster_id, host, vmid, operator);
+        let record = Self::existing(world, blueprint, cluster_id, host, vmid, holder);
         let (lease, sent) = (record.lease(None, member.map(|_| SUCCESSOR_WAITS)), world.clock.reading());
         let bootstrap = member.map(|node| record.sealed(node));
         let state = RecordState { lease: Some(lease), bootstrap, turns: 1, ..RecordState::default() };
@@ -158,13 +180,13 @@ impl Record {
                 match settled(world, host, vmid).await? {
                     Some(config) if record.own_mark(&config).is_ok() => {
                         let found = RecordState::find(config.description()).unwrap_or_default();
-                        let ours = found.lease.as_ref().is_some_and(|lease| record.is_ours(lease));
-                        if ours && error.is_none() {
+                        let ours = found.lease.as_ref().is_some_and(|lease| holder.is_here(lease));
+                        if error.is_none() && found.lease.as_ref().is_some_and(|lease| holder.has(lease)) {
                             record.validity.renewed(sent);
                             tags::set(world, host, vmid, blueprint, RECORD_NODE).await?;
                             return Ok(record);
                         }
-                        // Somebody else's run lies between our look and now, unless the lease in it is our own.
+                        // Another operator's run lies between our look and now, unless the lease in it is from here.
                         record.take_lease(if ours { found.turns } else { u64::MAX }, |_| {}).await?;
                         return Ok(record);
                     }
@@ -188,25 +210,19 @@ impl Record {
     /// world was looked at; it is free then.
     pub async fn take_lease(&self, seen: u64, note: impl Fn(String)) -> Result<()> {
         let (ours, found) = match self.read().await?.lease {
-            Some(lease) if self.is_ours(&lease) => (Some(lease), None),
+            Some(lease) if self.holder.is_here(&lease) => (Some(lease), None),
             other => (None, other),
         };
         if let Some(seconds) = ours.and_then(|lease| lease.outwaits) {
             // An earlier run from here took the lease over, and ended before the one it was taken from had surely stopped.
             let wait = Duration::from_secs(seconds.into());
             note(taking_over("the operator before", wait));
-            self.renew().await?;
+            self.hold(|now| self.not_others(now)).await?;
             return Err(self.outwait(wait).await?);
         }
         let before = match found {
-            None => {
-                let free = |now: Option<&Lease>| match now {
-                    Some(lease) if !self.is_ours(lease) => Err(busy(lease)),
-                    _ => Ok(()),
-                };
-                self.hold(free).await?
-            }
-            Some(held) if self.operator.take_over => {
+            None => self.hold(|now| self.not_others(now)).await?,
+            Some(held) if self.holder.operator.take_over => {
                 let wait = successor_waits(stops_after(&held));
                 note(taking_over(&held.holder, wait));
                 self.hold_after(|_| Ok(()), Some(wait)).await?;
@@ -219,14 +235,14 @@ impl Record {
                 let look = || async {
                     match self.read().await.map(|state| state.lease) {
                         Ok(None) => Ok(true),
-                        Ok(Some(lease)) if lease != held && !self.is_ours(&lease) => Err(busy(&lease)),
+                        Ok(Some(lease)) if lease != held && !self.holder.is_here(&lease) => Err(busy(&lease)),
                         // What cannot be read now is read once more when the lease is taken.
                         Ok(Some(_)) | Err(_) => Ok(false),
                     }
                 };
                 watch(&self.world, wait, look).await?;
                 let unmoved = |now: Option<&Lease>| match now {
-                    Some(lease) if *lease != held && !self.is_ours(lease) => Err(busy(lease)),
+                    Some(lease) if *lease != held && !self.holder.is_here(lease) => Err(busy(lease)),
                     _ => Ok(()),
                 };
                 self.hold(unmoved).await?;
@@ -281,11 +297,12 @@ impl Record {
         let mut sent = self.world.clock.reading();
         self.change(|state| {
             may(state.lease.as_ref())?;
-            let ours = state.lease.take().filter(|lease| self.is_ours(lease));
+            let here = state.lease.take().filter(|lease| self.holder.is_here(lease));
+            let ours = here.as_ref().filter(|lease| self.holder.has(lease));
             // Ours already: perhaps by a write of a moment ago whose answer was lost, which is no turn of anybody else.
             before = if ours.is_some() { before.or(Some(state.turns)) } else { Some(state.turns) };
             state.turns += u64::from(ours.is_none());
-            state.lease = Some(self.lease(ours.as_ref(), wait));
+            state.lease = Some(self.lease(here.as_ref(), wait));
             state.generations.extend(self.generations.clone());
             sent = self.world.clock.reading();
             Ok(())
@@ -295,14 +312,19 @@ impl Record {
         Ok(before.unwrap_or_default())
     }
 
-    fn is_ours(&self, lease: &Lease) -> bool {
-        lease.nonce == self.operator.place
+    /// The lease may be taken: it is free, or was left by a run from here, which is gone.
+    fn not_others(&self, lease: Option<&Lease>) -> Result<()> {
+        match lease {
+            Some(lease) if !self.holder.is_here(lease) => Err(busy(lease)),
+            _ => Ok(()),
+        }
     }
 
-    /// Nothing may be written by one who does not hold the lease any more.
+    /// Nothing may be written by a run that does not hold the lease any more.
     fn must_hold(&self, lease: Option<&Lease>) -> Result<()> {
         match lease {
-            Some(lease) if self.is_ours(lease) => Ok(()),
+            Some(lease) if self.holder.has(lease) => Ok(()),
+            Some(lease) if self.holder.is_here(lease) => Err(taken_over_from_here(&lease.holder)),
             Some(lease) => Err(taken_over(Some(&lease.holder))),
             None => Err(taken_over(None)),
         }
@@ -354,7 +376,7 @@ impl Record {
     pub async fn release(&self) -> Result<()> {
         self.change(|state| {
             // During a take-over the one before may still be at work: the lease stays, and with it the wait.
-            if state.lease.as_ref().is_some_and(|lease| self.is_ours(lease) && lease.outwaits.is_none()) {
+            if state.lease.as_ref().is_some_and(|lease| self.holder.has(lease) && lease.outwaits.is_none()) {
                 state.lease = None;
             }
             Ok(())
@@ -556,17 +578,19 @@ impl Record {
         }
     }
 
-    /// Our lease from now on: one that we have already goes on, with a wait that is not over.
-    fn lease(&self, ours: Option<&Lease>, wait: Option<Duration>) -> Lease {
+    /// Our lease from now on: one that we have already goes on, and a wait that is not over is also an earlier run's from here.
+    fn lease(&self, here: Option<&Lease>, wait: Option<Duration>) -> Lease {
         let now = self.world.clock.now();
+        let ours = here.filter(|lease| self.holder.has(lease));
         let wait = wait.and_then(|wait| u32::try_from(wait.as_secs()).ok());
         Lease {
-            holder: self.operator.name.clone(),
-            nonce: self.operator.place.clone(),
+            holder: self.holder.operator.name.clone(),
+            nonce: self.holder.operator.place.clone(),
+            run: Some(self.holder.run.clone()),
             since: ours.map_or(now, |ours| ours.since),
             expires: now.saturating_add(HOLDER_STOPS).unwrap_or(Timestamp::MAX),
             stops_after: u32::try_from(HOLDER_STOPS.as_secs()).ok(),
-            outwaits: wait.or_else(|| ours?.outwaits),
+            outwaits: wait.or_else(|| here?.outwaits),
         }
     }
 }
@@ -652,6 +676,12 @@ pub(crate) fn taken_over(by: Option<&str>) -> Error {
         by.map_or_else(|| "the lease was taken away".to_owned(), |by| format!("{by} took the cluster over"));
     Error::new(Kind::Busy, told)
         .remedy("nothing more is changed by this run; `talosmith status` shows how it is")
+}
+
+/// Another run from the same place took the lease, although its lock should have kept them apart.
+pub(crate) fn taken_over_from_here(holder: &str) -> Error {
+    Error::new(Kind::Busy, format!("another run of {holder} from the same folder took the cluster over"))
+        .remedy("nothing more is changed by this run; make sure that the folder's file `lock` is not deleted while a run goes on, and that its file system has locks")
 }
 
 fn busy(held: &Lease) -> Error {

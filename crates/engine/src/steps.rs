@@ -53,8 +53,8 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
         Action::CreateRecord { host, member, .. } => {
             let (blueprint, id) = (&context.look.blueprint, context.look.cluster_id()?);
             let member = member.as_deref();
-            let made = record::Record::create(&context.world, blueprint, id, host, member, &context.operator)
-                .await?;
+            let made =
+                record::Record::create(&context.world, blueprint, id, host, member, &context.holder).await?;
             if let Some(member) = member {
                 // It may have been there already, made by another run.
                 made.seal_bootstrap(member).await?;
@@ -72,7 +72,7 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             }
             let (blueprint, id) = (&context.look.blueprint, context.look.cluster_id()?);
             let record =
-                record::Record::existing(&context.world, blueprint, id, host, *vmid, &context.operator);
+                record::Record::existing(&context.world, blueprint, id, host, *vmid, &context.holder);
             let generations = model::ownership::generations(blueprint, &context.look.observed);
             let record = record.with_generations(generations);
             record.restore(member).await?;

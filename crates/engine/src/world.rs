@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ambient::{Clock, Net};
+use ambient::{Clock, Net, Random};
 use talos_client::Roots;
 
 use crate::consoles::Consoles;
@@ -18,6 +18,8 @@ pub struct World {
     pub net: Net,
     /// Tells the time.
     pub clock: Clock,
+    /// Draws the ID of a run.
+    pub random: Random,
     /// Authorities that the Image Factory's certificate may be signed by.
     pub factory_roots: Arc<Roots>,
     /// Where machines are that a DHCP server gave another address than the file's. Empty at the beginning.

@@ -109,8 +109,11 @@ pub struct RecordState {
 pub struct Lease {
     /// Who, for people: user and machine.
     pub holder: String,
-    /// Tells two runs of one holder apart.
+    /// From where: the working folder, whose local lock the run holds.
     pub nonce: String,
+    /// Which run, unlike any other. Absent from leases of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// Since when.
     pub since: Timestamp,
     /// Until when it holds unless renewed.
@@ -419,6 +422,7 @@ mod tests {
             lease: Some(Lease {
                 holder: "eva@laptop".into(),
                 nonce: "1".into(),
+                run: Some("5f".into()),
                 since: at,
                 expires: at,
                 stops_after: Some(60),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ambient::{Clock, Net};
+use ambient::{Clock, Net, Random};
 use engine::World;
 use engine::grounds::{Grounds, Whom};
 use engine::secrets::write_private;
@@ -180,8 +180,15 @@ fn around(spec: &Spec, folder: &Path, pve: pve::Client, token: SecretString) -> 
         None => Vec::new(),
     };
     let factory_roots = Arc::new(Roots::and_of_system(own, system_roots));
-    let world =
-        World { pve, net, clock, factory_roots, found: Default::default(), consoles: Default::default() };
+    let world = World {
+        pve,
+        net,
+        clock,
+        random: Random::system(),
+        factory_roots,
+        found: Default::default(),
+        consoles: Default::default(),
+    };
     let name = spec.proxmox.endpoint.iter().chain(&spec.proxmox.endpoints).next().cloned();
     Ok(Outside { world, name: name.unwrap_or_default(), token, _lab: None })
 }
@@ -224,6 +231,7 @@ fn world_of(lab: &Lab, clock: Clock, token: &str) -> Result<World, Problem> {
     Ok(World {
         pve,
         net,
+        random: Random::seeded(u64::try_from(clock.now().as_microsecond()).unwrap_or_default()),
         clock,
         factory_roots: Arc::new(Roots::only(roots)),
         found: Default::default(),

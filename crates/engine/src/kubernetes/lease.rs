@@ -2,6 +2,9 @@
 //!
 //! Kubernetes takes a change only of the version that was read, so of two who try at once one fails. A lease that was not
 //! renewed in time is free; one that is taken over counts its holders.
+//!
+//! The identity in it is a holder and the ID of its run. A holder takes the lease of an earlier run of its own at once; a run renews
+//! and releases only its own.
 
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use kube::api::{Api, PostParams};
 
 use super::Kubernetes;
 use crate::error::{Error, Kind, Result};
-use crate::record::taken_over;
+use crate::record::{taken_over, taken_over_from_here};
 
 /// Where a lease is and who wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +24,10 @@ pub struct Claim {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Who wants it.
+    /// Who wants it, and from where.
     pub holder: String,
+    /// The ID of the run, which no other one has.
+    pub run: String,
     /// For how long, without renewing.
     pub duration: Duration,
     /// Whose it may be until then.
@@ -46,7 +51,7 @@ pub enum Wait {
 /// Whose a lease may be when it is claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// Nobody's, or that of one whose time is over.
+    /// Free, of an earlier run of the same holder, or of one whose time is over.
     Free,
     /// Anybody's: it is taken over.
     Anybodys,
@@ -63,6 +68,8 @@ pub struct Found {
     pub duration: Option<Duration>,
     /// Who holds it.
     pub holder: Option<String>,
+    /// The ID of the run that has it. Absent from leases of earlier releases.
+    pub run: Option<String>,
     /// Since when.
     pub since: Option<Timestamp>,
     /// When it ends unless renewed.
@@ -81,6 +88,9 @@ const RELEASED: &str = "talosmith.dev/released";
 
 /// For how many seconds the holder waits for the one before, and at which number of transitions that was written.
 const OUTWAITS: &str = "talosmith.dev/outwaits";
+
+/// Between a holder and the ID of its run.
+const RUN: &str = " run ";
 
 /// How often somebody else may be faster before that counts.
 const TRIES: u32 = 3;
@@ -104,7 +114,8 @@ impl Kubernetes {
         Ok(Found {
             exists,
             duration: seconds.map(Duration::from_secs),
-            holder: spec.holder_identity.clone().filter(|holder| !holder.is_empty()),
+            holder: held(&spec).map(|(holder, _)| holder.to_owned()),
+            run: held(&spec).and_then(|(_, run)| run).map(str::to_owned),
             since: spec.acquire_time.as_ref().map(|time| time.0),
             ends: end(&spec),
             turns: spec.lease_transitions.unwrap_or(0),
@@ -139,10 +150,13 @@ impl Kubernetes {
         let what = format!("tell about lease {}/{}", claim.namespace, claim.name);
         let found = self.ask_maybe(&what, leases.get(&claim.name)).await?;
         let what = format!("give lease {}/{} to {}", claim.namespace, claim.name, claim.holder);
-        let held = found.as_ref().and_then(|lease| lease.spec.as_ref()?.holder_identity.clone());
-        let held = held.filter(|holder| !holder.is_empty());
-        if claim.whose == Whose::Ours && held.as_ref() != Some(&claim.holder) {
-            return Err(taken_over(held.as_deref()));
+        let held_by = found.as_ref().and_then(|lease| held(lease.spec.as_ref()?));
+        let other = held_by.map(|(holder, _)| holder.to_owned()).filter(|holder| *holder != claim.holder);
+        if claim.whose == Whose::Ours && held_by != Some(claim.identity()) {
+            return Err(match held_by {
+                Some((holder, _)) if other.is_none() => taken_over_from_here(holder),
+                _ => taken_over(other.as_deref()),
+            });
         }
         let Some(mut lease) = found else {
             let metadata = ObjectMeta { name: Some(claim.name.clone()), ..Default::default() };
@@ -153,7 +167,6 @@ impl Kubernetes {
             return self.ask_unless_beaten(claim, &what, call).await.map(|()| None);
         };
         let spec = lease.spec.take().unwrap_or_default();
-        let other = held.filter(|holder| *holder != claim.holder);
         if let Some(holder) = other.as_ref().filter(|_| claim.whose == Whose::Free && !is_over(&spec, now)) {
             let until = end(&spec).map(|end| format!(" until {end:.0}")).unwrap_or_default();
             return Err(Error::new(Kind::Busy, format!("{holder} is changing this cluster{until}"))
@@ -179,8 +192,7 @@ impl Kubernetes {
         if outwaits(&lease).is_some() {
             return Ok(());
         }
-        let Some(spec) = lease.spec.as_mut().filter(|s| s.holder_identity.as_deref() == Some(&claim.holder))
-        else {
+        let Some(spec) = lease.spec.as_mut().filter(|spec| held(spec) == Some(claim.identity())) else {
             return Ok(());
         };
         spec.holder_identity = None;
@@ -217,6 +229,11 @@ impl Kubernetes {
 }
 
 impl Claim {
+    /// The holder and the ID of the run.
+    fn identity(&self) -> (&str, Option<&str>) {
+        (&self.holder, Some(&self.run))
+    }
+
     fn note_wait(&self, lease: &mut Lease) {
         let transitions = lease.spec.as_ref().and_then(|spec| spec.lease_transitions).unwrap_or(0);
         match self.wait {
@@ -233,10 +250,10 @@ impl Claim {
 
     fn spec(&self, now: Timestamp, old: Option<LeaseSpec>) -> LeaseSpec {
         let old = old.unwrap_or_default();
-        let ours = old.holder_identity.as_deref() == Some(&self.holder);
+        let ours = held(&old) == Some(self.identity());
         let transitions = old.lease_transitions.unwrap_or(0);
         LeaseSpec {
-            holder_identity: Some(self.holder.clone()),
+            holder_identity: Some(format!("{}{RUN}{}", self.holder, self.run)),
             lease_duration_seconds: Some(self.duration.as_secs().try_into().unwrap_or(i32::MAX)),
             acquire_time: if ours { old.acquire_time } else { Some(MicroTime(now)) },
             renew_time: Some(MicroTime(now)),
@@ -244,6 +261,16 @@ impl Claim {
             ..Default::default()
         }
     }
+}
+
+/// Who holds a lease: holder, and the ID of its run, which leases of earlier releases do not have.
+fn held(spec: &LeaseSpec) -> Option<(&str, Option<&str>)> {
+    let identity = spec.holder_identity.as_deref().filter(|identity| !identity.is_empty())?;
+    let is_id = |run: &str| !run.is_empty() && run.chars().all(|c| c.is_ascii_hexdigit());
+    Some(match identity.rsplit_once(RUN).filter(|(_, run)| is_id(run)) {
+        Some((holder, run)) => (holder, Some(run)),
+        None => (identity, None),
+    })
 }
 
 /// Who gave the lease back, unless it is held or was had since.
@@ -276,6 +303,19 @@ fn is_over(spec: &LeaseSpec, now: Timestamp) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn run_id_is_read_from_a_lease_and_older_leases_have_none() {
+        let held = |identity: &str| {
+            let spec = LeaseSpec { holder_identity: Some(identity.to_owned()), ..Default::default() };
+            held(&spec).map(|(holder, run)| (holder.to_owned(), run.map(str::to_owned)))
+        };
+        let (eva, run) = ("eva@test (eva)".to_owned(), "00ff".to_owned());
+        assert_eq!(held("eva@test (eva) run 00ff"), Some((eva.clone(), Some(run))));
+        assert_eq!(held("eva@test (eva)"), Some((eva, None)));
+        assert_eq!(held("a run by eva"), Some(("a run by eva".to_owned(), None)));
+        assert_eq!(held(""), None);
+    }
 
     #[test]
     fn t4_a_release_counts_only_while_nobody_had_the_lease_since() {

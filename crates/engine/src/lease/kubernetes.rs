@@ -37,12 +37,14 @@ pub(crate) struct KubernetesLease {
 impl KubernetesLease {
     /// Nothing is asked yet.
     fn new(context: &Context) -> Result<Self> {
-        let (world, blueprint, operator) = (&context.world, &context.look.blueprint, &context.operator);
+        let (world, blueprint, operator) =
+            (&context.world, &context.look.blueprint, &context.holder.operator);
         let kubernetes = Kubernetes::new(world, &blueprint.endpoint, &context.look.access()?.kubernetes)?;
         let claim = Claim {
             namespace: NAMESPACE.to_owned(),
             name: name(&blueprint.cluster),
             holder: format!("{} ({})", operator.name, operator.place),
+            run: context.holder.run.clone(),
             duration: HOLDER_STOPS,
             whose: Whose::Free,
             wait: Wait::Unchanged,
@@ -63,7 +65,7 @@ impl KubernetesLease {
         if let (Some(wait), true) = (found.outwaits, found.holder.as_ref() == Some(&lease.claim.holder)) {
             // An earlier run from here took the lease over, and ended before the one it was taken from had surely stopped.
             note(taking_over("the operator before", wait));
-            lease.hold(Whose::Ours).await?;
+            lease.hold_and_wait(Whose::Free, Wait::For(wait)).await?;
             return Err(lease.outwait(wait).await?);
         }
         match found.holder.as_ref().filter(|holder| **holder != lease.claim.holder) {
@@ -77,7 +79,7 @@ impl KubernetesLease {
                 return Err(lease.outwait(wait).await?);
             }
             None => lease.hold(Whose::Free).await?,
-            Some(holder) if context.operator.take_over => {
+            Some(holder) if context.holder.operator.take_over => {
                 note(taking_over(holder, wait));
                 // One that waits itself may not be the last who is at work.
                 let wait = found.outwaits.map_or(wait, |theirs| theirs.max(wait));

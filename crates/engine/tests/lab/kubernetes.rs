@@ -110,6 +110,7 @@ impl Account<'_> {
             namespace: "probe".into(),
             name: "change".into(),
             holder: holder.into(),
+            run: "1".into(),
             duration: Duration::from_secs(3),
             whose: Whose::Free,
             wait: Wait::Unchanged,

@@ -203,6 +203,71 @@ async fn by_reading_5_a_clock_that_is_set_back_does_not_prolong_a_lease() {
     cut_off_from_proxmox(true).await;
 }
 
+/// Two processes from one place, although the lock there was to keep them apart. The second needs no waiting, as after a crash;
+/// the first finds another run in the lease at its next renewal.
+async fn two_runs_from_one_place(
+    rig: &Rig,
+    hers: &str,
+    second: &str,
+    first: impl Future<Output = engine::Result<Ran>>,
+) {
+    let again = async {
+        rig.world.clock.sleep(Duration::from_secs(50)).await;
+        let (asked, eva) = (rig.world.clock.now(), operator("eva"));
+        let ran = tokio::select! {
+            biased;
+            ran = apply(rig, second, &eva) => Some(ran.unwrap()),
+            () = rig.world.clock.sleep(Duration::from_secs(120)) => None,
+        };
+        (asked, ran)
+    };
+    let (first, (asked, again)) = futures::join!(first, again);
+    let first = first.unwrap();
+    assert_eq!(first.outcome, Outcome::Failed, "{hers}");
+    let told = first.failures();
+    let ends = "from the same folder took the cluster over";
+    let says = |told: &String| told.starts_with("lease: another run of eva@test") && told.ends_with(ends);
+    assert!(told.iter().any(says), "{told:?}");
+    let noticed = first.events.last().unwrap().at.duration_since(asked).as_secs();
+    assert!(noticed < 30, "{noticed} s");
+    if let Some(again) = again {
+        assert_eq!(again.outcome, Outcome::Done, "{:?}", again.failures());
+        let waited = started(&again).duration_since(asked).as_secs();
+        assert!(waited < 10, "{waited} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_id_a_run_notices_another_one_from_the_same_place_in_the_record() {
+    let rig = Rig::healthy().await;
+    let (hers, second) = (busy_for_long(), HOME.replace("count: 2", "count: 3"));
+    let eva = operator("eva");
+    two_runs_from_one_place(&rig, &hers, &second, apply(&rig, &hers, &eva)).await;
+    let state = rig.look(HOME).await.observed.proxmox.record.clone().unwrap().state;
+    assert_eq!(state.lease, None, "the second one released it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_id_a_run_notices_another_one_from_the_same_place_in_kubernetes() {
+    let rig = crate::external::metal().await;
+    assert_eq!(apply(&rig, METAL, &operator("eva")).await.unwrap().outcome, Outcome::Done);
+    let hers = endless();
+    let eva = operator("eva");
+    two_runs_from_one_place(&rig, &hers, &hers, apply(&rig, &hers, &eva)).await;
+    let found = crate::external::lease(&rig).await;
+    assert_eq!(found.holder.as_deref(), Some("eva@test (eva)"), "the second one still had it when it died");
+    // As fast as before: the lock proves that the run before is dead.
+    let asked = rig.world.clock.now();
+    let third = endless().replace("33", "34");
+    let ran = apply(&rig, &third, &eva);
+    tokio::select! {
+        biased;
+        () = rig.world.clock.sleep(Duration::from_secs(20)) => {}
+        ran = ran => panic!("{:?} after {}", ran.map(|ran| ran.failures()), rig.world.clock.now().duration_since(asked)),
+    }
+    assert!(crate::external::lease(&rig).await.since > Some(asked), "it is the third run's");
+}
+
 /// Eva's process is stopped, and goes on while Kim works.
 #[tokio::test(start_paused = true)]
 async fn a7_a_holder_that_was_stopped_changes_nothing_when_it_goes_on() {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use ambient::Clock;
+use ambient::{Clock, Random};
 use engine::apply::{Run, Stop};
 use engine::emit::Emitter;
 use engine::grounds::{Grounds, Whom};
@@ -314,6 +314,8 @@ fn reach(lab: &Lab, clock: Clock, origin: &str, token: Option<&str>) -> World {
     World {
         pve,
         net: lab.net_of(origin),
+        // A world that was copied goes on, and so does chance: a run in it is no run of before.
+        random: Random::seeded(u64::try_from(clock.now().as_microsecond()).unwrap()),
         clock,
         factory_roots,
         found: Default::default(),

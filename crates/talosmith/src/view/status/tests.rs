@@ -64,6 +64,7 @@ fn observed() -> Observed {
     let lease = Lease {
         holder: "eva@laptop\u{1b}[2J".into(),
         nonce: "1".into(),
+        run: None,
         since: at,
         expires: "2026-01-01T00:05:00Z".parse().unwrap(),
         stops_after: None,
