@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::blueprint::Blueprint;
 use crate::observed::{Etcd, Machine};
 
+mod admits;
 mod standing;
 
+pub use admits::{Closed, admits};
 pub use standing::{Quorum, Standing, standing};
 
 /// One entry of a member list.

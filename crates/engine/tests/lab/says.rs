@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lab::Disturbance;
+use model::event::Outcome;
 
 use crate::rig::{HOME, Rig};
 
@@ -47,6 +48,33 @@ async fn t6_a_lost_quorum_is_said_by_plan_and_health() {
     assert!(notices.contains(&format!("etcd: {lost}")), "{notices}");
     let condition = rig.etcd_condition().await;
     assert!(condition.starts_with(lost), "{condition}");
+}
+
+/// Issue 15: two of three are lost, one of them for good. Nothing empty is put beside them; what brings a member back goes on, and once
+/// it is back, the lost one is created again.
+#[tokio::test(start_paused = true)]
+async fn issue_15_a_control_plane_node_is_created_again_only_while_etcd_has_a_majority() {
+    let rig = Rig::healthy().await;
+    let person = rig.lab.person();
+    person.power_off(150_012).unwrap();
+    person.delete(150_013).unwrap();
+    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    let grown = HOME.replace("count: 2", "count: 3");
+    let plan = rig.look(&grown).await.plan();
+    assert_eq!(plan.refusals, []);
+    let has = |id: &str| plan.steps.iter().any(|step| step.id.0 == id);
+    assert!(has("start-vm/home-control-2") && has("create-vm/home-work-3"), "{plan:?}");
+    assert!(!plan.steps.iter().any(|step| step.id.0.ends_with("/home-control-3")), "{plan:?}");
+    let held = &plan.blocked[0];
+    let lost = "home-control-3 is not created: etcd takes no new member: quorum lost: home-control-1 answers and sees no leader";
+    assert!(held.what.starts_with(lost), "{held:?}");
+    let ran = rig.apply(&grown).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let ran = rig.apply(&grown).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let look = rig.look(&grown).await;
+    assert!(look.plan().is_empty(), "{:?}", look.plan());
+    assert_eq!(rig.etcd_clusters(), 1);
 }
 
 /// A machine that is unplugged is not new, and neither is a node whose VM was deleted.

@@ -22,7 +22,7 @@ use crate::identity::{self, Method};
 use crate::mark::Mark;
 use crate::observed::{Api, Etcd, Machine, Observed, Vm};
 use crate::ownership;
-use crate::quorum;
+use crate::quorum::{self, Closed};
 use crate::step::{Action, Disturbs, Step, StepId};
 
 /// Seconds that things usually take, for the estimate.
@@ -51,6 +51,8 @@ pub(super) struct Builder<'a> {
     pub(super) first: Option<StepId>,
     /// The control plane node that is replaced.
     pub(super) replaced: Option<String>,
+    /// Why etcd takes no new member, where it does not.
+    closed: Option<Closed>,
     /// Nodes that wait for another run.
     pub(super) postponed: BTreeSet<String>,
     pub(super) steps: Vec<Step>,
@@ -76,6 +78,7 @@ pub(super) fn steps(
         allowed,
         first: None,
         replaced: None,
+        closed: closed(blueprint, observed),
         postponed: BTreeSet::new(),
         steps: vec![],
         notices: vec![],
@@ -99,6 +102,14 @@ pub(super) fn steps(
     b.others();
     b.identities();
     Found { steps: b.steps, notices: b.notices, unknown: b.unknown, refusals: b.refusals, blocked: b.blocked }
+}
+
+/// Why etcd takes no new member. Where its data is gone altogether, the refusal for that says all.
+fn closed(blueprint: &Blueprint, observed: &Observed) -> Option<Closed> {
+    match bootstrap::judge(blueprint, observed) {
+        bootstrap::Verdict::Blocked(refusals) if !refusals.is_empty() => None,
+        _ => quorum::admits(blueprint, observed).err(),
+    }
 }
 
 impl Builder<'_> {
@@ -194,6 +205,9 @@ impl Builder<'_> {
             self.unknown.push(Notice { text });
             return;
         }
+        if self.must_wait_for_etcd(node, vm.is_some()) {
+            return;
+        }
         let started = match &vm {
             // Somebody else made it, and starts it.
             _ if node.external => vec![],
@@ -268,6 +282,26 @@ impl Builder<'_> {
         let if_needed = silent && (vm.is_some() || node.external) && self.knows(node).is_some();
         let action = Action::Configure { node: node.name.clone(), if_needed };
         self.push(action, started, reason, usual::CONFIGURE);
+    }
+
+    /// Whether the node is an empty control plane node, and etcd takes no new member now. Then it is left for another run.
+    fn must_wait_for_etcd(&mut self, node: &Node, has_vm: bool) -> bool {
+        let api = self.observed.machines.get(&node.name).map(|machine| &machine.api);
+        let act = match api {
+            _ if node.role != Role::ControlPlane => return false,
+            Some(Api::Maintenance) => "configured",
+            _ if !has_vm && !node.external => "created",
+            _ => return false,
+        };
+        let Some(closed) = &self.closed else { return false };
+        self.blocked.push(Blocked {
+            node: Some(node.name.clone()),
+            what: format!("{} is not {act}: etcd takes no new member: {closed}", node.name),
+            disturbs: Disturbs::Nothing,
+            remedy: closed.remedy().to_owned(),
+        });
+        self.postponed.insert(node.name.clone());
+        true
     }
 
     /// Who knows the node as a part of the cluster, whatever has become of its machine.

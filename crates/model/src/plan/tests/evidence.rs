@@ -1,7 +1,7 @@
 //! Bootstrap, replacement and deletion need positive evidence.
 
 use super::*;
-use crate::observed::Kubelet;
+use crate::observed::{EtcdStatus, Kubelet};
 use crate::step::StepId;
 
 fn codes(plan: &Plan) -> Vec<RefusalCode> {
@@ -44,6 +44,81 @@ fn external_world(blueprint: &Blueprint, world: Observed) -> Observed {
     let proxmox = Proxmox { version: "9.1.8".to_owned(), ..Proxmox::default() };
     assert!(!blueprint.has_proxmox());
     Observed { proxmox, ..world }
+}
+
+/// cp-1 answers, and nothing else of etcd does.
+fn without_majority(blueprint: &Blueprint, list: bool) -> Observed {
+    let mut world = healthy_world(blueprint);
+    for name in ["cp-2", "cp-3"] {
+        world.machines.insert(name.to_owned(), Machine::silent("connection timed out"));
+    }
+    let left = world.machines.get_mut("cp-1").unwrap();
+    left.etcd_status = Some(EtcdStatus { leader: None, errors: vec![] });
+    if let Etcd::Member { members, .. } = &mut left.etcd
+        && !list
+    {
+        *members = None;
+    }
+    world.kubernetes = Kubernetes::default();
+    world
+}
+
+/// Takes the VM of a node away.
+fn lose(world: &mut Observed, node: &str) {
+    world.proxmox.marked.retain(|vm| vm.mark.node != node);
+    world.proxmox.taken.retain(|_, guest| guest.name.as_deref() != Some(node));
+    world.machines.remove(node);
+}
+
+#[test]
+fn issue_15_no_new_control_plane_node_beside_a_lost_majority() {
+    let blueprint = blueprint();
+    for list in [true, false] {
+        let mut world = without_majority(&blueprint, list);
+        lose(&mut world, "cp-2");
+        lose(&mut world, "w-1");
+        world.proxmox.marked.iter_mut().find(|vm| vm.mark.node == "cp-3").unwrap().running = false;
+        world.machines.remove("cp-3");
+        let plan = plan(&blueprint, &rendered(), &world);
+        assert_eq!(plan.refusals, []);
+        assert!(!ids(&plan).iter().any(|id| id.ends_with("/cp-2")), "{:?}", ids(&plan));
+        let blocked: Vec<_> = plan.blocked.iter().map(|b| (b.node.as_deref(), b.what.as_str())).collect();
+        let (node, what) = blocked[0];
+        assert_eq!((blocked.len(), node), (1, Some("cp-2")), "{blocked:?}");
+        assert!(what.starts_with("cp-2 is not created: etcd takes no new member: "), "{what}");
+        assert!(plan.blocked[0].remedy.contains("etcd from a snapshot"), "{:?}", plan.blocked);
+        // What brings a member back goes on, and so does a worker.
+        assert!(
+            ids(&plan).contains(&"start-vm/cp-3") && ids(&plan).contains(&"create-vm/w-1"),
+            "{:?}",
+            ids(&plan)
+        );
+    }
+    // A machine that waits empty is not configured either.
+    let mut world = without_majority(&blueprint, false);
+    world.machines.insert("cp-3".to_owned(), Machine::with(Api::Maintenance));
+    let held = plan(&blueprint, &rendered(), &world);
+    assert!(!ids(&held).contains(&"configure/cp-3"), "{:?}", ids(&held));
+    assert!(held.blocked[0].what.starts_with("cp-3 is not configured: "), "{:?}", held.blocked);
+    // By the record alone.
+    world.machines.insert("cp-1".to_owned(), Machine::silent("connection timed out"));
+    let held = plan(&blueprint, &rendered(), &world);
+    assert!(!ids(&held).contains(&"configure/cp-3"), "{:?}", ids(&held));
+    assert!(
+        held.blocked[0].what.contains("no member of it answers (cp-1, cp-2, cp-3)"),
+        "{:?}",
+        held.blocked
+    );
+}
+
+#[test]
+fn issue_15_a_control_plane_node_is_created_again_while_a_majority_answers() {
+    let blueprint = blueprint();
+    let mut world = healthy_world(&blueprint);
+    lose(&mut world, "cp-2");
+    let plan = plan(&blueprint, &rendered(), &world);
+    assert!(ids(&plan).contains(&"create-vm/cp-2"), "{:?}", ids(&plan));
+    assert_eq!(plan.blocked, []);
 }
 
 #[test]

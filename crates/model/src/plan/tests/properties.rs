@@ -4,8 +4,9 @@ mod effects;
 
 use proptest::prelude::*;
 
-use super::sketch::{Fact, MachineSeen, NODES, Sketch, VmSeen, facts, file, sketches};
+use super::sketch::{Fact, MachineSeen, NODES, RecordSketch, Sketch, VmSeen, facts, file, sketches};
 use super::*;
+use crate::observed::EtcdStatus;
 
 fn planned(sketch: &Sketch) -> Plan {
     plan_allowing(&file(sketch), &rendered(), &sketch.observed(), &sketch.allowed())
@@ -108,6 +109,43 @@ proptest! {
         prop_assert!(bootstraps(&plan) <= 1);
         if sketch.shows_a_cluster() {
             prop_assert_eq!(bootstraps(&plan), 0);
+        }
+    }
+
+    /// Issue 15. Members give a list and are no majority of it, or see no leader, or do not tell; or none answers, and the record says
+    /// that etcd exists.
+    #[test]
+    fn no_plan_makes_a_control_plane_node_beside_a_lost_majority(sketch in sketches(), tells in any::<Option<bool>>()) {
+        let (mut world, mut answer) = (sketch.observed(), BTreeSet::new());
+        for (name, machine) in &mut world.machines {
+            let Etcd::Member { id, members, .. } = &mut machine.etcd else { continue };
+            if NODES[..NODES.len() - 1].iter().any(|(known, ..)| known == name) {
+                answer.insert(id.clone());
+            }
+            if tells != Some(true) {
+                *members = None;
+                machine.etcd_status = tells.map(|_| EtcdStatus { leader: None, errors: vec![] });
+            }
+        }
+        world.machines.retain(|name, _| name != "gone-1");
+        let voters: Vec<_> = sketch.members.iter().filter(|m| !m.learner).collect();
+        let majority = voters.iter().filter(|m| answer.contains(&m.id)).count() * 2 > voters.len();
+        let lost = match (answer.is_empty(), tells) {
+            (true, _) => sketch.record == RecordSketch::Done,
+            (false, Some(true)) => !majority,
+            (false, _) => true,
+        };
+        if lost {
+            let plan = plan_allowing(&file(&sketch), &rendered(), &world, &BTreeSet::new());
+            for step in &plan.steps {
+                let made = match &step.action {
+                    Action::CreateVm { node, .. } | Action::CloneVm { node, .. } => node,
+                    Action::Configure { node, .. }
+                        if world.machines.get(node).is_some_and(|seen| seen.api == Api::Maintenance) => node,
+                    _ => continue,
+                };
+                prop_assert!(!made.starts_with("cp-"), "{:?}", step.id);
+            }
         }
     }
 
