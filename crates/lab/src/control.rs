@@ -30,6 +30,8 @@ const LONGEST: u64 = 64 * 1024;
 pub enum Order {
     /// Break something, or mend it.
     Disturb(Disturbance),
+    /// The same, for a VM that may be created later.
+    Prepare(Disturbance),
     /// Tell what is broken.
     Look,
     /// Go down.
@@ -180,6 +182,11 @@ fn follow(shared: &Shared, order: Order) -> Result<Report, String> {
     match order {
         Order::Disturb(disturbance) => {
             check(shared, &disturbance)?;
+            check_vm(shared, &disturbance)?;
+            shared.with(|world, _| world.disturb(disturbance));
+        }
+        Order::Prepare(disturbance) => {
+            check(shared, &disturbance)?;
             shared.with(|world, _| world.disturb(disturbance));
         }
         Order::Look | Order::Down => {}
@@ -214,6 +221,30 @@ fn check(shared: &Shared, disturbance: &Disturbance) -> Result<(), String> {
             Err(format!("there is no failure {number}; they are numbered 1 to 69"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses what is about a VM that is not there. It may be created later: then it is prepared.
+fn check_vm(shared: &Shared, disturbance: &Disturbance) -> Result<(), String> {
+    let named = match disturbance {
+        Disturbance::Relay { vmid, .. }
+        | Disturbance::Reissue { vmid, .. }
+        | Disturbance::Console { vmid, .. }
+        | Disturbance::SmallDisk { vmid, .. }
+        | Disturbance::KubeletRestart { vmid }
+        | Disturbance::NoImage { vmid, .. } => vec![*vmid],
+        Disturbance::Apart { one, other, .. } => vec![*one, *other],
+        _ => vec![],
+    };
+    let vms: Vec<u32> = shared.peek(|world| world.hypervisor.vms.keys().copied().collect());
+    match named.into_iter().find(|vmid| !vms.contains(vmid)) {
+        None => Ok(()),
+        Some(vmid) => {
+            let have = vms.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            let have =
+                if have.is_empty() { "there are none".to_owned() } else { format!("the VMs are {have}") };
+            Err(format!("there is no VM {vmid}; {have}. `--early` orders it for a VM that is created later"))
+        }
     }
 }
 
@@ -303,6 +334,16 @@ mod tests {
 
         let nothing = give(Order::Disturb(Disturbance::FullEtcd { vmid: 7 })).await.unwrap_err();
         assert_eq!(nothing.to_string(), "no machine was ever switched on as VM 7");
+
+        let relay = Disturbance::Relay { vmid: 7, present: true };
+        let nothing = give(Order::Disturb(relay.clone())).await.unwrap_err();
+        let told = "there is no VM 7; there are none. `--early` orders it for a VM that is created later";
+        assert_eq!(nothing.to_string(), told);
+        let prepared = give(Order::Prepare(relay)).await.unwrap();
+        assert!(prepared.machines.iter().any(|wrong| wrong.contains('7')), "{prepared:?}");
+        lab.person().create("pve1", 7, &[]).unwrap();
+        let fault = Some(crate::ConsoleFault::Silent);
+        give(Order::Disturb(Disturbance::Console { vmid: 7, fault })).await.unwrap();
 
         let text = fs::read_to_string(folder.path().join(FILE)).unwrap();
         fs::write(folder.path().join(FILE), text.replace("\"s\"", "\"guessed\"")).unwrap();

@@ -566,6 +566,8 @@ pub enum Disturb {
         /// How many GiB it has; 0 mends it.
         #[arg(long, value_name = "GIB", default_value_t = 3)]
         gib: u64,
+        #[command(flatten)]
+        early: EarlyArgs,
     },
     /// Something goes wrong on the way to a machine, at its Talos API or its Kubernetes API: at the next connection or call,
     /// at those of a place, or by chance.
@@ -604,6 +606,8 @@ pub enum Disturb {
         /// It works again.
         #[arg(long)]
         no: bool,
+        #[command(flatten)]
+        early: EarlyArgs,
     },
     /// A relay stands in front of the maintenance API of a machine: it shows its own certificate, passes calls on and keeps
     /// the machine configs that it is sent.
@@ -614,6 +618,8 @@ pub enum Disturb {
         /// It is gone again.
         #[arg(long)]
         no: bool,
+        #[command(flatten)]
+        early: EarlyArgs,
     },
     /// The next connections to the maintenance API of a machine meet a certificate that is issued at that moment.
     #[command(after_help = "Examples:\n  talosmith lab disturb reissue 150011 --times 2")]
@@ -623,6 +629,8 @@ pub enum Disturb {
         /// How many connections; 0 mends it.
         #[arg(long, value_name = "CONNECTIONS", default_value_t = 1)]
         times: u32,
+        #[command(flatten)]
+        early: EarlyArgs,
     },
     /// Everything is well again.
     #[command(after_help = "Examples:\n  talosmith lab disturb mend")]
@@ -705,11 +713,24 @@ fn parse_speed(text: &str) -> Result<LabSpeed, String> {
     }
 }
 
-/// `90s`, `10m`, `2h`, or a plain number of seconds.
+/// What is ordered for a VM that is created later.
+#[derive(Debug, Args)]
+pub struct EarlyArgs {
+    /// The VM may be created later. Without it, a VM that does not exist is an error.
+    #[arg(long)]
+    pub early: bool,
+}
+
+/// `90s`, `10m` or `2h`.
 fn parse_time(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
         Some(at) => text.split_at(at),
-        None => (text, "s"),
+        None if !text.is_empty() => {
+            return Err(format!(
+                "it has no unit: write {text}s for seconds, {text}m for minutes or {text}h for hours"
+            ));
+        }
+        None => (text, ""),
     };
     let seconds = match unit {
         "s" => Some(1),
@@ -750,7 +771,8 @@ mod tests {
     fn times() {
         assert_eq!(parse_time("90s").unwrap().as_secs(), 90);
         assert_eq!(parse_time("10m").unwrap().as_secs(), 600);
-        assert_eq!(parse_time("5").unwrap().as_secs(), 5);
+        let why = parse_time("30").unwrap_err();
+        assert_eq!(why, "it has no unit: write 30s for seconds, 30m for minutes or 30h for hours");
         for wrong in ["", "m", "-1", "1.5h", "10 m", "9999999h"] {
             assert!(parse_time(wrong).is_err(), "{wrong}");
         }

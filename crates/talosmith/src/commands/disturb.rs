@@ -45,6 +45,10 @@ pub async fn disturb(global: &Global, args: &DisturbArgs, printer: &Printer) -> 
     };
     let mut last = None;
     for order in orders(&args.what) {
+        let order = match order {
+            Order::Disturb(disturbance) if is_early(&args.what) => Order::Prepare(disturbance),
+            order => order,
+        };
         last = Some(order.give(&folder, &Net::tcp()).await.map_err(|error| problem(&error))?);
     }
     if let Some(report) = last {
@@ -74,6 +78,17 @@ fn problem(error: &ControlError) -> Problem {
     }
 }
 
+/// Whether the VM may be created later.
+fn is_early(what: &Disturb) -> bool {
+    match what {
+        Disturb::Console { early, .. }
+        | Disturb::Relay { early, .. }
+        | Disturb::Reissue { early, .. }
+        | Disturb::Disk { early, .. } => early.early,
+        _ => false,
+    }
+}
+
 fn orders(what: &Disturb) -> Vec<Order> {
     let one = |disturbance| vec![Order::Disturb(disturbance)];
     match what {
@@ -93,7 +108,7 @@ fn orders(what: &Disturb) -> Vec<Order> {
             one(Disturbance::BrokenSystem { vmid: *vmid, talos: talos.clone(), broken: !no })
         }
         Disturb::FullEtcd { vmid } => one(Disturbance::FullEtcd { vmid: *vmid }),
-        Disturb::Console { vmid, what, by, no } => {
+        Disturb::Console { vmid, what, by, no, .. } => {
             let by = Duration::from_secs_f64(*by);
             let fault = match what {
                 ConsoleKind::Silent => ConsoleFault::Silent,
@@ -103,12 +118,14 @@ fn orders(what: &Disturb) -> Vec<Order> {
             };
             one(Disturbance::Console { vmid: *vmid, fault: (!no).then_some(fault) })
         }
-        Disturb::Relay { vmid, no } => one(Disturbance::Relay { vmid: *vmid, present: !no }),
-        Disturb::Reissue { vmid, times } => one(Disturbance::Reissue { vmid: *vmid, connections: *times }),
+        Disturb::Relay { vmid, no, .. } => one(Disturbance::Relay { vmid: *vmid, present: !no }),
+        Disturb::Reissue { vmid, times, .. } => {
+            one(Disturbance::Reissue { vmid: *vmid, connections: *times })
+        }
         Disturb::Mend => one(Disturbance::Mend),
         Disturb::Unplug { vmid, back } => one(Disturbance::Unplugged { vmid: *vmid, unplugged: !back }),
         Disturb::Time { back } => one(Disturbance::TimeServers { answer: *back }),
-        Disturb::Disk { vmid, gib } => one(Disturbance::SmallDisk { vmid: *vmid, gib: *gib }),
+        Disturb::Disk { vmid, gib, .. } => one(Disturbance::SmallDisk { vmid: *vmid, gib: *gib }),
         Disturb::Wire { what, by, which } => {
             let fault = match what {
                 WireKind::Refused => Wire::Refused,
