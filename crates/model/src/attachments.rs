@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::diagnostic::Path;
-use crate::spec::{Patch, Spec, Traits};
+use crate::spec::{Patch, Reference, Spec, Traits};
 
 /// The contents of attached files, by the name that the cluster file gives them.
 pub type Attachments = BTreeMap<String, String>;
@@ -33,6 +33,20 @@ pub enum Kind {
     Manifest,
     /// Values of a chart.
     Values,
+}
+
+/// Every secret that the cluster file refers to: the place, and where the secret is.
+#[must_use]
+pub fn references(spec: &Spec) -> Vec<(Path, Reference)> {
+    let manifests = |key: &str| Path::of(&["manifests", key, "token"]);
+    let (ccm, csi) = (&spec.manifests.proxmox_ccm, &spec.manifests.proxmox_csi);
+    let all = [
+        (Path::of(&["proxmox", "token"]), spec.proxmox.token.as_deref()),
+        (manifests("proxmox_ccm"), ccm.as_ref().and_then(|ccm| ccm.token.as_deref())),
+        (manifests("proxmox_csi"), csi.as_ref().and_then(|csi| csi.token.as_deref())),
+        (Path::of(&["gitops", "credentials"]), spec.gitops.as_ref().and_then(|g| g.credentials.as_deref())),
+    ];
+    all.into_iter().filter_map(|(path, text)| Some((path, text?.parse().ok()?))).collect()
 }
 
 /// Every file that the cluster file points to.

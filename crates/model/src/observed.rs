@@ -356,14 +356,66 @@ pub struct Machine {
     pub kubelet: Kubelet,
 }
 
-/// One place in which a machine's configuration is not what the file describes. It never carries a value, because values
-/// are keys as often as not.
+/// One place in which a machine's configuration is not what the file describes. It carries values only where they are known to be no
+/// secrets, because values are keys as often as not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigChange {
     /// Where.
     pub path: String,
     /// What changing it costs the machine.
     pub costs: ConfigCost,
+    /// What it is and what the file says, as far as that may be shown.
+    #[serde(default)]
+    pub difference: ConfigDifference,
+}
+
+impl ConfigChange {
+    /// What the Kubernetes version of a running node becomes, if this is the tag of an image that goes with it: the version that
+    /// runs, which differs from the `wanted` one.
+    #[must_use]
+    pub fn kubernetes_version(&self, wanted: &str) -> Option<&str> {
+        let ConfigDifference::Values { old: Some(old), new: Some(new) } = &self.difference else {
+            return None;
+        };
+        let last = self.path.rsplit(['.', ' ']).next();
+        let ((of, runs), (becomes, tag)) = (old.rsplit_once(':')?, new.rsplit_once(':')?);
+        (last == Some("image") && of == becomes && tag == wanted && runs != wanted).then_some(runs)
+    }
+}
+
+/// With what is and what becomes of it: for people.
+impl std::fmt::Display for ConfigChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let unset = |value: &Option<String>| value.clone().unwrap_or_else(|| "not set".to_owned());
+        match &self.difference {
+            ConfigDifference::Added => write!(f, "{} (added)", self.path),
+            ConfigDifference::Removed => write!(f, "{} (removed)", self.path),
+            ConfigDifference::Changed => write!(f, "{} (changed)", self.path),
+            ConfigDifference::Values { old, new } => {
+                write!(f, "{} ({} → {})", self.path, unset(old), unset(new))
+            }
+        }
+    }
+}
+
+/// How a value of a machine's configuration differs from the file's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConfigDifference {
+    /// The file has it, the machine does not. It is not shown.
+    Added,
+    /// The machine has it, the file does not. It is not shown.
+    Removed,
+    /// Both have it. It is not shown.
+    #[default]
+    Changed,
+    /// Nothing secret: `old` runs, `new` is what the file says; `None` is not set.
+    Values {
+        /// What runs.
+        old: Option<String>,
+        /// What the file says.
+        new: Option<String>,
+    },
 }
 
 /// What a change of its configuration costs a machine that runs, from the least to the most.

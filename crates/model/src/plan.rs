@@ -11,6 +11,7 @@
 //! - `bootstrap`: when etcd may be bootstrapped, and when the record must say that it was.
 //! - [`drift`]: what of a VM is not as the file says, and what changing it would disturb.
 //! - `reconfigure`: the same for a machine's configuration, and in which order.
+//! - `versions`: nodes that run another version of Talos or Kubernetes.
 //! - `in_force`: whether a machine runs the image that the file asks for.
 //! - [`mod@ownership`]: VMs of which it is not certain that they are ours, or finished.
 //! - `unchecked`: VMs that could not be read while no record was found.
@@ -42,6 +43,7 @@ pub use replace::ONLY_CONTROL_PLANE;
 #[cfg(test)]
 mod tests;
 mod unchecked;
+mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -216,9 +218,7 @@ pub fn plan_allowing(
     refusals.append(&mut found.refusals);
     found.notices.extend(unchecked::notices(blueprint, observed));
     found.notices.extend(etcd(blueprint, observed));
-    found.notices.extend(preflight::tight(blueprint, observed));
-    found.notices.extend(preflight::unsized_images(observed));
-    found.notices.extend(preflight::documents(observed));
+    found.notices.extend(preflight::warnings(blueprint, observed));
     found.notices.extend(not_yet::without_effect(blueprint));
     finish(blueprint, Found { refusals, ..found })
 }

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use model::blueprint::{Blueprint, Node, Role};
-use model::observed::{Api, ConfigChange, ConfigCost, Etcd, EtcdStatus, Kubelet, Machine, Unseen};
+use model::observed::{
+    Api, ConfigChange, ConfigCost, ConfigDifference, Etcd, EtcdStatus, Kubelet, Machine, Unseen,
+};
 use model::quorum::Member;
 use secrecy::ExposeSecret;
 use sha2::{Digest, Sha256};
-use talos::config::{ChangeClass, Contract, Documents, difference};
+use talos::config::{ChangeClass, Contract, Difference, Documents, difference};
 use talos_client::{Machine as Client, Maintenance};
 
 use crate::World;
@@ -135,7 +137,7 @@ async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<
     (machine, unseen)
 }
 
-/// Where two configurations differ, without any value. `None` when one of them cannot be read.
+/// Where two configurations differ, with values only where they are no secrets. `None` when one of them cannot be read.
 fn differences(runs: &str, wanted: &str, release: &str) -> Option<Vec<ConfigChange>> {
     if runs == wanted {
         return Some(vec![]);
@@ -151,6 +153,12 @@ fn differences(runs: &str, wanted: &str, release: &str) -> Option<Vec<ConfigChan
             ChangeClass::ServiceRestart => ConfigCost::Services,
             ChangeClass::Reboot => ConfigCost::Reboot,
             ChangeClass::Volume => ConfigCost::Volume,
+        },
+        difference: match change.difference {
+            Difference::Added => ConfigDifference::Added,
+            Difference::Removed => ConfigDifference::Removed,
+            Difference::Changed => ConfigDifference::Changed,
+            Difference::Values { old, new } => ConfigDifference::Values { old, new },
         },
     });
     Some(told.collect())

@@ -146,7 +146,7 @@ async fn what_may_cut_machines_off_is_refused_and_the_rest_goes_one_after_anothe
     assert!(plan.steps.is_empty());
     assert_eq!(plan.refusals.len(), 5, "{:?}", plan.refusals);
     for refusal in &plan.refusals {
-        let told = "LinkConfig/net0: routes means that it may be cut off from the network";
+        let told = "LinkConfig/net0: routes (changed) means that it may be cut off from the network";
         assert!(refusal.why.contains(told), "{}", refusal.why);
     }
 

@@ -53,6 +53,9 @@ codes! {
     UNREADABLE "TS0005" "A file that cannot be read"
         "The cluster file names another file (a patch, a manifest, a schematic, chart values) that is not there or is no text. Names are taken from the folder of the cluster file."
         bad "" good "patches: [patches/sysctls.yaml]\n"
+    NO_SECRET "TS0006" "A secret that is not where the file says"
+        "The file says with `file:PATH` or `env:NAME` where a secret is found, and it is not there. `validate` only warns of it, because a file may be checked where its secrets are not, as in CI; commands that need the secret stop. A `file:` is taken from the folder of the cluster file. A `cmd:` is not run by `validate`."
+        bad "" good "proxmox: { endpoint: https://pve1:8006, token: env:PROXMOX_VE_API_TOKEN }\n"
 
     UNKNOWN_KEY "TS0101" "A key that is not known"
         "Keys that are not known are refused, because a misspelt key that is silently ignored costs an evening."

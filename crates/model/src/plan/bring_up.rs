@@ -10,11 +10,12 @@
 //! A node enters this chain where it stands: one that only waits in maintenance gets no VM, one that runs gets nothing but
 //! what [`drift`] found. With templates, `create-template` and `clone-vm` stand in the place of `create-vm`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
 use super::images::Site;
+use super::versions::Versioned;
 use super::{Blocked, Found, Notice, Refusal, RefusalCode, Rendered, bootstrap, drift};
 use crate::blueprint::{Blueprint, Node, Role};
 use crate::holder::Holder;
@@ -60,6 +61,8 @@ pub(super) struct Builder<'a> {
     unknown: Vec<Notice>,
     pub(super) refusals: Vec<Refusal>,
     pub(super) blocked: Vec<Blocked>,
+    /// Upgrades that the file asks for: what, from which version to which, and the nodes.
+    pub(super) upgrades: BTreeMap<(Versioned, String, String), Vec<String>>,
 }
 
 /// Steps, notices, and reasons against any of them.
@@ -85,12 +88,14 @@ pub(super) fn steps(
         unknown: vec![],
         refusals: vec![],
         blocked: vec![],
+        upgrades: BTreeMap::new(),
     };
     b.record();
     let nodes = blueprint.in_order();
     for node in &nodes {
         b.machine(node);
     }
+    b.versions();
     b.bootstrap();
     for node in &nodes {
         b.join(node);
@@ -395,16 +400,7 @@ impl Builder<'_> {
     /// A machine that runs with a configuration under our authority.
     fn running(&mut self, node: &Node, machine: &Machine, after: Vec<StepId>) {
         if let Some(runs) = machine.talos.as_deref().filter(|runs| *runs != node.talos) {
-            self.refusals.push(Refusal {
-                code: RefusalCode::Differs,
-                why: format!(
-                    "{} runs Talos {runs}, and the file says {}: upgrades are not supported yet",
-                    node.name, node.talos
-                ),
-                remedy: format!(
-                    "write {runs} in the file (`versions` of the node, its pool or the cluster), or upgrade it with talosctl"
-                ),
-            });
+            self.other_version(Versioned::Talos, node, runs);
             return;
         }
         let wanted = self.rendered.configs.get(&node.name);

@@ -165,7 +165,7 @@ pub(super) fn images(observed: &Observed) -> Vec<Refusal> {
 }
 
 /// Files that are taken for an image by their name alone.
-pub(super) fn unsized_images(observed: &Observed) -> Vec<Notice> {
+fn unsized_images(observed: &Observed) -> Vec<Notice> {
     let told = |unproven: &UnsizedImage| {
         let StoredImage { host, datastore, file } = &unproven.image;
         Notice {
@@ -202,7 +202,7 @@ pub(super) fn named(observed: &Observed) -> Vec<Refusal> {
 }
 
 /// Documents that machines will look for, perhaps in vain.
-pub(super) fn documents(observed: &Observed) -> Vec<Notice> {
+fn documents(observed: &Observed) -> Vec<Notice> {
     let told = |Unfound { host, url, why }: &Unfound| Notice {
         text: format!(
             "{host} does not find {url}: {why}. The machines fetch it for themselves, and wait until they find it"
@@ -271,8 +271,14 @@ pub(super) fn processors(blueprint: &Blueprint, observed: &Observed) -> Vec<Refu
     to_create(blueprint, &observed.proxmox).filter_map(too_many).collect()
 }
 
+/// What does not keep anything from being created, and should be known before. `plan` and `doctor` both report it.
+#[must_use]
+pub fn warnings(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice> {
+    [tight(blueprint, observed), unsized_images(observed), documents(observed)].concat()
+}
+
 /// What may become tight: memory and space that others use, and what is left when a host is lost.
-pub(super) fn tight(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice> {
+fn tight(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice> {
     let new: Vec<&Node> = to_create(blueprint, &observed.proxmox).collect();
     let hosts = &observed.proxmox.inventory.hosts;
     let mut memory: BTreeMap<&str, u64> = BTreeMap::new();

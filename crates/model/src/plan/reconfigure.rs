@@ -6,6 +6,7 @@
 //! when all control planes do: a mistake in the file then ends with the first machine.
 
 use super::bring_up::{Builder, usual};
+use super::versions::Versioned;
 use super::{Notice, Refusal, RefusalCode};
 use crate::blueprint::{Node, Role};
 use crate::observed::{ConfigChange, ConfigCost};
@@ -18,15 +19,19 @@ const MANIFESTS: &str = "Talos adds manifests that are new, and changes none tha
 impl Builder<'_> {
     /// Gives the node the configuration of the file once `after` is done, or says why not.
     pub(super) fn reconfigure(&mut self, node: &Node, changes: &[ConfigChange], mut after: Vec<StepId>) {
+        // Another version of Kubernetes is one thing, and said as such; what else differs is said besides.
+        let (versions, changes): (Vec<&ConfigChange>, Vec<&ConfigChange>) =
+            changes.iter().partition(|change| change.kubernetes_version(&node.kubernetes).is_some());
+        let runs = versions.first().and_then(|change| change.kubernetes_version(&node.kubernetes));
+        if let Some(runs) = runs {
+            self.other_version(Versioned::Kubernetes, node, runs);
+        }
         // The same in other words is the same.
         let Some(worst) = changes.iter().map(|change| change.costs).max() else { return };
         let at = |cost: ConfigCost| {
-            let paths: Vec<&str> = changes
-                .iter()
-                .filter(|change| change.costs == cost)
-                .map(|change| change.path.as_str())
-                .collect();
-            (!paths.is_empty()).then(|| places(&paths))
+            let there: Vec<&ConfigChange> =
+                changes.iter().copied().filter(|change| change.costs == cost).collect();
+            (!there.is_empty()).then(|| places(&there))
         };
         let too_much: Vec<String> = [
             (ConfigCost::Network, "that it may be cut off from the network"),
@@ -50,7 +55,12 @@ impl Builder<'_> {
                     .to_owned(),
             });
         }
-        let volumes = at(ConfigCost::Volume);
+        let volumes: Vec<&str> = changes
+            .iter()
+            .filter(|change| change.costs == ConfigCost::Volume)
+            .map(|change| change.path.as_str())
+            .collect();
+        let volumes = (!volumes.is_empty()).then(|| volumes.join(", "));
         if let Some(volumes) = volumes.as_ref().filter(|_| !self.allowed.contains(&node.name)) {
             self.refusals.push(Refusal {
                 code: RefusalCode::Differs,
@@ -66,10 +76,10 @@ impl Builder<'_> {
             });
             return;
         }
-        if !too_much.is_empty() {
+        if !too_much.is_empty() || runs.is_some() {
             return;
         }
-        let told = places(&changes.iter().map(|change| change.path.as_str()).collect::<Vec<_>>());
+        let told = places(&changes);
         let reason = match volumes {
             Some(volumes) => {
                 format!("its configuration differs from the file in {told}; {volumes} is unmounted")
@@ -99,9 +109,10 @@ impl Builder<'_> {
     }
 }
 
-/// Places for people: the first few by name, the others counted.
-fn places(paths: &[&str]) -> String {
-    let (named, others) = paths.split_at(paths.len().min(4));
+/// Places for people, with what is and what becomes of it: the first few by name, the others counted.
+fn places(changes: &[&ConfigChange]) -> String {
+    let (named, others) = changes.split_at(changes.len().min(4));
+    let named: Vec<String> = named.iter().map(ToString::to_string).collect();
     match others.len() {
         0 => named.join(", "),
         more => format!("{} and {more} more places", named.join(", ")),

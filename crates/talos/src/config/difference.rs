@@ -3,8 +3,9 @@
 //! Up to 1.13 a machine compares the document without a kind and reboots by itself unless all changes are in places that it
 //! can follow; other documents it always follows. From 1.14 on it never reboots by itself, and some changes wait for the
 //! next boot. A document of a kind that is not known here counts as one that needs a reboot, because what is not known must not
-//! pass as harmless. A change never carries a value, because values are keys and tokens as often as not.
+//! pass as harmless. A change carries values only where they are known to be no secrets, because they are keys and tokens as often as not.
 
+use super::shown::{Difference, shown};
 use super::{Contract, Documents, Map, Value};
 use crate::schema::{self, check::text_of};
 
@@ -32,6 +33,8 @@ pub struct Change {
     pub path: String,
     /// What it costs.
     pub class: ChangeClass,
+    /// What it was and becomes, as far as that may be shown.
+    pub difference: Difference,
 }
 
 /// Places in the document without a kind that a machine up to 1.13 follows without a reboot.
@@ -218,8 +221,12 @@ pub fn difference(old: &Documents, new: &Documents, release: Contract) -> Vec<Ch
     for document in old.iter() {
         let (kind, name) = id(document, minor);
         let wanted = in_new(document);
-        compare(document, wanted.unwrap_or(&empty), &mut Vec::new(), &mut |path| {
-            let mut change = change(&kind, name.as_deref(), path, minor);
+        compare(document, wanted.unwrap_or(&empty), &mut Vec::new(), &mut |path, old, new| {
+            let difference = match path {
+                [] => Difference::Removed,
+                _ => shown(&kind, path, old, new),
+            };
+            let mut change = change(&kind, name.as_deref(), path, minor, difference);
             if wanted.is_none() && VOLUME_KINDS.contains(&kind.as_str()) {
                 change.class = ChangeClass::Volume;
             }
@@ -229,7 +236,7 @@ pub fn difference(old: &Documents, new: &Documents, release: Contract) -> Vec<Ch
     for document in new.iter() {
         if !old.iter().any(|other| id(other, minor) == id(document, minor)) {
             let (kind, name) = id(document, minor);
-            changes.push(change(&kind, name.as_deref(), &[], minor));
+            changes.push(change(&kind, name.as_deref(), &[], minor, Difference::Added));
         }
     }
     changes
@@ -242,10 +249,13 @@ fn id(document: &Map, minor: u32) -> (String, Option<String>) {
     (kind.to_owned(), document.text("name").filter(|_| named).map(str::to_owned))
 }
 
+/// Takes a place that differs, with what it was and what it becomes.
+type Differs<'d> = dyn FnMut(&[&str], Option<&Value>, Option<&Value>) + 'd;
+
 /// Calls back with every place that differs. A document that is gone is one place.
-fn compare<'a>(old: &'a Map, new: &'a Map, path: &mut Vec<&'a str>, differs: &mut dyn FnMut(&[&str])) {
+fn compare<'a>(old: &'a Map, new: &'a Map, path: &mut Vec<&'a str>, differs: &mut Differs<'_>) {
     if path.is_empty() && new.is_empty() && !old.is_empty() {
-        return differs(&[]);
+        return differs(&[], None, None);
     }
     let keys = old
         .iter()
@@ -256,7 +266,7 @@ fn compare<'a>(old: &'a Map, new: &'a Map, path: &mut Vec<&'a str>, differs: &mu
         match (present(old, key), present(new, key)) {
             (Some(Value::Map(old)), Some(Value::Map(new))) => compare(old, new, path, differs),
             (old, new) if same(old, new) => {}
-            _ => differs(path),
+            (old, new) => differs(path, old, new),
         }
         path.pop();
     }
@@ -278,10 +288,10 @@ fn same(old: Option<&Value>, new: Option<&Value>) -> bool {
     }
 }
 
-fn change(kind: &str, name: Option<&str>, path: &[&str], minor: u32) -> Change {
+fn change(kind: &str, name: Option<&str>, path: &[&str], minor: u32, difference: Difference) -> Change {
     let joined = path.join(".");
     if kind == "v1alpha1" {
-        return Change { class: class_of_field(path, minor), path: joined };
+        return Change { class: class_of_field(path, minor), path: joined, difference };
     }
     let document = name.map_or_else(|| kind.to_owned(), |name| format!("{kind}/{name}"));
     let path = if joined.is_empty() { document } else { format!("{document}: {joined}") };
@@ -298,7 +308,7 @@ fn change(kind: &str, name: Option<&str>, path: &[&str], minor: u32) -> Change {
     } else {
         ChangeClass::Reboot
     };
-    Change { path, class }
+    Change { path, class, difference }
 }
 
 fn class_of_field(path: &[&str], minor: u32) -> ChangeClass {
@@ -332,6 +342,31 @@ mod tests {
         let (old, new) = (Documents::parse(old).unwrap(), Documents::parse(new).unwrap());
         let changes = difference(&old, &new, Contract::parse(&format!("v1.{minor}")).unwrap());
         changes.into_iter().map(|change| (change.path, change.class)).collect()
+    }
+
+    #[test]
+    fn f12_a_change_shows_old_and_new_where_nothing_is_secret() {
+        let old = "machine: {token: canary, sysctls: {a: '1'}, kubelet: {image: 'k:v1'}, env: {A: canary}, nodeLabels: {z: x, my-token: canary}, certSANs: [a]}\ncluster: {secretboxEncryptionSecret: canary, apiServer: {extraArgs: {x: canary}}}\n---\n{apiVersion: v1alpha1, kind: HostnameConfig, auto: stable}\n---\n{apiVersion: v1alpha1, kind: KubeletConfig, image: 'k:v1', extraConfig: {a: canary}}\n---\n{apiVersion: v1alpha1, kind: RegistryAuthConfig, name: r, password: canary}\n";
+        let new = "machine: {token: other, sysctls: {a: '2', b: 3}, kubelet: {image: 'k:v2'}, env: {A: other}, nodeLabels: {my-token: other}, certSANs: [a, b]}\ncluster: {secretboxEncryptionSecret: other, apiServer: {extraArgs: {x: other}}, clusterName: 'https://me:canary@host'}\n---\n{apiVersion: v1alpha1, kind: HostnameConfig, auto: off, hostname: n}\n---\n{apiVersion: v1alpha1, kind: KubeletConfig, image: 'k:v2', extraConfig: {a: other}}\n---\n{apiVersion: v1alpha1, kind: RegistryAuthConfig, name: r, password: other}\n";
+        let (old, new) = (Documents::parse(old).unwrap(), Documents::parse(new).unwrap());
+        let changes = difference(&old, &new, Contract::parse("v1.14").unwrap());
+        let all = format!("{changes:?}");
+        assert!(!all.contains("canary") && !all.contains("other"), "{all}");
+        let of = |path: &str| changes.iter().find(|c| c.path == path).unwrap().difference.clone();
+        let values = |old: Option<&str>, new: Option<&str>| Difference::Values {
+            old: old.map(str::to_owned),
+            new: new.map(str::to_owned),
+        };
+        assert_eq!(of("machine.sysctls.a"), values(Some("1"), Some("2")));
+        assert_eq!(of("machine.sysctls.b"), values(None, Some("3")));
+        assert_eq!(of("machine.kubelet.image"), values(Some("k:v1"), Some("k:v2")));
+        assert_eq!(of("machine.nodeLabels.z"), values(Some("x"), None));
+        assert_eq!(of("machine.certSANs"), values(Some("[a]"), Some("[a, b]")));
+        assert_eq!(of("HostnameConfig: hostname"), values(None, Some("n")));
+        assert_eq!(of("KubeletConfig: image"), values(Some("k:v1"), Some("k:v2")));
+        assert_eq!(of("machine.token"), Difference::Changed);
+        assert_eq!(of("machine.env.A"), Difference::Changed);
+        assert_eq!(of("cluster.clusterName"), Difference::Added, "an address with a password");
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod machine;
 mod reader;
 mod redact;
 mod settings;
+mod shown;
 mod v1alpha1;
 mod value;
 mod view;
@@ -34,6 +35,7 @@ pub use settings::{
     ClusterSettings, DiskId, KernelModule, MachineSettings, Mirror, NVIDIA_MODULES, Nic, Oidc, REGION_LABEL,
     Route, UserVolume, ZONE_LABEL,
 };
+pub use shown::Difference;
 pub use value::{Map, Value};
 pub use view::{AuthorityView, MachineView, Problem};
 pub use yaml::YamlError;

@@ -1,7 +1,7 @@
 //! What somebody changed, and what becomes of it.
 
 use super::*;
-use crate::observed::{ConfigChange, ConfigCost};
+use crate::observed::{ConfigChange, ConfigCost, ConfigDifference};
 use crate::plan::drift;
 use crate::step::Disturbs;
 
@@ -152,7 +152,11 @@ fn reconfigured(nodes: &[&str], costs: &[ConfigCost], allowed: &[&str]) -> Plan 
     for node in nodes {
         let machine = world.machines.get_mut(*node).unwrap();
         machine.config_digest = Some("other".to_owned());
-        let change = |costs: &ConfigCost| ConfigChange { path: format!("at.{costs:?}"), costs: *costs };
+        let change = |costs: &ConfigCost| ConfigChange {
+            path: format!("at.{costs:?}"),
+            costs: *costs,
+            difference: ConfigDifference::Changed,
+        };
         machine.config_changes = Some(costs.iter().map(change).collect());
         rendered.configs.insert((*node).to_owned(), "ours".to_owned());
     }
@@ -171,8 +175,8 @@ fn a_configuration_is_put_right_only_where_the_machine_follows_at_once() {
     assert!(refused.steps.is_empty());
     assert_eq!(
         refused.refusals[0].why,
-        "the configuration of w-1 is not what the file describes, and changing at.Network means that it may be cut off from \
-         the network, and changing at.Services means restarting services, and changing at.Reboot means a reboot, which this \
+        "the configuration of w-1 is not what the file describes, and changing at.Network (changed) means that it may be cut off from \
+         the network, and changing at.Services (changed) means restarting services, and changing at.Reboot (changed) means a reboot, which this \
          version does not do to machines that run"
     );
 }
@@ -188,7 +192,11 @@ fn first_use_1_another_image_is_a_change_that_is_left() {
         let machine = world.machines.get_mut("w-1").unwrap();
         machine.schematic = runs.map(str::to_owned);
         machine.config_digest = Some(digest.to_owned());
-        let change = |costs: &ConfigCost| ConfigChange { path: format!("at.{costs:?}"), costs: *costs };
+        let change = |costs: &ConfigCost| ConfigChange {
+            path: format!("at.{costs:?}"),
+            costs: *costs,
+            difference: ConfigDifference::Changed,
+        };
         machine.config_changes = Some(costs.iter().map(change).collect());
         plan(&blueprint, &rendered, &world)
     };
@@ -213,7 +221,7 @@ fn first_use_1_another_image_is_a_change_that_is_left() {
     assert_eq!((ids(&both), both.blocked.len()), (vec!["reconfigure/w-1", "check-health"], 1));
     assert_eq!(
         step(&both, "reconfigure/w-1").reason,
-        "its configuration differs from the file in at.Nothing"
+        "its configuration differs from the file in at.Nothing (changed)"
     );
     // Somebody upgraded it: the configuration follows.
     let upgraded = planned(Some(&wanted), "other", &[ConfigCost::Install]);
@@ -350,8 +358,95 @@ fn another_talos_is_an_upgrade_and_refused_as_such() {
     let mut world = healthy_world(&blueprint);
     world.machines.get_mut("w-1").unwrap().talos = Some("v1.13.8".to_owned());
     let plan = plan(&blueprint, &rendered(), &world);
+    let [refusal] = plan.refusals.as_slice() else { panic!("{:?}", plan.refusals) };
     assert_eq!(
-        plan.refusals[0].why,
-        "w-1 runs Talos v1.13.8, and the file says v1.13.9: upgrades are not supported yet"
+        refusal.why,
+        "w-1 runs Talos v1.13.8, and the file asks for v1.13.9: this version of Talosmith does not upgrade Talos yet"
     );
+    assert!(refusal.remedy.contains("`talos: v1.13.8` under `versions`"), "{}", refusal.remedy);
+    assert!(refusal.remedy.contains("`talosctl upgrade --nodes "), "{}", refusal.remedy);
+}
+
+#[test]
+fn f9_another_kubernetes_is_an_upgrade_and_said_once() {
+    let blueprint = blueprint();
+    let (mut world, mut rendered) = (healthy_world(&blueprint), rendered());
+    let change = |path: &str, image: &str| ConfigChange {
+        path: path.to_owned(),
+        costs: ConfigCost::Services,
+        difference: ConfigDifference::Values {
+            old: Some(format!("{image}:v1.35.3")),
+            new: Some(format!("{image}:v1.35.4")),
+        },
+    };
+    for node in ["cp-1", "w-1"] {
+        let machine = world.machines.get_mut(node).unwrap();
+        machine.config_digest = Some("other".to_owned());
+        machine.config_changes = Some(vec![
+            change("machine.kubelet.image", "ghcr.io/siderolabs/kubelet"),
+            change("KubeAPIServerConfig: image", "registry.k8s.io/kube-apiserver"),
+        ]);
+        rendered.configs.insert(node.to_owned(), "ours".to_owned());
+    }
+    let told = plan(&blueprint, &rendered, &world);
+    let [refusal] = told.refusals.as_slice() else { panic!("{:?}", told.refusals) };
+    assert_eq!(
+        refusal.why,
+        "cp-1, w-1 run Kubernetes v1.35.3, and the file asks for v1.35.4: this version of Talosmith does not upgrade Kubernetes yet"
+    );
+    assert!(refusal.remedy.contains("`kubernetes: v1.35.3` under `versions`"), "{}", refusal.remedy);
+    assert!(
+        refusal.remedy.contains("talosctl upgrade-k8s --nodes ") && refusal.remedy.contains("--to 1.35.4`")
+    );
+    // Another registry, or a tag that is not the file's version, is a configuration like any other.
+    let machine = world.machines.get_mut("w-1").unwrap();
+    machine.config_changes = Some(vec![ConfigChange {
+        difference: ConfigDifference::Values {
+            old: Some("ghcr.io/siderolabs/kubelet:v1.35.4".to_owned()),
+            new: Some("mirror.lan/kubelet:v1.35.4".to_owned()),
+        },
+        ..change("machine.kubelet.image", "")
+    }]);
+    world.machines.get_mut("cp-1").unwrap().config_changes = Some(vec![]);
+    let told = plan(&blueprint, &rendered, &world);
+    let [refusal] = told.refusals.as_slice() else { panic!("{:?}", told.refusals) };
+    assert!(
+        refusal.why.contains(
+            "changing machine.kubelet.image (ghcr.io/siderolabs/kubelet:v1.35.4 → mirror.lan/kubelet:v1.35.4) means restarting services"
+        ),
+        "{}",
+        refusal.why
+    );
+}
+
+/// A setting of a VM that runs, waits and is asked for, in every combination: one sentence about it, and never two that disagree.
+#[test]
+fn p16_a_setting_that_waits_for_a_restart_is_said_once() {
+    let blueprint = blueprint();
+    let node = &blueprint.nodes["w-1"];
+    let settings = crate::vm::settings(&blueprint, node);
+    for (key, wanted) in &settings {
+        let other = match key.as_str() {
+            "memory" | "cores" | "sockets" => "7".to_owned(),
+            "net0" => wanted.replace("bridge=", "bridge=x"),
+            _ => format!("x{wanted}"),
+        };
+        let runs = [None, Some(wanted.clone()), Some(other.clone())];
+        let waits = [None, Some(None), Some(Some(wanted.clone())), Some(Some(other.clone()))];
+        for (now, next) in runs.iter().flat_map(|now| waits.iter().map(move |next| (now, next))) {
+            for running in [true, false] {
+                let mut world = healthy_world(&blueprint);
+                let vm = world.proxmox.marked.iter_mut().find(|vm| vm.mark.node == "w-1").unwrap();
+                vm.running = running;
+                vm.config.remove(key);
+                vm.config.extend(now.clone().map(|now| (key.clone(), now)));
+                vm.pending.extend(next.clone().map(|next| (key.clone(), next)));
+                let drift = drift::examine(&blueprint, node, vm, None);
+                let set = usize::from(drift.set.contains_key(key));
+                let refused = drift.refusals.len();
+                let blocked = drift.blocked.len();
+                assert!(set + refused + blocked <= 1, "{key} {now:?} {next:?} {running}: {drift:?}");
+            }
+        }
+    }
 }

@@ -104,6 +104,34 @@ proptest! {
     }
 
     #[test]
+    fn p16_a_plan_says_one_thing_about_one_vm(sketch in sketches()) {
+        let plan = planned(&sketch);
+        let steps: Vec<&Step> = plan.steps.iter().chain(&plan.held).collect();
+        let about = |kinds: &[&str], node: &str| {
+            steps.iter().any(|s| kinds.iter().any(|kind| s.id.0 == format!("{kind}/{node}")))
+        };
+        let told: Vec<&str> = plan
+            .notices
+            .iter()
+            .chain(&plan.unknown)
+            .map(|notice| notice.text.as_str())
+            .chain(plan.blocked.iter().map(|blocked| blocked.what.as_str()))
+            .chain(plan.refusals.iter().map(|refusal| refusal.why.as_str()))
+            .collect();
+        let once: BTreeSet<&&str> = told.iter().collect();
+        prop_assert_eq!(once.len(), told.len(), "the same is said once: {:?}", told);
+        for (node, ..) in NODES {
+            let made = about(&["create-vm", "clone-vm"], node);
+            let deleted = about(&["delete-vm"], node);
+            // What is made is not there, and what is there is not made, unless it is deleted first.
+            let kept = about(&["update-vm", "grow-disk", "reconfigure"], node);
+            prop_assert!(!(made && kept && !deleted), "{}: {:?}", node, ids(&plan));
+            let exists = told.iter().any(|text| text.starts_with(&format!("{node} runs ")));
+            prop_assert!(!(made && exists && !deleted), "{}: {:?}", node, told);
+        }
+    }
+
+    #[test]
     fn no_plan_bootstraps_when_a_sign_of_the_cluster_was_seen(sketch in sketches()) {
         let plan = planned(&sketch);
         prop_assert!(bootstraps(&plan) <= 1);
