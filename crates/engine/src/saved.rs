@@ -45,6 +45,8 @@ const PRIVATE: &[&str] = &["secret", "token", "password"];
 const FREE: &[&str] = &["values", "patches", "inline"];
 /// Longer values are kept as a digest, too.
 const LONG: usize = 200;
+/// What the next start of a VM makes of a key that is removed.
+pub const REMOVED: &str = "not set";
 /// Sets this use of the bundle's key apart from any other.
 const PURPOSE: &[u8] = b"talosmith saved plan";
 
@@ -302,6 +304,11 @@ fn facts(look: &Look, key: Option<&PlanKey>) -> BTreeMap<String, String> {
     lines
 }
 
+/// Whether this is about a key of a VM that waits for its next start.
+fn waits(name: &str) -> bool {
+    name.rsplit('/').nth(1) == Some("pending")
+}
+
 struct Facts<'a> {
     key: Option<&'a PlanKey>,
     lines: BTreeMap<String, String>,
@@ -314,6 +321,8 @@ impl Facts<'_> {
             return;
         }
         match value {
+            // A key that waits to be removed at the next start of its VM: nothing is something there.
+            Value::Null if waits(&name) => self.keep(name, REMOVED),
             Value::Null => {}
             _ if FREE.contains(&last) => {
                 let digest = self.digest(&name, &value.to_string());

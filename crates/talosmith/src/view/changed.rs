@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::saved::REMOVED;
+
 use super::ink::clean;
 
 type Facts = BTreeMap<String, String>;
@@ -150,11 +152,13 @@ fn sentence(thing: &Thing, names: &BTreeSet<&str>, was: &Facts, is: &Facts) -> S
             Some(online) if online == "true" => format!("{host} is on now"),
             _ => format!("{host} is off or cannot be reached now"),
         },
-        Thing::Host(host) => format!("{host} is not as it was: {}", properties(names, 5)),
+        Thing::Host(host) => format!("{host} is not as it was: {}", differences(names, 5, was, is)),
         Thing::Vm(vmid) => vm(*vmid, names, was, is),
         Thing::Machine(node) if is_new => format!("{node} has a machine now"),
         Thing::Machine(node) if is_gone => format!("{node} has no running machine any more"),
-        Thing::Machine(node) => format!("the machine of {node} is not as it was: {}", properties(names, 3)),
+        Thing::Machine(node) => {
+            format!("the machine of {node} is not as it was: {}", differences(names, 3, was, is))
+        }
         Thing::Kubernetes(node) if node.is_empty() => match is.get("world/kubernetes/answered") {
             Some(now) if names.contains("world/kubernetes/answered") && now == "true" => {
                 "Kubernetes answers now".to_owned()
@@ -162,12 +166,12 @@ fn sentence(thing: &Thing, names: &BTreeSet<&str>, was: &Facts, is: &Facts) -> S
             Some(_) if names.contains("world/kubernetes/answered") => {
                 "Kubernetes does not answer now".to_owned()
             }
-            _ => format!("Kubernetes says something else: {}", properties(names, 2)),
+            _ => format!("Kubernetes says something else: {}", differences(names, 2, was, is)),
         },
         Thing::Kubernetes(node) if is_new => format!("{node} is in Kubernetes now"),
         Thing::Kubernetes(node) if is_gone => format!("{node} is not in Kubernetes any more"),
         Thing::Kubernetes(node) => {
-            format!("Kubernetes says something else about {node}: {}", properties(names, 4))
+            format!("Kubernetes says something else about {node}: {}", differences(names, 4, was, is))
         }
         Thing::Unseen(what) if is_gone => format!("{what} can be seen now"),
         Thing::Unseen(what) => format!("{what} cannot be seen now"),
@@ -246,7 +250,7 @@ fn vm(vmid: u32, names: &BTreeSet<&str>, was: &Facts, is: &Facts) -> String {
     let rest: BTreeSet<&str> =
         names.iter().copied().filter(|name| !told.iter().any(|told| name.ends_with(told.as_str()))).collect();
     if !rest.is_empty() {
-        said.push(format!("was changed: {}", properties(&rest, 4)));
+        said.push(format!("was changed: {}", differences(&rest, 4, was, is)));
     }
     format!("{title} {}", said.join(", and "))
 }
@@ -268,13 +272,40 @@ fn properties_of(key: &str, names: &BTreeSet<&str>) -> String {
 
 /// The last parts of these names, without so many at the beginning, some of them.
 fn properties(names: &BTreeSet<&str>, without: usize) -> String {
-    let of = |name: &&str| {
-        let parts =
-            name.split('/').skip(without).filter(|part| *part != "config" && part.parse::<u32>().is_err());
-        let parts: Vec<&str> = parts.collect();
-        parts.join(" ").replace('_', " ")
+    some(names.iter().map(|name| property(name, without)).filter(|name| !name.is_empty()).collect())
+}
+
+fn property(name: &str, without: usize) -> String {
+    let kept = |part: &&str| !["config", "pending"].contains(part) && part.parse::<u32>().is_err();
+    let parts: Vec<&str> = name.split('/').skip(without).filter(kept).collect();
+    parts.join(" ").replace('_', " ")
+}
+
+/// The same, each with what it was and what it is. Of what is kept as a digest it is said only that it changed.
+fn differences(names: &BTreeSet<&str>, without: usize, was: &Facts, is: &Facts) -> String {
+    let difference = |name: &&str| {
+        let title = property(name, without);
+        let (set, pending) = (name.replace("/pending/", "/config/"), name.contains("/pending/"));
+        // What waits for the next start of a VM replaces what runs, and what does not wait is as it runs.
+        let value = |facts: &Facts| {
+            let running = || facts.get(&set).filter(|_| pending);
+            facts.get(*name).or_else(running).cloned().unwrap_or_else(|| REMOVED.to_owned())
+        };
+        let (old, new) = (value(was), value(is));
+        let then = if pending { " from its next start on" } else { "" };
+        match title.is_empty() || [&old, &new].iter().any(|value| is_digest(value)) {
+            true => title,
+            false => format!("{title} ({old} → {new}{then})"),
+        }
     };
-    let all: BTreeSet<String> = names.iter().map(of).filter(|name| !name.is_empty()).collect();
+    some(names.iter().map(difference).filter(|text| !text.is_empty()).collect())
+}
+
+fn is_digest(value: &str) -> bool {
+    value.starts_with("sha256:") || value.starts_with("hmac-sha256:")
+}
+
+fn some(all: BTreeSet<String>) -> String {
     let more = all.len().saturating_sub(NAMED);
     let mut said: Vec<String> = all.into_iter().take(NAMED).collect();
     if more > 0 {
@@ -339,11 +370,37 @@ mod tests {
         file: the file says something else: kubernetes
         pve3 is off or cannot be reached now
         VM 100 (printer) on pve1 is gone
-        VM 151021 (home-work-1) is stopped now, and was changed: tags
+        VM 151021 (home-work-1) is stopped now, and was changed: tags (talosmith → y)
         VM 151022 (home-work-2) on pve3 cannot be read now
         Kubernetes does not answer now
         ");
         assert_eq!(told(&was, &was), "");
+    }
+
+    #[test]
+    fn f5_what_changed_of_a_vm_is_told_with_the_old_and_the_new_value() {
+        let vm = "world/proxmox/marked/151021";
+        let was = [
+            format!("{vm}/name=home-work-1"),
+            format!("{vm}/config/serial0=socket"),
+            format!("{vm}/config/cores=2"),
+            format!("{vm}/config/description=sha256:1"),
+        ];
+        let is = [
+            format!("{vm}/name=home-work-1"),
+            format!("{vm}/config/serial0=socket"),
+            format!("{vm}/pending/serial0=not set"),
+            format!("{vm}/config/cores=4"),
+            format!("{vm}/config/net1=virtio"),
+            format!("{vm}/config/description=sha256:2"),
+        ];
+        let [was, is]: [Vec<&str>; 2] =
+            [&was[..], &is[..]].map(|lines| lines.iter().map(String::as_str).collect());
+        assert_eq!(
+            told(&was, &is),
+            "VM 151021 (home-work-1) was changed: cores (2 → 4), description, net1 (not set → virtio), serial0 (socket → not set from \
+             its next start on)"
+        );
     }
 
     #[test]
