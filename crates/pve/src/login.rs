@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::client::{Call, Client};
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::scalar;
 use crate::token::Credentials;
 use crate::transport::Endpoints;
@@ -57,7 +57,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Kind::Unauthenticated`](crate::Kind::Unauthenticated) when user or password is wrong; otherwise as any call.
+    /// [`Kind::Unauthenticated`] when user or password is wrong; otherwise as any call.
     pub async fn login(
         endpoints: Endpoints,
         user: &str,
@@ -74,6 +74,29 @@ impl Client {
             return Ok(Login::SecondFactor(SecondFactor { client, user, challenge }));
         }
         Ok(Login::Done(client.with_ticket(&ticket)))
+    }
+
+    /// Proves that a Proxmox VE answers whose certificate is trusted, before anybody is asked for a password. Nothing is sent but a
+    /// question without credentials; that it is refused is an answer, too.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Untrusted`] with the certificate that is shown, or that nothing answers.
+    pub async fn greet(
+        endpoints: Endpoints,
+        trust: &Trust,
+        net: Net,
+        clock: Clock,
+    ) -> Result<(), LoginError> {
+        let client = Self::anonymous(endpoints, "", trust, net, clock)?;
+        match client.version().await {
+            Err(error)
+                if matches!(error.kind(), Kind::Untrusted { .. } | Kind::Transport(_) | Kind::Lost(_)) =>
+            {
+                Err(error.into())
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn ticket(&self, user: &str, password: &str, challenge: Option<&str>) -> Result<Ticket, Error> {
@@ -108,7 +131,7 @@ impl SecondFactor {
     ///
     /// # Errors
     ///
-    /// [`Kind::Unauthenticated`](crate::Kind::Unauthenticated) when the code is wrong; otherwise as any call.
+    /// [`Kind::Unauthenticated`] when the code is wrong; otherwise as any call.
     pub async fn totp(self, code: &SecretString) -> Result<Client, LoginError> {
         let answer = SecretString::from(format!("totp:{}", code.expose_secret()));
         let challenge = self.challenge.expose_secret();

@@ -73,6 +73,8 @@ pub async fn administered(
     let (endpoints, trust) = way(spec, folder)?;
     bound(&endpoints, std::env::var(ENDPOINT).ok().as_deref())?;
     let (net, clock) = (Net::tcp(), Clock::real());
+    // A person types a password only for a server that has proved who it is.
+    pve::Client::greet(endpoints.clone(), &trust, net.clone(), clock.clone()).await.map_err(not_logged_in)?;
     let (pve, secret) = match who()? {
         Administrator::Token(text) => {
             let pve = pve::Client::connect(endpoints, &token(&text)?, &trust, net, clock);
@@ -91,6 +93,14 @@ pub async fn administered(
         }
     };
     around(spec, folder, pve, secret)
+}
+
+/// Asks a Proxmox without any credentials whether it answers with a certificate that the file trusts.
+pub async fn greet(spec: &Spec, file: &Path) -> Result<(), pve::LoginError> {
+    let folder = file.parent().unwrap_or_else(|| Path::new("."));
+    // What cannot be used of the file is said by the check of it.
+    let Ok((endpoints, trust)) = way(spec, folder) else { return Ok(()) };
+    pve::Client::greet(endpoints, &trust, Net::tcp(), Clock::real()).await
 }
 
 /// Where the environment may say which Proxmox its token is for.
@@ -482,6 +492,21 @@ mod tests {
         assert_eq!(refused.exit, Exit::Input);
         assert!(refused.causes[0].contains("is https://pve2:8006, and PROXMOX_VE_ENDPOINT"), "{refused:?}");
         assert!(bound(&file, Some("http://pve1")).is_err(), "what cannot be read allows nothing");
+    }
+
+    /// Nothing answers there: whoever is asked for a password before that is known typed it for nothing, or for a stranger.
+    #[tokio::test]
+    async fn f3_a_password_is_asked_for_only_when_the_server_was_checked() {
+        let file = "cluster: home\nversions: { talos: v1.13.9, kubernetes: v1.35.4 }\n\
+                    proxmox: { endpoint: 'https://127.0.0.1:1', insecure: true }\n\
+                    network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }\n\
+                    pools: { control: { role: controlplane, count: 1 } }\n";
+        let loaded = model::load::load(&[model::diagnostic::Source::new("c.yaml", file)]).unwrap();
+        let who = || -> Result<Administrator, Problem> { panic!("nobody is asked") };
+        let code = |_: &str| -> Result<SecretString, Problem> { panic!("nobody is asked") };
+        let ran = administered(&loaded.spec, Path::new("c.yaml"), who, code).await;
+        let problem = ran.err().unwrap();
+        assert_eq!((problem.exit, problem.causes[0].as_str()), (Exit::World, "could not log in to Proxmox"));
     }
 
     #[test]

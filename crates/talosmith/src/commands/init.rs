@@ -10,6 +10,7 @@ use super::import::{refuse_existing, write_new};
 use super::setup::{Setup, Wrong, checked, confirm};
 use crate::args::{Global, InitArgs};
 use crate::exit::Exit;
+use crate::outside;
 use crate::view::show::summary;
 use crate::view::{Printer, Problem};
 
@@ -34,6 +35,10 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
     let mut hosts = None;
     if let Some(why_not) = not_asked(global, args) {
         printer.note(&why_not);
+        if args.endpoint.is_some() && !args.offline {
+            greet(&path, &mut options, printer).await?;
+            text = starter(&options, None);
+        }
     } else {
         let global = Global { files: vec![path.clone()], ..global.clone() };
         let survey = loop {
@@ -41,7 +46,7 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
             let outside = Setup::of(&global, loaded).outside(&global).await?;
             match engine::observe::proxmox::survey(&outside.world).await {
                 Ok(survey) => break survey,
-                Err(error) => match pin(&error, &options, printer)? {
+                Err(error) => match pin(shown(&error), &options, printer)? {
                     Some(fingerprint) => options.fingerprint = Some(fingerprint),
                     None => return Err(not_filled_in(&error).into()),
                 },
@@ -75,12 +80,39 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
     Ok(Exit::Done)
 }
 
+/// Without a token, Proxmox can still be asked who it is. A certificate that is not trusted is shown, and pinned if a person confirms
+/// it; the file is written in any case.
+async fn greet(path: &std::path::Path, options: &mut Starter, printer: &Printer) -> Result<(), Wrong> {
+    let source = Source::new(path.display().to_string(), starter(options, None));
+    let (loaded, _) = checked(&[source], printer)?;
+    let Err(error) = outside::greet(&loaded.spec, path).await else { return Ok(()) };
+    let shown = match &error {
+        pve::LoginError::Call(error) => error.shown_certificate().map(|fingerprint| fingerprint.to_string()),
+        pve::LoginError::Trust(_) => None,
+    };
+    if let Some(pinned) = pin(shown.clone(), options, printer)? {
+        options.fingerprint = Some(pinned);
+        return Ok(());
+    }
+    let problem = Problem::of(Exit::World, &error);
+    let why = problem.causes.last().cloned().unwrap_or_default();
+    printer.note(&match shown {
+        Some(shown) => format!(
+            "The certificate of {} was not accepted: {why}. If the host itself shows that fingerprint (`pvenode cert info` in its shell, or \
+             NODE > System > Certificates in the web interface), write `fingerprint: '{shown}'` under `proxmox`.",
+            options.endpoint,
+        ),
+        None => format!("{} could not be asked for its certificate: {}.", options.endpoint, problem.causes.join(": ")),
+    });
+    Ok(())
+}
+
 /// The fingerprint of a certificate without a trusted issuer, if a person confirms it. Asked once: a
 /// pinned certificate that does not fit is not replaced by whatever answers.
-fn pin(error: &engine::Error, options: &Starter, printer: &Printer) -> Result<Option<String>, Problem> {
+fn pin(shown: Option<String>, options: &Starter, printer: &Printer) -> Result<Option<String>, Problem> {
     use std::io::IsTerminal;
     let trusted_otherwise = options.fingerprint.is_some() || options.ca.is_some();
-    let Some(shown) = shown(error).filter(|_| !trusted_otherwise) else { return Ok(None) };
+    let Some(shown) = shown.filter(|_| !trusted_otherwise) else { return Ok(None) };
     if printer.is_json() || !std::io::stdin().is_terminal() {
         return Ok(None);
     }

@@ -11,6 +11,7 @@ use crate::args::{Global, SetupArgs};
 use crate::exit::Exit;
 use crate::outside::{self, Administrator, Outside};
 use crate::secret_command::Commands;
+use crate::terminal::{Untyped, secret_line};
 use crate::view::{Printer, Problem};
 
 /// Where the administrator's password may stand.
@@ -28,6 +29,9 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
         return Err(Problem::new(Exit::Usage, format!("{} exists already", path.display()))
             .remedy("give another file, or `--renew` to replace the token and the file")
             .into());
+    }
+    if setup.lab.is_none() && !can_log_in(args) {
+        return Err(nobody_to_ask(&args.admin).into());
     }
     let login = || administrator(args, setup.commands);
     let outside = setup.administered(global, login, ask_code).await?;
@@ -201,18 +205,26 @@ fn administrator(args: &SetupArgs, commands: Commands) -> Result<Administrator, 
 }
 
 fn ask(user: &str) -> Result<SecretString, Problem> {
-    let terminal = console::Term::stderr();
-    let nobody = || {
-        Problem::new(Exit::Usage, format!("the password of {user} is needed, and stdin is not a terminal")).remedy(
-            format!("set {PASSWORD}, pipe it in with `--password-stdin`, or name a token with `--admin-token env:NAME`"),
-        )
-    };
-    if !terminal.is_term() {
-        return Err(nobody());
-    }
-    let asked =
-        terminal.write_str(&format!("Password of {user}: ")).and_then(|()| terminal.read_secure_line());
-    asked.map(SecretString::from).map_err(|_| nobody())
+    secret_line(&format!("Password of {user}: ")).map_err(|why| match why {
+        Untyped::Interrupted => {
+            Problem::new(Exit::Interrupted, format!("stopped at the password of {user}; nothing was changed"))
+        }
+        Untyped::NoTerminal => nobody_to_ask(user),
+    })
+}
+
+fn nobody_to_ask(user: &str) -> Problem {
+    Problem::new(Exit::Usage, format!("the password of {user} is needed, and stdin is not a terminal")).remedy(
+        format!("set {PASSWORD}, pipe it in with `--password-stdin`, or name a token with `--admin-token env:NAME`"),
+    )
+}
+
+/// Whether there is a login, or a terminal to ask for it. Known before Proxmox is asked anything.
+fn can_log_in(args: &SetupArgs) -> bool {
+    args.admin_token.is_some()
+        || args.password_stdin
+        || std::env::var_os(PASSWORD).is_some()
+        || console::Term::stderr().is_term()
 }
 
 /// The one-time code of an administrator who logs in with a second factor.

@@ -58,6 +58,11 @@ fn certificates_are_named(shell: &Shell, twin: &str, facts: &serde_json::Value) 
         }
     }
     let endpoint = facts["proxmox"].as_str().unwrap();
+    // Without a token, too, it is said whose certificate it is; the file is written all the same.
+    let without = shell.run(&format!("init -f f3.yaml --endpoint {endpoint}"));
+    assert_eq!(without.code, Some(0), "{}", without.all());
+    assert!(without.err.contains(&format!("fingerprint: '{shown}'")), "{}", without.all());
+    shell.ok(&format!("init -f f3.yaml --force --endpoint {endpoint} --fingerprint {shown}"));
     let init = format!("init -f new.yaml --endpoint {endpoint} --token file:{}", beside("token").display());
     let ran = shell.run(&init);
     assert_eq!(ran.code, Some(5), "{}", ran.all());
