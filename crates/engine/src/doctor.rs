@@ -1,5 +1,8 @@
 //! Proves that Proxmox is as a cluster needs it, before anything is changed: version, privileges, hosts, datastores,
 //! bridges, devices, clocks. Every check that could be made is reported, the good ones too; each bad one says what to do.
+//!
+//! At the end the plan is made as `plan` makes it. What it refuses is a bad finding in the plan's own words, so that the two cannot
+//! disagree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +20,7 @@ use crate::observe::hosts::ask_for_room;
 use crate::observe::named;
 use crate::observe::proxmox::{Survey, survey, vnets};
 use crate::record::remedy;
+use crate::session::{Look, LookError, Session};
 use crate::world::{KNOCK, TALOS_PORT};
 
 /// Machines' certificates are valid from a little before they were made. A clock that is further off than this breaks that.
@@ -26,6 +30,9 @@ const FIRST_MAJOR: u32 = 9;
 
 /// Room for a boot image while it is downloaded and unpacked.
 const IMAGE_GIB: u64 = 4;
+
+/// What findings of a plan are called.
+const PLAN: &str = "plan";
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +63,8 @@ impl Finding {
         Self { what: what.into(), verdict: Verdict::Good, detail: detail.into(), remedy: vec![] }
     }
 
-    fn bad(what: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
+    /// Something that is not as it must be.
+    pub fn bad(what: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { what: what.into(), verdict: Verdict::Bad, detail: detail.into(), remedy: vec![remedy.into()] }
     }
 
@@ -74,13 +82,61 @@ pub enum Unexamined {
     World(Error),
 }
 
-/// Examines Proxmox for the cluster of a file.
+/// Examines everything that the cluster of a file needs: Proxmox, and whether a plan would be refused.
+///
+/// # Errors
+///
+/// As [`proxmox`].
+pub async fn examine(session: &Session) -> std::result::Result<Vec<Finding>, Unexamined> {
+    let mut found = proxmox(&session.world, session.spec()).await?;
+    match session.look().await {
+        Ok(look) => found.extend(of_plan(&look)),
+        Err(LookError::Engine(error)) => {
+            let remedy = error.advice().map(str::to_owned).into_iter().collect();
+            let detail = error.causes().join(": ");
+            found.push(Finding { what: PLAN.to_owned(), verdict: Verdict::Bad, detail, remedy });
+        }
+        Err(LookError::File(problems)) => {
+            let detail = format!("it has {} that every plan refuses", count(problems.len()));
+            found.push(Finding::bad("cluster file", detail, "correct the file as said below"));
+            return Err(Unexamined::File(problems, found));
+        }
+    }
+    Ok(found)
+}
+
+fn count(problems: usize) -> String {
+    match problems {
+        1 => "1 problem".to_owned(),
+        many => format!("{many} problems"),
+    }
+}
+
+/// What `plan` refuses and warns of before it creates anything, in the same words.
+fn of_plan(look: &Look) -> Vec<Finding> {
+    let refusals = look.plan().refusals;
+    let mut found: Vec<Finding> =
+        refusals.into_iter().map(|refusal| Finding::bad(PLAN, refusal.why, refusal.remedy)).collect();
+    if found.is_empty() {
+        found.push(Finding::good(PLAN, "`talosmith plan` refuses nothing"));
+    }
+    let warnings = preflight::warnings(&look.blueprint, &look.observed).into_iter();
+    found.extend(warnings.map(|warning| Finding {
+        what: PLAN.to_owned(),
+        verdict: Verdict::Doubtful,
+        detail: warning.text,
+        remedy: vec![],
+    }));
+    found
+}
+
+/// Examines Proxmox alone for the cluster of a file.
 ///
 /// # Errors
 ///
 /// When Proxmox does not answer at all, or the file cannot be resolved against what it has; what was found out by then comes
 /// along.
-pub async fn examine(world: &World, spec: &Spec) -> std::result::Result<Vec<Finding>, Unexamined> {
+pub async fn proxmox(world: &World, spec: &Spec) -> std::result::Result<Vec<Finding>, Unexamined> {
     let attempt = |e: pve::Error| {
         Unexamined::World(Error::world("could not look at Proxmox").remedy(remedy(&e)).because(e))
     };

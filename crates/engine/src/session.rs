@@ -106,6 +106,12 @@ impl Session {
         Self { bundle: Some(Arc::new(bundle)), ..self.clone() }
     }
 
+    /// The file.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
     /// Looks at the world.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use engine::{Session, World};
 use lab::{Disturbance, LabConfig};
 use secrecy::ExposeSecret;
 
-use crate::rig::{HOME, Rig, bundle, spec};
+use crate::rig::{HOME, Rig, bundle, examine, spec};
 
 fn whom() -> Whom {
     Whom { user: "talosmith@pve".to_owned(), token: "talosmith".to_owned(), renew: false, accounts: false }
@@ -38,7 +38,7 @@ async fn what_was_set_up_is_enough_and_setting_up_again_does_nothing() {
     assert!(again.tasks.is_empty() && again.token_kept, "{again:?}");
 
     let world = with_token(&rig, &token);
-    let found = doctor::examine(&world, &file).await.unwrap();
+    let found = examine(&world, &file).await.unwrap();
     assert_eq!(doctor::verdict(&found), Verdict::Good, "{found:?}");
     // The proof: a cluster comes up with this token alone.
     let rig = rig.with_world(world.clone());
@@ -74,7 +74,7 @@ async fn what_is_missing_is_named_with_its_place_and_the_command() {
     let bare = with_token(&rig, &rig.world.pve.create_token(&nobody).await.unwrap());
     let named = "hosts: { pve1: { datastores: { image: local, disks: local-lvm } } }\n";
     let file = spec(&format!("{HOME}{named}"));
-    let found = match doctor::examine(&bare, &file).await {
+    let found = match examine(&bare, &file).await {
         Ok(found) | Err(doctor::Unexamined::File(_, found)) => found,
         Err(doctor::Unexamined::World(error)) => panic!("{error}"),
     };
@@ -84,7 +84,7 @@ async fn what_is_missing_is_named_with_its_place_and_the_command() {
         vms.remedy.last().unwrap(),
         "pveum acl modify /vms --roles Talosmith-home --users 'talosmith@pve' --tokens 'talosmith@pve!bare'"
     );
-    let found = doctor::examine(&rig.world, &spec(HOME)).await.unwrap();
+    let found = examine(&rig.world, &spec(HOME)).await.unwrap();
     let clock = found.iter().find(|finding| finding.what == "clock of pve2").unwrap();
     assert_eq!(
         (clock.verdict, clock.detail.as_str()),
@@ -148,7 +148,7 @@ async fn p2_a_mapping_made_by_setup_starts_and_doctor_checks_it_on_each_host() {
     let rig = Rig::new();
     let grounds = Grounds::survey(&rig.world, &spec(&by_address), &whom()).await.unwrap();
     grounds.prepare(&rig.world.pve, |_| {}).await.unwrap();
-    let found = doctor::examine(&rig.world, &spec(&by_name)).await.unwrap();
+    let found = examine(&rig.world, &spec(&by_name)).await.unwrap();
     assert_eq!(bad(&found), Vec::<&Finding>::new());
     let ran = rig.apply(&by_name).await;
     assert_eq!(ran.failures(), Vec::<String>::new());
@@ -158,13 +158,13 @@ async fn p2_a_mapping_made_by_setup_starts_and_doctor_checks_it_on_each_host() {
     let old: Vec<String> =
         (1..=3).map(|n| format!("node=pve{n},path=0000:01:00.0,id=10de:2204,iommugroup=11")).collect();
     rig.world.pve.create_pci_mapping("pci-0000-01-00-0", &old).await.unwrap();
-    let found = doctor::examine(&rig.world, &spec(&by_name)).await.unwrap();
+    let found = examine(&rig.world, &spec(&by_name)).await.unwrap();
     let told: Vec<&str> = bad(&found).iter().map(|finding| finding.detail.as_str()).collect();
     assert!(!told.is_empty() && told.iter().all(|detail| detail.contains("subsystem-id")), "{found:?}");
     // Setup corrects one that it made itself, which is known by its name.
     let grounds = Grounds::survey(&rig.world, &spec(&by_address), &whom()).await.unwrap();
     grounds.prepare(&rig.world.pve, |_| {}).await.unwrap();
-    let found = doctor::examine(&rig.world, &spec(&by_name)).await.unwrap();
+    let found = examine(&rig.world, &spec(&by_name)).await.unwrap();
     assert_eq!(bad(&found), Vec::<&Finding>::new());
 }
 
@@ -196,7 +196,7 @@ async fn p3_setting_up_one_cluster_does_not_widen_the_token_of_another() {
     let mill_token = set_up(&rig, &mill(), "mill").await.unwrap();
     assert_eq!(allowed(&rig, &home).await, before);
     for (token, text) in [(&home, HOME.to_owned()), (&mill_token, mill())] {
-        let found = doctor::examine(&with_token(&rig, token), &spec(&text)).await.unwrap();
+        let found = examine(&with_token(&rig, token), &spec(&text)).await.unwrap();
         assert_eq!(bad(&found), Vec::<&Finding>::new());
     }
     // A second cluster of the same name, with another token: the role of the first is not its own.
@@ -232,7 +232,7 @@ async fn p3_clusters_of_an_earlier_version_keep_working_and_move_to_their_own_ro
     let home = set_up_as_before(&rig, HOME, "home").await;
     let mill_token = set_up_as_before(&rig, &mill(), "mill").await;
     let good = async |token: &pve::Token, text: &str| {
-        let found = doctor::examine(&with_token(&rig, token), &spec(text)).await.unwrap();
+        let found = examine(&with_token(&rig, token), &spec(text)).await.unwrap();
         assert_eq!(bad(&found), Vec::<&Finding>::new());
     };
     good(&home, HOME).await;
@@ -258,7 +258,7 @@ async fn p3_a_token_that_may_serve_two_clusters_keeps_what_it_has() {
     let token = set_up_as_before(&rig, &wide, "talosmith").await;
     // The file of another cluster with the same token and smaller needs.
     set_up(&rig, HOME, "talosmith").await;
-    let found = doctor::examine(&with_token(&rig, &token), &spec(&wide)).await.unwrap();
+    let found = examine(&with_token(&rig, &token), &spec(&wide)).await.unwrap();
     assert_eq!(bad(&found), Vec::<&Finding>::new());
 }
 
@@ -331,7 +331,7 @@ async fn i16_doctor_and_plan_agree_about_the_console_of_each_vm() {
     };
     rig.world.pve.grant(&grant).await.unwrap();
     let world = with_token(&rig, &token);
-    let found = doctor::examine(&world, &file).await.unwrap();
+    let found = examine(&world, &file).await.unwrap();
     let console = found.iter().find(|finding| finding.what == "console at /vms").unwrap();
     assert_eq!(console.verdict, Verdict::Doubtful, "{console:?}");
     assert!(console.detail.contains("on the VMs of home-control-1: VM.Console"), "{console:?}");
@@ -351,7 +351,7 @@ async fn p8_doctor_and_plan_agree_about_accounts_and_about_a_datastore_without_i
     let grounds = Grounds::survey(&rig.world, &spec(&file), &whom()).await.unwrap();
     let token = grounds.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap();
     let world = with_token(&rig, &token);
-    let found = doctor::examine(&world, &spec(&file)).await.unwrap();
+    let found = examine(&world, &spec(&file)).await.unwrap();
     let Ok(look) = Session::new(world.clone(), spec(&file), Some(bundle())).look().await else {
         panic!("it can be looked at")
     };
@@ -368,16 +368,65 @@ async fn p8_doctor_and_plan_agree_about_accounts_and_about_a_datastore_without_i
         assert!(missing[0].remedy[0].contains("`manifests.proxmox_ccm.token`"), "{missing:?}");
     }
     // An administrator may make it: both say so, too.
-    let found = doctor::examine(&rig.world, &spec(&file)).await.unwrap();
+    let found = examine(&rig.world, &spec(&file)).await.unwrap();
     assert_eq!(bad(&found), Vec::<&Finding>::new());
 
     let without = format!("{HOME}hosts: {{ pve1: {{ datastores: {{ image: local-lvm }} }} }}\n");
-    let Err(doctor::Unexamined::File(problems, found)) = doctor::examine(&world, &spec(&without)).await
-    else {
+    let Err(doctor::Unexamined::File(problems, found)) = examine(&world, &spec(&without)).await else {
         panic!("the file asks for what is not there")
     };
     assert!(!problems.is_empty());
     assert_eq!(doctor::verdict(&found), Verdict::Bad, "{found:?}");
+}
+
+/// What `plan` refuses, `doctor` reports in the same words, whatever it is about.
+#[tokio::test(start_paused = true)]
+async fn f6_doctor_fails_with_the_words_in_which_plan_refuses() {
+    let rig = Rig::new();
+    let greedy = HOME.replace("count: 2 }", "count: 2, memory: 4T, cpu: 200 }");
+    let files = [
+        HOME.replace("v1.13.9", "v1.13.99"),
+        format!("{HOME}image: {{ extensions: [siderolabs/qemu-guest-agent, siderolabs/nonsense] }}\n"),
+        greedy,
+    ];
+    for file in files {
+        let refusals = rig.look(&file).await.plan().refusals;
+        assert!(!refusals.is_empty());
+        let found = examine(&rig.world, &spec(&file)).await.unwrap();
+        for refusal in refusals {
+            let told = bad(&found).into_iter().find(|finding| finding.detail == refusal.why);
+            let told = told.unwrap_or_else(|| panic!("{}: {found:?}", refusal.why));
+            assert_eq!((told.what.as_str(), &told.remedy), ("plan", &vec![refusal.remedy]));
+        }
+    }
+    // What is tight is a warning of both.
+    let wide = HOME.replace("count: 2 }", "count: 2, disk: 90T }");
+    let found = examine(&rig.world, &spec(&wide)).await.unwrap();
+    let warned: Vec<&str> =
+        found.iter().filter(|f| f.verdict == Verdict::Doubtful).map(|f| f.detail.as_str()).collect();
+    let notices = rig.look(&wide).await.plan().notices;
+    let tight = notices.iter().find(|notice| notice.text.contains("may grow to")).unwrap();
+    assert!(warned.contains(&tight.text.as_str()), "{warned:?}");
+}
+
+/// Who asks for a password first proves who they are. Without credentials nothing is told and nothing is changed.
+#[tokio::test(start_paused = true)]
+async fn f3_a_certificate_is_checked_before_anybody_logs_in() {
+    let rig = Rig::new();
+    let changes = rig.count_changes();
+    let greet = async |pin: &str| {
+        let endpoints = pve::Endpoints::parse(["https://pve1:8006"]).unwrap();
+        let trust = pve::Trust::Fingerprints(vec![pin.parse().unwrap()]);
+        pve::Client::greet(endpoints, &trust, rig.lab.net(), rig.world.clock.clone()).await
+    };
+    let shown = rig.lab.facts().fingerprint;
+    assert!(greet(&shown).await.is_ok(), "a refusal without credentials is an answer");
+    let Err(pve::LoginError::Call(error)) = greet(&format!("00:00:00{}", &shown[8..])).await else {
+        panic!("another certificate is not trusted")
+    };
+    assert_eq!(error.kind().code(), "untrusted");
+    assert_eq!(error.shown_certificate().unwrap().to_string(), shown);
+    assert_eq!(changes.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -415,7 +464,7 @@ async fn p3_what_was_set_up_for_one_cluster_is_removed_and_nothing_of_another() 
     assert_eq!(allowed(&rig, &mill_token).await, before);
     assert_eq!(allowed(&rig, &twin).await, of_twin);
     assert_eq!(removed(&rig, HOME, "home").await, [], "doing it again does nothing");
-    let found = doctor::examine(&with_token(&rig, &mill_token), &spec(&mill())).await.unwrap();
+    let found = examine(&with_token(&rig, &mill_token), &spec(&mill())).await.unwrap();
     assert_eq!(bad(&found), Vec::<&Finding>::new());
 }
 
@@ -426,7 +475,7 @@ async fn p3_a_token_that_serves_another_cluster_stays_when_one_is_removed() {
     set_up(&rig, &mill(), "both").await;
     let tasks = removed(&rig, HOME, "both").await;
     assert!(!tasks.iter().any(|task| matches!(task, Task::RemoveToken(_))), "{tasks:?}");
-    let found = doctor::examine(&with_token(&rig, &token), &spec(&mill())).await.unwrap();
+    let found = examine(&with_token(&rig, &token), &spec(&mill())).await.unwrap();
     assert_eq!(bad(&found), Vec::<&Finding>::new());
 }
 

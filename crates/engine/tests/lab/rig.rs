@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use ambient::{Clock, Random};
 use engine::apply::{Run, Stop};
+use engine::doctor::{Finding, Unexamined};
 use engine::emit::Emitter;
 use engine::grounds::{Grounds, Whom};
 use engine::record::Operator;
@@ -83,6 +84,11 @@ pub fn bundle() -> Bundle {
         Bundle::generate(contract, LabConfig::first_moment()).unwrap().to_yaml().to_string()
     });
     Bundle::parse(text).unwrap()
+}
+
+/// What `doctor` finds, with the bundle that all tests share.
+pub async fn examine(world: &World, spec: &Spec) -> Result<Vec<Finding>, Unexamined> {
+    Box::pin(engine::doctor::examine(&Session::new(world.clone(), spec.clone(), Some(bundle())))).await
 }
 
 pub fn operator(place: &str) -> Operator {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lab::Disturbance;
 use model::event::Outcome;
 
-use crate::rig::{HOME, Rig};
+use crate::rig::{HOME, Rig, examine};
 
 impl Rig {
     /// The condition of health about etcd.
@@ -131,12 +131,12 @@ async fn p7_more_cores_than_the_host_has_are_refused_before_anything_is_made() {
 async fn t10_doctor_examines_a_cluster_without_proxmox() {
     let rig = crate::external::metal().await;
     let spec = crate::rig::spec(crate::external::METAL);
-    let found = engine::doctor::examine(&rig.world, &spec).await.unwrap();
+    let found = examine(&rig.world, &spec).await.unwrap();
     let told: Vec<_> = found.iter().map(|f| (f.what.as_str(), f.verdict)).collect();
     use engine::doctor::Verdict::Good;
-    assert_eq!(told, [("Proxmox", Good), ("machine cp-1", Good), ("machine w-1", Good)]);
+    assert_eq!(told, [("Proxmox", Good), ("machine cp-1", Good), ("machine w-1", Good), ("plan", Good)]);
     let dark = crate::rig::spec(&crate::external::METAL.replace("10.25.150.32", "10.25.150.99"));
-    let found = engine::doctor::examine(&rig.world, &dark).await.unwrap();
+    let found = examine(&rig.world, &dark).await.unwrap();
     let lost = found.iter().find(|f| f.what == "machine w-1").unwrap();
     assert_eq!(lost.verdict, engine::doctor::Verdict::Doubtful);
     assert_eq!(lost.detail, "nothing answers at 10.25.150.99, port 50000 (the Talos API)");

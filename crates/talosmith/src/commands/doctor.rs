@@ -1,6 +1,6 @@
-//! `doctor`: whether Proxmox is as the file needs it.
+//! `doctor`: whether Proxmox is as the file needs it, and a plan would be accepted.
 
-use engine::doctor::{self, Unexamined, Verdict};
+use engine::doctor::{self, Finding, Unexamined, Verdict};
 
 use super::setup::{Setup, Wrong, ended};
 use crate::args::Global;
@@ -15,7 +15,19 @@ pub async fn doctor(global: &Global, printer: &Printer) -> Result<Exit, Problem>
 async fn try_doctor(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     let outside = setup.outside(global).await?;
-    let found = match doctor::examine(&outside.world, &setup.loaded.spec).await {
+    let examined = match setup.session(&outside, printer) {
+        Ok(session) => doctor::examine(&session).await,
+        Err(Wrong::Shown) => return Err(Wrong::Shown),
+        // Without the keys there is no plan. Proxmox can be examined all the same.
+        Err(Wrong::Problem(problem)) => {
+            doctor::proxmox(&outside.world, &setup.loaded.spec).await.map(|mut found| {
+                let remedy = problem.remedy.unwrap_or_else(|| "`talosmith plan` needs it".to_owned());
+                found.push(Finding::bad("secrets bundle", problem.causes.join(": "), remedy));
+                found
+            })
+        }
+    };
+    let found = match examined {
         Ok(found) => found,
         Err(Unexamined::World(error)) => return Err(Problem::from(&error).into()),
         Err(Unexamined::File(problems, found)) => {
