@@ -1,8 +1,13 @@
 //! Commands that look at nothing but the file.
 
+use std::path::Path;
+
 use engine::render::{Renderer, schematics};
+use model::attachments::references;
 use model::blueprint::Blueprint;
+use model::diagnostic::{Diagnostic, codes};
 use model::load::Loaded;
+use model::spec::{Reference, Spec};
 
 use super::setup::{Setup, Wrong, ended, load_file};
 use crate::args::Global;
@@ -29,13 +34,47 @@ fn try_validate(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
     if let Some(refusal) = model::plan::not_yet::refusals(&blueprint).into_iter().next() {
         return Err(Problem::new(Exit::Refused, refusal.why).remedy(refusal.remedy).into());
     }
+    let missing =
+        loaded.locate(missing_secrets(&loaded.spec, &setup.folder, |name| std::env::var_os(name).is_some()));
     if printer.is_json() {
-        printer.diagnostics(&loaded.sources, &model::check::check(loaded));
+        let found = model::check::check(loaded).into_iter().chain(missing).collect::<Vec<_>>();
+        printer.diagnostics(&loaded.sources, &found);
     } else {
+        if !missing.is_empty() {
+            printer.diagnostics(&loaded.sources, &missing);
+        }
         let names: Vec<&str> = loaded.sources.iter().map(|source| source.name.as_str()).collect();
         printer.say(&format!("{} is good: {}.", names.join(", "), summary(&blueprint)));
     }
     Ok(Exit::Done)
+}
+
+/// Secrets that are not where the file says. Only warnings: a file is checked in CI, too, where they need not be. Nothing is read
+/// beyond whether it can be read, and no command is run.
+fn missing_secrets(spec: &Spec, folder: &Path, is_set: impl Fn(&str) -> bool) -> Vec<Diagnostic> {
+    let missing = |(path, reference): (model::diagnostic::Path, Reference)| {
+        let (what, help) = match &reference {
+            Reference::File(file) => {
+                let at = folder.join(file);
+                let opened = std::fs::File::open(&at).and_then(|file| file.metadata());
+                let why = match opened {
+                    Ok(file) if file.is_dir() => "it is a folder".to_owned(),
+                    Ok(file) if file.is_file() && file.len() == 0 => "it is empty".to_owned(),
+                    Ok(_) => return None,
+                    Err(error) => error.to_string(),
+                };
+                let help = "put the secret there, or name another place; the path is seen from the folder of the cluster file";
+                (format!("`{path}` names the file {}, and it cannot be used here: {why}", at.display()), help)
+            }
+            Reference::Env(name) if !is_set(name) => (
+                format!("`{path}` names the environment variable {name}, and it is not set here"),
+                "set it where commands run that need it, such as `plan` and `apply`",
+            ),
+            Reference::Env(_) | Reference::Cmd(_) => return None,
+        };
+        Some(Diagnostic::warning(codes::NO_SECRET, what).at(path, "").help(help))
+    };
+    references(spec).into_iter().filter_map(missing).collect()
 }
 
 /// Shows what the file decides.

@@ -162,3 +162,23 @@ fn first_use_24_validate_says_what_every_plan_refuses() {
     assert_eq!(ran.code, Some(4), "{}", ran.all());
     assert!(ran.err.contains("`backup`"), "{}", ran.err);
 }
+
+/// A file may be checked where its secrets are not, so a missing one is a warning.
+#[test]
+fn f4_validate_warns_of_a_secret_that_is_not_where_the_file_says() {
+    let text = HOME.replace("proxmox: {", "proxmox: { token: 'file:pve.token',");
+    let more = "gitops: { engine: flux, repository: 'https://git.example.com/a.git', path: x, credentials: 'env:F4_NO_SUCH' }\n";
+    let shell = Shell::with(&format!("{text}{more}"));
+    let ran = shell.run("validate");
+    assert_eq!(ran.code, Some(0), "{}", ran.all());
+    let said = ran.all().split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["TS0006", "pve.token", "F4_NO_SUCH", "is not set here", "is good"] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&shell.ok("validate --json")).unwrap();
+    assert!(json.to_string().contains("TS0006"), "{json}");
+    shell.write("pve.token", "a@pve!b=00000000-0000-0000-0000-000000000000\n");
+    let ran = shell.run_with("F4_NO_SUCH", "canary", "validate");
+    assert_eq!(ran.code, Some(0), "{}", ran.all());
+    assert!(!ran.all().contains("TS0006") && !ran.all().contains("canary"), "{}", ran.all());
+}
