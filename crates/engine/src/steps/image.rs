@@ -59,14 +59,9 @@ pub(super) async fn download(
     progress: &Progress,
 ) -> Result<Done> {
     let pve = &context.world.pve;
-    if let Some(bytes) = length(context, host, datastore, file).await? {
-        // It was put there since the plan: its name alone proves nothing.
-        let warnings = whole(context, host, url, bytes).await.map_err(|why| {
-            Error::world(format!("could not use {file} in {datastore} on {host}"))
-                .coded(NO_EFFECT)
-                .remedy(format!("{why}; delete {file} in {datastore} and run the command again"))
-        })?;
-        return Ok(Done { warnings: warnings.into_iter().collect() });
+    // It was put there since the plan: its name alone proves nothing.
+    if let Some(done) = found(context, host, datastore, file, url).await? {
+        return Ok(done);
     }
     let request = pve::DownloadUrl {
         url: url.to_owned(),
@@ -104,9 +99,15 @@ pub(super) async fn download(
                 })?;
                 return Ok(Done { warnings: finished.warnings.into_iter().chain(unknown).collect() });
             }
-            Err(_) if is_there(context, host, datastore, file).await? => return Ok(Done::default()),
-            Err(error) if tries < TRIES && worth_another_try(&error) => {}
-            Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
+            Err(error) => {
+                // Another operator may have fetched it meanwhile.
+                if let Some(done) = found(context, host, datastore, file, url).await? {
+                    return Ok(done);
+                }
+                if tries >= TRIES || !worth_another_try(&error) {
+                    return Err(attempt().remedy(remedy(&error)).because(error));
+                }
+            }
         }
         progress.note("the download failed; trying again");
         context.world.clock.sleep(PAUSE * tries).await;
@@ -141,8 +142,21 @@ async fn whole(
     }
 }
 
-async fn is_there(context: &Context, host: &str, datastore: &str, file: &str) -> Result<bool> {
-    Ok(length(context, host, datastore, file).await?.is_some())
+/// The file that somebody else put there, if there is one and it is the image.
+async fn found(
+    context: &Context,
+    host: &str,
+    datastore: &str,
+    file: &str,
+    url: &str,
+) -> Result<Option<Done>> {
+    let Some(bytes) = length(context, host, datastore, file).await? else { return Ok(None) };
+    let warnings = whole(context, host, url, bytes).await.map_err(|why| {
+        Error::world(format!("could not use {file} in {datastore} on {host}"))
+            .coded(NO_EFFECT)
+            .remedy(format!("{why}; delete {file} in {datastore} and run the command again"))
+    })?;
+    Ok(Some(Done { warnings: warnings.into_iter().collect() }))
 }
 
 /// How many bytes a file in a datastore has (0 where Proxmox does not tell), if it is there.

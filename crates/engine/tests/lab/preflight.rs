@@ -3,6 +3,7 @@
 use lab::Disturbance;
 use model::event::{Outcome, What};
 use model::plan::RefusalCode;
+use model::step::Action;
 
 use crate::rig::{HOME, Rig};
 
@@ -42,6 +43,52 @@ async fn a_factory_out_of_reach_is_told_for_this_machine_and_for_each_host() {
     // What is on the hosts already needs nobody outside.
     rig.lab.disturb(Disturbance::Outside { only: None });
     assert_eq!(refusals(&rig, HOME).await, [] as [&str; 0]);
+}
+
+/// A file that appears between plan and execution has the name of the image, and is another one.
+#[tokio::test(start_paused = true)]
+async fn e8_a_file_that_is_not_the_image_is_not_used_when_it_appears_after_the_plan() {
+    let rig = Rig::new();
+    let look = rig.look(HOME).await;
+    let plan = look.plan();
+    let download = plan.steps.iter().find_map(|step| match &step.action {
+        Action::DownloadImage { host, datastore, file, url } => Some((host, datastore, file, url)),
+        _ => None,
+    });
+    let (host, datastore, file, _) = download.unwrap();
+    // Somebody fetches another file under the name of the image.
+    let world = &rig.world;
+    let factory = talos_client::Factory::new(
+        world.net.clone(),
+        &world.clock,
+        "https://factory.talos.dev",
+        &world.factory_roots,
+    );
+    let other = factory.unwrap().post_schematic("customization: {}\n").await.unwrap();
+    let theirs = pve::DownloadUrl {
+        url: format!("https://factory.talos.dev/image/{other}/v1.13.9/nocloud-amd64.iso"),
+        filename: file.clone(),
+        content: "import".to_owned(),
+        checksum: None,
+        verify_certificates: true,
+    };
+    let pve = &rig.world.pve;
+    pve.follow(&pve.download_url(host, datastore, &theirs).await.unwrap(), |_| {}).await.unwrap();
+    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let told = ran.failures().join("\n");
+    assert!(told.contains(&format!("could not use {file} in {datastore} on {host}")), "{told}");
+    let remedies = ran.events.iter().filter_map(|event| match &event.what {
+        What::StepFailed { remedy, .. } => Some(remedy.clone()),
+        _ => None,
+    });
+    let remedies = remedies.collect::<Vec<_>>().join("\n");
+    assert!(remedies.contains("bytes, and the image at") && remedies.contains("delete"), "{remedies}");
+    let taken = rig.look(HOME).await.observed.proxmox.taken.clone();
+    assert!(
+        !taken.iter().any(|(vmid, guest)| guest.host == *host && *vmid != 150_010),
+        "no VM was made of it: {taken:?}"
+    );
 }
 
 /// Proxmox would take the VM and fail when it starts, or fail at the first one.
