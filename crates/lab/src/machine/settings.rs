@@ -58,6 +58,9 @@ pub struct Settings {
     pub role: Role,
     pub token: String,
     pub talos_ca: Issuer,
+    /// Certificates of other authorities whose clients the machine lets in, each as PEM.
+    #[serde(default)]
+    pub accepted_cas: Vec<String>,
     pub cluster_ca: Issuer,
     pub cert_sans: Vec<String>,
     pub hostname: Option<String>,
@@ -165,6 +168,20 @@ impl Settings {
         (self.images.kubelet.clone(), self.cluster_ca.crt.clone())
     }
 
+    /// Everybody whose clients the machine lets in, as PEM.
+    pub(crate) fn client_cas(&self) -> String {
+        std::iter::once(&self.talos_ca.crt).chain(&self.accepted_cas).fold(String::new(), |mut all, crt| {
+            all.push_str(crt.trim_end());
+            all.push('\n');
+            all
+        })
+    }
+
+    /// Those that are accepted besides the issuing authority.
+    pub(crate) fn accepted(&self) -> Vec<String> {
+        self.accepted_cas.iter().filter(|crt| **crt != self.talos_ca.crt).cloned().collect()
+    }
+
     /// Reads validated documents; `None` when no v1alpha1 document is among them (a partial configuration).
     pub fn read(documents: &[Value], nics: &[BootNic]) -> Option<Self> {
         let main = documents.iter().find(|d| d.get("kind").is_none())?;
@@ -177,6 +194,7 @@ impl Settings {
             role,
             token: text(machine, "token"),
             talos_ca: issuer(machine.get("ca")),
+            accepted_cas: accepted(machine.get("acceptedCAs")),
             cluster_ca: issuer(cluster.get("ca")),
             cert_sans: strings(machine.get("certSANs")),
             hostname: network.hostname,
@@ -371,6 +389,12 @@ fn issuer(value: Option<&Value>) -> Issuer {
     Issuer { crt: pem("crt"), key: (!key.is_empty()).then_some(key) }
 }
 
+/// The certificates of a list of authorities.
+fn accepted(list: Option<&Value>) -> Vec<String> {
+    let all = list.and_then(Value::as_array).into_iter().flatten();
+    all.map(|one| issuer(Some(one)).crt).filter(|crt| !crt.is_empty()).collect()
+}
+
 fn image_tag(image: Option<&Value>) -> String {
     let image = image.and_then(Value::as_str).unwrap_or_default();
     let image = image.split('@').next().unwrap_or(image);
@@ -409,6 +433,27 @@ mod tests {
         assert_eq!(host("https://10.0.0.5:6443"), "10.0.0.5");
         assert_eq!(host("https://[fd00::5]:6443"), "fd00::5");
         assert_eq!(host("https://kube.example/"), "kube.example");
+    }
+
+    #[test]
+    fn lab_talos_clients_of_accepted_authorities_are_let_in() {
+        use base64::Engine as _;
+        use talos::pki::Authority;
+        let now = crate::LabConfig::first_moment();
+        let [own, other] = [Authority::ephemeral(now).unwrap(), Authority::ephemeral(now).unwrap()];
+        let crt = |of: &Authority| {
+            let text = base64::engine::general_purpose::STANDARD.encode(of.certificate_pem());
+            serde_json::json!({ "crt": text })
+        };
+        let client = other.issue_client(None, "os:admin", std::time::Duration::from_secs(3600), now).unwrap();
+        let lets_in = |accepted: Value| {
+            let machine = serde_json::json!({"type": "worker", "ca": crt(&own), "acceptedCAs": accepted});
+            let settings =
+                Settings::read(&[serde_json::json!({"machine": machine, "cluster": {}})], &[]).unwrap();
+            super::super::tls::is_client_of(&settings.client_cas(), client.certificate_der(), now)
+        };
+        assert!(!lets_in(serde_json::json!([])));
+        assert!(lets_in(serde_json::json!([crt(&own), crt(&other)])));
     }
 
     fn sample() -> Settings {

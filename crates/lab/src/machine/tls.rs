@@ -2,8 +2,8 @@
 //!
 //! In maintenance: a leaf of an unknown authority, with a key that lasts until the next
 //! certificate is issued, for any client.
-//! Configured: a leaf of the authority in the configuration, for clients of that authority whose certificate is for
-//! clients only. Kubernetes: a leaf of the cluster's authority; a client may come without a certificate or with a wrong
+//! Configured: a leaf of the authority in the configuration, for clients of that authority and of the accepted ones
+//! (`machine.acceptedCAs`) whose certificate is for clients only. Kubernetes: a leaf of the cluster's authority; a client may come without a certificate or with a wrong
 //! one, which is then an answer and not a broken handshake.
 //!
 //! Leaves live for a day and are renewed after half of it, as real ones. Those that are shown to another program are valid
@@ -91,7 +91,7 @@ pub(super) fn server(
             let issuer = node.issuer.as_ref()?;
             let (chain, key) =
                 leaf(issuer, machine.hostname(), &api_names(machines, vmid, machine, node), valid)?;
-            let trusted = verifier(&node.settings.talos_ca.crt)?;
+            let trusted = verifier(&node.settings.client_cas())?;
             builder(clock)?
                 .with_client_cert_verifier(Arc::new(ClientsOnly(trusted)))
                 .with_single_cert(vec![chain], key)

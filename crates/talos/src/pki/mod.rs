@@ -61,6 +61,9 @@ pub enum PkiError {
     },
 }
 
+/// The number (OID) of an organization's name.
+const ORGANIZATION: &[u64] = &[2, 5, 4, 10];
+
 /// A certificate with its key, and the certificate of the authority that issued it.
 pub struct Identity {
     ca_pem: String,
@@ -225,9 +228,28 @@ impl Authority {
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<Identity, PkiError> {
+        self.issue_client_of_two(common_name, (organization, None), lifetime, now)
+    }
+
+    /// The same, with a second role or group beside the first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::issue_client`].
+    pub fn issue_client_of_two(
+        &self,
+        common_name: Option<&str>,
+        (organization, second): (&str, Option<&str>),
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<Identity, PkiError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::OrganizationName, organization);
+        if let Some(second) = second {
+            // Of each kind of name there is one; the same kind by its number is another.
+            params.distinguished_name.push(DnType::CustomDnType(ORGANIZATION.to_vec()), second);
+        }
         if let Some(name) = common_name {
             params.distinguished_name.push(DnType::CommonName, name);
         }

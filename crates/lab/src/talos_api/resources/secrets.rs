@@ -15,13 +15,18 @@ pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
         }
     };
     let (os, kubernetes) = (&settings.talos_ca, &settings.cluster_ca);
+    // The issuing authority first, then those that the configuration accepts besides.
+    let accepted: Vec<Value> = std::iter::once(os.crt.clone())
+        .chain(settings.accepted())
+        .map(|crt| json!({"crt": text(&crt)}))
+        .collect();
     let is_address = |name: &&String| name.parse::<std::net::IpAddr>().is_ok();
     match kind {
         "OSRootSecrets.secrets.talos.dev" => {
             let addresses: Vec<&String> = settings.cert_sans.iter().filter(is_address).collect();
             let names: Vec<&String> = settings.cert_sans.iter().filter(|name| !is_address(name)).collect();
             let tree = json!({
-                "issuingCA": pair(&os.crt, os.key.as_deref()), "acceptedCAs": [{"crt": text(&os.crt)}],
+                "issuingCA": pair(&os.crt, os.key.as_deref()), "acceptedCAs": accepted,
                 "certSANIPs": addresses, "certSANDNSNames": names, "token": settings.token,
             });
             Some(vec![Resource::new("os", "secrets.RootOSController", tree)])
@@ -38,7 +43,7 @@ pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
             let (server, key) = view.machines.shown_certificate(view.vmid)?;
             let server = pair(&server, Some(&key));
             let mut tree = json!({
-                "acceptedCAs": [{"crt": text(&os.crt)}], "server": server, "skipVerifyingClientCert": false,
+                "acceptedCAs": accepted, "server": server, "skipVerifyingClientCert": false,
             });
             if view.node()?.is_control_plane() {
                 tree["client"] = tree["server"].clone();

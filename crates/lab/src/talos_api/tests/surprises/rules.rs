@@ -356,6 +356,13 @@ async fn e1_roles_and_clocks_are_taken_as_they_are_named() {
     let made = rig.admin(101).generate_client_configuration(request).await.unwrap().into_inner();
     let text = String::from_utf8(made.messages[0].talosconfig.clone()).unwrap();
     assert!(text.contains("context: reader@lab\n"), "{text}");
+    // Several roles are several organizations of one certificate.
+    let roles = ["os:reader", "os:etcd:backup"].map(str::to_owned).to_vec();
+    let request = wire::GenerateClientConfigurationRequest { roles, crt_ttl };
+    let made = rig.admin(101).generate_client_configuration(request).await.unwrap().into_inner();
+    let certificate: rustls::pki_types::CertificateDer<'_> =
+        rustls::pki_types::pem::PemObject::from_pem_slice(&made.messages[0].crt).unwrap();
+    assert_eq!(talos::pki::Leaf::read(&certificate).unwrap().organizations, ["os:etcd:backup", "os:reader"]);
 
     let mut time = TimeServiceClient::new(rig.channel(101, Some(&rig.administrator())));
     let request = TimeRequest { server: "/dev/ptp9".into() };
