@@ -119,6 +119,8 @@ pub(crate) struct Watch {
     host: String,
     vmid: u32,
     console: Option<Box<Console>>,
+    /// An attempt to open it that goes on when the work beside it is done: Proxmox may take longer than that.
+    opening: Option<futures::future::BoxFuture<'static, Result<Console, ConsoleError>>>,
     lines: Lines,
     /// What it said about certificates.
     pub printed: Printed,
@@ -164,6 +166,7 @@ impl Watch {
             host: whose.host.to_owned(),
             vmid: whose.vmid,
             console: None,
+            opening: None,
             lines: Lines::default(),
             printed: Printed::new(!from_start),
             failed: None,
@@ -179,7 +182,12 @@ impl Watch {
 
     async fn connect(&mut self) {
         // On the heap, as everything here: a hundred machines are started at once, on small stacks.
-        match Box::pin(self.pve.console(&self.host, self.vmid)).await {
+        let opened = Box::pin(self.pve.console(&self.host, self.vmid)).await;
+        self.opened_as(opened);
+    }
+
+    fn opened_as(&mut self, opened: Result<Console, ConsoleError>) {
+        match opened {
             Ok(console) => (self.console, self.opened) = (Some(Box::new(console)), self.clock.now()),
             Err(error) => self.broke(error),
         }
@@ -204,9 +212,14 @@ impl Watch {
 
     /// The VM was stopped and started: opens its console again, because the old one stays open and shows nothing any more.
     pub(crate) async fn reopen(&mut self) {
-        (self.console, self.printed) = (None, Printed::new(true));
+        (self.console, self.opening, self.printed) = (None, None, Printed::new(true));
         self.lines.cut();
         Box::pin(self.connect()).await;
+    }
+
+    /// Whether it is read now.
+    pub(crate) fn is_open(&self) -> bool {
+        self.console.is_some()
     }
 
     /// When it was opened.
@@ -234,8 +247,17 @@ impl Watch {
                 return std::future::pending().await;
             }
             let Some(console) = &mut self.console else {
-                self.clock.sleep(PAUSE).await;
-                Box::pin(self.connect()).await;
+                let opening = self.opening.get_or_insert_with(|| {
+                    let (pve, clock, host, vmid) =
+                        (self.pve.clone(), self.clock.clone(), self.host.clone(), self.vmid);
+                    Box::pin(async move {
+                        clock.sleep(PAUSE).await;
+                        pve.console(&host, vmid).await
+                    })
+                });
+                let opened = opening.await;
+                self.opening = None;
+                self.opened_as(opened);
                 continue;
             };
             match console.read().await {

@@ -135,7 +135,7 @@ impl<'a> Prover<'a> {
         let shown = connection.fingerprint().and_then(|text| text.parse::<Fingerprint>().ok());
         match (&self.method, shown) {
             (Method::Uuid(_) | Method::Unverified, _) => Ok(true),
-            (Method::Undeclared, shown) => Err(self.undeclared(shown.as_ref())),
+            (Method::Undeclared, _) => Err(self.undeclared()),
             (_, None) => Err(self.refused("shows a certificate that cannot be read")),
             (Method::Fingerprint(wanted), Some(shown)) if *wanted == shown.to_string() => Ok(true),
             (Method::Fingerprint(wanted), Some(shown)) => Err(self.other_fingerprint(wanted, &shown)),
@@ -160,7 +160,13 @@ impl<'a> Prover<'a> {
         if watch.failed.is_some() {
             return Err(self.no_console());
         }
-        let late = now.duration_since(*self.waits.get_or_insert(now)) >= SETTLE;
+        let since = *self.waits.get_or_insert(now);
+        // A machine is not restarted for a console that nobody reads: it is opened first, or fails.
+        if !watch.is_open() {
+            progress.note("opening its console");
+            return Ok(false);
+        }
+        let late = now.duration_since(since) >= SETTLE;
         if late && verdict != Verdict::Outdated && Box::pin(self.reopen_if_started_again(progress)).await {
             return Ok(false);
         }
@@ -177,7 +183,7 @@ impl<'a> Prover<'a> {
             }
             Verdict::Unknown if self.restarted && late => Err(self.silent().await),
             Verdict::Unknown if !self.restarted && (gap || late) => {
-                Box::pin(self.restart(connection, progress)).await.map(|()| false)
+                Box::pin(self.restart(connection, gap, progress)).await.map(|()| false)
             }
             Verdict::Unknown => {
                 progress.note("waiting for its console to name its certificate");
@@ -214,7 +220,7 @@ impl<'a> Prover<'a> {
     }
 
     /// Restarts the machine, so that its console names its certificate once more.
-    async fn restart(&mut self, connection: &Maintenance, progress: &Progress) -> Result<()> {
+    async fn restart(&mut self, connection: &Maintenance, missed: bool, progress: &Progress) -> Result<()> {
         let (context, node) = (self.context, self.node);
         match self.may_restart().await {
             Ok(()) => {}
@@ -242,7 +248,10 @@ impl<'a> Prover<'a> {
             Ok(Err(why)) => return Err(not_ours(&node.name, &place, why)),
             Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
         }
-        progress.note("restarting it: its console named its certificate before anybody read it");
+        progress.note(match missed {
+            true => "restarting it: its certificate was printed on its console before Talosmith read it",
+            false => "restarting it: its console did not show its certificate within 20 seconds",
+        });
         let reset = async { pve.follow(&pve.reset(&host, vmid).await?, |_| {}).await };
         match reset.await {
             Ok(_) => {}
@@ -321,12 +330,11 @@ impl<'a> Prover<'a> {
         )
     }
 
-    fn undeclared(&self, shown: Option<&Fingerprint>) -> Error {
-        let shown = shown.map(|shown| format!(" (what answers shows {shown})")).unwrap_or_default();
-        self.refused("is an external machine, and the file does not say what it is known by").remedy(format!(
-            "nothing was sent to it. Copy the fingerprint from the last line `server certificate issued` on the machine's console{shown} \
-             into the file, as `identity: {{ fingerprint: … }}` of the node; or, in a network that you trust, write `unverified: true`"
-        ))
+    fn undeclared(&self) -> Error {
+        self.refused("is an external machine, and the file does not say how it can be identified").remedy(
+            "nothing was sent to it. Copy the fingerprint from the last line `server certificate issued` on the machine's console \
+             into the file, as `identity: { fingerprint: … }` of the node; or, in a network that you trust, write `unverified: true`",
+        )
     }
 
     fn no_console(&mut self) -> Error {

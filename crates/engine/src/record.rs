@@ -95,6 +95,10 @@ pub struct Record {
     /// Machines that this run gave the cluster's keys, each with what it was known by where nothing proved it. Whatever is written
     /// next carries it: the lease is renewed every few seconds, and given back at the end.
     identities: Arc<Mutex<BTreeMap<String, Option<String>>>>,
+    /// Who the record names as unproved, as it was read or written last.
+    listed: Arc<Mutex<Option<BTreeMap<String, String>>>>,
+    /// One write at a time: the first one carries the others.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Record {
@@ -119,6 +123,8 @@ impl Record {
             generations: BTreeMap::new(),
             validity: Validity::new(&world.clock),
             identities: Arc::default(),
+            listed: Arc::default(),
+            turn: Arc::default(),
         }
     }
 
@@ -530,10 +536,17 @@ impl Record {
         }
     }
 
-    /// A machine received the cluster's keys: proved, or known by no more than this.
-    pub(crate) fn note_identity(&self, node: &str, unproved: Option<String>) {
-        let mut identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
-        identities.insert(node.to_owned(), unproved);
+    /// A machine is about to receive the cluster's keys: proved, or known by no more than this. The record says so before they
+    /// leave, because afterwards this run may end at any moment, and the next one finds a machine that has its keys already.
+    pub(crate) async fn note_identity(&self, node: &str, unproved: Option<&str>) -> Result<()> {
+        let noted = unproved.map(str::to_owned);
+        self.identities.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), noted);
+        let _turn = self.turn.lock().await;
+        let says_so = {
+            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+            listed.as_ref().is_some_and(|listed| listed.get(node).map(String::as_str) == unproved)
+        };
+        if says_so { Ok(()) } else { self.change(|_| Ok(())).await }
     }
 
     fn add_identities(&self, state: &mut RecordState) {
@@ -553,7 +566,12 @@ impl Record {
             let before = state.clone();
             change(&mut state)?;
             self.add_identities(&mut state);
+            let unproved = state.unproved.clone();
+            let written = || {
+                *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(unproved);
+            };
             if state == before {
+                written();
                 return Ok(());
             }
             let mut params = Params::from([("description".to_owned(), self.notes(&config, &mark, &state))]);
@@ -561,7 +579,10 @@ impl Record {
             params.extend(tags::missing(&config, &self.tags).map(|tags| ("tags".to_owned(), tags)));
             let digest = Some(config.digest.as_str());
             match self.world.pve.update_config(&self.host, self.vmid, &params, &[], digest).await {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    written();
+                    return Ok(());
+                }
                 Err(error) if attempt < ATTEMPTS && worth_another_try(&error) => {
                     attempt += 1;
                     self.world.clock.sleep(Duration::from_millis(500)).await;

@@ -99,11 +99,20 @@ pub fn method(blueprint: &Blueprint, observed: &Observed, node: &Node) -> Method
     if observed.proxmox.no_console.as_ref().is_some_and(lacks) {
         return Method::Uuid(Unproved::NoRight);
     }
-    match ownership::vm_of(blueprint, &observed.proxmox, &node.name) {
-        // One that is off gets its serial port before it is started.
-        Some(vm) if vm.running && !has_serial_port(vm) => Method::Uuid(Unproved::NoSerialPort),
-        _ => Method::Console,
+    match runs_without_serial_port(blueprint, observed, node) {
+        Some(_) => Method::Uuid(Unproved::NoSerialPort),
+        None => Method::Console,
     }
+}
+
+/// The node's VM, where it runs without a serial port. One that is off gets its port before it is started.
+#[must_use]
+pub fn runs_without_serial_port<'a>(
+    blueprint: &Blueprint,
+    observed: &'a Observed,
+    node: &Node,
+) -> Option<&'a Vm> {
+    ownership::vm_of(blueprint, &observed.proxmox, &node.name).filter(|vm| vm.running && !has_serial_port(vm))
 }
 
 fn has_serial_port(vm: &Vm) -> bool {

@@ -258,7 +258,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         match identified {
             Identified::Configured(machine) => {
                 if !sent || runs_it(world, node, &machine, config).await? {
-                    return Ok(done(context, node, &prover, sent));
+                    return Ok(done(node, &prover, sent));
                 }
                 last = Lack::new("it does not tell which configuration it runs").coded("machine-unavailable");
                 progress.note("waiting for the machine: its configuration cannot be read yet");
@@ -276,6 +276,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                     progress.note("sending the configuration");
                 }
                 enough_room(world, node, &connection).await?;
+                prover.during(Box::pin(keep_identity(context, node, prover.unproved(), progress))).await?;
                 context.configured().insert(node.name.clone());
                 send(world, node, connection, config).await?;
                 prover.close();
@@ -308,7 +309,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             // compared when it joins.
             Identified::Silent(_) if sent && node.role == model::blueprint::Role::Worker => {
                 context.unproved().insert(node.name.clone());
-                return Ok(done(context, node, &prover, sent));
+                return Ok(done(node, &prover, sent));
             }
             Identified::Silent(_) if is_elsewhere(context, node, progress).await? => continue,
             Identified::Silent(lack) => {
@@ -341,21 +342,33 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     .remedy(what_helps(context, node, &last)))
 }
 
-/// The end of the step. Whether the machine proved who it is stays in the record, and in the journal where it did not.
-fn done(context: &Context, node: &Node, prover: &Prover, sent: bool) -> Done {
-    if !sent {
-        return Done::default();
+/// Before a machine receives the cluster's keys, the cluster record VM and the journal say whether it proved who it is. Where there is
+/// no record, as for external machines alone, the journal has to do.
+async fn keep_identity(
+    context: &Context,
+    node: &Node,
+    unproved: Option<&'static str>,
+    progress: &Progress,
+) -> Result<()> {
+    if let Some(record) = context.record_if_any()? {
+        record.note_identity(&node.name, unproved).await?;
     }
-    let unproved = prover.unproved();
-    if let Ok(Some(record)) = context.record_if_any() {
-        record.note_identity(&node.name, unproved.map(str::to_owned));
+    if let Some(by) = unproved {
+        progress.note(received_unproved(node, by));
     }
-    let warning = unproved.map(|by| {
-        format!(
-            "{} received the cluster's keys without a proof of its identity: it is known by its {by} only",
-            node.name
-        )
-    });
+    Ok(())
+}
+
+fn received_unproved(node: &Node, by: &str) -> String {
+    format!(
+        "{} receives the cluster's keys without a proof of its identity: it is known by its {by} only",
+        node.name
+    )
+}
+
+/// The end of the step, with a warning where the machine did not prove who it is.
+fn done(node: &Node, prover: &Prover, sent: bool) -> Done {
+    let warning = prover.unproved().filter(|_| sent).map(|by| received_unproved(node, by));
     Done { warnings: warning.into_iter().collect() }
 }
 
@@ -408,6 +421,9 @@ pub(super) async fn again(context: &Context, node: &Node, progress: &Progress) -
             match prover.during(Box::pin(identify(world, node, access))).await {
                 Identified::Maintenance(connection) => {
                     if Box::pin(prover.prove(&connection, progress)).await? {
+                        prover
+                            .during(Box::pin(keep_identity(context, node, prover.unproved(), progress)))
+                            .await?;
                         context.configured().insert(node.name.clone());
                         return send(world, node, connection, config).await.map(|()| true);
                     }

@@ -1,9 +1,11 @@
 //! The cluster's keys go to proved machines only: consoles that lie, break or come too late, certificates that change, and a relay
 //! in front of a machine. The lab's invariant 6 holds in every test here that does not say `uuid`.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lab::{ConsoleFault, Disturbance, HostConfig, LabConfig};
+use lab::{CallFilter, CallMoment, ConsoleFault, Disturbance, HostConfig, LabConfig, Verdict, When};
 use model::event::{Event, Outcome, What};
 use model::plan::RefusalCode;
 
@@ -91,6 +93,73 @@ async fn a1_with_uuid_the_plan_warns_and_the_relay_has_the_keys() {
     let record = rig.look(&by_uuid()).await.observed.proxmox.record.clone().unwrap();
     assert_eq!(record.state.unproved.len(), 5, "i16: {record:?}");
     assert_eq!(record.state.unproved["home-work-1"], "SMBIOS UUID (`proxmox.identity: uuid`)");
+}
+
+/// The worlds right after a machine received its configuration, before the operator knows.
+fn sent(rig: &Rig) -> Arc<Mutex<Vec<Vec<u8>>>> {
+    let kept: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+    let (keeps, shared) = (kept.clone(), Arc::downgrade(rig.lab.shared()));
+    rig.lab.on_call(move |_, at, _, path| {
+        let sends = at == CallMoment::After && path.ends_with("/ApplyConfiguration");
+        if let Some(shared) = shared.upgrade().filter(|_| sends) {
+            keeps.lock().unwrap().push(shared.read(|world, _| serde_json::to_vec(world).unwrap()));
+        }
+        Verdict::GoOn
+    });
+    kept
+}
+
+async fn unproved(rig: &Rig) -> BTreeMap<String, String> {
+    rig.look(&by_uuid()).await.observed.proxmox.record.clone().unwrap().state.unproved
+}
+
+/// A run may die right after a machine has its keys, and the next one finds it configured: so the record says it before.
+#[tokio::test(start_paused = true)]
+async fn i16_who_receives_keys_unproved_is_in_the_record_before_they_are_sent() {
+    let rig = Rig::new();
+    let kept = sent(&rig);
+    let ran = rig.apply(&by_uuid()).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert_eq!(
+        notes(&ran.events, "without a proof of its identity"),
+        5,
+        "in the journal before the step is done"
+    );
+    let kept = std::mem::take(&mut *kept.lock().unwrap());
+    assert_eq!(kept.len(), 5);
+    for (configured, world) in kept.iter().enumerate() {
+        let listed = unproved(&Rig::copy_of(world)).await;
+        assert!(listed.len() > configured, "{configured}: {listed:?}");
+    }
+    // A machine that is made again and proved is not listed any more, from the same moment on.
+    rig.lab.person().delete(150_021).unwrap();
+    assert!(unproved(&rig).await.contains_key("home-work-1"));
+    let kept = sent(&rig);
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let kept = std::mem::take(&mut *kept.lock().unwrap());
+    let [world] = kept.as_slice() else { panic!("one machine was configured, not {}", kept.len()) };
+    let listed = unproved(&Rig::copy_of(world)).await;
+    assert!(listed.len() == 4 && !listed.contains_key("home-work-1"), "{listed:?}");
+}
+
+/// A console that cannot be opened is no reason to restart a machine.
+#[tokio::test(start_paused = true)]
+async fn i16_without_a_console_nothing_is_restarted() {
+    let rig = Rig::new();
+    let kept = sent(&rig);
+    for vmid in [150_011, 150_012, 150_013, 150_021, 150_022] {
+        let path_contains = format!("{vmid}/termproxy");
+        for _ in 0..40 {
+            let which =
+                CallFilter { method: "POST".to_owned(), path_contains: path_contains.clone(), skip: 0 };
+            rig.lab.disturb(Disturbance::Known { number: 65, when: When::Call(which) });
+        }
+    }
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Failed);
+    assert_eq!(notes(&ran.events, "restarting it"), 0);
+    assert!(kept.lock().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -74,8 +74,17 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         let path = Path::of(&["nodes", name, "install_disk"]);
         found.push(Diagnostic::error(codes::INSTALL_DISK, message).at(path, "").help(help));
     }
+    let mut fingerprints = BTreeMap::new();
     for (name, node) in &spec.nodes {
         found.extend(identity(name, node));
+        let Some(own) = &node.identity else { continue };
+        let Some(first) = fingerprints.insert(own.fingerprint.as_str(), name) else { continue };
+        let at = |node: &str| Path::of(&["nodes", node, "identity", "fingerprint"]);
+        let message = format!(
+            "`{first}` and `{name}` have one fingerprint, and each machine has a certificate of its own"
+        );
+        let problem = Diagnostic::error(codes::MACHINE_IDENTITY, message).at(at(name), "").at(at(first), "");
+        found.push(problem.help(format!("copy that of `{name}` from its own console")));
     }
     let homeless = draft.nodes.iter().filter(|node| !node.external).find(|node| {
         let choice = placement::candidates(spec, None, node);

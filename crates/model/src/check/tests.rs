@@ -340,6 +340,16 @@ fn by_reading_4_each_host_may_have_a_pin_of_its_own() {
 }
 
 #[test]
+fn i16_two_machines_have_two_certificates() {
+    let identity = format!("external: true, identity: {{ fingerprint: '{}=' }}", "A".repeat(43));
+    let text = format!(
+        "nodes: {{ w-1: {{ pool: work, address: 10.25.150.41, {identity} }}, w-2: {{ pool: work, address: 10.25.150.42, {identity} }} }}\n"
+    );
+    let found = problems_with(&text);
+    assert!(found.contains("`w-1` and `w-2` have one fingerprint"), "{found}");
+}
+
+#[test]
 fn proxmox_and_trust() {
     insta::assert_snapshot!(problems_with("proxmox: { endpoint: pve1, endpoints: ['https://me:pw@pve2:8006'], token: 'root@pam!x=1', insecure: true, fingerprint: 'aa:bb', record: 7 }
 endpoint: k8s:6443

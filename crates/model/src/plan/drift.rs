@@ -312,6 +312,11 @@ impl Examined<'_> {
                 Disturbs::Reboot => "stopping and starting it",
                 _ => "cutting its network for a moment",
             };
+            // The file has no key for the serial port.
+            let in_file = match what.iter().all(|says| says.starts_with("serial0")) {
+                true => "",
+                false => "write in the file what the VM has; or ",
+            };
             self.drift.refusals.push(Refusal {
                 code: RefusalCode::Differs,
                 why: format!(
@@ -320,7 +325,7 @@ impl Examined<'_> {
                     what.join("; ")
                 ),
                 remedy: format!(
-                    "write in the file what the VM has; or change VM {} in Proxmox, then drain the node and stop and start the VM, one node at a time",
+                    "{in_file}change VM {} in Proxmox, then drain the node and stop and start the VM, one node at a time",
                     self.vm.vmid
                 ),
             });

@@ -13,6 +13,7 @@ impl Builder<'_> {
     pub(super) fn identities(&mut self) {
         let mut by_uuid: BTreeMap<Unproved, Vec<&str>> = BTreeMap::new();
         let (mut unverified, mut undeclared, mut denied, mut by_console) = (vec![], vec![], vec![], vec![]);
+        let (mut without_port, mut unanswered) = (vec![], vec![]);
         for node in self.blueprint.in_order() {
             let configure = Action::configure(&node.name).id();
             if !self.steps.iter().any(|step| step.id == configure) {
@@ -23,20 +24,22 @@ impl Builder<'_> {
                 Method::Console => {
                     let lacks = self.observed.proxmox.no_console.as_ref();
                     denied.extend(lacks.filter(|nodes| nodes.contains(name)).map(|_| name));
+                    let without = identity::runs_without_serial_port(self.blueprint, self.observed, node);
+                    without_port.extend(without.map(|vm| (name, vm)));
                     by_console.push(name);
                 }
                 Method::Fingerprint(_) => {}
                 Method::Uuid(why) => by_uuid.entry(why).or_default().push(name),
                 Method::Unverified => unverified.push(name),
-                // One that does not answer may be configured; if it is not, nothing is sent to it either. Before there are keys,
-                // none has any.
+                // One that does not answer may be configured; if it is not, nothing is sent to it either, and the plan warns. Before
+                // there are keys, none has any.
                 Method::Undeclared => {
                     let open = match self.observed.machines.get(name).map(|machine| &machine.api) {
                         Some(Api::Maintenance) => true,
                         None => self.blueprint.cluster_id.is_none(),
                         Some(_) => false,
                     };
-                    undeclared.extend(open.then_some(name));
+                    if open { undeclared.push(name) } else { unanswered.push(name) }
                 }
             }
         }
@@ -69,6 +72,28 @@ impl Builder<'_> {
                     "copy the fingerprint from the last line `server certificate issued` on the machine's console into the file, \
                      `nodes: {{ {first}: {{ identity: {{ fingerprint: … }} }} }}`; or, in a network that you trust, write `unverified: true` there"
                 ),
+            });
+        }
+        if !unanswered.is_empty() {
+            let text = format!(
+                "the file does not say how {} can be identified: if it waits in maintenance mode when it answers, it receives nothing. \
+                 Add `identity: {{ fingerprint: … }}` or `unverified: true` to the node",
+                list(&unanswered)
+            );
+            self.notices.push(Notice { text });
+        }
+        for (name, vm) in without_port {
+            let add = match vm.next("serial0") {
+                Some("socket") => String::new(),
+                _ => format!("add the port (`qm set {} --serial0 socket`), then ", vm.vmid),
+            };
+            self.refusals.push(Refusal {
+                code: RefusalCode::Identity,
+                why: format!(
+                    "`proxmox.identity` is `console`, and VM {} of {name} runs without the serial port `serial0`",
+                    vm.vmid
+                ),
+                remedy: format!("{add}stop and start the VM in Proxmox: a serial port is there from the next start on"),
             });
         }
         if !denied.is_empty() {

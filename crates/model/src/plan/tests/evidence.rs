@@ -283,6 +283,41 @@ fn t2_a_kubelet_that_was_registered_blocks_bootstrap() {
 }
 
 #[test]
+fn i16_a_required_console_needs_the_serial_port_that_the_vm_runs_with() {
+    let mut blueprint = blueprint();
+    blueprint.options.identity = Some(crate::spec::Identity::Console);
+    let mut world = before_bootstrap(&blueprint);
+    world.machines.insert("w-1".to_owned(), Machine::with(Api::Maintenance));
+    let identity = |world: &Observed| {
+        let told = plan(&blueprint, &rendered(), world);
+        told.refusals.into_iter().find(|refusal| refusal.code == RefusalCode::Identity)
+    };
+    assert_eq!(identity(&world), None);
+    let vm = world.proxmox.marked.iter_mut().find(|vm| vm.name == "w-1").unwrap();
+    vm.config.remove("serial0");
+    let refusal = identity(&world).unwrap();
+    assert!(refusal.why.contains("runs without the serial port"), "{refusal:?}");
+    assert!(refusal.remedy.starts_with("add the port"), "{refusal:?}");
+    // It was added, and is there from the next start on.
+    let vm = world.proxmox.marked.iter_mut().find(|vm| vm.name == "w-1").unwrap();
+    vm.pending.insert("serial0".to_owned(), Some("socket".to_owned()));
+    assert!(identity(&world).unwrap().remedy.starts_with("stop and start the VM"));
+}
+
+#[test]
+fn i16_an_external_machine_without_identity_that_does_not_answer_is_named() {
+    let mut blueprint = external();
+    for node in blueprint.nodes.values_mut() {
+        (node.settings.unverified, node.settings.fingerprint) = (false, None);
+    }
+    let mut world = external_world(&blueprint, before_bootstrap(&super::blueprint()));
+    world.machines.insert("w-1".to_owned(), Machine::silent("no route to host"));
+    let told = plan(&blueprint, &rendered(), &world);
+    let warns = |notice: &&Notice| notice.text.contains("does not say how w-1 can be identified");
+    assert!(told.notices.iter().any(|notice| warns(&notice)), "{:?}", told.notices);
+}
+
+#[test]
 fn t3_other_keys_are_refused() {
     let blueprint = external();
     let mut world = external_world(&blueprint, before_bootstrap(&super::blueprint()));
