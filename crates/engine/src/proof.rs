@@ -34,6 +34,8 @@ pub(crate) const CODE: &str = "machine-identity";
 
 /// The code of a system that panics at every boot.
 const PANIC: &str = "kernel-panic";
+/// How often a machine is restarted whose console breaks while it boots.
+const RESTARTS: u32 = 3;
 /// How often a VM may be stopped and started by others while it is proved.
 const POWER_CYCLES: u32 = 3;
 
@@ -45,7 +47,8 @@ pub(crate) struct Prover<'a> {
     watch: Option<Box<Watch>>,
     /// Since when the certificate does not match, or is not on the console.
     waits: Option<jiff::Timestamp>,
-    restarted: bool,
+    /// How often the machine was restarted to print its certificate again.
+    restarts: u32,
     /// How often the console was opened again because the VM was stopped and started.
     reopened: u32,
 }
@@ -54,7 +57,7 @@ impl<'a> Prover<'a> {
     pub(crate) fn new(context: &'a Context, node: &'a Node) -> Self {
         let method = identity::method(&context.look.blueprint, &context.look.observed, node);
         let watch = context.world.consoles.take(&node.name);
-        Self { context, node, method, watch, waits: None, restarted: false, reopened: 0 }
+        Self { context, node, method, watch, waits: None, restarts: 0, reopened: 0 }
     }
 
     /// Does `work`, and reads the machine's console meanwhile.
@@ -115,7 +118,7 @@ impl<'a> Prover<'a> {
 
     /// Whether the machine was restarted to be proved.
     pub(crate) fn has_restarted(&self) -> bool {
-        self.restarted
+        self.restarts > 0
     }
 
     /// The last line on the machine's console, as an addition to a reason.
@@ -181,8 +184,11 @@ impl<'a> Prover<'a> {
                 progress.note("its certificate is not the one on its console; looking again");
                 Ok(false)
             }
-            Verdict::Unknown if self.restarted && late => Err(self.silent().await),
-            Verdict::Unknown if !self.restarted && (gap || late) => {
+            // The line may have been printed while the console was broken: that says nothing about the machine.
+            Verdict::Unknown if late && self.restarts >= if gap { RESTARTS } else { 1 } => {
+                Err(self.silent().await)
+            }
+            Verdict::Unknown if late || (gap && self.restarts == 0) => {
                 Box::pin(self.restart(connection, gap, progress)).await.map(|()| false)
             }
             Verdict::Unknown => {
@@ -210,7 +216,7 @@ impl<'a> Prover<'a> {
         }
         progress.note(format!("VM {vmid} was stopped and started meanwhile; opening its console again"));
         watch.reopen().await;
-        (self.reopened, self.restarted, self.waits) = (self.reopened + 1, false, None);
+        (self.reopened, self.restarts, self.waits) = (self.reopened + 1, 0, None);
         true
     }
 
@@ -262,7 +268,7 @@ impl<'a> Prover<'a> {
         if let Some(watch) = &mut self.watch {
             watch.restarted();
         }
-        (self.restarted, self.waits) = (true, None);
+        (self.restarts, self.waits) = (self.restarts + 1, None);
         Ok(())
     }
 
