@@ -6,6 +6,8 @@
 //! the way is removed, and within three runs the operation is done: nothing is left to do, nothing is left behind, VMs of
 //! others are as they were, and every write that was acknowledged is read.
 
+mod table;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +19,7 @@ use model::event::Outcome;
 
 use crate::faults::Chance;
 use crate::rig::{HOME, Rig, in_parallel, operator, setting};
+use table::Table;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Operation {
@@ -97,45 +100,31 @@ impl Act {
     }
 }
 
-/// Everything that a long run must have met, as it is counted.
-const KINDS: [&str; 19] = [
-    "VM powered off",
-    "VM migrated",
-    "tags changed",
-    "notes changed",
-    "VM cloned",
-    "VM ID reused",
-    "VM rolled back",
-    "VM restored",
-    "cut: operator and Proxmox",
-    "cut: operator and machines",
-    "cut: operator and one machine",
-    "cut: operator and Kubernetes",
-    "cut: machines among each other",
-    "connections that break",
-    "slow host",
-    "host lost",
-    "service failed for good",
-    "crash",
-    "second operator",
-];
-
 const CLONE: u32 = 4713;
 const OF_OTHERS: u32 = 4711;
 
-fn act(chance: &mut Chance) -> Act {
+/// What a person does, of this sort.
+fn act(kind: &str, chance: &mut Chance) -> Option<Act> {
     let any = chance.one(&[150_011, 150_012, 150_013, 150_021, 150_022]);
     let worker = chance.one(&[150_021, 150_022]);
-    match chance.below(10) {
-        0 | 1 => Act::PowerOff(any),
-        2 => Act::Migrate(any),
-        3 => Act::Tags(any),
-        4 => Act::Notes(any),
-        5 | 6 => Act::Clone(any),
-        7 => Act::Reused(worker),
-        8 => Act::RolledBack(any),
-        _ => Act::Restored(any),
-    }
+    let acts = [
+        Act::PowerOff(any),
+        Act::Migrate(any),
+        Act::Tags(any),
+        Act::Notes(any),
+        Act::Clone(any),
+        Act::Reused(worker),
+        Act::RolledBack(any),
+        Act::Restored(any),
+    ];
+    acts.into_iter().find(|act| act.words() == kind)
+}
+
+/// Any of them, or only those after which an operation goes on.
+fn any_act(chance: &mut Chance, goes_on: bool) -> Option<Act> {
+    let end = if goes_on { 4 } else { 8 };
+    let kind = table::KINDS[chance.below(end) as usize];
+    act(kind, chance)
 }
 
 /// Whoever brings two control plane nodes of three back from the past, or one while another is dead, loses etcd's quorum, and nothing
@@ -198,39 +187,52 @@ fn undo(rig: &Rig, act: Act) {
     }
 }
 
-/// Something that breaks, and for how long.
-fn disturbance(chance: &mut Chance) -> (Disturbance, u64) {
+/// Something of this sort that breaks, and for how long until the next thing does. `dead` is the machine that a replacement makes again.
+fn disturbance(
+    kind: &str,
+    operation: Operation,
+    dead: u32,
+    chance: &mut Chance,
+) -> Option<(Disturbance, u64)> {
     let seconds = 30 + chance.below(200);
-    let disturbance = match chance.below(8) {
-        0 | 1 => {
-            let far = chance.one(&[Far::Proxmox, Far::Machines, Far::Kubernetes, Far::Machine(150_011)]);
-            let lost = chance.one(&[Lost::Requests, Lost::Answers]);
-            let which = Partition { origin: Some("me@test".to_owned()), far, lost };
-            Disturbance::Partition { which, cut: true }
+    let host = chance.one(&["pve1", "pve2", "pve3"]).to_owned();
+    let lost = chance.one(&[Lost::Requests, Lost::Answers]);
+    let cut = |far| {
+        let which = Partition { origin: Some("me@test".to_owned()), far, lost };
+        Disturbance::Partition { which, cut: true }
+    };
+    let disturbance = match kind {
+        "cut: operator and Proxmox" => cut(Far::Proxmox),
+        "cut: operator and machines" => cut(Far::Machines),
+        "cut: operator and one machine" => cut(Far::Machine(150_011)),
+        "cut: operator and Kubernetes" => cut(Far::Kubernetes),
+        "cut: machines among each other" => {
+            Disturbance::Apart { one: 150_011, other: chance.one(&[150_012, 150_013]), apart: true }
         }
-        2 => Disturbance::Apart { one: 150_011, other: chance.one(&[150_012, 150_013]), apart: true },
-        3 => {
+        "connections that break" => {
             let fault = chance.one(&[Wire::Reset, Wire::Lost, Wire::Cut, Wire::Slow(Duration::from_secs(8))]);
-            let which = CallFilter::default();
-            Disturbance::Wire { fault, when: When::Chance { which, permille: 50, seed: chance.next() } }
+            // A creation makes hundreds of calls, and is to get as far as Kubernetes.
+            let often = if operation == Operation::Create { [10, 20, 50] } else { [50, 200, 300] };
+            let (which, permille) = (CallFilter::default(), chance.one(&often));
+            Disturbance::Wire { fault, when: When::Chance { which, permille, seed: chance.next() } }
         }
-        4 => Disturbance::HostOffline(chance.one(&["pve1", "pve2", "pve3"]).to_owned()),
-        5 | 6 => {
+        "host lost" => Disturbance::HostOffline(host),
+        "slow host" => Disturbance::HostSlow {
+            node: host,
+            by: Duration::from_secs(1 + chance.below(if operation == Operation::Create { 5 } else { 20 })),
+        },
+        "service failed for good" => {
             // Never a second control plane node: the others keep etcd's quorum.
-            let (vmid, service) = chance.one(&[
-                (150_012, "etcd"),
-                (150_012, "kubelet"),
-                (150_021, "kubelet"),
-                (150_023, "kubelet"),
-            ]);
+            let (vmid, service) = match operation {
+                Operation::Grow | Operation::TwoOperators => (150_023, "kubelet"),
+                Operation::Replace => (dead, "kubelet"),
+                _ => chance.one(&[(150_012, "etcd"), (150_012, "kubelet"), (150_021, "kubelet")]),
+            };
             Disturbance::NoImage { vmid, service: service.to_owned(), missing: true }
         }
-        _ => Disturbance::HostSlow {
-            node: chance.one(&["pve1", "pve2", "pve3"]).to_owned(),
-            by: Duration::from_secs(1 + chance.below(20)),
-        },
+        _ => return None,
     };
-    (disturbance, seconds)
+    Some((disturbance, seconds))
 }
 
 /// What a disturbance counts as once it happened. What only some calls meet is counted by the lab.
@@ -291,7 +293,7 @@ struct Ran {
 
 async fn run(seed: u64) -> Ran {
     let chance = &mut Chance::new(seed);
-    let operation = chance.one(&ALL);
+    let (operation, wanted) = (table::operation(seed), table::wanted(seed));
     let rig = match operation {
         Operation::Create => Rig::with(lab::LabConfig { seed, ..lab::LabConfig::default() }),
         _ => Rig::healthy().await,
@@ -301,11 +303,19 @@ async fn run(seed: u64) -> Ran {
     rig.lab.person().create("pve2", OF_OTHERS, &[("name", "theirs"), ("tags", "talosmith")]).unwrap();
     // Long ago, so that nobody may be excused with its creation.
     rig.world.clock.sleep(Duration::from_secs(900)).await;
-    let (acts, disturbances) = match operation {
-        Operation::Create => (0, chance.below(3)),
-        _ => (chance.below(3), chance.below(3)),
+    let mut acts: Vec<Act> = wanted.into_iter().filter_map(|kind| act(kind, chance)).collect();
+    // A replacement without a majority is refused, and then nothing pulls an image.
+    if operation == Operation::Replace && wanted.contains(&"service failed for good") {
+        acts.iter_mut().for_each(|act| *act = Act::PowerOff(150_022));
+    }
+    // What is to break later needs a run that goes on, and a correction needs something that drifted.
+    let breaks = acts.len() < wanted.len();
+    let more = match operation {
+        Operation::Create => 0,
+        Operation::Drift if acts.is_empty() => 1,
+        _ => chance.below(2),
     };
-    let mut acts: Vec<Act> = (0..acts).map(|_| act(chance)).collect();
+    acts.extend((0..more).filter_map(|_| any_act(chance, breaks)));
     spare_quorum(&mut acts, operation);
     let mut met = BTreeSet::new();
     for act in &acts {
@@ -319,16 +329,42 @@ async fn run(seed: u64) -> Ran {
         // Until Kubernetes says that it is not ready.
         rig.world.clock.sleep(Duration::from_secs(120)).await;
     }
-    let mut disturbances: Vec<(Disturbance, u64)> = (0..disturbances).map(|_| disturbance(chance)).collect();
+    let breaking = wanted.into_iter().filter_map(|kind| disturbance(kind, operation, dead, chance));
+    let mut disturbances: Vec<(Disturbance, u64)> = breaking.collect();
+    // What takes seconds would be over before something breaks.
+    let short = matches!(
+        operation,
+        Operation::Drift | Operation::Update | Operation::Reconfigure | Operation::Destroy
+    );
+    let early = short || chance.below(2) == 0;
+    let mut now = if early { std::mem::take(&mut disturbances) } else { vec![] };
+    if let Some((_, first)) = disturbances.first_mut() {
+        // The second one comes while there is still something to do.
+        *first = chance.one(&[0, 1, 5]);
+    }
+    if chance.below(2) == 0 {
+        let kind = chance.one(&table::KINDS);
+        disturbances.extend(disturbance(kind, operation, dead, chance));
+    }
     // A host that comes back starts what was rolled back or cloned on it, and etcd has an old log. That was nothing of Talosmith's.
     if acts.iter().any(|act| act.must_not_start()) {
-        disturbances.retain(|(disturbance, _)| !matches!(disturbance, Disturbance::HostOffline(_)));
+        for list in [&mut now, &mut disturbances] {
+            list.retain(|(disturbance, _)| !matches!(disturbance, Disturbance::HostOffline(_)));
+        }
     }
-    let dies = (chance.below(3) == 0).then(|| chance.below(90));
-    let told = format!("{operation:?}, {acts:?}, {disturbances:?}, dies after {dies:?} s");
+    let dies = match wanted.contains(&"crash") {
+        true => Some(Duration::from_millis(chance.below(if short { 1_200 } else { 12_000 }))),
+        false => (chance.below(6) == 0).then(|| Duration::from_secs(chance.below(90))),
+    };
+    let told = format!("{operation:?}, {acts:?}, at once {now:?}, {disturbances:?}, dies after {dies:?}");
     let later = chance.below(60);
-    let two = operation == Operation::TwoOperators || chance.below(6) == 0;
+    let two =
+        operation == Operation::TwoOperators || wanted.contains(&"second operator") || chance.below(6) == 0;
     let (begun, calm) = (Mutex::new(BTreeSet::new()), chance.one(&[0, 1, 3, 10, 30]));
+    for (disturbance, _) in now {
+        begun.lock().unwrap().extend(words(&disturbance).map(str::to_owned));
+        rig.lab.disturb(disturbance);
+    }
 
     let (acknowledged, me, kim) = (AtomicU64::new(0), operator("me"), operator("kim"));
     let canary = async {
@@ -350,7 +386,7 @@ async fn run(seed: u64) -> Ran {
     };
     let death = async {
         match dies {
-            Some(at) => rig.world.clock.sleep(Duration::from_secs(at)).await,
+            Some(at) => rig.world.clock.sleep(at).await,
             None => std::future::pending().await,
         }
     };
@@ -459,14 +495,14 @@ fn many_operations() {
     let clock = ambient::Clock::real();
     let began = clock.now();
     let ended = Mutex::new(BTreeMap::<(Operation, String), u64>::new());
-    let met = Mutex::new(BTreeMap::<(String, Operation), u64>::new());
+    let met = Mutex::new(Table::default());
     in_parallel((first..first + runs).collect(), |seed| {
         if clock.now().duration_since(began).as_secs() < i64::try_from(minutes * 60).unwrap() {
             let ran = run_alone(*seed);
             *ended.lock().unwrap().entry((ran.operation, ran.how)).or_default() += 1;
             let mut met = met.lock().unwrap();
             for kind in ran.met {
-                *met.entry((kind, ran.operation)).or_default() += 1;
+                met.add(kind, ran.operation);
             }
         }
     });
@@ -483,13 +519,18 @@ fn many_operations() {
         eprintln!("  {operation:?}, {runs} runs: {}", of.join(", "));
     }
     let met = met.into_inner().unwrap();
-    eprintln!("Runs that met each kind of fault:");
-    for kind in KINDS {
-        let of = |operation| met.get(&(kind.to_owned(), operation)).copied().unwrap_or(0);
-        let each: Vec<String> =
-            ALL.iter().map(|operation| format!("{operation:?} {}", of(*operation))).collect();
-        let total: u64 = ALL.iter().map(|operation| of(*operation)).sum();
-        let few = if total < 20 { ", fewer than 20" } else { "" };
-        eprintln!("  {kind}: {total} ({}){few}", each.join(", "));
+    eprintln!("Runs that met each kind of fault (– where it makes no sense):");
+    for line in met.lines() {
+        eprintln!("  {line}");
     }
+    for operation in ALL {
+        for kind in table::KINDS {
+            if let Some(why) = table::senseless(operation, kind) {
+                eprintln!("  not counted: {operation:?}, {kind}: {why}");
+            }
+        }
+    }
+    let seldom = met.seldom();
+    eprintln!("Fewer than {} times: {}", table::OFTEN, seldom.join("; "));
+    assert!(!table::is_long(minutes, runs) || seldom.is_empty(), "met too seldom in a long run: {seldom:?}");
 }
