@@ -26,8 +26,10 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
+use model::blueprint::Node;
 use model::event::{Outcome, What};
 use model::lease::Hold;
+use model::observed::Api;
 use model::ownership;
 use model::plan::{Plan, graph};
 use model::step::{Action, Step, StepId};
@@ -100,6 +102,8 @@ pub(crate) struct Context {
     pub configured: Mutex<BTreeSet<String>>,
     /// Whether this run is deleting the cluster's record, so that its absence is no surprise.
     pub deletes_record: AtomicBool,
+    /// Why no control plane node runs in this run, once that is certain.
+    no_control_plane: Mutex<Option<String>>,
 }
 
 impl Context {
@@ -120,6 +124,11 @@ impl Context {
         let holds = |validity: &Validity| validity.hold() == Hold::Valid;
         record.as_ref().is_none_or(|record| holds(record.validity()))
             && lease.as_ref().is_none_or(|lease| holds(lease.validity()))
+    }
+
+    /// Why no control plane node runs in this run, once that is certain: what waits for one waits in vain.
+    pub(crate) fn no_control_plane(&self) -> Option<String> {
+        self.no_control_plane.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The nodes whose configuration is still to be proved.
@@ -167,6 +176,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         unproved: Mutex::default(),
         configured: Mutex::default(),
         deletes_record: AtomicBool::new(false),
+        no_control_plane: Mutex::default(),
     });
     let waited = Mutex::new(String::new());
     let waits = |note: String| {
@@ -272,6 +282,8 @@ struct Dispatcher<'a> {
     done: BTreeSet<StepId>,
     /// Steps that failed or were skipped, with the one at fault.
     lost: BTreeMap<StepId, StepId>,
+    /// What is said of steps that failed.
+    faults: BTreeMap<StepId, String>,
     failed: bool,
 }
 
@@ -300,6 +312,7 @@ impl<'a> Dispatcher<'a> {
             running: BTreeMap::new(),
             done: BTreeSet::new(),
             lost: BTreeMap::new(),
+            faults: BTreeMap::new(),
             failed: false,
         }
     }
@@ -316,6 +329,7 @@ impl<'a> Dispatcher<'a> {
         loop {
             if stopping == Stop::No && settling.is_none() {
                 self.skip_the_lost();
+                self.note_lost_control_plane();
                 for step in self.startable() {
                     futures.push(self.begin(step));
                 }
@@ -482,6 +496,7 @@ impl<'a> Dispatcher<'a> {
             Some(Err(error)) => {
                 self.failed = true;
                 self.lost.insert(id.clone(), id.clone());
+                self.faults.insert(id.clone(), error.to_string());
                 let advice =
                     error.advice().unwrap_or("run the command again; it goes on where it stopped").to_owned();
                 self.emitter.emit(What::StepFailed {
@@ -508,6 +523,26 @@ impl<'a> Dispatcher<'a> {
             let node = step.action.node().map(str::to_owned);
             self.emitter.emit(What::StepSkipped { step: step.id, node, because });
         }
+    }
+
+    /// Whether a control plane node can still come up: one runs since before, or one of them has lost no step and etcd is not waited for
+    /// in vain.
+    fn note_lost_control_plane(&self) {
+        let (blueprint, observed) = (&self.context.look.blueprint, &self.context.look.observed);
+        let ran =
+            |node: &Node| observed.machines.get(&node.name).is_some_and(|seen| seen.api == Api::Configured);
+        if self.lost.is_empty() || blueprint.control_planes().any(ran) {
+            return;
+        }
+        let lost = |node: &Node| {
+            let ids = [Action::configure(&node.name).id(), Action::Join { node: node.name.clone() }.id()];
+            ids.iter().find_map(|id| self.lost.get(id))
+        };
+        let faults: Option<Vec<&StepId>> = blueprint.control_planes().map(lost).collect();
+        let Some(Some(fault)) = faults.map(|faults| faults.first().copied().cloned()) else { return };
+        let why = self.faults.get(&fault).map_or_else(String::new, |why| format!(": {why}"));
+        let mut noted = self.context.no_control_plane.lock().unwrap_or_else(PoisonError::into_inner);
+        noted.get_or_insert(format!("{fault} failed{why}"));
     }
 
     /// Nothing runs, and what is left waits for something that never ends: for each other, or for a step that is not there.

@@ -26,6 +26,8 @@ const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 /// A system that panicked so often does not come up by itself.
 const PANICS: u32 = 3;
+/// A machine that boots prints something within this time.
+const MUTE: jiff::SignedDuration = jiff::SignedDuration::from_secs(15);
 /// A console that was open for so long did work, although a quiet machine printed nothing meanwhile.
 const WORKED: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
@@ -274,6 +276,12 @@ impl Watch {
                 Err(error) => self.broke(error),
             }
         }
+    }
+
+    /// Whether nothing was printed although a machine that boots would have said something by now.
+    pub(crate) fn is_mute(&self) -> bool {
+        let open_for = self.clock.now().duration_since(self.opened);
+        self.console.is_some() && self.last.is_none() && open_for >= MUTE
     }
 
     /// The last line that was printed while this was open.

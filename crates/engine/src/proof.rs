@@ -125,6 +125,10 @@ impl<'a> Prover<'a> {
     pub(crate) fn last_words(&self) -> String {
         match self.watch.as_ref().and_then(|watch| watch.last_line()) {
             Some(line) => format!("; the last line on its console: {line}"),
+            None if self.watch.as_ref().is_some_and(|watch| watch.is_mute()) => {
+                let (_, vmid) = whereabouts(self.context, self.node);
+                format!("; the console of VM {vmid} printed nothing since it was opened")
+            }
             None => String::new(),
         }
     }
@@ -179,20 +183,25 @@ impl<'a> Prover<'a> {
                 progress.note("its certificate was renewed; connecting again");
                 Ok(false)
             }
-            Verdict::Mismatch { printed } if late => Err(self.mismatch(shown, &printed)),
+            Verdict::Mismatch { printed } if late => {
+                let why = "it showed another certificate than its console named";
+                Err(self.doubt(self.mismatch(shown, &printed), why))
+            }
             Verdict::Mismatch { .. } => {
                 progress.note("its certificate is not the one on its console; looking again");
                 Ok(false)
             }
             // The line may have been printed while the console was broken: that says nothing about the machine.
             Verdict::Unknown if late && self.restarts >= if gap { RESTARTS } else { 1 } => {
-                Err(self.silent().await)
+                let error = self.silent().await;
+                Err(self.doubt(error, "it showed a certificate that its console did not name"))
             }
             Verdict::Unknown if late || (gap && self.restarts == 0) => {
                 Box::pin(self.restart(connection, gap, progress)).await.map(|()| false)
             }
             Verdict::Unknown => {
-                progress.note("waiting for its console to name its certificate");
+                progress
+                    .note(format!("waiting for its console to name its certificate{}", self.last_words()));
                 Ok(false)
             }
         }
@@ -233,7 +242,8 @@ impl<'a> Prover<'a> {
             // Both may change while this run, or Kubernetes, goes on.
             Err(why @ (KeptRunning::Unknown | KeptRunning::Ready)) if !self.waits_for(CHANGE) => {
                 progress.note(format!(
-                    "its console named its certificate before it was read, and it is not restarted yet: {why}"
+                    "its console named its certificate before it was read, and it is not restarted yet: {why}{}",
+                    self.last_words()
                 ));
                 return Ok(());
             }
@@ -254,10 +264,11 @@ impl<'a> Prover<'a> {
             Ok(Err(why)) => return Err(not_ours(&node.name, &place, why)),
             Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
         }
-        progress.note(match missed {
-            true => "restarting it: its certificate was printed on its console before Talosmith read it",
-            false => "restarting it: its console did not show its certificate within 20 seconds",
-        });
+        let why = match missed {
+            true => "its certificate was printed on its console before Talosmith read it",
+            false => "its console did not show its certificate within 20 seconds",
+        };
+        progress.note(format!("restarting it: {why}{}", self.last_words()));
         let reset = async { pve.follow(&pve.reset(&host, vmid).await?, |_| {}).await };
         match reset.await {
             Ok(_) => {}
@@ -310,6 +321,14 @@ impl<'a> Prover<'a> {
         let name = &self.node.name;
         Error::new(Kind::Refused, format!("what answers at {address} is not proved to be {name}: it {why}"))
             .coded(CODE)
+    }
+
+    /// The proof failed: that stays in the record, so that the next run does not take less for a proof.
+    fn doubt(&self, error: Error, why: &str) -> Error {
+        if let Ok(Some(record)) = self.context.record_if_any() {
+            record.note_doubt(&self.node.name, why);
+        }
+        error
     }
 
     fn mismatch(&self, shown: &Fingerprint, printed: &Fingerprint) -> Error {

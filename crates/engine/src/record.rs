@@ -95,10 +95,12 @@ pub struct Record {
     /// Machines that this run gave the cluster's keys, each with what it was known by where nothing proved it. Whatever is written
     /// next carries it: the lease is renewed every few seconds, and given back at the end.
     identities: Arc<Mutex<BTreeMap<String, Option<String>>>>,
-    /// Who the record names as unproved, as it was read or written last.
-    listed: Arc<Mutex<Option<BTreeMap<String, String>>>>,
+    /// Who the record names as unproved and as doubted, as it was read or written last.
+    listed: Arc<Mutex<Option<(BTreeMap<String, String>, BTreeMap<String, String>)>>>,
     /// One write at a time: the first one carries the others.
     turn: Arc<tokio::sync::Mutex<()>>,
+    /// Machines whose proof failed in this run, each with what was seen. They are written likewise.
+    doubts: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl Record {
@@ -125,6 +127,7 @@ impl Record {
             identities: Arc::default(),
             listed: Arc::default(),
             turn: Arc::default(),
+            doubts: Arc::default(),
         }
     }
 
@@ -541,12 +544,21 @@ impl Record {
     pub(crate) async fn note_identity(&self, node: &str, unproved: Option<&str>) -> Result<()> {
         let noted = unproved.map(str::to_owned);
         self.identities.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), noted);
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
         let _turn = self.turn.lock().await;
         let says_so = {
             let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-            listed.as_ref().is_some_and(|listed| listed.get(node).map(String::as_str) == unproved)
+            listed.as_ref().is_some_and(|(listed, doubted)| {
+                listed.get(node).map(String::as_str) == unproved && !doubted.contains_key(node)
+            })
         };
         if says_so { Ok(()) } else { self.change(|_| Ok(())).await }
+    }
+
+    /// What answers for a machine is not proved to be it.
+    pub(crate) fn note_doubt(&self, node: &str, why: &str) {
+        let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+        doubts.insert(node.to_owned(), why.to_owned());
     }
 
     fn add_identities(&self, state: &mut RecordState) {
@@ -555,7 +567,10 @@ impl Record {
                 Some(by) => state.unproved.insert(node.clone(), by.clone()),
                 None => state.unproved.remove(node),
             };
+            state.doubted.remove(node);
         }
+        let doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
+        state.doubted.extend(doubts.iter().map(|(node, why)| (node.clone(), why.clone())));
     }
 
     /// Reads, changes, writes; again when somebody else wrote in between.
@@ -566,9 +581,9 @@ impl Record {
             let before = state.clone();
             change(&mut state)?;
             self.add_identities(&mut state);
-            let unproved = state.unproved.clone();
+            let names = (state.unproved.clone(), state.doubted.clone());
             let written = || {
-                *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(unproved);
+                *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(names);
             };
             if state == before {
                 written();

@@ -10,6 +10,7 @@ mod owned;
 mod power;
 mod reconfigure;
 mod remove;
+mod signing;
 mod template;
 mod update;
 mod vm;

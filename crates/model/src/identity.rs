@@ -95,6 +95,10 @@ pub fn method(blueprint: &Blueprint, observed: &Observed, node: &Node) -> Method
         Some(Identity::Uuid) => return Method::Uuid(Unproved::Chosen),
         None => {}
     }
+    let record = observed.proxmox.record.as_ref();
+    if record.is_some_and(|record| record.state.doubted.contains_key(&node.name)) {
+        return Method::Console;
+    }
     let lacks = |nodes: &std::collections::BTreeSet<String>| nodes.contains(&node.name);
     if observed.proxmox.no_console.as_ref().is_some_and(lacks) {
         return Method::Uuid(Unproved::NoRight);

@@ -99,6 +99,10 @@ pub struct RecordState {
     /// Nodes whose machine received the cluster's keys without a proof of its identity, by node name, with what it was known by.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unproved: BTreeMap<String, String>,
+    /// Nodes whose machine showed another certificate than its console, by node name, with what was seen. Until one of them is proved, it
+    /// is not configured by less.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub doubted: BTreeMap<String, String>,
     /// What else the line says.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -433,6 +437,7 @@ mod tests {
             version: VERSION,
             generations: [("home-control-1".to_owned(), Uuid::from_u128(7))].into(),
             unproved: BTreeMap::new(),
+            doubted: BTreeMap::new(),
             unknown: Unknown::new(),
         };
         let text = mark.describe_record(&state);

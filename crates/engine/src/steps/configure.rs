@@ -23,7 +23,7 @@ use crate::observe::machines::digest;
 use crate::power::{PowerWatch, USUAL_BOOT};
 use crate::proof::{self, Prover};
 use crate::render::Access;
-use crate::steps::Done;
+use crate::steps::{Done, signing};
 use crate::whereabouts;
 use crate::world::{QUESTION, World};
 
@@ -246,6 +246,8 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let mut sent = false;
     let owner = Mark::owner_of(context.look.cluster_id()?);
     let was_there = context.look.observed.proxmox.of(owner).any(|vm| vm.mark.node == node.name);
+    let vm = ownership::vm_of(&context.look.blueprint, &context.look.observed.proxmox, &node.name);
+    let was_on = node.external || vm.is_some_and(|vm| vm.running);
     let mut last = Lack::new("nothing was seen of it");
     let mut prover = Prover::new(context, node);
     let mut power = PowerWatch::default();
@@ -317,12 +319,27 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 Box::pin(prover.watch()).await;
                 prover.panics()?;
                 let waited = world.clock.now().duration_since(began);
-                let reset = was_there && waited > USUAL_BOOT.try_into().unwrap_or(jiff::SignedDuration::MAX);
+                let booted = waited > USUAL_BOOT.try_into().unwrap_or(jiff::SignedDuration::MAX);
+                let is_closed = lack.closed_port && node.role == model::blueprint::Role::Worker;
+                // One that boots refuses connections for a while, too.
+                if let Some(why) = context.no_control_plane().filter(|_| is_closed && (was_on || booted)) {
+                    return Err(signing::never(node, &why));
+                }
                 // One that refuses connections is up, so it was not wiped.
-                let likely = match (lack.closed_port && node.role == model::blueprint::Role::Worker, reset) {
-                    (true, _) => format!("; {SIGNED}"),
-                    (false, true) => format!("; {}", wiped(context, node)),
-                    (false, false) => String::new(),
+                let (lack, likely) = match is_closed {
+                    true if was_on || booted => {
+                        let lack = Box::pin(signing::unsigned(context, lack)).await;
+                        (
+                            Lack {
+                                words: format!("if it has its configuration already, it {}", lack.words),
+                                ..lack
+                            },
+                            String::new(),
+                        )
+                    }
+                    true => (lack, format!("; {SIGNED}")),
+                    false if was_there && booted => (lack, format!("; {}", wiped(context, node))),
+                    false => (lack, String::new()),
                 };
                 let console = prover.last_words();
                 progress.note(format!("waiting for the machine: {}{likely}{console}", lack.words));

@@ -230,6 +230,52 @@ async fn without_a_word_on_its_console_a_machine_gets_nothing() {
     rig.assert_whole().await;
 }
 
+/// At the end of the operator's time, whatever the step did last, the console is what was waited for.
+#[tokio::test(start_paused = true)]
+async fn issue_16_a_timeout_names_the_console_that_is_silent() {
+    for seconds in [90, 105, 120] {
+        let rig = Rig::new();
+        rig.lab.disturb(Disturbance::Console { vmid: VM, fault: Some(ConsoleFault::Silent) });
+        let (look, me) = (rig.look(HOME).await, crate::rig::operator("me"));
+        let (plan, (wish, stop)) = (look.plan(), tokio::sync::watch::channel(engine::apply::Stop::No));
+        let limit = async {
+            rig.world.clock.sleep(Duration::from_secs(seconds)).await;
+            wish.send_replace(engine::apply::Stop::Timeout);
+        };
+        let (ran, ()) = futures::join!(rig.carry_out_until(stop, &look, &plan, &me), limit);
+        let failures = ran.unwrap().failures();
+        let told = failures.iter().find(|told| told.starts_with("configure/home-control-1"));
+        let told = told.unwrap_or_else(|| panic!("{seconds}: {failures:?}"));
+        assert!(told.contains("the console of VM 150011 printed nothing"), "{seconds}: {told}");
+    }
+}
+
+/// A proof failed, and then the token lost VM.Console: the node is not configured by its UUID instead, unless the file says so.
+#[tokio::test(start_paused = true)]
+async fn issue_16_a_failed_proof_is_not_forgotten_without_the_console() {
+    let rig = Rig::new();
+    rig.lab.disturb(Disturbance::Relay { vmid: VM, present: true });
+    assert_eq!(rig.apply(HOME).await.outcome, Outcome::Failed);
+    let look = rig.look(HOME).await;
+    assert!(look.observed.proxmox.record.as_ref().unwrap().state.doubted.contains_key("home-control-1"));
+    let mut blind = look.clone();
+    let nodes = look.blueprint.nodes.keys().cloned().collect();
+    std::sync::Arc::make_mut(&mut blind.observed).proxmox.no_console = Some(nodes);
+    let plan = blind.plan();
+    let codes: Vec<RefusalCode> = plan.refusals.iter().map(|refusal| refusal.code).collect();
+    assert_eq!(codes, [RefusalCode::Identity], "{:?}", plan.refusals);
+    let refusal = &plan.refusals[0];
+    assert!(refusal.why.contains("home-control-1") && !refusal.why.contains("home-control-2"), "{refusal:?}");
+    assert!(refusal.remedy.contains("`proxmox.identity: uuid`"), "{refusal:?}");
+    // The file may say so.
+    assert_eq!(rig.look(&by_uuid()).await.plan().refusals, []);
+    // Once it is proved, nothing is left of it.
+    rig.lab.disturb(Disturbance::Relay { vmid: VM, present: false });
+    assert_eq!(rig.apply(HOME).await.outcome, Outcome::Done);
+    let record = rig.look(HOME).await.observed.proxmox.record.clone().unwrap();
+    assert!(record.state.doubted.is_empty(), "{record:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_last_line_on_its_console_is_part_of_the_reason_while_a_machine_does_not_come_up() {
     let rig = Rig::new();

@@ -84,6 +84,39 @@ async fn t5_an_etcd_that_talos_gave_up_is_named_before_bootstrap() {
     rig.assert_whole().await;
 }
 
+/// The console of the only control plane node stays silent, so nothing proves it, and etcd is not bootstrapped. Workers that have their
+/// configuration since the first run wait for a control plane node, and end with it.
+#[tokio::test(start_paused = true)]
+async fn issue_16_a_worker_does_not_wait_for_a_control_plane_that_failed() {
+    let (rig, file) = (Rig::new(), HOME.replace("controlplane, count: 3", "controlplane, count: 1"));
+    rig.lab.disturb(Disturbance::Console { vmid: 150_011, fault: Some(lab::ConsoleFault::Silent) });
+    assert_eq!(rig.apply(&file).await.outcome, Outcome::Failed);
+    rig.world.clock.sleep(Duration::from_secs(120)).await;
+    let began = rig.world.clock.now();
+    let ran = rig.apply(&file).await;
+    let failures = ran.failures();
+    let failed = |step: &str| {
+        let event = ran
+            .events
+            .iter()
+            .find(|event| matches!(&event.what, What::StepFailed { step: id, .. } if id.0 == step));
+        event.unwrap_or_else(|| panic!("{step}: {failures:?}")).at.duration_since(began).as_secs()
+    };
+    let (control, worker) = (failed("configure/home-control-1"), failed("configure/home-work-1"));
+    assert!(worker <= control + 10, "{worker} s, and the control plane node failed after {control} s");
+    let told = failures.iter().find(|told| told.starts_with("configure/home-work-1")).unwrap();
+    let why = "no control plane node runs in this run: configure/home-control-1 failed: what answers at 10.25.150.11 is not proved";
+    assert!(told.contains(why), "{told}");
+    // What is said every 30 seconds is the main cause, too.
+    let notes = ran.events.iter().filter_map(|event| match &event.what {
+        What::StepProgress { step, note, .. } if step.0 == "configure/home-work-1" => Some(note.as_str()),
+        _ => None,
+    });
+    let notes: Vec<&str> = notes.collect();
+    let main = "and none runs yet (home-control-1: ";
+    assert!(notes.iter().any(|note| note.contains(main)), "{notes:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn t5_a_control_plane_that_left_etcd_ends_the_wait() {
     let rig = Rig::healthy().await;

@@ -14,6 +14,7 @@ impl Builder<'_> {
         let mut by_uuid: BTreeMap<Unproved, Vec<&str>> = BTreeMap::new();
         let (mut unverified, mut undeclared, mut denied, mut by_console) = (vec![], vec![], vec![], vec![]);
         let (mut without_port, mut unanswered) = (vec![], vec![]);
+        let mut doubted = vec![];
         for node in self.blueprint.in_order() {
             let configure = Action::configure(&node.name).id();
             if !self.steps.iter().any(|step| step.id == configure) {
@@ -23,7 +24,11 @@ impl Builder<'_> {
             match identity::method(self.blueprint, self.observed, node) {
                 Method::Console => {
                     let lacks = self.observed.proxmox.no_console.as_ref();
-                    denied.extend(lacks.filter(|nodes| nodes.contains(name)).map(|_| name));
+                    let lacks = lacks.filter(|nodes| nodes.contains(name)).map(|_| name);
+                    match self.blueprint.options.identity {
+                        Some(_) => denied.extend(lacks),
+                        None => doubted.extend(lacks),
+                    }
                     let without = identity::runs_without_serial_port(self.blueprint, self.observed, node);
                     without_port.extend(without.map(|vm| (name, vm)));
                     by_console.push(name);
@@ -90,10 +95,23 @@ impl Builder<'_> {
             self.refusals.push(Refusal {
                 code: RefusalCode::Identity,
                 why: format!(
-                    "`proxmox.identity` is `console`, and VM {} of {name} runs without the serial port `serial0`",
+                    "{name} must prove itself through its console, and its VM {} runs without the serial port `serial0`",
                     vm.vmid
                 ),
                 remedy: format!("{add}stop and start the VM in Proxmox: a serial port is there from the next start on"),
+            });
+        }
+        if !doubted.is_empty() {
+            self.refusals.push(Refusal {
+                code: RefusalCode::Identity,
+                why: format!(
+                    "what answered as {} in an earlier run was not the machine on its console, and now the token lacks VM.Console, so that \
+                     nothing but the SMBIOS UUID would tell them apart, which a relay passes on",
+                    list(&doubted)
+                ),
+                remedy: "give VM.Console to the token's role (`talosmith proxmox setup`); or, if you found out why and trust the network, set \
+                         `proxmox.identity: uuid`"
+                    .to_owned(),
             });
         }
         if !denied.is_empty() {

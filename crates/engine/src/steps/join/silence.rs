@@ -2,15 +2,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 use model::blueprint::{Node, Role};
-use model::service;
 
 use crate::apply::Context;
 use crate::error::Result;
 use crate::lack::Lack;
 use crate::power::{PowerWatch, USUAL_BOOT};
 use crate::proof::Prover;
-use crate::steps::{Identified, identify};
-use crate::world::QUESTION;
+use crate::steps::signing;
 
 /// A machine that is silent for so long may have trouble to boot, which only its console shows.
 const CONSOLE_AFTER: SignedDuration = SignedDuration::from_secs(60);
@@ -67,7 +65,10 @@ impl<'a> Silence<'a> {
             && lack.closed_port
             && self.context.unproved().contains(&self.node.name);
         let lack = match is_unsigned {
-            true => Box::pin(unsigned(self.context, lack)).await,
+            true => match self.context.no_control_plane() {
+                Some(why) => return Err(signing::never(self.node, &why)),
+                None => Box::pin(signing::unsigned(self.context, lack)).await,
+            },
             false => Lack { words: format!("does not answer ({})", lack.words), ..lack },
         };
         if self.lasts() >= CONSOLE_AFTER && !self.node.external {
@@ -78,26 +79,4 @@ impl<'a> Silence<'a> {
         }
         Ok(lack)
     }
-}
-
-/// Why nothing signs a worker's certificate. Who does needs the time for it.
-async fn unsigned(context: &Context, lack: Lack) -> Lack {
-    for signer in context.look.blueprint.control_planes() {
-        if has_no_time(context, signer).await {
-            let why = service::no_time(&signer.ntp);
-            return Lack::new(format!("waits for {} to sign its certificate: {why}", signer.name))
-                .coded("clock");
-        }
-    }
-    Lack { words: format!("waits for a control plane node to sign its certificate ({})", lack.words), ..lack }
-}
-
-async fn has_no_time(context: &Context, signer: &Node) -> bool {
-    let world = &context.world;
-    let Ok(access) = context.look.access() else { return false };
-    let Identified::Configured(machine) = Box::pin(identify(world, signer, access)).await else {
-        return false;
-    };
-    let status = world.clock.timeout(QUESTION, machine.stage()).await;
-    matches!(status, Ok(Ok(status)) if status.unmet.iter().any(|unmet| unmet.name == "time"))
 }
