@@ -260,7 +260,7 @@ async fn issue_16_a_failed_proof_is_not_forgotten_without_the_console() {
     assert!(look.observed.proxmox.record.as_ref().unwrap().state.doubted.contains_key("home-control-1"));
     let mut blind = look.clone();
     let nodes = look.blueprint.nodes.keys().cloned().collect();
-    std::sync::Arc::make_mut(&mut blind.observed).proxmox.no_console = Some(nodes);
+    Arc::make_mut(&mut blind.observed).proxmox.no_console = Some(nodes);
     let plan = blind.plan();
     let codes: Vec<RefusalCode> = plan.refusals.iter().map(|refusal| refusal.code).collect();
     assert_eq!(codes, [RefusalCode::Identity], "{:?}", plan.refusals);
