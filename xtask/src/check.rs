@@ -1,10 +1,11 @@
-//! Checks that the compiler cannot make: the borders between crates, and the shape of source files.
+//! Checks that the compiler cannot make: the borders between crates, the shape of source files, and the words that people read.
 //!
-//! Both collect everything that is wrong before they fail, so that one run shows all of it. They also run as a test, on
+//! All collect everything that is wrong before they fail, so that one run shows all of it. They also run as a test, on
 //! this repository, so the borders hold wherever the tests pass.
 
 mod borders;
 mod sources;
+mod words;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -35,6 +36,7 @@ fn check(repository: &Path) -> Result<String> {
     let files = sources::read(repository)?;
     let mut problems = borders::problems(&graph);
     problems.extend(sources::problems(&files));
+    problems.extend(words::problems(repository)?);
     if !problems.is_empty() {
         bail!("{} found:\n- {}", count(problems.len(), "problem"), problems.join("\n- "));
     }

@@ -580,7 +580,7 @@ impl<'a> Dispatcher<'a> {
     /// What goes on in Proxmox is not waited for any more.
     fn leave_alone(&self) {
         for (step, running) in &self.running {
-            let note = "it goes on in Proxmox; nobody waits for it any more".to_owned();
+            let note = "it continues in Proxmox; Talosmith no longer waits for it".to_owned();
             let (step, node) = (step.clone(), running.node.clone());
             self.emitter.emit(What::StepProgress { step, node, note, percent: None });
         }

@@ -1,6 +1,6 @@
 //! Looking at the world: Proxmox first, then every machine and Kubernetes at once, bounded in time.
 //!
-//! Looking changes nothing. Whatever does not answer becomes a line in [`Observed::unseen`]. A Proxmox that cannot be asked at all
+//! Looking changes nothing. Whatever does not answer becomes a line in [`Observed::unobserved`]. A Proxmox that cannot be asked at all
 //! is an error for whoever wants to change something; who only wants to see is shown the machines and Kubernetes.
 
 mod documents;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::blueprint::{Blueprint, Node};
 use model::holder::Holder;
-use model::observed::{Api, Etcd, Kubernetes, Machine, Observed, Proxmox, Unseen, Vm};
+use model::observed::{Api, Etcd, Kubernetes, Machine, Observed, Proxmox, Unobserved, Vm};
 use model::ownership;
 use model::spec::Identity;
 
@@ -58,13 +58,13 @@ pub struct Sought<'a> {
 /// Everything that the plan needs to know.
 pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &Sought<'_>) -> Observed {
     let Sought { blueprint, purpose, access, configs, silence, .. } = *sought;
-    let mut unseen = vec![];
+    let mut unobserved = vec![];
     let proxmox = match survey {
-        Some(survey) => Box::pin(proxmox::details(world, survey, sought, &mut unseen)).await,
+        Some(survey) => Box::pin(proxmox::details(world, survey, sought, &mut unobserved)).await,
         None => Proxmox { silent: silence.map(str::to_owned), ..Proxmox::default() },
     };
-    unseen.extend(silence.map(|why| Unseen { what: "Proxmox".to_owned(), why: why.to_owned() }));
-    let mut observed = Observed { proxmox, unseen, ..Observed::default() };
+    unobserved.extend(silence.map(|why| Unobserved { what: "Proxmox".to_owned(), why: why.to_owned() }));
+    let mut observed = Observed { proxmox, unobserved, ..Observed::default() };
     let access = access.filter(|_| purpose != Purpose::Removal);
     let Some(access) = access.filter(|_| blueprint.cluster_id.is_some()) else {
         if purpose != Purpose::Removal {
@@ -93,20 +93,20 @@ pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &So
         Box::pin(look(world, blueprint, &observed.proxmox, node, access, wanted))
     }));
     let (machines, kubernetes) = futures::join!(machines, Box::pin(kubernetes(world, blueprint, access)));
-    for (node, (machine, unseen)) in running.iter().zip(machines) {
+    for (node, (machine, unobserved)) in running.iter().zip(machines) {
         if matches!(machine.api, Api::Silent { .. })
             && is_off_after_all(world, blueprint, &mut observed, node).await
         {
             continue;
         }
-        observed.unseen.extend(unseen);
+        observed.unobserved.extend(unobserved);
         observed.machines.insert(node.name.clone(), machine);
     }
     match kubernetes {
         Ok(seen) => observed.kubernetes = seen,
         Err(error) => {
             observed.kubernetes.refused = is_answer(&error);
-            observed.unseen.push(Unseen {
+            observed.unobserved.push(Unobserved {
                 what: format!("Kubernetes at {}", blueprint.endpoint),
                 why: error.causes().last().cloned().unwrap_or_default(),
             });
@@ -133,7 +133,7 @@ async fn consoles(world: &World, blueprint: &Blueprint, observed: &mut Observed)
             let denied = proxmox::no_console(blueprint, &observed.proxmox, &rights);
             observed.proxmox.no_console = Some(denied);
         }
-        Err(why) => observed.unseen.push(Unseen { what: "what the token may do".to_owned(), why }),
+        Err(why) => observed.unobserved.push(Unobserved { what: "what the token may do".to_owned(), why }),
     }
 }
 

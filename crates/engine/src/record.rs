@@ -408,12 +408,11 @@ impl Record {
                     Ok(())
                 }
                 Some(mark) if mark.node == node && !mark.done => Ok(()),
-                Some(mark) => {
-                    Err(Error::new(Kind::Refused, format!("etcd was begun on {} at {}", mark.node, mark.at))
-                        .remedy(
-                            "a second etcd must never be made; look at the cluster with `talosmith status`",
-                        ))
-                }
+                Some(mark) => Err(Error::new(
+                    Kind::Refused,
+                    format!("etcd was bootstrapped on {} at {}", mark.node, mark.at),
+                )
+                .remedy("a second etcd must never be made; look at the cluster with `talosmith status`")),
             }
         })
         .await
@@ -633,8 +632,8 @@ impl Record {
 
 /// Somebody else had the lease after the world was looked at.
 pub(crate) fn stale() -> Error {
-    Error::new(Kind::Stale, "the cluster was changed by somebody else since it was looked at")
-        .remedy("run the command again: it looks again and goes on from there")
+    Error::new(Kind::Stale, "another operator changed the cluster since it was observed")
+        .remedy("run the command again: it observes the cluster again and continues")
 }
 
 /// Whether whoever looked at the world just now need not ask for the lease at all, because somebody else holds it.
@@ -696,7 +695,7 @@ pub(crate) async fn watch<F: Future<Output = Result<bool>>>(
     Ok(())
 }
 
-/// What is said while a living holder is given time to notice that it was taken over.
+/// What is said while a living holder is given time to find out that it was taken over.
 pub(crate) fn taking_over(holder: &str, wait: Duration) -> String {
     format!("taking over from {holder}: waiting {} s, by when that run has stopped", wait.as_secs())
 }
@@ -708,8 +707,10 @@ pub(crate) fn watching(holder: &str, wait: Duration) -> String {
 
 /// Somebody took the lease from us.
 pub(crate) fn taken_over(by: Option<&str>) -> Error {
-    let told =
-        by.map_or_else(|| "the lease was taken away".to_owned(), |by| format!("{by} took the cluster over"));
+    let told = by.map_or_else(
+        || "another operator took over the lease".to_owned(),
+        |by| format!("{by} took over the lease"),
+    );
     Error::new(Kind::Busy, told)
         .remedy("nothing more is changed by this run; `talosmith status` shows how it is")
 }

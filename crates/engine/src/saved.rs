@@ -3,7 +3,7 @@
 //! Beside the steps, a saved plan holds what was seen of the world when it was made: one line for each fact that a plan can
 //! depend on. When it is carried out, the world is looked at again, and the same steps must come of the same facts; otherwise
 //! the lines tell what changed. Facts that change by themselves (memory in use, free space, who holds the lease) and those that
-//! are about other people's guests are left out, and so are notices and reasons, which quote them.
+//! are about other people's guests are left out, and so are notes and reasons, which quote them.
 //!
 //! Nothing in it is secret: of configurations, and of everything that the cluster file says, there are only digests. It is
 //! authenticated with a key that only the holder of the secrets bundle has ([`PlanKey`]), so a plan that was edited is refused

@@ -50,7 +50,7 @@ impl Identity {
         let read: std::result::Result<Vec<_>, _> = lines.map(age::x25519::Identity::from_str).collect();
         read.ok().filter(|all| !all.is_empty()).map(Self).ok_or_else(|| {
             Error::new(Kind::Secrets, "this is not an age identity")
-                .remedy("it is a line that begins with AGE-SECRET-KEY-1, as age-keygen writes it")
+                .remedy("it is a line that starts with AGE-SECRET-KEY-1, as age-keygen writes it")
         })
     }
 
@@ -103,7 +103,7 @@ fn recipient(text: &str) -> Result<age::x25519::Recipient> {
     age::x25519::Recipient::from_str(text).map_err(|_| {
         // A secret key may have been given by mistake, so the text is not repeated.
         Error::new(Kind::Input, "this is not an age recipient").remedy(
-            "it is the public key of an identity and begins with age1; `age-keygen -y FILE` prints it",
+            "it is the public key of an identity and starts with age1; `age-keygen -y FILE` prints it",
         )
     })
 }

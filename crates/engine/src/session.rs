@@ -71,7 +71,7 @@ impl Session {
     /// A sitting. Without a bundle nothing that needs keys is looked at.
     #[must_use]
     pub fn new(world: World, spec: Spec, bundle: Option<Bundle>) -> Self {
-        let references = |_: &str| Err("nobody here reads secrets from outside".to_owned());
+        let references = |_: &str| Err("this session reads no secrets from outside the file".to_owned());
         Self {
             world,
             spec: Arc::new(spec),

@@ -34,7 +34,7 @@ pub(crate) async fn settled(world: &World, host: &str, vmid: u32) -> Result<Opti
         world.clock.sleep(PAUSE).await;
     }
     Err(attempt().coded("locked").remedy(format!(
-        "somebody is still making it; when the task of VM {vmid} in Proxmox is done, run the command again"
+        "a task is still creating it; when the task of VM {vmid} in Proxmox is done, run the command again"
     )))
 }
 

@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::faults::{self, Disturbance, Met, Service};
+use crate::faults::{self, Injection, Met, Service};
 use crate::shared::{Shared, write_private};
 use crate::{Lab, LabError};
 
@@ -28,10 +28,10 @@ const LONGEST: u64 = 64 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Break something, or mend it.
-    Disturb(Disturbance),
+    /// Break something, or clear it.
+    Inject(Injection),
     /// The same, for a VM that may be created later.
-    Prepare(Disturbance),
+    Prepare(Injection),
     /// Tell what is broken.
     Look,
     /// Go down.
@@ -180,14 +180,14 @@ async fn serve(
 
 fn follow(shared: &Shared, order: Order) -> Result<Report, String> {
     match order {
-        Order::Disturb(disturbance) => {
-            check(shared, &disturbance)?;
-            check_vm(shared, &disturbance)?;
-            shared.with(|world, _| world.disturb(disturbance));
+        Order::Inject(injection) => {
+            check(shared, &injection)?;
+            check_vm(shared, &injection)?;
+            shared.with(|world, _| world.inject(injection));
         }
-        Order::Prepare(disturbance) => {
-            check(shared, &disturbance)?;
-            shared.with(|world, _| world.disturb(disturbance));
+        Order::Prepare(injection) => {
+            check(shared, &injection)?;
+            shared.with(|world, _| world.inject(injection));
         }
         Order::Look | Order::Down => {}
     }
@@ -195,29 +195,29 @@ fn follow(shared: &Shared, order: Order) -> Result<Report, String> {
 }
 
 /// Refuses what would break nothing.
-fn check(shared: &Shared, disturbance: &Disturbance) -> Result<(), String> {
-    let host = match disturbance {
-        Disturbance::HostOffline(node) | Disturbance::HostOnline(node) => Some(node),
-        Disturbance::HostSlow { node, .. }
-        | Disturbance::HostFull { node, .. }
-        | Disturbance::HostClock { node, .. } => Some(node),
+fn check(shared: &Shared, injection: &Injection) -> Result<(), String> {
+    let host = match injection {
+        Injection::HostOffline(node) | Injection::HostOnline(node) => Some(node),
+        Injection::HostSlow { node, .. }
+        | Injection::HostFull { node, .. }
+        | Injection::HostClock { node, .. } => Some(node),
         _ => None,
     };
     let hosts = shared.peek(crate::World::host_names);
     if let Some(host) = host.filter(|host| !hosts.contains(host)) {
         return Err(format!("there is no host '{host}'; the hosts are {}", hosts.join(", ")));
     }
-    let machine = match disturbance {
-        Disturbance::BrokenSystem { vmid, .. }
-        | Disturbance::FullEtcd { vmid }
-        | Disturbance::Unplugged { vmid, .. } => Some(*vmid),
+    let machine = match injection {
+        Injection::BrokenSystem { vmid, .. }
+        | Injection::FullEtcd { vmid }
+        | Injection::Unplugged { vmid, .. } => Some(*vmid),
         _ => None,
     };
     if let Some(vmid) = machine.filter(|vmid| shared.peek(|world| world.machines.get(*vmid).is_none())) {
         return Err(format!("no machine was ever switched on as VM {vmid}"));
     }
-    match disturbance {
-        Disturbance::Known { number, .. } if faults::known(*number).is_none() => {
+    match injection {
+        Injection::Known { number, .. } if faults::known(*number).is_none() => {
             Err(format!("there is no failure {number}; they are numbered 1 to 69"))
         }
         _ => Ok(()),
@@ -225,15 +225,15 @@ fn check(shared: &Shared, disturbance: &Disturbance) -> Result<(), String> {
 }
 
 /// Refuses what is about a VM that is not there. It may be created later: then it is prepared.
-fn check_vm(shared: &Shared, disturbance: &Disturbance) -> Result<(), String> {
-    let named = match disturbance {
-        Disturbance::Relay { vmid, .. }
-        | Disturbance::Reissue { vmid, .. }
-        | Disturbance::Console { vmid, .. }
-        | Disturbance::SmallDisk { vmid, .. }
-        | Disturbance::KubeletRestart { vmid }
-        | Disturbance::NoImage { vmid, .. } => vec![*vmid],
-        Disturbance::Apart { one, other, .. } => vec![*one, *other],
+fn check_vm(shared: &Shared, injection: &Injection) -> Result<(), String> {
+    let named = match injection {
+        Injection::Relay { vmid, .. }
+        | Injection::Reissue { vmid, .. }
+        | Injection::Console { vmid, .. }
+        | Injection::SmallDisk { vmid, .. }
+        | Injection::KubeletRestart { vmid }
+        | Injection::NoImage { vmid, .. } => vec![*vmid],
+        Injection::Apart { one, other, .. } => vec![*one, *other],
         _ => vec![],
     };
     let vms: Vec<u32> = shared.peek(|world| world.hypervisor.vms.keys().copied().collect());
@@ -322,35 +322,35 @@ mod tests {
         let control = lab.control(folder.path(), "s".to_owned()).await.unwrap();
 
         let give = async |order: Order| order.give(folder.path(), &net).await;
-        give(Order::Disturb(Disturbance::HostOffline("pve3".to_owned()))).await.unwrap();
-        let slow = Disturbance::HostSlow { node: "pve2".to_owned(), by: Duration::from_millis(1500) };
-        let report = give(Order::Disturb(slow)).await.unwrap();
+        give(Order::Inject(Injection::HostOffline("pve3".to_owned()))).await.unwrap();
+        let slow = Injection::HostSlow { node: "pve2".to_owned(), by: Duration::from_millis(1500) };
+        let report = give(Order::Inject(slow)).await.unwrap();
         assert!(report.quorate);
         assert_eq!(report.hosts[1], ("pve2".to_owned(), vec!["slow by 1.5 s".to_owned()]));
         assert_eq!(report.hosts[2], ("pve3".to_owned(), vec!["off".to_owned()]));
 
-        let nobody = give(Order::Disturb(Disturbance::HostOffline("pve9".to_owned()))).await.unwrap_err();
+        let nobody = give(Order::Inject(Injection::HostOffline("pve9".to_owned()))).await.unwrap_err();
         assert_eq!(nobody.to_string(), "there is no host 'pve9'; the hosts are pve1, pve2, pve3");
 
-        let nothing = give(Order::Disturb(Disturbance::FullEtcd { vmid: 7 })).await.unwrap_err();
+        let nothing = give(Order::Inject(Injection::FullEtcd { vmid: 7 })).await.unwrap_err();
         assert_eq!(nothing.to_string(), "no machine was ever switched on as VM 7");
 
-        let relay = Disturbance::Relay { vmid: 7, present: true };
-        let nothing = give(Order::Disturb(relay.clone())).await.unwrap_err();
+        let relay = Injection::Relay { vmid: 7, present: true };
+        let nothing = give(Order::Inject(relay.clone())).await.unwrap_err();
         let told = "there is no VM 7; there are none. `--early` orders it for a VM that is created later";
         assert_eq!(nothing.to_string(), told);
         let prepared = give(Order::Prepare(relay)).await.unwrap();
         assert!(prepared.machines.iter().any(|wrong| wrong.contains('7')), "{prepared:?}");
         lab.person().create("pve1", 7, &[]).unwrap();
         let fault = Some(crate::ConsoleFault::Silent);
-        give(Order::Disturb(Disturbance::Console { vmid: 7, fault })).await.unwrap();
+        give(Order::Inject(Injection::Console { vmid: 7, fault })).await.unwrap();
 
         let text = fs::read_to_string(folder.path().join(FILE)).unwrap();
         fs::write(folder.path().join(FILE), text.replace("\"s\"", "\"guessed\"")).unwrap();
         assert_eq!(give(Order::Down).await.unwrap_err().to_string(), "the secret is wrong");
         fs::write(folder.path().join(FILE), text).unwrap();
 
-        give(Order::Disturb(Disturbance::Mend)).await.unwrap();
+        give(Order::Inject(Injection::Clear)).await.unwrap();
         assert!(give(Order::Look).await.unwrap().hosts.iter().all(|(_, wrong)| wrong.is_empty()));
         give(Order::Down).await.unwrap();
         control.wants_down().await;

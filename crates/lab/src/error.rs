@@ -18,7 +18,7 @@ pub enum LabError {
         source: std::io::Error,
     },
     /// The saved world is not one of ours.
-    #[error("the world saved in {} cannot be understood", path.display())]
+    #[error("the lab state saved in {} cannot be read", path.display())]
     Saved {
         /// The file.
         path: PathBuf,
@@ -70,7 +70,7 @@ impl LabError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Saved { .. } => {
-                Some("the folder was written by another version; reset the lab to begin a new world")
+                Some("the folder was written by another version; reset the lab to start with a new state")
             }
             Self::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
                 Some("another program, perhaps another lab, listens there; stop it or choose another port")

@@ -24,15 +24,15 @@ pub use partition::{Far, Lost, Partition};
 pub(crate) use wire::Line;
 pub use wire::Wire;
 
-/// Something to break or to mend.
+/// Something to break or to clear.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Disturbance {
+pub enum Injection {
     /// A Proxmox host loses power, and its guests with it.
     HostOffline(String),
     /// It comes back; guests with `onboot` start.
     HostOnline(String),
-    /// Every answer of a host, and every stage of its tasks, takes so much longer. Zero mends it.
+    /// Every answer of a host, and every stage of its tasks, takes so much longer. Zero clears it.
     HostSlow {
         /// Which host.
         node: String,
@@ -96,7 +96,7 @@ pub enum Disturbance {
         /// The VM of the machine.
         vmid: u32,
     },
-    /// The boot disk of a machine is no larger than so many GiB from its next start on, whatever Proxmox says; 0 mends it.
+    /// The boot disk of a machine is no larger than so many GiB from its next start on, whatever Proxmox says; 0 clears it.
     SmallDisk {
         /// Which machine, by the id of its VM.
         vmid: u32,
@@ -144,7 +144,7 @@ pub enum Disturbance {
     Console {
         /// Which VM.
         vmid: u32,
-        /// What; nothing mends it.
+        /// What; nothing clears it.
         fault: Option<ConsoleFault>,
     },
     /// A relay stands between everybody and the maintenance API of a machine, or no longer: it ends TLS with a certificate of
@@ -160,12 +160,12 @@ pub enum Disturbance {
     Reissue {
         /// The VM of the machine.
         vmid: u32,
-        /// How many connections; 0 mends it.
+        /// How many connections; 0 clears it.
         connections: u32,
     },
     /// Nothing is broken any more: every host is there, quick and has room, every machine has its network and its time, and
     /// no call is waited for.
-    Mend,
+    Clear,
     /// One Proxmox call is answered with an error instead of being carried out.
     FailCall {
         /// Which calls are counted.
@@ -198,7 +198,7 @@ pub enum When {
     After(u64),
     /// One call by method and path.
     Call(CallFilter),
-    /// So many of a thousand calls that fit, chosen by chance from a seed, until everything is mended. Where no method is
+    /// So many of a thousand calls that fit, chosen by chance from a seed, until it is cleared. Where no method is
     /// named, those fit that change something.
     Chance {
         /// Which calls; what they skip is not looked at.

@@ -8,7 +8,7 @@
 //! The numbers are those of the list of invariants:
 //!
 //! 1. etcd is bootstrapped at most once for one identity.
-//! 2. A majority of etcd's own members is up before a member is disturbed, and after.
+//! 2. A majority of etcd's own members is up before a member is disrupted, and after.
 //! 3. At most one control plane node is down at a time, and no more workers than may be.
 //! 4. Every change is made by the holder of the lease of that moment.
 //! 5. Every change of a VM hits one of ours; VMs of others stay as they are.
@@ -185,9 +185,9 @@ impl Watch {
         state.foreign.look_again(vmid, &*self.rules.is_ours, world);
     }
 
-    /// Something was broken or mended, which changes more than any call.
-    pub(crate) fn disturbed(&self, world: &World) {
-        self.state().foreign.disturbed(world);
+    /// Something was broken or cleared, which changes more than any call.
+    pub(crate) fn disrupted(&self, world: &World) {
+        self.state().foreign.disrupted(world);
     }
 
     /// A call is about to be carried out.

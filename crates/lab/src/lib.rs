@@ -43,7 +43,7 @@ pub use config::{HostConfig, LabConfig, PciConfig, ProxmoxVersion, StorageConfig
 pub use control::{Control, ControlError, Order, Report};
 pub use error::LabError;
 pub use faults::{
-    CallFilter, CallMoment, ConsoleFault, Disturbance, Far, Faults, Lost, Met, Partition, Relayed, Service,
+    CallFilter, CallMoment, ConsoleFault, Far, Faults, Injection, Lost, Met, Partition, Relayed, Service,
     Verdict, When, Wire, known_faults, known_words,
 };
 pub use hypervisor::described::Description;
@@ -156,13 +156,13 @@ impl Lab {
         self.network.shared.set_watch(watch);
     }
 
-    /// Breaks something, or mends it.
-    pub fn disturb(&self, disturbance: Disturbance) {
+    /// Breaks something, or clear it.
+    pub fn inject(&self, injection: Injection) {
         let watch = self.network.shared.watch();
         self.network.shared.with(|world, _| {
             watch.iter().for_each(|watch| watch.before_person(world));
-            world.disturb(disturbance);
-            watch.iter().for_each(|watch| watch.disturbed(world));
+            world.inject(injection);
+            watch.iter().for_each(|watch| watch.disrupted(world));
         });
     }
 

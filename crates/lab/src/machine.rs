@@ -207,7 +207,7 @@ impl Machines {
         }
     }
 
-    /// Makes a version fail to come up on a machine, or mends that.
+    /// Makes a version fail to come up on a machine, or clears that.
     pub fn break_system(&mut self, vmid: u32, talos: &str, broken: bool) {
         let entry = (vmid, talos.to_owned());
         if broken {

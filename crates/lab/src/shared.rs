@@ -88,7 +88,7 @@ impl Shared {
         world.names.extend(config.names.clone());
         let shared = Self { folder: config.folder.clone(), ..Self::of(world, clock) };
         shared.save(&shared.lock().world).map_err(|source| LabError::Folder {
-            what: "write the lab's world in",
+            what: "write the lab state in",
             path: config.folder.clone().unwrap_or_default(),
             source,
         })?;

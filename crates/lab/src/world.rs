@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::factory::Factory;
-use crate::faults::{CallFault, Disturbance, Faults};
+use crate::faults::{CallFault, Faults, Injection};
 use crate::hypervisor::{self, Hypervisor};
 use crate::machine::Machines;
 use crate::rng::Rng;
@@ -35,7 +35,7 @@ pub struct World {
     /// What the operator's name server knows.
     #[serde(default)]
     pub names: BTreeMap<String, IpAddr>,
-    /// The hosts outside that answer while nothing is disturbed; all when there is none.
+    /// The hosts outside that answer while nothing is disrupted; all when there is none.
     #[serde(default)]
     pub outside: Option<Vec<String>>,
 }
@@ -93,9 +93,9 @@ impl World {
         }
     }
 
-    fn mend(&mut self) {
+    fn clear_faults(&mut self) {
         self.faults.clear();
-        self.machines.mend();
+        self.machines.clear_faults();
         self.machines.close_outside(self.outside.clone());
         self.hypervisor.no_quorum = false;
         self.hypervisor.no_status = false;
@@ -116,49 +116,49 @@ impl World {
         self.hypervisor.hosts.keys().cloned().collect()
     }
 
-    /// Breaks something, or mends it.
-    pub(crate) fn disturb(&mut self, disturbance: Disturbance) {
-        match disturbance {
-            Disturbance::HostOffline(node) => hypervisor::host_offline(self, &node),
-            Disturbance::HostOnline(node) => hypervisor::host_online(self, &node),
-            Disturbance::HostSlow { node, by } => {
+    /// Breaks something, or clear it.
+    pub(crate) fn inject(&mut self, injection: Injection) {
+        match injection {
+            Injection::HostOffline(node) => hypervisor::host_offline(self, &node),
+            Injection::HostOnline(node) => hypervisor::host_online(self, &node),
+            Injection::HostSlow { node, by } => {
                 if let Some(host) = self.hypervisor.hosts.get_mut(&node) {
                     host.slow = by;
                 }
             }
-            Disturbance::HostFull { node, full: true } => drop(self.hypervisor.storages.full.insert(node)),
-            Disturbance::HostFull { node, full: false } => drop(self.hypervisor.storages.full.remove(&node)),
-            Disturbance::HostClock { node, ahead } => {
+            Injection::HostFull { node, full: true } => drop(self.hypervisor.storages.full.insert(node)),
+            Injection::HostFull { node, full: false } => drop(self.hypervisor.storages.full.remove(&node)),
+            Injection::HostClock { node, ahead } => {
                 if let Some(host) = self.hypervisor.hosts.get_mut(&node) {
                     host.clock_error = ahead;
                 }
             }
-            Disturbance::StatusDaemons { silent } => self.hypervisor.no_status = silent,
-            Disturbance::Quorum { lost } => self.hypervisor.no_quorum = lost,
-            Disturbance::Outside { only } => self.machines.close_outside(only),
-            Disturbance::BrokenSystem { vmid, talos, broken } => {
+            Injection::StatusDaemons { silent } => self.hypervisor.no_status = silent,
+            Injection::Quorum { lost } => self.hypervisor.no_quorum = lost,
+            Injection::Outside { only } => self.machines.close_outside(only),
+            Injection::BrokenSystem { vmid, talos, broken } => {
                 self.machines.break_system(vmid, &talos, broken)
             }
-            Disturbance::FullEtcd { vmid } => self.machines.fill_etcd(vmid),
-            Disturbance::Mend => self.mend(),
-            Disturbance::FailCall { which, status, text } => {
+            Injection::FullEtcd { vmid } => self.machines.fill_etcd(vmid),
+            Injection::Clear => self.clear_faults(),
+            Injection::FailCall { which, status, text } => {
                 self.faults.add(which, CallFault::Fail { status, text })
             }
-            Disturbance::CutCall { which, after } => self.faults.add(which, CallFault::Cut { after }),
-            Disturbance::Known { number, when } => self.faults.order(number, when),
-            Disturbance::Wire { fault, when } => self.faults.order_wire(fault, when),
-            Disturbance::Partition { which, cut } => self.faults.partition(which, cut),
-            Disturbance::Apart { one, other, apart } => self.machines.set_apart(one, other, apart),
-            Disturbance::NoImage { vmid, service, missing } => {
+            Injection::CutCall { which, after } => self.faults.add(which, CallFault::Cut { after }),
+            Injection::Known { number, when } => self.faults.order(number, when),
+            Injection::Wire { fault, when } => self.faults.order_wire(fault, when),
+            Injection::Partition { which, cut } => self.faults.partition(which, cut),
+            Injection::Apart { one, other, apart } => self.machines.set_apart(one, other, apart),
+            Injection::NoImage { vmid, service, missing } => {
                 self.machines.set_missing_image(vmid, &service, missing);
             }
-            Disturbance::Unplugged { vmid, unplugged } => self.machines.unplug(vmid, unplugged),
-            Disturbance::TimeServers { answer } => self.machines.set_time_servers(answer),
-            Disturbance::Console { vmid, fault } => self.faults.set_console(vmid, fault),
-            Disturbance::Relay { vmid, present } => self.faults.set_relay(vmid, present),
-            Disturbance::Reissue { vmid, connections } => self.faults.set_reissues(vmid, connections),
-            Disturbance::SmallDisk { vmid, gib } => self.machines.limit_disk(vmid, gib),
-            Disturbance::KubeletRestart { vmid } => self.machines.restart_kubelet(vmid, self.now),
+            Injection::Unplugged { vmid, unplugged } => self.machines.unplug(vmid, unplugged),
+            Injection::TimeServers { answer } => self.machines.set_time_servers(answer),
+            Injection::Console { vmid, fault } => self.faults.set_console(vmid, fault),
+            Injection::Relay { vmid, present } => self.faults.set_relay(vmid, present),
+            Injection::Reissue { vmid, connections } => self.faults.set_reissues(vmid, connections),
+            Injection::SmallDisk { vmid, gib } => self.machines.limit_disk(vmid, gib),
+            Injection::KubeletRestart { vmid } => self.machines.restart_kubelet(vmid, self.now),
         }
     }
 }
@@ -174,17 +174,17 @@ mod tests {
             let config = LabConfig { outside: made.clone(), ..LabConfig::default() };
             let mut world = World::new(&config, LabConfig::first_moment()).unwrap();
             let wrong = world.machines.what_is_wrong();
-            for disturbance in [
-                Disturbance::Outside { only: hosts(&["other.lan"]) },
-                Disturbance::TimeServers { answer: false },
-                Disturbance::SmallDisk { vmid: 1, gib: 3 },
-                Disturbance::BrokenSystem { vmid: 1, talos: "v1.13.9".into(), broken: true },
+            for injection in [
+                Injection::Outside { only: hosts(&["other.lan"]) },
+                Injection::TimeServers { answer: false },
+                Injection::SmallDisk { vmid: 1, gib: 3 },
+                Injection::BrokenSystem { vmid: 1, talos: "v1.13.9".into(), broken: true },
             ] {
-                world.disturb(disturbance);
+                world.inject(injection);
             }
             assert_eq!(world.machines.what_is_wrong().len(), 4);
             assert!(!world.machines.reaches("mirror.lan"));
-            world.disturb(Disturbance::Mend);
+            world.inject(Injection::Clear);
             assert_eq!(world.machines.what_is_wrong(), wrong);
             assert!(world.machines.reaches("mirror.lan"));
             assert_eq!(world.machines.reaches("registry.k8s.io"), made.is_none());

@@ -118,7 +118,7 @@ pub enum What {
 }
 
 impl What {
-    /// Whether a step failed because somebody else is changing the cluster.
+    /// Whether a step failed because another operator is changing the cluster.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::StepFailed { code, .. } if code == "busy")

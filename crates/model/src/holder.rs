@@ -188,7 +188,7 @@ impl Holder {
             self.title()
         );
         let remedy = format!(
-            "name another user with `manifests.{}.user` in the file; or, if nobody needs that token any more, remove it with `pveum \
+            "name another user with `manifests.{}.user` in the file; or, if that token is no longer needed, remove it with `pveum \
              user token remove {user} {token}`",
             self.key()
         );

@@ -33,7 +33,7 @@ pub const SUCCESSOR_WAITS: Duration = successor_waits(Some(HOLDER_STOPS));
 pub const HOLDER_GIVES_UP: Duration = Duration::from_secs(5 * 60);
 /// How often a run that started before there was a place for a lease looks whether there is one.
 pub const LOOK_FOR_PLACE_EVERY: Duration = Duration::from_secs(3);
-/// How long the first holder of a cluster's lease waits for a run that started before there was a place for it, and notices now.
+/// How long the first holder of a cluster's lease waits for a run that started before there was a place for it, and finds out now.
 pub const FIRST_HOLDER_WAITS: Duration =
     successor_waits(Some(LOOK_FOR_PLACE_EVERY.saturating_add(RENEWAL_TIMEOUT)));
 /// What a holder keeps whose lease does not say it: releases before 0.1.0 went on for five minutes.

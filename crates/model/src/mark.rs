@@ -281,12 +281,12 @@ impl Mark {
     pub fn describe_record(&self, state: &RecordState) -> String {
         let lease = match &state.lease {
             Some(l) => format!("Being changed by {} since {}.", l.holder, l.since),
-            None => "Nobody is changing it.".to_owned(),
+            None => "No operator is changing it.".to_owned(),
         };
         let bootstrap = match &state.bootstrap {
-            Some(b) if b.done => format!("etcd began on {} at {}.", b.node, b.at),
-            Some(b) => format!("etcd is being begun on {}.", b.node),
-            None => "etcd was not begun yet.".to_owned(),
+            Some(b) if b.done => format!("etcd was bootstrapped on {} at {}.", b.node, b.at),
+            Some(b) => format!("etcd is being bootstrapped on {}.", b.node),
+            None => "etcd was not bootstrapped yet.".to_owned(),
         };
         format!(
             "Record of the Talos cluster {}, managed by Talosmith. It never runs and has no disks. Do not delete it: it keeps two \
@@ -443,7 +443,7 @@ mod tests {
         let text = mark.describe_record(&state);
         assert_eq!(RecordState::find(&text), Some(state));
         assert_eq!(Mark::find(&text), Some(mark));
-        assert!(text.contains("etcd began on home-control-1"), "{text}");
+        assert!(text.contains("etcd was bootstrapped on home-control-1"), "{text}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::blueprint::Inventory;
 use crate::mark::{Mark, RecordState};
 use crate::plan::preflight::Need;
 use crate::quorum::Member;
-use crate::step::Disturbs;
+use crate::step::Disruption;
 
 /// Everything that was seen in one look at the world.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,12 +22,13 @@ pub struct Observed {
     /// What Kubernetes says.
     pub kubernetes: Kubernetes,
     /// What could not be seen, and why.
-    pub unseen: Vec<Unseen>,
+    #[serde(alias = "unseen")]
+    pub unobserved: Vec<Unobserved>,
 }
 
 /// Something that could not be seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unseen {
+pub struct Unobserved {
     /// What was looked for.
     pub what: String,
     /// Why it was not seen.
@@ -439,13 +440,13 @@ pub enum ConfigCost {
 impl ConfigCost {
     /// The class of such a change.
     #[must_use]
-    pub fn disturbs(self) -> Disturbs {
+    pub fn disruption(self) -> Disruption {
         match self {
-            Self::Nothing => Disturbs::Hot,
+            Self::Nothing => Disruption::InPlace,
             // An upgrade ends with a reboot.
-            Self::Install => Disturbs::Reboot,
-            Self::Network | Self::Services | Self::Volume => Disturbs::Restart,
-            Self::Reboot => Disturbs::Reboot,
+            Self::Install => Disruption::Reboot,
+            Self::Network | Self::Services | Self::Volume => Disruption::ServiceRestart,
+            Self::Reboot => Disruption::Reboot,
         }
     }
 }

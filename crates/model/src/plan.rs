@@ -1,6 +1,6 @@
 //! From what shall be and what is to what must be done: pure, synchronous, the same answer for the same question.
 //!
-//! A plan has steps with edges and reasons; notices, for what differs and is left alone; and refusals, for what makes any
+//! A plan has steps with edges and reasons; notes, for what differs and is left alone; and refusals, for what makes any
 //! change unsafe. A plan with a refusal is never carried out. The rules are one function each, in the modules below:
 //!
 //! - [`refuse`]: when nothing may be touched.
@@ -9,7 +9,7 @@
 //! - [`not_yet`]: what the file may ask for and nobody carries out yet.
 //! - [`bring_up`]: what each node still needs.
 //! - `bootstrap`: when etcd may be bootstrapped, and when the record must say that it was.
-//! - [`drift`]: what of a VM is not as the file says, and what changing it would disturb.
+//! - [`drift`]: what of a VM is not as the file says, and what changing it would disrupt.
 //! - `reconfigure`: the same for a machine's configuration, and in which order.
 //! - `versions`: nodes that run another version of Talos or Kubernetes.
 //! - `in_force`: whether a machine runs the image that the file asks for.
@@ -53,9 +53,9 @@ use crate::blueprint::Blueprint;
 use crate::observed::Observed;
 use crate::ownership::Act;
 use crate::quorum;
-use crate::step::{Disturbs, Step};
+use crate::step::{Disruption, Step};
 
-/// How the notice about etcd's quorum starts.
+/// How the note about etcd's quorum starts.
 pub const ETCD: &str = "etcd: ";
 
 /// What must be done, in an order that could be followed one by one.
@@ -66,10 +66,11 @@ pub struct Plan {
     /// Steps; each stands behind all that it needs.
     pub steps: Vec<Step>,
     /// What differs and is left alone.
-    pub notices: Vec<Notice>,
+    #[serde(alias = "notices")]
+    pub notes: Vec<Note>,
     /// What could not be observed, so that it is not known whether it matches the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unknown: Vec<Notice>,
+    pub unknown: Vec<Note>,
     /// What the file asks for and this version does not do, each with what it would take. The steps are carried out all the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<Blocked>,
@@ -82,7 +83,7 @@ pub struct Plan {
 
 /// Something the operator should know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Notice {
+pub struct Note {
     /// One sentence.
     pub text: String,
 }
@@ -96,8 +97,9 @@ pub struct Blocked {
     pub node: Option<String>,
     /// What differs, in one sentence.
     pub what: String,
-    /// What the change would disturb.
-    pub disturbs: Disturbs,
+    /// What the change would disrupt.
+    #[serde(alias = "disturbs")]
+    pub disruption: Disruption,
     /// How a person makes it, or takes the request back.
     pub remedy: String,
 }
@@ -171,7 +173,7 @@ pub enum RefusalCode {
     Etcd,
     /// Nothing shows that a node that may be replaced is dead.
     NotProven,
-    /// The world differs from the file, and putting that right would disturb or lose something.
+    /// The world differs from the file, and correcting that would disrupt or lose something.
     Differs,
     /// The file asks for something that this version does not do.
     NotYet,
@@ -216,21 +218,21 @@ pub fn plan_allowing(
     }
     let mut found = bring_up::steps(blueprint, rendered, observed, allowed);
     refusals.append(&mut found.refusals);
-    found.notices.extend(unchecked::notices(blueprint, observed));
-    found.notices.extend(etcd(blueprint, observed));
-    found.notices.extend(preflight::warnings(blueprint, observed));
-    found.notices.extend(not_yet::without_effect(blueprint));
+    found.notes.extend(unchecked::notes(blueprint, observed));
+    found.notes.extend(etcd(blueprint, observed));
+    found.notes.extend(preflight::warnings(blueprint, observed));
+    found.notes.extend(not_yet::without_effect(blueprint));
     finish(blueprint, Found { refusals, ..found })
 }
 
 /// How etcd stands, where it is not whole.
-fn etcd(blueprint: &Blueprint, observed: &Observed) -> Option<Notice> {
+fn etcd(blueprint: &Blueprint, observed: &Observed) -> Option<Note> {
     let standing = quorum::standing(blueprint, &observed.machines).filter(|standing| !standing.is_whole())?;
     // One that was rolled back must not be started: its refusal says what helps.
     let is_restored = |node: &String| ownership::is_restored(blueprint, observed, node);
     let remedy = standing.remedy().filter(|_| !standing.silent.iter().any(is_restored));
     let remedy = remedy.map(|remedy| format!(". To do: {remedy}")).unwrap_or_default();
-    Some(Notice { text: format!("{ETCD}{standing}{remedy}") })
+    Some(Note { text: format!("{ETCD}{standing}{remedy}") })
 }
 
 /// What takes the cluster away.
@@ -244,22 +246,22 @@ pub fn plan_destroy(blueprint: &Blueprint, observed: &Observed) -> Plan {
     refusals.extend(ownership::foreign(blueprint, observed, Act::Remove));
     refusals.extend(refuse::protected(blueprint));
     refusals.extend(ownership::protected(blueprint, observed));
-    let (steps, notices) = destroy::steps(blueprint, observed);
-    finish(blueprint, Found { steps, notices, refusals, ..Found::default() })
+    let (steps, notes) = destroy::steps(blueprint, observed);
+    finish(blueprint, Found { steps, notes, refusals, ..Found::default() })
 }
 
 /// What the rules found, before it is put in order.
 #[derive(Debug, Default)]
 struct Found {
     steps: Vec<Step>,
-    notices: Vec<Notice>,
-    unknown: Vec<Notice>,
+    notes: Vec<Note>,
+    unknown: Vec<Note>,
     refusals: Vec<Refusal>,
     blocked: Vec<Blocked>,
 }
 
 fn finish(blueprint: &Blueprint, found: Found) -> Plan {
-    let Found { steps, notices, unknown, mut refusals, blocked } = found;
+    let Found { steps, notes, unknown, mut refusals, blocked } = found;
     let ordered = graph::in_order(steps).unwrap_or_else(|cycle| {
         refusals.push(Refusal {
             code: RefusalCode::Internal,
@@ -269,7 +271,7 @@ fn finish(blueprint: &Blueprint, found: Found) -> Plan {
         vec![]
     });
     let (steps, held) = if refusals.is_empty() { (ordered, vec![]) } else { (vec![], ordered) };
-    Plan { cluster: blueprint.cluster.clone(), steps, notices, unknown, blocked, refusals, held }
+    Plan { cluster: blueprint.cluster.clone(), steps, notes, unknown, blocked, refusals, held }
 }
 
 impl Plan {
@@ -285,7 +287,7 @@ impl Plan {
     /// Whether both do the same: all steps but their reasons, which tell of passing things.
     #[must_use]
     pub fn same_work(&self, other: &Self) -> bool {
-        let work = |step: &Step| (step.id.clone(), step.action.clone(), step.after.clone(), step.disturbs);
+        let work = |step: &Step| (step.id.clone(), step.action.clone(), step.after.clone(), step.disruption);
         self.steps.iter().map(work).eq(other.steps.iter().map(work))
     }
 

@@ -35,7 +35,7 @@ use crate::blueprint::Role;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    /// Name of the cluster: lower case letters, digits and `-`. VM names begin with it.
+    /// Name of the cluster: lower case letters, digits and `-`. VM names start with it.
     #[schemars(extend("examples" = ["home"]))]
     pub cluster: String,
     /// Versions of Talos and Kubernetes. They are never chosen for you: the same file makes the same cluster.
@@ -85,7 +85,7 @@ pub struct Spec {
     /// Snapshots of etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<Backup>,
-    /// Where the Kubernetes API is reached, when neither the VIP nor the first control plane shall be: `https://HOST:6443`.
+    /// Where the Kubernetes API is reached, if not at the VIP or the first control plane node: `https://HOST:6443`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["https://k8s.example.net:6443"]))]
     pub endpoint: Option<String>,

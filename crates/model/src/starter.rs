@@ -100,7 +100,7 @@ pub fn starter(options: &Starter, inventory: Option<&Inventory>) -> String {
         (None, None) if options.insecure => {
             line(
                 &mut out,
-                "  # Nobody knows who answers there, and the token is sent to them: pin a fingerprint.",
+                "  # Talosmith cannot verify who answers there, and sends the token: pin a fingerprint.",
             );
             line(&mut out, "  insecure: true");
         }
@@ -160,7 +160,7 @@ fn bridge(out: &mut String, inventory: Option<&Inventory>) {
 }
 
 fn hosts(out: &mut String, inventory: &Inventory) {
-    line(out, "\n# As Proxmox has them. Remove those that shall carry no nodes.");
+    line(out, "\n# As Proxmox has them. Remove those that must not run nodes.");
     line(out, "hosts:");
     for (name, host) in &inventory.hosts {
         let taking = |content: &str| -> Vec<&str> {
@@ -317,7 +317,7 @@ network:
   # vlan: 150
   # dns: [10.25.150.1]
 
-# As Proxmox has them. Remove those that shall carry no nodes.
+# As Proxmox has them. Remove those that must not run nodes.
 hosts:
   pve1: # 64 GiB of memory
     datastores:

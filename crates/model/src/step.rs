@@ -28,8 +28,9 @@ pub struct Step {
     pub after: Vec<StepId>,
     /// Why it is needed.
     pub reason: String,
-    /// What it disturbs.
-    pub disturbs: Disturbs,
+    /// What it disrupts.
+    #[serde(alias = "disturbs")]
+    pub disruption: Disruption,
     /// About how long it takes, in seconds.
     pub seconds: u32,
 }
@@ -37,19 +38,23 @@ pub struct Step {
 /// What a change does to things that already run, from the least to the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Disturbs {
-    /// Nothing that runs notices.
-    Nothing,
-    /// A running machine takes it over at once and goes on.
-    Hot,
-    /// A service of the machine restarts, or its network is cut for a moment.
-    Restart,
+pub enum Disruption {
+    /// Nothing that runs is affected.
+    #[serde(alias = "nothing")]
+    None,
+    /// A running machine takes the change over and continues.
+    #[serde(alias = "hot")]
+    InPlace,
+    /// A service of the machine restarts, or its network is down for a moment.
+    #[serde(alias = "restart")]
+    ServiceRestart,
     /// The machine must be drained, stopped and started.
     Reboot,
     /// Only a new machine can have it.
     Replace,
-    /// It takes something away for good.
-    Removes,
+    /// It deletes something for good.
+    #[serde(alias = "removes")]
+    Delete,
 }
 
 /// What is done. Every value that execution needs is here or in the blueprint: no choice is left.
@@ -393,7 +398,7 @@ impl Action {
             Self::Configure { node, if_needed: true } => {
                 format!("wait for {node} to answer, and configure it if it has no configuration")
             }
-            Self::Reconfigure { node } => format!("configure {node} anew, while it runs"),
+            Self::Reconfigure { node } => format!("update the machine config of {node} in place"),
             Self::Bootstrap { node } => format!("bootstrap etcd on {node}"),
             Self::Join { node } => format!("wait for {node} to join"),
             Self::GiveCredentials { to, user: Some(user) } => {

@@ -65,7 +65,7 @@ pub struct Factory {
 #[derive(Debug, thiserror::Error)]
 pub enum FactoryError {
     /// The address cannot be used.
-    #[error("'{0}' is not the address of an Image Factory; one begins with https://")]
+    #[error("'{0}' is not the address of an Image Factory; one starts with https://")]
     Address(String),
     /// The roots cannot be used.
     #[error("the certificates of the authorities cannot be used")]

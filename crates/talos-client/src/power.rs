@@ -170,7 +170,7 @@ impl Machine {
             }
             match failure {
                 SequenceFailure::Locked => {
-                    let why = "it did not begin: the machine is busy with something else";
+                    let why = "it did not start: the machine is busy with something else";
                     return Err(self.api.failure(attempt, Kind::Refused, why));
                 }
                 SequenceFailure::Fatal(why) => return Err(self.api.failure(attempt, Kind::Failed, why)),

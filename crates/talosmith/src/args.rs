@@ -92,7 +92,7 @@ pub enum LabSpeed {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Write a commented cluster file to begin with.
+    /// Write a commented cluster file to start from.
     #[command(after_help = examples::INIT)]
     Init(InitArgs),
     /// Check the file and the files that it points to, without asking anybody.
@@ -251,8 +251,8 @@ pub struct ApplyArgs {
 
 #[derive(Debug, Args)]
 pub struct AllowArgs {
-    /// Allow the data of this node to be deleted, should its VM have to be made anew because its machine does not answer any
-    /// more. May be given several times; a node that answers is left as it is.
+    /// Allow the data of this node to be deleted, if its VM must be recreated because its machine no longer
+    /// responds. May be given several times; a node that answers is left as it is.
     #[arg(long, value_name = "NODE")]
     pub allow_destroy: Vec<String>,
 }
@@ -262,7 +262,7 @@ pub struct ChangeArgs {
     /// Do not ask.
     #[arg(short, long)]
     pub yes: bool,
-    /// Take the lease from somebody who still holds it. Only when that run is surely dead.
+    /// Take over the lease from its holder. Only if that run is certainly dead.
     #[arg(long)]
     pub take_over: bool,
 }
@@ -371,22 +371,22 @@ pub struct KeepArgs {
     /// Let this one open them too: a public key, `age1…`. Can be given several times.
     #[arg(long = "recipient", value_name = "KEY")]
     pub recipients: Vec<String>,
-    /// Do not encrypt them. Whoever reads the file owns the cluster.
+    /// Do not encrypt them. Everyone who can read the file owns the cluster.
     #[arg(long, conflicts_with = "recipients")]
     pub plain: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum LabCommand {
-    /// Serve the lab on loopback, with TLS and real ports, for any program; write the twin of the file that uses it.
+    /// Serve the lab on loopback, with TLS and real ports, for any program; write the lab copy of the file that uses it.
     #[command(after_help = examples::UP)]
     Up(UpArgs),
     /// Stop a lab that is served.
     #[command(after_help = examples::DOWN)]
     Down(FolderArgs),
-    /// Break something in a lab that is served, mend it, or show what is broken.
+    /// Break something in a lab that is served, clear the fault, or show what is broken.
     #[command(after_help = examples::DISTURB)]
-    Disturb(DisturbArgs),
+    Inject(InjectArgs),
     /// Forget the lab's world of this file, its secrets included.
     #[command(after_help = examples::RESET)]
     Reset {
@@ -442,60 +442,60 @@ pub struct UpArgs {
     /// The release of Proxmox VE that a new lab plays.
     #[arg(long, value_name = "RELEASE", value_enum, default_value_t)]
     pub proxmox_version: LabProxmox,
-    /// Serve the world that this JSON file describes (host, storages, files, VMs), instead of one for a cluster file.
+    /// Serve the lab state that this JSON file describes (host, storages, files, VMs), instead of one for a cluster file.
     #[arg(long, value_name = "FILE")]
-    pub world: Option<PathBuf>,
+    pub state: Option<PathBuf>,
     #[command(flatten)]
     pub folder: FolderArgs,
 }
 
 #[derive(Debug, Args)]
 pub struct FolderArgs {
-    /// Where the world is kept between runs. Left out: beside the cluster file; a world that a file describes is then not
+    /// Where the lab state is kept between runs. Left out: beside the cluster file; a state that a file describes is then not
     /// kept, and takes no orders.
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub struct DisturbArgs {
+pub struct InjectArgs {
     #[command(subcommand)]
-    pub what: Disturb,
+    pub what: Inject,
     #[command(flatten)]
     pub folder: FolderArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Disturb {
+pub enum Inject {
     /// Show what is broken, and which failures met a call.
-    #[command(after_help = "Examples:\n  talosmith lab disturb show")]
+    #[command(after_help = "Examples:\n  talosmith lab inject show")]
     Show,
     /// List the failures that can be ordered, by number.
-    #[command(after_help = "Examples:\n  talosmith lab disturb faults")]
+    #[command(after_help = "Examples:\n  talosmith lab inject faults")]
     Faults,
     /// A host loses power, and its guests with it.
-    #[command(after_help = "Examples:\n  talosmith lab disturb off pve3")]
+    #[command(after_help = "Examples:\n  talosmith lab inject off pve3")]
     Off {
         /// The host.
         host: String,
     },
     /// A host comes back.
-    #[command(after_help = "Examples:\n  talosmith lab disturb on pve3")]
+    #[command(after_help = "Examples:\n  talosmith lab inject on pve3")]
     On {
         /// The host.
         host: String,
     },
     /// Every answer of a host, and every stage of its tasks, takes longer.
-    #[command(after_help = "Examples:\n  talosmith lab disturb slow pve2 --by 4")]
+    #[command(after_help = "Examples:\n  talosmith lab inject slow pve2 --by 4")]
     Slow {
         /// The host.
         host: String,
-        /// How many seconds longer; 0 mends it.
+        /// How many seconds longer; 0 clears it.
         #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_seconds)]
         by: f64,
     },
     /// A host has no room left, neither in its storages nor in its memory.
-    #[command(after_help = "Examples:\n  talosmith lab disturb full pve1")]
+    #[command(after_help = "Examples:\n  talosmith lab inject full pve1")]
     Full {
         /// The host.
         host: String,
@@ -504,7 +504,7 @@ pub enum Disturb {
         no: bool,
     },
     /// The clock of a host goes wrong.
-    #[command(after_help = "Examples:\n  talosmith lab disturb clock pve1 --ahead 300")]
+    #[command(after_help = "Examples:\n  talosmith lab inject clock pve1 --ahead 300")]
     Clock {
         /// The host.
         host: String,
@@ -513,20 +513,20 @@ pub enum Disturb {
         ahead: i64,
     },
     /// The cluster loses its quorum.
-    #[command(after_help = "Examples:\n  talosmith lab disturb quorum")]
+    #[command(after_help = "Examples:\n  talosmith lab inject quorum")]
     Quorum {
         /// It has it back.
         #[arg(long)]
         back: bool,
     },
     /// Only the named hosts outside answer: mirrors, registries, time servers, the Image Factory.
-    #[command(after_help = "Examples:\n  talosmith lab disturb outside ntp.example.com")]
+    #[command(after_help = "Examples:\n  talosmith lab inject outside ntp.example.com")]
     Outside {
         /// The hosts; without any, all answer again.
         only: Vec<String>,
     },
     /// A Talos version does not come up on a machine.
-    #[command(after_help = "Examples:\n  talosmith lab disturb broken-system 150011 v1.13.9")]
+    #[command(after_help = "Examples:\n  talosmith lab inject broken-system 150011 v1.13.9")]
     BrokenSystem {
         /// The VM of the machine.
         vmid: u32,
@@ -537,13 +537,13 @@ pub enum Disturb {
         no: bool,
     },
     /// The etcd database of a machine is full.
-    #[command(after_help = "Examples:\n  talosmith lab disturb full-etcd 150011")]
+    #[command(after_help = "Examples:\n  talosmith lab inject full-etcd 150011")]
     FullEtcd {
         /// The VM of the machine.
         vmid: u32,
     },
     /// The network cable of a machine is pulled.
-    #[command(after_help = "Examples:\n  talosmith lab disturb unplug 150021")]
+    #[command(after_help = "Examples:\n  talosmith lab inject unplug 150021")]
     Unplug {
         /// The id of its VM.
         vmid: u32,
@@ -552,18 +552,18 @@ pub enum Disturb {
         back: bool,
     },
     /// No time server answers: machines that boot wait for it, with the clock of their host.
-    #[command(after_help = "Examples:\n  talosmith lab disturb time")]
+    #[command(after_help = "Examples:\n  talosmith lab inject time")]
     Time {
         /// They answer again.
         #[arg(long)]
         back: bool,
     },
     /// The boot disk of a machine is smaller than Proxmox says, from its next start on.
-    #[command(after_help = "Examples:\n  talosmith lab disturb disk 150021 --gib 3")]
+    #[command(after_help = "Examples:\n  talosmith lab inject disk 150021 --gib 3")]
     Disk {
         /// The id of its VM.
         vmid: u32,
-        /// How many GiB it has; 0 mends it.
+        /// How many GiB it has; 0 clears it.
         #[arg(long, value_name = "GIB", default_value_t = 3)]
         gib: u64,
         #[command(flatten)]
@@ -572,7 +572,7 @@ pub enum Disturb {
     /// Something goes wrong on the way to a machine, at its Talos API or its Kubernetes API: at the next connection or call,
     /// at those of a place, or by chance.
     #[command(
-        after_help = "Examples:\n  talosmith lab disturb wire cut --path /machine.MachineService/ --times 2"
+        after_help = "Examples:\n  talosmith lab inject wire cut --path /machine.MachineService/ --times 2"
     )]
     Wire {
         /// What.
@@ -585,15 +585,15 @@ pub enum Disturb {
         which: WhichArgs,
     },
     /// A failure that Proxmox is known for, at the next call, at calls of a path, or by chance.
-    #[command(after_help = "Examples:\n  talosmith lab disturb fault 35 --path /qemu --times 3")]
+    #[command(after_help = "Examples:\n  talosmith lab inject fault 35 --path /qemu --times 3")]
     Fault {
-        /// Its number; `lab disturb faults` lists them.
+        /// Its number; `lab inject faults` lists them.
         number: u8,
         #[command(flatten)]
         which: WhichArgs,
     },
     /// Something is wrong with the serial console of a VM, from the next client on.
-    #[command(after_help = "Examples:\n  talosmith lab disturb console 150011 cut --by 8")]
+    #[command(after_help = "Examples:\n  talosmith lab inject console 150011 cut --by 8")]
     Console {
         /// The VM.
         vmid: u32,
@@ -611,7 +611,7 @@ pub enum Disturb {
     },
     /// A relay stands in front of the maintenance API of a machine: it shows its own certificate, passes calls on and keeps
     /// the machine configs that it is sent.
-    #[command(after_help = "Examples:\n  talosmith lab disturb relay 150011")]
+    #[command(after_help = "Examples:\n  talosmith lab inject relay 150011")]
     Relay {
         /// The VM of the machine.
         vmid: u32,
@@ -622,19 +622,19 @@ pub enum Disturb {
         early: EarlyArgs,
     },
     /// The next connections to the maintenance API of a machine meet a certificate that is issued at that moment.
-    #[command(after_help = "Examples:\n  talosmith lab disturb reissue 150011 --times 2")]
+    #[command(after_help = "Examples:\n  talosmith lab inject reissue 150011 --times 2")]
     Reissue {
         /// The VM of the machine.
         vmid: u32,
-        /// How many connections; 0 mends it.
+        /// How many connections; 0 clears it.
         #[arg(long, value_name = "CONNECTIONS", default_value_t = 1)]
         times: u32,
         #[command(flatten)]
         early: EarlyArgs,
     },
     /// Everything is well again.
-    #[command(after_help = "Examples:\n  talosmith lab disturb mend")]
-    Mend,
+    #[command(after_help = "Examples:\n  talosmith lab inject clear")]
+    Clear,
 }
 
 /// Which calls something happens to.
@@ -652,7 +652,7 @@ pub struct WhichArgs {
     /// At how many calls.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub times: u32,
-    /// At so many of a hundred calls that fit, by chance, until mended. Without a method: not those that only read.
+    /// At so many of a hundred calls that fit, by chance, until cleared. Without a method: not those that only read.
     #[arg(long, value_name = "PERCENT", conflicts_with_all = ["after", "times"], value_parser = parse_percent)]
     pub chance: Option<u16>,
     /// What chance comes from: equal seeds make equal choices.

@@ -2,12 +2,12 @@
 
 mod change;
 mod credentials;
-mod disturb;
 mod doctor;
 mod explain;
 mod health;
 mod import;
 mod init;
+mod inject;
 mod lab;
 mod manual;
 mod node;
@@ -55,12 +55,12 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
         Command::Doctor => doctor::doctor(&global, &printer).await,
         Command::Node(NodeCommand::Console(args)) => node::console(&global, &args, &printer).await,
         Command::Proxmox(ProxmoxCommand::Setup(args)) => proxmox::setup(&global, &args, &printer).await,
-        Command::Lab(LabCommand::Up(args)) => match &args.world {
+        Command::Lab(LabCommand::Up(args)) => match &args.state {
             Some(world) => lab::up_world(&global, world, &args, &printer).await,
             None => lab::up(&global, &args, &printer).await,
         },
-        Command::Lab(LabCommand::Down(args)) => disturb::down(&global, &args, &printer).await,
-        Command::Lab(LabCommand::Disturb(args)) => disturb::disturb(&global, &args, &printer).await,
+        Command::Lab(LabCommand::Down(args)) => inject::down(&global, &args, &printer).await,
+        Command::Lab(LabCommand::Inject(args)) => inject::inject(&global, &args, &printer).await,
         Command::Lab(LabCommand::Reset { yes }) => lab::reset(&global, yes, &printer),
     }
 }

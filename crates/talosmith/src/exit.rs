@@ -37,7 +37,7 @@ exits! {
     Input = 3 "the file, or something it points to, is wrong; nothing was changed"
     Refused = 4 "it would not be safe; nothing was changed"
     World = 5 "a step failed or something did not answer; the same command goes on from there"
-    Busy = 6 "somebody else is changing the cluster"
+    Busy = 6 "another operator is changing the cluster"
     Secrets = 7 "the secrets bundle or the identity that opens it is missing, unreadable or does not fit"
     Usage = 64 "the command line is wrong"
     Interrupted = 130 "stopped from outside; the same command goes on from there"
@@ -105,7 +105,7 @@ mod tests {
             3  the file, or something it points to, is wrong; nothing was changed
             4  it would not be safe; nothing was changed
             5  a step failed or something did not answer; the same command goes on from there
-            6  somebody else is changing the cluster
+            6  another operator is changing the cluster
             7  the secrets bundle or the identity that opens it is missing, unreadable or does not fit
            64  the command line is wrong
           130  stopped from outside; the same command goes on from there

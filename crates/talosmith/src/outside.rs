@@ -309,7 +309,7 @@ pub fn open_lab(
         let problem = Problem::of(Exit::World, &e).within("could not open the lab");
         match e.hint() {
             Some(hint) => problem.remedy(hint),
-            None => problem.remedy("`talosmith lab reset` forgets it and begins anew"),
+            None => problem.remedy("`talosmith lab reset` deletes it and starts over"),
         }
     })
 }

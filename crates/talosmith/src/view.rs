@@ -35,6 +35,9 @@ use model::observed::Observed;
 use model::plan::Plan;
 use serde::Serialize;
 
+/// The version of what `--json` prints. Keys are added within a version; one that is renamed or changes its meaning raises it.
+const JSON_SCHEMA: u32 = 1;
+
 pub use error::Problem;
 pub use ink::Ink;
 pub use plan::Verb;
@@ -267,6 +270,10 @@ impl Printer {
     pub fn data(&self, value: &impl Serialize) {
         // What cannot be turned into JSON is left out.
         if let Ok(json) = serde_json::to_string(value) {
+            let json = match json.strip_prefix('{') {
+                Some(rest) if !rest.starts_with('}') => format!("{{\"schema\":{JSON_SCHEMA},{rest}"),
+                _ => json,
+            };
             emit(&self.out, format!("{}\n", harmless::for_programs(&json)).as_bytes());
         }
     }

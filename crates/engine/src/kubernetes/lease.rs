@@ -223,7 +223,7 @@ impl Kubernetes {
         if self.ask(what, call).await? {
             return Ok(());
         }
-        let told = format!("somebody else was faster with lease {}/{}", claim.namespace, claim.name);
+        let told = format!("another operator acquired lease {}/{} first", claim.namespace, claim.name);
         Err(Error::new(Kind::Stale, told))
     }
 }

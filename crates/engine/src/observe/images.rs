@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use model::blueprint::{Blueprint, Image, Inventory, Node};
-use model::observed::{NoImage, Proxmox, StoredImage, Unseen, UnsizedImage};
+use model::observed::{NoImage, Proxmox, StoredImage, Unobserved, UnsizedImage};
 use pve::UrlAnswer;
 use talos_client::{Factory, FactoryError};
 
@@ -36,7 +36,7 @@ pub(super) async fn missing(
     schematics: &BTreeMap<String, String>,
     seen: &Proxmox,
     new: &[&Node],
-    unseen: &mut Vec<Unseen>,
+    unobserved: &mut Vec<Unobserved>,
 ) -> Vec<NoImage> {
     let wanted = to_download(blueprint, schematics, seen, new);
     let images: BTreeSet<&Image> = wanted.iter().map(|(image, ..)| *image).collect();
@@ -79,7 +79,7 @@ pub(super) async fn missing(
                 found.push(NoImage::NotInMirror { host: host.clone(), url });
             }
             Ok(_) => {}
-            Err(why) => unseen.push(Unseen { what: format!("whether {host} reaches {url}"), why }),
+            Err(why) => unobserved.push(Unobserved { what: format!("whether {host} reaches {url}"), why }),
         }
     }
     found

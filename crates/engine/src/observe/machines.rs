@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use model::blueprint::{Blueprint, Node, Role};
 use model::observed::{
-    Api, ConfigChange, ConfigCost, ConfigDifference, Etcd, EtcdStatus, Kubelet, Machine, Unseen,
+    Api, ConfigChange, ConfigCost, ConfigDifference, Etcd, EtcdStatus, Kubelet, Machine, Unobserved,
 };
 use model::quorum::Member;
 use secrecy::ExposeSecret;
@@ -20,15 +20,16 @@ use crate::steps::{Identified, Reached, identify_configured, reach};
 use crate::world::QUESTION;
 
 /// A machine, and what it did not tell although it answers.
-pub(crate) type Seen = (Machine, Vec<Unseen>);
+pub(crate) type Seen = (Machine, Vec<Unobserved>);
 
 /// Looks at one node: is it waiting for a configuration, does it have ours, is it somebody else's? A configuration that is
 /// `wanted` is compared with the one that it runs.
 pub(crate) async fn look(world: &World, node: &Node, access: &Access, wanted: Option<&str>) -> Seen {
     let seen = look_or_lack(world, node, access, wanted).await;
     seen.unwrap_or_else(|lack| {
-        let unseen = Unseen { what: format!("the Talos API of {}", node.name), why: lack.words.clone() };
-        (Machine::silent(lack.words), vec![unseen])
+        let unobserved =
+            Unobserved { what: format!("the Talos API of {}", node.name), why: lack.words.clone() };
+        (Machine::silent(lack.words), vec![unobserved])
     })
 }
 
@@ -55,15 +56,15 @@ pub(crate) async fn look_or_lack(
     Ok(match identified {
         Identified::Maintenance(connection) => {
             let mut machine = Machine::with(Api::Maintenance);
-            let mut unseen = vec![];
+            let mut unobserved = vec![];
             let version = world.clock.timeout(QUESTION, connection.version()).await;
-            machine.talos = told(version, node, VERSION, &mut unseen).map(|v| v.tag);
+            machine.talos = told(version, node, VERSION, &mut unobserved).map(|v| v.tag);
             machine.stage = Some("maintenance".to_owned());
             // A machine whose STATE was wiped still has etcd's data; that shows only once it is configured.
             if node.role == Role::Worker {
                 machine.etcd = Etcd::Empty;
             }
-            (machine, unseen)
+            (machine, unobserved)
         }
         Identified::Configured(client) => Box::pin(configured(world, node, &client, wanted)).await,
         Identified::Stranger { why } => (Machine::with(Api::Stranger { why }), vec![]),
@@ -97,21 +98,21 @@ fn told<T>(
     answer: Result<talos_client::Result<T>, ambient::TimedOut>,
     node: &Node,
     what: &str,
-    unseen: &mut Vec<Unseen>,
+    unobserved: &mut Vec<Unobserved>,
 ) -> Option<T> {
     let why = match answer {
         Ok(Ok(answer)) => return Some(answer),
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer within {} seconds", QUESTION.as_secs()),
     };
-    unseen.push(Unseen { what: format!("{what} of {}", node.name), why });
+    unobserved.push(Unobserved { what: format!("{what} of {}", node.name), why });
     None
 }
 
 async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<&str>) -> Seen {
     let clock = &world.clock;
     let mut machine = Machine::with(Api::Configured);
-    let mut unseen = vec![];
+    let mut unobserved = vec![];
     let (version, status, config, schematic, (etcd, etcd_status), addresses) = futures::join!(
         clock.timeout(QUESTION, client.version()),
         clock.timeout(QUESTION, client.stage()),
@@ -120,21 +121,21 @@ async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<
         etcd_with_status(world, node, client),
         addresses(world, node, client),
     );
-    machine.talos = told(version, node, VERSION, &mut unseen).map(|v| v.tag);
-    if let Some(status) = told(status, node, "the stage", &mut unseen) {
+    machine.talos = told(version, node, VERSION, &mut unobserved).map(|v| v.tag);
+    if let Some(status) = told(status, node, "the stage", &mut unobserved) {
         machine.stage = Some(status.stage.to_string());
         machine.ready = status.ready;
         machine.unmet = status.unmet.iter().map(|u| format!("{}: {}", u.name, u.reason)).collect();
     }
-    if let Some(runs) = told(config, node, "the configuration", &mut unseen) {
+    if let Some(runs) = told(config, node, "the configuration", &mut unobserved) {
         let runs = runs.expose_secret();
         machine.config_digest = Some(digest(runs.as_bytes()));
         let release = machine.talos.as_deref().unwrap_or(&node.talos);
         machine.config_changes = wanted.and_then(|wanted| differences(runs, wanted, release));
     }
-    machine.schematic = told(schematic, node, "the schematic", &mut unseen).flatten();
+    machine.schematic = told(schematic, node, "the schematic", &mut unobserved).flatten();
     (machine.etcd, machine.etcd_status, machine.addresses) = (etcd, etcd_status, addresses);
-    (machine, unseen)
+    (machine, unobserved)
 }
 
 /// Where two configurations differ, with values only where they are no secrets. `None` when one of them cannot be read.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use model::blueprint::{Blueprint, Node};
-use model::observed::{NotThere, Unseen};
+use model::observed::{NotThere, Unobserved};
 use pve::Mapping;
 
 use super::proxmox::ask;
@@ -16,9 +16,9 @@ pub(super) async fn missing(
     world: &World,
     blueprint: &Blueprint,
     new: &[&Node],
-    unseen: &mut Vec<Unseen>,
+    unobserved: &mut Vec<Unobserved>,
 ) -> Vec<NotThere> {
-    let mut missing: Vec<NotThere> = pool(world, blueprint, unseen).await.into_iter().collect();
+    let mut missing: Vec<NotThere> = pool(world, blueprint, unobserved).await.into_iter().collect();
     let wanted: BTreeSet<(&str, &str)> = devices(new.iter().copied()).collect();
     if wanted.is_empty() {
         return missing;
@@ -32,19 +32,23 @@ pub(super) async fn missing(
                 elsewhere: is_on(&mappings, name, host).is_some(),
             }));
         }
-        Err(why) => unseen.push(Unseen { what: "the names of devices".to_owned(), why }),
+        Err(why) => unobserved.push(Unobserved { what: "the names of devices".to_owned(), why }),
     }
     missing
 }
 
 /// The resource pool, if it is not there.
-pub(super) async fn pool(world: &World, blueprint: &Blueprint, unseen: &mut Vec<Unseen>) -> Option<NotThere> {
+pub(super) async fn pool(
+    world: &World,
+    blueprint: &Blueprint,
+    unobserved: &mut Vec<Unobserved>,
+) -> Option<NotThere> {
     let pool = blueprint.resource_pool.as_ref()?;
     match ask(world, world.pve.pools()).await {
         Ok(pools) if pools.iter().any(|known| known.name == *pool) => None,
         Ok(_) => Some(NotThere::Pool { pool: pool.clone() }),
         Err(why) => {
-            unseen.push(Unseen { what: "the resource pools".to_owned(), why });
+            unobserved.push(Unobserved { what: "the resource pools".to_owned(), why });
             None
         }
     }

@@ -13,7 +13,7 @@ use model::blueprint::{Blueprint, Inventory, Node};
 use model::holder::{self, Account, Holder};
 use model::mark::{Line, Mark, RECORD_NODE, RecordState};
 use model::observed::{
-    Accounts, Creation, Guest, NotRead, Proxmox, RecordSeen, StoredImage, Unchecked, Unseen, Vm,
+    Accounts, Creation, Guest, NotRead, Proxmox, RecordSeen, StoredImage, Unchecked, Unobserved, Vm,
 };
 use model::ownership;
 use model::plan::preflight;
@@ -84,7 +84,7 @@ pub(super) async fn details(
     world: &World,
     survey: Survey,
     sought: &Sought<'_>,
-    unseen: &mut Vec<Unseen>,
+    unobserved: &mut Vec<Unobserved>,
 ) -> Proxmox {
     let Sought { blueprint, purpose, .. } = *sought;
     let mut seen = Proxmox { version: survey.version, inventory: survey.inventory, ..Proxmox::default() };
@@ -183,7 +183,7 @@ pub(super) async fn details(
             Ok(Looked::Nobodys) => {}
             Err(reason) => {
                 seen.unread.insert(*id, (*host).to_owned());
-                unseen.push(Unseen { what: format!("VM {id} on {host}"), why: words(reason) });
+                unobserved.push(Unobserved { what: format!("VM {id} on {host}"), why: words(reason) });
             }
         }
     }
@@ -205,7 +205,7 @@ pub(super) async fn details(
                 preflight::to_create(blueprint, &seen).filter_map(|node| node.host.clone()).collect();
             let which = |host: &str| purpose == Purpose::Page || new.contains(host);
             hosts::ask_for_room(world, &mut seen.inventory.hosts, which).await;
-            Box::pin(for_new_nodes(world, sought, &mut seen, unseen)).await;
+            Box::pin(for_new_nodes(world, sought, &mut seen, unobserved)).await;
             seen.occupied = occupied(world, blueprint, &seen).await;
         }
         Purpose::Removal => {
@@ -213,8 +213,8 @@ pub(super) async fn details(
                 return seen;
             }
             match ask(world, world.pve.permissions()).await {
-                Ok(rights) => seen.accounts = accounts(world, blueprint, &rights, unseen).await,
-                Err(why) => unseen.push(Unseen { what: "what the token may do".to_owned(), why }),
+                Ok(rights) => seen.accounts = accounts(world, blueprint, &rights, unobserved).await,
+                Err(why) => unobserved.push(Unobserved { what: "what the token may do".to_owned(), why }),
             }
         }
     }
@@ -242,7 +242,7 @@ async fn accounts(
     world: &World,
     blueprint: &Blueprint,
     rights: &pve::Permissions,
-    unseen: &mut Vec<Unseen>,
+    unobserved: &mut Vec<Unobserved>,
 ) -> Option<Accounts> {
     let wanted: Vec<(Holder, Account)> = Holder::accounts(blueprint).collect();
     if wanted.is_empty() {
@@ -254,7 +254,7 @@ async fn accounts(
     let (users, granted) = match ask(world, asked).await {
         Ok(both) => both,
         Err(why) => {
-            unseen.push(Unseen { what: "the accounts in Proxmox".to_owned(), why });
+            unobserved.push(Unobserved { what: "the accounts in Proxmox".to_owned(), why });
             return None;
         }
     };
@@ -270,7 +270,7 @@ async fn accounts(
                         let foreign = tokens.iter().any(|there| there.name == token && !is_ours(there));
                         seen.foreign_tokens.extend(foreign.then(|| user.clone()));
                     }
-                    Err(why) => unseen.push(Unseen { what: format!("the tokens of {user}"), why }),
+                    Err(why) => unobserved.push(Unobserved { what: format!("the tokens of {user}"), why }),
                 }
             }
             seen.users.insert(user.clone(), owner);
@@ -298,7 +298,12 @@ pub(super) fn no_console(
 }
 
 /// What creating nodes needs: bridges, images, rights.
-async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, unseen: &mut Vec<Unseen>) {
+async fn for_new_nodes(
+    world: &World,
+    sought: &Sought<'_>,
+    seen: &mut Proxmox,
+    unobserved: &mut Vec<Unobserved>,
+) {
     let blueprint = sought.blueprint;
     let anew = blueprint.nodes.values().filter(|node| !node.external && sought.allowed.contains(&node.name));
     let mut new: Vec<&Node> = preflight::to_create(blueprint, seen).chain(anew).collect();
@@ -309,7 +314,7 @@ async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, u
         let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
         let outside = |vm: &Vm| vm.pool != blueprint.resource_pool;
         if owner.is_some_and(|owner| seen.of(owner).any(outside)) {
-            seen.not_there.extend(named::pool(world, blueprint, unseen).await);
+            seen.not_there.extend(named::pool(world, blueprint, unobserved).await);
         }
         return;
     }
@@ -330,17 +335,17 @@ async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, u
         boot_images::other_files(world, blueprint, sought.schematics, &images, &new).await;
     seen.unsized_images = unproven;
     seen.images = images.into_keys().collect();
-    unseen.extend(dark);
+    unobserved.extend(dark);
     match rights {
         Ok(rights) => {
-            seen.accounts = accounts(world, blueprint, &rights, unseen).await;
+            seen.accounts = accounts(world, blueprint, &rights, unobserved).await;
             let missing =
                 |need: &preflight::Need| !need.one_of.iter().any(|(path, right)| rights.has(path, right));
             seen.no_console = Some(no_console(blueprint, seen, &rights));
             seen.missing_rights =
                 preflight::needs(blueprint, &new, &zones).into_iter().filter(missing).collect();
         }
-        Err(why) => unseen.push(Unseen { what: "what the token may do".to_owned(), why }),
+        Err(why) => unobserved.push(Unobserved { what: "what the token may do".to_owned(), why }),
     }
     for (host, networks) in networks {
         match networks {
@@ -353,14 +358,14 @@ async fn for_new_nodes(world: &World, sought: &Sought<'_>, seen: &mut Proxmox, u
                     entry.bridges = bridges.collect();
                 }
             }
-            Err(why) => unseen.push(Unseen { what: format!("the bridges of {host}"), why }),
+            Err(why) => unobserved.push(Unobserved { what: format!("the bridges of {host}"), why }),
         }
     }
     seen.no_images =
-        Box::pin(boot_images::missing(world, blueprint, sought.schematics, seen, &new, unseen)).await;
+        Box::pin(boot_images::missing(world, blueprint, sought.schematics, seen, &new, unobserved)).await;
     seen.no_images.extend(other_files);
     seen.unfound = documents::unfound(world, blueprint, seen, &new).await;
-    seen.not_there = named::missing(world, blueprint, &new, unseen).await;
+    seen.not_there = named::missing(world, blueprint, &new, unobserved).await;
 }
 
 /// The zone of each SDN vnet. Only a name that no bridge of a host has by custom can be one.
@@ -584,7 +589,7 @@ async fn images(
     world: &World,
     inventory: &Inventory,
     new: &[&Node],
-) -> (BTreeMap<StoredImage, u64>, Vec<Unseen>) {
+) -> (BTreeMap<StoredImage, u64>, Vec<Unobserved>) {
     let mut places: BTreeSet<(&String, &String)> = BTreeSet::new();
     let mut shared: BTreeSet<&String> = BTreeSet::new();
     for node in new {
@@ -601,7 +606,7 @@ async fn images(
         places.iter().map(|(host, store)| ask(world, world.pve.storage_content(host, store, "import"))),
     )
     .await;
-    let (mut images, mut unseen) = (BTreeMap::new(), vec![]);
+    let (mut images, mut unobserved) = (BTreeMap::new(), vec![]);
     for ((host, store), list) in places.into_iter().zip(lists) {
         match list {
             Ok(list) => {
@@ -613,10 +618,10 @@ async fn images(
                     images.insert(stored, content.size.unwrap_or(0));
                 }
             }
-            Err(why) => unseen.push(Unseen { what: format!("the images in {store} on {host}"), why }),
+            Err(why) => unobserved.push(Unobserved { what: format!("the images in {store} on {host}"), why }),
         }
     }
-    (images, unseen)
+    (images, unobserved)
 }
 
 fn last_cause(error: &dyn std::error::Error) -> String {

@@ -12,7 +12,7 @@ fn saved(key: Option<&PlanKey>) -> SavedPlan {
         cluster: "home".into(),
         steps: vec![],
         unknown: vec![],
-        notices: vec![],
+        notes: vec![],
         blocked: vec![],
         refusals: vec![],
         held: vec![],

@@ -192,10 +192,10 @@ fn card(links: &[talos_client::Link], mac: &str) -> std::result::Result<(), Stri
     }
     match links.iter().find(|link| link.hardware_addr.eq_ignore_ascii_case(mac)) {
         Some(link) => Err(format!(
-            "its link {} has the address {mac} and no permanent address, as a physical network card has: Talos would not configure it",
+            "its link {} has the address {mac} and no permanent address, as a physical network interface has: Talos would not configure it",
             link.name
         )),
-        None => Err(format!("it has no network card with the address {mac}")),
+        None => Err(format!("it has no network interface with the MAC address {mac}")),
     }
 }
 
@@ -531,7 +531,7 @@ async fn send(world: &World, node: &Node, connection: Maintenance, config: &str)
 pub(super) fn runs_another(node: &Node) -> Error {
     Error::world(format!("{} runs another configuration than the one it was sent", node.name))
         .coded("configuration")
-        .remedy("somebody else configured it at the same time; run the command again to see what it has")
+        .remedy("another operator configured it at the same time; run the command again to see what it has")
 }
 
 /// After we sent a configuration, the machine must run exactly that one. Says whether it told.
@@ -568,7 +568,9 @@ mod tests {
             "{virtual_link}"
         );
         assert!(
-            card(&[link("bc:24:11:00:00:99", "")], mac).unwrap_err().starts_with("it has no network card")
+            card(&[link("bc:24:11:00:00:99", "")], mac)
+                .unwrap_err()
+                .starts_with("it has no network interface")
         );
     }
 }

@@ -50,7 +50,7 @@ pub(super) async fn still_dead(context: &Context, node: &Node, progress: &Progre
             }
             Some(doubt) => {
                 return Err(Error::new(Kind::Refused, format!("{} is not replaced: {doubt}", node.name))
-                    .remedy("run the command again: it looks again and goes on from there"));
+                    .remedy("run the command again: it observes the cluster again and continues"));
             }
         }
         clock.sleep(PAUSE).await;

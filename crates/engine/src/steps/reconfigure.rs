@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> Result<Done> {
     let (world, access) = (&context.world, context.look.access()?);
     let config = context.look.config(&node.name)?;
-    let attempt = || Error::world(format!("could not configure {} anew", node.name));
+    let attempt = || Error::world(format!("could not update the machine config of {}", node.name));
     let machine = match identify(world, node, access).await {
         Identified::Configured(machine) => machine,
         Identified::Maintenance(_) => {

@@ -118,7 +118,7 @@ async fn applied_once_there_is_nothing_left_to_do() {
         let plan = rig.look(&text).await.plan();
         let steps: Vec<_> = plan.steps.iter().map(|s| s.action.describe()).collect();
         assert!(plan.is_empty(), "seed {seed}: {steps:?} {:?}\n{text}", plan.refusals);
-        let waits: Vec<_> = plan.notices.iter().map(|n| &n.text).collect();
+        let waits: Vec<_> = plan.notes.iter().map(|n| &n.text).collect();
         assert!(waits.is_empty(), "seed {seed}: {waits:?}\n{text}");
     }
 }

@@ -11,7 +11,7 @@ async fn an_empty_proxmox_becomes_a_healthy_cluster_and_a_second_run_is_empty() 
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.assert_whole().await;
     let look = rig.look(HOME).await;
-    assert_eq!(look.observed.unseen, []);
+    assert_eq!(look.observed.unobserved, []);
     assert_eq!(look.observed.kubernetes.nodes.len(), 5);
     let record = look.observed.proxmox.record.as_ref().unwrap();
     assert!(record.state.bootstrap.as_ref().unwrap().done);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::apply::Stop;
 use jiff::Timestamp;
-use lab::Disturbance;
+use lab::Injection;
 use model::event::{Outcome, What};
 use talos_client::Machine;
 
@@ -84,7 +84,7 @@ impl Rig {
 #[tokio::test(start_paused = true)]
 async fn f10_without_a_time_server_ntp_is_named_within_a_minute() {
     let rig = Rig::new();
-    rig.lab.disturb(Disturbance::TimeServers { answer: false });
+    rig.lab.inject(Injection::TimeServers { answer: false });
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Failed);
     let notes = notes(&ran);
@@ -105,7 +105,7 @@ async fn f10_without_a_time_server_ntp_is_named_within_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn f10_a_worker_without_the_time_ends_the_wait_and_names_the_time_server() {
     let rig = Rig::healthy().await;
-    rig.lab.disturb(Disturbance::TimeServers { answer: false });
+    rig.lab.inject(Injection::TimeServers { answer: false });
     rig.fails_within(&more(), 420, "time server").await;
 }
 
@@ -162,9 +162,9 @@ async fn t7_e5_a_configured_machine_that_falls_silent_is_not_asked_without_crede
     let unplugging = async {
         rig.until_it_answers().await;
         *since.lock().unwrap() = Some(rig.world.clock.now());
-        rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: true });
+        rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: true });
         rig.world.clock.sleep(Duration::from_mins(2)).await;
-        rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: false });
+        rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: false });
     };
     let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), unplugging);
     let ran = ran.unwrap();
@@ -190,7 +190,7 @@ async fn e7_a_system_that_panics_while_the_node_joins_is_told_by_its_console() {
     let breaking = async {
         rig.until_it_answers().await;
         *since.lock().unwrap() = Some(rig.world.clock.now());
-        rig.lab.disturb(Disturbance::BrokenSystem { vmid: VM, talos: "v1.13.9".to_owned(), broken: true });
+        rig.lab.inject(Injection::BrokenSystem { vmid: VM, talos: "v1.13.9".to_owned(), broken: true });
         let host = rig.host_of(VM).await;
         rig.world.pve.follow(&rig.world.pve.reset(&host, VM).await.unwrap(), |_| {}).await.unwrap();
     };
@@ -259,7 +259,7 @@ async fn f10_a_timeout_ends_the_run_and_says_what_was_waited_for() {
     let (wish, stop) = tokio::sync::watch::channel(Stop::No);
     let limit = async {
         rig.until_it_runs().await;
-        rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: true });
+        rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: true });
         rig.world.clock.sleep(Duration::from_secs(40)).await;
         wish.send_replace(Stop::Timeout);
     };
@@ -272,7 +272,7 @@ async fn f10_a_timeout_ends_the_run_and_says_what_was_waited_for() {
     assert!(failures.contains("waiting for the machine"), "{failures}");
     assert!(remedies(&ran).starts_with("timeout: "), "{}", remedies(&ran));
     // The lease is free, and the same command goes on.
-    rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: false });
+    rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: false });
     let look = rig.look(&more()).await;
     let ran = rig.carry_out(&look, &look.plan(), "another").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());

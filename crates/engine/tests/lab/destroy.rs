@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::Look;
-use lab::{CallFilter, Disturbance};
+use lab::{CallFilter, Injection};
 use model::event::{Outcome, What};
 use model::plan::{Plan, RefusalCode};
 
@@ -17,18 +17,18 @@ async fn destroy_file(rig: &Rig, file: &str) -> (Vec<String>, Ran) {
     let Ok(look) = rig.session(file).look_to_destroy().await else { panic!("it can be looked at") };
     let plan = look.plan_destroy();
     assert_eq!(plan.refusals, []);
-    let notices = plan.notices.iter().map(|n| n.text.clone()).collect();
-    (notices, rig.carry_out(&look, &plan, "me").await.unwrap())
+    let notes = plan.notes.iter().map(|n| n.text.clone()).collect();
+    (notes, rig.carry_out(&look, &plan, "me").await.unwrap())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_cluster_is_no_obstacle_and_what_is_out_of_reach_is_named() {
     let rig = Rig::healthy().await;
     for vmid in [150_011, 150_012, 150_013, 150_021, 150_022] {
-        rig.lab.disturb(Disturbance::Unplugged { vmid, unplugged: true });
+        rig.lab.inject(Injection::Unplugged { vmid, unplugged: true });
     }
-    rig.lab.disturb(Disturbance::HostOffline("pve3".to_owned()));
-    let (notices, ran) = destroy(&rig).await;
+    rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
+    let (notes, ran) = destroy(&rig).await;
     let left: Vec<u64> = rig.vmids().await;
     assert!(!left.is_empty() && left.len() < 6, "what is on the hosts that answer is gone: {left:?}");
     let failed: Vec<&String> = ran
@@ -39,13 +39,13 @@ async fn a_dead_cluster_is_no_obstacle_and_what_is_out_of_reach_is_named() {
             _ => None,
         })
         .collect();
-    let said = format!("{notices:?} {failed:?}");
+    let said = format!("{notes:?} {failed:?}");
     for vmid in left.iter().filter(|vmid| **vmid != 150_010) {
         assert!(said.contains(&vmid.to_string()) || said.contains("pve3"), "{vmid} is named: {said}");
     }
     assert!(left.contains(&150_010), "the record guards what is left");
 
-    rig.lab.disturb(Disturbance::HostOnline("pve3".to_owned()));
+    rig.lab.inject(Injection::HostOnline("pve3".to_owned()));
     rig.world.clock.sleep(Duration::from_secs(30)).await;
     let (_, ran) = destroy(&rig).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
@@ -115,7 +115,7 @@ async fn a_vm_that_moved_to_a_host_that_is_off_is_not_gone() {
     let (look, plan) = planned(&rig).await;
     let host = move_away(&rig, WORKER).await;
     assert_ne!(host, rig.host_of(150_010).await, "the record is elsewhere");
-    rig.lab.disturb(Disturbance::HostOffline(host.clone()));
+    rig.lab.inject(Injection::HostOffline(host.clone()));
     let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
     let left = rig.vmids().await;
     assert!(left.contains(&150_010), "the record guards what is left: {left:?}");
@@ -130,9 +130,9 @@ async fn a_vm_that_moves_during_the_look_is_seen() {
     let rig = Rig::healthy().await;
     let which = CallFilter { method: "GET".into(), path_contains: format!("/qemu/{WORKER}/"), skip: 0 };
     let text = format!("Configuration file 'nodes/pve1/qemu-server/{WORKER}.conf' does not exist\n");
-    rig.lab.disturb(Disturbance::FailCall { which, status: 500, text });
+    rig.lab.inject(Injection::FailCall { which, status: 500, text });
     let (look, plan) = planned(&rig).await;
-    assert_eq!(look.observed.unseen, []);
+    assert_eq!(look.observed.unobserved, []);
     assert!(
         plan.steps.iter().any(|step| step.id.0.starts_with("delete-vm/home-work-1/")),
         "{:?}",
@@ -149,7 +149,7 @@ async fn without_its_record_a_cluster_is_neither_changed_nor_taken_away() {
     pve.follow(&pve.migrate("pve1", 150_010, &wish).await.unwrap(), |_| {}).await.unwrap();
     let params: pve::Params = [("tags".to_owned(), "mine".to_owned())].into_iter().collect();
     pve.update_config("pve1", 150_011, &params, &[], None).await.unwrap();
-    rig.lab.disturb(Disturbance::HostOffline("pve3".to_owned()));
+    rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
     rig.world.clock.sleep(Duration::from_secs(30)).await;
     let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
     for plan in [rig.look(HOME).await.plan(), look.plan_destroy()] {
@@ -159,7 +159,7 @@ async fn without_its_record_a_cluster_is_neither_changed_nor_taken_away() {
         assert!(refusal.why.starts_with("VM 150010 on pve3 may be the cluster's record"), "{refusal:?}");
         assert!(refusal.remedy.contains("mv /etc/pve/nodes/pve3/qemu-server/150010.conf"), "{refusal:?}");
     }
-    rig.lab.disturb(Disturbance::HostOnline("pve3".to_owned()));
+    rig.lab.inject(Injection::HostOnline("pve3".to_owned()));
     rig.world.clock.sleep(Duration::from_secs(30)).await;
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
@@ -189,7 +189,7 @@ async fn accounts_of_ours_go_and_those_of_people_stay() {
     let roles = async || pve.roles().await.unwrap().into_iter().map(|r| r.name).collect::<Vec<_>>();
     assert!(names().await.contains(&"home-ccm@pve".to_owned()));
     assert!(roles().await.contains(&"home-ccm".to_owned()));
-    let (notices, ran) = destroy_file(&rig, &file).await;
+    let (notes, ran) = destroy_file(&rig, &file).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert!(!names().await.contains(&"home-ccm@pve".to_owned()));
     assert!(!roles().await.contains(&"home-ccm".to_owned()));
@@ -197,10 +197,10 @@ async fn accounts_of_ours_go_and_those_of_people_stay() {
     assert!(!pve.granted().await.unwrap().iter().any(|g| g.whom.starts_with("home-ccm@pve")));
     let told = "the account people@pve stays in Proxmox, because it does not say that it was made for this cluster: \
                 `pveum user delete people@pve` and `pveum role delete home-csi` remove it";
-    assert_eq!(notices, [told]);
+    assert_eq!(notes, [told]);
     assert_eq!(rig.vmids().await, [] as [u64; 0]);
-    let (notices, ran) = destroy_file(&rig, &file).await;
-    assert_eq!((notices.len(), ran.outcome), (0, Outcome::Done), "nothing is left to say");
+    let (notes, ran) = destroy_file(&rig, &file).await;
+    assert_eq!((notes.len(), ran.outcome), (0, Outcome::Done), "nothing is left to say");
 }
 
 /// A token that a person made is nobody else's to replace: neither the plan nor the step takes it.

@@ -256,7 +256,7 @@ async fn arch1_a_change_that_needs_a_reboot_after_all_is_refused_by_the_machine(
         action,
         after: vec![],
         reason: String::new(),
-        disturbs: model::step::Disturbs::Hot,
+        disruption: model::step::Disruption::InPlace,
         seconds: 1,
     }];
     let boots = rig.boot_id("home-work-1").await;
@@ -314,7 +314,7 @@ async fn a_disk_that_the_file_does_not_have_any_more_keeps_its_data() {
     let plan = rig.look(&without).await.plan();
     assert!(plan.is_empty(), "{plan:?}");
     let told = "the disk scsi1 with 10 GiB of home-work-1 (VM 150021) is not in the file; it is left as it is, with its data";
-    assert_eq!(plan.notices.iter().map(|n| n.text.as_str()).collect::<Vec<_>>(), [told]);
+    assert_eq!(plan.notes.iter().map(|n| n.text.as_str()).collect::<Vec<_>>(), [told]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -404,7 +404,7 @@ async fn a_node_without_any_system_is_made_anew_where_that_is_allowed() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_answers_after_all_keeps_its_vm() {
     let rig = Rig::healthy().await;
-    rig.lab.disturb(lab::Disturbance::Unplugged { vmid: WORKER, unplugged: true });
+    rig.lab.inject(lab::Injection::Unplugged { vmid: WORKER, unplugged: true });
     // Long enough for Kubernetes to miss it, too.
     rig.world.clock.sleep(Duration::from_secs(120)).await;
     let session = rig.session(HOME).allowing(["home-work-1".to_owned()]);
@@ -414,7 +414,7 @@ async fn a_node_that_answers_after_all_keeps_its_vm() {
     let fetched = |s: &model::step::Step| matches!(s.action, Action::DownloadImage { .. });
     assert!(!plan.steps.iter().any(fetched), "its image is where it was: {plan:?}");
 
-    rig.lab.disturb(lab::Disturbance::Mend);
+    rig.lab.inject(lab::Injection::Clear);
     rig.world.clock.sleep(Duration::from_secs(30)).await;
     let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
@@ -432,16 +432,16 @@ async fn what_is_allowed_is_not_asked_for() {
     assert!(look.plan().is_empty(), "{:?}", look.plan());
 
     // One that Kubernetes hears of is there, even if we do not reach it.
-    rig.lab.disturb(lab::Disturbance::Unplugged { vmid: WORKER, unplugged: true });
+    rig.lab.inject(lab::Injection::Unplugged { vmid: WORKER, unplugged: true });
     let Ok(look) = allowing(&["home-work-1"]).look().await else { panic!("it can be looked at") };
     let plan = look.plan();
-    assert!(plan.notices.iter().any(|n| n.text.contains("it is not replaced")), "{:?}", plan.notices);
+    assert!(plan.notes.iter().any(|n| n.text.contains("it is not replaced")), "{:?}", plan.notes);
     assert!(!plan.steps.iter().any(|s| matches!(s.action, Action::DeleteVm { .. })));
-    rig.lab.disturb(lab::Disturbance::Mend);
+    rig.lab.inject(lab::Injection::Clear);
 
     // Two of three are gone: what is left is no majority, and what it knows must not be lost.
     for vmid in [150_012, 150_013] {
-        rig.lab.disturb(lab::Disturbance::Unplugged { vmid, unplugged: true });
+        rig.lab.inject(lab::Injection::Unplugged { vmid, unplugged: true });
     }
     rig.world.clock.sleep(Duration::from_secs(60)).await;
     let Ok(look) = allowing(&["home-control-2"]).look().await else { panic!("it can be looked at") };
@@ -490,6 +490,6 @@ async fn a_manifest_that_differs_is_not_said_to_be_applied() {
     };
     assert_eq!(rig.apply(&file("old")).await.outcome, Outcome::Done);
     let plan = rig.look(&file("new")).await.plan();
-    let told: Vec<&str> = plan.notices.iter().map(|notice| notice.text.as_str()).collect();
+    let told: Vec<&str> = plan.notes.iter().map(|note| note.text.as_str()).collect();
     assert!(told.iter().any(|text| text.contains("changes none that it applied before")), "{plan:?}");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lab::{CallFilter, Disturbance, When};
+use lab::{CallFilter, Injection, When};
 use pve::{Client, Endpoints, Kind, Params, Trust};
 
 use crate::rig::Rig;
@@ -19,7 +19,7 @@ fn client(rig: &Rig, endpoint: &str, token: &str, trust: &Trust) -> Client {
 }
 
 fn next(rig: &Rig, status: u16, text: &str) {
-    rig.lab.disturb(Disturbance::FailCall { which: CallFilter::default(), status, text: text.to_owned() });
+    rig.lab.inject(Injection::FailCall { which: CallFilter::default(), status, text: text.to_owned() });
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,18 +53,18 @@ async fn the_lab_produces_every_kind_of_failure() {
     fails!(pve.update_config("pve1", 100, &Params::new(), &[], None), Kind::Refused { .. });
 
     let stuck = CallFilter { method: "POST".to_owned(), path_contains: "/qemu".to_owned(), skip: 0 };
-    rig.lab.disturb(Disturbance::Known { number: 54, when: When::Call(stuck) });
+    rig.lab.inject(Injection::Known { number: 54, when: When::Call(stuck) });
     assert!(made(102).await.is_err());
     fails!(pve.update_config("pve1", 102, &params(&[("cores", "2")]), &[], None), Kind::Locked { .. });
-    rig.lab.disturb(Disturbance::Known { number: 22, when: When::After(0) });
+    rig.lab.inject(Injection::Known { number: 22, when: When::After(0) });
     fails!(pve.start("pve1", 100), Kind::LockTimeout { .. });
 
-    rig.lab.disturb(Disturbance::HostOffline("pve3".to_owned()));
+    rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
     fails!(pve.vm_config("pve3", 100), Kind::NodeUnreachable { status: 595, .. });
     fails!(client(&rig, "https://pve3:8006", &facts.token, &trust).version(), Kind::Transport(_));
-    rig.lab.disturb(Disturbance::Quorum { lost: true });
+    rig.lab.inject(Injection::Quorum { lost: true });
     fails!(pve.create_vm("pve1", 103, &Params::new()), Kind::NoQuorum { .. });
-    rig.lab.disturb(Disturbance::Mend);
+    rig.lab.inject(Injection::Clear);
 
     fails!(
         client(&rig, "https://pve1:8006", "root@pam!lab=wrong", &trust).version(),
@@ -90,7 +90,7 @@ async fn the_lab_produces_every_kind_of_failure() {
     fails!(pve.version(), Kind::NotImplemented { .. });
     next(&rig, 200, "this is no version");
     fails!(pve.version(), Kind::Protocol { .. });
-    rig.lab.disturb(Disturbance::CutCall {
+    rig.lab.inject(Injection::CutCall {
         which: CallFilter { method: "POST".to_owned(), ..CallFilter::default() },
         after: true,
     });

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{Look, Session};
-use lab::{CallFilter, CallMoment, Disturbance, LabConfig, Verdict, When, Wire};
+use lab::{CallFilter, CallMoment, Injection, LabConfig, Verdict, When, Wire};
 use model::event::Outcome;
 use model::observed::Etcd;
 use model::plan::Plan;
@@ -54,7 +54,7 @@ impl Rig {
     }
 
     fn unplug(&self, vmid: u32) {
-        self.lab.disturb(Disturbance::Unplugged { vmid, unplugged: true });
+        self.lab.inject(Injection::Unplugged { vmid, unplugged: true });
     }
 
     /// Counts calls of a method from now on.
@@ -193,7 +193,7 @@ async fn a3_members_of_etcd_are_counted_not_the_file() {
     for at in ["10.25.150.13:50000", ":6443"] {
         let which = CallFilter { method: String::new(), path_contains: at.to_owned(), skip: 0 };
         let when = When::Chance { which, permille: 1000, seed: 1 };
-        rig.lab.disturb(Disturbance::Wire { fault: Wire::BlackHole, when });
+        rig.lab.inject(Injection::Wire { fault: Wire::BlackHole, when });
     }
     let plan = rig.allowing(HOME, &["home-control-3"]).await.plan();
     assert_eq!(deleted(&plan), Vec::<&str>::new());
@@ -216,7 +216,7 @@ async fn a3_one_control_plane_node_is_replaced_per_run() {
     let plan = look.plan();
     assert_eq!(plan.refusals, []);
     assert_eq!(deleted(&plan), ["home-control-4"]);
-    assert!(plan.notices.iter().any(|n| n.text.contains("home-control-5")), "{:?}", plan.notices);
+    assert!(plan.notes.iter().any(|n| n.text.contains("home-control-5")), "{:?}", plan.notes);
     done(&rig.carry_out(&look, &plan, "me").await.unwrap());
     let look = rig.allowing(&five, &both).await;
     let plan = look.plan();
@@ -283,10 +283,10 @@ async fn a4_ready_in_kubernetes_vetoes_the_stop() {
     let look = rig.allowing(HOME, &["home-work-1"]).await;
     let plan = look.plan();
     assert_eq!(deleted(&plan), ["home-work-1"], "{:?}", plan.refusals);
-    rig.lab.disturb(Disturbance::Mend);
+    rig.lab.inject(Injection::Clear);
     let which = CallFilter { method: String::new(), path_contains: "10.25.150.21:50000".to_owned(), skip: 0 };
     let when = When::Chance { which, permille: 1000, seed: 1 };
-    rig.lab.disturb(Disturbance::Wire { fault: Wire::BlackHole, when });
+    rig.lab.inject(Injection::Wire { fault: Wire::BlackHole, when });
     rig.let_pass(60).await;
     let stops = rig.count_calls("/status/stop");
     let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
@@ -305,7 +305,7 @@ async fn a4_a_node_that_comes_back_within_two_minutes_keeps_its_vm() {
     let plan = look.plan();
     let mended = async {
         rig.let_pass(90).await;
-        rig.lab.disturb(Disturbance::Mend);
+        rig.lab.inject(Injection::Clear);
         std::future::pending::<()>().await;
     };
     let stops = rig.count_calls("/status/stop");
@@ -369,7 +369,7 @@ async fn a_bootstrap_is_not_repeated_while_a_control_plane_node_cannot_be_seen()
     assert_eq!(asked.load(Ordering::Relaxed), 1, "{:?}", ran.failures());
     assert!(ran.failures().iter().any(|f| f.contains("it may exist already")), "{:?}", ran.failures());
     assert_eq!(rig.etcd_clusters(), 0);
-    rig.lab.disturb(Disturbance::Unplugged { vmid: CONTROL[1], unplugged: false });
+    rig.lab.inject(Injection::Unplugged { vmid: CONTROL[1], unplugged: false });
     done(&rig.apply(HOME).await);
     rig.assert_whole().await;
 }
@@ -383,7 +383,7 @@ async fn t1_an_answering_kubernetes_means_that_etcd_exists() {
         let which =
             CallFilter { method: String::new(), path_contains: format!("10.25.150.{last}:50000"), skip: 0 };
         let when = When::Chance { which, permille: 1000, seed: 1 };
-        rig.lab.disturb(Disturbance::Wire { fault: Wire::BlackHole, when });
+        rig.lab.inject(Injection::Wire { fault: Wire::BlackHole, when });
     }
     let look = rig.look(HOME).await;
     assert!(look.observed.kubernetes.answered);

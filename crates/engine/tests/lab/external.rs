@@ -83,7 +83,7 @@ async fn a_cluster_of_machines_that_others_made_needs_no_proxmox() {
     let Ok(look) = session.look().await else { panic!("looking works without Proxmox") };
     let plan = look.plan();
     assert_eq!(plan.refusals, []);
-    assert!(plan.notices[0].text.contains("apply from one place only"), "{:?}", plan.notices);
+    assert!(plan.notes[0].text.contains("apply from one place only"), "{:?}", plan.notes);
     let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
     let all = ["configure/cp-1", "configure/w-1", "bootstrap/cp-1", "join/cp-1", "join/w-1", "check-health"];
     assert_eq!(ids, all);
@@ -91,7 +91,7 @@ async fn a_cluster_of_machines_that_others_made_needs_no_proxmox() {
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let Ok(look) = session.look().await else { panic!("looking works without Proxmox") };
     assert!(look.plan().is_empty(), "{:?}", look.plan());
-    assert_eq!(look.plan().notices, []);
+    assert_eq!(look.plan().notes, []);
     assert_eq!(rig.etcd_clusters(), 1);
 
     // A node that the file does not have any more is still there, and that is told.
@@ -112,7 +112,7 @@ async fn a_machine_with_another_card_is_not_the_one_that_the_file_means() {
     let plan = rig.look(&other).await.plan();
     assert!(plan.steps.is_empty());
     assert!(
-        plan.refusals[0].why.contains("it has no network card with the address BC:24:11:00:00:99"),
+        plan.refusals[0].why.contains("it has no network interface with the address BC:24:11:00:00:99"),
         "{:?}",
         plan.refusals
     );
@@ -129,7 +129,7 @@ async fn machines_that_were_configured_are_not_given_to_a_new_bundle() {
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let refusals = plan(empty().look().await.unwrap()).refusals;
     let told =
-        "the secrets bundle is missing, but cp-1, w-1 are configured already, with keys that nobody here has";
+        "the secrets bundle is missing, but cp-1, w-1 are configured already, with keys that are not here";
     assert_eq!(refusals.iter().map(|r| r.why.as_str()).collect::<Vec<_>>(), [told]);
     assert_eq!(refusals[0].code, model::plan::RefusalCode::LostBundle);
 }

@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lab::{CallFilter, Disturbance, When, Wire};
+use lab::{CallFilter, Injection, When, Wire};
 use model::event::{Outcome, What};
 use model::plan::RefusalCode;
 use pve::Params;
@@ -373,9 +373,9 @@ async fn breaking(rig: &Rig, breaks: &[Breaks], over: &AtomicBool, happened: &Mu
             Breaks::PowerCut { host, at, seconds } => {
                 rig.world.clock.sleep(Duration::from_secs(*at)).await;
                 happens(true);
-                rig.lab.disturb(Disturbance::HostOffline(host.clone()));
+                rig.lab.inject(Injection::HostOffline(host.clone()));
                 rig.world.clock.sleep(Duration::from_secs(*seconds)).await;
-                rig.lab.disturb(Disturbance::HostOnline(host.clone()));
+                rig.lab.inject(Injection::HostOnline(host.clone()));
             }
             Breaks::Stopped { vmid, at } => {
                 rig.world.clock.sleep(Duration::from_secs(*at)).await;
@@ -389,17 +389,17 @@ async fn breaking(rig: &Rig, breaks: &[Breaks], over: &AtomicBool, happened: &Mu
             Breaks::Unplugged { vmid, at, seconds } => {
                 rig.world.clock.sleep(Duration::from_secs(*at)).await;
                 happens(rig.lab.person().config(*vmid).is_some());
-                rig.lab.disturb(Disturbance::Unplugged { vmid: *vmid, unplugged: true });
+                rig.lab.inject(Injection::Unplugged { vmid: *vmid, unplugged: true });
                 rig.world.clock.sleep(Duration::from_secs(*seconds)).await;
-                rig.lab.disturb(Disturbance::Unplugged { vmid: *vmid, unplugged: false });
+                rig.lab.inject(Injection::Unplugged { vmid: *vmid, unplugged: false });
             }
             Breaks::NoTime { host, ahead, at, seconds } => {
                 rig.world.clock.sleep(Duration::from_secs(*at)).await;
                 happens(true);
-                rig.lab.disturb(Disturbance::HostClock { node: host.clone(), ahead: *ahead });
-                rig.lab.disturb(Disturbance::TimeServers { answer: false });
+                rig.lab.inject(Injection::HostClock { node: host.clone(), ahead: *ahead });
+                rig.lab.inject(Injection::TimeServers { answer: false });
                 rig.world.clock.sleep(Duration::from_secs(*seconds)).await;
-                rig.lab.disturb(Disturbance::TimeServers { answer: true });
+                rig.lab.inject(Injection::TimeServers { answer: true });
             }
         }
     });
@@ -431,15 +431,15 @@ async fn run(seed: u64) -> String {
     for one in &breaks {
         match one {
             Breaks::Known(number, when) => {
-                rig.lab.disturb(Disturbance::Known { number: *number, when: when.clone() });
+                rig.lab.inject(Injection::Known { number: *number, when: when.clone() });
             }
             Breaks::Cut { which, after } => {
-                rig.lab.disturb(Disturbance::CutCall { which: which.clone(), after: *after });
+                rig.lab.inject(Injection::CutCall { which: which.clone(), after: *after });
             }
             Breaks::Wire { fault, when } => {
-                rig.lab.disturb(Disturbance::Wire { fault: *fault, when: when.clone() });
+                rig.lab.inject(Injection::Wire { fault: *fault, when: when.clone() });
             }
-            Breaks::SmallDisk { vmid } => rig.lab.disturb(Disturbance::SmallDisk { vmid: *vmid, gib: 3 }),
+            Breaks::SmallDisk { vmid } => rig.lab.inject(Injection::SmallDisk { vmid: *vmid, gib: 3 }),
             Breaks::PowerCut { .. }
             | Breaks::Stopped { .. }
             | Breaks::Dies { .. }
@@ -564,7 +564,7 @@ fn needs_root(breaks: &[Breaks], ran: &Ran) -> bool {
 
 /// The same world with everything mended, a while later.
 async fn mended(rig: &Rig, breaks: &[Breaks]) -> Rig {
-    rig.lab.disturb(Disturbance::Mend);
+    rig.lab.inject(Injection::Clear);
     let world = rig.lab.shared().read(|world, _| serde_json::to_vec(world).unwrap());
     let rig = Rig::copy_of(&world);
     for one in breaks {

@@ -3,7 +3,7 @@
 use engine::doctor::{self, Finding, Verdict};
 use engine::grounds::{Grounds, Task, Whom};
 use engine::{Session, World};
-use lab::{Disturbance, LabConfig};
+use lab::{Injection, LabConfig};
 use secrecy::ExposeSecret;
 
 use crate::rig::{HOME, Rig, bundle, examine, spec};
@@ -64,7 +64,7 @@ async fn what_is_missing_is_named_with_its_place_and_the_command() {
     );
 
     whole.prepare(&rig.world.pve, |_| {}).await.unwrap();
-    rig.lab.disturb(Disturbance::HostClock { node: "pve2".to_owned(), ahead: 90 });
+    rig.lab.inject(Injection::HostClock { node: "pve2".to_owned(), ahead: 90 });
     let nobody = pve::NewToken {
         user: "talosmith@pve".to_owned(),
         name: "bare".to_owned(),
@@ -309,7 +309,7 @@ async fn by_reading_4_with_a_pin_for_each_host_failover_works() {
         let (net, clock) = (rig.lab.net(), rig.world.clock.clone());
         pve::Client::connect(endpoints(), &facts.token.parse().unwrap(), &trust, net, clock).unwrap()
     };
-    rig.lab.disturb(Disturbance::HostOffline("pve1".to_owned()));
+    rig.lab.inject(Injection::HostOffline("pve1".to_owned()));
     assert!(client(&pins[..1]).version().await.is_err(), "one pin is not for the other host");
     client(&pins[..2]).version().await.unwrap();
 }
@@ -404,8 +404,8 @@ async fn f6_doctor_fails_with_the_words_in_which_plan_refuses() {
     let found = examine(&rig.world, &spec(&wide)).await.unwrap();
     let warned: Vec<&str> =
         found.iter().filter(|f| f.verdict == Verdict::Doubtful).map(|f| f.detail.as_str()).collect();
-    let notices = rig.look(&wide).await.plan().notices;
-    let tight = notices.iter().find(|notice| notice.text.contains("may grow to")).unwrap();
+    let notes = rig.look(&wide).await.plan().notes;
+    let tight = notes.iter().find(|note| note.text.contains("may grow to")).unwrap();
     assert!(warned.contains(&tight.text.as_str()), "{warned:?}");
 }
 

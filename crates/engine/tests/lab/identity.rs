@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lab::{CallFilter, CallMoment, ConsoleFault, Disturbance, HostConfig, LabConfig, Verdict, When};
+use lab::{CallFilter, CallMoment, ConsoleFault, HostConfig, Injection, LabConfig, Verdict, When};
 use model::event::{Event, Outcome, What};
 use model::plan::RefusalCode;
 
@@ -43,7 +43,7 @@ fn remedies(events: &[Event]) -> String {
 #[tokio::test(start_paused = true)]
 async fn a1_a_relay_receives_nothing_and_apply_says_why() {
     let rig = Rig::new();
-    rig.lab.disturb(Disturbance::Relay { vmid: VM, present: true });
+    rig.lab.inject(Injection::Relay { vmid: VM, present: true });
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Failed);
     let failures = ran.failures();
@@ -61,7 +61,7 @@ async fn a1_a_relay_receives_nothing_and_apply_says_why() {
     let tail = rig.world.consoles.tail("home-control-1");
     assert!(tail.iter().any(|line| line.contains("server certificate issued")), "{tail:?}");
     // Without the relay the same command goes on.
-    rig.lab.disturb(Disturbance::Relay { vmid: VM, present: false });
+    rig.lab.inject(Injection::Relay { vmid: VM, present: false });
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.assert_whole().await;
@@ -70,10 +70,10 @@ async fn a1_a_relay_receives_nothing_and_apply_says_why() {
 #[tokio::test(start_paused = true)]
 async fn a1_with_uuid_the_plan_warns_and_the_relay_has_the_keys() {
     let rig = Rig::new();
-    rig.lab.disturb(Disturbance::Relay { vmid: VM, present: true });
+    rig.lab.inject(Injection::Relay { vmid: VM, present: true });
     let look = rig.look(&by_uuid()).await;
     let plan = look.plan();
-    let warning = plan.notices.iter().find(|notice| notice.text.contains("SMBIOS UUID only"));
+    let warning = plan.notes.iter().find(|note| note.text.contains("SMBIOS UUID only"));
     let text = &warning.unwrap().text;
     assert!(text.contains("home-control-1") && text.contains("could receive the cluster's keys"), "{text}");
     let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
@@ -153,7 +153,7 @@ async fn i16_without_a_console_nothing_is_restarted() {
         for _ in 0..40 {
             let which =
                 CallFilter { method: "POST".to_owned(), path_contains: path_contains.clone(), skip: 0 };
-            rig.lab.disturb(Disturbance::Known { number: 65, when: When::Call(which) });
+            rig.lab.inject(Injection::Known { number: 65, when: When::Call(which) });
         }
     }
     let ran = rig.apply(HOME).await;
@@ -167,7 +167,7 @@ async fn certificates_that_change_are_proved_again() {
     for connections in [1, 2, 5] {
         let rig = Rig::new();
         for vmid in [VM, 150_012, 150_021] {
-            rig.lab.disturb(Disturbance::Reissue { vmid, connections });
+            rig.lab.inject(Injection::Reissue { vmid, connections });
         }
         let ran = rig.apply(HOME).await;
         assert_eq!(ran.outcome, Outcome::Done, "{connections}: {:?}", ran.failures());
@@ -184,7 +184,7 @@ async fn a_console_that_breaks_or_lags_costs_time_only() {
     ];
     for fault in faults {
         let rig = Rig::new();
-        rig.lab.disturb(Disturbance::Console { vmid: VM, fault: Some(fault) });
+        rig.lab.inject(Injection::Console { vmid: VM, fault: Some(fault) });
         let ran = rig.apply(HOME).await;
         assert_eq!(ran.outcome, Outcome::Done, "{fault}: {:?}", ran.failures());
         rig.assert_whole().await;
@@ -196,16 +196,16 @@ async fn a_console_of_a_quiet_machine_that_breaks_again_and_again_is_opened_agai
     let rig = Rig::new();
     // So that the line with its certificate falls into a gap.
     let fault = Some(ConsoleFault::Cut(Duration::from_millis(5500)));
-    rig.lab.disturb(Disturbance::Console { vmid: VM, fault });
+    rig.lab.inject(Injection::Console { vmid: VM, fault });
     let look = rig.look(HOME).await;
     // Nothing is printed and nothing answers for two minutes, in which the console breaks some twenty times.
     let unplugging = async {
         while !rig.world.pve.is_running("pve1", VM).await.unwrap_or(false) {
             rig.world.clock.sleep(Duration::from_millis(500)).await;
         }
-        rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: true });
+        rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: true });
         rig.world.clock.sleep(Duration::from_mins(2)).await;
-        rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: false });
+        rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: false });
     };
     let plan = look.plan();
     let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), unplugging);
@@ -217,13 +217,13 @@ async fn a_console_of_a_quiet_machine_that_breaks_again_and_again_is_opened_agai
 #[tokio::test(start_paused = true)]
 async fn without_a_word_on_its_console_a_machine_gets_nothing() {
     let rig = Rig::new();
-    rig.lab.disturb(Disturbance::Console { vmid: VM, fault: Some(ConsoleFault::Silent) });
+    rig.lab.inject(Injection::Console { vmid: VM, fault: Some(ConsoleFault::Silent) });
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Failed);
     assert!(ran.failures()[0].contains("the console of VM 150011 does not name"), "{:?}", ran.failures());
     assert!(remedies(&ran.events).contains("close other consoles of VM 150011"));
     // The machine waits since, and its lines are gone: it is restarted once.
-    rig.lab.disturb(Disturbance::Console { vmid: VM, fault: None });
+    rig.lab.inject(Injection::Console { vmid: VM, fault: None });
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert_eq!(notes(&ran.events, "restarting it"), 1);
@@ -235,7 +235,7 @@ async fn without_a_word_on_its_console_a_machine_gets_nothing() {
 async fn issue_16_a_timeout_names_the_console_that_is_silent() {
     for seconds in [90, 105, 120] {
         let rig = Rig::new();
-        rig.lab.disturb(Disturbance::Console { vmid: VM, fault: Some(ConsoleFault::Silent) });
+        rig.lab.inject(Injection::Console { vmid: VM, fault: Some(ConsoleFault::Silent) });
         let (look, me) = (rig.look(HOME).await, crate::rig::operator("me"));
         let (plan, (wish, stop)) = (look.plan(), tokio::sync::watch::channel(engine::apply::Stop::No));
         let limit = async {
@@ -254,7 +254,7 @@ async fn issue_16_a_timeout_names_the_console_that_is_silent() {
 #[tokio::test(start_paused = true)]
 async fn issue_16_a_failed_proof_is_not_forgotten_without_the_console() {
     let rig = Rig::new();
-    rig.lab.disturb(Disturbance::Relay { vmid: VM, present: true });
+    rig.lab.inject(Injection::Relay { vmid: VM, present: true });
     assert_eq!(rig.apply(HOME).await.outcome, Outcome::Failed);
     let look = rig.look(HOME).await;
     assert!(look.observed.proxmox.record.as_ref().unwrap().state.doubted.contains_key("home-control-1"));
@@ -270,7 +270,7 @@ async fn issue_16_a_failed_proof_is_not_forgotten_without_the_console() {
     // The file may say so.
     assert_eq!(rig.look(&by_uuid()).await.plan().refusals, []);
     // Once it is proved, nothing is left of it.
-    rig.lab.disturb(Disturbance::Relay { vmid: VM, present: false });
+    rig.lab.inject(Injection::Relay { vmid: VM, present: false });
     assert_eq!(rig.apply(HOME).await.outcome, Outcome::Done);
     let record = rig.look(HOME).await.observed.proxmox.record.clone().unwrap();
     assert!(record.state.doubted.is_empty(), "{record:?}");
@@ -285,7 +285,7 @@ async fn the_last_line_on_its_console_is_part_of_the_reason_while_a_machine_does
         while !rig.world.pve.is_running("pve1", VM).await.unwrap_or(false) {
             rig.world.clock.sleep(Duration::from_millis(500)).await;
         }
-        rig.lab.disturb(Disturbance::Unplugged { vmid: VM, unplugged: true });
+        rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: true });
     };
     let plan = look.plan();
     let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), unplugging);
@@ -299,16 +299,16 @@ async fn the_last_line_on_its_console_is_part_of_the_reason_while_a_machine_does
 async fn a_machine_that_waited_before_is_restarted_only_if_nobody_uses_it() {
     let rig = Rig::healthy().await;
     // Somebody wiped a worker, which Kubernetes still knows.
-    let pretends = |present| Disturbance::Relay { vmid: 150_021, present };
-    rig.lab.disturb(pretends(true));
+    let pretends = |present| Injection::Relay { vmid: 150_021, present };
+    rig.lab.inject(pretends(true));
     rig.assert_nothing_to_do(HOME).await;
-    rig.lab.disturb(pretends(false));
+    rig.lab.inject(pretends(false));
     // A new worker that waits since before the run.
     let more = HOME.replace("count: 2", "count: 3");
-    rig.lab.disturb(Disturbance::Console { vmid: 150_023, fault: Some(ConsoleFault::Silent) });
+    rig.lab.inject(Injection::Console { vmid: 150_023, fault: Some(ConsoleFault::Silent) });
     let ran = rig.apply(&more).await;
     assert_eq!(ran.outcome, Outcome::Failed);
-    rig.lab.disturb(Disturbance::Console { vmid: 150_023, fault: None });
+    rig.lab.inject(Injection::Console { vmid: 150_023, fault: None });
     let ran = rig.apply(&more).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert_eq!(notes(&ran.events, "restarting it"), 1);
@@ -428,16 +428,16 @@ async fn i16_an_undeclared_external_machine_is_refused_before_there_is_a_bundle(
 }
 
 /// Something that happens to the console or the certificate of a VM.
-fn fault(chance: &mut Chance, vmid: u32) -> Disturbance {
+fn fault(chance: &mut Chance, vmid: u32) -> Injection {
     let seconds = Duration::from_secs(1 + chance.below(40));
-    let console = |fault| Disturbance::Console { vmid, fault: Some(fault) };
+    let console = |fault| Injection::Console { vmid, fault: Some(fault) };
     match chance.below(7) {
-        0 => Disturbance::Relay { vmid, present: true },
+        0 => Injection::Relay { vmid, present: true },
         1 => console(ConsoleFault::Silent),
         2 => console(ConsoleFault::Cut(seconds)),
         3 => console(ConsoleFault::Slow(seconds / 3)),
         4 => console(ConsoleFault::Flood),
-        _ => Disturbance::Reissue { vmid, connections: 1 + chance.below(4) as u32 },
+        _ => Injection::Reissue { vmid, connections: 1 + chance.below(4) as u32 },
     }
 }
 
@@ -447,7 +447,7 @@ async fn seeded(seeds: std::ops::Range<u64>) {
     const VMS: [u32; 5] = [150_011, 150_012, 150_013, 150_021, 150_022];
     for seed in seeds {
         let (rig, chance) = (Rig::new(), &mut Chance::new(seed));
-        let faults: Vec<Disturbance> = (0..=chance.below(3))
+        let faults: Vec<Injection> = (0..=chance.below(3))
             .map(|_| {
                 let vmid = VMS[chance.below(5) as usize];
                 fault(chance, vmid)
@@ -455,7 +455,7 @@ async fn seeded(seeds: std::ops::Range<u64>) {
             .collect();
         let told = format!("seed {seed}: {faults:?}");
         for fault in faults {
-            rig.lab.disturb(fault);
+            rig.lab.inject(fault);
         }
         let ran = rig.apply(HOME).await;
         assert_eq!(stolen(&rig), 0, "{told}");
@@ -464,7 +464,7 @@ async fn seeded(seeds: std::ops::Range<u64>) {
             _ => None,
         });
         assert!(codes.into_iter().all(|code| code == "machine-identity"), "{told}: {:?}", ran.failures());
-        rig.lab.disturb(Disturbance::Mend);
+        rig.lab.inject(Injection::Clear);
         let ran = rig.apply(HOME).await;
         assert_eq!(ran.outcome, Outcome::Done, "{told}: {:?}", ran.failures());
         rig.assert_whole().await;

@@ -1,6 +1,6 @@
 //! The lab sees what an operator must not do, over the connections that operators use.
 
-use lab::{Disturbance, Far, Lost, Partition};
+use lab::{Far, Injection, Lost, Partition};
 use model::event::Outcome;
 
 use crate::rig::{HOME, Rig, operator};
@@ -28,7 +28,7 @@ async fn an_operator_that_touches_what_is_not_theirs_is_seen() {
 async fn a_way_that_is_cut_for_one_operator_is_open_for_another() {
     let rig = Rig::healthy().await;
     let which = Partition { origin: Some("eva@test".to_owned()), far: Far::Proxmox, lost: Lost::Requests };
-    rig.lab.disturb(Disturbance::Partition { which, cut: true });
+    rig.lab.inject(Injection::Partition { which, cut: true });
     let look = rig.look(&HOME.replace("count: 2", "count: 3")).await;
     let plan = look.plan();
     let cut = rig.carry_out(&look, &plan, "eva").await;

@@ -140,7 +140,10 @@ impl Account<'_> {
         assert_eq!(self.kubernetes.claim(&again).await.unwrap(), None, "renewed");
         self.kubernetes.give_back(&ours).await.unwrap();
         let error = self.kubernetes.claim(&again).await.unwrap_err();
-        assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Busy, "the lease was taken away"));
+        assert_eq!(
+            (error.kind(), error.to_string().as_str()),
+            (Kind::Busy, "another operator took over the lease")
+        );
         assert_eq!(self.kubernetes.claim(&theirs).await.unwrap(), None, "free again");
     }
 

@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use lab::{CallMoment, Verdict};
 use model::event::{Outcome, What};
 use model::lease::{HOLDER_STOPS, SUCCESSOR_WAITS};
-use model::step::{Action, Disturbs, Step, StepId};
+use model::step::{Action, Disruption, Step, StepId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
@@ -493,7 +493,7 @@ async fn arch3_steps_that_never_start_are_a_failure() {
         action: Action::CheckHealth,
         after: vec![StepId(after.to_owned())],
         reason: String::new(),
-        disturbs: Disturbs::Nothing,
+        disruption: Disruption::None,
         seconds: 1,
     };
     let mut plan = look.plan();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ambient::Clock;
 use futures::future::join_all;
-use lab::{CallFilter, CallMoment, Disturbance, HostConfig, Lab, LabConfig, Verdict, When};
+use lab::{CallFilter, CallMoment, HostConfig, Injection, Lab, LabConfig, Verdict, When};
 use pve::{Client, Kind, Params};
 
 const HOSTS: u32 = 5;
@@ -127,7 +127,7 @@ async fn with_every_tenth_call_failing_each_is_still_made_once() {
     for (index, number) in FAULTS.iter().enumerate() {
         let which = CallFilter { method: "POST".to_owned(), path_contains: "/qemu".to_owned(), skip: 0 };
         let seed = 7 + u64::try_from(index).unwrap();
-        lab.disturb(Disturbance::Known { number: *number, when: When::Chance { which, permille: 13, seed } });
+        lab.inject(Injection::Known { number: *number, when: When::Chance { which, permille: 13, seed } });
     }
     let made = join_all((1000..1000 + VMS).map(|vmid| make(&client, &clock, vmid))).await;
     assert_complete(&client).await;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::record::Operator;
-use lab::{CallFilter, Disturbance, Far, Lost, Partition, When, Wire};
+use lab::{CallFilter, Far, Injection, Lost, Partition, When, Wire};
 use model::event::Outcome;
 
 use crate::faults::Chance;
@@ -188,36 +188,31 @@ fn undo(rig: &Rig, act: Act) {
 }
 
 /// Something of this sort that breaks, and for how long until the next thing does. `dead` is the machine that a replacement makes again.
-fn disturbance(
-    kind: &str,
-    operation: Operation,
-    dead: u32,
-    chance: &mut Chance,
-) -> Option<(Disturbance, u64)> {
+fn injection(kind: &str, operation: Operation, dead: u32, chance: &mut Chance) -> Option<(Injection, u64)> {
     let seconds = 30 + chance.below(200);
     let host = chance.one(&["pve1", "pve2", "pve3"]).to_owned();
     let lost = chance.one(&[Lost::Requests, Lost::Answers]);
     let cut = |far| {
         let which = Partition { origin: Some("me@test".to_owned()), far, lost };
-        Disturbance::Partition { which, cut: true }
+        Injection::Partition { which, cut: true }
     };
-    let disturbance = match kind {
+    let injection = match kind {
         "cut: operator and Proxmox" => cut(Far::Proxmox),
         "cut: operator and machines" => cut(Far::Machines),
         "cut: operator and one machine" => cut(Far::Machine(150_011)),
         "cut: operator and Kubernetes" => cut(Far::Kubernetes),
         "cut: machines among each other" => {
-            Disturbance::Apart { one: 150_011, other: chance.one(&[150_012, 150_013]), apart: true }
+            Injection::Apart { one: 150_011, other: chance.one(&[150_012, 150_013]), apart: true }
         }
         "connections that break" => {
             let fault = chance.one(&[Wire::Reset, Wire::Lost, Wire::Cut, Wire::Slow(Duration::from_secs(8))]);
             // A creation makes hundreds of calls, and is to get as far as Kubernetes.
             let often = if operation == Operation::Create { [10, 20, 50] } else { [50, 200, 300] };
             let (which, permille) = (CallFilter::default(), chance.one(&often));
-            Disturbance::Wire { fault, when: When::Chance { which, permille, seed: chance.next() } }
+            Injection::Wire { fault, when: When::Chance { which, permille, seed: chance.next() } }
         }
-        "host lost" => Disturbance::HostOffline(host),
-        "slow host" => Disturbance::HostSlow {
+        "host lost" => Injection::HostOffline(host),
+        "slow host" => Injection::HostSlow {
             node: host,
             by: Duration::from_secs(1 + chance.below(if operation == Operation::Create { 5 } else { 20 })),
         },
@@ -228,19 +223,19 @@ fn disturbance(
                 Operation::Replace => (dead, "kubelet"),
                 _ => chance.one(&[(150_012, "etcd"), (150_012, "kubelet"), (150_021, "kubelet")]),
             };
-            Disturbance::NoImage { vmid, service: service.to_owned(), missing: true }
+            Injection::NoImage { vmid, service: service.to_owned(), missing: true }
         }
         _ => return None,
     };
-    Some((disturbance, seconds))
+    Some((injection, seconds))
 }
 
-/// What a disturbance counts as once it happened. What only some calls meet is counted by the lab.
-fn words(disturbance: &Disturbance) -> Option<&'static str> {
-    match disturbance {
-        Disturbance::Apart { .. } => Some("cut: machines among each other"),
-        Disturbance::HostSlow { .. } => Some("slow host"),
-        Disturbance::HostOffline(_) => Some("host lost"),
+/// What a injection counts as once it happened. What only some calls meet is counted by the lab.
+fn words(injection: &Injection) -> Option<&'static str> {
+    match injection {
+        Injection::Apart { .. } => Some("cut: machines among each other"),
+        Injection::HostSlow { .. } => Some("slow host"),
+        Injection::HostOffline(_) => Some("host lost"),
         _ => None,
     }
 }
@@ -325,45 +320,45 @@ async fn run(seed: u64) -> Ran {
     }
     let dead = chance.one(&DEAD).0;
     if operation == Operation::Replace {
-        rig.lab.disturb(Disturbance::Unplugged { vmid: dead, unplugged: true });
+        rig.lab.inject(Injection::Unplugged { vmid: dead, unplugged: true });
         // Until Kubernetes says that it is not ready.
         rig.world.clock.sleep(Duration::from_secs(120)).await;
     }
-    let breaking = wanted.into_iter().filter_map(|kind| disturbance(kind, operation, dead, chance));
-    let mut disturbances: Vec<(Disturbance, u64)> = breaking.collect();
+    let breaking = wanted.into_iter().filter_map(|kind| injection(kind, operation, dead, chance));
+    let mut injections: Vec<(Injection, u64)> = breaking.collect();
     // What takes seconds would be over before something breaks.
     let short = matches!(
         operation,
         Operation::Drift | Operation::Update | Operation::Reconfigure | Operation::Destroy
     );
     let early = short || chance.below(2) == 0;
-    let mut now = if early { std::mem::take(&mut disturbances) } else { vec![] };
-    if let Some((_, first)) = disturbances.first_mut() {
+    let mut now = if early { std::mem::take(&mut injections) } else { vec![] };
+    if let Some((_, first)) = injections.first_mut() {
         // The second one comes while there is still something to do.
         *first = chance.one(&[0, 1, 5]);
     }
     if chance.below(2) == 0 {
         let kind = chance.one(&table::KINDS);
-        disturbances.extend(disturbance(kind, operation, dead, chance));
+        injections.extend(injection(kind, operation, dead, chance));
     }
     // A host that comes back starts what was rolled back or cloned on it, and etcd has an old log. That was nothing of Talosmith's.
     if acts.iter().any(|act| act.must_not_start()) {
-        for list in [&mut now, &mut disturbances] {
-            list.retain(|(disturbance, _)| !matches!(disturbance, Disturbance::HostOffline(_)));
+        for list in [&mut now, &mut injections] {
+            list.retain(|(injection, _)| !matches!(injection, Injection::HostOffline(_)));
         }
     }
     let dies = match wanted.contains(&"crash") {
         true => Some(Duration::from_millis(chance.below(if short { 1_200 } else { 12_000 }))),
         false => (chance.below(6) == 0).then(|| Duration::from_secs(chance.below(90))),
     };
-    let told = format!("{operation:?}, {acts:?}, at once {now:?}, {disturbances:?}, dies after {dies:?}");
+    let told = format!("{operation:?}, {acts:?}, at once {now:?}, {injections:?}, dies after {dies:?}");
     let later = chance.below(60);
     let two =
         operation == Operation::TwoOperators || wanted.contains(&"second operator") || chance.below(6) == 0;
     let (begun, calm) = (Mutex::new(BTreeSet::new()), chance.one(&[0, 1, 3, 10, 30]));
-    for (disturbance, _) in now {
-        begun.lock().unwrap().extend(words(&disturbance).map(str::to_owned));
-        rig.lab.disturb(disturbance);
+    for (injection, _) in now {
+        begun.lock().unwrap().extend(words(&injection).map(str::to_owned));
+        rig.lab.inject(injection);
     }
 
     let (acknowledged, me, kim) = (AtomicU64::new(0), operator("me"), operator("kim"));
@@ -377,9 +372,9 @@ async fn run(seed: u64) -> Ran {
     };
     let breaks = async {
         rig.world.clock.sleep(Duration::from_secs(calm)).await;
-        for (disturbance, seconds) in &disturbances {
-            rig.lab.disturb(disturbance.clone());
-            begun.lock().unwrap().extend(words(disturbance).map(str::to_owned));
+        for (injection, seconds) in &injections {
+            rig.lab.inject(injection.clone());
+            begun.lock().unwrap().extend(words(injection).map(str::to_owned));
             rig.world.clock.sleep(Duration::from_secs(*seconds)).await;
         }
         std::future::pending::<()>().await;
@@ -420,7 +415,7 @@ async fn run(seed: u64) -> Ran {
     let acknowledged = acknowledged.into_inner();
     let gone = operation == Operation::Destroy && how == "done";
     if acknowledged > 0 && !gone && operation != Operation::Destroy {
-        rig.lab.disturb(Disturbance::Mend);
+        rig.lab.inject(Injection::Clear);
         rig.world.clock.sleep(Duration::from_secs(120)).await;
         let read = rig.lab.read_canary();
         assert!(
@@ -428,7 +423,7 @@ async fn run(seed: u64) -> Ran {
             "{told}, {how}: {acknowledged} was acknowledged, {read:?} is read"
         );
     }
-    rig.lab.disturb(Disturbance::Mend);
+    rig.lab.inject(Injection::Clear);
     acts.iter().for_each(|act| undo(&rig, *act));
     // What root is told to do after a power cut, and what Talos says of a service that it gave up.
     rig.lab.person().clear_locks();

@@ -296,7 +296,7 @@ async fn without_proxmox_a_lease_that_somebody_had_meanwhile_is_gone() {
     let woken = first.await.unwrap();
     assert_eq!(woken.outcome, Outcome::Failed);
     assert!(
-        woken.failures().contains(&"lease: the lease was taken away".to_owned()),
+        woken.failures().contains(&"lease: another operator took over the lease".to_owned()),
         "{:?}",
         woken.failures()
     );

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::{CallFilter, Disturbance, When};
+use lab::{CallFilter, Injection, When};
 use model::event::Outcome;
 use model::plan::{Plan, RefusalCode};
 use pve::{Params, PowerState};
@@ -242,8 +242,8 @@ async fn a8_where_a_majority_was_rolled_back_nothing_is_to_be_deleted() {
         assert!(refusal.remedy.contains("delete no VM"), "{refusal:?}");
         assert!(!refusal.remedy.contains("delete the VM and apply"), "{refusal:?}");
     }
-    let notices: Vec<&str> = plan.notices.iter().map(|notice| notice.text.as_str()).collect();
-    assert!(!notices.iter().any(|text| text.contains("start the control plane nodes")), "{notices:?}");
+    let notes: Vec<&str> = plan.notes.iter().map(|note| note.text.as_str()).collect();
+    assert!(!notes.iter().any(|text| text.contains("start the control plane nodes")), "{notes:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,7 +304,7 @@ async fn a8_a_clone_of_our_template_stays_when_the_cluster_goes() {
     rig.clone_of(15_001_001, 4711).await;
     let Ok(look) = rig.session(&file).look_to_destroy().await else { panic!("it can be looked at") };
     let plan = look.plan_destroy();
-    assert!(plan.notices.iter().any(|n| n.text.contains("VM 4711")), "{:?}", plan.notices);
+    assert!(plan.notes.iter().any(|n| n.text.contains("VM 4711")), "{:?}", plan.notes);
     let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert_eq!(rig.vmids().await, [4711]);
@@ -369,10 +369,10 @@ async fn p6_a_vm_that_a_person_protected_is_not_even_stopped() {
 async fn p10_a_creation_that_was_cut_off_is_neither_missing_nor_done() {
     let rig = Rig::new();
     let which = CallFilter { method: "POST".into(), path_contains: "/nodes/pve1/qemu".into(), skip: 1 };
-    rig.lab.disturb(Disturbance::Known { number: 54, when: When::Call(which) });
+    rig.lab.inject(Injection::Known { number: 54, when: When::Call(which) });
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Failed);
-    rig.lab.disturb(Disturbance::Mend);
+    rig.lab.inject(Injection::Clear);
     rig.world.clock.sleep(Duration::from_secs(60)).await;
     let locked: Vec<u64> = {
         let resources = rig.world.pve.cluster_resources().await.unwrap();

@@ -1,6 +1,6 @@
 //! What cannot be had is known before anything is made, and a pod that does not come up is named before the time is over.
 
-use lab::Disturbance;
+use lab::Injection;
 use model::event::{Outcome, What};
 use model::plan::RefusalCode;
 use model::step::Action;
@@ -30,7 +30,7 @@ async fn a_release_or_an_extension_that_nobody_has_is_told() {
 #[tokio::test(start_paused = true)]
 async fn a_factory_out_of_reach_is_told_for_this_machine_and_for_each_host() {
     let rig = Rig::new();
-    rig.lab.disturb(Disturbance::Outside { only: Some(vec![]) });
+    rig.lab.inject(Injection::Outside { only: Some(vec![]) });
     let told = refusals(&rig, HOME).await;
     assert!(
         told[0].starts_with("the Image Factory https://factory.talos.dev does not answer here: "),
@@ -41,7 +41,7 @@ async fn a_factory_out_of_reach_is_told_for_this_machine_and_for_each_host() {
         assert!(told.get(at + 1).is_some_and(|told| told.starts_with(&wanted)), "{told:?}");
     }
     // What is on the hosts already needs nobody outside.
-    rig.lab.disturb(Disturbance::Outside { only: None });
+    rig.lab.inject(Injection::Outside { only: None });
     assert_eq!(refusals(&rig, HOME).await, [] as [&str; 0]);
 }
 
@@ -120,7 +120,7 @@ async fn a_document_that_nobody_has_is_told() {
     let told = async || -> Vec<String> {
         let plan = rig.look(&format!("{HOME}{more}")).await.plan();
         assert_eq!(plan.refusals, []);
-        plan.notices.into_iter().map(|notice| notice.text).filter(|text| text.contains("find")).collect()
+        plan.notes.into_iter().map(|note| note.text).filter(|text| text.contains("find")).collect()
     };
     let of = |url: &str, host: &str| {
         format!(
@@ -129,7 +129,7 @@ async fn a_document_that_nobody_has_is_told() {
         )
     };
     assert_eq!(told().await, [of(gone, "docs.lan")], "a password goes into nobody's log");
-    rig.lab.disturb(Disturbance::Outside { only: Some(vec!["factory.talos.dev".to_owned()]) });
+    rig.lab.inject(Injection::Outside { only: Some(vec!["factory.talos.dev".to_owned()]) });
     assert_eq!(
         told().await,
         [of(gone, "docs.lan"), of("https://helm.cilium.io/index.yaml", "helm.cilium.io")]
@@ -150,7 +150,7 @@ async fn a_chart_that_does_not_come_ends_the_waiting_with_the_pods_own_words() {
         "time.cloudflare.com",
         "discovery.talos.dev",
     ];
-    rig.lab.disturb(Disturbance::Outside { only: Some(hosts.map(str::to_owned).to_vec()) });
+    rig.lab.inject(Injection::Outside { only: Some(hosts.map(str::to_owned).to_vec()) });
     let ran = rig.apply(&file).await;
     assert_eq!(ran.outcome, Outcome::Failed);
     let mut seen = 0;
@@ -172,7 +172,7 @@ async fn a_chart_that_does_not_come_ends_the_waiting_with_the_pods_own_words() {
     let took = ran.events.last().unwrap().at.duration_since(ran.events[0].at);
     assert!(took.as_mins() < 10, "{took:#}");
     // Once the way is open, the same command goes on.
-    rig.lab.disturb(Disturbance::Outside { only: None });
+    rig.lab.inject(Injection::Outside { only: None });
     let ran = rig.apply(&file).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
 }

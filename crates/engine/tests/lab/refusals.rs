@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::error::Kind;
 use engine::session::LookError;
 use engine::{Session, World};
-use lab::{CallFilter, Disturbance};
+use lab::{CallFilter, Injection};
 use model::event::{Outcome, What};
 use model::observed::Api;
 use model::plan::RefusalCode;
@@ -116,14 +116,14 @@ async fn a_control_plane_that_cannot_be_seen_means_no_bootstrap() {
     // One host loses power while its control plane boots.
     let power_cut = async {
         rig.world.clock.sleep(Duration::from_secs(40)).await;
-        rig.lab.disturb(Disturbance::HostOffline("pve3".to_owned()));
+        rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
     };
     let plan = look.plan();
     let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), power_cut);
     let ran = ran.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     assert_eq!(rig.etcd_clusters(), 0, "{:?}", ran.failures());
-    rig.lab.disturb(Disturbance::HostOnline("pve3".to_owned()));
+    rig.lab.inject(Injection::HostOnline("pve3".to_owned()));
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.assert_whole().await;
@@ -135,7 +135,7 @@ async fn an_answer_that_was_lost_makes_no_second_vm() {
     for path in ["/nodes/pve1/qemu", "/nodes/pve2/qemu", "/nodes/pve3/qemu"] {
         for skip in [0, 1] {
             let which = CallFilter { method: "POST".to_owned(), path_contains: path.to_owned(), skip };
-            rig.lab.disturb(Disturbance::CutCall { which, after: skip == 0 });
+            rig.lab.inject(Injection::CutCall { which, after: skip == 0 });
         }
     }
     let ran = rig.apply(HOME).await;
@@ -214,7 +214,7 @@ async fn without_proxmox_the_rest_is_seen_and_nothing_is_planned() {
     let Ok(look) = session.look_around().await else { panic!("the machines answer") };
     assert_eq!(look.observed.machines.values().filter(|machine| machine.ready).count(), 5);
     assert_eq!(look.observed.kubernetes.nodes.len(), 5);
-    assert_eq!(look.observed.unseen.len(), 1, "{:?}", look.observed.unseen);
+    assert_eq!(look.observed.unobserved.len(), 1, "{:?}", look.observed.unobserved);
     for plan in [look.plan(), look.plan_destroy()] {
         assert!(plan.steps.is_empty());
         assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::NoProxmox]);
@@ -225,7 +225,7 @@ async fn without_proxmox_the_rest_is_seen_and_nothing_is_planned() {
 #[tokio::test(start_paused = true)]
 async fn p5_hosts_and_guests_of_unknown_state_are_neither_offline_nor_stopped() {
     let rig = Rig::healthy().await;
-    rig.lab.disturb(Disturbance::StatusDaemons { silent: true });
+    rig.lab.inject(Injection::StatusDaemons { silent: true });
     let look = rig.look(HOME).await;
     assert!(look.observed.proxmox.inventory.hosts.values().all(|host| host.online));
     assert!(look.observed.proxmox.marked.iter().filter(|vm| vm.mark.is_node()).all(|vm| vm.running));
@@ -238,7 +238,7 @@ async fn p5_hosts_and_guests_of_unknown_state_are_neither_offline_nor_stopped() 
     let ran = rig.apply(&HOME.replace("worker, count: 2", "worker, count: 3")).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     // A host that is off is off, whoever reports.
-    rig.lab.disturb(Disturbance::HostOffline("pve3".to_owned()));
+    rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
     let look = rig.look(HOME).await;
     assert!(!look.observed.proxmox.inventory.hosts["pve3"].online);
 }

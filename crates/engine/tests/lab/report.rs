@@ -2,7 +2,7 @@
 
 use engine::report::{self, Failed};
 use engine::scrub::Scrub;
-use lab::{CallFilter, Disturbance, When};
+use lab::{CallFilter, Injection, When};
 use model::event::Outcome;
 
 use crate::rig::{HOME, Rig, bundle};
@@ -12,7 +12,7 @@ async fn the_report_has_the_logs_and_no_secret() {
     let rig = Rig::new();
     let which =
         CallFilter { method: "POST".to_owned(), path_contains: "/nodes/pve2/qemu".to_owned(), skip: 0 };
-    rig.lab.disturb(Disturbance::Known { number: 47, when: When::Call(which) });
+    rig.lab.inject(Injection::Known { number: 47, when: When::Call(which) });
     let look = rig.look(HOME).await;
     let ran = rig.carry_out(&look, &look.plan(), "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
@@ -62,7 +62,7 @@ async fn the_report_has_the_logs_and_no_secret() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_answers_tells_its_services_and_its_kernel_log() {
     let rig = Rig::new();
-    rig.lab.disturb(Disturbance::TimeServers { answer: false });
+    rig.lab.inject(Injection::TimeServers { answer: false });
     let look = rig.look(HOME).await;
     let ran = rig.carry_out(&look, &look.plan(), "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);

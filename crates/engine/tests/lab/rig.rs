@@ -290,7 +290,7 @@ impl Rig {
         let plan = self.look(text).await.plan();
         let steps: Vec<_> = plan.steps.iter().map(|s| (s.action.describe(), &s.reason)).collect();
         assert!(plan.is_empty(), "{steps:?} {:?}", plan.refusals);
-        assert_eq!(plan.notices, []);
+        assert_eq!(plan.notes, []);
     }
 
     /// Everything is as the file says: one etcd, every VM once, nothing left to do.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::Disturbance;
+use lab::Injection;
 use model::event::Outcome;
 
 use crate::rig::{HOME, Rig, examine};
@@ -27,25 +27,25 @@ async fn t6_a_lost_quorum_is_said_by_plan_and_health() {
         "{text}"
     );
     assert!(text.contains("; VIP 10.25.150.10 on home-control-"), "{text}");
-    assert_eq!(look.plan().notices, [], "nothing to tell of an etcd that is whole");
+    assert_eq!(look.plan().notes, [], "nothing to tell of an etcd that is whole");
     assert_eq!(rig.etcd_condition().await, "");
 
     // The first one, which nothing may stop at.
-    rig.lab.disturb(Disturbance::Unplugged { vmid: 150_011, unplugged: true });
+    rig.lab.inject(Injection::Unplugged { vmid: 150_011, unplugged: true });
     rig.world.clock.sleep(Duration::from_secs(60)).await;
     let tight = "2 of 3 members answer, quorum holds, one more failure loses it; home-control-1 does not answer; leader home-control-";
     let told =
-        |plan: model::plan::Plan| plan.notices.into_iter().map(|n| n.text).collect::<Vec<_>>().join("\n");
-    let notices = told(rig.look(HOME).await.plan());
-    assert!(notices.contains(&format!("etcd: {tight}")), "{notices}");
+        |plan: model::plan::Plan| plan.notes.into_iter().map(|n| n.text).collect::<Vec<_>>().join("\n");
+    let notes = told(rig.look(HOME).await.plan());
+    assert!(notes.contains(&format!("etcd: {tight}")), "{notes}");
     let condition = rig.etcd_condition().await;
     assert!(condition.starts_with(tight), "{condition}");
 
-    rig.lab.disturb(Disturbance::Unplugged { vmid: 150_012, unplugged: true });
+    rig.lab.inject(Injection::Unplugged { vmid: 150_012, unplugged: true });
     rig.world.clock.sleep(Duration::from_secs(60)).await;
     let lost = "quorum lost: home-control-3 answers and sees no leader; home-control-1, home-control-2 do not answer";
-    let notices = told(rig.look(HOME).await.plan());
-    assert!(notices.contains(&format!("etcd: {lost}")), "{notices}");
+    let notes = told(rig.look(HOME).await.plan());
+    assert!(notes.contains(&format!("etcd: {lost}")), "{notes}");
     let condition = rig.etcd_condition().await;
     assert!(condition.starts_with(lost), "{condition}");
 }
@@ -81,7 +81,7 @@ async fn issue_15_a_control_plane_node_is_created_again_only_while_etcd_has_a_ma
 #[tokio::test(start_paused = true)]
 async fn first_use_20_what_the_cluster_knows_is_not_planned_as_new() {
     let rig = Rig::healthy().await;
-    rig.lab.disturb(Disturbance::Unplugged { vmid: 150_021, unplugged: true });
+    rig.lab.inject(Injection::Unplugged { vmid: 150_021, unplugged: true });
     let (pve, host) = (&rig.world.pve, rig.host_of(150_022).await);
     let unprotected = pve::Params::from([("protection".to_owned(), "0".to_owned())]);
     pve.update_config(&host, 150_022, &unprotected, &[], None).await.unwrap();
@@ -146,7 +146,7 @@ async fn t10_doctor_examines_a_cluster_without_proxmox() {
 #[tokio::test(start_paused = true)]
 async fn an_etcd_with_an_alarm_is_not_healthy() {
     let rig = Rig::healthy().await;
-    rig.lab.disturb(Disturbance::FullEtcd { vmid: 150_011 });
+    rig.lab.inject(Injection::FullEtcd { vmid: 150_011 });
     let condition = rig.etcd_condition().await;
     assert!(condition.starts_with("etcd reports: ") && condition.contains("NOSPACE"), "{condition}");
     assert!(condition.contains("`talosctl etcd alarm disarm`"), "{condition}");

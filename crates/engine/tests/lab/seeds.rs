@@ -170,7 +170,7 @@ impl Tried {
         }
         // Whoever waits is told so by the plan, and nobody else.
         let waits = conditions.iter().filter(|condition| condition.awaits.is_some()).count();
-        assert_eq!(plan.notices.len(), waits, "{:?}", plan.notices);
+        assert_eq!(plan.notes.len(), waits, "{:?}", plan.notes);
         conditions
     }
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use engine::{Look, Session};
 use flate2::read::GzDecoder;
 use model::event::Outcome;
-use model::step::{Action, Disturbs};
+use model::step::{Action, Disruption};
 use talos::secrets::Bundle;
 
 use crate::rig::{HOME, Rig, spec};
@@ -53,7 +53,7 @@ async fn stored_world_of_f9b9111_continues() {
     let plan = first.plan();
     assert_eq!(plan.refusals, []);
     for step in &plan.steps {
-        assert_eq!(step.disturbs, Disturbs::Nothing, "{step:?}");
+        assert_eq!(step.disruption, Disruption::None, "{step:?}");
         match &step.action {
             Action::UpdateVm { set, pool, .. } => {
                 assert_eq!(set.keys().collect::<Vec<_>>(), ["description"], "{step:?}");
@@ -67,7 +67,7 @@ async fn stored_world_of_f9b9111_continues() {
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let again = look(&rig).await.plan();
     assert!(again.is_empty(), "{again:?}");
-    assert_eq!(again.notices, []);
+    assert_eq!(again.notes, []);
     let moved = before.iter().zip(uptimes().await).any(|(before, after)| (after - before).abs() > 1);
     assert!(!moved, "no VM was stopped or started");
     assert_eq!(rig.etcd_clusters(), 1);

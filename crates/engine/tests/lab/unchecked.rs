@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lab::{CallFilter, Disturbance};
+use lab::{CallFilter, Injection};
 use model::event::Outcome;
 use model::plan::{Plan, RefusalCode};
 use pve::{Endpoints, Grant, NewToken, Params, Trust};
@@ -17,7 +17,7 @@ fn params(pairs: &[(&str, &str)]) -> Params {
 }
 
 fn notes(plan: &Plan) -> Vec<&str> {
-    plan.notices.iter().map(|notice| notice.text.as_str()).filter(|text| text.contains("checked")).collect()
+    plan.notes.iter().map(|note| note.text.as_str()).filter(|text| text.contains("checked")).collect()
 }
 
 impl Rig {
@@ -32,7 +32,7 @@ impl Rig {
     fn fail(&self, vmid: u32, status: u16, text: &str) {
         let path_contains = format!("/qemu/{vmid}/");
         let which = CallFilter { method: "GET".to_owned(), path_contains, skip: 0 };
-        self.lab.disturb(Disturbance::FailCall { which, status, text: text.to_owned() });
+        self.lab.inject(Injection::FailCall { which, status, text: text.to_owned() });
     }
 }
 
@@ -54,7 +54,7 @@ async fn an_unreadable_vm_keeps_a_new_cluster_from_being_created() {
     assert!(
         notes(&plan)[0].starts_with("1 VM cannot be checked: the token has no right"),
         "{:?}",
-        plan.notices
+        plan.notes
     );
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
@@ -91,19 +91,19 @@ async fn an_unreadable_record_under_another_id_is_not_a_missing_one() {
 async fn an_offline_host_is_named_before_a_new_cluster_is_created() {
     let rig = Rig::new();
     rig.theirs("pve3", 4711).await;
-    rig.lab.disturb(Disturbance::HostOffline("pve3".to_owned()));
+    rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
     let plan = rig.look(HOME).await.plan();
     assert_eq!(plan.refusals, []);
     assert!(
         notes(&plan)[0].starts_with("1 VM on pve3 cannot be checked: the host is offline"),
         "{:?}",
-        plan.notices
+        plan.notes
     );
     // Without its name, which a real Proxmox does not list then, and with our tag, it may be ours.
     let pve = &rig.world.pve;
-    rig.lab.disturb(Disturbance::HostOnline("pve3".to_owned()));
+    rig.lab.inject(Injection::HostOnline("pve3".to_owned()));
     pve.update_config("pve3", 4711, &params(&[("tags", "talosmith")]), &[], None).await.unwrap();
-    rig.lab.disturb(Disturbance::HostOffline("pve3".to_owned()));
+    rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
     let plan = rig.look(HOME).await.plan();
     assert_eq!(plan.steps, []);
     assert!(plan.refusals[0].why.contains("VM 4711 (web) on pve3"), "{:?}", plan.refusals);
@@ -174,7 +174,7 @@ async fn a_host_that_is_off_leaves_unknown_what_it_has() {
     if host == rig.host_of(RECORD).await {
         return;
     }
-    rig.lab.disturb(Disturbance::HostOffline(host));
+    rig.lab.inject(Injection::HostOffline(host));
     let plan = rig.look(HOME).await.plan();
     assert_eq!(plan.refusals, []);
     assert!(plan.unknown.iter().any(|n| n.text.contains("home-work-2")), "{:?}", plan.unknown);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lab::{CallMoment, Disturbance, Verdict};
+use lab::{CallMoment, Injection, Verdict};
 use model::event::{Outcome, What};
 use model::observed::Etcd;
 use talos_client::{Machine, Reboot};
@@ -52,7 +52,7 @@ async fn t5_a_kubelet_whose_image_cannot_be_pulled_ends_the_wait() {
 #[tokio::test(start_paused = true)]
 async fn t5_an_etcd_that_talos_gave_up_is_named_before_bootstrap() {
     let rig = Rig::new();
-    rig.lab.disturb(Disturbance::NoImage { vmid: 150_012, service: "etcd".to_owned(), missing: true });
+    rig.lab.inject(Injection::NoImage { vmid: 150_012, service: "etcd".to_owned(), missing: true });
     let dead = Arc::new(AtomicBool::new(false));
     let silent = dead.clone();
     rig.lab.on_call(move |_, moment, _, path| {
@@ -66,7 +66,7 @@ async fn t5_an_etcd_that_talos_gave_up_is_named_before_bootstrap() {
     }
     dead.store(true, Ordering::Relaxed);
     rig.world.clock.sleep(Duration::from_secs(300)).await;
-    rig.lab.disturb(Disturbance::Mend);
+    rig.lab.inject(Injection::Clear);
     let words = "home-control-2 does not say whether it has etcd data: its service etcd failed, and Talos does not try again";
     rig.fails_within(HOME, 30, words).await;
     let ran = rig.apply(HOME).await;
@@ -89,7 +89,7 @@ async fn t5_an_etcd_that_talos_gave_up_is_named_before_bootstrap() {
 #[tokio::test(start_paused = true)]
 async fn issue_16_a_worker_does_not_wait_for_a_control_plane_that_failed() {
     let (rig, file) = (Rig::new(), HOME.replace("controlplane, count: 3", "controlplane, count: 1"));
-    rig.lab.disturb(Disturbance::Console { vmid: 150_011, fault: Some(lab::ConsoleFault::Silent) });
+    rig.lab.inject(Injection::Console { vmid: 150_011, fault: Some(lab::ConsoleFault::Silent) });
     assert_eq!(rig.apply(&file).await.outcome, Outcome::Failed);
     rig.world.clock.sleep(Duration::from_secs(120)).await;
     let began = rig.world.clock.now();

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use lab::{CallFilter, Disturbance, When, Wire};
+use lab::{CallFilter, Injection, When, Wire};
 use model::event::{Outcome, What};
 use talos_client::{Credentials, Kind, Machine, Reboot};
 
@@ -47,7 +47,7 @@ async fn each_failure_of_the_wire_has_its_kind_and_the_next_call_goes_well() {
     ];
     for (method, fault, kind, words) in cases {
         let worker = machine(&rig, "10.25.150.21");
-        rig.lab.disturb(Disturbance::Wire { fault, when: at(method, "10.25.150.21:50000") });
+        rig.lab.inject(Injection::Wire { fault, when: at(method, "10.25.150.21:50000") });
         let error = worker.version().await.unwrap_err();
         assert_eq!(error.kind(), kind, "{method} {fault}: {error}");
         assert!(error.reason().contains(words), "{method} {fault}: {error}");
@@ -60,7 +60,7 @@ async fn each_failure_of_the_wire_has_its_kind_and_the_next_call_goes_well() {
 async fn a_bring_up_gets_over_a_bootstrap_whose_answer_is_lost() {
     for fault in [Wire::Lost, Wire::BlackHole] {
         let rig = Rig::new();
-        rig.lab.disturb(Disturbance::Wire { fault, when: at("CALL", "/machine.MachineService/Bootstrap") });
+        rig.lab.inject(Injection::Wire { fault, when: at("CALL", "/machine.MachineService/Bootstrap") });
         let ran = rig.apply(HOME).await;
         assert_eq!(ran.outcome, Outcome::Done, "{fault}: {:?}", ran.failures());
         rig.assert_whole().await;
@@ -71,17 +71,17 @@ async fn a_bring_up_gets_over_a_bootstrap_whose_answer_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn what_a_machine_does_not_tell_is_in_the_plan() {
     let rig = Rig::healthy().await;
-    let mut notices = vec![];
+    let mut notes = vec![];
     for skip in 0..4 {
         let path_contains = "10.25.150.21:50000/cosi.resource.State/Get".to_owned();
         let which = CallFilter { method: "CALL".to_owned(), path_contains, skip };
-        rig.lab.disturb(Disturbance::Wire { fault: Wire::BlackHole, when: When::Call(which) });
-        notices.extend(rig.look(HOME).await.plan().notices.into_iter().map(|notice| notice.text));
-        rig.lab.disturb(Disturbance::Mend);
+        rig.lab.inject(Injection::Wire { fault: Wire::BlackHole, when: When::Call(which) });
+        notes.extend(rig.look(HOME).await.plan().notes.into_iter().map(|note| note.text));
+        rig.lab.inject(Injection::Clear);
     }
     for what in ["the stage", "the configuration"] {
         let told = format!("could not see {what} of home-work-1: ");
-        assert!(notices.iter().any(|notice| notice.starts_with(&told)), "{what}: {notices:?}");
+        assert!(notes.iter().any(|note| note.starts_with(&told)), "{what}: {notes:?}");
     }
 }
 
@@ -92,7 +92,7 @@ async fn a_download_whose_answer_is_lost_is_begun_again() {
         let rig = Rig::new();
         let path_contains = "/download-url".to_owned();
         let which = CallFilter { method: "POST".to_owned(), path_contains, skip: 0 };
-        rig.lab.disturb(Disturbance::CutCall { which, after });
+        rig.lab.inject(Injection::CutCall { which, after });
         let look = rig.look(HOME).await;
         let mut plan = look.plan();
         let kept = ["create-record", "register-", "download-"];
@@ -108,14 +108,14 @@ async fn without_a_time_server_the_clock_is_named_and_with_one_it_goes_on() {
     for ahead in [-3_000, 400_000] {
         let rig = Rig::new();
         for host in ["pve1", "pve2", "pve3"] {
-            rig.lab.disturb(Disturbance::HostClock { node: host.to_owned(), ahead });
+            rig.lab.inject(Injection::HostClock { node: host.to_owned(), ahead });
         }
-        rig.lab.disturb(Disturbance::TimeServers { answer: false });
+        rig.lab.inject(Injection::TimeServers { answer: false });
         let ran = rig.apply(HOME).await;
         assert_eq!(ran.outcome, Outcome::Failed);
         let codes = codes(&ran);
         assert!(codes.iter().any(|code| code == "clock"), "{ahead}: {:?} {codes:?}", ran.failures());
-        rig.lab.disturb(Disturbance::Mend);
+        rig.lab.inject(Injection::Clear);
         let ran = rig.apply(HOME).await;
         assert_eq!(ran.outcome, Outcome::Done, "{ahead}: {:?}", ran.failures());
         rig.assert_whole().await;
@@ -125,11 +125,11 @@ async fn without_a_time_server_the_clock_is_named_and_with_one_it_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_did_not_grow_gets_no_configuration() {
     let rig = Rig::new();
-    rig.lab.disturb(Disturbance::SmallDisk { vmid: 150_021, gib: 3 });
+    rig.lab.inject(Injection::SmallDisk { vmid: 150_021, gib: 3 });
     let ran = rig.apply(HOME).await;
     assert_eq!(codes(&ran), ["disk-too-small"], "{:?}", ran.failures());
     assert!(!rig.lab.shared().read(|world, _| world.machines.is_configured(150_021)));
-    rig.lab.disturb(Disturbance::Mend);
+    rig.lab.inject(Injection::Clear);
     for host in ["pve1", "pve2", "pve3"] {
         // Only one has it.
         let _ = rig.world.pve.stop(host, 150_021).await;
@@ -144,7 +144,7 @@ async fn a_disk_that_did_not_grow_gets_no_configuration() {
 async fn an_etcd_without_majority_is_named() {
     let rig = Rig::healthy().await;
     for vmid in [150_012, 150_013] {
-        rig.lab.disturb(Disturbance::Unplugged { vmid, unplugged: true });
+        rig.lab.inject(Injection::Unplugged { vmid, unplugged: true });
     }
     let error = machine(&rig, "10.25.150.11").etcd_members(false).await.unwrap_err();
     assert_eq!(error.kind(), Kind::NoQuorum, "{error}");
@@ -154,7 +154,7 @@ async fn an_etcd_without_majority_is_named() {
     let codes = codes(&ran);
     let told = ["machine-unavailable", "machine-unavailable", "etcd-no-quorum", "kubernetes", "kubernetes"];
     assert_eq!(codes, told, "{:?}", ran.failures());
-    rig.lab.disturb(Disturbance::Mend);
+    rig.lab.inject(Injection::Clear);
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.assert_whole().await;
@@ -168,7 +168,7 @@ async fn a_release_that_does_not_come_up_leaves_the_old_one_running() {
     let rig = Rig::with(config);
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    rig.lab.disturb(Disturbance::BrokenSystem { vmid: 150_021, talos, broken: true });
+    rig.lab.inject(Injection::BrokenSystem { vmid: 150_021, talos, broken: true });
     let worker = machine(&rig, "10.25.150.21");
     let schematic = rig.look(HOME).await.rendered.schematics["default"].clone();
     let image = format!("factory.talos.dev/nocloud-installer/{schematic}:v1.13.10");

@@ -18,8 +18,8 @@ pub(super) struct Memory {
     bootstrapped: BTreeMap<String, BTreeSet<u64>>,
     /// Those of identities that were gone meanwhile, and those that were told.
     done_with: BTreeSet<u64>,
-    /// Control plane nodes that were disturbed and are not back yet: when, and whether they were seen to be down since.
-    disturbed: BTreeMap<u32, (Timestamp, bool)>,
+    /// Control plane nodes that were disrupted and are not back yet: when, and whether they were seen to be down since.
+    disrupted: BTreeMap<u32, (Timestamp, bool)>,
 }
 
 /// After this a node that was never seen to go down is not going to.
@@ -50,18 +50,18 @@ impl Memory {
     }
 
     fn one_at_a_time(&mut self, vmid: u32, member: bool, now: Timestamp) -> Option<(u8, String)> {
-        let other = self.disturbed.keys().copied().find(|other| *other != vmid);
+        let other = self.disrupted.keys().copied().find(|other| *other != vmid);
         if member {
-            self.disturbed.insert(vmid, (now, false));
+            self.disrupted.insert(vmid, (now, false));
         }
-        Some((3, format!("VM {vmid} is disturbed while VM {} is not back yet", other?)))
+        Some((3, format!("VM {vmid} is disrupted while VM {} is not back yet", other?)))
     }
 
-    /// Takes note of who went down since it was disturbed, and of who is back.
+    /// Takes note of who went down since it was disrupted, and of who is back.
     fn follow(&mut self, views: &[EtcdView], now: Timestamp) {
         let up: BTreeSet<u32> =
             views.iter().flat_map(|view| &view.members).filter(|m| m.up).map(|m| m.vmid).collect();
-        self.disturbed.retain(|vmid, (at, down)| {
+        self.disrupted.retain(|vmid, (at, down)| {
             let is_up = up.contains(vmid);
             *down |= !is_up;
             !(is_up && (*down || now.duration_since(*at) > GOES_DOWN))
@@ -99,7 +99,7 @@ impl Memory {
 fn is_second(view: &EtcdView, vmid: u32, member: bool) -> Option<(u8, String)> {
     let is_up = view.members.iter().any(|other| other.vmid == vmid && other.up);
     let other = view.members.iter().find(|other| other.vmid != vmid && !other.up)?;
-    (member && is_up).then(|| (3, format!("VM {vmid} is disturbed while VM {} is down", other.vmid)))
+    (member && is_up).then(|| (3, format!("VM {vmid} is disrupted while VM {} is down", other.vmid)))
 }
 
 fn majority(view: &EtcdView, vmid: u32, member: bool) -> Option<(u8, String)> {
@@ -110,7 +110,7 @@ fn majority(view: &EtcdView, vmid: u32, member: bool) -> Option<(u8, String)> {
         return None;
     }
     let what = format!(
-        "VM {vmid} is disturbed while {up} of {voters} voters of etcd would be up without it; {need} are needed"
+        "VM {vmid} is disrupted while {up} of {voters} voters of etcd would be up without it; {need} are needed"
     );
     Some((2, what))
 }

@@ -49,8 +49,8 @@ impl Foreign {
         self.seen.clear();
     }
 
-    /// Something was broken or mended: VMs are as that left them, and what runs now belongs to it. A host that comes back starts VMs.
-    pub(super) fn disturbed(&mut self, world: &World) {
+    /// Something was broken or cleared: VMs are as that left them, and what runs now belongs to it. A host that comes back starts VMs.
+    pub(super) fn disrupted(&mut self, world: &World) {
         self.forget();
         let active = world.hypervisor.active.iter().filter_map(|upid| world.hypervisor.tasks.get(upid));
         for (vmid, task) in active.filter_map(|task| Some((task.id.parse().ok()?, task))) {

@@ -17,7 +17,7 @@ pub(super) fn too_many(target: &Target, at_once: usize, world: &World) -> Option
     let away = nodes.iter().filter(|node| is_worker(node) && !is_ready(node)).count();
     (is_ready(own) && away >= at_once).then(|| {
         let what = format!(
-            "VM {vmid}, a Ready worker, is disturbed while {away} other workers are not Ready; {at_once} may be away at once"
+            "VM {vmid}, a Ready worker, is disrupted while {away} other workers are not Ready; {at_once} may be away at once"
         );
         (3, what)
     })

@@ -21,7 +21,7 @@ impl Machines {
         self.catch_up();
     }
 
-    /// Makes the boot disk of a machine look smaller from its next start on; 0 mends it.
+    /// Makes the boot disk of a machine look smaller from its next start on; 0 clears it.
     pub(crate) fn limit_disk(&mut self, vmid: u32, gib: u64) {
         if gib == 0 {
             self.small_disks.remove(&vmid);
@@ -98,7 +98,7 @@ impl Machines {
     }
 
     /// Every machine is well again. Whom they reach outside is the world's to say.
-    pub(crate) fn mend(&mut self) {
+    pub(crate) fn clear_faults(&mut self) {
         self.broken_systems.clear();
         self.small_disks.clear();
         self.etcds.iter_mut().for_each(|etcd| etcd.alarms.clear());

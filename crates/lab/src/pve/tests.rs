@@ -19,7 +19,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
-use crate::{CallFilter, CallMoment, Disturbance, Lab, LabConfig, ServeOptions, Verdict, When};
+use crate::{CallFilter, CallMoment, Injection, Lab, LabConfig, ServeOptions, Verdict, When};
 use client::Client;
 
 fn moment() -> Clock {
@@ -271,14 +271,14 @@ async fn a_host_that_is_off_cannot_be_reached() {
     let wish = json!({"vmid": 100, "onboot": 1, "start": 1});
     assert_eq!(client.done("POST", "/nodes/pve2/qemu", wish).await, "OK");
     clock.sleep(Duration::from_secs(5)).await;
-    lab.disturb(Disturbance::HostOffline("pve2".to_owned()));
+    lab.inject(Injection::HostOffline("pve2".to_owned()));
     let reply = client.call("GET", "/nodes/pve2/qemu/100/config", Value::Null).await;
     assert_eq!((reply.status, reply.reason.as_str(), reply.body.as_str()), (595, "No route to host", ""));
     let direct = client.call_at("pve2", "GET", "/version", Value::Null).await;
     assert_eq!(direct.unwrap_err().kind(), std::io::ErrorKind::HostUnreachable);
     let nodes = client.get("/nodes").await;
     assert_eq!((&nodes[1]["node"], &nodes[1]["status"]), (&json!("pve2"), &json!("offline")));
-    lab.disturb(Disturbance::HostOnline("pve2".to_owned()));
+    lab.inject(Injection::HostOnline("pve2".to_owned()));
     clock.sleep(Duration::from_secs(5)).await;
     assert_eq!(client.get("/nodes/pve2/qemu/100/status/current").await["status"], "running");
 }
@@ -290,8 +290,8 @@ async fn a_lock_does_not_outlive_the_power() {
     let start = "/nodes/pve2/qemu/100/status/start";
     assert_eq!(client.call("POST", start, json!({})).await.status, 200);
     clock.sleep(Duration::from_millis(100)).await;
-    lab.disturb(Disturbance::HostOffline("pve2".to_owned()));
-    lab.disturb(Disturbance::HostOnline("pve2".to_owned()));
+    lab.inject(Injection::HostOffline("pve2".to_owned()));
+    lab.inject(Injection::HostOnline("pve2".to_owned()));
     assert_eq!(client.done("POST", start, json!({})).await, "OK");
 }
 
@@ -300,8 +300,8 @@ async fn single_calls_can_be_made_to_fail() {
     let (lab, client, _) = lab();
     let which = |skip| CallFilter { method: "POST".to_owned(), path_contains: "/qemu".to_owned(), skip };
     let text = "got no worker upid - start worker failed".to_owned();
-    lab.disturb(Disturbance::FailCall { which: which(1), status: 500, text: text.clone() });
-    lab.disturb(Disturbance::CutCall { which: which(2), after: true });
+    lab.inject(Injection::FailCall { which: which(1), status: 500, text: text.clone() });
+    lab.inject(Injection::CutCall { which: which(2), after: true });
     let seen = Arc::new(AtomicU64::new(0));
     let counter = seen.clone();
     lab.on_call(move |_, moment, method, _| {
@@ -401,15 +401,15 @@ async fn a_machine_is_reached_while_it_runs() {
 #[tokio::test(start_paused = true)]
 async fn known_failures_meet_their_calls() {
     let (lab, client, _) = lab();
-    lab.disturb(Disturbance::Known { number: 31, when: When::After(0) });
+    lab.inject(Injection::Known { number: 31, when: When::After(0) });
     let reply = client.call("POST", "/nodes/pve1/qemu", json!({"vmid": 100})).await;
     assert_eq!((reply.status, reply.reason.as_str()), (500, "cluster not ready - no quorum?"));
     let which = CallFilter { method: "POST".to_owned(), path_contains: "/qemu".to_owned(), skip: 0 };
-    lab.disturb(Disturbance::Known { number: 35, when: When::Call(which) });
+    lab.inject(Injection::Known { number: 35, when: When::Call(which) });
     let exit = client.done("POST", "/nodes/pve1/qemu", json!({"vmid": 100})).await;
     assert_eq!(exit, "unable to create VM 100 - cfs-lock 'storage-local' error: got lock request timeout");
     assert_eq!(client.done("POST", "/nodes/pve1/qemu", json!({"vmid": 100})).await, "OK");
-    lab.disturb(Disturbance::Known {
+    lab.inject(Injection::Known {
         number: 37,
         when: When::Chance { which: CallFilter::default(), permille: 500, seed: 7 },
     });

@@ -45,7 +45,7 @@ fn pool_ranges(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         } else if pool.addresses.is_none() && pool.count > 0 {
             let first = Ipv4Addr::from(range.first);
             let message = format!(
-                "the pool `{name}` would begin at {first}, which is not in {}",
+                "the pool `{name}` would start at {first}, which is not in {}",
                 draft.spec.network.cidr
             );
             let problem =

@@ -51,7 +51,7 @@ pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {
     if let Some(oidc) = kubernetes.oidc.as_ref().filter(|oidc| !forms::is_url(&oidc.issuer, &["https"])) {
         let message = format!("`{}` cannot be an OpenID issuer", oidc.issuer);
         let problem = Diagnostic::error(codes::BAD_URL, message).at(path("oidc").key("issuer"), "");
-        found.push(problem.help("write its URL, which begins with `https://`"));
+        found.push(problem.help("write its URL, which starts with `https://`"));
     }
 }
 

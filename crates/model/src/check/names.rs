@@ -61,7 +61,7 @@ fn lengths_and_twins(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         if node.name.len() > 63 && node.ordinal.is_some() {
             found.push(
                 Diagnostic::error(codes::BAD_NAME, format!("`{}` has more than 63 characters", node.name))
-                    .at_key(node.path.clone(), "the names of its nodes begin with those of cluster and pool")
+                    .at_key(node.path.clone(), "the names of its nodes start with those of cluster and pool")
                     .help("shorten the name of the cluster or of the pool"),
             );
         }

@@ -80,7 +80,7 @@ fn mapping(patch: &Map<String, Value>, path: &Path, found: &mut Vec<Diagnostic>)
     }
     if patch.keys().all(|key| key != "machine" && key != "cluster" && key != "kind") {
         let problem = Diagnostic::error(codes::BAD_PATCH, "a patch changes neither `machine` nor `cluster`");
-        let help = "begin with `machine:` or `cluster:`, or name the `apiVersion` and `kind` of a document";
+        let help = "start with `machine:` or `cluster:`, or name the `apiVersion` and `kind` of a document";
         found.push(problem.at(path.clone(), "").help(help));
     }
 }
@@ -96,7 +96,7 @@ fn is_operation(patch: &Map<String, Value>) -> bool {
 fn json_patch(path: &Path, operations: &[&Map<String, Value>]) -> Diagnostic {
     let help = match strategic(operations) {
         Some(merge) => format!("write it as a strategic merge: `{}`", Value::Object(merge)),
-        None => "write what shall be there as a mapping: `{op: add, path: /machine/x, value: y}` becomes \
+        None => "write the desired value as a mapping: `{op: add, path: /machine/x, value: y}` becomes \
                  `machine: { x: y }`; lists are added to, never changed by number"
             .to_owned(),
     };

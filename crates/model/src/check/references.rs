@@ -60,7 +60,8 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         let message = format!("`{name}` has no `mac`, so it cannot hold the VIP");
         let problem = Diagnostic::error(codes::VIP_WITHOUT_CARD, message).at_key(path.clone(), "");
         found.push(
-            problem.help("give the `mac` of its network card, or leave out `vip` and give an `endpoint`"),
+            problem
+                .help("give the `mac` of its network interface, or leave out `vip` and give an `endpoint`"),
         );
     }
     for (name, node) in &spec.nodes {

@@ -91,7 +91,7 @@ nodes:
   home-record: { role: worker, address: 10.25.150.40 }
 "), @"
 error[TS0201] `home-a-pool-with-a-name-that-is-quite-a-bit-longer-than-it-should-be-1` has more than 63 characters
-  at pools.a-pool-with-a-name-that-is-quite-a-bit-longer-than-it-should-be: the names of its nodes begin with those of cluster and pool «a-pool-with-a-name-that-is-quite-a-bit-longer-than-it-should-be»
+  at pools.a-pool-with-a-name-that-is-quite-a-bit-longer-than-it-should-be: the names of its nodes start with those of cluster and pool «a-pool-with-a-name-that-is-quite-a-bit-longer-than-it-should-be»
   help: shorten the name of the cluster or of the pool
 error[TS0609] `home-record` is the name of the cluster's record
   at nodes.home-record «home-record»
@@ -291,7 +291,7 @@ error[TS0411] the pool `e` has 3 nodes, but room for 2 addresses
   help: widen `addresses`, or lower `count`
 ");
     insta::assert_snapshot!(problems_with("network: { cidr: 10.25.150.0/28, gateway: 10.25.150.1 }\n"), @"
-error[TS0403] the pool `work` would begin at 10.25.150.21, which is not in 10.25.150.0/28
+error[TS0403] the pool `work` would start at 10.25.150.21, which is not in 10.25.150.0/28
   at pools.work «work»
   help: give the pool `addresses` of its own
 warning[TS0418] 3 control planes are reached at the address of one of them

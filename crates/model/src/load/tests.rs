@@ -225,22 +225,22 @@ fn what_is_no_yaml_says_where() {
     insta::assert_snapshot!(problems("cluster: home\nnetwork: [1, 2\npools: {}\n"), @"
 error[TS0001] this is not valid YAML: illegal placement of ':' indicator
   at c.yaml:3:6+0 
-  help: check the indentation, and quote texts that hold `: `, ` #`, or begin with one of @ ` * & ! % { [
+  help: check the indentation, and quote texts that hold `: `, ` #`, or start with one of @ ` * & ! % { [
 ");
     insta::assert_snapshot!(problems("cluster: home\n\tnetwork: x\n"), @"
 error[TS0001] this is not valid YAML: while scanning a plain scalar, found a tab
   at c.yaml:1:10+0 
-  help: check the indentation, and quote texts that hold `: `, ` #`, or begin with one of @ ` * & ! % { [
+  help: check the indentation, and quote texts that hold `: `, ` #`, or start with one of @ ` * & ! % { [
 ");
     insta::assert_snapshot!(problems("a: 1\n---\nb: 2\n"), @"
 error[TS0001] the file holds more than one YAML document
-  at c.yaml:3:1+0 : the second begins here
+  at c.yaml:3:1+0 : the second starts here
   help: remove the line `---`, or make the parts files of their own
 ");
     insta::assert_snapshot!(problems("a: *nowhere\n"), @"
 error[TS0001] this is not valid YAML: reference to unknown value
   at c.yaml:1:4+0 
-  help: check the indentation, and quote texts that hold `: `, ` #`, or begin with one of @ ` * & ! % { [
+  help: check the indentation, and quote texts that hold `: `, ` #`, or start with one of @ ` * & ! % { [
 ");
 }
 
@@ -249,12 +249,12 @@ fn what_is_no_mapping_says_so() {
     insta::assert_snapshot!(problems("# nothing\n"), @"
 error[TS0003] the file is empty
   at c.yaml:2:1+0 
-  help: begin with `cluster: NAME`
+  help: start with `cluster: NAME`
 ");
     insta::assert_snapshot!(problems("- a\n- b\n"), @"
 error[TS0003] the file is not a mapping of keys to values
   at c.yaml:1:1+0 
-  help: begin with `cluster: NAME`
+  help: start with `cluster: NAME`
 ");
     insta::assert_snapshot!(render(&load(&[]).unwrap_err().diagnostics), @"error[TS0003] there is no file to read");
 }

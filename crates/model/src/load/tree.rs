@@ -129,7 +129,7 @@ pub(super) fn read(source: usize, text: &str, problems: &mut Vec<Diagnostic>) ->
             };
             problems.truncate(before);
             let problem = problem.anchored(Path::root(), Anchor::Exactly(other.span()), "");
-            problems.push(problem.help("begin with `cluster: NAME`"));
+            problems.push(problem.help("start with `cluster: NAME`"));
             None
         }
     }
@@ -204,7 +204,7 @@ fn syntax_error(source: usize, text: &str, error: &serde_saphyr::Error) -> Diagn
     }
     if let serde_saphyr::Error::MultipleDocuments { .. } = error {
         return Diagnostic::error(codes::NOT_YAML, "the file holds more than one YAML document")
-            .anchored(Path::root(), Anchor::Exactly(span), "the second begins here")
+            .anchored(Path::root(), Anchor::Exactly(span), "the second starts here")
             .help("remove the line `---`, or make the parts files of their own");
     }
     let said = error.render_with_formatter(&Plain);
@@ -218,7 +218,7 @@ fn syntax_error(source: usize, text: &str, error: &serde_saphyr::Error) -> Diagn
     }
     Diagnostic::error(codes::NOT_YAML, format!("this is not valid YAML: {said}"))
         .anchored(Path::root(), Anchor::Exactly(span), "")
-        .help("check the indentation, and quote texts that hold `: `, ` #`, or begin with one of @ ` * & ! % { [")
+        .help("check the indentation, and quote texts that hold `: `, ` #`, or start with one of @ ` * & ! % { [")
 }
 
 /// The parser's own words without the position, which is given beside them.

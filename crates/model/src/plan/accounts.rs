@@ -6,12 +6,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Notice, Refusal, RefusalCode};
+use super::{Note, Refusal, RefusalCode};
 use crate::blueprint::Blueprint;
 use crate::holder::{Account, Holder};
 use crate::mark::Mark;
 use crate::observed::Observed;
-use crate::step::{Action, Disturbs, Step};
+use crate::step::{Action, Disruption, Step};
 
 /// Seconds that removing an account usually takes.
 const REMOVE: u32 = 2;
@@ -46,8 +46,8 @@ pub(super) fn taken(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
 }
 
 /// What removes the accounts, and what to tell of those that stay.
-pub(super) fn removal(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, Vec<Notice>) {
-    let (mut steps, mut notices) = (vec![], vec![]);
+pub(super) fn removal(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, Vec<Note>) {
+    let (mut steps, mut notes) = (vec![], vec![]);
     let us = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     let mut told: BTreeSet<String> = BTreeSet::new();
     for (to, account) in Holder::accounts(blueprint) {
@@ -82,7 +82,7 @@ pub(super) fn removal(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>,
                         action,
                         after,
                         reason,
-                        disturbs: Disturbs::Removes,
+                        disruption: Disruption::Delete,
                         seconds: REMOVE,
                     });
                     None
@@ -91,6 +91,6 @@ pub(super) fn removal(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>,
         };
         told.extend(stays);
     }
-    notices.extend(told.into_iter().map(|text| Notice { text }));
-    (steps, notices)
+    notes.extend(told.into_iter().map(|text| Note { text }));
+    (steps, notes)
 }

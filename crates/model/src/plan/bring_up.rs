@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::images::Site;
 use super::versions::Versioned;
-use super::{Blocked, Found, Notice, Refusal, RefusalCode, Rendered, bootstrap, drift};
+use super::{Blocked, Found, Note, Refusal, RefusalCode, Rendered, bootstrap, drift};
 use crate::blueprint::{Blueprint, Node, Role};
 use crate::holder::Holder;
 use crate::identity::{self, Method};
@@ -24,7 +24,7 @@ use crate::mark::Mark;
 use crate::observed::{Api, Etcd, Machine, Observed, Vm};
 use crate::ownership;
 use crate::quorum::{self, Closed};
-use crate::step::{Action, Disturbs, Step, StepId};
+use crate::step::{Action, Disruption, Step, StepId};
 
 /// Seconds that things usually take, for the estimate.
 pub(super) mod usual {
@@ -57,15 +57,15 @@ pub(super) struct Builder<'a> {
     /// Nodes that wait for another run.
     pub(super) postponed: BTreeSet<String>,
     pub(super) steps: Vec<Step>,
-    pub(super) notices: Vec<Notice>,
-    unknown: Vec<Notice>,
+    pub(super) notes: Vec<Note>,
+    unknown: Vec<Note>,
     pub(super) refusals: Vec<Refusal>,
     pub(super) blocked: Vec<Blocked>,
     /// Upgrades that the file asks for: what, from which version to which, and the nodes.
     pub(super) upgrades: BTreeMap<(Versioned, String, String), Vec<String>>,
 }
 
-/// Steps, notices, and reasons against any of them.
+/// Steps, notes, and reasons against any of them.
 pub(super) fn steps(
     blueprint: &Blueprint,
     rendered: &Rendered,
@@ -84,7 +84,7 @@ pub(super) fn steps(
         closed: closed(blueprint, observed),
         postponed: BTreeSet::new(),
         steps: vec![],
-        notices: vec![],
+        notes: vec![],
         unknown: vec![],
         refusals: vec![],
         blocked: vec![],
@@ -106,7 +106,7 @@ pub(super) fn steps(
     b.cloud_provider();
     b.others();
     b.identities();
-    Found { steps: b.steps, notices: b.notices, unknown: b.unknown, refusals: b.refusals, blocked: b.blocked }
+    Found { steps: b.steps, notes: b.notes, unknown: b.unknown, refusals: b.refusals, blocked: b.blocked }
 }
 
 /// Why etcd takes no new member. Where its data is gone altogether, the refusal for that says all.
@@ -140,7 +140,7 @@ impl Builder<'_> {
                 action,
                 after,
                 reason: reason.into(),
-                disturbs: Disturbs::Nothing,
+                disruption: Disruption::None,
                 seconds,
             };
             self.steps.push(step);
@@ -160,7 +160,7 @@ impl Builder<'_> {
         if !self.blueprint.has_proxmox() {
             if !self.observed.kubernetes.answered {
                 let text = "there is no Proxmox to keep two operators apart until Kubernetes runs: apply from one place only";
-                self.notices.push(Notice { text: text.to_owned() });
+                self.notes.push(Note { text: text.to_owned() });
             }
             return;
         }
@@ -207,7 +207,7 @@ impl Builder<'_> {
                 "whether VM {} on {host} is {} could not be read; it is left alone",
                 node.vmid, node.name
             );
-            self.unknown.push(Notice { text });
+            self.unknown.push(Note { text });
             return;
         }
         if self.must_wait_for_etcd(node, vm.is_some()) {
@@ -302,7 +302,7 @@ impl Builder<'_> {
         self.blocked.push(Blocked {
             node: Some(node.name.clone()),
             what: format!("{} is not {act}: etcd takes no new member: {closed}", node.name),
-            disturbs: Disturbs::Nothing,
+            disruption: Disruption::None,
             remedy: closed.remedy().to_owned(),
         });
         self.postponed.insert(node.name.clone());
@@ -358,7 +358,7 @@ impl Builder<'_> {
             return vec![];
         }
         let drift = drift::examine(self.blueprint, node, vm, machine);
-        self.notices.extend(drift.notices);
+        self.notes.extend(drift.notes);
         self.blocked.extend(drift.blocked);
         self.refusals.extend(drift.refusals);
         let mut after = vec![];
@@ -372,7 +372,7 @@ impl Builder<'_> {
                 says: drift.says,
             };
             let update = self.push(update, vec![], "it is not as the file says", usual::GROW);
-            self.disturb(&update, drift.disturbs.unwrap_or(Disturbs::Nothing));
+            self.set_disruption(&update, drift.disruption.unwrap_or(Disruption::None));
             after.push(update);
         }
         for (disk, has, gib) in drift.grow {
@@ -380,7 +380,7 @@ impl Builder<'_> {
             let grow = Action::GrowDisk { node: name, host, vmid: vm.vmid, disk, gib };
             let grow = self.push(grow, after.clone(), format!("it has {has} GiB"), usual::GROW);
             if vm.running {
-                self.disturb(&grow, Disturbs::Hot);
+                self.set_disruption(&grow, Disruption::InPlace);
             }
             after.push(grow);
         }
@@ -391,9 +391,9 @@ impl Builder<'_> {
         vec![self.push(start, after, "it is off", usual::START)]
     }
 
-    pub(super) fn disturb(&mut self, step: &StepId, disturbs: Disturbs) {
+    pub(super) fn set_disruption(&mut self, step: &StepId, disruption: Disruption) {
         if let Some(step) = self.steps.iter_mut().find(|s| s.id == *step) {
-            step.disturbs = disturbs;
+            step.disruption = disruption;
         }
     }
 
@@ -410,7 +410,7 @@ impl Builder<'_> {
         let live = self.in_force(node, machine, changes.unwrap_or_default());
         if changes.is_none() {
             let text = format!("{} runs a configuration that could not be compared with the file", node.name);
-            self.unknown.push(Notice { text });
+            self.unknown.push(Note { text });
             return;
         }
         self.reconfigure(node, &live, after);
@@ -512,7 +512,7 @@ impl Builder<'_> {
         let ready =
             |node: &Node| self.observed.kubernetes.nodes.get(&node.name).is_some_and(|seen| seen.ready);
         if self.blueprint.awaits_network() && !self.blueprint.nodes.values().all(ready) {
-            self.notices.push(Notice {
+            self.notes.push(Note {
                 text: "the file asks for no network plug-in, so nodes become ready only once you install one"
                     .to_owned(),
             });
@@ -525,7 +525,7 @@ impl Builder<'_> {
             self.observed.kubernetes.nodes.get(&node.name).is_some_and(|seen| !seen.uninitialized)
         };
         if self.blueprint.awaits_cloud_provider() && !self.blueprint.nodes.values().all(looked_at) {
-            self.notices.push(Notice {
+            self.notes.push(Note {
                 text: "the file asks for a cloud provider and names no version of it, so nodes take pods only once you \
                        install one"
                     .to_owned(),

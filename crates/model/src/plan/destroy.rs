@@ -3,15 +3,15 @@
 //! No dance with etcd: nothing shall survive. A dead cluster is no obstacle, because only Proxmox is asked. Images stay,
 //! since other clusters may use them; so does the bundle.
 
-use super::{Notice, accounts, ownership};
+use super::{Note, accounts, ownership};
 use crate::blueprint::Blueprint;
 use crate::mark::Mark;
 use crate::natural;
 use crate::observed::{Observed, Vm};
-use crate::step::{Action, Disturbs, Step};
+use crate::step::{Action, Disruption, Step};
 
-/// Steps and notices.
-pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, Vec<Notice>) {
+/// Steps and notes.
+pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, Vec<Note>) {
     let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return (vec![], vec![]) };
     let mut steps: Vec<Step> = vec![];
     let mut deletions = vec![];
@@ -41,26 +41,33 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
         let delete = Action::DeleteRecord { host: record.host.clone(), vmid: record.vmid };
         steps.push(step(delete, deletions, "nothing of the cluster is left for it to guard", 3));
     }
-    let mut notices: Vec<Notice> = observed
-        .unseen
+    let mut notes: Vec<Note> = observed
+        .unobserved
         .iter()
-        .map(|u| Notice { text: format!("could not see {}: {}. What is ours there stays", u.what, u.why) })
+        .map(|u| Note { text: format!("could not see {}: {}. What is ours there stays", u.what, u.why) })
         .collect();
     if !complete && observed.proxmox.record.is_some() {
-        notices.push(Notice { text: "the cluster's record stays until everything else is gone".to_owned() });
+        notes.push(Note { text: "the cluster's record stays until everything else is gone".to_owned() });
     }
-    notices.extend(stays);
-    notices.extend(ownership::copied_templates(blueprint, observed));
+    notes.extend(stays);
+    notes.extend(ownership::copied_templates(blueprint, observed));
     for node in blueprint.in_order().into_iter().filter(|node| node.external) {
         let text = format!(
             "{} is not ours to remove; reset it with `talosctl reset` to use it for something else",
             node.name
         );
-        notices.push(Notice { text });
+        notes.push(Note { text });
     }
-    (steps, notices)
+    (steps, notes)
 }
 
 fn step(action: Action, after: Vec<crate::step::StepId>, reason: &str, seconds: u32) -> Step {
-    Step { id: action.id(), action, after, reason: reason.to_owned(), disturbs: Disturbs::Removes, seconds }
+    Step {
+        id: action.id(),
+        action,
+        after,
+        reason: reason.to_owned(),
+        disruption: Disruption::Delete,
+        seconds,
+    }
 }

@@ -1,4 +1,4 @@
-//! What of a node's VM is not as the file says, and what bringing it there would disturb.
+//! What of a node's VM is not as the file says, and what bringing it there would disrupt.
 //!
 //! Only what the file or a default of ours sets is compared. A VM that is off takes everything; one that runs takes over
 //! some changes at once, and keeps the others waiting until it is stopped and started. Those are not made here, because a
@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Blocked, Notice, Refusal, RefusalCode};
+use super::{Blocked, Note, Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
 use crate::observed::{Api, Machine, Vm};
 use crate::ownership::{self, Act, Evidence, Identity};
-use crate::step::Disturbs;
+use crate::step::Disruption;
 use crate::vm::{self, Drive, Holds, words};
 
 /// What was found.
@@ -22,12 +22,12 @@ pub struct Drift {
     pub pool: Option<String>,
     /// What that changes, in words.
     pub says: Vec<String>,
-    /// What that disturbs.
-    pub disturbs: Option<Disturbs>,
+    /// What that disrupts.
+    pub disruption: Option<Disruption>,
     /// Disks that are too small: key, size in GiB that they have and that they shall have.
     pub grow: Vec<(String, u64, u64)>,
     /// What differs and can only be told.
-    pub notices: Vec<Notice>,
+    pub notes: Vec<Note>,
     /// What waits for a stop and start of the VM.
     pub blocked: Vec<Blocked>,
     /// What may not be done.
@@ -40,7 +40,7 @@ struct Examined<'a> {
     machine: Option<&'a Machine>,
     drift: Drift,
     /// What only a stop and start could change: in words, with its class.
-    too_much: Vec<(String, Disturbs)>,
+    too_much: Vec<(String, Disruption)>,
 }
 
 /// A machine that was made with another address than the file's, and is not at the file's. Its cloud-init drive is read at
@@ -113,30 +113,30 @@ impl Examined<'_> {
                 self.drift.blocked.push(Blocked {
                     node: Some(self.node.name.clone()),
                     what,
-                    disturbs: Disturbs::Reboot,
+                    disruption: Disruption::Reboot,
                     remedy,
                 });
             }
             return;
         }
-        let disturbs = match self.vm.running && !differs_now.is_empty() {
+        let disruption = match self.vm.running && !differs_now.is_empty() {
             true => class(key, &differs_now, now, wanted, self.machine),
             // Nothing runs with it: the VM is off, or somebody's change still waits for a restart.
-            false => Disturbs::Nothing,
+            false => Disruption::None,
         };
         let from = next.map_or("nothing", short);
         let says = format!("{} {from} → {}", spoken(key), short(wanted));
-        self.change(key, words::corrected(key, wanted, next), says, disturbs);
+        self.change(key, words::corrected(key, wanted, next), says, disruption);
     }
 
-    fn change(&mut self, key: &str, value: String, says: String, disturbs: Disturbs) {
-        if disturbs > Disturbs::Hot {
-            self.too_much.push((says, disturbs));
+    fn change(&mut self, key: &str, value: String, says: String, disruption: Disruption) {
+        if disruption > Disruption::InPlace {
+            self.too_much.push((says, disruption));
             return;
         }
         self.drift.set.insert(key.to_owned(), value);
         self.drift.says.push(says);
-        self.drift.disturbs = self.drift.disturbs.max(Some(disturbs));
+        self.drift.disruption = self.drift.disruption.max(Some(disruption));
     }
 
     fn drive(&mut self, drive: &Drive) {
@@ -175,7 +175,7 @@ impl Examined<'_> {
     }
 
     fn missing_drive(&mut self, drive: &Drive) {
-        let disturbs = match drive.holds {
+        let disruption = match drive.holds {
             Holds::System { .. } => {
                 self.drift.refusals.push(Refusal {
                     code: RefusalCode::Differs,
@@ -183,16 +183,16 @@ impl Examined<'_> {
                         "{} (VM {} on {}) has no boot disk at {}",
                         self.node.name, self.vm.vmid, self.vm.host, drive.key
                     ),
-                    remedy: "somebody removed it, or the file names another bus now; delete the VM to have the node made anew"
+                    remedy: "it was removed, or the file names another bus now; delete the VM, and `talosmith apply` recreates the node"
                         .to_owned(),
                 });
                 return;
             }
             // It tells a machine its address at the first start; later the configuration does.
             Holds::CloudInit if self.vm.running => return,
-            _ if !self.vm.running => Disturbs::Nothing,
-            Holds::Data { .. } if !drive.key.starts_with("sata") => Disturbs::Hot,
-            _ => Disturbs::Reboot,
+            _ if !self.vm.running => Disruption::None,
+            Holds::Data { .. } if !drive.key.starts_with("sata") => Disruption::InPlace,
+            _ => Disruption::Reboot,
         };
         let Some(value) = drive.creation("") else { return };
         let store = drive.datastore.as_deref().unwrap_or_default();
@@ -200,7 +200,7 @@ impl Examined<'_> {
             Holds::Data { gib } => format!("new disk {} of {gib} GiB on {store}", drive.key),
             _ => format!("new {} on {store}", drive.key),
         };
-        self.change(&drive.key, value, says, disturbs);
+        self.change(&drive.key, value, says, disruption);
     }
 
     fn size(&mut self, drive: &Drive, has: Option<u64>, wanted: u64) {
@@ -241,7 +241,7 @@ impl Examined<'_> {
         let mut all: Vec<&str> = has.iter().chain(&missing).copied().collect();
         all.sort_unstable();
         let says = format!("tags + {}", missing.join(", "));
-        self.change("tags", all.join(";"), says, Disturbs::Nothing);
+        self.change("tags", all.join(";"), says, Disruption::None);
     }
 
     fn notes(&mut self, blueprint: &Blueprint) {
@@ -258,7 +258,7 @@ impl Examined<'_> {
         };
         let seen = self.vm.next("description").unwrap_or_default();
         if let Some(text) = mark.corrected(seen, self.node.hardware.description.as_deref()) {
-            self.change("description", text, says.to_owned(), Disturbs::Nothing);
+            self.change("description", text, says.to_owned(), Disruption::None);
         }
     }
 
@@ -266,7 +266,7 @@ impl Examined<'_> {
         if let Some(wanted) = wanted.filter(|wanted| self.vm.pool.as_deref() != Some(wanted)) {
             self.drift.pool = Some(wanted.to_owned());
             self.drift.says.push(format!("into the resource pool {wanted}"));
-            self.drift.disturbs = self.drift.disturbs.max(Some(Disturbs::Nothing));
+            self.drift.disruption = self.drift.disruption.max(Some(Disruption::None));
         }
     }
 
@@ -300,16 +300,16 @@ impl Examined<'_> {
                 ),
                 _ => continue,
             };
-            self.drift.notices.push(Notice { text });
+            self.drift.notes.push(Note { text });
         }
     }
 
     fn finish(mut self) -> Drift {
-        let worst = self.too_much.iter().map(|(_, disturbs)| *disturbs).max();
+        let worst = self.too_much.iter().map(|(_, disruption)| *disruption).max();
         if let Some(worst) = worst {
             let what: Vec<&str> = self.too_much.iter().map(|(says, _)| says.as_str()).collect();
             let cost = match worst {
-                Disturbs::Reboot => "stopping and starting it",
+                Disruption::Reboot => "stopping and starting it",
                 _ => "cutting its network for a moment",
             };
             // The file has no key for the serial port.
@@ -352,21 +352,21 @@ fn class(
     now: Option<&str>,
     wanted: &str,
     machine: Option<&Machine>,
-) -> Disturbs {
+) -> Disruption {
     let only = |names: &[&str]| differs.iter().all(|name| names.contains(&name.as_str()));
     match key.trim_end_matches(|c: char| c.is_ascii_digit()) {
-        "name" | "onboot" | "startup" | "ipconfig" | "nameserver" => Disturbs::Nothing,
-        "cpuunits" => Disturbs::Hot,
+        "name" | "onboot" | "startup" | "ipconfig" | "nameserver" => Disruption::None,
+        "cpuunits" => Disruption::InPlace,
         // Turning it on or off changes the machine's devices.
-        "balloon" if now != Some("0") && now.is_some() && wanted != "0" => Disturbs::Hot,
-        "scsi" | "virtio" | "sata" if only(&["backup"]) => Disturbs::Hot,
-        "net" if now.is_none() => Disturbs::Hot,
+        "balloon" if now != Some("0") && now.is_some() && wanted != "0" => Disruption::InPlace,
+        "scsi" | "virtio" | "sata" if only(&["backup"]) => Disruption::InPlace,
+        "net" if now.is_none() => Disruption::InPlace,
         // A machine that cannot be reached loses nothing by it.
         "net" if only(&["bridge", "tag"]) => match machine.map(|m| &m.api) {
-            Some(Api::Silent { .. }) | None => Disturbs::Hot,
-            _ => Disturbs::Restart,
+            Some(Api::Silent { .. }) | None => Disruption::InPlace,
+            _ => Disruption::ServiceRestart,
         },
-        _ => Disturbs::Reboot,
+        _ => Disruption::Reboot,
     }
 }
 

@@ -47,7 +47,7 @@ pub fn critical_path(steps: &[Step]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::{Action, Disturbs};
+    use crate::step::{Action, Disruption};
 
     fn step(id: &str, after: &[&str]) -> Step {
         Step {
@@ -55,7 +55,7 @@ mod tests {
             action: Action::CheckHealth,
             after: after.iter().map(|id| StepId((*id).to_owned())).collect(),
             reason: String::new(),
-            disturbs: Disturbs::Nothing,
+            disruption: Disruption::None,
             seconds: 1,
         }
     }

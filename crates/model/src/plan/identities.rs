@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::bring_up::Builder;
-use super::{Notice, Refusal, RefusalCode};
+use super::{Note, Refusal, RefusalCode};
 use crate::identity::{self, Method, Unproved};
 use crate::observed::Api;
 use crate::step::Action;
@@ -48,21 +48,21 @@ impl Builder<'_> {
                 }
             }
         }
-        self.notices.extend(by_uuid.into_iter().map(|(why, nodes)| by_uuid_only(why, &nodes)));
+        self.notes.extend(by_uuid.into_iter().map(|(why, nodes)| by_uuid_only(why, &nodes)));
         if self.blueprint.options.insecure && !by_console.is_empty() {
             let text = format!(
                 "the certificate of Proxmox is not verified (`proxmox.insecure`), so the console that proves {} may be anyone's: an attacker \
                  in the network between this computer and Proxmox could receive the cluster's keys. Pin `proxmox.fingerprint`",
                 list(&by_console)
             );
-            self.notices.push(Notice { text });
+            self.notes.push(Note { text });
         }
         if !unverified.is_empty() {
             let text = format!(
                 "any machine that answers at the address of {} receives the cluster's keys: the file says `unverified: true`",
                 list(&unverified)
             );
-            self.notices.push(Notice { text });
+            self.notes.push(Note { text });
         }
         if let Some(first) = undeclared.first() {
             self.refusals.push(Refusal {
@@ -85,7 +85,7 @@ impl Builder<'_> {
                  Add `identity: {{ fingerprint: … }}` or `unverified: true` to the node",
                 list(&unanswered)
             );
-            self.notices.push(Notice { text });
+            self.notes.push(Note { text });
         }
         for (name, vm) in without_port {
             let add = match vm.next("serial0") {
@@ -127,7 +127,7 @@ impl Builder<'_> {
     }
 }
 
-fn by_uuid_only(why: Unproved, nodes: &[&str]) -> Notice {
+fn by_uuid_only(why: Unproved, nodes: &[&str]) -> Note {
     let (because, remedy) = match why {
         Unproved::Chosen => (
             "`proxmox.identity` is `uuid`",
@@ -143,7 +143,7 @@ fn by_uuid_only(why: Unproved, nodes: &[&str]) -> Notice {
         ),
     };
     let (is, it) = if nodes.len() == 1 { ("is", "it") } else { ("are", "them") };
-    Notice {
+    Note {
         text: format!(
             "{} {is} known by SMBIOS UUID only, because {because}: a relay in the network between this computer and {it} could \
              receive the cluster's keys. {remedy}",

@@ -7,7 +7,7 @@
 use super::bring_up::Builder;
 use crate::blueprint::Node;
 use crate::observed::{ConfigChange, ConfigCost, Machine};
-use crate::step::Disturbs;
+use crate::step::Disruption;
 
 /// The image that a machine runs, against the one that the file asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Builder<'_> {
                  the `machine.install.image` that `talosmith render` writes for it",
                 node.address.addr()
             );
-            self.block(&node.name, Disturbs::Reboot, what, remedy);
+            self.block(&node.name, Disruption::Reboot, what, remedy);
         }
         let written = |change: &ConfigChange| match change.costs {
             ConfigCost::Install if image == Image::Same => {

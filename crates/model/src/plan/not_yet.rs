@@ -3,7 +3,7 @@
 //! The file's surface is wider than what is carried out today. Nothing that was asked for is silently left out: it is
 //! refused, by name. A function goes from here when it is carried out.
 
-use super::{Notice, Refusal, RefusalCode};
+use super::{Note, Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Options};
 use crate::spec::Upgrade;
 
@@ -20,8 +20,8 @@ pub fn refusals(blueprint: &Blueprint) -> Vec<Refusal> {
 
 /// Settings of what this version does not do. Nothing that the file asks for is missing, so nothing is refused; but the file says
 /// something that has no effect.
-pub(super) fn without_effect(blueprint: &Blueprint) -> Option<Notice> {
-    (blueprint.options.upgrade != Upgrade::default()).then(|| Notice {
+pub(super) fn without_effect(blueprint: &Blueprint) -> Option<Note> {
+    (blueprint.options.upgrade != Upgrade::default()).then(|| Note {
         text: "`upgrade` in the file has no effect yet: this version does not upgrade machines".to_owned(),
     })
 }

@@ -4,10 +4,10 @@
 //! do. Each is blocked, so that no plan calls the cluster as the file says.
 
 use super::bring_up::{Builder, usual};
-use super::{Blocked, Notice};
+use super::{Blocked, Note};
 use crate::observed::{RecordSeen, Vm};
 use crate::ownership;
-use crate::step::{Action, Disturbs};
+use crate::step::{Action, Disruption};
 
 impl Builder<'_> {
     /// VMs of ours and nodes of Kubernetes that the file does not have, and what could not be seen.
@@ -23,7 +23,7 @@ impl Builder<'_> {
             let Some(node) = blueprint.nodes.get(&vm.mark.node) else {
                 self.block(
                     &vm.mark.node,
-                    Disturbs::Removes,
+                    Disruption::Delete,
                     format!(
                         "{} (VM {} on {}) belongs to this cluster and is not in the file; this version does not remove nodes",
                         vm.mark.node, vm.vmid, vm.host
@@ -39,7 +39,7 @@ impl Builder<'_> {
             if vm.vmid != node.vmid {
                 self.block(
                     &node.name,
-                    Disturbs::Replace,
+                    Disruption::Replace,
                     format!(
                         "{} has the VM ID {}, and the file says {}; the ID of a VM cannot be changed",
                         node.name, vm.vmid, node.vmid
@@ -50,7 +50,7 @@ impl Builder<'_> {
             if let Some(host) = node.host.as_ref().filter(|h| node.host_pinned && **h != vm.host) {
                 self.block(
                     &node.name,
-                    Disturbs::Hot,
+                    Disruption::InPlace,
                     format!(
                         "{} is on {}, and the file says {host}; this version does not migrate VMs",
                         node.name, vm.host
@@ -67,7 +67,7 @@ impl Builder<'_> {
                 };
                 self.block(
                     &node.name,
-                    Disturbs::Hot,
+                    Disruption::InPlace,
                     format!(
                         "{} is on {}, which `hosts` in the file leaves out; this version does not migrate VMs",
                         node.name, vm.host
@@ -86,7 +86,7 @@ impl Builder<'_> {
             if !blueprint.nodes.contains_key(name) && !ours.iter().any(|vm| vm.mark.node == *name) {
                 self.block(
                     name,
-                    Disturbs::Removes,
+                    Disruption::Delete,
                     format!("{name} is a node of Kubernetes and is not in the file; this version does not remove nodes"),
                     format!(
                         "put it back into the file; if its machine is gone, `kubectl delete node {name}` removes the node"
@@ -94,9 +94,9 @@ impl Builder<'_> {
                 );
             }
         }
-        for unseen in &observed.unseen {
-            let text = format!("could not see {}: {}", unseen.what, unseen.why);
-            self.notices.push(Notice { text });
+        for unobserved in &observed.unobserved {
+            let text = format!("could not see {}: {}", unobserved.what, unobserved.why);
+            self.notes.push(Note { text });
         }
     }
 
@@ -110,7 +110,7 @@ impl Builder<'_> {
                     "the cluster's record has the VM ID {}, and the file says {wanted}; the ID of a VM cannot be changed",
                     seen.vmid
                 ),
-                disturbs: Disturbs::Replace,
+                disruption: Disruption::Replace,
                 remedy: format!("write `record: {}` under `proxmox` in the file", seen.vmid),
             });
         }
@@ -132,7 +132,7 @@ impl Builder<'_> {
         }
     }
 
-    pub(super) fn block(&mut self, node: &str, disturbs: Disturbs, what: String, remedy: String) {
-        self.blocked.push(Blocked { node: Some(node.to_owned()), what, disturbs, remedy });
+    pub(super) fn block(&mut self, node: &str, disruption: Disruption, what: String, remedy: String) {
+        self.blocked.push(Blocked { node: Some(node.to_owned()), what, disruption, remedy });
     }
 }

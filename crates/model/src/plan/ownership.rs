@@ -1,6 +1,6 @@
 //! VMs that stop everything because it is not certain that they are the ones that Talosmith made, or that they are finished.
 
-use super::{Notice, Refusal, RefusalCode};
+use super::{Note, Refusal, RefusalCode};
 use crate::blueprint::Blueprint;
 use crate::mark::{Mark, RECORD_NODE};
 use crate::observed::{Creation, Observed, Vm};
@@ -169,7 +169,7 @@ pub(super) fn is_our_template(blueprint: &Blueprint, vm: &Vm) -> bool {
 }
 
 /// Copies of our templates, which stay.
-pub(super) fn copied_templates(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice> {
+pub(super) fn copied_templates(blueprint: &Blueprint, observed: &Observed) -> Vec<Note> {
     let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return vec![] };
     let copies = observed.proxmox.templates(owner).filter(|vm| !is_our_template(blueprint, vm));
     let text = |vm: &Vm| {
@@ -179,5 +179,5 @@ pub(super) fn copied_templates(blueprint: &Blueprint, observed: &Observed) -> Ve
             vm.vmid, vm.name, vm.host
         )
     };
-    copies.map(|vm| Notice { text: text(vm) }).collect()
+    copies.map(|vm| Note { text: text(vm) }).collect()
 }

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Refusal, RefusalCode, bootstrap};
+use super::{Note, Refusal, RefusalCode, bootstrap};
 use crate::blueprint::{Blueprint, Node};
 use crate::holder::Holder;
 use crate::mark::Mark;
@@ -165,10 +165,10 @@ pub(super) fn images(observed: &Observed) -> Vec<Refusal> {
 }
 
 /// Files that are taken for an image by their name alone.
-fn unsized_images(observed: &Observed) -> Vec<Notice> {
+fn unsized_images(observed: &Observed) -> Vec<Note> {
     let told = |unproven: &UnsizedImage| {
         let StoredImage { host, datastore, file } = &unproven.image;
-        Notice {
+        Note {
             text: format!(
                 "whether {file} in {datastore} on {host} is the whole image is not known: {}. If in doubt, delete it in Proxmox: it is \
                  downloaded again",
@@ -202,8 +202,8 @@ pub(super) fn named(observed: &Observed) -> Vec<Refusal> {
 }
 
 /// Documents that machines will look for, perhaps in vain.
-fn documents(observed: &Observed) -> Vec<Notice> {
-    let told = |Unfound { host, url, why }: &Unfound| Notice {
+fn documents(observed: &Observed) -> Vec<Note> {
+    let told = |Unfound { host, url, why }: &Unfound| Note {
         text: format!(
             "{host} does not find {url}: {why}. The machines fetch it for themselves, and wait until they find it"
         ),
@@ -273,12 +273,12 @@ pub(super) fn processors(blueprint: &Blueprint, observed: &Observed) -> Vec<Refu
 
 /// What does not keep anything from being created, and should be known before. `plan` and `doctor` both report it.
 #[must_use]
-pub fn warnings(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice> {
+pub fn warnings(blueprint: &Blueprint, observed: &Observed) -> Vec<Note> {
     [tight(blueprint, observed), unsized_images(observed), documents(observed)].concat()
 }
 
 /// What may become tight: memory and space that others use, and what is left when a host is lost.
-fn tight(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice> {
+fn tight(blueprint: &Blueprint, observed: &Observed) -> Vec<Note> {
     let new: Vec<&Node> = to_create(blueprint, &observed.proxmox).collect();
     let hosts = &observed.proxmox.inventory.hosts;
     let mut memory: BTreeMap<&str, u64> = BTreeMap::new();
@@ -293,7 +293,7 @@ fn tight(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice> {
             }
         }
     }
-    let mut notices = vec![];
+    let mut notes = vec![];
     for (host, mib) in &memory {
         let Some(seen) = hosts.get(*host).filter(|h| h.memory_mib > 0) else { continue };
         let free = seen.memory_mib.saturating_sub(seen.memory_used_mib);
@@ -301,7 +301,7 @@ fn tight(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice> {
             let text = format!(
                 "the new nodes on {host} want {mib} MiB of memory, and {free} MiB are free there now"
             );
-            notices.push(Notice { text });
+            notes.push(Note { text });
         }
     }
     for ((host, store), gib) in space {
@@ -311,17 +311,17 @@ fn tight(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice> {
             let text = format!(
                 "the new disks in {store} on {host} may grow to {gib} GiB, and {free} GiB are free there now"
             );
-            notices.push(Notice { text });
+            notes.push(Note { text });
         }
     }
     if !new.is_empty() {
-        notices.extend(one_host_lost(blueprint, observed));
+        notes.extend(one_host_lost(blueprint, observed));
     }
-    notices
+    notes
 }
 
 /// With several hosts, etcd should outlive the loss of any one.
-fn one_host_lost(blueprint: &Blueprint, observed: &Observed) -> Option<Notice> {
+fn one_host_lost(blueprint: &Blueprint, observed: &Observed) -> Option<Note> {
     let mut by_host: BTreeMap<&str, usize> = BTreeMap::new();
     for host in blueprint.control_planes().filter_map(|node| node.host.as_deref()) {
         *by_host.entry(host).or_default() += 1;
@@ -330,7 +330,7 @@ fn one_host_lost(blueprint: &Blueprint, observed: &Observed) -> Option<Notice> {
     let online = observed.proxmox.inventory.hosts.values().filter(|h| h.online).count();
     let (host, most) = by_host.into_iter().max_by_key(|(_, count)| *count)?;
     let survives = all - most > all / 2;
-    (all >= 3 && online >= 3 && !survives).then(|| Notice {
+    (all >= 3 && online >= 3 && !survives).then(|| Note {
         text: format!("{most} of {all} control planes are on {host}: without it etcd stops; `hosts` of the pool can spread them"),
     })
 }

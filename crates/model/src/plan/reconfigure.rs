@@ -7,7 +7,7 @@
 
 use super::bring_up::{Builder, usual};
 use super::versions::Versioned;
-use super::{Notice, Refusal, RefusalCode};
+use super::{Note, Refusal, RefusalCode};
 use crate::blueprint::{Node, Role};
 use crate::observed::{ConfigChange, ConfigCost};
 use crate::step::{Action, StepId};
@@ -86,15 +86,15 @@ impl Builder<'_> {
             }
             None => format!("its configuration differs from the file in {told}"),
         };
-        let manifests = Notice { text: MANIFESTS.to_owned() };
+        let manifests = Note { text: MANIFESTS.to_owned() };
         if changes.iter().any(|change| change.path.contains("inlineManifests"))
-            && !self.notices.contains(&manifests)
+            && !self.notes.contains(&manifests)
         {
-            self.notices.push(manifests);
+            self.notes.push(manifests);
         }
         after.extend(self.last_control_plane());
         let step = self.push(Action::Reconfigure { node: node.name.clone() }, after, reason, usual::GROW);
-        self.disturb(&step, worst.disturbs());
+        self.set_disruption(&step, worst.disruption());
     }
 
     /// The control plane that is configured anew before whoever comes next. Nodes come with the control planes first.

@@ -122,7 +122,7 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         return vec![Refusal {
             code: RefusalCode::LostBundle,
             why: format!(
-                "the secrets bundle is missing, but {} {is} configured already, with keys that nobody here has",
+                "the secrets bundle is missing, but {} {is} configured already, with keys that are not here",
                 configured.join(", ")
             ),
             remedy: format!(

@@ -5,12 +5,12 @@
 //! Talos itself removes the member of the same name when the new one joins.
 
 use super::bring_up::Builder;
-use super::{Notice, Refusal, RefusalCode, bootstrap};
+use super::{Note, Refusal, RefusalCode, bootstrap};
 use crate::alive::{self, Doubt};
 use crate::blueprint::{Node, Role};
 use crate::observed::{Api, Vm};
 use crate::quorum;
-use crate::step::{Action, Disturbs, StepId};
+use crate::step::{Action, Disruption, StepId};
 
 /// Seconds that deleting a VM usually takes.
 const DELETE: u32 = 5;
@@ -51,7 +51,7 @@ impl Builder<'_> {
             Err(Doubt::Answers) => return false,
             Err(doubt @ Doubt::Ready) => {
                 let text = format!("{} does not answer here, but {doubt}: it is not replaced", node.name);
-                self.notices.push(Notice { text });
+                self.notes.push(Note { text });
                 return false;
             }
             Err(doubt @ (Doubt::NothingAnswers | Doubt::NoKubernetes)) => self.refusals.push(Refusal {
@@ -87,7 +87,7 @@ impl Builder<'_> {
                  the command again afterwards",
                 node.name
             );
-            self.notices.push(Notice { text });
+            self.notes.push(Note { text });
             self.postponed.insert(node.name.clone());
             return;
         }
@@ -112,8 +112,8 @@ impl Builder<'_> {
         let keeps_quorum = self.votes(node);
         let delete = Action::DeleteVm { node: name.clone(), host, vmid, keeps_quorum };
         let delete = self.push(delete, vec![stop.clone()], reason, DELETE);
-        self.disturb(&stop, Disturbs::Removes);
-        self.disturb(&delete, Disturbs::Removes);
+        self.set_disruption(&stop, Disruption::Delete);
+        self.set_disruption(&delete, Disruption::Delete);
         let started = self.create(node);
         for step in &mut self.steps {
             if matches!(&step.action, Action::CreateVm { node, .. } | Action::CloneVm { node, .. } if *node == name)

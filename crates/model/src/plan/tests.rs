@@ -17,7 +17,7 @@ use crate::observed::{
     Api, Creation, Etcd, Guest, Kubernetes, KubernetesNode, Machine, Proxmox, RecordSeen, StoredImage, Vm,
 };
 use crate::quorum::Member;
-use crate::step::{Action, Disturbs};
+use crate::step::{Action, Disruption};
 use crate::vm::Holds;
 
 const ID: &str = "cluster-id=";
@@ -243,7 +243,7 @@ fn a_healthy_cluster_needs_nothing() {
     let plan = plan(&blueprint, &rendered(), &healthy_world(&blueprint));
     assert_eq!(ids(&plan), Vec::<&str>::new());
     assert!(plan.is_empty());
-    assert_eq!(plan.notices, []);
+    assert_eq!(plan.notes, []);
 }
 
 #[test]
@@ -466,8 +466,7 @@ fn what_may_become_tight_is_told() {
         InventoryDatastore { content: vec![], shared: false, free_bytes: 30 << 30 },
     );
     blueprint.nodes.get_mut("cp-2").unwrap().host = Some("pve1".to_owned());
-    let told: Vec<String> =
-        plan(&blueprint, &rendered(), &world).notices.into_iter().map(|n| n.text).collect();
+    let told: Vec<String> = plan(&blueprint, &rendered(), &world).notes.into_iter().map(|n| n.text).collect();
     assert_eq!(
         told,
         [
@@ -547,13 +546,13 @@ fn what_is_asked_for_in_vain_is_refused_by_name() {
 fn arch4_settings_of_upgrades_are_said_to_have_no_effect() {
     let mut blueprint = blueprint();
     let world = healthy_world(&blueprint);
-    assert_eq!(plan(&blueprint, &rendered(), &world).notices, []);
+    assert_eq!(plan(&blueprint, &rendered(), &world).notes, []);
     blueprint.options.upgrade.workers = crate::spec::Upgrade::default().workers.clone();
     blueprint.options.upgrade.gates = vec!["a".to_owned()];
     let plan = plan(&blueprint, &rendered(), &world);
     assert!(plan.is_empty());
     let text = "`upgrade` in the file has no effect yet: this version does not upgrade machines";
-    assert_eq!(plan.notices, [Notice { text: text.to_owned() }]);
+    assert_eq!(plan.notes, [Note { text: text.to_owned() }]);
 }
 
 #[test]
@@ -561,13 +560,13 @@ fn a1_a_plan_says_which_machines_prove_nothing() {
     let mut blueprint = blueprint();
     let mut world = empty_world();
     let texts = |blueprint: &Blueprint, world: &Observed| {
-        let notices = plan(blueprint, &rendered(), world).notices;
-        notices.into_iter().map(|n| n.text).filter(|text| text.contains("relay")).collect::<Vec<_>>()
+        let notes = plan(blueprint, &rendered(), world).notes;
+        notes.into_iter().map(|n| n.text).filter(|text| text.contains("relay")).collect::<Vec<_>>()
     };
     assert_eq!(texts(&blueprint, &world), Vec::<String>::new());
     blueprint.options.insecure = true;
-    let notices = plan(&blueprint, &rendered(), &world).notices;
-    assert!(notices.iter().any(|n| n.text.contains("is not verified (`proxmox.insecure`)")), "{notices:?}");
+    let notes = plan(&blueprint, &rendered(), &world).notes;
+    assert!(notes.iter().any(|n| n.text.contains("is not verified (`proxmox.insecure`)")), "{notes:?}");
     blueprint.options.insecure = false;
     world.proxmox.no_console = Some(["cp-1".to_owned()].into());
     let said = texts(&blueprint, &world);
@@ -580,7 +579,7 @@ fn a1_a_plan_says_which_machines_prove_nothing() {
     assert_eq!(refused[0].code, RefusalCode::Rights, "{refused:?}");
     // A cluster that stands needs no proof.
     let world = healthy_world(&blueprint);
-    assert_eq!(plan(&blueprint, &rendered(), &world).notices, []);
+    assert_eq!(plan(&blueprint, &rendered(), &world).notes, []);
 }
 
 #[test]
@@ -604,14 +603,14 @@ fn a_machine_that_is_not_ours_gets_everything_but_a_vm() {
     let plan = plan(&blueprint, &rendered(), &world);
     assert_eq!(plan.refusals, []);
     assert!(
-        plan.notices.iter().any(|n| n.text.contains("metal-1 receives the cluster's keys")),
+        plan.notes.iter().any(|n| n.text.contains("metal-1 receives the cluster's keys")),
         "{:?}",
-        plan.notices
+        plan.notes
     );
     assert_eq!(ids(&plan), ["configure/metal-1", "join/metal-1", "check-health"]);
     let away = plan_destroy(&blueprint, &world);
     assert!(!ids(&away).iter().any(|id| id.contains("metal-1")), "{:?}", ids(&away));
-    assert!(away.notices[0].text.contains("metal-1 is not ours to remove"));
+    assert!(away.notes[0].text.contains("metal-1 is not ours to remove"));
 }
 
 #[test]
@@ -645,7 +644,7 @@ fn a_vm_that_cannot_be_read_is_neither_made_again_nor_forgotten() {
     assert!(!plan.is_empty(), "unknown is not nothing to do");
     let away = plan_destroy(&blueprint, &world);
     assert!(!ids(&away).contains(&"delete-record"));
-    assert!(away.notices.iter().any(|n| n.text.contains("the cluster's record stays")));
+    assert!(away.notes.iter().any(|n| n.text.contains("the cluster's record stays")));
 }
 
 #[test]
@@ -691,7 +690,7 @@ fn a6_a_plan_with_other_reasons_does_the_same_and_one_with_other_steps_does_not(
     again.steps.pop();
     assert!(!again.same_work(&shown));
     let mut more = shown.clone();
-    more.steps[0].disturbs = Disturbs::Removes;
+    more.steps[0].disruption = Disruption::Delete;
     assert!(!more.same_work(&shown));
 }
 

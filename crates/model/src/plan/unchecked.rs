@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Notice, Refusal, RefusalCode, bootstrap};
+use super::{Note, Refusal, RefusalCode, bootstrap};
 use crate::blueprint::Blueprint;
 use crate::mark::Mark;
 use crate::observed::{NotRead, Observed, Unchecked};
@@ -130,7 +130,7 @@ fn list(vms: &[(u32, Option<&str>)]) -> String {
 }
 
 /// VMs that could not be read and are taken for another user's, counted.
-pub(super) fn notices(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice> {
+pub(super) fn notes(blueprint: &Blueprint, observed: &Observed) -> Vec<Note> {
     if !concerns(blueprint, observed) {
         return vec![];
     }
@@ -156,7 +156,7 @@ pub(super) fn notices(blueprint: &Blueprint, observed: &Observed) -> Vec<Notice>
                 format!("{vms} on {host} cannot be checked; `hosts` in the file leaves that host out")
             }
         };
-        Some(Notice { text: format!("{what}. If one of them belongs to this cluster, stop here") })
+        Some(Note { text: format!("{what}. If one of them belongs to this cluster, stop here") })
     };
     counted.into_iter().filter_map(text).collect()
 }

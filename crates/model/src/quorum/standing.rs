@@ -33,6 +33,7 @@ pub struct Standing {
     /// Nodes whose member answers.
     pub answer: Vec<String>,
     /// Voting members that do not answer; where no list is given, the control plane nodes of the file that do not.
+    #[serde(rename = "unresponsive")]
     pub silent: Vec<String>,
     /// How many members vote, by their own lists. `None` where none gives one, or two differ.
     pub voters: Option<usize>,

@@ -90,7 +90,7 @@ pub struct Chart {
 }
 
 /// Something in the cluster that talks to Proxmox, with a user and token of its own. Where the file trusts Proxmox by a
-/// fingerprint or an authority of your own, it is told not to verify, because it has no way to.
+/// fingerprint or an authority of your own, it is configured not to verify, because it has no way to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Integration {

@@ -27,7 +27,7 @@ pub struct Hardware {
     /// Datastore of all disks that name none. Left out: that of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datastore: Option<String>,
-    /// Devices of the host that are handed through, by the names of Proxmox' resource mappings.
+    /// Devices of the host that are passed through, by the names of Proxmox' resource mappings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<Vec<Pci>>,
     /// Firmware. Left out: SeaBIOS, or OVMF where the image has secure boot.
@@ -244,7 +244,7 @@ impl std::fmt::Display for Cache {
     }
 }
 
-/// A device that is handed through: the name of its mapping, or more.
+/// A device that is passed through: the name of its mapping, or more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Pci {
@@ -254,7 +254,7 @@ pub enum Pci {
     Details(PciDetails),
 }
 
-/// A device that is handed through.
+/// A device that is passed through.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PciDetails {
@@ -266,7 +266,7 @@ pub struct PciDetails {
     /// Show its ROM. Left out: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rombar: Option<bool>,
-    /// Make it the primary graphics card.
+    /// Make it the primary GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary: Option<bool>,
 }

@@ -30,7 +30,7 @@ pub struct Network {
     /// MTU of the nodes' network cards, 1280 to 65520. Left out: that of the bridge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
-    /// Kind of network card.
+    /// Model of the network device.
     #[serde(default, skip_serializing_if = "is_default")]
     pub model: NicModel,
     /// Let a DHCP server give the nodes their addresses. With a reservation for its MAC address, a node is found at once where
@@ -79,7 +79,7 @@ pub struct ExtraNetwork {
     /// MTU, 1280 to 65520. Left out: that of the bridge.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
-    /// Kind of network card.
+    /// Model of the network device.
     #[serde(default, skip_serializing_if = "is_default")]
     pub model: NicModel,
     /// Routes through this network.
@@ -104,7 +104,7 @@ pub struct Route {
     pub metric: Option<u32>,
 }
 
-/// Kind of network card, as Proxmox names it.
+/// Model of the network device, as Proxmox names it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NicModel {
@@ -130,7 +130,7 @@ impl std::fmt::Display for NicModel {
     }
 }
 
-/// What differs on the first network card of some nodes.
+/// What differs on the first network device of some nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NicOverride {
@@ -143,7 +143,7 @@ pub struct NicOverride {
     /// MTU, 1280 to 65520.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
-    /// Kind of network card.
+    /// Model of the network device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<NicModel>,
     /// Name servers.

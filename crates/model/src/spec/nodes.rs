@@ -18,11 +18,11 @@ pub struct Traits {
     /// Another image than the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageOverride>,
-    /// A graphics card that is handed through with `pci`: its driver comes into the image and is loaded. With a schematic
+    /// A GPU that is passed through with `pci`: its driver comes into the image and is loaded. With a schematic
     /// file the extensions are yours to name in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<Gpu>,
-    /// What differs on the first network card.
+    /// What differs on the first network device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NicOverride>,
     /// Kubernetes labels.
@@ -51,7 +51,7 @@ pub struct Traits {
     pub patches: Vec<Patch>,
 }
 
-/// A graphics card, by whose driver it needs.
+/// A GPU, by the driver that it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Gpu {
@@ -135,7 +135,7 @@ pub struct Pool {
     #[serde(default, skip_serializing_if = "is_default")]
     pub placement: Placement,
     /// Addresses in order of the nodes: the first one, or first and last as `A-B`. One control-plane pool may leave it
-    /// out and begins at .11, one worker pool begins at .21; every other pool names its own.
+    /// out and starts at .11, one worker pool starts at .21; every other pool names its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["10.25.150.31", "10.25.150.31-10.25.150.39"]))]
     pub addresses: Option<String>,
@@ -183,7 +183,7 @@ pub struct Node {
     /// Its VM id. Left out: it mirrors the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vmid: Option<u32>,
-    /// MAC address of its network card. Left out: derived from the names of cluster and node.
+    /// MAC address of its network device. Left out: derived from the names of cluster and node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
     /// Its cards in extra networks, by the network's name.

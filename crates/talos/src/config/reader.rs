@@ -35,7 +35,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Value>, YamlError> {
                     documents.push(document);
                 }
             }
-            _ => return Err(problem(&span, "a value stands where a document should begin")),
+            _ => return Err(problem(&span, "a value stands where a document should start")),
         }
     }
     Ok(documents)

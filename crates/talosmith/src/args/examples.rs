@@ -114,7 +114,7 @@ pub const SECRETS_RECIPIENTS: &str = "Examples:
 
 pub const LAB: &str = "Examples:
   talosmith lab up
-  talosmith lab disturb off pve3
+  talosmith lab inject off pve3
   talosmith lab reset";
 
 pub const DOWN: &str = "Examples:
@@ -129,18 +129,18 @@ pub const UP: &str = "Examples:
   talosmith lab up
   talosmith lab up --lab-speed 10 --proxmox 127.0.0.1:9006 --factory 127.0.0.1:9443
   talosmith lab up --proxmox-version 9.1
-  talosmith lab up --world world.json --folder kept";
+  talosmith lab up --state state.json --folder kept";
 
 pub const DISTURB: &str = "Examples:
-  talosmith lab disturb off pve3
-  talosmith lab disturb slow pve2 --by 4
-  talosmith lab disturb fault 35 --path /qemu --times 3
-  talosmith lab disturb fault 37 --chance 10
-  talosmith lab disturb unplug 150021
-  talosmith lab disturb wire cut --path /machine.MachineService/ --times 2
-  talosmith lab disturb relay 150011
-  talosmith lab disturb console 150011 cut --by 8
-  talosmith lab disturb mend";
+  talosmith lab inject off pve3
+  talosmith lab inject slow pve2 --by 4
+  talosmith lab inject fault 35 --path /qemu --times 3
+  talosmith lab inject fault 37 --chance 10
+  talosmith lab inject unplug 150021
+  talosmith lab inject wire cut --path /machine.MachineService/ --times 2
+  talosmith lab inject relay 150011
+  talosmith lab inject console 150011 cut --by 8
+  talosmith lab inject clear";
 
 #[cfg(test)]
 mod tests {

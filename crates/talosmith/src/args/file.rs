@@ -12,7 +12,7 @@ pub struct FileArgs {
     pub paths: Vec<PathBuf>,
 }
 
-/// What a new file shall say.
+/// What a new file says.
 #[derive(Debug, Args)]
 pub struct InitArgs {
     /// Name of the cluster.

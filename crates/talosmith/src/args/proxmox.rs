@@ -27,7 +27,7 @@ pub struct SetupArgs {
     /// Replace a token that is there already by a new one.
     #[arg(long)]
     pub renew: bool,
-    /// Take away what was set up for this cluster and for no other one: its roles, the rights by them, and its token.
+    /// Remove what was set up for this cluster only: its roles, the rights by them, and its token.
     #[arg(long, conflicts_with_all = ["renew", "output", "accounts"])]
     pub remove: bool,
     /// Let the token make the accounts of cloud provider and storage driver too. This takes Permissions.Modify on /, which is

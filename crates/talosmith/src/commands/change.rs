@@ -109,7 +109,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
             }
             return Ok(exit);
         }
-        printer.note("Somebody else had the cluster in between. Looking again.");
+        printer.note("Another operator held the lease in between. Observing again.");
         let Some(seen) = interrupt::unless(setup.look(&session, printer)).await else {
             return Ok(stopped(printer));
         };
@@ -131,7 +131,8 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         }
         if asks && differs {
             let asking = printer.clone();
-            let answer = tokio::task::spawn_blocking(move || confirm(&asking, "Shall this be done instead?"));
+            let answer =
+                tokio::task::spawn_blocking(move || confirm(&asking, "Apply these changes instead?"));
             match interrupt::unless(answer).await {
                 Some(answer) => {
                     if !answer.map_err(|e| Problem::of(Exit::Internal, &e))?? {
@@ -144,7 +145,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         }
         plan = again;
     }
-    Err(Problem::new(Exit::Busy, "somebody else changes the cluster again and again").into())
+    Err(Problem::new(Exit::Busy, "other operators keep changing the cluster").into())
 }
 
 /// The lab makes no machines of others, and they would be waited for in vain.
@@ -212,8 +213,8 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
         };
     }
     // What shall be destroyed was confirmed by a person who saw another list.
-    Err(Problem::new(Exit::Busy, "the cluster was changed by somebody else since it was looked at")
-        .remedy("run the command again: it looks again and shows what would be removed")
+    Err(Problem::new(Exit::Busy, "another operator changed the cluster since it was observed")
+        .remedy("run the command again: it observes the cluster again and shows what would be deleted")
         .into())
 }
 

@@ -1,4 +1,4 @@
-//! `lab up` and `lab reset`; orders to a lab that is up are in `disturb`.
+//! `lab up` and `lab reset`; orders to a lab that is up are in `inject`.
 //!
 //! `lab up` serves a lab on loopback, with real ports. All of 127.0.0.0/8 is loopback on Linux, so the file's network is
 //! moved there (10.25.150.0/24 becomes 127.25.150.0/24), and the *twin* of the file is written with that network, the
@@ -66,7 +66,7 @@ async fn try_up(global: &Global, args: &UpArgs, printer: &Printer) -> Result<Exi
         }));
     } else {
         printer.say(&format!(
-            "The lab is up. It ends with Ctrl-C; its world is kept in {}.\n",
+            "The lab is up. It ends with Ctrl-C; its state is kept in {}.\n",
             place.folder().display()
         ));
         printer.say(&format!("  Proxmox VE    https://{}", serving.proxmox));
@@ -98,7 +98,8 @@ pub async fn up_world(
     args: &UpArgs,
     printer: &Printer,
 ) -> Result<Exit, Problem> {
-    let within = |problem: Problem| problem.within(format!("could not use the world in {}", file.display()));
+    let within =
+        |problem: Problem| problem.within(format!("could not use the lab state in {}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|e| within(Problem::of(Exit::Input, &e)))?;
     let description: lab::Description =
         serde_json::from_str(&text).map_err(|e| within(Problem::of(Exit::Input, &e)))?;
@@ -139,10 +140,10 @@ pub async fn up_world(
     } else {
         match &folder {
             Some(folder) => printer.say(&format!(
-                "The lab is up. It ends with Ctrl-C; its world is kept in {}.\n",
+                "The lab is up. It ends with Ctrl-C; its state is kept in {}.\n",
                 folder.display()
             )),
-            None => printer.say("The lab is up. It ends with Ctrl-C, and its world with it.\n"),
+            None => printer.say("The lab is up. It ends with Ctrl-C, and its state with it.\n"),
         }
         printer.say(&format!("  Proxmox VE    https://{}", serving.proxmox));
         printer.say(&format!("  fingerprint   {}", facts.fingerprint));
@@ -243,9 +244,9 @@ fn twin(moved: &Spec, proxmox: SocketAddr, fingerprint: &str) -> Result<String, 
     spec.proxmox.token = Some("file:token".to_owned());
     spec.image.ca = Some("factory-ca.pem".to_owned());
     let yaml = serde_saphyr::to_string(&spec)
-        .map_err(|e| Problem::of(Exit::Internal, &e).within("could not write the twin of your file"))?;
+        .map_err(|e| Problem::of(Exit::Internal, &e).within("could not write the lab copy of your file"))?;
     Ok(format!(
-        "# The twin of your file: the same cluster, in the lab that `talosmith lab up` serves on loopback.\n{yaml}"
+        "# The lab copy of your file: the same cluster, in the lab that `talosmith lab up` serves on loopback.\n{yaml}"
     ))
 }
 

@@ -29,9 +29,9 @@ const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// What is said about a document, before it.
 const COMMENTS: &[(&str, &str)] = &[
     ("HostnameConfig", "The name of the machine, and of its node in Kubernetes."),
-    ("LinkAliasConfig", "The network card is found by its MAC address, and called so from here on."),
-    ("LinkConfig", "Addresses and routes of a network card."),
-    ("DHCPv4Config", "This card asks a DHCP server."),
+    ("LinkAliasConfig", "The network interface is found by its MAC address and has this alias from here on."),
+    ("LinkConfig", "Addresses and routes of a network interface."),
+    ("DHCPv4Config", "This interface uses DHCP."),
     ("Layer2VIPConfig", "The address that moves between the control planes."),
     (
         "UserVolumeConfig",

@@ -79,7 +79,7 @@ fn export(global: &Global, output: &Path, printer: &Printer) -> Result<Exit, Wro
         }
     })?;
     printer.note(&format!(
-        "The secrets are in {}, in clear. Whoever reads that file owns the cluster.",
+        "The secrets are in {}, in clear. Everyone who can read that file owns the cluster.",
         output.display()
     ));
     Ok(Exit::Done)

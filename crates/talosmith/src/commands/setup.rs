@@ -56,7 +56,7 @@ pub fn load_file(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
         let text = read_text(path).map_err(|problem| {
             problem
                 .within(format!("could not read the cluster file {}", path.display()))
-                .remedy("name it with `-f FILE`; `talosmith init` writes one to begin with")
+                .remedy("name it with `-f FILE`; `talosmith init` writes one to start from")
         })?;
         sources.push(Source::new(path.display().to_string(), text));
     }
@@ -108,7 +108,7 @@ pub fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Problem> {
                 Exit::Input,
                 format!("there is no .yaml or .yml file in the folder {}", path.display()),
             )
-            .remedy("`talosmith init -f FOLDER` writes one to begin with"));
+            .remedy("`talosmith init -f FOLDER` writes one to start from"));
         }
         inside.sort();
         files.extend(inside);
@@ -229,20 +229,20 @@ impl Setup {
 
     /// Looks at the world, and shows what the file asks of it in vain.
     pub async fn look(&self, session: &Session, printer: &Printer) -> Result<Look, Wrong> {
-        session.look().await.map_err(|error| self.unseen(error, printer))
+        session.look().await.map_err(|error| self.unobserved(error, printer))
     }
 
     /// Looks at whatever answers.
     pub async fn look_around(&self, session: &Session, printer: &Printer) -> Result<Look, Wrong> {
-        session.look_around().await.map_err(|error| self.unseen(error, printer))
+        session.look_around().await.map_err(|error| self.unobserved(error, printer))
     }
 
     /// Looks at what must be known to take the cluster away.
     pub async fn look_to_destroy(&self, session: &Session, printer: &Printer) -> Result<Look, Wrong> {
-        session.look_to_destroy().await.map_err(|error| self.unseen(error, printer))
+        session.look_to_destroy().await.map_err(|error| self.unobserved(error, printer))
     }
 
-    fn unseen(&self, error: LookError, printer: &Printer) -> Wrong {
+    fn unobserved(&self, error: LookError, printer: &Printer) -> Wrong {
         match error {
             LookError::Engine(error) => Wrong::Problem(Problem::from(&error)),
             LookError::File(found) => self.shown(found, printer),

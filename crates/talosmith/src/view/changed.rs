@@ -40,7 +40,7 @@ enum Thing {
     Kubernetes(String),
     /// Anything else of a host.
     Host(String),
-    Unseen(String),
+    Unobserved(String),
     /// Whether the token may open the console of a node's VM.
     Console,
     /// A privilege that the token lacks.
@@ -87,7 +87,7 @@ pub fn changes(was: &Facts, is: &Facts) -> Vec<Change> {
         Thing::Machine(node) => told(node),
         Thing::Images | Thing::Placement => of_file,
         Thing::Host(host) => found.contains_key(&Thing::Power(host.clone())),
-        Thing::Unseen(what) => found.keys().any(|other| match other {
+        Thing::Unobserved(what) => found.keys().any(|other| match other {
             Thing::Vm(vmid) => what.starts_with(&format!("VM {vmid} ")),
             _ => false,
         }),
@@ -128,7 +128,7 @@ fn thing(name: &str) -> Thing {
         ["world", "machines", node, ..] => Thing::Machine(own(node)),
         ["world", "kubernetes", "nodes", node, ..] => Thing::Kubernetes(own(node)),
         ["world", "kubernetes", ..] => Thing::Kubernetes(String::new()),
-        ["world", "unseen", what, ..] => Thing::Unseen(own(what)),
+        ["world", "unobserved", what, ..] => Thing::Unobserved(own(what)),
         _ => Thing::Other(own(parts.first().unwrap_or(&""))),
     }
 }
@@ -173,8 +173,8 @@ fn sentence(thing: &Thing, names: &BTreeSet<&str>, was: &Facts, is: &Facts) -> S
         Thing::Kubernetes(node) => {
             format!("Kubernetes says something else about {node}: {}", differences(names, 4, was, is))
         }
-        Thing::Unseen(what) if is_gone => format!("{what} can be seen now"),
-        Thing::Unseen(what) => format!("{what} cannot be seen now"),
+        Thing::Unobserved(what) if is_gone => format!("{what} can be seen now"),
+        Thing::Unobserved(what) => format!("{what} cannot be seen now"),
         Thing::Console => console(was, is),
         Thing::Rights if is_new => "the token has lost a privilege: `talosmith doctor` says which".to_owned(),
         Thing::Rights if is_gone => "the token has a privilege that it lacked".to_owned(),
@@ -360,7 +360,7 @@ mod tests {
             "world/proxmox/taken/151021/host=pve1",
             "world/proxmox/taken/151022/host=pve3",
             "world/proxmox/unread/151022=pve3",
-            "world/unseen/VM 151022 on pve3/what=VM 151022 on pve3",
+            "world/unobserved/VM 151022 on pve3/what=VM 151022 on pve3",
             "world/kubernetes/answered=false",
         ];
         insta::assert_snapshot!(told(&was, &is), @"

@@ -32,7 +32,7 @@ pub fn human(w: &mut dyn Write, ink: Ink, cluster: &str, conditions: &[Condition
         _ => writeln!(
             w,
             "{cluster} is {}: {missing} of {} conditions do not hold.\n`talosmith status` shows where each node stands, \
-             `talosmith plan` what would be put right.",
+             `talosmith plan` what would be corrected.",
             ink.red("not healthy"),
             conditions.len()
         ),
@@ -72,7 +72,7 @@ mod tests {
         ✓ etcd members are the control planes
         ✗ every node is ready in Kubernetes: home-work-1 is not ready
         home is not healthy: 1 of 2 conditions do not hold.
-        `talosmith status` shows where each node stands, `talosmith plan` what would be put right.
+        `talosmith status` shows where each node stands, `talosmith plan` what would be corrected.
         ");
         assert_eq!(serde_json::to_value(json("home", &conditions)).unwrap()["healthy"], false);
         let [first, mut second] = conditions;

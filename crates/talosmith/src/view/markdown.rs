@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use model::plan::Plan;
-use model::step::{Disturbs, Step};
+use model::step::{Disruption, Step};
 
 use super::ink::clean;
 use super::plan::{
-    BLOCKED, UNKNOWN, Verb, disturbance, does_not_match, groups, in_the_way, not_known, summary, waiting,
+    BLOCKED, UNKNOWN, Verb, does_not_match, groups, in_the_way, named, not_known, summary, waiting,
 };
 
 /// Writes the plan.
@@ -36,22 +36,22 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
         writeln!(w, "Nothing to do.")?;
     } else {
         writeln!(w, "{}\n", escaped(&summary(plan)))?;
-        writeln!(w, "| step | why | disturbs |\n| --- | --- | --- |")?;
+        writeln!(w, "| step | why | disruption |\n| --- | --- | --- |")?;
         for (title, steps) in groups(&plan.steps) {
             writeln!(w, "| **{}** | | |", escaped(&title))?;
             for step in steps {
                 let (what, why) = (escaped(&step.action.describe()), escaped(&step.reason));
-                writeln!(w, "| {what} | {why} | {} |", disturbs(step))?;
+                writeln!(w, "| {what} | {why} | {} |", disruption(step))?;
             }
         }
     }
     if !plan.blocked.is_empty() {
         writeln!(w, "\n**{BLOCKED}:**\n")?;
         for blocked in &plan.blocked {
-            let disturbs = disturbance(blocked.disturbs);
+            let disruption = named(blocked.disruption);
             writeln!(
                 w,
-                "- {} (**{disturbs}**)\n  - remedy: {}",
+                "- {} (**{disruption}**)\n  - remedy: {}",
                 escaped(&blocked.what),
                 escaped(&blocked.remedy)
             )?;
@@ -59,24 +59,24 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
     }
     if !plan.unknown.is_empty() {
         writeln!(w, "\n**{UNKNOWN}:**\n")?;
-        for notice in &plan.unknown {
-            writeln!(w, "- {}", escaped(&notice.text))?;
+        for note in &plan.unknown {
+            writeln!(w, "- {}", escaped(&note.text))?;
         }
     }
-    if !plan.notices.is_empty() {
+    if !plan.notes.is_empty() {
         writeln!(w, "\n**To know:**\n")?;
-        for notice in &plan.notices {
-            writeln!(w, "- {}", escaped(&notice.text))?;
+        for note in &plan.notes {
+            writeln!(w, "- {}", escaped(&note.text))?;
         }
     }
     Ok(())
 }
 
-fn disturbs(step: &Step) -> String {
-    if step.disturbs == Disturbs::Nothing {
+fn disruption(step: &Step) -> String {
+    if step.disruption == Disruption::None {
         return "nothing".to_owned();
     }
-    format!("**{}**", disturbance(step.disturbs))
+    format!("**{}**", named(step.disruption))
 }
 
 /// On one line, with nothing that Markdown, HTML or a table would take for its own. No letter is left out of it, our own
@@ -102,7 +102,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use model::plan::{Notice, Refusal, RefusalCode};
+    use model::plan::{Note, Refusal, RefusalCode};
 
     use super::super::plan::tests::{farewell_of_two, one_more, plan_of};
     use super::*;
@@ -116,13 +116,13 @@ mod tests {
     #[test]
     fn a_plan_is_a_table() {
         let mut plan = one_more();
-        plan.notices.push(Notice { text: "a|b *c*".into() });
+        plan.notes.push(Note { text: "a|b *c*".into() });
         insta::assert_snapshot!(text(&plan, Verb::Apply), @r"
         ## Plan for `home`
 
-        home: 1 image to download, 1 VM to create, nothing that runs is disturbed, about 2 min.
+        home: 1 image to download, 1 VM to create, no disruption, about 2 min.
 
-        | step | why | disturbs |
+        | step | why | disruption |
         | --- | --- | --- |
         | **Images** | | |
         | register schematic 376567988ad3 with the Image Factory | the file asks for it and no VM of ours is it | nothing |
@@ -184,7 +184,7 @@ mod tests {
         {
             let mut plan = farewell_of_two();
             plan.steps[0].reason = hostile.to_owned();
-            plan.notices.push(Notice { text: hostile.to_owned() });
+            plan.notes.push(Note { text: hostile.to_owned() });
             let shown = text(&plan, Verb::Destroy);
             let bare = shown.replace("&lt;", "").replace("&gt;", "").replace("&amp;", "");
             assert!(!bare.contains(['<', '>', '&']), "{shown}");

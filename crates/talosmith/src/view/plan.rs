@@ -5,8 +5,8 @@
 
 use std::io::{self, Write};
 
-use model::plan::{Blocked, Notice, Plan, Refusal};
-use model::step::{Action, Disturbs, Step};
+use model::plan::{Blocked, Note, Plan, Refusal};
+use model::step::{Action, Disruption, Step};
 use serde::Serialize;
 
 use super::ink::{Ink, about, clean, count};
@@ -31,7 +31,7 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
         held(w, ink, plan)?;
         blocked(w, ink, &plan.blocked)?;
         unknown(w, ink, &plan.unknown)?;
-        return notices(w, ink, &plan.notices);
+        return notes(w, ink, &plan.notes);
     }
     if plan.steps.is_empty() {
         match verb {
@@ -44,13 +44,13 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
                 unknown(w, ink, &plan.unknown)?;
                 writeln!(w, "{}", ink.bold(&not_known(plan)))?;
             }
-            Verb::Apply if plan.notices.is_empty() => {
+            Verb::Apply if plan.notes.is_empty() => {
                 writeln!(w, "Nothing to do: {} is as the file says.", plan.cluster)?;
             }
-            Verb::Apply => writeln!(w, "Nothing to do for {}, but mind this:", plan.cluster)?,
+            Verb::Apply => writeln!(w, "No changes for {}. Notes:", plan.cluster)?,
             Verb::Destroy => writeln!(w, "Nothing to remove: no VM of {} was found.", plan.cluster)?,
         }
-        return notices(w, ink, &plan.notices);
+        return notes(w, ink, &plan.notes);
     }
     if verb == Verb::Destroy {
         farewell(w, ink, plan)?;
@@ -64,7 +64,7 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
     }
     blocked(w, ink, &plan.blocked)?;
     unknown(w, ink, &plan.unknown)?;
-    notices(w, ink, &plan.notices)?;
+    notes(w, ink, &plan.notes)?;
     writeln!(w, "{}", ink.bold(&summary(plan)))
 }
 
@@ -94,13 +94,13 @@ pub(super) fn not_known(plan: &Plan) -> String {
 }
 
 /// What could not be observed.
-fn unknown(w: &mut dyn Write, ink: Ink, unknown: &[Notice]) -> io::Result<()> {
+fn unknown(w: &mut dyn Write, ink: Ink, unknown: &[Note]) -> io::Result<()> {
     if unknown.is_empty() {
         return Ok(());
     }
     writeln!(w, "{}", ink.yellow(&format!("{UNKNOWN}:")))?;
-    for notice in unknown {
-        writeln!(w, "- {}", clean(&notice.text))?;
+    for note in unknown {
+        writeln!(w, "- {}", clean(&note.text))?;
     }
     Ok(())
 }
@@ -112,7 +112,7 @@ pub(super) fn blocked(w: &mut dyn Write, ink: Ink, blocked: &[Blocked]) -> io::R
     }
     writeln!(w, "{}", ink.yellow(&format!("{BLOCKED}:")))?;
     for blocked in blocked {
-        writeln!(w, "- {} [{}]", clean(&blocked.what), ink.yellow(&disturbance(blocked.disturbs)))?;
+        writeln!(w, "- {} [{}]", clean(&blocked.what), ink.yellow(&named(blocked.disruption)))?;
         writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&blocked.remedy))?;
     }
     Ok(())
@@ -182,11 +182,11 @@ pub(super) fn groups(steps: &[Step]) -> Vec<(String, Vec<&Step>)> {
 fn line(w: &mut dyn Write, ink: Ink, step: &Step, last: bool) -> io::Result<()> {
     let (branch, below) = if last { ("└─", "  ") } else { ("├─", "│ ") };
     let text = step.action.describe();
-    let removes = step.disturbs == Disturbs::Removes && !matches!(step.action, Action::StopVm { .. });
+    let removes = step.disruption == Disruption::Delete && !matches!(step.action, Action::StopVm { .. });
     let (painted, added) = if removes {
         (ink.red(&format!("{text}, for good")), 10)
-    } else if !matches!(step.disturbs, Disturbs::Nothing | Disturbs::Removes) {
-        let class = disturbance(step.disturbs);
+    } else if !matches!(step.disruption, Disruption::None | Disruption::Delete) {
+        let class = named(step.disruption);
         (format!("{text} [{}]", ink.yellow(&class)), class.chars().count() + 3)
     } else {
         (text.clone(), 0)
@@ -202,11 +202,11 @@ fn line(w: &mut dyn Write, ink: Ink, step: &Step, last: bool) -> io::Result<()> 
 }
 
 /// What a step does to what runs, in words.
-pub(super) fn disturbance(disturbs: Disturbs) -> String {
-    if disturbs == Disturbs::Removes {
+pub(super) fn named(disruption: Disruption) -> String {
+    if disruption == Disruption::Delete {
         return "removes for good".to_owned();
     }
-    let name = serde_json::to_value(disturbs).ok().and_then(|name| Some(name.as_str()?.replace('-', " ")));
+    let name = serde_json::to_value(disruption).ok().and_then(|name| Some(name.as_str()?.replace('-', " ")));
     name.unwrap_or_default()
 }
 
@@ -226,14 +226,14 @@ pub(super) fn in_the_way(refusals: &[Refusal]) -> &'static str {
 }
 
 /// What differs and is left alone.
-pub(super) fn notices(w: &mut dyn Write, ink: Ink, notices: &[Notice]) -> io::Result<()> {
-    for notice in notices {
-        writeln!(w, "{} {}", ink.yellow("notice:"), clean(&notice.text))?;
+pub(super) fn notes(w: &mut dyn Write, ink: Ink, notes: &[Note]) -> io::Result<()> {
+    for note in notes {
+        writeln!(w, "{} {}", ink.yellow("note:"), clean(&note.text))?;
     }
     Ok(())
 }
 
-/// The plan in one line: what is made, what is disturbed, how long it takes.
+/// The plan in one line: what is made, what is disrupted, how long it takes.
 #[must_use]
 pub fn summary(plan: &Plan) -> String {
     let number = |is: fn(&Action) -> bool| plan.steps.iter().filter(|step| is(&step.action)).count();
@@ -244,7 +244,7 @@ pub fn summary(plan: &Plan) -> String {
         (number(|a| matches!(a, Action::Configure { if_needed: false, .. })), "node", "to configure"),
         (number(|a| matches!(a, Action::Configure { if_needed: true, .. })), "node", "to wait for"),
         (number(|a| matches!(a, Action::UpdateVm { .. })), "VM", "to change"),
-        (number(|a| matches!(a, Action::Reconfigure { .. })), "node", "to configure anew"),
+        (number(|a| matches!(a, Action::Reconfigure { .. })), "node", "to reconfigure"),
         (number(|a| matches!(a, Action::DeleteVm { .. })), "VM", "to delete"),
     ];
     let created = parts[1].0;
@@ -259,12 +259,12 @@ pub fn summary(plan: &Plan) -> String {
     if said.is_empty() {
         said.push(count(plan.steps.len(), "step"));
     }
-    said.push(if plan.steps.iter().any(|s| s.disturbs == Disturbs::Removes) {
+    said.push(if plan.steps.iter().any(|s| s.disruption == Disruption::Delete) {
         "what is deleted is gone for good".to_owned()
-    } else if plan.steps.iter().any(|s| s.disturbs > Disturbs::Hot) {
-        "what runs is disturbed".to_owned()
+    } else if plan.steps.iter().any(|s| s.disruption > Disruption::InPlace) {
+        "running nodes are disrupted".to_owned()
     } else {
-        "nothing that runs is disturbed".to_owned()
+        "no disruption".to_owned()
     });
     said.push(about(plan.seconds()));
     if !plan.blocked.is_empty() {
@@ -294,11 +294,18 @@ pub(crate) mod tests {
     use super::*;
 
     /// Steps in a row, each behind the one before.
-    pub fn chain(actions: Vec<Action>, reason: &str, disturbs: Disturbs) -> Vec<Step> {
+    pub fn chain(actions: Vec<Action>, reason: &str, disruption: Disruption) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         for action in actions {
             let after = steps.last().map(|s| s.id.clone()).into_iter().collect();
-            steps.push(Step { id: action.id(), action, after, reason: reason.into(), disturbs, seconds: 20 });
+            steps.push(Step {
+                id: action.id(),
+                action,
+                after,
+                reason: reason.into(),
+                disruption,
+                seconds: 20,
+            });
         }
         steps
     }
@@ -307,7 +314,7 @@ pub(crate) mod tests {
         Plan {
             cluster: "home".into(),
             steps,
-            notices: vec![],
+            notes: vec![],
             blocked: vec![],
             unknown: vec![],
             refusals: vec![],
@@ -338,14 +345,14 @@ pub(crate) mod tests {
             Action::Join { node },
             Action::CheckHealth,
         ];
-        plan_of(chain(actions, "the file asks for it and no VM of ours is it", Disturbs::Nothing))
+        plan_of(chain(actions, "the file asks for it and no VM of ours is it", Disruption::None))
     }
 
     pub fn removed() -> Blocked {
         Blocked {
             node: Some("home-work-3".into()),
             what: "home-work-3 is not in the file".into(),
-            disturbs: Disturbs::Removes,
+            disruption: Disruption::Delete,
             remedy: "remove it yourself".into(),
         }
     }
@@ -358,7 +365,7 @@ pub(crate) mod tests {
             actions.push(Action::DeleteVm { node, host, vmid, keeps_quorum: false });
         }
         actions.push(Action::DeleteRecord { host: "pve1".into(), vmid: 150_000 });
-        plan_of(chain(actions, "it is part of the cluster", Disturbs::Removes))
+        plan_of(chain(actions, "it is part of the cluster", Disruption::Delete))
     }
 
     fn text(plan: &Plan, verb: Verb) -> String {
@@ -370,7 +377,7 @@ pub(crate) mod tests {
     #[test]
     fn a_new_worker_is_a_tree_with_reasons() {
         let mut plan = one_more();
-        plan.notices.push(Notice { text: "home-work-1 runs another configuration".into() });
+        plan.notes.push(Note { text: "home-work-1 runs another configuration".into() });
         insta::assert_snapshot!(text(&plan, Verb::Apply), @"
         Images
         ├─ register schematic 376567988ad3 with the Image Factory
@@ -388,8 +395,8 @@ pub(crate) mod tests {
         Cluster
         └─ check that the cluster is healthy  (the file asks for it and no VM of ours is it)
 
-        notice: home-work-1 runs another configuration
-        home: 1 image to download, 1 VM to create, nothing that runs is disturbed, about 2 min.
+        note: home-work-1 runs another configuration
+        home: 1 image to download, 1 VM to create, no disruption, about 2 min.
         ");
     }
 

@@ -229,7 +229,7 @@ fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
         }
         Some((Outcome::Failed, millis)) if state.is_busy() => writeln!(
             w,
-            "{} after {}: {steps} done. Somebody else is changing the cluster now.",
+            "{} after {}: {steps} done. Another operator is changing the cluster now.",
             ink.yellow("Stopped"),
             duration(millis),
         )?,

@@ -12,12 +12,12 @@ use model::mark::Mark;
 use model::natural;
 use model::observed::{Api, Etcd, Machine, Observed, Vm};
 use model::plan::lost::without_keys;
-use model::plan::{Blocked, Notice, Plan, Refusal};
+use model::plan::{Blocked, Note, Plan, Refusal};
 use model::quorum::{Quorum, Standing};
 use serde::Serialize;
 
 use super::ink::{Ink, clean, count};
-use super::plan::{blocked, notices as write_notices, waiting};
+use super::plan::{blocked, notes as write_notices, waiting};
 use super::table::table;
 use super::window::wrap;
 
@@ -89,17 +89,17 @@ fn write(
     nodes(w, ink, blueprint, observed, left_out.nodes)?;
     quorum(w, ink, blueprint, observed)?;
     record(w, blueprint, observed)?;
-    let dark = unseen(w, ink, observed)?;
+    let dark = unobserved(w, ink, observed)?;
     drift(w, ink, observed, plan)?;
     blocked(w, ink, &plan.blocked)?;
     // What was not seen is told already.
-    let told = |notice: &Notice| {
-        let is_in = |words: &str| notice.text.contains(words);
-        notice.text.starts_with(model::plan::ETCD)
+    let told = |note: &Note| {
+        let is_in = |words: &str| note.text.contains(words);
+        note.text.starts_with(model::plan::ETCD)
             || dark.iter().any(|what| is_in(what))
-            || observed.unseen.iter().any(|unseen| is_in(&unseen.what) && is_in(&unseen.why))
+            || observed.unobserved.iter().any(|unobserved| is_in(&unobserved.what) && is_in(&unobserved.why))
     };
-    let rest: Vec<Notice> = plan.notices.iter().filter(|notice| !told(notice)).cloned().collect();
+    let rest: Vec<Note> = plan.notes.iter().filter(|note| !told(note)).cloned().collect();
     write_notices(w, ink, &rest)
 }
 
@@ -127,7 +127,7 @@ fn quorum(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint, observed: &Observe
 
 /// What could not be seen. Of a host that is off, one line tells it of all VMs there; their names, as others call them, are
 /// given back.
-fn unseen(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<Vec<String>> {
+fn unobserved(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<Vec<String>> {
     let title = ink.yellow("not seen:");
     let hosts = &observed.proxmox.inventory.hosts;
     let mut dark: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -144,8 +144,8 @@ fn unseen(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<Vec<St
         ids.into_iter().map(|id| format!("VM {id} on {host}")).collect::<Vec<_>>()
     };
     let dark: Vec<String> = dark.into_iter().flat_map(named).collect();
-    for unseen in observed.unseen.iter().filter(|unseen| !dark.contains(&unseen.what)) {
-        writeln!(w, "{title} {}: {}", clean(&unseen.what), clean(&unseen.why))?;
+    for unobserved in observed.unobserved.iter().filter(|unobserved| !dark.contains(&unobserved.what)) {
+        writeln!(w, "{title} {}: {}", clean(&unobserved.what), clean(&unobserved.why))?;
     }
     Ok(dark)
 }
@@ -167,9 +167,9 @@ fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::R
         }
     } else if plan.steps.is_empty() && !plan.blocked.is_empty() {
         let changes = ink.yellow(&count(plan.blocked.len(), "change"));
-        let rest = if observed.unseen.is_empty() { "; all else is as the file says" } else { "" };
+        let rest = if observed.unobserved.is_empty() { "; all else is as the file says" } else { "" };
         writeln!(w, "Drift:  {changes} that this version does not make{rest}.")
-    } else if plan.steps.is_empty() && observed.unseen.is_empty() {
+    } else if plan.steps.is_empty() && observed.unobserved.is_empty() {
         writeln!(w, "Drift:  none; everything is as the file says.")
     } else if plan.steps.is_empty() {
         writeln!(w, "Drift:  none in what was seen.")
@@ -457,7 +457,7 @@ pub fn json<'a>(
         /// How etcd stands; nothing where no member of it answers.
         etcd: Option<Standing>,
         observed: &'a Observed,
-        notices: &'a [Notice],
+        notes: &'a [Note],
         /// What the file asks for and this version does not do.
         blocked: &'a [Blocked],
         /// How many steps it would take to bring the world to the file.
@@ -496,7 +496,7 @@ pub fn json<'a>(
         nodes,
         etcd: model::quorum::standing(blueprint, &observed.machines),
         observed,
-        notices: &plan.notices,
+        notes: &plan.notes,
         blocked: &plan.blocked,
         pending: plan.steps.len(),
         refusals: &plan.refusals,

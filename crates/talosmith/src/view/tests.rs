@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use engine::doctor::{Finding, Verdict as Found};
-use model::plan::{Notice, Refusal, RefusalCode};
+use model::plan::{Note, Refusal, RefusalCode};
 use model::step::Action;
 
 use super::plan::tests::{farewell_of_two, plan_of};
@@ -50,7 +50,7 @@ fn hostile_plan() -> Plan {
             (*node, *host) = (HOSTILE.to_owned(), HOSTILE.to_owned());
         }
     }
-    plan.notices.push(Notice { text: HOSTILE.to_owned() });
+    plan.notes.push(Note { text: HOSTILE.to_owned() });
     plan
 }
 

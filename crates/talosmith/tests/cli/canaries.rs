@@ -64,7 +64,7 @@ fn orders() -> Vec<String> {
         "WHAT" => "cut".to_owned(),
         other => other.to_owned(),
     };
-    let is_usage = |line: &&str| line.starts_with("talosmith lab disturb ") && line.ends_with(" [OPTIONS]");
+    let is_usage = |line: &&str| line.starts_with("talosmith lab inject ") && line.ends_with(" [OPTIONS]");
     let usages = PAGE.lines().filter(is_usage);
     let words = |usage: &str| {
         usage.split(' ').skip(1).filter(|it| !it.starts_with('[')).map(word).collect::<Vec<_>>()

@@ -119,7 +119,7 @@ fn no_file_no_token_and_no_such_command() {
     --- stderr
     error: could not read the cluster file nope.yaml
       because: No such file or directory (os error 2)
-      remedy: name it with `-f FILE`; `talosmith init` writes one to begin with
+      remedy: name it with `-f FILE`; `talosmith init` writes one to start from
     "#);
     insta::assert_snapshot!(shell.run("plan").all(), @r#"
     exit Some(3)

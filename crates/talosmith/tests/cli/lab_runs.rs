@@ -25,7 +25,7 @@ fn from_nothing_to_healthy_one_more_and_away() {
     Cluster
     └─ check that the cluster is healthy  (something changed)
 
-    home: 1 VM to create, nothing that runs is disturbed, about 2 min.
+    home: 1 VM to create, no disruption, about 2 min.
     "#);
     assert_eq!(shell.run("plan --lab --lab-speed max --detailed-exitcode").code, Some(2));
     let grown = shell.ok("apply --lab --lab-speed max --yes --quiet");

@@ -31,7 +31,7 @@ fn configurations_are_written_the_same_each_time_and_only_for_us() {
     }
     let read = |name: &str| std::fs::read_to_string(shell.path().join("out").join(name)).unwrap();
     let first = read("home-work-1.yaml");
-    assert!(first.contains("# The network card is found by its MAC address"), "{first}");
+    assert!(first.contains("# The network interface is found by its MAC address"), "{first}");
     shell.ok("render -o out");
     assert_eq!(read("home-work-1.yaml"), first);
     #[cfg(unix)]

@@ -33,7 +33,7 @@ fn a_password_is_not_asked_for_where_there_is_nobody() {
 #[test]
 fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
     let shell = Shell::with(&HOME.replace("10.25.150.", "10.213.78."));
-    let none = shell.run("lab disturb off pve3");
+    let none = shell.run("lab inject off pve3");
     assert!(none.code == Some(5) && none.err.contains("no lab is up"), "{}", none.all());
     let mut lab = shell.start("lab up --json --proxmox 127.213.78.200:0 --factory 127.213.78.200:0");
     let mut line = String::new();
@@ -41,23 +41,23 @@ fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
     let facts: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
     let twin = facts["file"].as_str().unwrap();
 
-    insta::assert_snapshot!(shell.ok("lab disturb off pve3"), @r"
+    insta::assert_snapshot!(shell.ok("lab inject off pve3"), @r"
     pve1: well
     pve2: well
     pve3: off
     The cluster has quorum.
-    Nobody called it.
+    No calls yet.
     ");
     let doctor = shell.run(&format!("doctor -f {twin}"));
     assert_eq!(doctor.code, Some(4), "{}", doctor.all());
     assert!(doctor.out.contains("fail host pve3"), "{}", doctor.out);
-    let ordered = shell.ok("lab disturb fault 2 --path /version");
+    let ordered = shell.ok("lab inject fault 2 --path /version");
     assert!(ordered.contains("waits: failure 2 at any call with /version"), "{ordered}");
     let met = shell.run(&format!("doctor -f {twin}"));
     assert!(met.code == Some(5) && met.err.contains("Authentication failed!"), "{}", met.all());
-    let closed = shell.ok("lab disturb outside mirror.lan");
+    let closed = shell.ok("lab inject outside mirror.lan");
     assert!(closed.contains("of the hosts outside only these answer: mirror.lan"), "{closed}");
-    let mended = shell.ok("lab disturb mend");
+    let mended = shell.ok("lab inject clear");
     assert!(!mended.contains("mirror.lan") && !mended.contains("pve3: off"), "{mended}");
     assert!(mended.contains("met: failure 2 at GET /api2/json/version"), "{mended}");
     assert!(

@@ -15,7 +15,7 @@ fn a_saved_plan_is_carried_out_only_in_the_same_world() {
     let stale = shell.run("apply --lab --lab-speed max first.plan");
     assert_eq!(stale.code, Some(4), "{}", stale.all());
     insta::assert_snapshot!(stale.err, @"
-    error: the world has changed since the plan first.plan was made
+    error: the observed state changed since the plan first.plan was made
       because: VM 150010 (home-record) on pve1 is new
       because: VM 150011 (home-control-1) on pve1 is new
       because: VM 150012 (home-control-2) on pve2 is new

@@ -52,7 +52,7 @@ fn a_folder_is_one_file_in_parts() {
     --- stdout
     --- stderr
     error: there is no .yaml or .yml file in the folder empty
-      remedy: `talosmith init -f FOLDER` writes one to begin with
+      remedy: `talosmith init -f FOLDER` writes one to start from
     "#);
 }
 

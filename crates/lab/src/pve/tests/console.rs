@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::client::Client;
 use super::lab;
 use crate::machine::printed_fingerprint;
-use crate::{CallFilter, ConsoleFault, Disturbance, Lab, ServeOptions, When};
+use crate::{CallFilter, ConsoleFault, Injection, Lab, ServeOptions, When};
 
 const VM: &str = "/nodes/pve1/qemu/100";
 const STARTING: &str = "starting serial terminal on interface serial0\r\n";
@@ -164,7 +164,7 @@ async fn what_was_printed_before_is_lost_and_every_new_certificate_is_printed() 
     assert_eq!(terminal.greet(&opened).await, STARTING);
     assert_eq!(terminal.listen(&client, 60).await, (String::new(), true));
     let before = shown(&client).await;
-    lab.disturb(Disturbance::Reissue { vmid: 100, connections: 1 });
+    lab.inject(Injection::Reissue { vmid: 100, connections: 1 });
     let after = shown(&client).await;
     assert_ne!(before, after);
     let (printed, _) = terminal.listen(&client, 5).await;
@@ -193,7 +193,7 @@ async fn a_guest_that_restarts_is_heard_by_who_is_connected() {
 #[tokio::test(start_paused = true)]
 async fn a_system_that_does_not_come_up_panics_for_ever() {
     let (lab, client) = world(false).await;
-    lab.disturb(Disturbance::BrokenSystem { vmid: 100, talos: "v1.13.9".to_owned(), broken: true });
+    lab.inject(Injection::BrokenSystem { vmid: 100, talos: "v1.13.9".to_owned(), broken: true });
     client.done("POST", &format!("{VM}/status/start"), json!({})).await;
     let opened = open(&client).await;
     let mut terminal = connected(&client, &opened).await;
@@ -317,10 +317,10 @@ async fn a_second_client_hears_nothing_until_the_first_has_gone() {
 #[tokio::test(start_paused = true)]
 async fn consoles_can_be_broken() {
     let seconds = Duration::from_secs;
-    let console = |fault| Disturbance::Console { vmid: 100, fault: Some(fault) };
+    let console = |fault| Injection::Console { vmid: 100, fault: Some(fault) };
     let at_socket = |number| {
         let which = CallFilter { path_contains: "/vncwebsocket".to_owned(), ..CallFilter::default() };
-        Disturbance::Known { number, when: When::Call(which) }
+        Injection::Known { number, when: When::Call(which) }
     };
     for (fault, lines, is_open) in [
         (console(ConsoleFault::Silent), 0, true),
@@ -331,7 +331,7 @@ async fn consoles_can_be_broken() {
         (at_socket(68), 1, true),
     ] {
         let (lab, client) = world(true).await;
-        lab.disturb(fault.clone());
+        lab.inject(fault.clone());
         let opened = open(&client).await;
         let mut terminal = connected(&client, &opened).await;
         assert_eq!(terminal.greet(&opened).await, STARTING);
@@ -339,14 +339,14 @@ async fn consoles_can_be_broken() {
         assert_eq!((printed.is_empty(), open), (lines == 0, is_open), "{fault:?}: {printed}");
     }
     let (lab, client) = world(true).await;
-    lab.disturb(console(ConsoleFault::Flood));
+    lab.inject(console(ConsoleFault::Flood));
     let opened = open(&client).await;
     let mut terminal = connected(&client, &opened).await;
     terminal.greet(&opened).await;
     let (printed, _) = terminal.listen(&client, 60).await;
     assert!(printed.len() > 4 << 20 && !fingerprints(&printed).is_empty());
     let which = CallFilter { path_contains: "/termproxy".to_owned(), ..CallFilter::default() };
-    lab.disturb(Disturbance::Known { number: 65, when: When::Call(which) });
+    lab.inject(Injection::Known { number: 65, when: When::Call(which) });
     let failed = client.call("POST", &format!("{VM}/termproxy"), json!({})).await;
     assert_eq!(
         (failed.status, failed.reason.as_str()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::lab;
-use crate::{CallMoment, Disturbance, Far, Lost, Partition, Verdict};
+use crate::{CallMoment, Far, Injection, Lost, Partition, Verdict};
 
 #[tokio::test(start_paused = true)]
 async fn another_person_does_what_proxmox_does() {
@@ -47,25 +47,25 @@ async fn a_way_that_is_cut_loses_the_request_or_the_answer() {
         let (lab, client, clock) = lab();
         let cut = move |origin: &str| {
             let which = Partition { origin: Some(origin.to_owned()), far: Far::Proxmox, lost };
-            Disturbance::Partition { which, cut: true }
+            Injection::Partition { which, cut: true }
         };
-        lab.disturb(cut("kim"));
+        lab.inject(cut("kim"));
         assert!(client.get("/version").await.is_object(), "the way of others");
         let shared = std::sync::Arc::downgrade(lab.shared());
         // A connection needs both ways, so the answer's is cut once the call has arrived.
         lab.on_call(move |_, moment, _, _| {
             if let Some(shared) = shared.upgrade().filter(|_| moment == CallMoment::Before) {
-                shared.with(|world, _| world.disturb(cut("")));
+                shared.with(|world, _| world.inject(cut("")));
             }
             Verdict::GoOn
         });
         if lost == Lost::Requests {
-            lab.disturb(cut(""));
+            lab.inject(cut(""));
         }
         let call = client.call_at("pve1", "POST", "/nodes/pve1/qemu", json!({"vmid": 100}));
         assert!(clock.timeout(Duration::from_secs(60), call).await.is_err(), "{lost:?}: no answer");
         lab.on_call(|_, _, _, _| Verdict::GoOn);
-        lab.disturb(Disturbance::Mend);
+        lab.inject(Injection::Clear);
         assert_eq!(lab.person().config(100).is_some(), there, "{lost:?}");
         assert!(client.get("/version").await.is_object(), "mended");
     }

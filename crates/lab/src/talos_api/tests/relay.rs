@@ -1,7 +1,7 @@
 //! A relay in front of the maintenance API, and who sees what went through it.
 
 use super::*;
-use crate::{Disturbance, Rules, Watch};
+use crate::{Injection, Rules, Watch};
 
 fn watch() -> Arc<Watch> {
     Arc::new(Watch::new(Rules {
@@ -41,7 +41,7 @@ async fn a_relay_shows_its_own_certificate_and_keeps_what_it_is_sent() {
     rig.on(101);
     rig.wait(40).await;
     let own = shown(&rig).await;
-    rig.lab.disturb(Disturbance::Relay { vmid: 101, present: true });
+    rig.lab.inject(Injection::Relay { vmid: 101, present: true });
     let relays = shown(&rig).await;
     assert_ne!(own, relays);
     let printed =
@@ -74,7 +74,7 @@ async fn keys_need_a_line_that_the_client_itself_has_read() {
     let fingerprint = shown(&rig).await;
     rig.lab.shared().with(|world, _| world.machines.witness("eva", 101, &fingerprint));
     assert_eq!(send(&rig, &watch, true).await, [] as [u8; 0]);
-    rig.lab.disturb(Disturbance::Reissue { vmid: 101, connections: 1 });
+    rig.lab.inject(Injection::Reissue { vmid: 101, connections: 1 });
     assert_eq!(send(&rig, &watch, false).await, [6], "another certificate");
 }
 

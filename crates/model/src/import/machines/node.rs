@@ -319,7 +319,7 @@ fn gpu(spec: &Spec, ground: &Ground, node: &mut Node, name: &str, bag: &Bag<'_>,
         let mapping = format!("gpu-{name}-{index}");
         let known = meta.as_ref().and_then(|meta| meta.bag(&device.value));
         let message = match known.is_some() {
-            true => format!("the device {} is handed through by the mapping `{mapping}`", device.value),
+            true => format!("the device {} is passed through by the mapping `{mapping}`", device.value),
             false => format!("{} is not in `gpu_device_meta`, so the module itself refuses it", device.value),
         };
         let about = described(known, notes);

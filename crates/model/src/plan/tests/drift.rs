@@ -3,7 +3,7 @@
 use super::*;
 use crate::observed::{ConfigChange, ConfigCost, ConfigDifference};
 use crate::plan::drift;
-use crate::step::Disturbs;
+use crate::step::Disruption;
 
 /// The plan for a healthy cluster in which `w-1` was changed in Proxmox.
 fn drifted(blueprint: &Blueprint, change: impl FnOnce(&mut Vm)) -> Plan {
@@ -28,9 +28,9 @@ fn what_does_not_disturb_is_put_right() {
         vm.host = "pve3".to_owned();
     });
     assert_eq!(drifted.refusals, []);
-    assert_eq!(drifted.notices, [], "where it runs is Proxmox' to decide");
+    assert_eq!(drifted.notes, [], "where it runs is Proxmox' to decide");
     let update = step(&drifted, "update-vm/w-1");
-    assert_eq!(update.disturbs, Disturbs::Hot);
+    assert_eq!(update.disruption, Disruption::InPlace);
     let Action::UpdateVm { host, set, says, .. } = &update.action else { panic!("{:?}", update.action) };
     assert_eq!(host, "pve3");
     let set: Vec<String> = set.iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -73,7 +73,7 @@ fn first_use_1_a_change_that_still_waits_is_taken_back_and_ours_is_pending() {
         vm.pending.insert("cores".to_owned(), Some("8".to_owned()));
     });
     let update = step(&plan, "update-vm/w-1");
-    assert_eq!(update.disturbs, Disturbs::Nothing);
+    assert_eq!(update.disruption, Disruption::None);
     assert!(matches!(&update.action, Action::UpdateVm { set, .. } if set["cores"] == "2"));
     let plan = drifted(&blueprint, |vm| {
         set(vm, "cores", "8");
@@ -82,7 +82,7 @@ fn first_use_1_a_change_that_still_waits_is_taken_back_and_ours_is_pending() {
     assert!(plan.steps.is_empty() && plan.refusals.is_empty());
     let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
     assert_eq!(blocked.what, "cores of w-1 will be 2 from its next stop and start on; until then it is 8");
-    assert_eq!(blocked.disturbs, Disturbs::Reboot);
+    assert_eq!(blocked.disruption, Disruption::Reboot);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn disks_grow_and_appear_but_never_shrink_or_take_anothers_place() {
     };
     let missing = become_(None);
     assert_eq!(missing.says, ["new disk scsi1 of 100 GiB on local-lvm"]);
-    assert_eq!(missing.disturbs, Some(Disturbs::Hot));
+    assert_eq!(missing.disruption, Some(Disruption::InPlace));
     let ours = "discard=on,iothread=1,ssd=1,wwn=0x5000000000000001";
     assert_eq!(
         become_(Some(&format!("l:vm-1-disk-1,size=50G,{ours}"))).grow,
@@ -169,7 +169,7 @@ fn a_configuration_is_put_right_only_where_the_machine_follows_at_once() {
     assert!(reconfigured(&["w-1"], &[], &[]).is_empty(), "the same in other words");
     let hot = reconfigured(&["w-1"], &[ConfigCost::Nothing], &[]);
     assert_eq!(ids(&hot), ["reconfigure/w-1", "check-health"]);
-    assert_eq!(step(&hot, "reconfigure/w-1").disturbs, Disturbs::Hot);
+    assert_eq!(step(&hot, "reconfigure/w-1").disruption, Disruption::InPlace);
     let all = [ConfigCost::Nothing, ConfigCost::Network, ConfigCost::Services, ConfigCost::Reboot];
     let refused = reconfigured(&["w-1"], &all, &[]);
     assert!(refused.steps.is_empty());
@@ -204,7 +204,7 @@ fn first_use_1_another_image_is_a_change_that_is_left() {
     let stale = planned(Some("376567988ad370138ad8b269"), "ours", &[]);
     assert!(stale.steps.is_empty() && stale.refusals.is_empty());
     let [blocked] = stale.blocked.as_slice() else { panic!("{:?}", stale.blocked) };
-    assert_eq!((blocked.node.as_deref(), blocked.disturbs), (Some("w-1"), Disturbs::Reboot));
+    assert_eq!((blocked.node.as_deref(), blocked.disruption), (Some("w-1"), Disruption::Reboot));
     assert_eq!(
         blocked.what,
         "w-1 runs the schematic 376567988ad3, and the file asks for ce4c980550dd (extensions, kernel arguments): that takes an \
@@ -253,7 +253,7 @@ fn a_volume_is_unmounted_only_where_that_is_allowed_by_name() {
     }
     let allowed = reconfigured(&["w-1"], &costs, &["w-1"]);
     assert_eq!(ids(&allowed), ["reconfigure/w-1", "check-health"]);
-    assert_eq!(step(&allowed, "reconfigure/w-1").disturbs, Disturbs::Restart);
+    assert_eq!(step(&allowed, "reconfigure/w-1").disruption, Disruption::ServiceRestart);
     assert!(step(&allowed, "reconfigure/w-1").reason.ends_with("at.Volume is unmounted"));
     assert!(reconfigured(&["w-1"], &[ConfigCost::Volume, ConfigCost::Reboot], &["w-1"]).steps.is_empty());
 }
@@ -297,7 +297,7 @@ fn what_the_file_does_not_name_any_more_is_told_and_stays() {
         set(vm, "cpuunits", "200");
     });
     assert!(plan.is_empty());
-    let told: Vec<&str> = plan.notices.iter().map(|notice| notice.text.as_str()).collect();
+    let told: Vec<&str> = plan.notes.iter().map(|note| note.text.as_str()).collect();
     assert_eq!(
         told,
         [
@@ -325,7 +325,7 @@ fn first_use_4_a_node_that_the_file_no_longer_has_is_a_change_that_is_left() {
         with_vm[0].what,
         "w-1 (VM 150021 on pve1) belongs to this cluster and is not in the file; this version does not remove nodes"
     );
-    assert_eq!((with_vm[0].node.as_deref(), with_vm[0].disturbs), (Some("w-1"), Disturbs::Removes));
+    assert_eq!((with_vm[0].node.as_deref(), with_vm[0].disruption), (Some("w-1"), Disruption::Delete));
     let mut without = world.clone();
     without.proxmox.marked.retain(|vm| vm.mark.node != "w-1");
     assert_eq!(

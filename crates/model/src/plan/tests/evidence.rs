@@ -313,8 +313,8 @@ fn i16_an_external_machine_without_identity_that_does_not_answer_is_named() {
     let mut world = external_world(&blueprint, before_bootstrap(&super::blueprint()));
     world.machines.insert("w-1".to_owned(), Machine::silent("no route to host"));
     let told = plan(&blueprint, &rendered(), &world);
-    let warns = |notice: &&Notice| notice.text.contains("does not say how w-1 can be identified");
-    assert!(told.notices.iter().any(|notice| warns(&notice)), "{:?}", told.notices);
+    let warns = |note: &&Note| note.text.contains("does not say how w-1 can be identified");
+    assert!(told.notes.iter().any(|note| warns(&note)), "{:?}", told.notes);
 }
 
 #[test]
@@ -389,7 +389,7 @@ fn a3_the_second_control_plane_node_waits_for_another_run() {
     assert_eq!(plan.refusals, []);
     let about = |node: &str| ids(&plan).into_iter().filter(|id| id.contains(node)).count();
     assert!(about("cp-4") > 4 && about("cp-5") == 0, "{:?}", ids(&plan));
-    assert!(plan.notices.iter().any(|n| n.text.starts_with("cp-5 is replaced in another run")));
+    assert!(plan.notes.iter().any(|n| n.text.starts_with("cp-5 is replaced in another run")));
     let Action::DeleteVm { keeps_quorum, .. } = step(&plan, "delete-vm/cp-4/150014").action else { panic!() };
     assert!(keeps_quorum);
 }
@@ -411,7 +411,7 @@ fn a4_a_worker_is_replaced_only_where_something_shows_that_it_is_dead() {
     let mut world = without(&blueprint, &["w-1"]);
     world.kubernetes.nodes.get_mut("w-1").unwrap().ready = true;
     assert!(!kinds(&told(&world)).contains("delete-vm"), "a veto");
-    assert!(told(&world).notices.iter().any(|n| n.text.contains("is Ready")), "{:?}", told(&world).notices);
+    assert!(told(&world).notes.iter().any(|n| n.text.contains("is Ready")), "{:?}", told(&world).notes);
 }
 
 /// A run died behind the call, etcd ran, and then the control plane VMs were deleted: the mark does not say that it ran.

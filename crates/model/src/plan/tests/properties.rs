@@ -26,7 +26,7 @@ fn destructive(steps: &[Step]) -> BTreeSet<&str> {
                 | Action::DeleteRecord { .. }
                 | Action::RemoveAccount { .. }
         );
-        removes || s.disturbs > Disturbs::Hot
+        removes || s.disruption > Disruption::InPlace
     };
     steps.iter().filter(takes).map(|s| s.id.0.as_str()).collect()
 }
@@ -49,8 +49,7 @@ fn only_about_one_vm(known: &Plan, unknown: &Plan, fact: Fact) -> bool {
 
 /// Whether a plan wanted to do a step, and leaves it to another run only because one control plane node is replaced at a time.
 fn postponed(plan: &Plan, step: &str) -> bool {
-    let names =
-        plan.notices.iter().filter_map(|notice| notice.text.split_once(" is replaced in another run"));
+    let names = plan.notes.iter().filter_map(|note| note.text.split_once(" is replaced in another run"));
     names.into_iter().any(|(name, _)| step.contains(&format!("/{name}/")))
 }
 
@@ -111,10 +110,10 @@ proptest! {
             steps.iter().any(|s| kinds.iter().any(|kind| s.id.0 == format!("{kind}/{node}")))
         };
         let told: Vec<&str> = plan
-            .notices
+            .notes
             .iter()
             .chain(&plan.unknown)
-            .map(|notice| notice.text.as_str())
+            .map(|note| note.text.as_str())
             .chain(plan.blocked.iter().map(|blocked| blocked.what.as_str()))
             .chain(plan.refusals.iter().map(|refusal| refusal.why.as_str()))
             .collect();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::observed::{NotRead, Unchecked};
-use crate::step::{Disturbs, StepId};
+use crate::step::{Disruption, StepId};
 
 /// All that must have happened before a step.
 fn before(plan: &Plan, id: &StepId) -> BTreeSet<StepId> {
@@ -135,7 +135,7 @@ fn vms_that_are_known_to_be_anothers_are_counted_and_keep_nothing_from_being_cre
     let plan = plan(&blueprint, &rendered(), &world);
     assert_eq!(plan.refusals, []);
     let told: Vec<&str> =
-        plan.notices.iter().map(|n| n.text.as_str()).filter(|t| t.contains("checked")).collect();
+        plan.notes.iter().map(|n| n.text.as_str()).filter(|t| t.contains("checked")).collect();
     assert_eq!(
         told,
         [
@@ -153,7 +153,7 @@ fn arch3_a_plan_whose_steps_need_each_other_is_refused() {
         action: Action::CheckHealth,
         after: vec![StepId(after.to_owned())],
         reason: String::new(),
-        disturbs: Disturbs::Nothing,
+        disruption: Disruption::None,
         seconds: 1,
     };
     let plan =

@@ -85,7 +85,7 @@ pub struct Sketch {
     /// Voters that each member lists beside those of the sketch.
     pub others: usize,
     /// Nodes that each member lists although nothing is seen of them.
-    pub unseen: Vec<bool>,
+    pub unobserved: Vec<bool>,
     /// The list that every member gives. It does not change with what else is known.
     pub members: Vec<Member>,
     pub kubernetes: bool,
@@ -170,11 +170,11 @@ prop_compose! {
         ],
         nodes in prop::collection::vec(node_seen(), NODES.len()),
         others in 0usize..3,
-        unseen in prop::collection::vec(prop::bool::weighted(0.7), NODES.len()),
+        unobserved in prop::collection::vec(prop::bool::weighted(0.7), NODES.len()),
         kubernetes in any::<bool>(),
         allowed in prop::collection::vec(any::<bool>(), NODES.len()),
     ) -> Sketch {
-        Sketch { bundle, record, nodes, others, unseen, members: vec![], kubernetes, allowed }
+        Sketch { bundle, record, nodes, others, unobserved, members: vec![], kubernetes, allowed }
     }
 }
 
@@ -201,13 +201,13 @@ impl Sketch {
 
     /// The members that each member lists.
     fn members(&self) -> Vec<Member> {
-        let nodes = NODES.iter().zip(&self.nodes).zip(&self.unseen);
-        let seen = nodes.filter_map(|(((name, role, last), node), unseen)| {
+        let nodes = NODES.iter().zip(&self.nodes).zip(&self.unobserved);
+        let seen = nodes.filter_map(|(((name, role, last), node), unobserved)| {
             let learner = match &node.machine {
                 MachineSeen::Configured { etcd: EtcdSeen::Learner, .. } => true,
                 MachineSeen::Configured { etcd: EtcdSeen::Voter, .. } => false,
                 MachineSeen::Configured { .. } | MachineSeen::Maintenance => return None,
-                _ if *unseen => false,
+                _ if *unobserved => false,
                 _ => return None,
             };
             let member =

@@ -88,8 +88,8 @@ pub fn still_holds(saved: &SavedPlan, path: &Path, look: &Look, plan: &Plan) -> 
     let of_file: BTreeSet<bool> = changes.iter().map(|change| change.of_file).collect();
     let what = match (of_file.contains(&true), of_file.contains(&false)) {
         (true, false) => format!("the plan {path} was made from another file"),
-        (true, true) => format!("file and world have changed since the plan {path} was made"),
-        (false, true) => format!("the world has changed since the plan {path} was made"),
+        (true, true) => format!("the file and the observed state changed since the plan {path} was made"),
+        (false, true) => format!("the observed state changed since the plan {path} was made"),
         (false, false) => {
             format!(
                 "the plan {path} is not what planning gives now: a detail of a VM changed, or it was made by another release of Talosmith"

@@ -197,7 +197,7 @@ impl RunState {
         !self.failures.is_empty()
     }
 
-    /// Whether it failed because somebody else is changing the cluster.
+    /// Whether it failed because another operator is changing the cluster.
     pub fn is_busy(&self) -> bool {
         self.busy
     }
@@ -378,7 +378,7 @@ impl RunState {
             }
             Some(Progress::Skipped { because }) => (
                 Sign::Failed,
-                format!("not begun, because this did not succeed: {}", self.title(because)),
+                format!("not started, because this did not succeed: {}", self.title(because)),
                 None,
             ),
         };

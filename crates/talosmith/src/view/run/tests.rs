@@ -229,7 +229,7 @@ fn taken_over() -> Vec<Event> {
 #[test]
 fn a_run_that_was_taken_over_does_not_ask_to_be_repeated() {
     insta::assert_snapshot!(text(summary, &fold(&[beginning(), middle(), taken_over()])), @"
-    Stopped after 40 s: 4 of 7 steps done. Somebody else is changing the cluster now.
+    Stopped after 40 s: 4 of 7 steps done. Another operator is changing the cluster now.
     ");
 }
 

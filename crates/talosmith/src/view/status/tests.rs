@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::blueprint::{InventoryDatastore, InventoryHost};
 use model::diagnostic::Source;
 use model::mark::{BootstrapMark, Lease, RecordState};
-use model::observed::{EtcdStatus, Guest, KubernetesNode, RecordSeen, Unseen};
+use model::observed::{EtcdStatus, Guest, KubernetesNode, RecordSeen, Unobserved};
 use model::quorum::Member;
 
 use super::super::plan::tests::{one_more, plan_of};
@@ -93,14 +93,14 @@ fn observed() -> Observed {
         not_ready: None,
     };
     seen.kubernetes.nodes.insert("home-control-1".into(), known);
-    seen.unseen.push(Unseen { what: "home-work-1".into(), why: "connection refused".into() });
+    seen.unobserved.push(Unobserved { what: "home-work-1".into(), why: "connection refused".into() });
     seen
 }
 
 #[test]
 fn the_page_fits_a_hundred_columns_and_says_what_is_not_known() {
     let mut plan = one_more();
-    plan.notices.push(Notice { text: "home-control-1 is on pve2 now".into() });
+    plan.notes.push(Note { text: "home-control-1 is on pve2 now".into() });
     let mut text = Vec::new();
     human(&mut text, Ink::PLAIN, &blueprint(), &observed(), &plan).unwrap();
     let text = String::from_utf8(text).unwrap();
@@ -126,7 +126,7 @@ fn the_page_fits_a_hundred_columns_and_says_what_is_not_known() {
             eva@laptop?[2J holds the lease since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
     not seen: home-work-1: connection refused
     Drift:  7 steps to do; `talosmith plan` shows what would be done.
-    notice: home-control-1 is on pve2 now
+    note: home-control-1 is on pve2 now
     ");
 }
 
@@ -201,12 +201,12 @@ fn what_is_on_a_host_that_is_off_is_not_called_missing() {
     seen.machines.remove("home-work-1");
     seen.proxmox.unread.insert(150_021, "pve2".into());
     let why = "reading VM 150021 on pve2: no route to host";
-    seen.unseen = vec![Unseen { what: "VM 150021 on pve2".into(), why: why.into() }];
+    seen.unobserved = vec![Unobserved { what: "VM 150021 on pve2".into(), why: why.into() }];
     let mut plan = plan_of(vec![]);
     for text in
         ["whether VM 150021 on pve2 is home-work-1 could not be read; it is left alone", "something else"]
     {
-        plan.notices.push(Notice { text: text.into() });
+        plan.notes.push(Note { text: text.into() });
     }
     let mut text = Vec::new();
     human(&mut text, Ink::PLAIN, &blueprint(), &seen, &plan).unwrap();
@@ -223,7 +223,7 @@ fn what_is_on_a_host_that_is_off_is_not_called_missing() {
             eva@laptop?[2J holds the lease since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
     not seen: VM 150021 on pve2, which is off or cannot be reached
     Drift:  none in what was seen.
-    notice: something else
+    note: something else
     ");
 }
 
@@ -232,7 +232,7 @@ fn without_proxmox_machines_and_kubernetes_are_shown() {
     let mut seen = observed();
     seen.proxmox = model::observed::Proxmox { silent: Some("no route to host".into()), ..Default::default() };
     seen.machines.remove("home-work-1");
-    seen.unseen = vec![Unseen { what: "Proxmox".into(), why: "no route to host".into() }];
+    seen.unobserved = vec![Unobserved { what: "Proxmox".into(), why: "no route to host".into() }];
     let mut text = Vec::new();
     human(&mut text, Ink::PLAIN, &blueprint(), &seen, &plan_of(vec![])).unwrap();
     insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
@@ -305,7 +305,7 @@ fn an_empty_proxmox_shows_what_is_wanted() {
 fn first_use_4_a_node_that_the_file_does_not_have_is_shown_and_counted() {
     let mut seen = observed();
     seen.proxmox.marked.push(vm("home-work-9", 150_029));
-    seen.unseen.clear();
+    seen.unobserved.clear();
     let mut text = Vec::new();
     let mut plan = plan_of(vec![]);
     plan.blocked.push(super::super::plan::tests::removed());

@@ -1,13 +1,13 @@
-//! `lab disturb` and `lab down`: orders to a lab that is served elsewhere.
+//! `lab inject` and `lab down`: orders to a lab that is served elsewhere.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ambient::Net;
-use lab::{CallFilter, ConsoleFault, ControlError, Disturbance, Order, Report, Service, When, Wire};
+use lab::{CallFilter, ConsoleFault, ControlError, Injection, Order, Report, Service, When, Wire};
 
 use super::setup::{Wrong, ended, load_file};
-use crate::args::{ConsoleKind, Disturb, DisturbArgs, FolderArgs, Global, WhichArgs, WireKind};
+use crate::args::{ConsoleKind, FolderArgs, Global, Inject, InjectArgs, WhichArgs, WireKind};
 use crate::exit::Exit;
 use crate::place::Place;
 use crate::view::{Printer, Problem};
@@ -32,8 +32,8 @@ pub async fn down(global: &Global, args: &FolderArgs, printer: &Printer) -> Resu
 }
 
 /// Breaks something in a lab that is served.
-pub async fn disturb(global: &Global, args: &DisturbArgs, printer: &Printer) -> Result<Exit, Problem> {
-    if matches!(args.what, Disturb::Faults) {
+pub async fn inject(global: &Global, args: &InjectArgs, printer: &Printer) -> Result<Exit, Problem> {
+    if matches!(args.what, Inject::Faults) {
         for number in lab::known_faults() {
             printer.say(&format!("{number:>3}  {}", lab::known_words(number).unwrap_or_default()));
         }
@@ -46,7 +46,7 @@ pub async fn disturb(global: &Global, args: &DisturbArgs, printer: &Printer) -> 
     let mut last = None;
     for order in orders(&args.what) {
         let order = match order {
-            Order::Disturb(disturbance) if is_early(&args.what) => Order::Prepare(disturbance),
+            Order::Inject(injection) if is_early(&args.what) => Order::Prepare(injection),
             order => order,
         };
         last = Some(order.give(&folder, &Net::tcp()).await.map_err(|error| problem(&error))?);
@@ -70,45 +70,45 @@ fn folder(global: &Global, args: &FolderArgs, printer: &Printer) -> Result<PathB
 fn problem(error: &ControlError) -> Problem {
     let problem = Problem::of(Exit::World, error);
     match error {
-        ControlError::NoLab(_) => problem.remedy("`talosmith lab up` begins one; `--folder` names another"),
+        ControlError::NoLab(_) => problem.remedy("`talosmith lab up` starts one; `--folder` names another"),
         ControlError::Silent { .. } => {
-            problem.remedy("stop it with Ctrl-C where it runs, and begin it again")
+            problem.remedy("stop it with Ctrl-C where it runs, and start it again")
         }
         ControlError::Refused(_) => problem,
     }
 }
 
 /// Whether the VM may be created later.
-fn is_early(what: &Disturb) -> bool {
+fn is_early(what: &Inject) -> bool {
     match what {
-        Disturb::Console { early, .. }
-        | Disturb::Relay { early, .. }
-        | Disturb::Reissue { early, .. }
-        | Disturb::Disk { early, .. } => early.early,
+        Inject::Console { early, .. }
+        | Inject::Relay { early, .. }
+        | Inject::Reissue { early, .. }
+        | Inject::Disk { early, .. } => early.early,
         _ => false,
     }
 }
 
-fn orders(what: &Disturb) -> Vec<Order> {
-    let one = |disturbance| vec![Order::Disturb(disturbance)];
+fn orders(what: &Inject) -> Vec<Order> {
+    let one = |injection| vec![Order::Inject(injection)];
     match what {
-        Disturb::Show | Disturb::Faults => vec![Order::Look],
-        Disturb::Off { host } => one(Disturbance::HostOffline(host.clone())),
-        Disturb::On { host } => one(Disturbance::HostOnline(host.clone())),
-        Disturb::Slow { host, by } => {
-            one(Disturbance::HostSlow { node: host.clone(), by: Duration::from_secs_f64(*by) })
+        Inject::Show | Inject::Faults => vec![Order::Look],
+        Inject::Off { host } => one(Injection::HostOffline(host.clone())),
+        Inject::On { host } => one(Injection::HostOnline(host.clone())),
+        Inject::Slow { host, by } => {
+            one(Injection::HostSlow { node: host.clone(), by: Duration::from_secs_f64(*by) })
         }
-        Disturb::Full { host, no } => one(Disturbance::HostFull { node: host.clone(), full: !no }),
-        Disturb::Clock { host, ahead } => one(Disturbance::HostClock { node: host.clone(), ahead: *ahead }),
-        Disturb::Quorum { back } => one(Disturbance::Quorum { lost: !back }),
-        Disturb::Outside { only } => {
-            one(Disturbance::Outside { only: (!only.is_empty()).then(|| only.clone()) })
+        Inject::Full { host, no } => one(Injection::HostFull { node: host.clone(), full: !no }),
+        Inject::Clock { host, ahead } => one(Injection::HostClock { node: host.clone(), ahead: *ahead }),
+        Inject::Quorum { back } => one(Injection::Quorum { lost: !back }),
+        Inject::Outside { only } => {
+            one(Injection::Outside { only: (!only.is_empty()).then(|| only.clone()) })
         }
-        Disturb::BrokenSystem { vmid, talos, no } => {
-            one(Disturbance::BrokenSystem { vmid: *vmid, talos: talos.clone(), broken: !no })
+        Inject::BrokenSystem { vmid, talos, no } => {
+            one(Injection::BrokenSystem { vmid: *vmid, talos: talos.clone(), broken: !no })
         }
-        Disturb::FullEtcd { vmid } => one(Disturbance::FullEtcd { vmid: *vmid }),
-        Disturb::Console { vmid, what, by, no, .. } => {
+        Inject::FullEtcd { vmid } => one(Injection::FullEtcd { vmid: *vmid }),
+        Inject::Console { vmid, what, by, no, .. } => {
             let by = Duration::from_secs_f64(*by);
             let fault = match what {
                 ConsoleKind::Silent => ConsoleFault::Silent,
@@ -116,17 +116,15 @@ fn orders(what: &Disturb) -> Vec<Order> {
                 ConsoleKind::Slow => ConsoleFault::Slow(by),
                 ConsoleKind::Flood => ConsoleFault::Flood,
             };
-            one(Disturbance::Console { vmid: *vmid, fault: (!no).then_some(fault) })
+            one(Injection::Console { vmid: *vmid, fault: (!no).then_some(fault) })
         }
-        Disturb::Relay { vmid, no, .. } => one(Disturbance::Relay { vmid: *vmid, present: !no }),
-        Disturb::Reissue { vmid, times, .. } => {
-            one(Disturbance::Reissue { vmid: *vmid, connections: *times })
-        }
-        Disturb::Mend => one(Disturbance::Mend),
-        Disturb::Unplug { vmid, back } => one(Disturbance::Unplugged { vmid: *vmid, unplugged: !back }),
-        Disturb::Time { back } => one(Disturbance::TimeServers { answer: *back }),
-        Disturb::Disk { vmid, gib, .. } => one(Disturbance::SmallDisk { vmid: *vmid, gib: *gib }),
-        Disturb::Wire { what, by, which } => {
+        Inject::Relay { vmid, no, .. } => one(Injection::Relay { vmid: *vmid, present: !no }),
+        Inject::Reissue { vmid, times, .. } => one(Injection::Reissue { vmid: *vmid, connections: *times }),
+        Inject::Clear => one(Injection::Clear),
+        Inject::Unplug { vmid, back } => one(Injection::Unplugged { vmid: *vmid, unplugged: !back }),
+        Inject::Time { back } => one(Injection::TimeServers { answer: *back }),
+        Inject::Disk { vmid, gib, .. } => one(Injection::SmallDisk { vmid: *vmid, gib: *gib }),
+        Inject::Wire { what, by, which } => {
             let fault = match what {
                 WireKind::Refused => Wire::Refused,
                 WireKind::Reset => Wire::Reset,
@@ -135,10 +133,10 @@ fn orders(what: &Disturb) -> Vec<Order> {
                 WireKind::BlackHole => Wire::BlackHole,
                 WireKind::Slow => Wire::Slow(Duration::from_secs_f64(*by)),
             };
-            whens(which).map(|when| Order::Disturb(Disturbance::Wire { fault, when })).collect()
+            whens(which).map(|when| Order::Inject(Injection::Wire { fault, when })).collect()
         }
-        Disturb::Fault { number, which } => {
-            whens(which).map(|when| Order::Disturb(Disturbance::Known { number: *number, when })).collect()
+        Inject::Fault { number, which } => {
+            whens(which).map(|when| Order::Inject(Injection::Known { number: *number, when })).collect()
         }
     }
 }
@@ -153,7 +151,7 @@ fn calls(report: &Report) -> String {
     };
     let parts: Vec<String> =
         report.calls.iter().map(|(service, count)| format!("{count} to {}", name(service))).collect();
-    if parts.is_empty() { "Nobody called it.".to_owned() } else { format!("Calls: {}.", parts.join(", ")) }
+    if parts.is_empty() { "No calls yet.".to_owned() } else { format!("Calls: {}.", parts.join(", ")) }
 }
 
 /// The calls that are meant. Each of several waits for a call of its own: one that is taken leaves the next call to the next.
