@@ -55,7 +55,8 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 const LEASE: &str = "lease";
 /// The code of steps that were still waiting at the end of the operator's time, and what events about that time call their step.
 const TIMEOUT: &str = "timeout";
-const AFTER_TIMEOUT: &str = "run the same command again, it goes on from here; give it more time with `--timeout` if the wait is a usual one";
+const AFTER_TIMEOUT: &str =
+    "run `talosmith apply` again to continue; give it more time with `--timeout` if the wait is a usual one";
 
 /// How much an operator wants to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

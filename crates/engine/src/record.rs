@@ -717,7 +717,7 @@ pub(crate) fn taken_over(by: Option<&str>) -> Error {
 
 /// Another run from the same place took the lease, although its lock should have kept them apart.
 pub(crate) fn taken_over_from_here(holder: &str) -> Error {
-    Error::new(Kind::Busy, format!("another run of {holder} from the same folder took the cluster over"))
+    Error::new(Kind::Busy, format!("another run of {holder} from the same folder took over the lease"))
         .remedy("nothing more is changed by this run; make sure that the folder's file `lock` is not deleted while a run goes on, and that its file system has locks")
 }
 

@@ -61,6 +61,13 @@ fn main() -> ExitCode {
             exit
         }
     };
+    let exit = match printer.failure() {
+        Some(problem) if exit == Exit::Done => {
+            printer.problem(&problem);
+            problem.exit
+        }
+        _ => exit,
+    };
     // Whatever still runs (a connection that nobody reads any more) must not keep the program from ending.
     runtime.shutdown_background();
     exit.into()

@@ -449,7 +449,7 @@ pub fn read_reference(
         Reference::Env(name) => std::env::var(name).map(SecretString::from).map_err(|_| {
             problem(format!("the environment variable {name}, which should hold {what}, is not set")).remedy(
                 format!(
-                    "export {name}='user@realm!name=secret', or say with `proxmox.token` where the token is"
+                    "`talosmith proxmox setup` creates a token; then export {name}='user@realm!name=secret', or say with `proxmox.token` where the token is"
                 ),
             )
         }),

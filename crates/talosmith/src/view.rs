@@ -78,6 +78,8 @@ pub struct Printer {
     settings: Settings,
     out: Sink,
     err: Sink,
+    /// Why something did not reach stdout.
+    failed: Arc<Mutex<Option<io::Error>>>,
 }
 
 impl Printer {
@@ -90,7 +92,16 @@ impl Printer {
     /// A printer on other writers.
     #[must_use]
     pub fn onto(settings: Settings, out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Self {
-        Self { settings, out: Arc::new(Mutex::new(out)), err: Arc::new(Mutex::new(err)) }
+        let (out, err) = (Arc::new(Mutex::new(out)), Arc::new(Mutex::new(err)));
+        Self { settings, out, err, failed: Arc::default() }
+    }
+
+    /// Why not everything reached stdout, if so. A reader that has enough, as `head`, is not a failure.
+    #[must_use]
+    pub fn failure(&self) -> Option<Problem> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let error = failed.as_ref().filter(|error| error.kind() != io::ErrorKind::BrokenPipe)?;
+        Some(Problem::of(crate::exit::Exit::World, error).within("could not write to stdout"))
     }
 
     /// Whether a program reads the output.
@@ -201,7 +212,7 @@ impl Printer {
             })
         });
         // The page is harmless; only now the cursor is moved.
-        emit(&self.out, window::page(&page, settings.height, first).as_bytes());
+        self.emit(window::page(&page, settings.height, first).as_bytes());
     }
 
     /// What was found out about Proxmox.
@@ -224,8 +235,8 @@ impl Printer {
 
     /// A view of a run that carries out `plan`.
     #[must_use]
-    pub fn run(&self, plan: &Plan) -> RunView {
-        RunView::new(self.clone(), &harmless::data(plan))
+    pub fn run(&self, plan: &Plan, saved: bool) -> RunView {
+        RunView::new(self.clone(), &harmless::data(plan), saved)
     }
 
     /// A result in words. Says nothing when a program reads the output.
@@ -257,13 +268,13 @@ impl Printer {
 
     /// A result as it stands, such as a kubeconfig. Nothing in it may come from a server.
     pub fn verbatim(&self, text: &str) {
-        emit(&self.out, text.as_bytes());
+        self.emit(text.as_bytes());
     }
 
     /// What a machine printed, wherever its lines were cut.
     pub fn printed(&self, text: &str) {
         let text = harmless::for_people(text, false);
-        emit(&self.out, text.as_bytes());
+        self.emit(text.as_bytes());
     }
 
     /// A result as one line of JSON, whoever reads it.
@@ -274,12 +285,18 @@ impl Printer {
                 Some(rest) if !rest.starts_with('}') => format!("{{\"schema\":{JSON_SCHEMA},{rest}"),
                 _ => json,
             };
-            emit(&self.out, format!("{}\n", harmless::for_programs(&json)).as_bytes());
+            self.emit(format!("{}\n", harmless::for_programs(&json)).as_bytes());
+        }
+    }
+
+    fn emit(&self, text: &[u8]) {
+        if let Err(error) = emit(&self.out, text) {
+            self.failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
     }
 
     pub(crate) fn to_out(&self, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) {
-        print(&self.out, self.ink(self.settings.stdout_is_terminal), write);
+        self.emit(written(self.ink(self.settings.stdout_is_terminal), write).as_bytes());
     }
 
     /// As [`Self::to_out`], for text that people read.
@@ -329,7 +346,8 @@ fn wrapped(
 
 /// Writes a view in one piece, so that lines of different tasks never mix.
 fn print(sink: &Sink, ink: Ink, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) {
-    emit(sink, written(ink, write).as_bytes());
+    // What cannot be said on stderr has no other place.
+    let _ = emit(sink, written(ink, write).as_bytes());
 }
 
 /// What a view writes, without anything that came from outside and that a terminal would obey.
@@ -340,9 +358,9 @@ fn written(ink: Ink, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) 
     harmless::for_people(&String::from_utf8_lossy(&text), ink.colour).into_owned()
 }
 
-fn emit(sink: &Sink, text: &[u8]) {
+fn emit(sink: &Sink, text: &[u8]) -> io::Result<()> {
     let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);
-    let _ = sink.write_all(text).and_then(|()| sink.flush());
+    sink.write_all(text).and_then(|()| sink.flush())
 }
 
 #[cfg(test)]

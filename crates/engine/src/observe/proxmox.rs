@@ -113,9 +113,7 @@ pub(super) async fn details(
             || g.name.as_ref().is_some_and(is_ours_by_name)
             || creating && templates.contains(id)
     });
-    if purpose != Purpose::Page {
-        seen.hidden = hidden(world, blueprint, &seen).await;
-    }
+    seen.hidden = hidden(world, blueprint, &seen).await;
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     let mut looks = join_all(candidates.iter().map(|(id, host, g)| vm(world, *id, host, g, owner))).await;
     let is_record = |look: &std::result::Result<Looked, NotRead>| matches!(look, Ok(Looked::Marked(vm, _)) if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner);

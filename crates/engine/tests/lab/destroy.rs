@@ -9,6 +9,29 @@ use model::plan::{Plan, RefusalCode};
 
 use crate::rig::{HOME, Ran, Rig};
 
+/// Who held the lease is lost with the line, and may still be at work: the line that is printed instead makes the next run wait.
+#[tokio::test(start_paused = true)]
+async fn a7_a_restored_line_of_the_record_does_not_free_a_lease() {
+    let rig = Rig::healthy().await;
+    rig.without_line("talosmith-record:").await;
+    let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
+    let [refusal] = look.plan_destroy().refusals.try_into().unwrap();
+    assert!(!refusal.why.contains("no member of etcd answers"), "no machine was asked: {}", refusal.why);
+    let line = refusal.remedy.split_once("this line says so: ").unwrap().1.to_owned();
+    let host = rig.host_of(150_010).await;
+    let notes = rig.world.pve.vm_config(&host, 150_010).await.unwrap().description().to_owned();
+    rig.lab.person().set(150_010, "description", &format!("{notes}\n{line}\n")).unwrap();
+    let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
+    let plan = look.plan_destroy();
+    assert_eq!(plan.refusals, []);
+    let began = rig.world.clock.now();
+    let ran = rig.carry_out(&look, &plan, "me").await;
+    let waited = rig.world.clock.now().duration_since(began).as_secs();
+    assert!(waited >= 150, "{waited} s: {:?}", ran.map(|ran| ran.failures()));
+    let vms = rig.vmids().await;
+    assert!(vms.contains(&150_011), "what was seen before the wait is not acted upon: {vms:?}");
+}
+
 async fn destroy(rig: &Rig) -> (Vec<String>, Ran) {
     destroy_file(rig, HOME).await
 }

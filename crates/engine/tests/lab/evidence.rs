@@ -39,7 +39,7 @@ impl Rig {
     }
 
     /// The notes of the record, with lines that start like this taken out.
-    async fn without_line(&self, starts: &str) {
+    pub async fn without_line(&self, starts: &str) {
         let (pve, host) = (&self.world.pve, self.host_of(RECORD).await);
         let config = pve.vm_config(&host, RECORD).await.unwrap();
         let kept = config.description().lines().filter(|line| !line.starts_with(starts));

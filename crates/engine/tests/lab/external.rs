@@ -112,7 +112,7 @@ async fn a_machine_with_another_card_is_not_the_one_that_the_file_means() {
     let plan = rig.look(&other).await.plan();
     assert!(plan.steps.is_empty());
     assert!(
-        plan.refusals[0].why.contains("it has no network interface with the address BC:24:11:00:00:99"),
+        plan.refusals[0].why.contains("it has no network interface with the MAC address BC:24:11:00:00:99"),
         "{:?}",
         plan.refusals
     );

@@ -130,7 +130,7 @@ impl Account<'_> {
         self.kubernetes.give_back(&ours).await.unwrap();
         let again = Claim { whose: Whose::Ours, ..ours.clone() };
         let error = self.kubernetes.claim(&again).await.unwrap_err();
-        assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Busy, "theirs took the cluster over"));
+        assert_eq!((error.kind(), error.to_string().as_str()), (Kind::Busy, "theirs took over the lease"));
         let forced = Claim { whose: Whose::Anybodys, ..ours.clone() };
         assert_eq!(
             self.kubernetes.claim(&forced).await.unwrap().as_deref(),

@@ -225,7 +225,7 @@ async fn two_runs_from_one_place(
     let first = first.unwrap();
     assert_eq!(first.outcome, Outcome::Failed, "{hers}");
     let told = first.failures();
-    let ends = "from the same folder took the cluster over";
+    let ends = "from the same folder took over the lease";
     let says = |told: &String| told.starts_with("lease: another run of eva@test") && told.ends_with(ends);
     assert!(told.iter().any(says), "{told:?}");
     let noticed = first.events.last().unwrap().at.duration_since(asked).as_secs();
@@ -292,7 +292,7 @@ async fn a7_a_holder_that_was_stopped_changes_nothing_when_it_goes_on() {
     assert!(started(&second) < woken, "Kim was at work");
     assert_eq!(first.outcome, Outcome::Failed);
     let told = first.failures();
-    assert!(told.contains(&"lease: kim@test took the cluster over".to_owned()), "{told:?}");
+    assert!(told.contains(&"lease: kim@test took over the lease".to_owned()), "{told:?}");
     let last = eva.way.last_written();
     assert!(last < woken, "she asked machines at {last}, and went on at {woken}");
     assert_eq!(second.outcome, Outcome::Done, "{:?}", second.failures());

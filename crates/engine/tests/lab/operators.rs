@@ -73,7 +73,7 @@ async fn a_living_holder_finds_out_before_its_successor_begins() {
     let first = first.unwrap();
     assert_eq!(first.outcome, Outcome::Failed);
     let told = first.failures();
-    assert!(told.iter().any(|t| t == "lease: kim@test took the cluster over"), "{told:?}");
+    assert!(told.iter().any(|t| t == "lease: kim@test took over the lease"), "{told:?}");
     let second = second.unwrap();
     assert_eq!(second.outcome, Outcome::Done, "{:?}", second.failures());
     assert!(first.events.last().unwrap().at < second.events[0].at, "one after the other");
@@ -143,7 +143,7 @@ async fn a_wish_to_stop_does_not_wait_for_a_task_that_never_ends() {
     let waited = ran.events.last().unwrap().at.duration_since(stopped).as_secs();
     assert!((300..340).contains(&waited), "waited for {waited} s");
     let told = ran.events.iter().any(
-        |e| matches!(&e.what, What::StepProgress { note, .. } if note.starts_with("it goes on in Proxmox")),
+        |e| matches!(&e.what, What::StepProgress { note, .. } if note.starts_with("it continues in Proxmox")),
     );
     assert!(told, "it is said what goes on");
 }

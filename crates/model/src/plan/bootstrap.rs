@@ -11,6 +11,7 @@
 
 use super::{Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
+use crate::mark::Lease;
 use crate::mark::{BootstrapMark, Mark, RecordState};
 use crate::observed::{Api, Etcd, Kubelet, Machine, Observed, Vm};
 
@@ -221,12 +222,24 @@ pub(super) fn unreadable_record(blueprint: &Blueprint, observed: &Observed) -> V
     let node = blueprint.control_planes().next().map(|node| node.name.clone()).unwrap_or_default();
     // The safe guess: with this nothing is ever bootstrapped again.
     let mark = BootstrapMark::new(node, jiff::Timestamp::UNIX_EPOCH, true);
-    let line = RecordState { bootstrap: Some(mark), ..RecordState::default() }.line();
+    // Who held the lease is lost with the line, and may still be at work: an expired lease of another makes the next run wait for that.
+    let lease = Lease {
+        holder: "unknown: the line was restored".to_owned(),
+        nonce: "restored".to_owned(),
+        run: None,
+        since: jiff::Timestamp::UNIX_EPOCH,
+        expires: jiff::Timestamp::UNIX_EPOCH,
+        stops_after: None,
+        outwaits: None,
+    };
+    let line = RecordState { lease: Some(lease), bootstrap: Some(mark), ..RecordState::default() }.line();
+    // `destroy` asks no machine.
+    let answers = if observed.machines.is_empty() { "" } else { ", and no member of etcd answers" };
     vec![Refusal {
         code: RefusalCode::NoRecord,
         why: format!(
-            "the notes of the cluster's record, VM {} on {}, lost the line `talosmith-record:`, and no member of etcd answers: \
-             whether etcd was bootstrapped is unknown",
+            "the notes of the cluster's record, VM {} on {}, have no readable line `talosmith-record:`{answers}: \
+             whether etcd was bootstrapped, and who holds the lease, is unknown",
             record.vmid, record.host
         ),
         remedy: format!(

@@ -6,6 +6,7 @@
 use super::bring_up::Builder;
 use super::{Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
+use crate::natural;
 
 /// What has a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +59,18 @@ fn refusal(blueprint: &Blueprint, ((of, runs, wanted), nodes): Upgrade) -> Refus
             format!("`talosctl upgrade-k8s --nodes {address} --to {}`", wanted.trim_start_matches('v'))
         }
     };
+    if natural::compare(&wanted, &runs).is_lt() {
+        return Refusal {
+            code: RefusalCode::Differs,
+            why: format!(
+                "{} {verb} {name} {runs}, and the file asks for {wanted}, which is older: {name} cannot be downgraded",
+                nodes.join(", ")
+            ),
+            remedy: format!(
+                "write `{key}: {runs}` under `versions` in the file (of the cluster, the pool or the node)"
+            ),
+        };
+    }
     Refusal {
         code: RefusalCode::Differs,
         why: format!(

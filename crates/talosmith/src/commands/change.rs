@@ -90,7 +90,9 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         refused(&plan)?;
     }
     let _cluster = setup.lock_cluster(&look)?;
-    let change = Change::new(&setup, &outside, &args.change, "apply", printer)?.within(args.timeout);
+    let change = Change::new(&setup, &outside, &args.change, "apply", printer)?
+        .within(args.timeout)
+        .saved(saved.is_some());
     for _ in 0..LOOKS {
         if let Some(exit) = change.carry_out(&look, &plan).await? {
             if exit == Exit::Done {
@@ -278,7 +280,7 @@ fn free(
 
 /// A signal came before a run began.
 fn stopped(printer: &Printer) -> Exit {
-    printer.note("Stopped. Run the same command again to go on.");
+    printer.note("Stopped. Run the same command again to continue.");
     Exit::Interrupted
 }
 

@@ -264,7 +264,7 @@ fn try_reset(global: &Global, yes: bool, printer: &Printer) -> Result<Exit, Wron
         return Ok(Exit::Done);
     }
     let _lock = place.lock()?;
-    if !yes && !confirm(printer, &format!("The lab of {} will be forgotten.", loaded.spec.cluster))? {
+    if !yes && !confirm(printer, &format!("Delete the lab of {}?", loaded.spec.cluster))? {
         return Ok(Exit::Done);
     }
     std::fs::remove_dir_all(place.folder()).map_err(|e| {

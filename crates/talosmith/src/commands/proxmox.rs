@@ -56,7 +56,7 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
     } else {
         let listed: Vec<String> = grounds.tasks.iter().map(|task| format!("  - {task}")).collect();
         printer.note(&format!("On {}, this will be done:\n\n{}\n", outside.name, listed.join("\n")));
-        if !args.yes && !confirm(printer, "Nothing else is changed.")? {
+        if !args.yes && !confirm(printer, "Nothing else is changed. Continue?")? {
             printer.note("Nothing was changed.");
             return Ok(Exit::Done);
         }

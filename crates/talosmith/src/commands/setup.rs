@@ -271,18 +271,32 @@ pub fn ended(result: Result<Exit, Wrong>) -> Result<Exit, Problem> {
     }
 }
 
-/// Asks the operator, who must type `yes`. Without a terminal to ask on, nothing is changed.
+/// Asks the operator. Without a terminal to ask on, nothing is changed.
 pub fn confirm(printer: &Printer, question: &str) -> Result<bool, Problem> {
+    let answer = asked(printer, &format!("{question} [y/N]"))?;
+    Ok(matches!(answer.to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+/// Asks before data is deleted: the whole word must be typed.
+pub fn confirm_deletion(printer: &Printer, question: &str) -> Result<bool, Problem> {
+    let answer = asked(printer, &format!("{question} Type `yes` to delete it:"))?;
+    if answer.eq_ignore_ascii_case("y") {
+        printer.note("`y` is not enough to delete data: type `yes`.");
+    }
+    Ok(answer == "yes")
+}
+
+fn asked(printer: &Printer, question: &str) -> Result<String, Problem> {
     use std::io::IsTerminal;
     if !std::io::stdin().is_terminal() || printer.is_json() {
         return Err(Problem::new(Exit::Usage, "stdin is not a terminal, and `--yes` was not given")
             .remedy("look at the plan, then run the command again with `--yes`"));
     }
-    printer.ask(&format!("{question} Type yes to go on:"));
+    printer.ask(question);
     let mut answer = String::new();
     std::io::stdin()
         .lock()
         .read_line(&mut answer)
         .map_err(|e| Problem::of(Exit::Usage, &e).within("could not read your answer"))?;
-    Ok(answer.trim() == "yes")
+    Ok(answer.trim().to_owned())
 }

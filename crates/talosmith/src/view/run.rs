@@ -79,9 +79,10 @@ enum Form {
 }
 
 impl RunView {
-    pub(super) fn new(printer: Printer, plan: &Plan) -> Self {
+    pub(super) fn new(printer: Printer, plan: &Plan, saved: bool) -> Self {
         let settings = &printer.settings;
-        let state = RunState::new(plan);
+        let mut state = RunState::new(plan);
+        state.saved = saved;
         let form = if settings.json {
             Form::Json
         } else if settings.stderr_is_terminal && !settings.quiet {
@@ -216,6 +217,13 @@ fn failures(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
     Ok(())
 }
 
+fn again(state: &RunState) -> &'static str {
+    match state.saved {
+        true => "Run `talosmith apply` without the saved plan to continue.",
+        false => "Run the same command again to continue.",
+    }
+}
+
 /// How it ended and where the time went.
 fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
     let counts = state.counts();
@@ -243,14 +251,15 @@ fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
             // What looks like an attack is not a reason to try again at once.
             match state.is_unproved() {
                 true => "Read the reason before you run the command again.",
-                false => "Run the same command again to go on.",
+                false => again(state),
             },
         )?,
         Some((Outcome::Interrupted, millis)) => writeln!(
             w,
-            "{} after {}: {steps} done. Run the same command again to go on.",
+            "{} after {}: {steps} done. {}",
             ink.yellow("Stopped"),
             duration(millis),
+            again(state),
         )?,
         None => writeln!(w, "{}: {steps} done.", ink.yellow("Ended early"))?,
     }

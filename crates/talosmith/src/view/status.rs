@@ -82,7 +82,13 @@ fn write(
 ) -> io::Result<()> {
     let ready = blueprint.nodes.values().filter(|node| is_ready(observed, node)).count();
     let total = blueprint.nodes.len();
-    let share = format!("{ready} of {} ready", count(total, "node"));
+    // Where Kubernetes may have nodes and does not answer, it is not known of any of them.
+    let external = blueprint.nodes.values().any(|node| node.external);
+    let exists = external || !observed.proxmox.marked.is_empty() || !observed.proxmox.hidden.is_empty();
+    let share = match observed.kubernetes.answered || !exists {
+        true => format!("{ready} of {} ready", count(total, "node")),
+        false => format!("? of {} ready", count(total, "node")),
+    };
     let share = if ready == total { ink.green(&share) } else { ink.yellow(&share) };
     writeln!(w, "{}: {share}, Kubernetes at {}\n", ink.bold(&blueprint.cluster), blueprint.endpoint)?;
     hosts(w, ink, observed, left_out.hosts)?;
@@ -220,6 +226,7 @@ fn nodes(
         let machine = observed.machines.get(&node.name);
         let vm = vm_of(blueprint, observed, node);
         let unread = observed.proxmox.unread.get(&node.vmid).filter(|_| vm.is_none());
+        let is_hidden = vm.is_none() && observed.proxmox.hidden.contains_key(&node.vmid);
         let foreign = no_keys.iter().find(|other| vm.is_none() && other.mark.node == node.name);
         let host = vm.or(foreign.copied()).map(|vm| &vm.host).or(unread).or(node.host.as_ref());
         vec![
@@ -233,7 +240,7 @@ fn nodes(
             },
             node.address.addr().to_string(),
             machine.and_then(|m| m.talos.clone()).unwrap_or_else(unknown),
-            match unread.is_some() || observed.proxmox.silent.is_some() {
+            match unread.is_some() || is_hidden || observed.proxmox.silent.is_some() {
                 true if machine.is_none() => "not seen".to_owned(),
                 _ if foreign.is_some() && machine.is_none() => NO_KEYS.to_owned(),
                 _ if node.external && machine.is_none() => unknown(),

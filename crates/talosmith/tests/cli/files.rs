@@ -126,7 +126,7 @@ fn no_file_no_token_and_no_such_command() {
     --- stdout
     --- stderr
     error: the environment variable PROXMOX_VE_API_TOKEN, which should hold the Proxmox token, is not set
-      remedy: export PROXMOX_VE_API_TOKEN='user@realm!name=secret', or say with `proxmox.token` where the token is
+      remedy: `talosmith proxmox setup` creates a token; then export PROXMOX_VE_API_TOKEN='user@realm!name=secret', or say with `proxmox.token` where the token is
     "#);
     assert_eq!(shell.run("frobnicate").code, Some(64));
 }
@@ -140,4 +140,16 @@ fn problems_as_data() {
     assert_eq!(found[0]["line"], 5);
     assert_eq!(found[0]["file"], "cluster.yaml");
     assert!(found[0]["help"].is_string());
+}
+
+/// A script that keeps the output must learn that it did not get it.
+#[test]
+#[cfg(target_os = "linux")]
+fn f2_output_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let program = std::process::Command::new(env!("CARGO_BIN_EXE_talosmith"));
+    let ran = { program }.arg("schema").stdout(full).output().unwrap();
+    assert_eq!(ran.status.code(), Some(5), "{ran:?}");
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    assert!(said.contains("could not write to stdout") && said.contains("No space left"), "{said}");
 }

@@ -46,7 +46,7 @@ fn the_first_ends_what_is_begun_and_says_how_to_go_on() {
     assert!(told.contains("what is being changed is finished first"), "{told}");
     assert!(told.contains("VM created"), "a creation that was begun came to its end: {told}");
     let said = String::from_utf8(out.stdout).unwrap();
-    assert!(said.contains("Run the same command again to go on."), "{said}");
+    assert!(said.contains("Run the same command again to continue."), "{said}");
     let status = shell.ok("status --lab --lab-speed max");
     assert!(status.contains("the lease is free"), "the lease was given back: {status}");
     let again = shell.ok("apply --lab --lab-speed max --yes --quiet");

@@ -230,7 +230,7 @@ fn f10_an_apply_with_a_timeout_ends_as_a_failure_and_goes_on_later() {
     assert_eq!(ran.code, Some(5), "{}", ran.all());
     assert!(ran.err.contains("within the time that `--timeout` gives"), "{}", ran.err);
     assert!(ran.err.contains("still waiting: "), "{}", ran.err);
-    assert!(ran.out.contains("Run the same command again to go on."), "{}", ran.out);
+    assert!(ran.out.contains("Run the same command again to continue."), "{}", ran.out);
     let again = shell.ok("apply --lab --lab-speed max --yes --quiet --timeout 1h");
     assert!(again.contains("5 of 5 nodes ready"), "{again}");
 }

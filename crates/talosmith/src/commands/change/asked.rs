@@ -4,7 +4,7 @@
 use engine::{Look, Session};
 use model::plan::Plan;
 
-use crate::commands::setup::{Setup, Wrong, confirm};
+use crate::commands::setup::{Setup, Wrong, confirm, confirm_deletion};
 use crate::exit::Exit;
 use crate::view::{Printer, Problem, Verb};
 
@@ -72,7 +72,10 @@ impl Asked for Question<'_> {
     type Seen = Box<Look>;
 
     fn confirm(&self) -> Result<bool, Problem> {
-        let agreed = confirm(self.printer, &self.text)?;
+        let agreed = match self.verb {
+            Verb::Apply => confirm(self.printer, &self.text)?,
+            Verb::Destroy => confirm_deletion(self.printer, &self.text)?,
+        };
         if !agreed {
             self.printer.note("Nothing was changed.");
         }

@@ -35,6 +35,8 @@ pub struct Change<'a> {
     scrub: Scrub,
     /// When the operator's time is over.
     deadline: Option<Timestamp>,
+    /// The plan comes from a file.
+    saved: bool,
 }
 
 impl<'a> Change<'a> {
@@ -48,7 +50,21 @@ impl<'a> Change<'a> {
     ) -> Result<Self, Problem> {
         let mut scrub = setup.place.load_bundle()?.as_ref().map(Scrub::of).unwrap_or_default();
         scrub.add(outside.token.expose_secret());
-        Ok(Self { place: &setup.place, world: &outside.world, args, verb, printer, scrub, deadline: None })
+        Ok(Self {
+            place: &setup.place,
+            world: &outside.world,
+            args,
+            verb,
+            printer,
+            scrub,
+            deadline: None,
+            saved: false,
+        })
+    }
+
+    /// Says whether the plan comes from a file.
+    pub fn saved(self, saved: bool) -> Self {
+        Self { saved, ..self }
     }
 
     /// Ends runs after this time from now on.
@@ -78,7 +94,7 @@ impl<'a> Change<'a> {
         let journal = Journal::open(&path).map_err(|e| {
             Problem::of(Exit::World, &e).within(format!("could not open the journal {}", path.display()))
         })?;
-        let view = Arc::new(self.printer.run(plan));
+        let view = Arc::new(self.printer.run(plan, self.saved));
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let listener = {
             let (view, events) = (view.clone(), events.clone());

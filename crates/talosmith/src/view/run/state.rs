@@ -34,6 +34,8 @@ pub struct RunState {
     busy: bool,
     /// A machine did not prove who it is.
     unproved: bool,
+    /// The plan was saved in a file, and does not match any more once a step is done.
+    pub saved: bool,
     ended: Option<(Outcome, u64)>,
 }
 
@@ -121,6 +123,7 @@ impl RunState {
             interrupted: false,
             busy: false,
             unproved: false,
+            saved: false,
             ended: None,
         }
     }

@@ -197,7 +197,7 @@ fn a_failed_run_repeats_each_failure_once() {
     failed: could not configure home-work-3
       because: its UUID is another
       remedy: free the address 10.25.150.23
-    Failed after 40 s: 4 of 7 steps done, 1 failed, 2 not started. Run the same command again to go on.
+    Failed after 40 s: 4 of 7 steps done, 1 failed, 2 not started. Run the same command again to continue.
     ");
 }
 
@@ -208,7 +208,7 @@ fn what_was_at_work_when_it_was_stopped_took_the_time() {
         event(9_200, What::Ended { outcome: Outcome::Interrupted, millis: 9_200 }),
     ];
     insta::assert_snapshot!(text(summary, &fold(&[beginning(), end])), @"
-    Stopped after 9.2 s: 1 of 7 steps done. Run the same command again to go on.
+    Stopped after 9.2 s: 1 of 7 steps done. Run the same command again to continue.
     Most of the time went into:
              8.8 s  download talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2 to local on pve2
     ");
@@ -220,7 +220,7 @@ fn taken_over() -> Vec<Event> {
         step: StepId("lease".into()),
         node: None,
         code: "busy".into(),
-        causes: vec!["kim@laptop took the cluster over".into()],
+        causes: vec!["kim@laptop took over the lease".into()],
         remedy: "nothing more is changed by this run; `talosmith status` shows how it is".into(),
     };
     vec![event(40_000, lost), event(40_000, What::Ended { outcome: Outcome::Failed, millis: 40_000 })]
@@ -237,7 +237,7 @@ fn a_run_that_was_taken_over_does_not_ask_to_be_repeated() {
 fn a_failure_that_was_just_shown_is_not_shown_again() {
     let told = |events: &[Vec<Event>], quiet| {
         let (out, err) = printed(events, false, quiet);
-        (out + &err).matches("kim@laptop took the cluster over").count()
+        (out + &err).matches("kim@laptop took over the lease").count()
     };
     assert_eq!(told(&[beginning(), middle(), taken_over()], false), 1);
     assert_eq!(told(&[beginning(), middle(), taken_over()], true), 1, "nothing was shown before");
@@ -273,7 +273,7 @@ fn printed(events: &[Vec<Event>], json: bool, quiet: bool) -> (String, String) {
         quiet,
     };
     let printer = Printer::onto(settings, Box::new(out.clone()), Box::new(err.clone()));
-    let view = printer.run(&one_more());
+    let view = printer.run(&one_more(), false);
     events.iter().flatten().for_each(|event| view.see(event));
     view.finish();
     let text = |shared: Shared| String::from_utf8(shared.0.lock().unwrap().clone()).unwrap();
@@ -340,7 +340,7 @@ fn i16_a_machine_that_is_not_proved_is_not_a_reason_to_run_again() {
         ));
         text(summary, &state)
     };
-    assert!(failed("timed-out").contains("Run the same command again to go on."));
+    assert!(failed("timed-out").contains("Run the same command again to continue."));
     let said = failed("machine-identity");
     assert!(!said.contains("Run the same command again"), "{said}");
     assert!(said.contains("Read the reason before you run the command again."), "{said}");

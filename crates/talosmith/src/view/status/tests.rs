@@ -228,6 +228,22 @@ fn what_is_on_a_host_that_is_off_is_not_called_missing() {
 }
 
 #[test]
+fn a4_a_vm_that_the_token_may_not_see_is_not_called_missing() {
+    let mut seen = observed();
+    seen.proxmox.marked.clear();
+    seen.machines.clear();
+    seen.kubernetes.answered = false;
+    seen.proxmox.hidden.insert(150_021, None);
+    let mut text = Vec::new();
+    human(&mut text, Ink::PLAIN, &blueprint(), &seen, &plan_of(vec![])).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
+    assert!(line("home-work-1").contains("not seen"), "{text}");
+    assert!(line("home-work-2").contains("no VM"), "{text}");
+    assert!(text.starts_with("home: ? of 3 nodes ready"), "without Kubernetes it is not known: {text}");
+}
+
+#[test]
 fn without_proxmox_machines_and_kubernetes_are_shown() {
     let mut seen = observed();
     seen.proxmox = model::observed::Proxmox { silent: Some("no route to host".into()), ..Default::default() };
@@ -401,7 +417,7 @@ kubernetes: { schedule_on_control_planes: true }
     let mut text = Vec::new();
     human(&mut text, Ink::PLAIN, &metal, &Observed::default(), &plan_of(vec![])).unwrap();
     insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
-    metal: 0 of 1 node ready, Kubernetes at https://10.25.150.10:6443
+    metal: ? of 1 node ready, Kubernetes at https://10.25.150.10:6443
 
     NODE  ROLE     HOST  VM  ADDRESS       TALOS  STAGE  ETCD  KUBERNETES
     ----  -------  ----  --  ------------  -----  -----  ----  ----------
