@@ -76,6 +76,9 @@ impl Holder {
     }
 }
 
+/// What the record says of nodes, by their names.
+type ByNode = BTreeMap<String, String>;
+
 /// The record of one cluster, once it exists.
 #[derive(Debug, Clone)]
 pub struct Record {
@@ -96,7 +99,7 @@ pub struct Record {
     /// next carries it: the lease is renewed every few seconds, and given back at the end.
     identities: Arc<Mutex<BTreeMap<String, Option<String>>>>,
     /// Who the record names as unproved and as doubted, as it was read or written last.
-    listed: Arc<Mutex<Option<(BTreeMap<String, String>, BTreeMap<String, String>)>>>,
+    listed: Arc<Mutex<Option<(ByNode, ByNode)>>>,
     /// One write at a time: the first one carries the others.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Machines whose proof failed in this run, each with what was seen. They are written likewise.
