@@ -138,7 +138,7 @@ fn of_plan(look: &Look) -> Vec<Finding> {
 /// along.
 pub async fn proxmox(world: &World, spec: &Spec) -> std::result::Result<Vec<Finding>, Unexamined> {
     let attempt = |e: pve::Error| {
-        Unexamined::World(Error::world("could not look at Proxmox").remedy(remedy(&e)).because(e))
+        Unexamined::World(Error::world("could not query Proxmox").remedy(remedy(&e)).because(e))
     };
     if let Some(machines) = without_proxmox(world, spec).await {
         return Ok(machines);
@@ -515,7 +515,7 @@ pub async fn supported(pve: &pve::Client) -> Result<()> {
     let version = pve
         .version()
         .await
-        .map_err(|e| Error::world("could not look at Proxmox").remedy(remedy(&e)).because(e))?;
+        .map_err(|e| Error::world("could not query Proxmox").remedy(remedy(&e)).because(e))?;
     if version.major >= FIRST_MAJOR {
         return Ok(());
     }

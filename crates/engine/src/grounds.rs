@@ -152,7 +152,7 @@ impl From<Error> for Unsurveyed {
 }
 
 fn failed(error: pve::Error) -> Error {
-    Error::world("could not look at Proxmox").remedy(remedy(&error)).because(error)
+    Error::world("could not query Proxmox").remedy(remedy(&error)).because(error)
 }
 
 impl Grounds {

@@ -164,7 +164,8 @@ pub enum RefusalCode {
     /// Proxmox holds a lock on a VM.
     Locked,
     /// What answers at an address is not our machine.
-    Stranger,
+    #[serde(alias = "stranger")]
+    ForeignMachine,
     /// The file does not say what an external machine is known by.
     Identity,
     /// A machine has a configuration with other keys than those of the bundle.

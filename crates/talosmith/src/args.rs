@@ -32,7 +32,7 @@ pub struct Global {
     #[arg(short, long = "file", global = true, value_name = "FILE", default_value = "cluster.yaml")]
     pub files: Vec<PathBuf>,
 
-    /// Run in the built-in lab instead of on a real Proxmox. It keeps a world of its own in `.talosmith/lab` beside the
+    /// Run in the built-in lab instead of on a real Proxmox. It keeps its own state in `.talosmith/lab` beside the
     /// file, and touches neither your secrets nor the network.
     #[arg(long, global = true)]
     pub lab: bool,
@@ -41,7 +41,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "SPEED", value_parser = parse_speed)]
     pub lab_speed: Option<LabSpeed>,
 
-    /// Seed of a new lab: equal seeds make equal worlds.
+    /// Seed of a new lab: equal seeds give equal results.
     #[arg(long, global = true, value_name = "NUMBER", default_value_t = 1)]
     pub lab_seed: u64,
 
@@ -53,7 +53,7 @@ pub struct Global {
     #[arg(short, long, global = true)]
     pub quiet: bool,
 
-    /// When to use colours.
+    /// When to use colors.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
 
@@ -70,7 +70,7 @@ impl Global {
     }
 }
 
-/// When to use colours.
+/// When to use colors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set.
@@ -95,28 +95,28 @@ pub enum Command {
     /// Write a commented cluster file to start from.
     #[command(after_help = examples::INIT)]
     Init(InitArgs),
-    /// Check the file and the files that it points to, without asking anybody.
+    /// Check the file and the files that it points to, offline.
     #[command(after_help = examples::VALIDATE)]
     Validate(FileArgs),
-    /// Show everything that the file decides: nodes, addresses, VM ids, hardware. Proxmox is not asked.
+    /// Show everything that the file decides: nodes, addresses, VM ids, hardware. Talosmith does not query Proxmox.
     #[command(after_help = examples::SHOW)]
     Show(FileArgs),
-    /// Read the files of another tool as they stand, and write the same cluster as one file of ours.
+    /// Read the files of another tool, and write the same cluster as one cluster file.
     #[command(after_help = examples::IMPORT)]
     Import(ImportArgs),
     /// Show what `apply` would do, and why.
     #[command(after_help = examples::PLAN)]
     Plan(PlanArgs),
-    /// Make the cluster what the file says.
+    /// Create or update the cluster, so that it matches the file.
     #[command(after_help = examples::APPLY)]
     Apply(ApplyArgs),
-    /// Show how the cluster is.
+    /// Show the state of the cluster.
     #[command(after_help = examples::STATUS)]
     Status(StatusArgs),
-    /// Say whether the cluster is healthy, condition by condition; wait for it with `--timeout`.
+    /// Check whether the cluster is healthy, condition by condition; `--timeout` waits for it.
     #[command(after_help = examples::HEALTH)]
     Health(HealthArgs),
-    /// Take the cluster away: its VMs and its record, nothing else.
+    /// Delete the cluster: its VMs and its cluster record VM, nothing else.
     #[command(after_help = examples::DESTROY)]
     Destroy(ChangeArgs),
     /// Write a kubeconfig for an administrator.
@@ -125,10 +125,10 @@ pub enum Command {
     /// Write a talosconfig.
     #[command(after_help = examples::TALOSCONFIG)]
     Talosconfig(TalosconfigArgs),
-    /// Write what the nodes would be given, without asking anybody: configurations, schematics, a talosconfig.
+    /// Write the machine configs, schematics and a talosconfig, offline.
     #[command(after_help = examples::RENDER)]
     Render(RenderArgs),
-    /// Look after the cluster's secrets, the one thing that must be kept.
+    /// Manage the cluster's secrets, which you must keep.
     #[command(subcommand, after_help = examples::SECRETS)]
     Secrets(SecretsCommand),
     /// Print the JSON Schema of the cluster file, for editors.
@@ -149,7 +149,7 @@ pub enum Command {
     /// Print the manual page.
     #[command(after_help = examples::MAN)]
     Man(ManArgs),
-    /// Prove that Proxmox is as the file needs it: version, privileges, hosts, datastores, bridges, devices, clocks.
+    /// Check that Proxmox is ready for the file: version, privileges, hosts, datastores, bridges, devices, clocks.
     #[command(after_help = examples::DOCTOR)]
     Doctor,
     /// One node of the cluster.
@@ -158,7 +158,7 @@ pub enum Command {
     /// Proxmox VE itself.
     #[command(subcommand, after_help = examples::SETUP)]
     Proxmox(ProxmoxCommand),
-    /// The simulated world, for trying things out.
+    /// The lab: simulated Proxmox, Talos and Kubernetes, to try things out.
     #[command(subcommand, after_help = examples::LAB)]
     Lab(LabCommand),
 }
@@ -188,7 +188,7 @@ pub struct ConsoleArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ProxmoxCommand {
-    /// Make Proxmox ready for the cluster: role, user, token, rights, content `import`, PCI mappings.
+    /// Prepare Proxmox for the cluster: role, user, token, rights, content `import`, PCI mappings.
     ///
     /// Needs an administrator's login, uses it once and keeps it nowhere. Shows what it will do and asks first. What is
     /// there already is left alone.
@@ -213,10 +213,10 @@ pub struct PlanArgs {
 
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Show it again and again, until Ctrl-C.
+    /// Refresh until Ctrl-C.
     #[arg(short, long)]
     pub watch: bool,
-    /// With `--watch`: how many seconds to wait between two looks.
+    /// With `--watch`: seconds between two refreshes.
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub every: u64,
 }
@@ -238,7 +238,7 @@ pub struct ApplyArgs {
     #[command(flatten)]
     pub allow: AllowArgs,
     /// End after this time, such as 90s, 20m or 2h, counted from the first change. A change that is being made is finished, nothing
-    /// else is started, and a step that still waits is reported as failed (exit code 5). The same command goes on from there.
+    /// else is started, and a step that still waits is reported as failed (exit code 5). `talosmith apply` continues from there.
     #[arg(long, value_name = "TIME", value_parser = parse_limit)]
     pub timeout: Option<Duration>,
     /// Write a kubeconfig when the cluster is healthy, merged into this file if it exists, readable by you only.
@@ -632,7 +632,7 @@ pub enum Inject {
         #[command(flatten)]
         early: EarlyArgs,
     },
-    /// Everything is well again.
+    /// Clear all faults.
     #[command(after_help = "Examples:\n  talosmith lab inject clear")]
     Clear,
 }

@@ -114,7 +114,7 @@ fn contains(text: &str, word: &str) -> bool {
 
 /// The string literals of a source file that hold more than one word, up to its tests; with `help`, its doc comments, too.
 fn texts(source: &str, help: bool) -> Vec<Text> {
-    let source = source.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let source = source.split("\n#[cfg(test)]\n").next().unwrap_or_default();
     let mut found = vec![];
     let (mut rest, mut line) = (source, 1);
     while let Some(c) = rest.chars().next() {

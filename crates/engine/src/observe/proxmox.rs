@@ -51,7 +51,7 @@ pub struct Survey {
 ///
 /// When Proxmox does not answer or refuses.
 pub async fn survey(world: &World) -> Result<Survey> {
-    let attempt = |e: pve::Error| Error::world("could not look at Proxmox").remedy(remedy(&e)).because(e);
+    let attempt = |e: pve::Error| Error::world("could not query Proxmox").remedy(remedy(&e)).because(e);
     let both = async { futures::join!(world.pve.version(), world.pve.cluster_resources()) };
     let (version, resources) = world.clock.timeout(PATIENCE, both).await.map_err(|late| {
         Error::world(format!("Proxmox gave no answer within {} seconds", PATIENCE.as_secs()))

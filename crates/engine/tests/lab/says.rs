@@ -33,7 +33,7 @@ async fn t6_a_lost_quorum_is_said_by_plan_and_health() {
     // The first one, which nothing may stop at.
     rig.lab.inject(Injection::Unplugged { vmid: 150_011, unplugged: true });
     rig.world.clock.sleep(Duration::from_secs(60)).await;
-    let tight = "2 of 3 members answer, quorum holds, one more failure loses it; home-control-1 does not answer; leader home-control-";
+    let tight = "2 of 3 members answer, quorum holds, one more failure loses it; etcd on home-control-1 does not answer; leader home-control-";
     let told =
         |plan: model::plan::Plan| plan.notes.into_iter().map(|n| n.text).collect::<Vec<_>>().join("\n");
     let notes = told(rig.look(HOME).await.plan());
@@ -43,7 +43,7 @@ async fn t6_a_lost_quorum_is_said_by_plan_and_health() {
 
     rig.lab.inject(Injection::Unplugged { vmid: 150_012, unplugged: true });
     rig.world.clock.sleep(Duration::from_secs(60)).await;
-    let lost = "quorum lost: home-control-3 answers and sees no leader; home-control-1, home-control-2 do not answer";
+    let lost = "quorum lost: home-control-3 answers and sees no leader; etcd on home-control-1, home-control-2 does not answer";
     let notes = told(rig.look(HOME).await.plan());
     assert!(notes.contains(&format!("etcd: {lost}")), "{notes}");
     let condition = rig.etcd_condition().await;

@@ -249,7 +249,7 @@ impl Builder<'_> {
             (_, Some(Api::Stranger { .. })) if self.blueprint.cluster_id.is_none() => return,
             (_, Some(Api::Stranger { why })) => {
                 self.refusals.push(Refusal {
-                    code: RefusalCode::Stranger,
+                    code: RefusalCode::ForeignMachine,
                     why: format!("what answers at {} is not {}: {why}", node.address.addr(), node.name),
                     remedy: format!(
                         "free the address {} or give {} another one; nothing was sent to that machine",
@@ -371,7 +371,7 @@ impl Builder<'_> {
                 pool: drift.pool,
                 says: drift.says,
             };
-            let update = self.push(update, vec![], "it is not as the file says", usual::GROW);
+            let update = self.push(update, vec![], "it does not match the file", usual::GROW);
             self.set_disruption(&update, drift.disruption.unwrap_or(Disruption::None));
             after.push(update);
         }

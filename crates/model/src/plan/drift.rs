@@ -320,7 +320,7 @@ impl Examined<'_> {
             self.drift.refusals.push(Refusal {
                 code: RefusalCode::Differs,
                 why: format!(
-                    "the VM of {} is not as the file says ({}), and changing that means {cost}, which this version does not do",
+                    "the VM of {} does not match the file ({}), and changing that means {cost}, which this version does not do",
                     self.node.name,
                     what.join("; ")
                 ),

@@ -40,7 +40,7 @@ explained! {
     Image "A boot image cannot be downloaded: the Image Factory does not know the version or an extension, or the Proxmox host cannot reach it."
     NotThere "The file names a resource pool or a device mapping that Proxmox does not have. `talosmith proxmox setup` creates mappings."
     Locked "Proxmox holds a lock on a VM, for a backup or a migration. Wait for it; a lock that an interrupted task left behind is removed by root with `qm unlock VMID`."
-    Stranger "What answers at a node's address is not this node. Two machines have one address, or an old one still runs. Free the address; nothing was sent to that machine."
+    ForeignMachine "What answers at a node's address is not this node. Two machines have one address, or an old one still runs. Free the address; nothing was sent to that machine."
     Identity "The file does not say what an external machine is known by, and any machine that answers at its address would receive the cluster's keys. Write `identity: { fingerprint: … }` with the fingerprint from the machine's console, or `unverified: true` in a network that you trust."
     OtherKeys "A machine has a configuration with other keys than those of the secrets bundle. Use the bundle that fits, or wipe the machine with `talosctl reset`."
     Etcd "It is not certain that no etcd exists, or where it was bootstrapped, or its data is gone. A second etcd would split the cluster, so nothing is bootstrapped. Bring the control plane nodes back."

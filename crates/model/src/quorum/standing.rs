@@ -65,7 +65,8 @@ impl Standing {
         match self.quorum {
             Quorum::Holds => None,
             Quorum::Lost => Some(
-                "start the control plane nodes that do not answer; until a majority of the members runs, Kubernetes accepts no writes",
+                "start the control plane nodes that are off, and see with `talosmith health` why etcd does not answer on the others; until a \
+                 majority of the members runs, Kubernetes accepts no writes",
             ),
             Quorum::Unknown => Some("run the command again"),
         }
@@ -142,10 +143,7 @@ impl fmt::Display for Standing {
         let verb = |names: &[String], one, many| if names.len() == 1 { one } else { many };
         let silent = |f: &mut fmt::Formatter<'_>| match self.silent.is_empty() {
             true => Ok(()),
-            false => {
-                let does = verb(&self.silent, "does", "do");
-                write!(f, "; {} {does} not answer", self.silent.join(", "))
-            }
+            false => write!(f, "; etcd on {} does not answer", self.silent.join(", ")),
         };
         match (self.quorum, self.voters) {
             (Quorum::Holds, Some(voters)) => {

@@ -143,7 +143,7 @@ mod says {
         let whole = "3 of 3 members answer, quorum holds, 1 failure is tolerated; leader home-cp-1; VIP 10.25.150.10 on home-cp-2";
         assert_eq!(told(all.clone()), whole);
         let [_, two, three] = all;
-        let tight = "2 of 3 members answer, quorum holds, one more failure loses it; home-cp-1 does not answer; \
+        let tight = "2 of 3 members answer, quorum holds, one more failure loses it; etcd on home-cp-1 does not answer; \
                      leader home-cp-3; VIP 10.25.150.10 on home-cp-2";
         assert_eq!(
             told([two, three].map(|(name, mut machine)| {
@@ -152,7 +152,7 @@ mod says {
             })),
             tight
         );
-        let lost = "quorum lost: home-cp-1 answers and sees no leader; home-cp-2, home-cp-3 do not answer; \
+        let lost = "quorum lost: home-cp-1 answers and sees no leader; etcd on home-cp-2, home-cp-3 does not answer; \
                     VIP 10.25.150.10 on no node that answers";
         assert_eq!(told([seen(1, None, Some(None))]), lost);
         // Five members, of which the file names three: the members count.
@@ -161,7 +161,10 @@ mod says {
             five.starts_with("2 of 5 members answer, quorum holds by members that do not answer here"),
             "{five}"
         );
-        assert!(five.contains("home-cp-2, home-cp-4, home-cp-5 do not answer; leader home-cp-5"), "{five}");
+        assert!(
+            five.contains("etcd on home-cp-2, home-cp-4, home-cp-5 does not answer; leader home-cp-5"),
+            "{five}"
+        );
         // Unknown is not lost, and no member is not a count of none.
         assert!(told([seen(1, None, None)]).starts_with("quorum unknown: home-cp-1 does not tell"));
         assert!(standing(&blueprint(), &BTreeMap::new()).is_none());

@@ -37,7 +37,7 @@ pub const APPLY: &str = "Examples:
   talosmith apply --yes --kubeconfig kubeconfig
   talosmith apply --yes --timeout 30m
 
-Ctrl-C finishes what is being changed and stops; a second one stops at once. The same command goes on from there.";
+Ctrl-C finishes what is being changed and stops; a second one stops at once. `talosmith apply` continues from there.";
 
 pub const STATUS: &str = "Examples:
   talosmith status

@@ -183,7 +183,7 @@ fn not_asked(global: &Global, args: &InitArgs) -> Option<String> {
                 .to_owned(),
         ),
         () if !has_token => Some(format!(
-            "Proxmox was not asked, because there is no token: set {variable} or give `--token`, and run it again with `--force` to fill in hosts and datastores."
+            "Talosmith did not query Proxmox, because there is no token: set {variable} or give `--token`, and run it again with `--force` to fill in hosts and datastores."
         )),
         () => None,
     }

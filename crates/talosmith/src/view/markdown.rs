@@ -33,7 +33,7 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
     } else if plan.steps.is_empty() && !plan.unknown.is_empty() {
         writeln!(w, "{}", escaped(&not_known(plan)))?;
     } else if plan.steps.is_empty() {
-        writeln!(w, "Nothing to do.")?;
+        writeln!(w, "No changes.")?;
     } else {
         writeln!(w, "{}\n", escaped(&summary(plan)))?;
         writeln!(w, "| step | why | disruption |\n| --- | --- | --- |")?;
@@ -146,31 +146,29 @@ mod tests {
         let mut plan = plan_of(vec![]);
         plan.blocked.push(super::super::plan::tests::removed());
         let told = text(&plan, Verb::Apply);
-        assert!(!told.contains("Nothing to do"), "{told}");
+        assert!(!told.contains("No changes"), "{told}");
         assert!(
-            told.contains(
-                "- home-work-3 is not in the file (**removes for good**)\n  - remedy: remove it yourself"
-            ),
+            told.contains("- home-work-3 is not in the file (**delete**)\n  - remedy: remove it yourself"),
             "{told}"
         );
     }
 
     #[test]
     fn removals_refusals_and_nothing() {
-        assert!(text(&farewell_of_two(), Verb::Destroy).contains("| **removes for good** |"));
-        assert_eq!(text(&plan_of(vec![]), Verb::Apply), "## Plan for `home`\n\nNothing to do.\n");
+        assert!(text(&farewell_of_two(), Verb::Destroy).contains("| **delete** |"));
+        assert_eq!(text(&plan_of(vec![]), Verb::Apply), "## Plan for `home`\n\nNo changes.\n");
         let mut plan = plan_of(vec![]);
-        let code = RefusalCode::Stranger;
+        let code = RefusalCode::ForeignMachine;
         plan.refusals.push(Refusal { code, why: "a stranger".into(), remedy: "free it".into() });
         assert!(text(&plan, Verb::Apply).contains("- a stranger\n  - remedy: free it\n"));
-        assert!(text(&plan, Verb::Apply).contains("because this is in the way:"));
+        assert!(text(&plan, Verb::Apply).contains("because of this:"));
         plan.refusals.push(Refusal {
             code,
             why: "`vmid` of a_b".into(),
             remedy: "give `a_b|c` another `".into(),
         });
         let two = text(&plan, Verb::Apply);
-        assert!(two.contains("because these are in the way:"), "{two}");
+        assert!(two.contains("because of these:"), "{two}");
         assert!(
             two.contains("- \\`vmid\\` of a\\_b\n  - remedy: give \\`a\\_b\\|c\\` another \\`\n"),
             "{two}"

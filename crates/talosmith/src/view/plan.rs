@@ -45,7 +45,7 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
                 writeln!(w, "{}", ink.bold(&not_known(plan)))?;
             }
             Verb::Apply if plan.notes.is_empty() => {
-                writeln!(w, "Nothing to do: {} is as the file says.", plan.cluster)?;
+                writeln!(w, "No changes. The cluster {} matches the file.", plan.cluster)?;
             }
             Verb::Apply => writeln!(w, "No changes for {}. Notes:", plan.cluster)?,
             Verb::Destroy => writeln!(w, "Nothing to remove: no VM of {} was found.", plan.cluster)?,
@@ -152,7 +152,7 @@ fn farewell(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
         (_, true) => format!("{machines}, and the cluster's record"),
         (_, false) => machines,
     };
-    writeln!(w, "{} {what}.", ink.red(&format!("This removes {} for good:", plan.cluster)))?;
+    writeln!(w, "{} {what}.", ink.red(&format!("This deletes {}:", plan.cluster)))?;
     writeln!(w, "Boot images stay, because other clusters may use them; so does the secrets bundle.\n")
 }
 
@@ -184,7 +184,7 @@ fn line(w: &mut dyn Write, ink: Ink, step: &Step, last: bool) -> io::Result<()> 
     let text = step.action.describe();
     let removes = step.disruption == Disruption::Delete && !matches!(step.action, Action::StopVm { .. });
     let (painted, added) = if removes {
-        (ink.red(&format!("{text}, for good")), 10)
+        (ink.red(&format!("{text}, permanently")), 10)
     } else if !matches!(step.disruption, Disruption::None | Disruption::Delete) {
         let class = named(step.disruption);
         (format!("{text} [{}]", ink.yellow(&class)), class.chars().count() + 3)
@@ -204,7 +204,7 @@ fn line(w: &mut dyn Write, ink: Ink, step: &Step, last: bool) -> io::Result<()> 
 /// What a step does to what runs, in words.
 pub(super) fn named(disruption: Disruption) -> String {
     if disruption == Disruption::Delete {
-        return "removes for good".to_owned();
+        return "delete".to_owned();
     }
     let name = serde_json::to_value(disruption).ok().and_then(|name| Some(name.as_str()?.replace('-', " ")));
     name.unwrap_or_default()
@@ -212,9 +212,10 @@ pub(super) fn named(disruption: Disruption) -> String {
 
 fn refusals(w: &mut dyn Write, ink: Ink, cluster: &str, refusals: &[Refusal]) -> io::Result<()> {
     let why = in_the_way(refusals);
-    writeln!(w, "{} nothing is done to {cluster}, because {why}:", ink.red("Refused:"))?;
+    writeln!(w, "{} nothing is changed in {cluster}, because {why}:", ink.red("Refused:"))?;
     for refusal in refusals {
-        writeln!(w, "- {}", clean(&refusal.why))?;
+        let code = serde_json::to_value(refusal.code).unwrap_or_default();
+        writeln!(w, "- [{}] {}", code.as_str().unwrap_or_default(), clean(&refusal.why))?;
         writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&refusal.remedy))?;
     }
     Ok(())
@@ -222,7 +223,7 @@ fn refusals(w: &mut dyn Write, ink: Ink, cluster: &str, refusals: &[Refusal]) ->
 
 /// With which words a list of refusals begins.
 pub(super) fn in_the_way(refusals: &[Refusal]) -> &'static str {
-    if refusals.len() == 1 { "this is in the way" } else { "these are in the way" }
+    if refusals.len() == 1 { "of this" } else { "of these" }
 }
 
 /// What differs and is left alone.
@@ -260,7 +261,7 @@ pub fn summary(plan: &Plan) -> String {
         said.push(count(plan.steps.len(), "step"));
     }
     said.push(if plan.steps.iter().any(|s| s.disruption == Disruption::Delete) {
-        "what is deleted is gone for good".to_owned()
+        "deleted data cannot be restored".to_owned()
     } else if plan.steps.iter().any(|s| s.disruption > Disruption::InPlace) {
         "running nodes are disrupted".to_owned()
     } else {
@@ -403,27 +404,27 @@ pub(crate) mod tests {
     #[test]
     fn what_is_removed_stands_first() {
         insta::assert_snapshot!(text(&farewell_of_two(), Verb::Destroy), @"
-        This removes home for good: 2 VMs with all data on their disks, and the cluster's record.
+        This deletes home: 2 VMs with all data on their disks, and the cluster's record.
         Boot images stay, because other clusters may use them; so does the secrets bundle.
 
         home-work-1
         ├─ stop home-work-1, VM 150021  (it is part of the cluster)
-        └─ delete home-work-1, VM 150021 on pve1, with its disks, for good  (it is part of the cluster)
+        └─ delete home-work-1, VM 150021 on pve1, with its disks, permanently  (it is part of the cluster)
 
         home-work-2
         ├─ stop home-work-2, VM 150022  (it is part of the cluster)
-        └─ delete home-work-2, VM 150022 on pve1, with its disks, for good  (it is part of the cluster)
+        └─ delete home-work-2, VM 150022 on pve1, with its disks, permanently  (it is part of the cluster)
 
         Record
-        └─ delete the cluster's record, VM 150000 on pve1, for good  (it is part of the cluster)
+        └─ delete the cluster's record, VM 150000 on pve1, permanently  (it is part of the cluster)
 
-        home: 2 VMs to delete, what is deleted is gone for good, about 2 min.
+        home: 2 VMs to delete, deleted data cannot be restored, about 2 min.
         ");
     }
 
     #[test]
     fn nothing_to_do_is_one_line() {
-        assert_eq!(text(&plan_of(vec![]), Verb::Apply), "Nothing to do: home is as the file says.\n");
+        assert_eq!(text(&plan_of(vec![]), Verb::Apply), "No changes. The cluster home matches the file.\n");
         assert_eq!(text(&plan_of(vec![]), Verb::Destroy), "Nothing to remove: no VM of home was found.\n");
     }
 
@@ -433,7 +434,7 @@ pub(crate) mod tests {
         plan.blocked.push(removed());
         insta::assert_snapshot!(text(&plan, Verb::Apply), @"
         Not done by this version:
-        - home-work-3 is not in the file [removes for good]
+        - home-work-3 is not in the file [delete]
           remedy: remove it yourself
         home does not match the file: 1 change has to be made by hand.
         ");
@@ -452,13 +453,13 @@ pub(crate) mod tests {
     fn a_refusal_says_why_and_what_to_do() {
         let mut plan = plan_of(vec![]);
         plan.refusals.push(Refusal {
-            code: model::plan::RefusalCode::Stranger,
+            code: model::plan::RefusalCode::ForeignMachine,
             why: "what answers at 10.25.150.21 is not home-work-1: its UUID is another".into(),
             remedy: "free the address 10.25.150.21".into(),
         });
         insta::assert_snapshot!(text(&plan, Verb::Apply), @"
-        Refused: nothing is done to home, because this is in the way:
-        - what answers at 10.25.150.21 is not home-work-1: its UUID is another
+        Refused: nothing is changed in home, because of this:
+        - [foreign-machine] what answers at 10.25.150.21 is not home-work-1: its UUID is another
           remedy: free the address 10.25.150.21
         ");
         // What else differs is not hidden by that.

@@ -212,7 +212,8 @@ impl RunView {
 /// Each failure once, with what to do about it.
 fn failures(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
     for failure in state.failures() {
-        causes(w, ink, &ink.red("failed:"), "", &failure.causes, Some(&failure.remedy))?;
+        let title = ink.red(&format!("failed[{}]:", failure.code));
+        causes(w, ink, &title, "", &failure.causes, Some(&failure.remedy))?;
     }
     Ok(())
 }

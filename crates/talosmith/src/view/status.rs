@@ -134,7 +134,7 @@ fn quorum(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint, observed: &Observe
 /// What could not be seen. Of a host that is off, one line tells it of all VMs there; their names, as others call them, are
 /// given back.
 fn unobserved(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<Vec<String>> {
-    let title = ink.yellow("not seen:");
+    let title = ink.yellow("not observed:");
     let hosts = &observed.proxmox.inventory.hosts;
     let mut dark: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (vmid, host) in &observed.proxmox.unread {
@@ -159,9 +159,9 @@ fn unobserved(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<Ve
 /// Whether the world is as the file says.
 fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::Result<()> {
     if observed.proxmox.silent.is_some() {
-        writeln!(w, "Drift:  cannot be said without Proxmox.")
+        writeln!(w, "Drift:  unknown without Proxmox.")
     } else if let Some((first, more)) = plan.refusals.split_first() {
-        writeln!(w, "{} {}", ink.red("in the way:"), clean(&first.why))?;
+        writeln!(w, "{} {}", ink.red("blocked:"), clean(&first.why))?;
         match more.len() {
             0 => writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&first.remedy)),
             more => writeln!(w, "  and {}; `talosmith plan` shows all", more_things(more)),
@@ -173,12 +173,12 @@ fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::R
         }
     } else if plan.steps.is_empty() && !plan.blocked.is_empty() {
         let changes = ink.yellow(&count(plan.blocked.len(), "change"));
-        let rest = if observed.unobserved.is_empty() { "; all else is as the file says" } else { "" };
+        let rest = if observed.unobserved.is_empty() { "; everything else matches the file" } else { "" };
         writeln!(w, "Drift:  {changes} that this version does not make{rest}.")
     } else if plan.steps.is_empty() && observed.unobserved.is_empty() {
-        writeln!(w, "Drift:  none; everything is as the file says.")
+        writeln!(w, "Drift:  none. The cluster matches the file.")
     } else if plan.steps.is_empty() {
-        writeln!(w, "Drift:  none in what was seen.")
+        writeln!(w, "Drift:  none in what was observed.")
     } else {
         let steps = count(plan.steps.len(), "step");
         writeln!(
@@ -280,7 +280,7 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
         return writeln!(w, "Record: none; a cluster without Proxmox keeps its lease in Kubernetes.");
     }
     if observed.proxmox.silent.is_some() {
-        return writeln!(w, "Record: not seen.");
+        return writeln!(w, "Record: not observed.");
     }
     let Some(record) = &observed.proxmox.record else {
         if !without_keys(blueprint, observed).is_empty() {
@@ -380,7 +380,7 @@ fn stage(vm: Option<&Vm>, machine: Option<&Machine>) -> String {
         (Some(vm), None) if !vm.running => "off".to_owned(),
         (_, Some((Api::Stranger { .. }, _))) => "not ours".to_owned(),
         (_, Some((Api::OtherKeys { .. }, _))) => "other keys".to_owned(),
-        (_, Some((Api::Silent { .. }, _))) => "silent".to_owned(),
+        (_, Some((Api::Silent { .. }, _))) => "unreachable".to_owned(),
         (_, Some((Api::Maintenance, _))) => "maintenance".to_owned(),
         (_, Some((Api::Configured, m))) => {
             let Some(stage) = m.stage.as_deref().map(clean) else { return unknown() };

@@ -57,7 +57,7 @@ fn hostile_plan() -> Plan {
 fn refused_plan() -> Plan {
     let mut plan = plan_of(vec![]);
     let text = || HOSTILE.to_owned();
-    plan.refusals.push(Refusal { code: RefusalCode::Stranger, why: text(), remedy: text() });
+    plan.refusals.push(Refusal { code: RefusalCode::ForeignMachine, why: text(), remedy: text() });
     plan
 }
 

@@ -10,7 +10,7 @@ fn from_nothing_to_healthy_one_more_and_away() {
     assert!(applied.contains("5 of 5 nodes ready"), "{applied}");
     assert!(applied.contains("The cluster home is healthy. Next:"), "{applied}");
 
-    insta::assert_snapshot!(shell.ok("plan --lab --lab-speed max"), @r#"Nothing to do: home is as the file says."#);
+    insta::assert_snapshot!(shell.ok("plan --lab --lab-speed max"), @r#"No changes. The cluster home matches the file."#);
     assert_eq!(shell.run("plan --lab --lab-speed max --detailed-exitcode").code, Some(0));
 
     shell.write("cluster.yaml", &HOME.replace("count: 2", "count: 3"));
@@ -67,14 +67,14 @@ fn without_its_bundle_a_cluster_is_not_touched() {
     insta::assert_snapshot!(ran.all(), @r#"
     exit Some(7)
     --- stdout
-    Refused: nothing is done to home, because this is in the way:
-    - the secrets bundle is missing, but 6 VMs of a cluster called home exist: VM 150011 (home-control-1) on pve1, VM 150012 (home-control-2) on pve2, VM 150013 (home-control-3) on pve3, VM 150010 (home-record) on pve1, VM 150021 (home-work-1) on pve1, VM 150022 (home-work-2) on pve2
+    Refused: nothing is changed in home, because of this:
+    - [lost-bundle] the secrets bundle is missing, but 6 VMs of a cluster called home exist: VM 150011 (home-control-1) on pve1, VM 150012 (home-control-2) on pve2, VM 150013 (home-control-3) on pve3, VM 150010 (home-record) on pve1, VM 150021 (home-work-1) on pve1, VM 150022 (home-work-2) on pve2
       remedy: restore the bundle from your backup; if those VMs belong to another cluster, give this one another name; to delete them without the bundle, run on the host of each, as root: `qm stop 150011; qm destroy 150011 --purge 1 --destroy-unreferenced-disks 1`
     --- stderr
     "#);
     assert!(!shell.lab().join("secrets.age").exists(), "no new bundle is made");
     std::fs::rename(shell.path().join("away"), shell.lab().join("secrets.age")).unwrap();
-    assert!(shell.ok("plan --lab --lab-speed max").contains("Nothing to do"));
+    assert!(shell.ok("plan --lab --lab-speed max").contains("No changes"));
 }
 
 /// What a machine has is seen only when it runs, so an apply that starts one says whether something is left.
@@ -98,7 +98,7 @@ fn a_machine_that_was_off_is_compared_with_the_file_in_the_same_run() {
         ran.err
     );
     assert_eq!(shell.run("apply --lab --lab-speed max --yes").code, Some(0));
-    assert!(shell.ok("plan --lab --lab-speed max").contains("Nothing to do"));
+    assert!(shell.ok("plan --lab --lab-speed max").contains("No changes"));
 }
 
 /// The lab has none of them, and ten minutes of waiting would not tell why.
@@ -174,14 +174,14 @@ fn first_use_4_what_is_left_to_do_has_its_exit_code() {
         let ran = shell.run(&format!("{command} --lab --lab-speed max"));
         assert_eq!(ran.code, Some(code), "{command}: {}", ran.all());
         assert!(
-            ran.out.contains("home-work-2 (VM 150022 on ") && !ran.out.contains("Nothing to do"),
+            ran.out.contains("home-work-2 (VM 150022 on ") && !ran.out.contains("No changes"),
             "{}",
             ran.out
         );
     }
     let markdown = shell.ok("plan --markdown --lab --lab-speed max");
     assert!(
-        markdown.contains("**Not done by this version:**") && !markdown.contains("Nothing to do"),
+        markdown.contains("**Not done by this version:**") && !markdown.contains("No changes"),
         "{markdown}"
     );
 }

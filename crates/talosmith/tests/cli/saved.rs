@@ -102,7 +102,7 @@ fn health_is_a_list_of_conditions_and_an_exit_code() {
     home is healthy.
     ");
     let markdown = shell.ok("plan --lab --lab-speed max --markdown");
-    assert_eq!(markdown, "## Plan for `home`\n\nNothing to do.\n");
+    assert_eq!(markdown, "## Plan for `home`\n\nNo changes.\n");
 }
 
 /// An edited plan whose digest was computed again is refused, and so is one that nothing proves.

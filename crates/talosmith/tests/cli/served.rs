@@ -22,7 +22,7 @@ fn the_twin_of_a_file_works_over_sockets() {
     assert!(applied.contains("5 of 5 nodes ready, Kubernetes at https://127.213.77.10:6443"), "{applied}");
     let status = shell.ok(&format!("status -f {twin}"));
     assert!(status.contains("home-work-2     worker   pve2"), "{status}");
-    assert!(shell.ok(&format!("plan -f {twin}")).contains("Nothing to do"));
+    assert!(shell.ok(&format!("plan -f {twin}")).contains("No changes"));
 
     let text = std::fs::read_to_string(shell.path().join(twin)).unwrap();
     let token = shell.path().join(twin).with_file_name("token");

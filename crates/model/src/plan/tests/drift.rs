@@ -61,7 +61,7 @@ fn what_needs_a_restart_is_refused_with_what_it_costs() {
     assert!(drifted.steps.is_empty());
     assert_eq!(
         drifted.refusals[0].why,
-        "the VM of w-1 is not as the file says (cores 8 → 2; memory 2048 → 4096), and changing that means stopping and \
+        "the VM of w-1 does not match the file (cores 8 → 2; memory 2048 → 4096), and changing that means stopping and \
          starting it, which this version does not do"
     );
 }

@@ -36,9 +36,9 @@ fn destructive(steps: &[Step]) -> BTreeSet<&str> {
 fn only_about_one_vm(known: &Plan, unknown: &Plan, fact: Fact) -> bool {
     let gone = known.refusals.iter().filter(|refusal| !unknown.refusals.contains(refusal));
     gone.into_iter().all(|refusal| {
-        use RefusalCode::{Differs, Etcd, Locked, LostMark, NotProven, OtherKeys, Stranger, TakenId};
+        use RefusalCode::{Differs, Etcd, ForeignMachine, Locked, LostMark, NotProven, OtherKeys, TakenId};
         match refusal.code {
-            Differs | Locked | LostMark | OtherKeys | Stranger | TakenId => true,
+            Differs | Locked | LostMark | OtherKeys | ForeignMachine | TakenId => true,
             Etcd | NotProven => {
                 fact.node().is_some_and(|node| refusal.why.starts_with(&format!("{node} cannot be replaced")))
             }

@@ -75,8 +75,8 @@ impl Live {
     pub fn show(&mut self, state: &RunState, event: &Event) -> bool {
         let mut printed = true;
         match &event.what {
-            What::StepFailed { causes: all, remedy, .. } => {
-                let title = self.ink.red("failed:");
+            What::StepFailed { code, causes: all, remedy, .. } => {
+                let title = self.ink.red(&format!("failed[{code}]:"));
                 let mut text = Vec::new();
                 // Writing to memory cannot fail.
                 let _ = causes(&mut text, self.ink, &title, "", all, Some(remedy));

@@ -51,6 +51,8 @@ enum Progress {
 /// A step that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
+    /// What `talosmith explain` knows it by.
+    pub code: String,
     /// What went wrong, outermost first.
     pub causes: Vec<String>,
     /// What to do about it.
@@ -157,7 +159,11 @@ impl RunState {
             What::StepFailed { step, causes, remedy, code, .. } => {
                 let cause = causes.last().map(|cause| clean(cause).into_owned()).unwrap_or_default();
                 self.unproved |= code == "machine-identity";
-                self.failures.push(Failure { causes: causes.clone(), remedy: remedy.clone() });
+                self.failures.push(Failure {
+                    code: code.clone(),
+                    causes: causes.clone(),
+                    remedy: remedy.clone(),
+                });
                 self.progress.insert(step.clone(), Progress::Failed { cause });
             }
             What::StepSkipped { step, because, .. } => {

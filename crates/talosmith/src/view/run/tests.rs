@@ -172,7 +172,7 @@ fn plain_lines_say_nothing_twice() {
     0:28.0  home-work-3  started (1.6 s)
     0:28.0  home-work-3  configuring
     0:29.0  home-work-3  configuring: waiting for the machine to answer
-    0:40.0  home-work-3  failed: could not configure home-work-3
+    0:40.0  home-work-3  failed[timed-out]: could not configure home-work-3
     0:40.0  home-work-3    because: its UUID is another
     0:40.0  home-work-3    remedy: free the address 10.25.150.23
     "#);
@@ -194,7 +194,7 @@ fn the_summary_says_where_the_time_went() {
 fn a_failed_run_repeats_each_failure_once() {
     let state = fold(&[beginning(), middle(), bad_end()]);
     insta::assert_snapshot!(text(failures, &state) + &text(summary, &state), @"
-    failed: could not configure home-work-3
+    failed[timed-out]: could not configure home-work-3
       because: its UUID is another
       remedy: free the address 10.25.150.23
     Failed after 40 s: 4 of 7 steps done, 1 failed, 2 not started. Run the same command again to continue.

@@ -113,18 +113,18 @@ fn the_page_fits_a_hundred_columns_and_says_what_is_not_known() {
     pve1  online   64 GiB  1       local-zfs (180 GiB free)
     pve2  offline  ?       0       local-zfs (180 GiB free)
 
-    NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE    ETCD    KUBERNETES
-    --------------  -------  ----  ------  ------------  -------  -------  ------  -------------
-    home-control-1  control  pve2  150011  10.25.150.11  v1.13.9  running  leader  ready v1.35.4
-    home-work-1     worker   pve2  150021  10.25.150.21  ?        silent   -       not there
-    home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM    -       not there
+    NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE        ETCD    KUBERNETES
+    --------------  -------  ----  ------  ------------  -------  -----------  ------  -------------
+    home-control-1  control  pve2  150011  10.25.150.11  v1.13.9  running      leader  ready v1.35.4
+    home-work-1     worker   pve2  150021  10.25.150.21  ?        unreachable  -       not there
+    home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM        -       not there
 
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
     Record: VM 150000 on pve1;
             etcd was bootstrapped on home-control-1 at 2026-01-01 00:00:00 UTC;
             eva@laptop?[2J holds the lease since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
-    not seen: home-work-1: connection refused
+    not observed: home-work-1: connection refused
     Drift:  7 steps to do; `talosmith plan` shows what would be done.
     note: home-control-1 is on pve2 now
     ");
@@ -150,11 +150,11 @@ fn at_80_columns_it_leaves_out_what_tells_least() {
     pve1  online   64 GiB  1       local-zfs (180 GiB free)
     pve2  offline  ?       0       local-zfs (180 GiB free)
 
-    NODE            HOST  ADDRESS       TALOS    STAGE    ETCD    KUBERNETES
-    --------------  ----  ------------  -------  -------  ------  -------------
-    home-control-1  pve2  10.25.150.11  v1.13.9  running  leader  ready v1.35.4
-    home-work-1     pve2  10.25.150.21  ?        silent   -       not there
-    home-work-2     pve1  10.25.150.22  ?        no VM    -       not there
+    NODE            HOST  ADDRESS       TALOS    STAGE        ETCD    KUBERNETES
+    --------------  ----  ------------  -------  -----------  ------  -------------
+    home-control-1  pve2  10.25.150.11  v1.13.9  running      leader  ready v1.35.4
+    home-work-1     pve2  10.25.150.21  ?        unreachable  -       not there
+    home-work-2     pve1  10.25.150.22  ?        no VM        -       not there
 
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
@@ -162,7 +162,7 @@ fn at_80_columns_it_leaves_out_what_tells_least() {
             etcd was bootstrapped on home-control-1 at 2026-01-01 00:00:00 UTC;
             eva@laptop?[2J holds the lease since 2026-01-01 00:00:00 UTC, until
               2026-01-01 00:05:00 UTC.
-    not seen: home-work-1: connection refused
+    not observed: home-work-1: connection refused
     Drift:  7 steps to do; `talosmith plan` shows what would be done.
     ");
 }
@@ -177,18 +177,18 @@ fn at_120_and_200_columns_everything_is_there() {
     pve1  online   64 GiB  1       local-zfs (180 GiB free)
     pve2  offline  ?       0       local-zfs (180 GiB free)
 
-    NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE    ETCD    KUBERNETES
-    --------------  -------  ----  ------  ------------  -------  -------  ------  -------------
-    home-control-1  control  pve2  150011  10.25.150.11  v1.13.9  running  leader  ready v1.35.4
-    home-work-1     worker   pve2  150021  10.25.150.21  ?        silent   -       not there
-    home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM    -       not there
+    NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE        ETCD    KUBERNETES
+    --------------  -------  ----  ------  ------------  -------  -----------  ------  -------------
+    home-control-1  control  pve2  150011  10.25.150.11  v1.13.9  running      leader  ready v1.35.4
+    home-work-1     worker   pve2  150021  10.25.150.21  ?        unreachable  -       not there
+    home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM        -       not there
 
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
     Record: VM 150000 on pve1;
             etcd was bootstrapped on home-control-1 at 2026-01-01 00:00:00 UTC;
             eva@laptop?[2J holds the lease since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
-    not seen: home-work-1: connection refused
+    not observed: home-work-1: connection refused
     Drift:  7 steps to do; `talosmith plan` shows what would be done.
     ");
     assert_eq!(in_window(200), in_window(120));
@@ -221,8 +221,8 @@ fn what_is_on_a_host_that_is_off_is_not_called_missing() {
     Record: VM 150000 on pve1;
             etcd was bootstrapped on home-control-1 at 2026-01-01 00:00:00 UTC;
             eva@laptop?[2J holds the lease since 2026-01-01 00:00:00 UTC, until 2026-01-01 00:05:00 UTC.
-    not seen: VM 150021 on pve2, which is off or cannot be reached
-    Drift:  none in what was seen.
+    not observed: VM 150021 on pve2, which is off or cannot be reached
+    Drift:  none in what was observed.
     note: something else
     ");
 }
@@ -262,9 +262,9 @@ fn without_proxmox_machines_and_kubernetes_are_shown() {
 
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
-    Record: not seen.
-    not seen: Proxmox: no route to host
-    Drift:  cannot be said without Proxmox.
+    Record: not observed.
+    not observed: Proxmox: no route to host
+    Drift:  unknown without Proxmox.
     ");
 }
 
@@ -313,7 +313,7 @@ fn an_empty_proxmox_shows_what_is_wanted() {
     home-work-2     worker   pve1  150022  10.25.150.22  ?      no VM  -     ?
 
     Record: none; home was not created yet, or is not on this Proxmox.
-    Drift:  none; everything is as the file says.
+    Drift:  none. The cluster matches the file.
     ");
 }
 
@@ -327,12 +327,12 @@ fn first_use_4_a_node_that_the_file_does_not_have_is_shown_and_counted() {
     plan.blocked.push(super::super::plan::tests::removed());
     human(&mut text, Ink::PLAIN, &blueprint(), &seen, &plan).unwrap();
     let text = String::from_utf8(text).unwrap();
-    assert!(text.contains("\n- home-work-3 is not in the file [removes for good]\n"), "{text}");
+    assert!(text.contains("\n- home-work-3 is not in the file [delete]\n"), "{text}");
     let told: Vec<&str> =
         text.lines().filter(|line| line.starts_with("home-work-9") || line.starts_with("Drift")).collect();
     insta::assert_snapshot!(told.join("\n"), @"
     home-work-9     ?        pve2  150029  ?             ?        not in file  ?       not there
-    Drift:  1 change that this version does not make; all else is as the file says.
+    Drift:  1 change that this version does not make; everything else matches the file.
     ");
 }
 
@@ -390,7 +390,7 @@ fn t6_first_use_11_the_page_says_how_etcd_stands() {
     control.etcd_status = Some(EtcdStatus { leader: None, errors: vec!["etcdserver: no leader".into()] });
     control.addresses = Some(Default::default());
     let text = page(&seen);
-    assert!(text.contains("running  no leader  ready"), "{text}");
+    assert!(text.contains("no leader  ready"), "{text}");
     assert!(text.contains("home-control-1 answers and sees no leader"), "{text}");
     let document = serde_json::to_value(json(&blueprint(), &seen, &one_more())).unwrap();
     assert_eq!(document["etcd"]["quorum"], "lost");
@@ -424,7 +424,7 @@ kubernetes: { schedule_on_control_planes: true }
     cp-1  control  -     -   10.25.150.31  ?      ?      ?     ?
 
     Record: none; a cluster without Proxmox keeps its lease in Kubernetes.
-    Drift:  none; everything is as the file says.
+    Drift:  none. The cluster matches the file.
     ");
     let document = serde_json::to_value(json(&metal, &Observed::default(), &plan_of(vec![]))).unwrap();
     assert_eq!(document["nodes"][0]["vmid"], serde_json::Value::Null);
