@@ -597,7 +597,7 @@ impl<'a> Dispatcher<'a> {
             causes: error.causes(),
             remedy: error
                 .advice()
-                .unwrap_or("nothing more is changed by this run; `talosmith status` shows how it is")
+                .unwrap_or("nothing more is changed by this run; `talosmith status` shows its state")
                 .to_owned(),
         });
     }

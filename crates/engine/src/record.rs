@@ -715,7 +715,7 @@ pub(crate) fn taken_over(by: Option<&str>) -> Error {
         |by| format!("{by} took over the lease"),
     );
     Error::new(Kind::Busy, told)
-        .remedy("nothing more is changed by this run; `talosmith status` shows how it is")
+        .remedy("nothing more is changed by this run; `talosmith status` shows its state")
 }
 
 /// Another run from the same place took the lease, although its lock should have kept them apart.

@@ -30,7 +30,7 @@ impl Builder<'_> {
                     ),
                     format!(
                         "put it back into the file; or remove it yourself: `kubectl drain {0} --ignore-daemonsets --delete-emptydir-data`, `talosctl reset` on it (`talosmith \
-                         talosconfig` writes what talosctl needs) (a control \
+                         talosconfig` writes what talosctl needs; a control \
                          plane node then leaves etcd), `kubectl delete node {0}`, and delete VM {1} in Proxmox",
                         vm.mark.node, vm.vmid
                     ),

@@ -35,6 +35,9 @@ pub struct Standing {
     /// Voting members that do not answer; where no list is given, the control plane nodes of the file that do not.
     #[serde(rename = "unresponsive")]
     pub silent: Vec<String>,
+    /// Those of them that are not in the file, so that Talosmith did not ask them.
+    #[serde(default)]
+    pub not_asked: Vec<String>,
     /// How many members vote, by their own lists. `None` where none gives one, or two differ.
     pub voters: Option<usize>,
     /// How many members more may fail before the quorum is lost. `None` where it is not known.
@@ -112,6 +115,7 @@ pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> 
             nodes.filter(|node| !members.values().any(|(known, _)| known == *node)).cloned().collect()
         }
     };
+    let not_asked = silent.iter().filter(|name| !blueprint.nodes.contains_key(*name)).cloned().collect();
     let tolerates = voters.as_ref().filter(|_| quorum == Quorum::Holds).and_then(|voters| {
         let answer = voters.iter().filter(|m| members.contains_key(&m.id)).count();
         answer.checked_sub(voters.len() / 2 + 1)
@@ -125,6 +129,7 @@ pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> 
         quorum,
         answer: members.values().map(|(node, _)| node.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
         silent,
+        not_asked,
         voters: voters.map(|voters| voters.len()),
         tolerates,
         leader: leads.map(name),
@@ -141,9 +146,17 @@ pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> 
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = |names: &[String], one, many| if names.len() == 1 { one } else { many };
-        let silent = |f: &mut fmt::Formatter<'_>| match self.silent.is_empty() {
-            true => Ok(()),
-            false => write!(f, "; etcd on {} does not answer", self.silent.join(", ")),
+        let asked = self.silent.iter().filter(|name| !self.not_asked.contains(name));
+        let asked: Vec<&str> = asked.map(String::as_str).collect();
+        let silent = |f: &mut fmt::Formatter<'_>| {
+            if !asked.is_empty() {
+                write!(f, "; etcd on {} does not answer", asked.join(", "))?;
+            }
+            if !self.not_asked.is_empty() {
+                let (is, was) = (verb(&self.not_asked, "is", "are"), verb(&self.not_asked, "was", "were"));
+                write!(f, "; {} {is} not in the file and {was} not asked", self.not_asked.join(", "))?;
+            }
+            Ok(())
         };
         match (self.quorum, self.voters) {
             (Quorum::Holds, Some(voters)) => {
@@ -151,6 +164,8 @@ impl fmt::Display for Standing {
                 let members = if voters == 1 { "member answers" } else { "members answer" };
                 write!(f, "{answer} of {voters} {members}, quorum holds")?;
                 match self.tolerates {
+                    // Those that were not asked may be well.
+                    _ if !self.not_asked.is_empty() => {}
                     Some(0) if voters == 1 => f.write_str(", without it etcd stops")?,
                     Some(0) => f.write_str(", one more failure loses it")?,
                     Some(1) => f.write_str(", 1 failure is tolerated")?,

@@ -158,11 +158,11 @@ mod says {
         // Five members, of which the file names three: the members count.
         let five = told([seen(1, Some(5), Some(Some(5))), seen(3, Some(5), Some(Some(5)))]);
         assert!(
-            five.starts_with("2 of 5 members answer, quorum holds by members that do not answer here"),
+            five.starts_with("2 of 5 members answer, quorum holds; etcd on home-cp-2 does not answer"),
             "{five}"
         );
         assert!(
-            five.contains("etcd on home-cp-2, home-cp-4, home-cp-5 does not answer; leader home-cp-5"),
+            five.contains("home-cp-4, home-cp-5 are not in the file and were not asked; leader home-cp-5"),
             "{five}"
         );
         // Unknown is not lost, and no member is not a count of none.

@@ -77,11 +77,11 @@ fn next(global: &Global, args: &ApplyArgs, look: &Look, printer: &Printer) {
     let blueprint = &look.blueprint;
     printer.say(&format!("\nThe cluster {} {}. Next:\n", blueprint.cluster, state(look)));
     let mut lines: Vec<(String, &str)> = vec![
-        (format!("talosmith status{flags}"), "how it is"),
-        (format!("talosmith plan{flags}"), "after a change of the file: what would be done"),
+        (format!("talosmith status{flags}"), "its state"),
+        (format!("talosmith plan{flags}"), "what a change of the file would do"),
     ];
     if global.lab {
-        lines.push((format!("talosmith destroy{flags}"), "take it away again"));
+        lines.push((format!("talosmith destroy{flags}"), "delete it again"));
         lines.push((
             format!("talosmith lab up{}", flags.trim_end_matches(" --lab")),
             "serve another, empty lab on loopback, for kubectl, talosctl or curl",

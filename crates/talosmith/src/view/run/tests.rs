@@ -221,7 +221,7 @@ fn taken_over() -> Vec<Event> {
         node: None,
         code: "busy".into(),
         causes: vec!["kim@laptop took over the lease".into()],
-        remedy: "nothing more is changed by this run; `talosmith status` shows how it is".into(),
+        remedy: "nothing more is changed by this run; `talosmith status` shows its state".into(),
     };
     vec![event(40_000, lost), event(40_000, What::Ended { outcome: Outcome::Failed, millis: 40_000 })]
 }
