@@ -105,6 +105,8 @@ pub(crate) struct Context {
     pub deletes_record: AtomicBool,
     /// Why no control plane node runs in this run, once that is certain.
     no_control_plane: Mutex<Option<String>>,
+    /// Control plane nodes that failed in this run, and why the first did.
+    failed_control_planes: Mutex<(usize, String)>,
 }
 
 impl Context {
@@ -130,6 +132,12 @@ impl Context {
     /// Why no control plane node runs in this run, once that is certain: what waits for one waits in vain.
     pub(crate) fn no_control_plane(&self) -> Option<String> {
         self.no_control_plane.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many control plane nodes failed in this run, of how many, and why the first did.
+    pub(crate) fn failed_control_planes(&self) -> (usize, usize, String) {
+        let (failed, why) = self.failed_control_planes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (failed, self.look.blueprint.control_planes().count(), why)
     }
 
     /// The nodes whose configuration is still to be proved.
@@ -178,6 +186,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         configured: Mutex::default(),
         deletes_record: AtomicBool::new(false),
         no_control_plane: Mutex::default(),
+        failed_control_planes: Mutex::default(),
     });
     let waited = Mutex::new(String::new());
     let waits = |note: String| {
@@ -532,18 +541,20 @@ impl<'a> Dispatcher<'a> {
         let (blueprint, observed) = (&self.context.look.blueprint, &self.context.look.observed);
         let ran =
             |node: &Node| observed.machines.get(&node.name).is_some_and(|seen| seen.api == Api::Configured);
-        if self.lost.is_empty() || blueprint.control_planes().any(ran) {
-            return;
-        }
         let lost = |node: &Node| {
             let ids = [Action::configure(&node.name).id(), Action::Join { node: node.name.clone() }.id()];
             ids.iter().find_map(|id| self.lost.get(id))
         };
-        let faults: Option<Vec<&StepId>> = blueprint.control_planes().map(lost).collect();
-        let Some(Some(fault)) = faults.map(|faults| faults.first().copied().cloned()) else { return };
-        let why = self.faults.get(&fault).map_or_else(String::new, |why| format!(": {why}"));
-        let mut noted = self.context.no_control_plane.lock().unwrap_or_else(PoisonError::into_inner);
-        noted.get_or_insert(format!("{fault} failed{why}"));
+        let faults: Vec<&StepId> = blueprint.control_planes().filter_map(lost).collect();
+        let Some(fault) = faults.first() else { return };
+        let why = self.faults.get(*fault).map_or_else(String::new, |why| format!(": {why}"));
+        let why = format!("{fault} failed{why}");
+        *self.context.failed_control_planes.lock().unwrap_or_else(PoisonError::into_inner) =
+            (faults.len(), why.clone());
+        if faults.len() == blueprint.control_planes().count() && !blueprint.control_planes().any(ran) {
+            let mut noted = self.context.no_control_plane.lock().unwrap_or_else(PoisonError::into_inner);
+            noted.get_or_insert(why);
+        }
     }
 
     /// Nothing runs, and what is left waits for something that never ends: for each other, or for a step that is not there.

@@ -29,6 +29,8 @@ const PAUSE: Duration = Duration::from_secs(3);
 const CLOCK: &str = "clock";
 /// The code of a Kubernetes that does not answer.
 const NO_KUBERNETES: &str = "kubernetes";
+/// The code of an etcd without a majority.
+const NO_QUORUM: &str = "etcd-no-quorum";
 
 pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> Result<Done> {
     let world = &context.world;
@@ -53,6 +55,9 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 && let Some(halted) = watch.judge(world.clock.now(), seen)
             {
                 return halt::ended(node, halted);
+            }
+            if let Some(error) = without_majority(context, node, &missing) {
+                return Err(error);
             }
             progress.note(missing.words.clone());
             if let Ok(mut last) = last.lock() {
@@ -98,6 +103,26 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             "`talosmith status` shows where it stands; running the command again goes on waiting".to_owned()
         }
     }))
+}
+
+/// The end of a wait for a majority of etcd, or for Kubernetes behind it, that does not come in this run: too many control plane nodes
+/// failed in it for good.
+fn without_majority(context: &Context, node: &Node, missing: &Lack) -> Option<Error> {
+    let (failed, all, why) = context.failed_control_planes();
+    let hopeless = match (node.role, missing.code) {
+        (Role::ControlPlane, NO_QUORUM) => failed * 2 >= all,
+        (Role::Worker, NO_KUBERNETES) => failed == all,
+        _ => false,
+    };
+    (hopeless && failed > 0).then(|| {
+        let what = format!(
+            "{} does not join: {}, and {failed} of {all} control plane nodes failed in this run: {why}",
+            node.name, missing.words
+        );
+        Error::world(what)
+            .coded(missing.code)
+            .remedy("correct that first; the next run then continues with this node")
+    })
 }
 
 /// What would make waiting for it useless, as far as it can be seen. Nothing where nobody told.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use lab::{CallFilter, Injection, When, Wire};
-use model::event::{Outcome, What};
+use model::event::{Event, Outcome, What};
 use talos_client::{Credentials, Kind, Machine, Reboot};
 
 use crate::rig::{HOME, Ran, Rig, bundle};
@@ -154,6 +154,11 @@ async fn an_etcd_without_majority_is_named() {
     let codes = codes(&ran);
     let told = ["machine-unavailable", "machine-unavailable", "etcd-no-quorum", "kubernetes", "kubernetes"];
     assert_eq!(codes, told, "{:?}", ran.failures());
+    // What waits for them ends with them, not minutes later.
+    let failed = |event: &&Event| matches!(event.what, What::StepFailed { .. });
+    let times: Vec<_> = ran.events.iter().filter(failed).map(|event| event.at).collect();
+    let after = times[4].duration_since(times[1]).as_secs();
+    assert!(after <= 30, "f10: {after} s, {:?}", ran.failures());
     rig.lab.inject(Injection::Clear);
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
