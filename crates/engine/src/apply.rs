@@ -129,7 +129,7 @@ impl Context {
             && lease.as_ref().is_none_or(|lease| holds(lease.validity()))
     }
 
-    /// Why no control plane node runs in this run, once that is certain: what waits for one waits in vain.
+    /// Why no control plane node runs in this run, once that is certain: no wait for one can succeed.
     pub(crate) fn no_control_plane(&self) -> Option<String> {
         self.no_control_plane.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -535,8 +535,8 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// Whether a control plane node can still come up: one runs since before, or one of them has lost no step and etcd is not waited for
-    /// in vain.
+    /// Whether a control plane node can still come up: one runs since before, or one of them has lost no step and etcd can
+    /// still come up.
     fn note_lost_control_plane(&self) {
         let (blueprint, observed) = (&self.context.look.blueprint, &self.context.look.observed);
         let ran =

@@ -168,7 +168,7 @@ impl<'a> Prover<'a> {
             return Err(self.no_console());
         }
         let since = *self.waits.get_or_insert(now);
-        // A machine is not restarted for a console that nobody reads: it is opened first, or fails.
+        // A machine is not restarted for a console that is not open: it is opened first, or fails.
         if !watch.is_open() {
             progress.note("opening its console");
             return Ok(false);

@@ -42,7 +42,7 @@ pub struct Shared {
 #[derive(Debug)]
 struct Present {
     world: World,
-    /// Found when somebody asks and forgotten with each change: to find it is to look at every machine.
+    /// Found when it is asked for and forgotten with each change: to find it is to look at every machine.
     due: Option<Option<Timestamp>>,
 }
 

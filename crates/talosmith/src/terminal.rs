@@ -147,7 +147,7 @@ mod tests {
         (File::from(keys), program)
     }
 
-    /// Reads a line while somebody types; the keys come when the terminal does not show them any more.
+    /// Reads a line while a person types; the keys come when the terminal does not show them any more.
     fn typed(keys: &mut File, program: &File, text: &[u8]) -> io::Result<SecretString> {
         let is_shown = |modes: &Termios| modes.local_modes.contains(LocalModes::ECHO);
         std::thread::scope(|scope| {

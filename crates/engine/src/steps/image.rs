@@ -142,7 +142,7 @@ async fn whole(
     }
 }
 
-/// The file that somebody else put there, if there is one and it is the image.
+/// The file that another task put there, if there is one and it is the image.
 async fn found(
     context: &Context,
     host: &str,

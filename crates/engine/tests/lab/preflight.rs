@@ -56,7 +56,7 @@ async fn e8_a_file_that_is_not_the_image_is_not_used_when_it_appears_after_the_p
         _ => None,
     });
     let (host, datastore, file, _) = download.unwrap();
-    // Somebody fetches another file under the name of the image.
+    // A person fetches another file under the name of the image.
     let world = &rig.world;
     let factory = talos_client::Factory::new(
         world.net.clone(),

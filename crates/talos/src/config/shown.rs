@@ -92,7 +92,7 @@ const PLAIN_KINDS: &[&str] = &[
 /// A key with one of these in its name may hold a secret wherever it stands.
 const PRIVATE: &[&str] = &["token", "secret", "password", "passphrase", "key", "auth", "credential", "peers"];
 
-/// Longer values are not shown: nobody compares them in a line.
+/// Longer values are not shown: they are too long to compare in a line.
 const LONG: usize = 120;
 
 /// How a value at a place of a document of this kind changed.
