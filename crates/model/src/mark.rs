@@ -74,6 +74,9 @@ pub struct Mark {
     /// Talosmith is creating the VM and has not started it yet.
     #[serde(default, skip_serializing_if = "is_default")]
     pub creating: bool,
+    /// The generation before a restore or rollback that a person accepted. The next run drops it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<Uuid>,
     /// What else the line says.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -170,6 +173,7 @@ impl Mark {
             node: node.into(),
             vmgenid: None,
             creating: false,
+            accepted: None,
             unknown: Unknown::new(),
         }
     }
@@ -192,7 +196,14 @@ impl Mark {
     /// The mark of a finished VM in this version's form: what `self` says of it, with what an earlier line says beyond.
     #[must_use]
     pub fn in_place_of(self, earlier: &Self, vmgenid: Option<Uuid>) -> Self {
-        Self { version: VERSION, vmgenid, creating: false, unknown: earlier.unknown.clone(), ..self }
+        Self {
+            version: VERSION,
+            vmgenid,
+            creating: false,
+            accepted: None,
+            unknown: earlier.unknown.clone(),
+            ..self
+        }
     }
 
     /// Whether it is the mark of this node of this owner.

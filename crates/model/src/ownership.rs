@@ -186,6 +186,24 @@ pub fn vm_of<'a>(blueprint: &Blueprint, proxmox: &'a Proxmox, node: &str) -> Opt
     original(blueprint, proxmox.of(owner).filter(|vm| vm.mark.node == node))
 }
 
+/// Control plane nodes whose rollback a person accepted, each with one that was not rolled back and so has newer etcd data. A run
+/// that goes on with what was accepted writes all generations to the record first, so an acceptance with another one there is old.
+#[must_use]
+pub fn accepted_beside_newer<'a>(blueprint: &Blueprint, observed: &'a Observed) -> Vec<(&'a Vm, &'a Vm)> {
+    let Some(cluster_id) = blueprint.cluster_id.as_deref() else { return vec![] };
+    let control_planes = || {
+        blueprint
+            .control_planes()
+            .filter_map(|node| vm_of(blueprint, &observed.proxmox, &node.name))
+            .filter(|vm| identify(&Evidence::from(*vm), cluster_id) == Identity::Ours)
+    };
+    let is_accepted = |vm: &Vm| {
+        vm.mark.accepted.is_some_and(|before| vm.recorded.is_none_or(|recorded| recorded == before))
+    };
+    let Some(newer) = control_planes().find(|vm| !is_accepted(vm)) else { return vec![] };
+    control_planes().filter(|vm| is_accepted(vm)).map(|vm| (vm, newer)).collect()
+}
+
 /// The generation that the mark of a VM should name. One that an earlier release marked gets it only when its name agrees,
 /// too; one that may be changed after it was restored gets the new one.
 #[must_use]

@@ -244,6 +244,22 @@ async fn a8_where_a_majority_was_rolled_back_nothing_is_to_be_deleted() {
     }
     let notes: Vec<&str> = plan.notes.iter().map(|note| note.text.as_str()).collect();
     assert!(!notes.iter().any(|text| text.contains("start the control plane nodes")), "{notes:?}");
+    // Accepted all the same, beside one that was not rolled back.
+    for (vmid, refusal) in [150_012, 150_013].into_iter().zip(&plan.refusals) {
+        let line = refusal.remedy.rsplit("in its notes by: ").next().unwrap();
+        let line = line.split_once(". If not").unwrap().0;
+        person.set(vmid, "description", line).unwrap();
+    }
+    for off in [false, true] {
+        if off {
+            person.power_off(150_011).unwrap();
+        }
+        let plan = rig.look(HOME).await.plan();
+        assert_eq!(codes(&plan), [RefusalCode::Restored; 2], "{:?}", plan.refusals);
+        for refusal in &plan.refusals {
+            assert!(refusal.why.contains("home-control-1 (VM 150011) was not"), "{refusal:?}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -280,9 +280,12 @@ impl Machines {
         let running = |healthy| EtcdService::Running { since: now, healthy_from: healthy };
         let healthy_from = Some(after(now, timing::ETCD_HEALTHY));
         match node.etcd {
-            // etcd panics on a log that is older than what the others know that it has acknowledged.
             EtcdService::Starting { at } if at <= now && self.has_old_log(vmid) => {
-                self.set_etcd(vmid, EtcdService::Failed { since: now });
+                self.set_etcd(vmid, EtcdService::Crashing);
+                true
+            }
+            EtcdService::Crashing if !self.has_old_log(vmid) => {
+                self.set_etcd(vmid, EtcdService::Starting { at: now });
                 true
             }
             EtcdService::Starting { at } if at <= now && node.clock_from <= now => {

@@ -226,6 +226,8 @@ pub enum EtcdService {
     Finished { since: Timestamp },
     /// Was removed by another member: starts and fails for ever.
     Removed,
+    /// Panics on a log that is older than what the others know that it has acknowledged: starts and fails for ever.
+    Crashing,
     /// Runs. A learner has no moment of health yet.
     Running { since: Timestamp, healthy_from: Option<Timestamp> },
 }
@@ -602,7 +604,8 @@ impl Node {
             | EtcdService::Preparing
             | EtcdService::Failed { .. }
             | EtcdService::Finished { .. }
-            | EtcdService::Removed => {}
+            | EtcdService::Removed
+            | EtcdService::Crashing => {}
             EtcdService::Joining { at }
             | EtcdService::Pulling { until: at }
             | EtcdService::Bootstrapping { at }

@@ -174,12 +174,9 @@ impl Machines {
                 state("etcd", "Finished", since, "Service finished successfully")
             }
             EtcdService::Failed { since } => failed("etcd", since, &node.settings.images.etcd),
-            EtcdService::Removed => state(
-                "etcd",
-                "Waiting",
-                node.cri_from,
-                "Error running Containerd(etcd), going to restart forever: task \"etcd\" failed: exit code 1",
-            ),
+            EtcdService::Removed => restarts_forever("etcd", node.cri_from, 1),
+            // A panic of Go.
+            EtcdService::Crashing => restarts_forever("etcd", node.cri_from, 2),
             _ if !clock => waiting("etcd", "Waiting for time sync"),
             _ if node.cri_from > now => waiting("etcd", "Waiting for service \"cri\" to be \"up\""),
             _ => state("etcd", "Preparing", node.cri_from, "Running pre state"),
@@ -199,6 +196,14 @@ fn extension(name: &str, since: Timestamp) -> Option<Service> {
 
 fn up(id: &str, since: Timestamp) -> Service {
     Service { healthy: Some(true), ..state(id, "Running", since, "Health check successful") }
+}
+
+/// A service whose container ends with an error as often as Talos starts it.
+fn restarts_forever(id: &str, since: Timestamp, exit_code: u32) -> Service {
+    let message = format!(
+        "Error running Containerd({id}), going to restart forever: task \"{id}\" failed: exit code {exit_code}"
+    );
+    state(id, "Waiting", since, &message)
 }
 
 fn state(id: &str, state: &'static str, since: Timestamp, message: &str) -> Service {

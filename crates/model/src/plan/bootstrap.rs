@@ -249,6 +249,12 @@ pub(super) fn unreadable_record(blueprint: &Blueprint, observed: &Observed) -> V
     }]
 }
 
+/// Whether the record can be read and says that etcd was never bootstrapped.
+pub(super) fn never(observed: &Observed) -> bool {
+    let record = observed.proxmox.record.as_ref();
+    record.is_some_and(|seen| !seen.unreadable && seen.state.bootstrap.is_none())
+}
+
 /// Whether the record must be told that etcd is bootstrapped.
 pub(super) fn is_unsealed(observed: &Observed) -> bool {
     let record = observed.proxmox.record.as_ref();

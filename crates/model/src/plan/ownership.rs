@@ -57,13 +57,49 @@ pub(super) fn foreign(blueprint: &Blueprint, observed: &Observed, act: Act) -> V
     let concerns = |vm: &&Vm| {
         act == Act::Remove || vm.mark.node == RECORD_NODE || blueprint.nodes.contains_key(&vm.mark.node)
     };
-    ours().filter(concerns).filter_map(refusal).collect()
+    let mut refusals: Vec<Refusal> = ours().filter(concerns).filter_map(refusal).collect();
+    if act != Act::Remove {
+        refusals.extend(accepted_in_part(blueprint, observed));
+    }
+    refusals
+}
+
+/// A person accepted the rollback of some control plane nodes, but not all were rolled back.
+fn accepted_in_part(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let refusal = |(vm, newer): (&Vm, &Vm)| Refusal {
+        code: RefusalCode::Restored,
+        why: format!(
+            "{} (VM {} on {}) was restored or rolled back, which its notes accept, but {} (VM {}) was not: its etcd data is newer",
+            vm.mark.node, vm.vmid, vm.host, newer.mark.node, newer.vmid
+        ),
+        remedy: match has_quorum(blueprint, observed) {
+            true => remove_member(vm),
+            false => format!(
+                "stop VM {}; then restore the VMs of all control plane nodes to one moment. Where the disk of {} is lost, delete its VM instead",
+                vm.vmid, newer.mark.node
+            ),
+        },
+    };
+    ownership::accepted_beside_newer(blueprint, observed).into_iter().map(refusal).collect()
+}
+
+/// How a control plane node that went back alone is replaced.
+fn remove_member(vm: &Vm) -> String {
+    format!(
+        "its etcd data is older than what its member acknowledged, so it must not run: stop VM {vmid}, remove the member {node} \
+         (`talosctl etcd members` on another control plane node shows its ID, `talosctl etcd remove-member ID` removes it), \
+         delete the VM and apply",
+        vmid = vm.vmid,
+        node = vm.mark.node
+    )
 }
 
 /// A control plane node alone never goes back: the others know what its etcd member acknowledged since. Where all of them went back, none
 /// does, and etcd goes on from what they have.
 fn restored(blueprint: &Blueprint, observed: &Observed, vm: &Vm) -> String {
-    let accepted = vm.mark.clone().in_place_of(&vm.mark, vm.vmgenid);
+    // What it was, so that accepting one of several can be told from accepting all.
+    let before = vm.recorded.or(vm.mark.vmgenid).filter(|_| vm.mark.is_node());
+    let accepted = Mark { accepted: before, ..vm.mark.clone().in_place_of(&vm.mark, vm.vmgenid) };
     let accept = format!("replace the line `talosmith-mark:` in its notes by: {}", accepted.line());
     match vm.mark.node.as_str() {
         RECORD_NODE => format!(
@@ -79,12 +115,7 @@ fn restored(blueprint: &Blueprint, observed: &Observed, vm: &Vm) -> String {
              and {accept}. If not, and others of them are off, start those and run the command again; else restore all of them to \
              one moment first"
         ),
-        node => format!(
-            "its etcd data is older than what its member acknowledged, so it must not run: stop VM {vm}, remove the member {node} \
-             (`talosctl etcd members` on another control plane node shows its ID, `talosctl etcd remove-member ID` removes it), \
-             delete the VM and apply",
-            vm = vm.vmid
-        ),
+        _ => remove_member(vm),
     }
 }
 

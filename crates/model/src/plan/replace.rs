@@ -58,13 +58,17 @@ impl Builder<'_> {
                 code: RefusalCode::NotProven,
                 why: format!("{} cannot be replaced: {doubt}", node.name),
                 remedy: match doubt {
+                    Doubt::NoKubernetes if bootstrap::never(self.observed) => format!(
+                        "the record says that etcd was never bootstrapped, so the VM has no data of the cluster: delete VM {} in \
+                         Proxmox, and it is created again",
+                        vm.vmid
+                    ),
                     Doubt::NoKubernetes => {
-                        "make the Kubernetes API reachable from here (`talosmith health` says what it lacks), then run the command again; \
-                         where etcd was never bootstrapped, delete the VM in Proxmox, and it is created again"
+                        "make the Kubernetes API reachable from here (`talosmith health` says what it lacks), then run the command again"
+                            .to_owned()
                     }
-                    _ => "check the way from here to the network of the machines, then run the command again",
-                }
-                .to_owned(),
+                    _ => "check the way from here to the network of the machines, then run the command again".to_owned(),
+                },
             }),
         }
         if self.votes(node) && !alone {

@@ -159,7 +159,11 @@ fn a8_a_member_with_an_old_log_does_not_come_up() {
     rig.on(103);
     rig.wait(120);
     let etcd = rig.machines.services(103).into_iter().find(|s| s.id == "etcd").unwrap();
-    assert_eq!(etcd.state, "Failed");
+    assert_eq!(etcd.state, "Waiting");
+    assert!(
+        etcd.message.ends_with("going to restart forever: task \"etcd\" failed: exit code 2"),
+        "{etcd:?}"
+    );
     assert!(rig.machines.etcds[0].leader.is_some(), "the others go on");
 }
 
