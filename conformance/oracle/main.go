@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
@@ -17,6 +18,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 )
 
 type request struct {
@@ -47,6 +49,7 @@ type input struct {
 	NoDiscovery     bool                `json:"noDiscovery"`
 	AllowScheduling bool                `json:"allowScheduling"`
 	LocalAPIPort    int                 `json:"localAPIPort"`
+	CustomCNI       string              `json:"customCNI"`
 }
 
 type answer struct {
@@ -255,11 +258,18 @@ func generated(in input) (string, error) {
 		generate.WithInstallImage(in.InstallImage),
 		generate.WithInstallExtraKernelArgs(in.KernelArgs),
 		generate.WithAdditionalSubjectAltNames(in.SANs),
-		generate.WithDNSDomain(in.DNSDomain),
 		generate.WithSysctls(in.Sysctls),
 		generate.WithClusterDiscovery(!in.NoDiscovery),
 		generate.WithAllowSchedulingOnControlPlanes(in.AllowScheduling),
 		generate.WithLocalAPIServerPort(in.LocalAPIPort),
+	}
+
+	if in.DNSDomain != "" {
+		options = append(options, generate.WithDNSDomain(in.DNSDomain))
+	}
+
+	if in.CustomCNI != "" {
+		options = append(options, customCNI(in.CustomCNI))
 	}
 
 	for host, endpoints := range in.Mirrors {
@@ -282,4 +292,22 @@ func generated(in input) (string, error) {
 	}
 
 	return encoded(cfg)
+}
+
+// customCNI sets the manifest of a network plugin. The library renamed the option in 1.14, so it is found by name.
+func customCNI(url string) generate.Option {
+	return func(options *generate.Options) error {
+		fields := reflect.ValueOf(options).Elem()
+
+		if field := fields.FieldByName("CNICustomURL"); field.IsValid() {
+			field.SetString(url)
+
+			return nil
+		}
+
+		cni := &v1alpha1.CNIConfig{CNIName: "custom", CNIUrls: []string{url}}
+		fields.FieldByName("CNIConfig").Set(reflect.ValueOf(cni))
+
+		return nil
+	}
 }

@@ -8,6 +8,7 @@
 mod blueprints;
 mod cases;
 mod fuzz;
+mod goldens;
 mod oracle;
 mod program;
 mod schema;
@@ -33,7 +34,8 @@ use self::{
     oracle::{Oracle, RELEASES, Release},
 };
 
-/// Runs the checks for the two newest releases, or with `--all` for every one; `--schema` writes the table of known keys.
+/// Runs the checks for the two newest releases, or with `--all` for every one; `--schema` writes the table of known keys,
+/// and `--goldens` the golden machine configs.
 pub fn run(words: &[String]) -> anyhow::Result<()> {
     if !oracle::has_go() {
         say("skipped: there is no Go toolchain, so Talos' own library cannot be asked");
@@ -43,8 +45,11 @@ pub fn run(words: &[String]) -> anyhow::Result<()> {
         [] => &RELEASES[..2],
         ["--all"] => RELEASES,
         ["--schema"] => return schema::run(false),
-        _ => bail!("usage: cargo run -p xtask -- conformance [--all | --schema]"),
+        ["--goldens"] => return goldens::run(false),
+        _ => bail!("usage: cargo run -p xtask -- conformance [--all | --schema | --goldens]"),
     };
+    goldens::run(true)?;
+    say("golden files: as Talos' own library generates them");
     // A thread for each release: it asks a program of its own.
     let differences = std::thread::scope(|scope| {
         let runs: Vec<_> = releases.iter().map(|release| scope.spawn(|| Run::all(release))).collect();

@@ -10,7 +10,7 @@ mod pve_schema;
 
 use anyhow::bail;
 
-const USAGE: &str = "usage: cargo run -p xtask -- check | protos [--check] | pve-schema [--check] | conformance [--all | --schema]";
+const USAGE: &str = "usage: cargo run -p xtask -- check | protos [--check] | pve-schema [--check] | conformance [--all | --schema | --goldens]";
 
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();

@@ -352,4 +352,4 @@ fn backoff(path: &str, attempt: u32) -> Duration {
 
 #[cfg(test)]
 #[path = "client_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -4,6 +4,8 @@
 //! Nothing here does IO, and time is always handed in. Whoever talks to a node, or plays one, brings the connection.
 
 pub mod config;
+#[cfg(test)]
+mod golden;
 mod keys;
 pub mod patch;
 mod pem;

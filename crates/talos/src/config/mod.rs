@@ -1,9 +1,9 @@
 //! Machine configuration: generating it for each contract, adding what is special to a node, reading it back.
 //!
-//! [`generate`] gives what `talosctl gen config` gives for the same secrets and options (proved against Talos' own golden
-//! files), [`apply_machine`] adds name, network and whatever else is asked for of one machine, [`apply_cluster`] what is the
-//! same for all of them, and [`MachineView`] is what a node makes of a configuration. Everything works on [`Documents`], an ordered list of mappings, so that nothing which this crate does not
-//! know is ever lost.
+//! [`generate`] gives what `talosctl gen config` gives for the same secrets and options (golden files prove it),
+//! [`apply_machine`] adds name, network and whatever else is asked for of one machine, [`apply_cluster`] what is the same for
+//! all of them, and [`MachineView`] is what a node makes of a configuration. Everything works on [`Documents`], an ordered list
+//! of mappings, so that nothing which this crate does not know is ever lost.
 
 mod cluster;
 mod contract;

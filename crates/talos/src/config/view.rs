@@ -332,19 +332,12 @@ mod tests {
     use super::*;
     use crate::{
         config::{Cni, Contract, Input, MachineSettings, Nic, apply_machine, generate},
-        secrets::Bundle,
+        golden,
     };
-
-    const SECRETS: &str =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/talos-golden/secrets.yaml");
 
     #[test]
     fn every_contract_reads_back_as_the_same_machine() {
-        let Ok(secrets) = std::fs::read_to_string(SECRETS) else {
-            println!("skipped: no golden files");
-            return;
-        };
-        let bundle = Bundle::parse(&secrets).unwrap();
+        let bundle = golden::bundle();
         let node = MachineSettings {
             hostname: "cp-1".to_owned(),
             nics: vec![Nic {

@@ -8,20 +8,12 @@ use rustls::{
 };
 
 use super::*;
+use crate::golden;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn now() -> Timestamp {
     Timestamp::try_from(std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000)).unwrap()
-}
-
-fn golden() -> Option<Bundle> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/talos-golden/secrets.yaml");
-    let Ok(text) = std::fs::read_to_string(path) else {
-        println!("skipped: no golden files");
-        return None;
-    };
-    Some(Bundle::parse(&text).unwrap())
 }
 
 /// The time of the handshake, not that of the machine which runs the test.
@@ -72,7 +64,7 @@ fn handshake(server: &Identity, client: &Identity, name: &str, at: Timestamp) ->
 
 #[test]
 fn an_authority_that_talos_made_serves_both_sides_of_mutual_tls() {
-    let Some(bundle) = golden() else { return };
+    let bundle = golden::bundle();
     let names = ["cp-1".to_owned(), "10.25.150.11".to_owned()];
     for (pair, client) in [
         (bundle.os(), talos_client(&bundle, ADMIN, DAY, now()).unwrap()),
@@ -89,7 +81,7 @@ fn an_authority_that_talos_made_serves_both_sides_of_mutual_tls() {
 
 #[test]
 fn a_client_of_another_authority_is_refused() {
-    let Some(bundle) = golden() else { return };
+    let bundle = golden::bundle();
     let authority = Authority::ephemeral(now()).unwrap();
     let server = authority.issue_server(MAINTENANCE_NAME, &["127.0.0.1".to_owned()], DAY, now()).unwrap();
     let stranger = talos_client(&bundle, ADMIN, DAY, now()).unwrap();
@@ -98,7 +90,7 @@ fn a_client_of_another_authority_is_refused() {
 
 #[test]
 fn a_client_certificate_says_what_talos_looks_for() {
-    let Some(bundle) = golden() else { return };
+    let bundle = golden::bundle();
     let identity = talos_client(&bundle, ADMIN, DAY, now()).unwrap();
     let leaf = Leaf::read(identity.certificate_der()).unwrap();
     assert_eq!(leaf.organizations, [ADMIN]);
@@ -132,7 +124,7 @@ fn a_maintenance_certificate_looks_like_that_of_a_node() {
 
 #[test]
 fn an_authority_that_is_not_sound_is_refused() {
-    let Some(bundle) = golden() else { return };
+    let bundle = golden::bundle();
     let (os, etcd) = (bundle.os(), bundle.etcd());
     assert!(matches!(Authority::from_pem("x", os.key.expose()), Err(PkiError::Certificate)));
     assert!(matches!(Authority::from_pem(&os.certificate, "x"), Err(PkiError::Key)));
@@ -141,7 +133,7 @@ fn an_authority_that_is_not_sound_is_refused() {
 
 #[test]
 fn the_files_for_people_name_the_cluster_and_carry_the_identity() {
-    let Some(bundle) = golden() else { return };
+    let bundle = golden::bundle();
     let talos = talos_client(&bundle, ADMIN, DAY, now()).unwrap();
     let text = talosconfig("home", &["10.0.0.1".to_owned()], &[], &talos);
     let crate::config::Value::Map(file) = crate::config::read_yaml(&text).unwrap().remove(0) else {
@@ -162,12 +154,9 @@ fn the_files_for_people_name_the_cluster_and_carry_the_identity() {
 }
 
 #[test]
+#[ignore = "needs openssl: conformance/openssl/run"]
 fn certificates_verify_with_openssl() {
     let openssl = |words: &[&str]| std::process::Command::new("openssl").args(words).output();
-    if openssl(&["version"]).is_err() {
-        println!("skipped: no openssl");
-        return;
-    }
     let bundle = Bundle::placeholder(crate::config::NEWEST, now()).unwrap();
     let folder = std::env::temp_dir().join(format!("talos-pki-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

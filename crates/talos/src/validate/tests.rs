@@ -3,20 +3,16 @@
 use super::*;
 use crate::{
     config::{Input, MachineSettings, Nic, Role, apply_machine, generate},
+    golden,
     secrets::Bundle,
 };
 
-fn configuration(minor: u32, role: Role) -> Option<Documents> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/talos-golden/secrets.yaml");
-    let Ok(secrets) = std::fs::read_to_string(path) else {
-        println!("skipped: no golden files");
-        return None;
-    };
+fn configuration(minor: u32, role: Role) -> Documents {
     let contract = Contract::parse(&format!("v1.{minor}")).unwrap();
     let kubernetes = format!("v1.{}.1", minor + 22);
     let mut input = Input::new(contract, role, "home", "https://10.25.150.10:6443", &kubernetes);
     input.install_disk = Some("/dev/sda".to_owned());
-    let mut documents = generate(&Bundle::parse(&secrets).unwrap(), &input).unwrap();
+    let mut documents = generate(&golden::bundle(), &input).unwrap();
     let node = MachineSettings {
         hostname: "cp-1".to_owned(),
         nics: vec![Nic {
@@ -32,14 +28,14 @@ fn configuration(minor: u32, role: Role) -> Option<Documents> {
         ..MachineSettings::default()
     };
     apply_machine(&mut documents, contract, &node).unwrap();
-    Some(documents)
+    documents
 }
 
 #[test]
 fn what_we_generate_is_accepted() {
     for minor in 10..=14 {
         for role in [Role::ControlPlane, Role::Worker] {
-            let Some(documents) = configuration(minor, role) else { return };
+            let documents = configuration(minor, role);
             let contract = Contract::parse(&format!("v1.{minor}")).unwrap();
             for mode in [Mode::Metal, Mode::Cloud, Mode::Container] {
                 assert_eq!(validate(&documents, contract, mode), [], "v1.{minor} {role:?} {mode:?}");
@@ -50,7 +46,7 @@ fn what_we_generate_is_accepted() {
 
 #[test]
 fn a_newer_contract_is_refused_by_an_older_release() {
-    let Some(documents) = configuration(14, Role::Worker) else { return };
+    let documents = configuration(14, Role::Worker);
     let problems = validate(&documents, Contract::parse("v1.13").unwrap(), Mode::Cloud);
     assert!(problems.iter().any(|it| {
         it.to_string().contains("KubeletConfig: kind is not known to Talos v1.13; it came with v1.14")
@@ -59,7 +55,7 @@ fn a_newer_contract_is_refused_by_an_older_release() {
 
 #[test]
 fn everything_that_is_wrong_is_said_and_nothing_secret() {
-    let Some(mut documents) = configuration(13, Role::Worker) else { return };
+    let mut documents = configuration(13, Role::Worker);
     let legacy = documents.v1alpha1_mut().unwrap();
     legacy.map_mut("machine").map_mut("ca").insert("key", "aHVudGVyMg==");
     legacy.map_mut("machine").map_mut("nodeLabels").insert("a b", "c");
@@ -82,7 +78,7 @@ fn everything_that_is_wrong_is_said_and_nothing_secret() {
 /// something is installed. A machine that booted an image ignores both.
 #[test]
 fn kernel_arguments_belong_in_the_schematic() {
-    let Some(mut documents) = configuration(13, Role::Worker) else { return };
+    let mut documents = configuration(13, Role::Worker);
     let install = documents.v1alpha1_mut().unwrap().map_mut("machine").map_mut("install");
     install.insert("extraKernelArgs", Value::List(vec!["noapic".into()]));
     let said = |mode| validate(&documents, Contract::parse("v1.13").unwrap(), mode);
@@ -95,13 +91,8 @@ fn kernel_arguments_belong_in_the_schematic() {
 /// there, nothing that is in etcd could be read again.
 #[test]
 fn an_old_encryption_is_kept_under_every_contract() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/talos-golden/secrets.yaml");
-    let Ok(secrets) = std::fs::read_to_string(path) else {
-        println!("skipped: no golden files");
-        return;
-    };
-    let old = secrets.replace("secretboxencryptionsecret:", "aescbcencryptionsecret:");
-    assert_ne!(old, secrets);
+    let old = golden::SECRETS.replace("secretboxencryptionsecret:", "aescbcencryptionsecret:");
+    assert_ne!(old, golden::SECRETS);
     let bundle = Bundle::parse(&old).unwrap();
     for (contract, key) in [("v1.13", "aescbcEncryptionSecret:"), ("v1.14", "aescbc:")] {
         let contract = Contract::parse(contract).unwrap();
@@ -113,7 +104,7 @@ fn an_old_encryption_is_kept_under_every_contract() {
 
 #[test]
 fn a_host_name_needs_the_automatic_one_off() {
-    let Some(mut documents) = configuration(13, Role::Worker) else { return };
+    let mut documents = configuration(13, Role::Worker);
     let said = |documents: &Documents| {
         let problems = validate(documents, Contract::parse("v1.13").unwrap(), Mode::Cloud);
         problems.iter().map(ToString::to_string).collect::<Vec<_>>()

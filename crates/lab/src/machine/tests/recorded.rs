@@ -4,15 +4,20 @@ use serde_json::Value;
 
 use super::*;
 
+/// The rows of a recording.
+fn rows_of(file: &str) -> Vec<Value> {
+    let folder = std::env::var("RECORDINGS").expect("RECORDINGS is not set: run conformance/recordings/run");
+    let file = format!("{folder}/data/talos-observed/{file}");
+    let text =
+        std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("could not read {file}: {error}"));
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 /// The events of one recorded stream, without the empty ones.
-fn recorded(stream: &str) -> Option<Vec<Value>> {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/talos-observed/events.jsonl");
-    let Ok(text) = std::fs::read_to_string(file) else {
-        println!("skipped: the recorded events are not there");
-        return None;
-    };
-    let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    Some(rows.filter(|row| row["stream"] == stream && row["type_url"].is_string()).collect())
+fn recorded(stream: &str) -> Vec<Value> {
+    let mut rows = rows_of("events.jsonl");
+    rows.retain(|row| row["stream"] == stream && row["type_url"].is_string());
+    rows
 }
 
 /// One line a sequence and phase: what, its name, what happens to it.
@@ -82,8 +87,9 @@ fn configured() -> Rig {
 }
 
 #[test]
+#[ignore = "needs recordings of real systems: conformance/recordings/run"]
 fn from_power_on_over_maintenance_to_services() {
-    let Some(rows) = recorded("vm-disk-image-apply") else { return };
+    let rows = recorded("vm-disk-image-apply");
     let rig = configured();
     let log = &rig.machines.get(101).unwrap().log;
     assert_eq!(steps(log), steps_of(&rows));
@@ -115,8 +121,9 @@ fn from_power_on_over_maintenance_to_services() {
 }
 
 #[test]
+#[ignore = "needs recordings of real systems: conformance/recordings/run"]
 fn a_bootstrap_restarts_the_service() {
-    let Some(rows) = recorded("container-bootstrap") else { return };
+    let rows = recorded("container-bootstrap");
     let mut rig = configured();
     rig.wait(8);
     let before = rig.machines.get(101).unwrap().log.len();
@@ -145,8 +152,9 @@ fn a_bootstrap_restarts_the_service() {
 }
 
 #[test]
+#[ignore = "needs recordings of real systems: conformance/recordings/run"]
 fn a_reboot_replaces_a_reboot() {
-    let Some(rows) = recorded("vm-reboot") else { return };
+    let rows = recorded("vm-reboot");
     let mut rig = configured();
     rig.wait(8);
     let before = rig.machines.get(101).unwrap().log.len();
@@ -164,8 +172,9 @@ fn a_reboot_replaces_a_reboot() {
 }
 
 #[test]
+#[ignore = "needs recordings of real systems: conformance/recordings/run"]
 fn a_reset_waits_for_nobody_and_is_refused_by_an_event_only() {
-    let Some(rows) = recorded("vm-lock") else { return };
+    let rows = recorded("vm-lock");
     let locked = rows.iter().find(|row| row["event"]["error"]["code"] == "LOCKED").unwrap();
     let mut rig = configured();
     rig.wait(8);
@@ -192,6 +201,7 @@ fn a_reset_waits_for_nobody_and_is_refused_by_an_event_only() {
 }
 
 #[test]
+#[ignore = "needs recordings of real systems: conformance/recordings/run"]
 fn ways_down_have_their_phases() {
     let cases: [(&str, Leave); 2] = [
         ("vm-shutdown", Leave::Shutdown),
@@ -204,7 +214,7 @@ fn ways_down_have_their_phases() {
         ),
     ];
     for (stream, why) in cases {
-        let Some(rows) = recorded(stream) else { return };
+        let rows = recorded(stream);
         let mut rig = configured();
         rig.wait(8);
         let before = rig.machines.get(101).unwrap().log.len();
@@ -224,8 +234,9 @@ fn ways_down_have_their_phases() {
 }
 
 #[test]
+#[ignore = "needs recordings of real systems: conformance/recordings/run"]
 fn the_only_member_cannot_be_reset_gracefully() {
-    let Some(rows) = recorded("vm-reset-graceful-last-member") else { return };
+    let rows = recorded("vm-reset-graceful-last-member");
     let mut rig = configured();
     rig.wait(8);
     rig.machines.bootstrap(101, None, rig.now).unwrap();
@@ -240,14 +251,9 @@ fn the_only_member_cannot_be_reset_gracefully() {
 }
 
 /// What somebody who dials the port finds, in the words of the recording.
-fn port_states(case: &str) -> Option<Vec<String>> {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/talos-observed/port-watch.jsonl");
-    let Ok(text) = std::fs::read_to_string(file) else {
-        println!("skipped: the watched ports are not there");
-        return None;
-    };
-    let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let states = rows.filter(|row| row["case"] == case).filter_map(|row| {
+fn port_states(case: &str) -> Vec<String> {
+    let rows = rows_of("port-watch.jsonl");
+    let states = rows.iter().filter(|row| row["case"] == case).filter_map(|row| {
         let state = row["state"].as_str()?;
         let short = if state.contains("maintenance-service") {
             "maintenance"
@@ -263,7 +269,7 @@ fn port_states(case: &str) -> Option<Vec<String>> {
         };
         Some(short.to_owned())
     });
-    Some(stages(states))
+    stages(states)
 }
 
 fn watch(rig: &mut Rig, seconds: u64) -> Vec<String> {
@@ -285,8 +291,9 @@ fn watch(rig: &mut Rig, seconds: u64) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "needs recordings of real systems: conformance/recordings/run"]
 fn the_port_goes_through_the_recorded_states() {
-    let Some(theirs) = port_states("5-vm-disk-image") else { return };
+    let theirs = port_states("5-vm-disk-image");
     let mut rig = Rig::new();
     rig.on(101);
     rig.wait(40);
@@ -294,16 +301,16 @@ fn the_port_goes_through_the_recorded_states() {
     assert_eq!(watch(&mut rig, 20), theirs);
 
     rig.machines.leave(101, Leave::Reboot, rig.now);
-    assert_eq!(watch(&mut rig, 60), port_states("5-vm-reboot").unwrap());
+    assert_eq!(watch(&mut rig, 60), port_states("5-vm-reboot"));
 
     let wipe = Wipe { state: true, ephemeral: true, reboot: true, ..Wipe::default() };
     rig.machines.reset(101, false, wipe, rig.now);
-    assert_eq!(watch(&mut rig, 60), port_states("5-vm-reset-force").unwrap());
+    assert_eq!(watch(&mut rig, 60), port_states("5-vm-reset-force"));
 
     let mut rig = Rig::new();
     rig.on(101);
     rig.wait(40);
     let dead = config(101, Role::Worker, |input| input.discovery = false);
     rig.apply_bytes(101, &dead).unwrap();
-    assert_eq!(watch(&mut rig, 60), port_states("3-worker-no-trustd").unwrap());
+    assert_eq!(watch(&mut rig, 60), port_states("3-worker-no-trustd"));
 }
