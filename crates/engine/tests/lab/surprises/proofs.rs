@@ -486,7 +486,8 @@ fn every_surprise_names_tests_that_run() {
 }
 
 fn facts(name: &str) -> String {
-    let folder = std::env::var("RECORDINGS").expect("RECORDINGS is not set: run conformance/recordings/run");
+    let folder = std::env::var("RECORDINGS")
+        .unwrap_or_else(|_| panic!("RECORDINGS is not set: run conformance/recordings/run"));
     let file = format!("{folder}/facts/{name}");
     std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("could not read {file}: {error}"))
 }
