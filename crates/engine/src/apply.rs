@@ -16,9 +16,10 @@
 //! abandons waiting. The second drops everything at once. Both are safe at any point, as is a crash. The end of the time that the
 //! operator gave is like the first, and steps that were still waiting have failed.
 
+mod keeping;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -28,19 +29,19 @@ use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use model::blueprint::Node;
 use model::event::{Outcome, What};
-use model::lease::Hold;
-use model::observed::Api;
 use model::ownership;
 use model::plan::{Plan, graph};
 use model::step::{Action, Step, StepId};
 use tokio::sync::{Notify, watch};
 
+use crate::context::{Context, Done};
 use crate::emit::{Emitter, MOMENT, Progress};
 use crate::error::{Error, Kind, Result};
-use crate::lease::{self, KubernetesLease, Validity};
-use crate::record::{Holder, Operator, Record};
+use crate::kubernetes_lease::KubernetesLease;
+use crate::lease::{Holder, Operator};
+use crate::record::Record;
 use crate::session::Look;
-use crate::steps::{self, Done};
+use crate::steps;
 use crate::world::World;
 
 /// Steps at once on one Proxmox host.
@@ -88,77 +89,6 @@ pub struct Run<'a> {
     pub verb: &'a str,
 }
 
-/// What steps share while they run.
-pub(crate) struct Context {
-    pub world: World,
-    pub look: Look,
-    pub holder: Holder,
-    /// Set once the record exists and the lease is ours.
-    pub record: watch::Sender<Option<Record>>,
-    /// The lease of a cluster without Proxmox, once it is ours.
-    pub kubernetes_lease: watch::Sender<Option<KubernetesLease>>,
-    /// Nodes that took a configuration from this run, and could not be asked yet which one they run.
-    pub unproved: Mutex<BTreeSet<String>>,
-    /// Nodes that this run sent a configuration to.
-    pub configured: Mutex<BTreeSet<String>>,
-    /// Whether this run is deleting the cluster's record, so that its absence is no surprise.
-    pub deletes_record: AtomicBool,
-    /// Why no control plane node runs in this run, once that is certain.
-    no_control_plane: Mutex<Option<String>>,
-    /// Control plane nodes that failed in this run, and why the first did.
-    failed_control_planes: Mutex<(usize, String)>,
-}
-
-impl Context {
-    /// The record of a cluster that has one: where every machine is external, there is no Proxmox to keep it in.
-    pub(crate) fn record_if_any(&self) -> Result<Option<Record>> {
-        if self.look.blueprint.has_proxmox() { self.record().map(Some) } else { Ok(None) }
-    }
-
-    /// The lease of a cluster without Proxmox, once it is ours.
-    pub(crate) fn kubernetes_lease(&self) -> Option<KubernetesLease> {
-        self.kubernetes_lease.borrow().clone()
-    }
-
-    /// Whether changing calls may be made now. Where there is no lease yet, the plan has no step before the one that makes its
-    /// place, or there is no place for one.
-    fn may_change(&self) -> bool {
-        let (record, lease) = (self.record.borrow(), self.kubernetes_lease.borrow());
-        let holds = |validity: &Validity| validity.hold() == Hold::Valid;
-        record.as_ref().is_none_or(|record| holds(record.validity()))
-            && lease.as_ref().is_none_or(|lease| holds(lease.validity()))
-    }
-
-    /// Why no control plane node runs in this run, once that is certain: no wait for one can succeed.
-    pub(crate) fn no_control_plane(&self) -> Option<String> {
-        self.no_control_plane.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// How many control plane nodes failed in this run, of how many, and why the first did.
-    pub(crate) fn failed_control_planes(&self) -> (usize, usize, String) {
-        let (failed, why) = self.failed_control_planes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        (failed, self.look.blueprint.control_planes().count(), why)
-    }
-
-    /// The nodes whose configuration is still to be proved.
-    pub(crate) fn unproved(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.unproved.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The nodes that this run sent a configuration to.
-    pub(crate) fn configured(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.configured.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The record. Every step that asks stands behind the one that makes it.
-    pub(crate) fn record(&self) -> Result<Record> {
-        self.record
-            .borrow()
-            .clone()
-            .ok_or_else(|| Error::new(Kind::Refused, "the cluster's record is not there yet"))
-    }
-}
-
 /// Runs every step of `plan`.
 ///
 /// # Errors
@@ -176,18 +106,8 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
             .because(cycle)
     })?;
     let began = run.world.clock.now();
-    let context = Arc::new(Context {
-        world: run.world.clone(),
-        look: run.look.clone(),
-        holder: Holder { operator: run.operator.clone(), run: run.world.random.id() },
-        record: watch::Sender::new(None),
-        kubernetes_lease: watch::Sender::new(None),
-        unproved: Mutex::default(),
-        configured: Mutex::default(),
-        deletes_record: AtomicBool::new(false),
-        no_control_plane: Mutex::default(),
-        failed_control_planes: Mutex::default(),
-    });
+    let holder = Holder { operator: run.operator.clone(), run: run.world.random.id() };
+    let context = Arc::new(Context::new(run.world.clone(), run.look.clone(), holder));
     let waited = Mutex::new(String::new());
     let waits = |note: String| {
         waited.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&note);
@@ -211,7 +131,9 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         }
         if !run.look.blueprint.has_proxmox() {
             // Before there is a Kubernetes there is no place for a lease; the plan says so, and it is looked for meanwhile.
-            context.kubernetes_lease.send_replace(Box::pin(KubernetesLease::take(&context, waits)).await?);
+            context.kubernetes_lease.send_replace(
+                Box::pin(KubernetesLease::take(run.world, run.look, &context.holder, waits)).await?,
+            );
         }
         Ok(())
     };
@@ -331,7 +253,7 @@ impl<'a> Dispatcher<'a> {
         let mut futures: FuturesUnordered<BoxFuture<'static, Ended>> = FuturesUnordered::new();
         let mut stopping = Stop::No;
         let urgent = Arc::new(Notify::new());
-        let mut lease = Box::pin(lease::keep(self.context.clone(), urgent.clone()));
+        let mut lease = Box::pin(keeping::keep(self.context.clone(), urgent.clone()));
         let mut stop = self.stop.clone();
         // Steps that end at one moment are all counted before others begin, so that chance does not choose who is next.
         let mut settling: Option<BoxFuture<'static, ()>> = None;
@@ -535,26 +457,16 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// Whether a control plane node can still come up: one runs since before, or one of them has lost no step and etcd can
-    /// still come up.
+    /// Which control plane nodes cannot come up any more, because they lost a step.
     fn note_lost_control_plane(&self) {
-        let (blueprint, observed) = (&self.context.look.blueprint, &self.context.look.observed);
-        let ran =
-            |node: &Node| observed.machines.get(&node.name).is_some_and(|seen| seen.api == Api::Configured);
         let lost = |node: &Node| {
             let ids = [Action::configure(&node.name).id(), Action::Join { node: node.name.clone() }.id()];
             ids.iter().find_map(|id| self.lost.get(id))
         };
-        let faults: Vec<&StepId> = blueprint.control_planes().filter_map(lost).collect();
+        let faults: Vec<&StepId> = self.context.look.blueprint.control_planes().filter_map(lost).collect();
         let Some(fault) = faults.first() else { return };
         let why = self.faults.get(*fault).map_or_else(String::new, |why| format!(": {why}"));
-        let why = format!("{fault} failed{why}");
-        *self.context.failed_control_planes.lock().unwrap_or_else(PoisonError::into_inner) =
-            (faults.len(), why.clone());
-        if faults.len() == blueprint.control_planes().count() && !blueprint.control_planes().any(ran) {
-            let mut noted = self.context.no_control_plane.lock().unwrap_or_else(PoisonError::into_inner);
-            noted.get_or_insert(why);
-        }
+        self.context.note_failed_control_planes(faults.len(), format!("{fault} failed{why}"));
     }
 
     /// Nothing runs, and what is left waits for something that never ends: for each other, or for a step that is not there.

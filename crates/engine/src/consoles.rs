@@ -155,15 +155,17 @@ impl Watch {
     /// Opens the console of a VM. `from_start` says that it was started just now, so that nothing was printed yet. That it cannot
     /// be opened is not an error here: the proof may not need it.
     pub(crate) async fn open(
-        world: &crate::World,
+        consoles: &Consoles,
+        pve: &pve::Client,
+        clock: &Clock,
         whose: &Whose<'_>,
         from_start: bool,
         slot: Slot,
     ) -> Box<Self> {
         let mut watch = Box::new(Self {
-            consoles: world.consoles.clone(),
-            pve: world.pve.clone(),
-            clock: world.clock.clone(),
+            consoles: consoles.clone(),
+            pve: pve.clone(),
+            clock: clock.clone(),
             node: whose.node.to_owned(),
             host: whose.host.to_owned(),
             vmid: whose.vmid,
@@ -173,7 +175,7 @@ impl Watch {
             printed: Printed::new(!from_start),
             failed: None,
             broken: 0,
-            opened: world.clock.now(),
+            opened: clock.now(),
             panics: (0, String::new()),
             last: None,
             _slot: slot,

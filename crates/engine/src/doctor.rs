@@ -15,11 +15,10 @@ use model::spec::Spec;
 use pve::Permissions;
 
 use crate::World;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, remedy};
 use crate::observe::hosts::ask_for_room;
 use crate::observe::named;
 use crate::observe::proxmox::{Survey, survey, vnets};
-use crate::record::remedy;
 use crate::session::{Look, LookError, Session};
 use crate::world::{KNOCK, TALOS_PORT};
 

@@ -120,6 +120,11 @@ impl Error {
     }
 }
 
+/// What helps against an error of Proxmox: what its client advises, or to look at the task.
+pub(crate) fn remedy(error: &pve::Error) -> String {
+    error.remedy().unwrap_or_else(|| "look at the task in Proxmox, then run the command again".to_owned())
+}
+
 /// The code of work that Proxmox called done, and that changed nothing.
 pub(crate) const NO_EFFECT: &str = "no-effect";
 

@@ -16,9 +16,8 @@ use model::spec::Spec;
 use pve::{Client, Grant, NewToken, Revocation, StorageDefinition, Token};
 
 use crate::World;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, remedy};
 use crate::observe::proxmox::{survey, vnets};
-use crate::record::remedy;
 use roles::Lists;
 
 /// Storages of these kinds keep files, so that they can hold an image to import.

@@ -12,7 +12,7 @@ use model::spec::CniName;
 use serde::Serialize;
 use talos_client::{Kind, Machine, MachineStatus};
 
-use crate::apply::Context;
+use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::{Error, Result};
 use crate::kubernetes::Kubernetes;
@@ -21,7 +21,6 @@ use crate::observe::machines;
 use crate::observe::proxmox::is_running;
 use crate::render::Access;
 use crate::session::Look;
-use crate::steps::Done;
 use crate::world::{QUESTION, World};
 
 const PATIENCE: Duration = Duration::from_secs(10 * 60);

@@ -1,23 +1,58 @@
 //! Who may change the cluster now. The rules and their times are in `model::lease`; here they meet a clock and a place.
 //!
 //! The lease of a cluster with Proxmox is in its record ([`crate::record`]); that of a cluster without Proxmox is in Kubernetes
-//! ([`kubernetes`]).
-
-mod keeping;
-mod kubernetes;
+//! ([`crate::kubernetes_lease`]).
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ambient::{Clock, Reading};
-use model::lease::{Hold, hold};
+use jiff::Timestamp;
+use model::lease::{Hold, RENEW_EVERY, hold};
+use model::mark::{Lease, RecordState};
 
-pub(crate) use keeping::keep;
-pub(crate) use kubernetes::{KubernetesLease, NAMESPACE, name};
+use crate::error::{Error, Kind, Result};
+use crate::world::World;
 
 const _: () = assert!(
     ambient::DELIVERY_LIMIT.as_secs() <= model::lease::UNDELIVERED.as_secs(),
     "a successor waits for as long as bytes may be on their way"
 );
+
+/// For giving a lease back that turned out to be of no use.
+pub(crate) const TO_GIVE_BACK: Duration = Duration::from_secs(20);
+
+/// Who asks for the lease.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    /// For people: user, machine, file.
+    pub name: String,
+    /// Names the working folder. Whoever uses it must hold its local lock.
+    pub place: String,
+    /// Take the lease even from somebody who still holds it.
+    pub take_over: bool,
+}
+
+/// A run of an operator.
+#[derive(Debug, Clone)]
+pub struct Holder {
+    /// Who runs it.
+    pub operator: Operator,
+    /// Its ID, which no other run has.
+    pub run: String,
+}
+
+impl Holder {
+    /// Whether a lease is this run's.
+    pub(crate) fn has(&self, lease: &Lease) -> bool {
+        self.is_here(lease) && lease.run.as_ref() == Some(&self.run)
+    }
+
+    /// Whether a lease is of this place, by whichever run.
+    pub(crate) fn is_here(&self, lease: &Lease) -> bool {
+        lease.nonce == self.operator.place
+    }
+}
 
 /// When a lease was renewed last, by this computer's own clock. All clones agree.
 #[derive(Debug, Clone)]
@@ -42,4 +77,101 @@ impl Validity {
         let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
         hold(renewed.map(|sent| self.clock.since(&sent)))
     }
+}
+
+/// Somebody else had the lease after the world was looked at.
+pub(crate) fn stale() -> Error {
+    Error::new(Kind::Stale, "another operator changed the cluster since it was observed")
+        .remedy("run the command again: it observes the cluster again and continues")
+}
+
+/// Whether whoever looked at the world just now need not ask for the lease at all, because somebody else holds it.
+///
+/// # Errors
+///
+/// [`Kind::Busy`] when that is so. What has expired, or shall be taken over, is decided when the lease is asked for.
+pub fn may_begin(seen: &RecordState, operator: &Operator, now: Timestamp) -> Result<()> {
+    match &seen.lease {
+        Some(held) if held.nonce != operator.place && held.expires > now && !operator.take_over => {
+            Err(busy(held))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Waits until a former holder has stopped. The lease is ours by now, and is renewed meanwhile.
+pub(crate) async fn outwait<F: Future<Output = Result<()>>>(
+    world: &World,
+    wait: Duration,
+    renew: impl Fn() -> F,
+) -> Result<()> {
+    let mut left = wait;
+    loop {
+        // Counted by what was slept: a clock that was set forward must not shorten it.
+        let nap = left.min(RENEW_EVERY);
+        world.clock.sleep(nap).await;
+        left = left.saturating_sub(nap);
+        match renew().await {
+            Ok(()) if left.is_zero() => return Ok(()),
+            // One that cannot be renewed for a moment is still not another operator's.
+            Err(error) if left.is_zero() || error.kind() == Kind::Busy => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+/// Watches a lease that has expired, for as long as its holder may still be at work. `look` says whether it was given back, which ends
+/// the watch, or fails when it was renewed.
+pub(crate) async fn watch<F: Future<Output = Result<bool>>>(
+    world: &World,
+    wait: Duration,
+    look: impl Fn() -> F,
+) -> Result<()> {
+    let mut left = wait;
+    while !left.is_zero() {
+        let nap = left.min(RENEW_EVERY);
+        world.clock.sleep(nap).await;
+        left = left.saturating_sub(nap);
+        if look().await? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// What is said while a living holder is given time to find out that it was taken over.
+pub(crate) fn taking_over(holder: &str, wait: Duration) -> String {
+    format!("taking over from {holder}: waiting {} s, by when that run has stopped", wait.as_secs())
+}
+
+/// What is said while a lease that has expired is watched.
+pub(crate) fn watching(holder: &str, wait: Duration) -> String {
+    format!("the lease of {holder} has expired: waiting {} s to see whether it is renewed", wait.as_secs())
+}
+
+/// Somebody took the lease from us.
+pub(crate) fn taken_over(by: Option<&str>) -> Error {
+    let told = by.map_or_else(
+        || "another operator took over the lease".to_owned(),
+        |by| format!("{by} took over the lease"),
+    );
+    Error::new(Kind::Busy, told)
+        .remedy("nothing more is changed by this run; `talosmith status` shows its state")
+}
+
+/// Another run from the same place took the lease, although its lock should have kept them apart.
+pub(crate) fn taken_over_from_here(holder: &str) -> Error {
+    Error::new(Kind::Busy, format!("another run of {holder} from the same folder took over the lease"))
+        .remedy("nothing more is changed by this run; make sure that the folder's file `lock` is not deleted while a run goes on, and that its file system has locks")
+}
+
+/// Another operator holds it.
+pub(crate) fn busy(held: &Lease) -> Error {
+    let moment = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
+    Error::new(Kind::Busy, format!("{} is changing the cluster since {}", held.holder, moment(held.since))).remedy(
+        format!(
+            "wait; unless renewed, the lease ends at {}. If that run is surely dead, take over with `--take-over`",
+            moment(held.expires)
+        ),
+    )
 }

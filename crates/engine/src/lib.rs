@@ -5,32 +5,42 @@
 //! - [`files`]: files that are whole or not there. [`secrets`]: the bundle at rest, encrypted with age.
 //! - [`render`]: blueprint and bundle to machine configurations and schematics.
 //! - [`observe`]: what is there, in parallel, each part allowed to fail with a reason.
-//! - [`record`]: the lease and the bootstrap mark in the cluster's record, changed by compare-and-set.
-//! - [`apply`]: runs the graph of steps. [`steps`] has one file per kind of step: do, then verify.
+//! - [`lease`]: who may change the cluster now. [`record`]: the lease and the bootstrap mark in the cluster's record, changed by
+//!   compare-and-set; `kubernetes_lease`: the lease of a cluster without Proxmox.
+//! - `identify` and `owned`: whether a machine, or a VM, is the one that is meant.
+//! - [`apply`]: runs the graph of steps. [`steps`] has one file per kind of step: do, then verify. `context` is what they share.
 //! - [`doctor`]: whether Proxmox is as a cluster needs it; [`grounds`]: making it so, with an administrator's login.
 //! - [`health`]: what "healthy" means, as named conditions.
 //! - [`journal`]: events on disk. It explains; nothing reads it to decide.
 //! - [`saved`]: a plan on disk, carried out only if the world is still the same.
 //! - [`report`]: what is needed to understand a failed run; [`scrub`] takes secrets out of it.
 //!
+//! Modules depend on each other in one direction only: from `apply` by way of `steps` and `context` down to `world` and `error`.
+//!
 //! The engine never prints and never reads the environment: whoever calls it hands everything in.
 
 pub mod apply;
 pub mod attachments;
 pub mod consoles;
+mod context;
 pub mod doctor;
 pub mod emit;
 pub mod error;
+mod evidence;
 pub mod files;
 pub mod grounds;
 mod halt;
 pub mod health;
+mod identify;
 pub mod journal;
 pub mod kubernetes;
+mod kubernetes_lease;
 mod lack;
-mod lease;
+pub mod lease;
 mod missing;
 pub mod observe;
+mod owned;
+pub mod plan_key;
 mod power;
 mod proof;
 pub mod record;

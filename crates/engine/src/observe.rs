@@ -20,8 +20,7 @@ use model::spec::Identity;
 
 use crate::World;
 use crate::error::Result;
-use crate::kubernetes::is_answer;
-use crate::lease;
+use crate::kubernetes::{is_answer, lease};
 use crate::render::{Access, Config};
 use crate::whereabouts;
 use crate::world::KNOCK;

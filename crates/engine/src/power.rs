@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use model::blueprint::Node;
 use model::ownership;
 
-use crate::apply::Context;
+use crate::context::Context;
 use crate::error::Error;
 use crate::lack::Lack;
 use crate::world::QUESTION;

@@ -14,15 +14,15 @@ use model::observed::{Api, Machine as Seen, Observed};
 use model::ownership::Act;
 use talos_client::Maintenance;
 
-use crate::apply::Context;
 use crate::consoles::{Slot, Watch, Whose};
+use crate::context::Context;
 use crate::emit::Progress;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Kind, Result, remedy};
+use crate::identify::{Identified, identify};
 use crate::kubernetes::Kubernetes;
 use crate::observe::machines;
+use crate::owned::{Place, not_ours, try_read};
 use crate::power::whereabouts;
-use crate::record::remedy;
-use crate::steps::{Identified, Place, identify, not_ours, try_read};
 use crate::world::QUESTION;
 
 /// For so long the console may lag behind, and a certificate may be renewed.
@@ -72,9 +72,12 @@ impl<'a> Prover<'a> {
     pub(crate) async fn watch(&mut self) {
         if self.method == Method::Console && self.watch.is_none() {
             let (host, vmid) = whereabouts(self.context, self.node);
-            let slot = self.context.world.consoles.slot(&host).await;
+            let world = &self.context.world;
+            let slot = world.consoles.slot(&host).await;
             let whose = Whose { node: &self.node.name, host: &host, vmid };
-            self.watch = Some(Box::pin(Watch::open(&self.context.world, &whose, false, slot)).await);
+            self.watch = Some(
+                Box::pin(Watch::open(&world.consoles, &world.pve, &world.clock, &whose, false, slot)).await,
+            );
         }
     }
 
@@ -424,10 +427,10 @@ pub(crate) async fn watch_start(
     from_start: bool,
     slot: Option<Slot>,
 ) {
-    let Some(slot) = slot else { return };
+    let (world, Some(slot)) = (&context.world, slot) else { return };
     let whose = Whose { node, host: place.host, vmid: place.vmid };
-    let watch = Watch::open(&context.world, &whose, from_start, slot).await;
-    context.world.consoles.keep(node, watch);
+    let watch = Watch::open(&world.consoles, &world.pve, &world.clock, &whose, from_start, slot).await;
+    world.consoles.keep(node, watch);
 }
 
 /// How long a machine may take to boot once more.

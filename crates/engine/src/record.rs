@@ -23,58 +23,27 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use model::blueprint::Blueprint;
-use model::lease::{HOLDER_STOPS, RENEW_EVERY, SUCCESSOR_WAITS, successor_waits};
+use model::lease::{HOLDER_STOPS, SUCCESSOR_WAITS, successor_waits};
 use model::mark::{BootstrapMark, Lease, Line, Mark, RECORD_NODE, RecordState, VERSION};
 use model::ownership::{self, Act, Foreign};
 use pve::{Params, VmConfig};
 use uuid::Uuid;
 
 use crate::World;
-use crate::error::{Error, Kind, NO_EFFECT, Result};
-use crate::lease::Validity;
+use crate::error::{Error, Kind, NO_EFFECT, Result, remedy};
+use crate::evidence::evidence;
+use crate::lease::{
+    Holder, TO_GIVE_BACK, Validity, busy, outwait, stale, taken_over, taken_over_from_here, taking_over,
+    watch, watching,
+};
 use crate::missing;
 use crate::settled::settled;
-use crate::steps::evidence;
 use crate::tags;
 
-/// For giving a lease back that turned out to be of no use.
-pub(crate) const TO_GIVE_BACK: Duration = Duration::from_secs(20);
 /// Longer than the hosts take to agree on a VM ID that became free.
 const TO_AGREE: Duration = Duration::from_secs(1);
 /// How often a lost race is run again before giving up.
 const ATTEMPTS: u32 = 5;
-
-/// Who asks for the lease.
-#[derive(Debug, Clone)]
-pub struct Operator {
-    /// For people: user, machine, file.
-    pub name: String,
-    /// Names the working folder. Whoever uses it must hold its local lock.
-    pub place: String,
-    /// Take the lease even from somebody who still holds it.
-    pub take_over: bool,
-}
-
-/// A run of an operator.
-#[derive(Debug, Clone)]
-pub struct Holder {
-    /// Who runs it.
-    pub operator: Operator,
-    /// Its ID, which no other run has.
-    pub run: String,
-}
-
-impl Holder {
-    /// Whether a lease is this run's.
-    fn has(&self, lease: &Lease) -> bool {
-        self.is_here(lease) && lease.run.as_ref() == Some(&self.run)
-    }
-
-    /// Whether a lease is of this place, by whichever run.
-    fn is_here(&self, lease: &Lease) -> bool {
-        lease.nonce == self.operator.place
-    }
-}
 
 /// What the record says of nodes, by their names.
 type ByNode = BTreeMap<String, String>;
@@ -633,105 +602,9 @@ impl Record {
     }
 }
 
-/// Somebody else had the lease after the world was looked at.
-pub(crate) fn stale() -> Error {
-    Error::new(Kind::Stale, "another operator changed the cluster since it was observed")
-        .remedy("run the command again: it observes the cluster again and continues")
-}
-
-/// Whether whoever looked at the world just now need not ask for the lease at all, because somebody else holds it.
-///
-/// # Errors
-///
-/// [`Kind::Busy`] when that is so. What has expired, or shall be taken over, is decided when the lease is asked for.
-pub fn may_begin(seen: &RecordState, operator: &Operator, now: Timestamp) -> Result<()> {
-    match &seen.lease {
-        Some(held) if held.nonce != operator.place && held.expires > now && !operator.take_over => {
-            Err(busy(held))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// How long the holder of a lease goes on without renewing it, where it says so.
 fn stops_after(held: &Lease) -> Option<Duration> {
     held.stops_after.map(|seconds| Duration::from_secs(seconds.into()))
-}
-
-/// Waits until a former holder has stopped. The lease is ours by now, and is renewed meanwhile.
-pub(crate) async fn outwait<F: Future<Output = Result<()>>>(
-    world: &World,
-    wait: Duration,
-    renew: impl Fn() -> F,
-) -> Result<()> {
-    let mut left = wait;
-    loop {
-        // Counted by what was slept: a clock that was set forward must not shorten it.
-        let nap = left.min(RENEW_EVERY);
-        world.clock.sleep(nap).await;
-        left = left.saturating_sub(nap);
-        match renew().await {
-            Ok(()) if left.is_zero() => return Ok(()),
-            // One that cannot be renewed for a moment is still not another operator's.
-            Err(error) if left.is_zero() || error.kind() == Kind::Busy => return Err(error),
-            _ => {}
-        }
-    }
-}
-
-/// Watches a lease that has expired, for as long as its holder may still be at work. `look` says whether it was given back, which ends
-/// the watch, or fails when it was renewed.
-pub(crate) async fn watch<F: Future<Output = Result<bool>>>(
-    world: &World,
-    wait: Duration,
-    look: impl Fn() -> F,
-) -> Result<()> {
-    let mut left = wait;
-    while !left.is_zero() {
-        let nap = left.min(RENEW_EVERY);
-        world.clock.sleep(nap).await;
-        left = left.saturating_sub(nap);
-        if look().await? {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// What is said while a living holder is given time to find out that it was taken over.
-pub(crate) fn taking_over(holder: &str, wait: Duration) -> String {
-    format!("taking over from {holder}: waiting {} s, by when that run has stopped", wait.as_secs())
-}
-
-/// What is said while a lease that has expired is watched.
-pub(crate) fn watching(holder: &str, wait: Duration) -> String {
-    format!("the lease of {holder} has expired: waiting {} s to see whether it is renewed", wait.as_secs())
-}
-
-/// Somebody took the lease from us.
-pub(crate) fn taken_over(by: Option<&str>) -> Error {
-    let told = by.map_or_else(
-        || "another operator took over the lease".to_owned(),
-        |by| format!("{by} took over the lease"),
-    );
-    Error::new(Kind::Busy, told)
-        .remedy("nothing more is changed by this run; `talosmith status` shows its state")
-}
-
-/// Another run from the same place took the lease, although its lock should have kept them apart.
-pub(crate) fn taken_over_from_here(holder: &str) -> Error {
-    Error::new(Kind::Busy, format!("another run of {holder} from the same folder took over the lease"))
-        .remedy("nothing more is changed by this run; make sure that the folder's file `lock` is not deleted while a run goes on, and that its file system has locks")
-}
-
-fn busy(held: &Lease) -> Error {
-    let moment = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
-    Error::new(Kind::Busy, format!("{} is changing the cluster since {}", held.holder, moment(held.since))).remedy(
-        format!(
-            "wait; unless renewed, the lease ends at {}. If that run is surely dead, take over with `--take-over`",
-            moment(held.expires)
-        ),
-    )
 }
 
 /// A lost race, a busy node, or an answer that got lost: the next round reads again and finds out what is so.
@@ -745,9 +618,4 @@ fn newer<T>(line: &Line<T>) -> bool {
 
 fn mark(blueprint: &Blueprint, cluster_id: &str) -> Mark {
     Mark::new(&blueprint.cluster, Mark::owner_of(cluster_id), RECORD_NODE)
-}
-
-/// What the client advises, or to look again.
-pub(crate) fn remedy(error: &pve::Error) -> String {
-    error.remedy().unwrap_or_else(|| "look at the task in Proxmox, then run the command again".to_owned())
 }

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use model::attachments::Attachments;
 use model::blueprint::{Blueprint, Image, Node};
 use model::diagnostic::{Diagnostic, Path, codes};
+use sha2::{Digest, Sha256};
 use talos::config::{self, ClusterSettings, Contract, Documents};
 use talos::pki::{self, Identity};
 use talos::schematic::SchematicFile;
@@ -25,7 +26,6 @@ use zeroize::Zeroizing;
 
 use crate::attachments::chain;
 use crate::error::{Error, Kind, Result};
-use crate::observe::machines::digest;
 
 /// For how long the certificates of one run hold.
 const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
@@ -148,6 +148,11 @@ pub(crate) fn ids(
         }
     };
     schematics.iter().map(one).collect()
+}
+
+/// What tells two configurations apart without showing them.
+pub(crate) fn digest(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
 }
 
 pub(crate) fn digests(configs: &BTreeMap<String, Config>) -> BTreeMap<String, String> {

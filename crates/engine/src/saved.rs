@@ -12,7 +12,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use aws_lc_rs::hmac;
 use model::mark::Mark;
 use model::observed::Observed;
 use model::plan::Plan;
@@ -20,8 +19,8 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use talos::secrets::Bundle;
 
+use crate::plan_key::PlanKey;
 use crate::session::Look;
 
 /// The form of the file. A file of another form is refused.
@@ -47,35 +46,6 @@ const FREE: &[&str] = &["values", "patches", "inline"];
 const LONG: usize = 200;
 /// What the next start of a VM makes of a key that is removed.
 pub const REMOVED: &str = "not set";
-/// Sets this use of the bundle's key apart from any other.
-const PURPOSE: &[u8] = b"talosmith saved plan";
-
-/// The key that authenticates saved plans of one cluster. It is derived from the bundle, and nothing else can be derived from it.
-pub struct PlanKey(hmac::Key);
-
-impl std::fmt::Debug for PlanKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PlanKey")
-    }
-}
-
-impl PlanKey {
-    /// Of the cluster with this bundle.
-    #[must_use]
-    pub fn of(bundle: &Bundle) -> Self {
-        let root = hmac::Key::new(hmac::HMAC_SHA256, bundle.os().key.expose().as_bytes());
-        Self(hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, PURPOSE).as_ref()))
-    }
-
-    fn sign(&self, bytes: &[u8]) -> String {
-        hex::encode(hmac::sign(&self.0, bytes))
-    }
-
-    fn verifies(&self, bytes: &[u8], tag: &str) -> bool {
-        hex::decode(tag).is_ok_and(|tag| hmac::verify(&self.0, bytes, &tag).is_ok())
-    }
-}
-
 /// A plan and the world that it was made for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

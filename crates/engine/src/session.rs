@@ -16,8 +16,8 @@ use talos::secrets::Bundle;
 
 use crate::error::{Error, Kind, Result};
 use crate::observe::{Purpose, Sought};
+use crate::plan_key::PlanKey;
 use crate::render::{self, Access, Config, Renderer, Schematic};
-use crate::saved::PlanKey;
 use crate::{World, observe};
 
 /// Reads a secret from where the file says it is (`env:…`, `file:…`, `cmd:…`), or tells why it cannot.

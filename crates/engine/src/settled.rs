@@ -9,8 +9,7 @@ use model::plan::ownership;
 use pve::VmConfig;
 
 use crate::World;
-use crate::error::{Error, Result};
-use crate::record::remedy;
+use crate::error::{Error, Result, remedy};
 
 /// Longer than a creation usually takes.
 const PATIENCE: u32 = 150;

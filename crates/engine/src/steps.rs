@@ -6,7 +6,6 @@ mod credentials;
 mod dead;
 mod image;
 mod join;
-mod owned;
 mod power;
 mod reconfigure;
 mod remove;
@@ -15,24 +14,13 @@ mod template;
 mod update;
 mod vm;
 
-pub(crate) use bootstrap::has_no_etcd;
-pub(crate) use configure::{Identified, Reached, identify, identify_configured, reach};
-pub(crate) use owned::{evidence, not_ours, try_read};
-pub(crate) use vm::Place;
-
 use model::step::Action;
 
-use crate::apply::Context;
+use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::Result;
+use crate::owned::Place;
 use crate::{health, record};
-
-/// What a step leaves behind.
-#[derive(Debug, Default)]
-pub(crate) struct Done {
-    /// Warnings that the world gave.
-    pub warnings: Vec<String>,
-}
 
 /// Whether a step mostly waits and may be dropped at any moment without leaving a call half made.
 pub(crate) fn only_waits(action: &Action) -> bool {

@@ -11,9 +11,8 @@ use model::ownership::{self, Act, Foreign};
 use pve::{Params, VmConfig};
 
 use crate::World;
-use crate::error::{Error, Kind, Result};
-use crate::record::remedy;
-use crate::steps::evidence;
+use crate::error::{Error, Kind, Result, remedy};
+use crate::evidence::evidence;
 
 const ATTEMPTS: u32 = 5;
 

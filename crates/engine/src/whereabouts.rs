@@ -4,37 +4,11 @@
 //! nobody is there, or somebody else, the machine's guest agent tells Proxmox the address of its card, known by its MAC address.
 //! That is a hint and no proof: whoever answers there is still asked for its identity before it is told anything.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use model::blueprint::Node;
 
 use crate::world::{KNOCK, QUESTION, TALOS_PORT, World};
-
-/// Addresses that were found, by node. All clones know the same.
-#[derive(Debug, Clone, Default)]
-pub struct Whereabouts(Arc<Mutex<BTreeMap<String, Ipv4Addr>>>);
-
-impl Whereabouts {
-    /// Where a node was found, if that is not where the file expects it.
-    #[must_use]
-    pub fn of(&self, node: &str) -> Option<Ipv4Addr> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied()
-    }
-
-    fn note(&self, node: &str, address: Ipv4Addr) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), address);
-    }
-}
-
-impl World {
-    /// Where a node is, as far as is known.
-    #[must_use]
-    pub fn address(&self, node: &Node) -> IpAddr {
-        IpAddr::V4(self.found.of(&node.name).unwrap_or_else(|| node.address.addr()))
-    }
-}
 
 /// Whether a DHCP server decides where the node's VM is.
 pub(crate) fn may_move(node: &Node) -> bool {

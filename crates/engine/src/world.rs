@@ -1,13 +1,15 @@
 //! Everything outside, in one value: Proxmox, the network that reaches machines, the time.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ambient::{Clock, Net, Random};
+use model::blueprint::Node;
 use talos_client::Roots;
 
 use crate::consoles::Consoles;
-use crate::whereabouts::Whereabouts;
 
 /// What the engine talks to. Made by whoever calls it, from the real network or from the lab. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -26,6 +28,30 @@ pub struct World {
     pub found: Whereabouts,
     /// The consoles that are read, and what they said.
     pub consoles: Consoles,
+}
+
+impl World {
+    /// Where a node is, as far as is known.
+    #[must_use]
+    pub fn address(&self, node: &Node) -> IpAddr {
+        IpAddr::V4(self.found.of(&node.name).unwrap_or_else(|| node.address.addr()))
+    }
+}
+
+/// Addresses that were found, by node. All clones know the same.
+#[derive(Debug, Clone, Default)]
+pub struct Whereabouts(Arc<Mutex<BTreeMap<String, Ipv4Addr>>>);
+
+impl Whereabouts {
+    /// Where a node was found, if that is not where the file expects it.
+    #[must_use]
+    pub fn of(&self, node: &str) -> Option<Ipv4Addr> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied()
+    }
+
+    pub(crate) fn note(&self, node: &str, address: Ipv4Addr) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), address);
+    }
 }
 
 /// How long a single question to a machine may take. etcd's answers hang before it runs, and a black hole never answers.

@@ -15,7 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use engine::files::remove_abandoned;
-use engine::record::Operator;
+use engine::lease::Operator;
 use engine::secrets::{self, AtRest, Kept, write_private};
 use model::mark::Mark;
 use talos::secrets::Bundle;

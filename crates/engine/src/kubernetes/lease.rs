@@ -15,7 +15,15 @@ use kube::api::{Api, PostParams};
 
 use super::Kubernetes;
 use crate::error::{Error, Kind, Result};
-use crate::record::{taken_over, taken_over_from_here};
+use crate::lease::{taken_over, taken_over_from_here};
+
+/// Where the lease of a cluster without Proxmox is.
+pub(crate) const NAMESPACE: &str = "kube-system";
+
+/// The name of a cluster's lease.
+pub(crate) fn name(cluster: &str) -> String {
+    format!("talosmith-{cluster}")
+}
 
 /// Where a lease is and who wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,14 +9,13 @@ use model::observed::{
 };
 use model::quorum::Member;
 use secrecy::ExposeSecret;
-use sha2::{Digest, Sha256};
 use talos::config::{ChangeClass, Contract, Difference, Documents, difference};
 use talos_client::{Machine as Client, Maintenance};
 
 use crate::World;
+use crate::identify::{Identified, Reached, identify_configured, reach};
 use crate::lack::Lack;
-use crate::render::Access;
-use crate::steps::{Identified, Reached, identify_configured, reach};
+use crate::render::{Access, digest};
 use crate::world::QUESTION;
 
 /// A machine, and what it did not tell although it answers.
@@ -201,7 +200,7 @@ pub(crate) async fn etcd(world: &World, node: &Node, client: &Client) -> Etcd {
     if let Some(id) = member_id(world, client).await {
         return as_member(world, client, id).await;
     }
-    match crate::steps::has_no_etcd(world, client).await {
+    match has_no_etcd(world, client).await {
         Some(true) => Etcd::Empty,
         Some(false) => Etcd::Data,
         None => Etcd::Unknown,
@@ -271,6 +270,18 @@ async fn member_id(world: &World, client: &Client) -> Option<u64> {
     u64::from_str_radix(spec.get("memberID")?.as_str()?, 16).ok()
 }
 
-pub(crate) fn digest(bytes: &[u8]) -> String {
-    hex::encode(Sha256::digest(bytes))
+/// Whether a machine surely has no etcd data. `None` when it cannot be told yet.
+///
+/// The proof needs both halves. The service prepares only after the volume with its data is mounted, and stays there for
+/// as long as nobody begins etcd; a member that restarts passes through the same state, but its folder is there.
+pub(crate) async fn has_no_etcd(world: &World, machine: &Client) -> Option<bool> {
+    let services = world.clock.timeout(QUESTION, machine.services()).await.ok()?.ok()?;
+    match services.iter().find(|s| s.id == "etcd")?.state.as_str() {
+        "Preparing" => {}
+        "Running" | "Stopping" => return Some(false),
+        _ => return None,
+    }
+    let exists =
+        world.clock.timeout(QUESTION, machine.path_exists("/var/lib/etcd/member")).await.ok()?.ok()?;
+    Some(!exists)
 }

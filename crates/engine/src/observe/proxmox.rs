@@ -21,10 +21,9 @@ use pve::Resource;
 use uuid::Uuid;
 
 use crate::World;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, remedy};
 use crate::missing::{self, Unclear};
 use crate::observe::{Purpose, Sought, documents, hosts, images as boot_images, named};
-use crate::record::remedy;
 use crate::settled;
 use crate::world::{KNOCK, TALOS_PORT};
 

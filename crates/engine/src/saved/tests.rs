@@ -1,6 +1,7 @@
 //! What a saved plan proves, and what it does not show.
 
 use super::*;
+use talos::secrets::Bundle;
 
 fn key() -> PlanKey {
     let contract = talos::config::Contract::parse("v1.13.9").unwrap();

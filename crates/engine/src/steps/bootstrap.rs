@@ -15,15 +15,14 @@ use model::blueprint::Node;
 use model::observed::Etcd;
 use talos_client::{Kind as Refused, Machine};
 
-use crate::apply::Context;
+use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::halt;
+use crate::identify::{Identified, identify};
 use crate::observe::machines;
-use crate::steps::{Done, Identified, identify};
 use crate::world::{QUESTION, World};
 
-pub(crate) use doubts::has_no_etcd;
 use doubts::{TO_BE_SEEN, nothing_exists};
 
 /// For the container runtime to come up and the clock to be set.
@@ -119,7 +118,7 @@ async fn until_member(
             let restarted = boot.as_ref().is_some_and(|before| *before != seen);
             if !restarted {
                 boot = Some(seen);
-            } else if may_call && has_no_etcd(world, machine).await == Some(true) {
+            } else if may_call && machines::has_no_etcd(world, machine).await == Some(true) {
                 progress.note("the machine restarted and forgot it; checking every control plane node again");
                 if is_still_empty(context, node, progress).await? {
                     progress.note("sending the request again");
@@ -153,7 +152,7 @@ async fn is_still_empty(context: &Context, node: &Node, progress: &Progress) -> 
 async fn has_data(world: &World, machine: &Machine, progress: &Progress) -> bool {
     let began = world.clock.now();
     loop {
-        if let Some(empty) = has_no_etcd(world, machine).await {
+        if let Some(empty) = machines::has_no_etcd(world, machine).await {
             return !empty;
         }
         if world.clock.now().duration_since(began) > TO_BE_SEEN {

@@ -14,11 +14,9 @@ use pve::{Grant, NewToken};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
-use crate::apply::Context;
-use crate::error::{Error, Kind, Result};
+use crate::context::{Context, Done};
+use crate::error::{Error, Kind, Result, remedy};
 use crate::kubernetes::Kubernetes;
-use crate::record::remedy;
-use crate::steps::Done;
 
 pub(super) async fn run(context: &Context, holder: Holder) -> Result<Done> {
     let blueprint = &context.look.blueprint;

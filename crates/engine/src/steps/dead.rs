@@ -13,12 +13,12 @@ use model::blueprint::{Node, Role};
 use model::observed::Etcd;
 use model::quorum::{self, View};
 
-use crate::apply::Context;
+use crate::context::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
+use crate::identify::{Identified, identify};
 use crate::kubernetes::Kubernetes;
 use crate::observe::machines;
-use crate::steps::{Identified, identify};
 
 /// For so long a node must be dead at every look.
 const WATCH: SignedDuration = SignedDuration::from_secs(120);

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use talos_client::Factory;
 
-use crate::apply::Context;
+use crate::context::{Context, Done};
 use crate::emit::Progress;
-use crate::error::{Error, Kind, NO_EFFECT, Result};
-use crate::record::remedy;
-use crate::steps::Done;
+use crate::error::{Error, Kind, NO_EFFECT, Result, remedy};
 
 /// Posts the schematic and checks that the factory computes the id that the plan was made with.
 pub(super) async fn register(context: &Context, image: &str, schematic: &str) -> Result<Done> {

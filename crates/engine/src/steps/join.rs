@@ -11,7 +11,7 @@ use model::observed::{Api, Etcd, Machine as Seen};
 use model::service::{self, Halted};
 use talos_client::{Kind as Refused, Machine};
 
-use crate::apply::Context;
+use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::{Error, Result};
 use crate::halt::{self, HaltWatch};
@@ -19,7 +19,8 @@ use crate::health::not_ready;
 use crate::kubernetes::Kubernetes;
 use crate::lack::{Lack, PodWatch};
 use crate::observe::machines;
-use crate::steps::{Done, configure};
+use crate::render::digest;
+use crate::steps::configure;
 use crate::world::QUESTION;
 use silence::Silence;
 
@@ -150,7 +151,7 @@ async fn missing(
     pods: &mut PodWatch,
 ) -> Result<Option<Lack>> {
     if machine.api == Api::Configured && context.unproved().contains(&node.name) {
-        let wanted = machines::digest(context.look.config(&node.name)?.as_bytes());
+        let wanted = digest(context.look.config(&node.name)?.as_bytes());
         match &machine.config_digest {
             Some(runs) if *runs == wanted => context.unproved().remove(&node.name),
             Some(_) => return Err(configure::runs_another(node)),

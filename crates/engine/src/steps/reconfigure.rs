@@ -10,11 +10,11 @@ use model::blueprint::Node;
 use secrecy::ExposeSecret;
 use talos_client::ApplyMode;
 
-use crate::apply::Context;
+use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
-use crate::observe::machines::digest;
-use crate::steps::{Done, Identified, identify};
+use crate::identify::{Identified, identify};
+use crate::render::digest;
 use crate::world::QUESTION;
 
 /// For the machine to take it over.

@@ -10,12 +10,12 @@ use model::mark::RECORD_NODE;
 use model::ownership::{Act, Foreign};
 use pve::{Params, PowerState, VmConfig};
 
-use crate::apply::Context;
-use crate::error::{Error, Kind, NO_EFFECT, Result};
+use crate::context::{Context, Done};
+use crate::error::{Error, Kind, NO_EFFECT, Result, remedy};
 use crate::missing::{self, Unclear};
-use crate::record::remedy;
-use crate::steps::vm::{ATTEMPTS, Place, worth_another_look};
-use crate::steps::{Done, owned, power};
+use crate::owned::{self, Place};
+use crate::steps::power;
+use crate::steps::vm::{ATTEMPTS, worth_another_look};
 
 /// Stops a node's VM at once: what it ran is being taken away.
 pub(super) async fn stop(context: &Context, node: &str, place: &Place<'_>) -> Result<Done> {

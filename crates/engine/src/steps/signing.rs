@@ -4,10 +4,10 @@ use futures::future::join_all;
 use model::blueprint::Node;
 use model::service;
 
-use crate::apply::Context;
+use crate::context::Context;
 use crate::error::Error;
+use crate::identify::{Identified, identify};
 use crate::lack::Lack;
-use crate::steps::{Identified, identify};
 use crate::world::QUESTION;
 
 /// The code of a machine that does not answer.

@@ -9,12 +9,12 @@ use model::ownership::{Act, Foreign};
 use model::vm;
 use pve::Params;
 
-use crate::apply::Context;
+use crate::context::{Context, Done};
 use crate::emit::Progress;
-use crate::error::{Error, Kind, Result};
-use crate::record::remedy;
-use crate::steps::vm::{Place, grow, make};
-use crate::steps::{Done, owned, update};
+use crate::error::{Error, Kind, Result, remedy};
+use crate::owned::{self, Place};
+use crate::steps::update;
+use crate::steps::vm::{grow, make};
 use crate::tags;
 
 /// What a template is made from.

@@ -11,12 +11,11 @@ use model::ownership::{Act, Foreign};
 use model::plan::drift::{self, Drift};
 use pve::Params;
 
-use crate::apply::Context;
-use crate::error::{Error, Result};
+use crate::context::{Context, Done};
+use crate::error::{Error, Result, remedy};
 use crate::observe::proxmox;
-use crate::record::remedy;
-use crate::steps::vm::{ATTEMPTS, Place};
-use crate::steps::{Done, owned};
+use crate::owned::{self, Place};
+use crate::steps::vm::ATTEMPTS;
 
 /// Sets the keys named in the plan.
 pub(super) async fn run(

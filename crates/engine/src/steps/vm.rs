@@ -8,25 +8,13 @@ use model::ownership::Act;
 use model::vm;
 use pve::{Params, PowerState};
 
-use crate::apply::Context;
+use crate::context::{Context, Done};
 use crate::emit::Progress;
-use crate::error::{Error, Kind, NO_EFFECT, Result};
+use crate::error::{Error, Kind, NO_EFFECT, Result, remedy};
+use crate::owned::{self, Place};
 use crate::proof;
-use crate::record::remedy;
 use crate::settled::settled;
-use crate::steps::{Done, owned, power, update};
-
-/// A VM's id and the host it is on.
-pub(crate) struct Place<'a> {
-    pub host: &'a str,
-    pub vmid: u32,
-}
-
-impl std::fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "VM {} on {}", self.vmid, self.host)
-    }
-}
+use crate::steps::{power, update};
 
 /// How often a busy host or storage is asked again. Each time waits longer.
 pub(super) const ATTEMPTS: u32 = 6;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ambient::{Clock, Dial, Net, Stream};
 use engine::apply::Stop;
 use engine::error::Kind;
-use engine::record::Operator;
+use engine::lease::Operator;
 use engine::{Session, World};
 use jiff::{SignedDuration, Timestamp};
 use lab::{CallMoment, Verdict};

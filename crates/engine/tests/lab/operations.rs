@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use engine::record::Operator;
+use engine::lease::Operator;
 use lab::{CallFilter, Far, Injection, Lost, Partition, When, Wire};
 use model::event::Outcome;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::apply::Stop;
 use engine::error::Kind;
-use engine::record::Operator;
+use engine::lease::Operator;
 use lab::{CallMoment, Verdict};
 use model::event::{Outcome, What};
 use tokio::sync::watch;

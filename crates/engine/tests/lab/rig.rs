@@ -8,7 +8,7 @@ use engine::apply::{Run, Stop};
 use engine::doctor::{Finding, Unexamined};
 use engine::emit::Emitter;
 use engine::grounds::{Grounds, Whom};
-use engine::record::Operator;
+use engine::lease::Operator;
 use engine::session::LookError;
 use engine::{Look, Session, World};
 use lab::{Lab, LabConfig};

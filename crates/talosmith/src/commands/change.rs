@@ -5,7 +5,7 @@ mod end;
 mod reviewed;
 mod run;
 
-use engine::record;
+use engine::lease;
 use engine::secrets::AtRest;
 use engine::{Look, World};
 use model::plan::Plan;
@@ -275,7 +275,7 @@ fn free(
         return Ok(());
     }
     let operator = setup.place.operator(args.take_over)?;
-    record::may_begin(&record.state, &operator, now).map_err(|error| Problem::from(&error))
+    lease::may_begin(&record.state, &operator, now).map_err(|error| Problem::from(&error))
 }
 
 /// A signal came before a run began.

@@ -7,14 +7,14 @@ use model::service::{self, Halted};
 use talos_client::Machine;
 
 use super::PAUSE;
-use crate::apply::Context;
+use crate::context::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::halt;
+use crate::identify::{Identified, identify};
 use crate::kubernetes::{Kubernetes, is_answer};
 use crate::lack::Lack;
 use crate::observe::{self, machines};
-use crate::steps::{Identified, identify};
 use crate::world::{QUESTION, World};
 
 /// For a control plane that was just configured to show what it has.
@@ -145,7 +145,7 @@ async fn doubt<'a>(context: &Context, node: &'a Node) -> Option<Doubt<'a>> {
         }
     };
     if node.role == Role::ControlPlane {
-        match has_no_etcd(world, &machine).await {
+        match machines::has_no_etcd(world, &machine).await {
             Some(true) => {}
             Some(false) => return Some(Doubt::Data(node)),
             None => {
@@ -183,20 +183,4 @@ async fn unclear(world: &World, node: &Node, machine: &Machine) -> Lack {
     }
     let Some(first) = unmet.first() else { return Lack::new(words) };
     Lack::new(format!("{words} (it waits: {}, {})", first.name, first.reason))
-}
-
-/// Whether a machine surely has no etcd data. `None` when it cannot be told yet.
-///
-/// The proof needs both halves. The service prepares only after the volume with its data is mounted, and stays there for
-/// as long as nobody begins etcd; a member that restarts passes through the same state, but its folder is there.
-pub(crate) async fn has_no_etcd(world: &World, machine: &Machine) -> Option<bool> {
-    let services = world.clock.timeout(QUESTION, machine.services()).await.ok()?.ok()?;
-    match services.iter().find(|s| s.id == "etcd")?.state.as_str() {
-        "Preparing" => {}
-        "Running" | "Stopping" => return Some(false),
-        _ => return None,
-    }
-    let exists =
-        world.clock.timeout(QUESTION, machine.path_exists("/var/lib/etcd/member")).await.ok()?.ok()?;
-    Some(!exists)
 }

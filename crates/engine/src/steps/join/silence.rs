@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use model::blueprint::{Node, Role};
 
-use crate::apply::Context;
+use crate::context::Context;
 use crate::error::Result;
 use crate::lack::Lack;
 use crate::power::{PowerWatch, USUAL_BOOT};

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use engine::Look;
-use engine::saved::{PlanKey, SavedPlan};
+use engine::plan_key::PlanKey;
+use engine::saved::SavedPlan;
 use model::plan::Plan;
 use talos::secrets::Bundle;
 

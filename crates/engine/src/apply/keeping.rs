@@ -8,9 +8,10 @@ use std::time::Duration;
 use model::lease::{Hold, LOOK_FOR_PLACE_EVERY, RENEW_EVERY, RENEWAL_TIMEOUT};
 use tokio::sync::Notify;
 
-use super::{KubernetesLease, Validity};
-use crate::apply::Context;
+use crate::context::Context;
 use crate::error::{Error, Kind, Result};
+use crate::kubernetes_lease::KubernetesLease;
+use crate::lease::Validity;
 use crate::record::Record;
 
 /// After a renewal that failed.
@@ -75,7 +76,7 @@ async fn in_time(
 
 /// The run started before there was a place for its lease; perhaps there is one now.
 async fn take_late(context: &Context) -> Result<()> {
-    if let Some(lease) = KubernetesLease::take_late(context).await? {
+    if let Some(lease) = KubernetesLease::take_late(&context.world, &context.look, &context.holder).await? {
         context.kubernetes_lease.send_replace(Some(lease));
     }
     Ok(())

@@ -9,21 +9,12 @@ use model::lease::{
     FIRST_HOLDER_WAITS, HOLDER_STOPS, Late, LateFind, LateHolder, RENEWAL_TIMEOUT, late, successor_waits,
 };
 
-use super::Validity;
-use crate::apply::Context;
 use crate::error::{Error, Kind, Result};
 use crate::kubernetes::Kubernetes;
-use crate::kubernetes::lease::{Claim, Found, Wait, Whose};
-use crate::record::{TO_GIVE_BACK, outwait, stale, taking_over, watch, watching};
+use crate::kubernetes::lease::{Claim, Found, NAMESPACE, Wait, Whose, name};
+use crate::lease::{Holder, TO_GIVE_BACK, Validity, outwait, stale, taking_over, watch, watching};
+use crate::session::Look;
 use crate::world::World;
-
-/// Where the lease of a cluster is.
-pub(crate) const NAMESPACE: &str = "kube-system";
-
-/// Its name.
-pub(crate) fn name(cluster: &str) -> String {
-    format!("talosmith-{cluster}")
-}
 
 /// A lease that was taken.
 #[derive(Clone)]
@@ -36,15 +27,14 @@ pub(crate) struct KubernetesLease {
 
 impl KubernetesLease {
     /// Nothing is asked yet.
-    fn new(context: &Context) -> Result<Self> {
-        let (world, blueprint, operator) =
-            (&context.world, &context.look.blueprint, &context.holder.operator);
-        let kubernetes = Kubernetes::new(world, &blueprint.endpoint, &context.look.access()?.kubernetes)?;
+    fn new(world: &World, look: &Look, holder: &Holder) -> Result<Self> {
+        let (blueprint, operator) = (&look.blueprint, &holder.operator);
+        let kubernetes = Kubernetes::new(world, &blueprint.endpoint, &look.access()?.kubernetes)?;
         let claim = Claim {
             namespace: NAMESPACE.to_owned(),
             name: name(&blueprint.cluster),
             holder: format!("{} ({})", operator.name, operator.place),
-            run: context.holder.run.clone(),
+            run: holder.run.clone(),
             duration: HOLDER_STOPS,
             whose: Whose::Free,
             wait: Wait::Unchanged,
@@ -53,13 +43,18 @@ impl KubernetesLease {
     }
 
     /// Takes it, or says who has it. `None` as long as Kubernetes does not answer; `note` is told what is waited for.
-    pub(crate) async fn take(context: &Context, note: impl Fn(String)) -> Result<Option<Self>> {
-        let seen = &context.look.observed.kubernetes;
+    pub(crate) async fn take(
+        world: &World,
+        look: &Look,
+        holder: &Holder,
+        note: impl Fn(String),
+    ) -> Result<Option<Self>> {
+        let seen = &look.observed.kubernetes;
         if !seen.answered {
-            return Self::take_late(context).await;
+            return Self::take_late(world, look, holder).await;
         }
-        let lease = Self::new(context)?;
-        let clock = &context.world.clock;
+        let lease = Self::new(world, look, holder)?;
+        let clock = &world.clock;
         let found = lease.find().await?;
         let wait = successor_waits(found.duration);
         if let (Some(wait), true) = (found.outwaits, found.holder.as_ref() == Some(&lease.claim.holder)) {
@@ -79,31 +74,31 @@ impl KubernetesLease {
                 return Err(lease.outwait(wait).await?);
             }
             None => lease.hold(Whose::Free).await?,
-            Some(holder) if context.holder.operator.take_over => {
-                note(taking_over(holder, wait));
+            Some(other) if holder.operator.take_over => {
+                note(taking_over(other, wait));
                 // One that waits itself may not be the last who is at work.
                 let wait = found.outwaits.map_or(wait, |theirs| theirs.max(wait));
                 lease.hold_and_wait(Whose::Anybodys, Wait::For(wait)).await?;
                 return Err(lease.outwait(wait).await?);
             }
-            Some(holder) if found.ends.is_some_and(|end| end > clock.now()) => {
-                return Err(busy(holder, &found));
+            Some(other) if found.ends.is_some_and(|end| end > clock.now()) => {
+                return Err(busy(other, &found));
             }
-            Some(holder) => {
-                note(watching(holder, wait));
-                let look = || async {
+            Some(other) => {
+                note(watching(other, wait));
+                let again = || async {
                     match lease.find().await {
                         Ok(Found { holder: None, .. }) => Ok(true),
                         Ok(again) if again != found => {
-                            Err(busy(again.holder.as_deref().unwrap_or(holder), &again))
+                            Err(busy(again.holder.as_deref().unwrap_or(other), &again))
                         }
                         Ok(_) | Err(_) => Ok(false),
                     }
                 };
-                watch(&context.world, wait, look).await?;
+                watch(world, wait, again).await?;
                 let again = lease.find().await?;
                 if again != found && again.holder.is_some() {
-                    return Err(busy(again.holder.as_deref().unwrap_or(holder), &again));
+                    return Err(busy(again.holder.as_deref().unwrap_or(other), &again));
                 }
                 lease.hold(Whose::Free).await?;
                 return Err(lease.stale().await);
@@ -117,9 +112,9 @@ impl KubernetesLease {
     /// # Errors
     ///
     /// When the run must end: another operator has the lease, or had it after the cluster was observed.
-    pub(crate) async fn take_late(context: &Context) -> Result<Option<Self>> {
-        let lease = Self::new(context)?;
-        let clock = &context.world.clock;
+    pub(crate) async fn take_late(world: &World, look: &Look, holder: &Holder) -> Result<Option<Self>> {
+        let lease = Self::new(world, look, holder)?;
+        let clock = &world.clock;
         // It does not answer, or not yet whole: that is no reason to end a run that is about to bring it up.
         let Ok(Ok(found)) = clock.timeout(RENEWAL_TIMEOUT, lease.find()).await else { return Ok(None) };
         if found.outwaits.is_some() && found.holder.as_ref() == Some(&lease.claim.holder) {

@@ -10,13 +10,24 @@ use model::ownership::{self, Act, Evidence, Foreign};
 use pve::{BothConfigs, VmConfig};
 use uuid::Uuid;
 
-use crate::apply::Context;
-use crate::error::{Error, Kind, Result};
-use crate::record::remedy;
-use crate::steps::vm::Place;
+use crate::context::Context;
+use crate::error::{Error, Kind, Result, remedy};
+use crate::evidence::evidence;
+
+/// A VM's id and the host it is on.
+pub(crate) struct Place<'a> {
+    pub host: &'a str,
+    pub vmid: u32,
+}
+
+impl std::fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "VM {} on {}", self.vmid, self.host)
+    }
+}
 
 /// Whether a VM with this configuration is `node` and may be acted on.
-pub(super) fn check(
+pub(crate) fn check(
     context: &Context,
     act: Act,
     vmid: u32,
@@ -29,25 +40,12 @@ pub(super) fn check(
 }
 
 /// The generation ID that a node's VM had when it was observed, or when the cluster's record was last written.
-pub(super) fn recorded(context: &Context, node: &str) -> Option<Uuid> {
+pub(crate) fn recorded(context: &Context, node: &str) -> Option<Uuid> {
     ownership::generations(&context.look.blueprint, &context.look.observed).get(node).copied()
 }
 
-/// What identifies a VM with this configuration.
-pub(crate) fn evidence<'a>(vmid: u32, mark: &'a Mark, config: &'a VmConfig) -> Evidence<'a> {
-    Evidence {
-        vmid,
-        name: config.get("name").unwrap_or_default(),
-        mark,
-        uuid: config.smbios_uuid().and_then(|uuid| uuid.parse().ok()),
-        vmgenid: config.get("vmgenid").and_then(|id| id.parse().ok()),
-        recorded: None,
-        template: config.get("template") == Some("1"),
-    }
-}
-
 /// Reads the VM, and refuses unless it is `node` and may be acted on.
-pub(super) async fn read(context: &Context, act: Act, node: &str, place: &Place<'_>) -> Result<BothConfigs> {
+pub(crate) async fn read(context: &Context, act: Act, node: &str, place: &Place<'_>) -> Result<BothConfigs> {
     let read = try_read(context, act, node, place)
         .await
         .map_err(|e| Error::world(format!("could not read {node}, {place}")).remedy(remedy(&e)).because(e))?;

@@ -1,0 +1,118 @@
+//! What the steps of a run share, and what each of them leaves behind.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use model::blueprint::Node;
+use model::lease::Hold;
+use model::observed::Api;
+use tokio::sync::watch;
+
+use crate::error::{Error, Kind, Result};
+use crate::kubernetes_lease::KubernetesLease;
+use crate::lease::{Holder, Validity};
+use crate::record::Record;
+use crate::session::Look;
+use crate::world::World;
+
+/// What a step leaves behind.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    /// Warnings that the world gave.
+    pub warnings: Vec<String>,
+}
+
+/// What steps share while they run.
+pub(crate) struct Context {
+    pub world: World,
+    pub look: Look,
+    pub holder: Holder,
+    /// Set once the record exists and the lease is ours.
+    pub record: watch::Sender<Option<Record>>,
+    /// The lease of a cluster without Proxmox, once it is ours.
+    pub kubernetes_lease: watch::Sender<Option<KubernetesLease>>,
+    /// Nodes that took a configuration from this run, and could not be asked yet which one they run.
+    unproved: Mutex<BTreeSet<String>>,
+    /// Nodes that this run sent a configuration to.
+    configured: Mutex<BTreeSet<String>>,
+    /// Whether this run is deleting the cluster's record, so that its absence is no surprise.
+    pub deletes_record: AtomicBool,
+    /// Control plane nodes that failed in this run, and why the first did.
+    failed_control_planes: Mutex<(usize, String)>,
+}
+
+impl Context {
+    /// Of a run that has no lease yet and has done nothing.
+    pub(crate) fn new(world: World, look: Look, holder: Holder) -> Self {
+        Self {
+            world,
+            look,
+            holder,
+            record: watch::Sender::new(None),
+            kubernetes_lease: watch::Sender::new(None),
+            unproved: Mutex::default(),
+            configured: Mutex::default(),
+            deletes_record: AtomicBool::new(false),
+            failed_control_planes: Mutex::default(),
+        }
+    }
+
+    /// The record of a cluster that has one: where every machine is external, there is no Proxmox to keep it in.
+    pub(crate) fn record_if_any(&self) -> Result<Option<Record>> {
+        if self.look.blueprint.has_proxmox() { self.record().map(Some) } else { Ok(None) }
+    }
+
+    /// The lease of a cluster without Proxmox, once it is ours.
+    pub(crate) fn kubernetes_lease(&self) -> Option<KubernetesLease> {
+        self.kubernetes_lease.borrow().clone()
+    }
+
+    /// Whether changing calls may be made now. Where there is no lease yet, the plan has no step before the one that makes its
+    /// place, or there is no place for one.
+    pub(crate) fn may_change(&self) -> bool {
+        let (record, lease) = (self.record.borrow(), self.kubernetes_lease.borrow());
+        let holds = |validity: &Validity| validity.hold() == Hold::Valid;
+        record.as_ref().is_none_or(|record| holds(record.validity()))
+            && lease.as_ref().is_none_or(|lease| holds(lease.validity()))
+    }
+
+    /// How many control plane nodes failed in this run, of how many, and why the first did.
+    pub(crate) fn failed_control_planes(&self) -> (usize, usize, String) {
+        let (failed, why) = self.failed_control_planes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (failed, self.look.blueprint.control_planes().count(), why)
+    }
+
+    /// So many control plane nodes failed by now, the first for this reason.
+    pub(crate) fn note_failed_control_planes(&self, failed: usize, why: String) {
+        *self.failed_control_planes.lock().unwrap_or_else(PoisonError::into_inner) = (failed, why);
+    }
+
+    /// Why no control plane node runs in this run, once that is certain: all of them failed, and none ran before. No wait for one
+    /// can succeed then.
+    pub(crate) fn no_control_plane(&self) -> Option<String> {
+        let (failed, all, why) = self.failed_control_planes();
+        let machines = &self.look.observed.machines;
+        let ran = |node: &Node| machines.get(&node.name).is_some_and(|seen| seen.api == Api::Configured);
+        let none_runs = failed > 0 && failed == all && !self.look.blueprint.control_planes().any(ran);
+        none_runs.then_some(why)
+    }
+
+    /// The nodes whose configuration is still to be proved.
+    pub(crate) fn unproved(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.unproved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The nodes that this run sent a configuration to.
+    pub(crate) fn configured(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.configured.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The record. Every step that asks stands behind the one that makes it.
+    pub(crate) fn record(&self) -> Result<Record> {
+        self.record
+            .borrow()
+            .clone()
+            .ok_or_else(|| Error::new(Kind::Refused, "the cluster's record is not there yet"))
+    }
+}
