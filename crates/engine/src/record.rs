@@ -17,8 +17,10 @@
 //! Either way the new holder looked at a world that the old one may have changed since, and must look again: every change
 //! of hands is counted, and a plan that was made at another count is not carried out.
 
+mod identities;
+
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -39,14 +41,12 @@ use crate::lease::{
 use crate::missing;
 use crate::settled::settled;
 use crate::tags;
+use identities::Identities;
 
 /// Longer than the hosts take to agree on a VM ID that became free.
 const TO_AGREE: Duration = Duration::from_secs(1);
 /// How often a lost race is run again before giving up.
 const ATTEMPTS: u32 = 5;
-
-/// What the record says of nodes, by their names.
-type ByNode = BTreeMap<String, String>;
 
 /// The record of one cluster, once it exists.
 #[derive(Debug, Clone)]
@@ -64,15 +64,10 @@ pub struct Record {
     generations: BTreeMap<String, Uuid>,
     /// When it was renewed last.
     validity: Validity,
-    /// Machines that this run gave the cluster's keys, each with what it was known by where nothing proved it. Whatever is written
-    /// next carries it: the lease is renewed every few seconds, and given back at the end.
-    identities: Arc<Mutex<BTreeMap<String, Option<String>>>>,
-    /// Who the record names as unproved and as doubted, as it was read or written last.
-    listed: Arc<Mutex<Option<(ByNode, ByNode)>>>,
+    /// What this run knows of the identities of machines.
+    identities: Arc<Mutex<Identities>>,
     /// One write at a time: the first one carries the others.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// Machines whose proof failed in this run, each with what was seen. They are written likewise.
-    doubts: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl Record {
@@ -97,9 +92,7 @@ impl Record {
             generations: BTreeMap::new(),
             validity: Validity::new(&world.clock),
             identities: Arc::default(),
-            listed: Arc::default(),
             turn: Arc::default(),
-            doubts: Arc::default(),
         }
     }
 
@@ -513,35 +506,19 @@ impl Record {
     /// A machine is about to receive the cluster's keys: proved, or known by no more than this. The record says so before they
     /// leave, because afterwards this run may end at any moment, and the next one finds a machine that has its keys already.
     pub(crate) async fn note_identity(&self, node: &str, unproved: Option<&str>) -> Result<()> {
-        let noted = unproved.map(str::to_owned);
-        self.identities.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), noted);
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
+        self.identities().give(node, unproved);
         let _turn = self.turn.lock().await;
-        let says_so = {
-            let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-            listed.as_ref().is_some_and(|(listed, doubted)| {
-                listed.get(node).map(String::as_str) == unproved && !doubted.contains_key(node)
-            })
-        };
-        if says_so { Ok(()) } else { self.change(|_| Ok(())).await }
+        let is_listed = self.identities().is_listed(node, unproved);
+        if is_listed { Ok(()) } else { self.change(|_| Ok(())).await }
     }
 
     /// What answers for a machine is not proved to be it.
     pub(crate) fn note_doubt(&self, node: &str, why: &str) {
-        let mut doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
-        doubts.insert(node.to_owned(), why.to_owned());
+        self.identities().doubt(node, why);
     }
 
-    fn add_identities(&self, state: &mut RecordState) {
-        for (node, unproved) in self.identities.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            match unproved {
-                Some(by) => state.unproved.insert(node.clone(), by.clone()),
-                None => state.unproved.remove(node),
-            };
-            state.doubted.remove(node);
-        }
-        let doubts = self.doubts.lock().unwrap_or_else(PoisonError::into_inner);
-        state.doubted.extend(doubts.iter().map(|(node, why)| (node.clone(), why.clone())));
+    fn identities(&self) -> MutexGuard<'_, Identities> {
+        self.identities.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads, changes, writes; again when somebody else wrote in between.
@@ -551,13 +528,9 @@ impl Record {
             let (mut state, mark, config) = self.fetch().await?;
             let before = state.clone();
             change(&mut state)?;
-            self.add_identities(&mut state);
-            let names = (state.unproved.clone(), state.doubted.clone());
-            let written = || {
-                *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(names);
-            };
+            self.identities().add_to(&mut state);
             if state == before {
-                written();
+                self.identities().written(&state);
                 return Ok(());
             }
             let mut params = Params::from([("description".to_owned(), self.notes(&config, &mark, &state))]);
@@ -566,7 +539,7 @@ impl Record {
             let digest = Some(config.digest.as_str());
             match self.world.pve.update_config(&self.host, self.vmid, &params, &[], digest).await {
                 Ok(()) => {
-                    written();
+                    self.identities().written(&state);
                     return Ok(());
                 }
                 Err(error) if attempt < ATTEMPTS && worth_another_try(&error) => {
