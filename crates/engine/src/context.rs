@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use model::blueprint::Node;
 use model::lease::Hold;
 use model::observed::Api;
+use model::ownership;
 use tokio::sync::watch;
 
 use crate::error::{Error, Kind, Result};
@@ -66,6 +67,11 @@ impl Context {
     /// The lease of a cluster without Proxmox, once it is ours.
     pub(crate) fn kubernetes_lease(&self) -> Option<KubernetesLease> {
         self.kubernetes_lease.borrow().clone()
+    }
+
+    /// The host and the VM ID of a node's VM, as it was observed or as it will be.
+    pub(crate) fn place_of(&self, node: &Node) -> (String, u32) {
+        ownership::place_of(&self.look.blueprint, &self.look.observed.proxmox, node)
     }
 
     /// Whether changing calls may be made now. Where there is no lease yet, the plan has no step before the one that makes its

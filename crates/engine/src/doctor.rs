@@ -304,8 +304,8 @@ fn account_for(
 fn console(permissions: &Permissions, blueprint: &Blueprint, caller: &str, need: &Need) -> Finding {
     let what = format!("console at {}", need.path);
     let lacks = |node: &&Node| {
-        let need = preflight::console(blueprint, node, None);
-        !node.external && !need.one_of.iter().any(|(path, right)| permissions.has(path, right))
+        let need = rights::to_prove(blueprint, node, None);
+        !node.external && !need.is_met(|path, privilege| permissions.has(path, privilege))
     };
     let denied: Vec<&Node> = blueprint.in_order().into_iter().filter(lacks).collect();
     if denied.is_empty() {
@@ -322,7 +322,8 @@ fn console(permissions: &Permissions, blueprint: &Blueprint, caller: &str, need:
             .iter()
             .flat_map(|node| {
                 let path = format!("/vms/{}", node.vmid);
-                at_path(permissions, &blueprint.cluster, caller, &path, &[need]).remedy
+                let of_vm = Need { path: path.clone(), ..need.clone() };
+                at_path(permissions, &blueprint.cluster, caller, &path, &[&of_vm]).remedy
             })
             .fold(vec![], |mut all, line| {
                 if !all.contains(&line) {
@@ -345,7 +346,10 @@ fn console(permissions: &Permissions, blueprint: &Blueprint, caller: &str, need:
 
 fn at_path(permissions: &Permissions, cluster: &str, caller: &str, path: &str, needs: &[&Need]) -> Finding {
     let what = format!("privileges at {path}");
-    let missing: Vec<&&Need> = needs.iter().filter(|need| !permissions.has(path, need.privilege)).collect();
+    let missing: Vec<&&Need> = needs
+        .iter()
+        .filter(|need| !need.is_met(|path, privilege| permissions.has(path, privilege)))
+        .collect();
     let Some(first) = missing.first() else {
         let all: Vec<&str> = needs.iter().map(|need| need.privilege).collect();
         return Finding::good(what, all.join(" "));
@@ -354,7 +358,7 @@ fn at_path(permissions: &Permissions, cluster: &str, caller: &str, path: &str, n
         missing.iter().map(|need| format!("{} ({})", need.privilege, need.reason)).collect();
     let names: BTreeSet<&str> = missing.iter().map(|need| need.privilege).collect();
     let names: Vec<&str> = names.into_iter().collect();
-    let role = rights::role_of(first).name(cluster);
+    let role = first.role.name(cluster);
     let user = caller.split('!').next().unwrap_or(caller);
     let whom = if user == caller {
         format!("--users '{user}'")

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use model::blueprint::Node;
-use model::ownership;
 
 use crate::context::Context;
 use crate::error::Error;
@@ -38,7 +37,7 @@ impl PowerWatch {
             return Ok(None);
         }
         let world = &context.world;
-        let (host, vmid) = whereabouts(context, node);
+        let (host, vmid) = context.place_of(node);
         let now = world.clock.now();
         if now.duration_since(*self.asked.get_or_insert(now)) >= INTERVAL {
             self.asked = Some(now);
@@ -57,15 +56,6 @@ impl PowerWatch {
         Err(Error::world(format!("could not wait for {}: {words}", node.name)).coded(CODE).remedy(format!(
             "the tasks of VM {vmid} in Proxmox say who stopped it, or why it stopped; running the command again starts it"
         )))
-    }
-}
-
-/// The host and the id of a node's VM.
-pub(crate) fn whereabouts(context: &Context, node: &Node) -> (String, u32) {
-    let seen = ownership::vm_of(&context.look.blueprint, &context.look.observed.proxmox, &node.name);
-    match seen {
-        Some(vm) => (vm.host.clone(), vm.vmid),
-        None => (node.host.clone().unwrap_or_default(), node.vmid),
     }
 }
 

@@ -22,7 +22,6 @@ use crate::identify::{Identified, identify};
 use crate::kubernetes::Kubernetes;
 use crate::observe::machines;
 use crate::owned::{Place, not_ours, try_read};
-use crate::power::whereabouts;
 use crate::world::QUESTION;
 
 /// For so long the console may lag behind, and a certificate may be renewed.
@@ -71,7 +70,7 @@ impl<'a> Prover<'a> {
     /// Opens the console, where it is needed and not open yet.
     pub(crate) async fn watch(&mut self) {
         if self.method == Method::Console && self.watch.is_none() {
-            let (host, vmid) = whereabouts(self.context, self.node);
+            let (host, vmid) = self.context.place_of(self.node);
             let world = &self.context.world;
             let slot = world.consoles.slot(&host).await;
             let whose = Whose { node: &self.node.name, host: &host, vmid };
@@ -83,7 +82,7 @@ impl<'a> Prover<'a> {
 
     /// The same, where a console is free at once: what it prints helps, and nothing depends on it.
     pub(crate) async fn watch_if_free(&mut self) {
-        let (host, _) = whereabouts(self.context, self.node);
+        let (host, _) = self.context.place_of(self.node);
         let (all, here) = self.context.world.consoles.free(&host);
         if all > 0 && here > 0 {
             self.watch().await;
@@ -93,7 +92,7 @@ impl<'a> Prover<'a> {
     /// A system that does not come up: the kernel panic that its console shows again and again.
     pub(crate) fn panics(&self) -> Result<()> {
         let Some(line) = self.watch.as_ref().and_then(|watch| watch.panics()) else { return Ok(()) };
-        let (host, vmid) = whereabouts(self.context, self.node);
+        let (host, vmid) = self.context.place_of(self.node);
         let name = &self.node.name;
         Err(Error::world(format!("{name} does not boot; the console of VM {vmid} on {host} shows again and again: {line}"))
             .coded(PANIC)
@@ -129,7 +128,7 @@ impl<'a> Prover<'a> {
         match self.watch.as_ref().and_then(|watch| watch.last_line()) {
             Some(line) => format!("; the last line on its console: {line}"),
             None if self.watch.as_ref().is_some_and(|watch| watch.is_mute()) => {
-                let (_, vmid) = whereabouts(self.context, self.node);
+                let (_, vmid) = self.context.place_of(self.node);
                 format!("; the console of VM {vmid} printed nothing since it was opened")
             }
             None => String::new(),
@@ -213,7 +212,7 @@ impl<'a> Prover<'a> {
     /// Opens the console again where the VM was stopped and started since it was opened: Proxmox leaves the old one open, and
     /// nothing is read on it any more. What was read before counts no more. Says whether it did.
     async fn reopen_if_started_again(&mut self, progress: &Progress) -> bool {
-        let (host, vmid) = whereabouts(self.context, self.node);
+        let (host, vmid) = self.context.place_of(self.node);
         let (world, Some(watch)) = (&self.context.world, &mut self.watch) else { return false };
         if self.reopened >= POWER_CYCLES {
             return false;
@@ -259,7 +258,7 @@ impl<'a> Prover<'a> {
         if let Some(volume) = volumes.iter().find(|volume| keeps_configuration(volume)) {
             return Err(self.kept_running(&format!("it has the volume {}", volume.name)));
         }
-        let (host, vmid) = whereabouts(context, node);
+        let (host, vmid) = context.place_of(node);
         let (place, pve) = (Place { host: &host, vmid }, &context.world.pve);
         let attempt = || Error::world(format!("could not restart {}, {place}", node.name));
         match try_read(context, Act::Change, &node.name, &place).await {
@@ -335,7 +334,7 @@ impl<'a> Prover<'a> {
     }
 
     fn mismatch(&self, shown: &Fingerprint, printed: &Fingerprint) -> Error {
-        let (_, vmid) = whereabouts(self.context, self.node);
+        let (_, vmid) = self.context.place_of(self.node);
         let address = self.context.world.address(self.node);
         self.refused(&format!(
             "shows a certificate with the fingerprint {shown}, and the console of VM {vmid} names {printed}"
@@ -383,7 +382,7 @@ impl<'a> Prover<'a> {
 
     /// The console said nothing, although the machine was restarted while it was read.
     async fn silent(&mut self) -> Error {
-        let (host, vmid) = whereabouts(self.context, self.node);
+        let (host, vmid) = self.context.place_of(self.node);
         let off = matches!(self.context.world.pve.is_running(&host, vmid).await, Ok(false));
         let state = if off { ", which is off" } else { "" };
         self.refused(&format!(

@@ -256,6 +256,15 @@ pub struct Inventory {
     pub hosts: BTreeMap<String, InventoryHost>,
 }
 
+impl Inventory {
+    /// Whether a host shares a datastore with others. One that it does not have, it does not share.
+    #[must_use]
+    pub fn is_shared(&self, host: &str, datastore: &str) -> bool {
+        let store = self.hosts.get(host).and_then(|host| host.datastores.get(datastore));
+        store.is_some_and(|store| store.shared)
+    }
+}
+
 /// One Proxmox host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InventoryHost {

@@ -18,6 +18,7 @@
 //! - [`vm`] says what a node's VM is in Proxmox' words.
 //! - [`alive`] says when a node may be called dead, and [`quorum`] when etcd does not need it.
 //! - [`plan`] compares the two. All rules of order and safety live there.
+//! - [`releases`] has the versions of Talos and Kubernetes that are supported, in one table.
 //! - [`rights`] is what a token must be allowed to do for a blueprint, and where.
 //! - [`service`] says which services of a machine do not come up by themselves.
 //! - [`holder`] is whoever is given credentials inside the cluster.
@@ -44,6 +45,7 @@ pub mod ownership;
 pub mod plan;
 pub mod quorum;
 pub mod reference;
+pub mod releases;
 pub mod resolve;
 pub mod rights;
 pub mod service;

@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use crate::blueprint::Inventory;
 use crate::mark::{Mark, RecordState};
-use crate::plan::preflight::Need;
 use crate::quorum::Member;
 use crate::step::Disruption;
 
@@ -75,7 +74,7 @@ pub struct Proxmox {
     /// Addresses that new machines shall have and somebody has already, with what was seen there.
     pub occupied: BTreeMap<Ipv4Addr, String>,
     /// What the token may not do and new nodes need.
-    pub missing_rights: Vec<Need>,
+    pub missing_rights: Vec<MissingRight>,
     /// Nodes whose VM the token may not open the console of. `None` where it was not asked, or could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_console: Option<BTreeSet<String>>,
@@ -94,6 +93,15 @@ pub struct Proxmox {
     pub unfound: Vec<Unfound>,
     /// Accounts for what runs in the cluster. `None` where nobody had to know of them, or they could not be seen.
     pub accounts: Option<Accounts>,
+}
+
+/// A privilege that the token does not have.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingRight {
+    /// Where, as Proxmox writes it.
+    pub path: String,
+    /// Which.
+    pub privilege: String,
 }
 
 /// Users and roles of Proxmox, as far as the cluster's own accounts are concerned.
@@ -616,6 +624,17 @@ impl Proxmox {
     /// Nodes of ours. The record and templates are not among them.
     pub fn of(&self, owner: Uuid) -> impl Iterator<Item = &Vm> {
         self.marked.iter().filter(move |v| v.mark.owner == owner && v.mark.is_node())
+    }
+
+    /// Whether a host has this boot image: in the datastore that it sees, or in one that it shares with the host on which it was found.
+    #[must_use]
+    pub fn has_image(&self, host: &str, datastore: &str, file: &str) -> bool {
+        let is_shared = |host: &str| self.inventory.is_shared(host, datastore);
+        self.images.iter().any(|stored| {
+            stored.datastore == datastore
+                && stored.file == file
+                && (stored.host == host || (is_shared(host) && is_shared(&stored.host)))
+        })
     }
 
     /// Templates of ours.

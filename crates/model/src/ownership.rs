@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use crate::blueprint::{Blueprint, Role};
+use crate::blueprint::{Blueprint, Node, Role};
 use crate::mark::{Mark, RECORD_NODE};
 use crate::observed::{Observed, Proxmox, Vm};
 
@@ -179,7 +179,7 @@ pub fn original<'a>(blueprint: &Blueprint, vms: impl Iterator<Item = &'a Vm>) ->
     })
 }
 
-/// The VM of a node.
+/// The VM of a node. Of several that have its mark it is the most certain one; `None` means that none has.
 #[must_use]
 pub fn vm_of<'a>(blueprint: &Blueprint, proxmox: &'a Proxmox, node: &str) -> Option<&'a Vm> {
     let owner = Mark::owner_of(blueprint.cluster_id.as_deref()?);
@@ -202,6 +202,15 @@ pub fn accepted_beside_newer<'a>(blueprint: &Blueprint, observed: &'a Observed) 
     };
     let Some(newer) = control_planes().find(|vm| !is_accepted(vm)) else { return vec![] };
     control_planes().filter(|vm| is_accepted(vm)).map(|vm| (vm, newer)).collect()
+}
+
+/// The host and the VM ID of a node's VM; those that it will have, where it has no VM.
+#[must_use]
+pub fn place_of(blueprint: &Blueprint, proxmox: &Proxmox, node: &Node) -> (String, u32) {
+    match vm_of(blueprint, proxmox, &node.name) {
+        Some(vm) => (vm.host.clone(), vm.vmid),
+        None => (node.host.clone().unwrap_or_default(), node.vmid),
+    }
 }
 
 /// The generation that the mark of a VM should name. One that an earlier release marked gets it only when its name agrees,

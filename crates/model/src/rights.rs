@@ -1,15 +1,19 @@
 //! What a token must be allowed to do for one cluster, and where: the least that bring-up, change and removal need.
 //!
-//! The list follows from the blueprint alone, so that `doctor` can prove each line of it and `proxmox setup` can grant it.
-//! Two roles carry it, and a third one where the token is to make accounts ([`account_needs`]). [`RoleKind::Work`] holds what is done with VMs, storages, networks, devices and hosts, and is given
-//! only where such things are used; [`RoleKind::Cluster`] holds what concerns Proxmox as a whole, and reaches nothing below
-//! its path. Both belong to one cluster: a role that two clusters shared would give each token what the other cluster needs.
+//! There is one list of privileges, each with what it is needed for and since when. The blueprint says what nodes use; from both follow
+//! what `doctor` proves and `proxmox setup` grants ([`needs`]), and what `plan` asks for before it creates nodes ([`to_create`]).
+//! Two roles carry it, and a third one where the token is to make accounts ([`account_needs`]). [`RoleKind::Work`] holds what is
+//! done with VMs, storages, networks, devices and hosts, and is given only where such things are used; [`RoleKind::Cluster`]
+//! holds what concerns Proxmox as a whole, and reaches nothing below its path. Both belong to one cluster: a role that two
+//! clusters shared would give each token what the other cluster needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blueprint::{Blueprint, Inventory, Node};
 use crate::holder::Holder;
-use crate::spec::{Identity, Spec};
+use crate::observed::MissingRight;
+use crate::spec::{Delivery, Identity, Spec};
+use crate::vm;
 
 /// The roles that earlier versions gave to the tokens of all clusters. They are never changed: other tokens may hold them.
 pub const SHARED_ROLES: [&str; 2] = ["Talosmith", "TalosmithCluster"];
@@ -79,6 +83,27 @@ pub struct Need {
     pub privilege: &'static str,
     /// What for.
     pub reason: &'static str,
+    /// The role that carries it.
+    pub role: RoleKind,
+    /// Paths and privileges that are each as good.
+    pub instead: Vec<(String, &'static str)>,
+}
+
+impl Need {
+    fn new(path: impl Into<String>, Privilege { name, reason, .. }: &Privilege, role: RoleKind) -> Self {
+        Self { path: path.into(), privilege: name, reason, role, instead: vec![] }
+    }
+
+    /// What a token lacks that does not meet it.
+    #[must_use]
+    pub fn missing(&self) -> MissingRight {
+        MissingRight { path: self.path.clone(), privilege: self.privilege.to_owned() }
+    }
+
+    /// Whether a token meets it that has these privileges (path and privilege).
+    pub fn is_met(&self, has: impl Fn(&str, &str) -> bool) -> bool {
+        has(&self.path, self.privilege) || self.instead.iter().any(|(path, privilege)| has(path, privilege))
+    }
 }
 
 /// A role that is to be given at a path.
@@ -92,42 +117,144 @@ pub struct Place {
     pub propagate: bool,
 }
 
-const VM: &[(&str, &str)] = &[
-    ("VM.Allocate", "create and delete VMs"),
-    ("VM.Audit", "read VMs"),
-    ("VM.Clone", "copy templates"),
-    ("VM.Config.CDROM", "attach the cloud-init drive"),
-    ("VM.Config.CPU", "set processors"),
-    ("VM.Config.Cloudinit", "set the first address"),
-    ("VM.Config.Disk", "attach and grow disks"),
-    ("VM.Config.HWType", "set machine type, serial port and devices"),
-    ("VM.Config.Memory", "set memory"),
-    ("VM.Config.Network", "set network cards"),
-    ("VM.Config.Options", "set name, notes and tags"),
-    ("VM.GuestAgent.Audit", "ask the guest agent for addresses"),
-    ("VM.Migrate", "move VMs off a host"),
-    ("VM.PowerMgmt", "start and stop VMs"),
+/// Since when a privilege is needed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Without it no VM can be created and started.
+    Creation,
+    /// The same, where VMs are copied from a template.
+    Copying,
+    /// Only afterwards, or only to see more.
+    Later,
+}
+
+/// What a token may be allowed to do.
+struct Privilege {
+    name: &'static str,
+    reason: &'static str,
+    when: When,
+}
+
+const fn first(name: &'static str, reason: &'static str) -> Privilege {
+    Privilege { name, reason, when: When::Creation }
+}
+
+const fn later(name: &'static str, reason: &'static str) -> Privilege {
+    Privilege { name, reason, when: When::Later }
+}
+
+const VM: &[Privilege] = &[
+    first("VM.Allocate", "create and delete VMs"),
+    first("VM.Audit", "read VMs"),
+    Privilege { name: "VM.Clone", reason: "copy templates", when: When::Copying },
+    first("VM.Config.CDROM", "attach the cloud-init drive"),
+    first("VM.Config.CPU", "set processors"),
+    first("VM.Config.Cloudinit", "set the first address"),
+    first("VM.Config.Disk", "attach and grow disks"),
+    first("VM.Config.HWType", "set machine type, serial port and devices"),
+    first("VM.Config.Memory", "set memory"),
+    first("VM.Config.Network", "set network cards"),
+    first("VM.Config.Options", "set name, notes and tags"),
+    later("VM.GuestAgent.Audit", "ask the guest agent for addresses"),
+    later("VM.Migrate", "move VMs off a host"),
+    first("VM.PowerMgmt", "start and stop VMs"),
 ];
 /// The privilege that opens the console of a VM, on which a new machine names its certificate.
 pub const TO_PROVE: &str = "VM.Console";
-/// Beside these, unless VMs are known by their UUID.
-const CONSOLE: &[(&str, &str)] = &[(TO_PROVE, "prove new machines through their console")];
-/// Of these, what creating a VM does not need.
-const LATER: &[&str] = &["VM.Clone", "VM.GuestAgent.Audit", "VM.Migrate"];
-const DISKS: &[(&str, &str)] =
-    &[("Datastore.AllocateSpace", "make disks"), ("Datastore.Audit", "see the room that is left")];
-const IMAGES: &[(&str, &str)] = &[
-    ("Datastore.AllocateTemplate", "download the boot image"),
-    ("Datastore.Audit", "see which images are there"),
+/// Beside these, unless VMs are known by their UUID. A plan asks for it node by node, and goes on without it.
+const CONSOLE: &Privilege = &later(TO_PROVE, "prove new machines through their console");
+const DISKS: &[Privilege] =
+    &[first("Datastore.AllocateSpace", "make disks"), later("Datastore.Audit", "see the room that is left")];
+const IMAGES: &[Privilege] = &[
+    first("Datastore.AllocateTemplate", "download the boot image"),
+    later("Datastore.Audit", "see which images are there"),
 ];
-const HOST: &[(&str, &str)] =
-    &[("Sys.AccessNetwork", "let the host download"), ("Sys.Audit", "see memory, clock and tasks")];
+const HOST: &[Privilege] =
+    &[first("Sys.AccessNetwork", "let the host download"), later("Sys.Audit", "see memory, clock and tasks")];
+const BRIDGE: &[Privilege] =
+    &[later("SDN.Audit", "see the bridge"), first("SDN.Use", "connect VMs to the bridge")];
+const DEVICE: &[Privilege] = &[first("Mapping.Use", "hand the device through")];
+const START_ORDER: &[Privilege] = &[first("Sys.Modify", "set the order in which VMs start")];
+const QUORUM: &Privilege = &later("Sys.Audit", "see whether the cluster has quorum");
+const IDS: &Privilege = &later("VM.Audit", "see which ids are taken");
+const POOL: &[Privilege] = &[later("Pool.Audit", "see the pool")];
 const ACCOUNTS: &str = "make accounts for what runs in the cluster";
-const BRIDGE: &[(&str, &str)] = &[("SDN.Audit", "see the bridge"), ("SDN.Use", "connect VMs to the bridge")];
 
-/// The privileges on a VM without which it cannot be created and started.
-pub(crate) fn to_create_a_vm() -> impl Iterator<Item = &'static str> {
-    VM.iter().map(|(privilege, _)| *privilege).filter(|privilege| !LATER.contains(privilege))
+/// Something in Proxmox that a node's VM uses.
+enum Use<'a> {
+    Disks(String),
+    Images(&'a str),
+    Bridge(&'a str, Option<u16>),
+    Device(&'a str),
+    StartOrder,
+}
+
+impl Use<'_> {
+    fn privileges(&self) -> &'static [Privilege] {
+        match self {
+            Self::Disks(_) => DISKS,
+            Self::Images(_) => IMAGES,
+            Self::Bridge(..) => BRIDGE,
+            Self::Device(_) => DEVICE,
+            Self::StartOrder => START_ORDER,
+        }
+    }
+
+    /// The path that Proxmox asks for, with bridges in the zone of hosts.
+    fn path(&self) -> String {
+        match self {
+            Self::Disks(store) => format!("/storage/{store}"),
+            Self::Images(store) => format!("/storage/{store}"),
+            Self::Bridge(bridge, None) => format!("/sdn/zones/{LOCAL_ZONE}/{bridge}"),
+            Self::Bridge(bridge, Some(tag)) => format!("/sdn/zones/{LOCAL_ZONE}/{bridge}/{tag}"),
+            Self::Device(mapping) => format!("/mapping/pci/{mapping}"),
+            Self::StartOrder => "/".to_owned(),
+        }
+    }
+
+    fn role(&self) -> RoleKind {
+        match self {
+            Self::StartOrder => RoleKind::Cluster,
+            Self::Disks(_) | Self::Images(_) | Self::Bridge(..) | Self::Device(_) => RoleKind::Work,
+        }
+    }
+}
+
+/// What a node uses beside its VM and its host.
+fn uses(node: &Node) -> Vec<Use<'_>> {
+    let cards = node.settings.extra_nics.iter().map(|nic| (nic.bridge.as_str(), nic.vlan));
+    let mut uses: Vec<Use<'_>> =
+        vm::drives(node).into_iter().filter_map(|drive| drive.datastore).map(Use::Disks).collect();
+    uses.extend(node.image_datastore.as_deref().map(Use::Images));
+    uses.push(Use::Bridge(&node.bridge, node.vlan));
+    uses.extend(cards.map(|(bridge, vlan)| Use::Bridge(bridge, vlan)));
+    uses.extend(node.hardware.pci.iter().map(|device| Use::Device(&device.mapping)));
+    uses.extend(node.hardware.startup.as_ref().map(|_| Use::StartOrder));
+    uses
+}
+
+/// What lets a host download an image.
+fn of_host(host: &str, privilege: &Privilege) -> Need {
+    let instead = match privilege.when {
+        When::Creation => vec![("/".to_owned(), "Sys.Modify")],
+        When::Copying | When::Later => vec![],
+    };
+    Need { instead, ..Need::new(format!("/nodes/{host}"), privilege, RoleKind::Work) }
+}
+
+/// The same need, given for the pool that a new VM is put into.
+fn or_in_pool(blueprint: &Blueprint, need: Need) -> Need {
+    let pool = blueprint.resource_pool.iter().map(|pool| (format!("/pool/{pool}"), need.privilege));
+    Need { instead: pool.collect(), ..need }
+}
+
+/// Each need once, by path and privilege; what comes first has the reason.
+fn once(needs: impl IntoIterator<Item = Need>) -> Vec<Need> {
+    let mut all: BTreeMap<(String, &'static str), Need> = BTreeMap::new();
+    for need in needs {
+        all.entry((need.path.clone(), need.privilege)).or_insert(need);
+    }
+    all.into_values().collect()
 }
 
 /// The hosts that may carry nodes: those that the file names, or all.
@@ -141,49 +268,73 @@ pub fn hosts(spec: &Spec, inventory: &Inventory) -> Vec<String> {
 /// goes is decided by what can be seen of each of them.
 #[must_use]
 pub fn needs(blueprint: &Blueprint, hosts: &[String]) -> Vec<Need> {
-    let mut all: BTreeMap<(String, &'static str), &'static str> = BTreeMap::new();
-    let mut add = |path: String, list: &[(&'static str, &'static str)]| {
-        for (privilege, reason) in list {
-            all.entry((path.clone(), privilege)).or_insert(reason);
-        }
-    };
-    add("/".to_owned(), &[("Sys.Audit", "see whether the cluster has quorum")]);
-    let console = if blueprint.options.identity == Some(Identity::Uuid) { &[] } else { CONSOLE };
+    let mut all = vec![Need::new("/", QUORUM, RoleKind::Cluster)];
+    let console = (blueprint.options.identity != Some(Identity::Uuid)).then_some(CONSOLE);
+    let vm = VM.iter().chain(console);
     match &blueprint.resource_pool {
         Some(pool) => {
-            add(format!("/pool/{pool}"), VM);
-            add(format!("/pool/{pool}"), console);
-            add(format!("/pool/{pool}"), &[("Pool.Audit", "see the pool")]);
-            add("/vms".to_owned(), &[("VM.Audit", "see which ids are taken")]);
+            let path = format!("/pool/{pool}");
+            all.extend(vm.chain(POOL).map(|privilege| Need::new(path.clone(), privilege, RoleKind::Work)));
+            all.push(Need::new("/vms", IDS, RoleKind::Cluster));
         }
-        None => {
-            add("/vms".to_owned(), VM);
-            add("/vms".to_owned(), console);
-        }
+        None => all.extend(vm.map(|privilege| Need::new("/vms", privilege, RoleKind::Work))),
     }
     for host in hosts {
-        add(format!("/nodes/{host}"), HOST);
+        all.extend(HOST.iter().map(|privilege| of_host(host, privilege)));
     }
-    for node in blueprint.nodes.values().filter(|node| !node.external) {
-        for store in disk_stores(node) {
-            add(format!("/storage/{store}"), DISKS);
+    for used in blueprint.nodes.values().filter(|node| !node.external).flat_map(uses) {
+        let need = |privilege| Need::new(used.path(), privilege, used.role());
+        all.extend(used.privileges().iter().map(need));
+    }
+    once(all)
+}
+
+/// What creating these nodes needs. `zones` has the zone of each SDN vnet; whether a bridge by another name than those of hosts is
+/// one is not known where it has none, and it is not asked for.
+#[must_use]
+pub fn to_create(blueprint: &Blueprint, new: &[&Node], zones: &BTreeMap<String, String>) -> Vec<Need> {
+    let mut all = vec![];
+    for node in new {
+        let copied =
+            blueprint.images.get(&node.image).is_some_and(|image| image.delivery == Delivery::Template);
+        let at_first = |privilege: &&Privilege| match privilege.when {
+            When::Creation => true,
+            When::Copying => copied,
+            When::Later => false,
+        };
+        let vm = |privilege| {
+            or_in_pool(blueprint, Need::new(format!("/vms/{}", node.vmid), privilege, RoleKind::Work))
+        };
+        all.extend(VM.iter().filter(at_first).map(vm));
+        if let Some(host) = &node.host {
+            all.extend(HOST.iter().filter(at_first).map(|privilege| of_host(host, privilege)));
         }
-        if let Some(store) = &node.image_datastore {
-            add(format!("/storage/{store}"), IMAGES);
-        }
-        let more = node.settings.extra_nics.iter().map(|nic| (&nic.bridge, nic.vlan));
-        for (bridge, vlan) in std::iter::once((&node.bridge, node.vlan)).chain(more) {
-            let tag = vlan.map(|tag| format!("/{tag}")).unwrap_or_default();
-            add(format!("/sdn/zones/localnetwork/{bridge}{tag}"), BRIDGE);
-        }
-        for device in &node.hardware.pci {
-            add(format!("/mapping/pci/{}", device.mapping), &[("Mapping.Use", "hand the device through")]);
-        }
-        if node.hardware.startup.is_some() {
-            add("/".to_owned(), &[("Sys.Modify", "set the order in which VMs start")]);
+        for used in uses(node) {
+            if let Use::Bridge(bridge, _) = used
+                && !zones.contains_key(bridge)
+                && !bridge.starts_with("vmbr")
+            {
+                continue;
+            }
+            let need = |privilege| Need::new(used.path(), privilege, used.role());
+            all.extend(used.privileges().iter().filter(at_first).map(need));
         }
     }
-    all.into_iter().map(|((path, privilege), reason)| Need { path, privilege, reason }).collect()
+    if !new.is_empty() {
+        all.extend(account_needs(blueprint));
+    }
+    once(in_zones(all, zones))
+}
+
+/// What opening the console of a node's VM needs. `vmid` is that of the VM, if it is there already.
+#[must_use]
+pub fn to_prove(blueprint: &Blueprint, node: &Node, vmid: Option<u32>) -> Need {
+    let path = format!("/vms/{}", vmid.unwrap_or(node.vmid));
+    let need = |privilege| Need::new(path, privilege, RoleKind::Work);
+    match vmid {
+        None => or_in_pool(blueprint, need(CONSOLE)),
+        Some(_) => need(CONSOLE),
+    }
 }
 
 /// The needs, with each SDN vnet in its zone: a bridge's privilege is asked for at `/sdn/zones/ZONE/VNET`, and only Proxmox knows
@@ -210,20 +361,11 @@ pub fn in_zones(needs: Vec<Need>, zones: &BTreeMap<String, String>) -> Vec<Need>
 pub fn account_needs(blueprint: &Blueprint) -> Vec<Need> {
     let needs = Holder::of(blueprint).into_iter().flat_map(|holder| holder.needs(blueprint));
     let needs: BTreeSet<(String, &'static str)> = needs.collect();
-    let need = |(path, privilege)| Need { path, privilege, reason: ACCOUNTS };
+    let need = |(path, privilege)| {
+        let role = RoleKind::Accounts;
+        Need { path, privilege, reason: ACCOUNTS, role, instead: vec![] }
+    };
     needs.into_iter().map(need).collect()
-}
-
-/// The datastores that hold disks of a node.
-fn disk_stores(node: &Node) -> BTreeSet<&String> {
-    let hardware = &node.hardware;
-    let more = hardware.disks.iter().filter_map(|disk| disk.datastore.as_ref());
-    node.disk_datastore.iter().chain(&hardware.cloudinit_datastore).chain(more).collect()
-}
-
-/// Whether a need is one of the cluster as a whole.
-fn is_of_cluster(need: &Need) -> bool {
-    need.path == "/" || (need.path == "/vms" && need.reason.contains("ids"))
 }
 
 /// The privileges of each role.
@@ -231,7 +373,7 @@ fn is_of_cluster(need: &Need) -> bool {
 pub fn roles(needs: &[Need]) -> BTreeMap<RoleKind, BTreeSet<&'static str>> {
     let mut roles: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     for need in needs {
-        roles.entry(role_of(need)).or_default().insert(need.privilege);
+        roles.entry(need.role).or_default().insert(need.privilege);
     }
     roles
 }
@@ -247,118 +389,10 @@ pub fn places(needs: &[Need]) -> BTreeSet<Place> {
             }
             _ => need.path.clone(),
         };
-        Place { propagate: path != "/", path, role: role_of(need) }
+        Place { propagate: path != "/", path, role: need.role }
     };
     needs.iter().map(place).collect()
 }
 
-/// The role that carries a need.
-#[must_use]
-pub fn role_of(need: &Need) -> RoleKind {
-    match need.reason == ACCOUNTS {
-        true => RoleKind::Accounts,
-        false if is_of_cluster(need) => RoleKind::Cluster,
-        false => RoleKind::Work,
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::blueprint::{InventoryDatastore, InventoryHost};
-    use crate::diagnostic::Source;
-
-    fn blueprint(more: &str) -> Blueprint {
-        let text = format!(
-            "cluster: home\nversions: {{ talos: v1.13.9, kubernetes: v1.35.4 }}\n\
-             network: {{ cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10, vlan: 42 }}\n\
-             pools: {{ control: {{ role: controlplane, count: 1 }}, work: {{ role: worker, count: 1 }} }}\n{more}"
-        );
-        let loaded = crate::load::load(&[Source::new("cluster.yaml", text)])
-            .unwrap_or_else(|failed| panic!("{:?}", failed.diagnostics));
-        let store = |content: &str| InventoryDatastore {
-            content: vec![content.to_owned()],
-            shared: false,
-            free_bytes: 1 << 40,
-        };
-        let host = InventoryHost {
-            online: true,
-            memory_mib: 64 << 10,
-            datastores: [("local".to_owned(), store("import")), ("lvm".to_owned(), store("images"))].into(),
-            bridges: vec!["vmbr0".to_owned()],
-            ..InventoryHost::default()
-        };
-        let inventory = Inventory { hosts: [("pve1".to_owned(), host)].into() };
-        crate::resolve::resolve(&loaded.spec, Some(&inventory), None).unwrap()
-    }
-
-    #[test]
-    fn a_plain_cluster_needs_little_and_only_where_it_works() {
-        let needs = needs(&blueprint("proxmox: { endpoint: 'https://pve1:8006' }\n"), &["pve1".to_owned()]);
-        let places: Vec<String> = places(&needs)
-            .into_iter()
-            .map(|p| format!("{} {} {}", p.path, p.role.name("home"), p.propagate))
-            .collect();
-        insta::assert_snapshot!(places.join("\n"), @r"
-        / TalosmithCluster-home false
-        /nodes/pve1 Talosmith-home true
-        /sdn/zones/localnetwork/vmbr0 Talosmith-home true
-        /storage/local Talosmith-home true
-        /storage/lvm Talosmith-home true
-        /vms Talosmith-home true
-        ");
-        assert!(!needs.iter().any(|n| n.privilege == "Sys.Modify" || n.privilege == "Datastore.Allocate"));
-    }
-
-    #[test]
-    fn with_a_pool_other_vms_are_only_seen() {
-        let needs = needs(&blueprint("proxmox: { endpoint: 'https://pve1:8006', pool: k8s }\n"), &[]);
-        let at =
-            |path: &str| needs.iter().filter(|n| n.path == path).map(|n| n.privilege).collect::<Vec<_>>();
-        assert_eq!(at("/vms"), ["VM.Audit"]);
-        assert!(at("/pool/k8s").contains(&"VM.Allocate"));
-        let roles = roles(&needs);
-        assert_eq!(roles[&RoleKind::Cluster], BTreeSet::from(["Sys.Audit", "VM.Audit"]));
-    }
-
-    #[test]
-    fn p3_no_two_clusters_have_a_role_in_common() {
-        let (work, cluster) = (RoleKind::Work, RoleKind::Cluster);
-        let names: BTreeSet<String> =
-            ["a", "a-2", "cluster-a"].iter().flat_map(|name| [work.name(name), cluster.name(name)]).collect();
-        assert_eq!(names.len(), 6);
-        assert!(SHARED_ROLES.iter().all(|shared| !names.contains(*shared)));
-        // Another cluster of the same name has the first one.
-        assert_eq!(work.own("a", |_| true), "Talosmith-a");
-        assert_eq!(work.own("a", |name| name != "Talosmith-a"), "Talosmith-a.2");
-        assert_eq!(work.own("a", |name| name.ends_with(".3")), "Talosmith-a.3");
-    }
-
-    #[test]
-    fn p3_a_shared_role_is_given_up_only_where_nobody_loses_what_is_needed() {
-        let entry = |privileges: &[&'static str], own: &[&'static str], shared| SharedEntry {
-            privileges: privileges.iter().copied().collect(),
-            own: own.iter().copied().collect(),
-            shared,
-        };
-        assert!(is_superseded(&entry(&["Sys.Audit"], &["Sys.Audit", "VM.Audit"], false)));
-        // More than this cluster needs: added for another cluster's token, or used by another cluster with this token.
-        assert!(is_superseded(&entry(&["Sys.Audit", "Sys.Modify"], &["Sys.Audit"], true)));
-        assert!(!is_superseded(&entry(&["Sys.Audit", "Sys.Modify"], &["Sys.Audit"], false)));
-        assert!(!is_superseded(&entry(&["Sys.Audit"], &[], true)), "a path that is none of ours");
-    }
-
-    #[test]
-    fn p9_a_vnet_is_asked_for_in_its_own_zone() {
-        let mut blueprint = blueprint("proxmox: { endpoint: 'https://pve1:8006' }\n");
-        for node in blueprint.nodes.values_mut().filter(|node| node.role == crate::blueprint::Role::Worker) {
-            (node.bridge, node.vlan) = ("blue".to_owned(), Some(7));
-        }
-        let all = needs(&blueprint, &[]);
-        let zones = [("blue".to_owned(), "campus".to_owned())].into();
-        let paths: BTreeSet<String> =
-            in_zones(all, &zones).into_iter().filter(|n| n.privilege == "SDN.Use").map(|n| n.path).collect();
-        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-        assert_eq!(paths, ["/sdn/zones/campus/blue/7", "/sdn/zones/localnetwork/vmbr0/42"]);
-    }
-}
+mod tests;

@@ -30,6 +30,7 @@ pub use nodes::{Defaults, Gpu, Node, NodeIdentity, NodeVersions, Placement, Pool
 pub use reference::{DEFAULT_TOKEN, Reference, ReferenceError};
 
 use crate::blueprint::Role;
+use crate::releases;
 
 /// A Talos Linux Kubernetes cluster on Proxmox VE.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -94,18 +95,23 @@ pub struct Spec {
     pub protect: bool,
 }
 
+const CONTRACT: &str = "Configuration contract, {contract}: the Talos release whose defaults new configurations follow. Left out: \
+                        that of `talos`. Keep it when only Talos is upgraded, so that nothing else changes with it.";
+
 /// Versions, with or without the leading `v`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Versions {
-    /// Talos version, 1.12 to 1.14.
+    /// Talos version, one that is supported ([`crate::releases`]).
+    #[schemars(description = releases::fill_in("Talos version, {talos}."))]
     #[schemars(extend("examples" = ["v1.13.9"]))]
     pub talos: String,
     /// Kubernetes version, one that this Talos supports.
     #[schemars(extend("examples" = ["v1.35.4"]))]
     pub kubernetes: String,
-    /// Configuration contract, 1.9 to 1.14: the Talos release whose defaults new configurations follow. Left out: that
-    /// of `talos`. Keep it when only Talos is upgraded, so that nothing else changes with it.
+    /// Configuration contract: the Talos release whose defaults new configurations follow ([`crate::releases`]). Left out: that of
+    /// `talos`.
+    #[schemars(description = releases::fill_in(CONTRACT))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["v1.12"]))]
     pub contract: Option<String>,

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::future::join_all;
-use model::blueprint::{Blueprint, Image, Inventory, Node};
+use model::blueprint::{Blueprint, Image, Node};
 use model::observed::{NoImage, Proxmox, StoredImage, Unobserved, UnsizedImage};
 use pve::UrlAnswer;
 use talos_client::{Factory, FactoryError};
@@ -163,21 +163,12 @@ fn to_download<'b>(
             continue;
         };
         let file = image.file_name(schematic);
-        let shared = is_shared(&seen.inventory, host, store);
-        let same = |stored: &StoredImage| {
-            stored.datastore == *store && stored.file == file && (stored.host == *host || shared)
-        };
         let online = seen.inventory.hosts.get(host).is_some_and(|host| host.online);
-        if online && !seen.images.iter().any(same) {
+        if online && !seen.has_image(host, store, &file) {
             wanted.push((image, host, image.url(schematic)));
         }
     }
     wanted
-}
-
-fn is_shared(inventory: &Inventory, host: &str, store: &str) -> bool {
-    let store = inventory.hosts.get(host).and_then(|host| host.datastores.get(store));
-    store.is_some_and(|store| store.shared)
 }
 
 /// The releases that a factory has, or why it does not say.

@@ -146,14 +146,7 @@ fn differences(runs: &str, wanted: &str, release: &str) -> Option<Vec<ConfigChan
     let changes = difference(&runs, &wanted, Contract::parse(release).ok()?);
     let told = changes.into_iter().map(|change| ConfigChange {
         path: change.path,
-        costs: match change.class {
-            ChangeClass::Hot => ConfigCost::Nothing,
-            ChangeClass::Install => ConfigCost::Install,
-            ChangeClass::Network => ConfigCost::Network,
-            ChangeClass::ServiceRestart => ConfigCost::Services,
-            ChangeClass::Reboot => ConfigCost::Reboot,
-            ChangeClass::Volume => ConfigCost::Volume,
-        },
+        costs: cost(change.class),
         difference: match change.difference {
             Difference::Added => ConfigDifference::Added,
             Difference::Removed => ConfigDifference::Removed,
@@ -162,6 +155,18 @@ fn differences(runs: &str, wanted: &str, release: &str) -> Option<Vec<ConfigChan
         },
     });
     Some(told.collect())
+}
+
+/// What Talos makes of a change, in the words of a plan. The crates of both do not know each other, so this is where they meet.
+fn cost(class: ChangeClass) -> ConfigCost {
+    match class {
+        ChangeClass::Hot => ConfigCost::Nothing,
+        ChangeClass::Install => ConfigCost::Install,
+        ChangeClass::Network => ConfigCost::Network,
+        ChangeClass::ServiceRestart => ConfigCost::Services,
+        ChangeClass::Reboot => ConfigCost::Reboot,
+        ChangeClass::Volume => ConfigCost::Volume,
+    }
 }
 
 /// A node's part in etcd, and what its member says of the whole. Only a member is asked for that: others would wait for etcd.
@@ -284,4 +289,17 @@ pub(crate) async fn has_no_etcd(world: &World, machine: &Client) -> Option<bool>
     let exists =
         world.clock.timeout(QUESTION, machine.path_exists("/var/lib/etcd/member")).await.ok()?.ok()?;
     Some(!exists)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_source_d_what_costs_talos_more_costs_a_plan_more() {
+        use ChangeClass::{Hot, Install, Network, Reboot, ServiceRestart, Volume};
+        let classes = [Hot, Install, Network, ServiceRestart, Reboot, Volume];
+        assert!(classes.is_sorted());
+        assert!(classes.map(cost).is_sorted_by(|less, more| less < more));
+    }
 }

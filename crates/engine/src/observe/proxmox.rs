@@ -17,6 +17,7 @@ use model::observed::{
 };
 use model::ownership;
 use model::plan::preflight;
+use model::rights::{self, Need};
 use pve::Resource;
 use uuid::Uuid;
 
@@ -284,12 +285,12 @@ async fn accounts(
 pub(super) fn no_console(
     blueprint: &Blueprint,
     seen: &Proxmox,
-    rights: &pve::Permissions,
+    permissions: &pve::Permissions,
 ) -> BTreeSet<String> {
     let vmid = |node: &Node| ownership::vm_of(blueprint, seen, &node.name).map(|vm| vm.vmid);
     let lacks = |node: &&Node| {
-        let need = preflight::console(blueprint, node, vmid(node));
-        !node.external && !need.one_of.iter().any(|(path, right)| rights.has(path, right))
+        let need = rights::to_prove(blueprint, node, vmid(node));
+        !node.external && !need.is_met(|path, privilege| permissions.has(path, privilege))
     };
     blueprint.nodes.values().filter(lacks).map(|node| node.name.clone()).collect()
 }
@@ -323,24 +324,23 @@ async fn for_new_nodes(
         .filter(|host| online(host))
         .collect();
     let networks = join_all(hosts.iter().map(|host| ask(world, world.pve.node_networks(host))));
-    let rights = ask(world, world.pve.permissions());
+    let permissions = ask(world, world.pve.permissions());
     let zones = zones(world, &new);
     let images = images(world, &seen.inventory, &new);
-    let (networks, rights, zones, (images, dark)) = futures::join!(networks, rights, zones, images);
+    let (networks, permissions, zones, (images, dark)) = futures::join!(networks, permissions, zones, images);
     let networks: Vec<_> = hosts.into_iter().cloned().zip(networks).collect();
     let (other_files, unproven) =
         boot_images::other_files(world, blueprint, sought.schematics, &images, &new).await;
     seen.unsized_images = unproven;
     seen.images = images.into_keys().collect();
     unobserved.extend(dark);
-    match rights {
-        Ok(rights) => {
-            seen.accounts = accounts(world, blueprint, &rights, unobserved).await;
-            let missing =
-                |need: &preflight::Need| !need.one_of.iter().any(|(path, right)| rights.has(path, right));
-            seen.no_console = Some(no_console(blueprint, seen, &rights));
-            seen.missing_rights =
-                preflight::needs(blueprint, &new, &zones).into_iter().filter(missing).collect();
+    match permissions {
+        Ok(permissions) => {
+            seen.accounts = accounts(world, blueprint, &permissions, unobserved).await;
+            seen.no_console = Some(no_console(blueprint, seen, &permissions));
+            let needs = rights::to_create(blueprint, &new, &zones);
+            let missing = |need: &&Need| !need.is_met(|path, privilege| permissions.has(path, privilege));
+            seen.missing_rights = needs.iter().filter(missing).map(Need::missing).collect();
         }
         Err(why) => unobserved.push(Unobserved { what: "what the token may do".to_owned(), why }),
     }

@@ -401,3 +401,11 @@ fn the_same_can_be_found_before_there_is_a_bundle() {
     );
     assert!(check("patches: [{ machine: { sysctl: {} } }]\n").is_err());
 }
+
+#[test]
+fn one_source_a_configurations_are_written_for_the_contracts_that_files_may_name() {
+    for minor in 0..40 {
+        let written = Contract::parse(&format!("v1.{minor}")).is_ok();
+        assert_eq!(model::releases::is_contract(minor), written, "v1.{minor}");
+    }
+}

@@ -9,7 +9,6 @@
 use std::time::Duration;
 
 use model::blueprint::Node;
-use model::mark::Mark;
 use model::ownership;
 use secrecy::ExposeSecret;
 use talos_client::{Kind as Refused, Machine, Maintenance};
@@ -43,9 +42,8 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let world = &context.world;
     let began = world.clock.now();
     let mut sent = false;
-    let owner = Mark::owner_of(context.look.cluster_id()?);
-    let was_there = context.look.observed.proxmox.of(owner).any(|vm| vm.mark.node == node.name);
     let vm = ownership::vm_of(&context.look.blueprint, &context.look.observed.proxmox, &node.name);
+    let was_there = vm.is_some();
     let was_on = node.external || vm.is_some_and(|vm| vm.running);
     let mut last = Lack::new("nothing was seen of it");
     let mut prover = Prover::new(context, node);
@@ -263,10 +261,8 @@ async fn is_elsewhere(context: &Context, node: &Node, progress: &Progress) -> Re
     if !whereabouts::may_move(node) {
         return Ok(false);
     }
-    let seen = ownership::vm_of(&context.look.blueprint, &context.look.observed.proxmox, &node.name);
-    let host = seen.map(|vm| vm.host.as_str()).or(node.host.as_deref()).unwrap_or_default();
-    let vmid = seen.map_or(node.vmid, |vm| vm.vmid);
-    if !whereabouts::search(&context.world, node, (host, vmid), context.look.blueprint.vip).await {
+    let (host, vmid) = context.place_of(node);
+    if !whereabouts::search(&context.world, node, (&host, vmid), context.look.blueprint.vip).await {
         return Ok(false);
     }
     let (is_at, wanted) = (context.world.address(node), node.address.addr());

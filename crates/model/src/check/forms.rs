@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use crate::blueprint::Taint;
+use crate::releases;
 
 /// Prefix lengths that the nodes' network may have.
 pub(crate) const NODE_PREFIXES: std::ops::RangeInclusive<u8> = 8..=29;
@@ -60,11 +61,7 @@ impl Version {
         if pre.is_some_and(|pre| !fine(pre)) {
             return None;
         }
-        let mut numbers = numbers.split('.').map(|n| {
-            let digits =
-                !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()) && (n == "0" || !n.starts_with('0'));
-            digits.then(|| n.parse::<u64>().ok()).flatten()
-        });
+        let mut numbers = numbers.split('.').map(number);
         let version = Self {
             major: numbers.next()??,
             minor: numbers.next()??,
@@ -82,11 +79,16 @@ impl fmt::Display for Version {
     }
 }
 
+/// A number as versions have them: digits, and no zero in front of others.
+fn number(text: &str) -> Option<u64> {
+    let plain = text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
+    text.parse().ok().filter(|_| plain)
+}
+
 /// A configuration contract: `v1.12`, without a patch number.
 pub(crate) fn contract(text: &str) -> Option<String> {
-    let minor = text.strip_prefix('v').unwrap_or(text).strip_prefix("1.")?;
-    let known = matches!(minor, "9" | "10" | "11" | "12" | "13" | "14");
-    known.then(|| format!("v1.{minor}"))
+    let minor = number(text.strip_prefix('v').unwrap_or(text).strip_prefix("1.")?)?;
+    releases::is_contract(minor).then(|| format!("v1.{minor}"))
 }
 
 /// A taint: `VALUE:EFFECT`, the value perhaps empty.

@@ -1,14 +1,10 @@
 //! Versions of Talos and Kubernetes, of the cluster and of single nodes, and whether they go together.
 
-use std::ops::RangeInclusive;
-
 use super::forms::{self, Version};
 use crate::blueprint::Role;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::releases;
 use crate::resolve::draft::{Draft, Said};
-
-/// Talos 1.x, and the Kubernetes 1.y that it supports.
-const SUPPORTED: &[(u64, RangeInclusive<u64>)] = &[(12, 30..=35), (13, 31..=36), (14, 32..=37)];
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     let versions = &draft.spec.versions;
@@ -27,8 +23,8 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     match (forms::contract(text).and_then(|contract| minor(&contract)), Version::read(&versions.talos)) {
         (None, _) => {
             let problem = Diagnostic::error(codes::BAD_CONTRACT, format!("`{text}` is not a contract"));
-            found
-                .push(problem.at(path("contract"), "").help("use v1.9, v1.10, v1.11, v1.12, v1.13 or v1.14"));
+            let help = format!("use {}", releases::each_contract());
+            found.push(problem.at(path("contract"), "").help(help));
         }
         (Some(contract), Some(talos)) if contract > talos.minor => {
             let message = format!("the contract `{text}` is newer than Talos {talos}");
@@ -42,14 +38,14 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
 fn pair(talos: &Said<&str>, kubernetes: &Said<&str>, found: &mut Vec<Diagnostic>) {
     let (talos_version, kubernetes_version) = (read(talos, found), read(kubernetes, found));
     let Some(version) = talos_version else { return };
-    let Some((_, range)) = SUPPORTED.iter().find(|(minor, _)| (version.major, version.minor) == (1, *minor))
-    else {
+    let Some(release) = releases::supported(version.minor).filter(|_| version.major == 1) else {
         let problem =
             Diagnostic::error(codes::TALOS_UNSUPPORTED, format!("Talos {version} is not supported"));
-        found.push(problem.at(talos.path.clone(), "").help("use Talos 1.12, 1.13 or 1.14"));
+        let help = format!("use Talos {}", releases::each_talos());
+        found.push(problem.at(talos.path.clone(), "").help(help));
         return;
     };
-    let Some(kube) = kubernetes_version else { return };
+    let (Some(kube), range) = (kubernetes_version, &release.kubernetes) else { return };
     if kube.major != 1 || !range.contains(&kube.minor) {
         let message = format!("Talos {version} does not support Kubernetes {kube}");
         found.push(

@@ -5,6 +5,8 @@
 //!
 //! TS00 reading · TS01 shape · TS02 names and forms · TS03 versions · TS04 network · TS05 Proxmox · TS06 nodes · TS07 Kubernetes · TS08 import
 
+use crate::releases;
+
 /// What `explain` says about one code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Explanation {
@@ -12,12 +14,19 @@ pub struct Explanation {
     pub code: &'static str,
     /// A few words.
     pub title: &'static str,
-    /// A paragraph: what it means, and why it matters.
-    pub text: &'static str,
+    text: &'static str,
     /// A piece of a file that has the problem; empty where the problem lies outside the file.
     pub bad: &'static str,
     /// The same, mended.
     pub good: &'static str,
+}
+
+impl Explanation {
+    /// A paragraph: what it means, and why it matters.
+    #[must_use]
+    pub fn text(&self) -> String {
+        releases::fill_in(self.text)
+    }
 }
 
 macro_rules! codes {
@@ -129,13 +138,13 @@ codes! {
         "A version has three numbers, with or without a leading `v`, and perhaps a pre-release: `v1.13.9`, `1.14.0-rc.1`."
         bad "versions: { talos: latest, kubernetes: v1.35.4 }\n" good "versions: { talos: v1.13.9, kubernetes: v1.35.4 }\n"
     TALOS_UNSUPPORTED "TS0302" "A Talos version that is not supported"
-        "Machines run Talos 1.12, 1.13 or 1.14: what is supported upstream and was tried."
+        "Machines run Talos {each-talos}: what is supported upstream and was tried."
         bad "versions: { talos: v1.9.0, kubernetes: v1.32.0 }\n" good "versions: { talos: v1.13.9, kubernetes: v1.35.4 }\n"
     PAIR_UNSUPPORTED "TS0303" "Talos and Kubernetes versions that do not go together"
-        "Each Talos release supports six Kubernetes releases: 1.12 supports 1.30 to 1.35, 1.13 supports 1.31 to 1.36, 1.14 supports 1.32 to 1.37. Talos refuses others when it boots, so it is refused here."
+        "Each Talos release supports six Kubernetes releases: {pairs}. Talos refuses others when it boots, so it is refused here."
         bad "versions: { talos: v1.13.9, kubernetes: v1.29.0 }\n" good "versions: { talos: v1.13.9, kubernetes: v1.35.4 }\n"
     BAD_CONTRACT "TS0304" "Not a usable configuration contract"
-        "The contract is the Talos release whose defaults a configuration follows, `v1.9` to `v1.14`. It cannot be newer than the Talos that reads it."
+        "The contract is the Talos release whose defaults a configuration follows, {v-contract}. It cannot be newer than the Talos that reads it."
         bad "versions: { talos: v1.13.9, kubernetes: v1.35.4, contract: v1.14 }\n" good "versions: { talos: v1.13.9, kubernetes: v1.35.4, contract: v1.12 }\n"
     VERSION_SKEW "TS0305" "A kubelet that does not fit the API server"
         "Kubernetes allows a kubelet to be up to three releases older than the API server, and never newer."

@@ -14,6 +14,7 @@ use crate::blueprint::{Blueprint, Node};
 use crate::mark::Lease;
 use crate::mark::{BootstrapMark, Mark, RecordState};
 use crate::observed::{Api, Etcd, Kubelet, Machine, Observed, Vm};
+use crate::ownership;
 
 /// What is to be done about etcd.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,9 +94,8 @@ pub(super) fn judge(blueprint: &Blueprint, observed: &Observed) -> Verdict {
 
 /// Whether a node of the file has no VM, although it once had one.
 fn is_gone(blueprint: &Blueprint, observed: &Observed, node: &str) -> bool {
-    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
-    let has_vm = owner.is_some_and(|owner| observed.proxmox.of(owner).any(|vm| vm.mark.node == node));
-    blueprint.nodes.get(node).is_some_and(|node| !node.external) && !has_vm
+    blueprint.nodes.get(node).is_some_and(|node| !node.external)
+        && ownership::vm_of(blueprint, &observed.proxmox, node).is_none()
 }
 
 /// What shows that the cluster exists or existed, although no member of etcd answers.
@@ -169,7 +169,7 @@ fn ours<'a>(blueprint: &Blueprint, observed: &'a Observed) -> impl Iterator<Item
 /// etcd ran once. When every control plane node is proved to be empty or gone, its data is lost: only a snapshot helps.
 fn data_is_gone(blueprint: &Blueprint, observed: &Observed, mark: &BootstrapMark) -> Vec<Refusal> {
     let is_empty = |node: &Node| {
-        !node.external && !ours(blueprint, observed).any(|vm| vm.mark.node == node.name)
+        is_gone(blueprint, observed, &node.name)
             || observed.machines.get(&node.name).is_some_and(|m| m.etcd == Etcd::Empty)
     };
     if !blueprint.control_planes().all(is_empty) {

@@ -4,7 +4,6 @@ use super::bring_up::{Builder, usual};
 use super::ownership;
 use crate::blueprint::{Image, Node};
 use crate::mark::TEMPLATE_NODE;
-use crate::observed::StoredImage;
 use crate::spec::Delivery;
 use crate::step::{Action, StepId};
 use crate::vm;
@@ -122,19 +121,13 @@ impl Builder<'_> {
     /// Fetches the image to where the node needs it, once per host, or once for all that share the datastore.
     fn download(&mut self, node: &Node, site: &Site<'_>) -> Option<StepId> {
         let (host, store, file) = (site.host, site.images, site.file());
-        let hosts = &self.observed.proxmox.inventory.hosts;
-        let shared = |h: &str| hosts.get(h).and_then(|h| h.datastores.get(store)).is_some_and(|d| d.shared);
-        let same = |s: &StoredImage| {
-            s.datastore == store && s.file == file && (s.host == host || (shared(host) && shared(&s.host)))
-        };
-        if self.observed.proxmox.images.iter().any(same) {
+        let proxmox = &self.observed.proxmox;
+        if proxmox.has_image(host, store, &file) {
             return None;
         }
-        if shared(host) {
-            let suffix = format!("/{store}/{file}");
-            if let Some(step) =
-                self.steps.iter().find(|s| s.id.0.starts_with("download-image/") && s.id.0.ends_with(&suffix))
-            {
+        if proxmox.inventory.is_shared(host, store) {
+            let same = |action: &Action| matches!(action, Action::DownloadImage { datastore, file: other, .. } if datastore == store && *other == file);
+            if let Some(step) = self.steps.iter().find(|step| same(&step.action)) {
                 return Some(step.id.clone());
             }
         }

@@ -6,106 +6,34 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use serde::{Deserialize, Serialize};
-
 use super::{Note, Refusal, RefusalCode, bootstrap};
 use crate::blueprint::{Blueprint, Node};
-use crate::holder::Holder;
-use crate::mark::Mark;
-use crate::observed::{NoImage, NotThere, Observed, Proxmox, StoredImage, Unfound, UnsizedImage};
-use crate::rights;
-use crate::spec::Delivery;
+use crate::observed::{
+    MissingRight, NoImage, NotThere, Observed, Proxmox, StoredImage, Unfound, UnsizedImage,
+};
+use crate::ownership;
 use crate::vm::{self, Holds};
-
-/// One thing that the token must be allowed to do.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Need {
-    /// Path and privilege; each of them is enough.
-    pub one_of: Vec<(String, String)>,
-}
 
 /// Nodes that have no VM yet. One whose VM may be on a host that does not answer is not among them.
 pub fn to_create<'b, 'p>(
     blueprint: &'b Blueprint,
     proxmox: &'p Proxmox,
 ) -> impl Iterator<Item = &'b Node> + use<'b, 'p> {
-    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     blueprint.nodes.values().filter(move |node| {
         !node.external
             && !proxmox.unread.contains_key(&node.vmid)
-            && !owner.is_some_and(|o| proxmox.of(o).any(|v| v.mark.node == node.name))
+            && ownership::vm_of(blueprint, proxmox, &node.name).is_none()
     })
-}
-
-/// What opening the console of a node's VM needs. `vmid` is that of the VM, if it is there already.
-#[must_use]
-pub fn console(blueprint: &Blueprint, node: &Node, vmid: Option<u32>) -> Need {
-    let pool = blueprint.resource_pool.iter().filter(|_| vmid.is_none()).map(|pool| format!("/pool/{pool}"));
-    let paths = std::iter::once(format!("/vms/{}", vmid.unwrap_or(node.vmid))).chain(pool);
-    Need { one_of: paths.map(|path| (path, "VM.Console".to_owned())).collect() }
-}
-
-/// Everything that creating these nodes needs. `zones` has the zone of each SDN vnet.
-#[must_use]
-pub fn needs(blueprint: &Blueprint, new: &[&Node], zones: &BTreeMap<String, String>) -> Vec<Need> {
-    let mut needs: BTreeSet<Need> = BTreeSet::new();
-    let mut need = |one_of: &[(String, &str)]| {
-        let one_of = one_of.iter().map(|(path, right)| (path.clone(), (*right).to_owned())).collect();
-        needs.insert(Need { one_of });
-    };
-    for node in new {
-        let templated =
-            blueprint.images.get(&node.image).is_some_and(|image| image.delivery == Delivery::Template);
-        for right in rights::to_create_a_vm().chain(templated.then_some("VM.Clone")) {
-            let mut places = vec![(format!("/vms/{}", node.vmid), right)];
-            if let Some(pool) = &blueprint.resource_pool {
-                places.push((format!("/pool/{pool}"), right));
-            }
-            need(&places);
-        }
-        for drive in vm::drives(node) {
-            if let Some(store) = drive.datastore {
-                need(&[(format!("/storage/{store}"), "Datastore.AllocateSpace")]);
-            }
-        }
-        if let Some(store) = &node.image_datastore {
-            need(&[(format!("/storage/{store}"), "Datastore.AllocateTemplate")]);
-        }
-        if let Some(host) = &node.host {
-            let host = format!("/nodes/{host}");
-            need(&[(host, "Sys.AccessNetwork"), ("/".to_owned(), "Sys.Modify")]);
-        }
-        let bridges = [&node.bridge].into_iter().chain(node.settings.extra_nics.iter().map(|n| &n.bridge));
-        for bridge in bridges {
-            // A network of a zone of its own has a path that only Proxmox knows.
-            let zone = zones.get(bridge).map(String::as_str);
-            if let Some(zone) = zone.or_else(|| bridge.starts_with("vmbr").then_some(rights::LOCAL_ZONE)) {
-                need(&[(format!("/sdn/zones/{zone}/{bridge}"), "SDN.Use")]);
-            }
-        }
-        for pci in &node.hardware.pci {
-            need(&[(format!("/mapping/pci/{}", pci.mapping), "Mapping.Use")]);
-        }
-        if node.hardware.startup.is_some() {
-            need(&[("/".to_owned(), "Sys.Modify")]);
-        }
-    }
-    if !new.is_empty() {
-        for (path, right) in Holder::of(blueprint).into_iter().flat_map(|holder| holder.needs(blueprint)) {
-            need(&[(path, right)]);
-        }
-    }
-    needs.into_iter().collect()
 }
 
 /// The token may not do what creating nodes needs.
 pub(super) fn rights(observed: &Observed) -> Vec<Refusal> {
     let missing = &observed.proxmox.missing_rights;
     let mut by_right: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for (path, right) in missing.iter().filter_map(|need| need.one_of.first()) {
+    for MissingRight { path, privilege } in missing {
         // Ids of single VMs say nothing to people: the right is given for all of them.
         let path = if path.starts_with("/vms/") { "/vms".to_owned() } else { path.clone() };
-        by_right.entry(right).or_default().insert(path);
+        by_right.entry(privilege).or_default().insert(path);
     }
     if by_right.is_empty() {
         return vec![];

@@ -17,6 +17,7 @@ use crate::observed::{
     Api, Creation, Etcd, Guest, Kubernetes, KubernetesNode, Machine, Proxmox, RecordSeen, StoredImage, Vm,
 };
 use crate::quorum::Member;
+use crate::rights;
 use crate::step::{Action, Disruption};
 use crate::vm::Holds;
 
@@ -431,6 +432,26 @@ fn a_vm_that_is_being_made_may_be_ours() {
 }
 
 #[test]
+fn one_source_e_an_image_is_there_for_every_host_that_shares_its_datastore() {
+    let mut world = empty_world();
+    let (datastore, file) = ("nas".to_owned(), "talos.qcow2".to_owned());
+    for (host, shared) in [("pve1", true), ("pve2", true), ("pve3", false)] {
+        let store = InventoryDatastore { content: vec![], shared, free_bytes: 0 };
+        let hosts = &mut world.proxmox.inventory.hosts;
+        hosts.entry(host.to_owned()).or_default().datastores.insert(datastore.clone(), store);
+    }
+    let stored =
+        |host: &str| StoredImage { host: host.to_owned(), datastore: datastore.clone(), file: file.clone() };
+    let has = |world: &Observed, host: &str| world.proxmox.has_image(host, &datastore, &file);
+    world.proxmox.images = [stored("pve2")].into();
+    assert!(has(&world, "pve1") && has(&world, "pve2") && !has(&world, "pve3"));
+    // What lies in a datastore of one host alone is of no use to another, although that one shares its own.
+    world.proxmox.images = [stored("pve3")].into();
+    assert!(!has(&world, "pve1") && has(&world, "pve3"));
+    assert!(!world.proxmox.has_image("pve3", &datastore, "another.qcow2"));
+}
+
+#[test]
 fn an_old_proxmox_is_refused() {
     let mut world = empty_world();
     world.proxmox.version = "8.4.1".to_owned();
@@ -441,12 +462,10 @@ fn an_old_proxmox_is_refused() {
 fn a_token_that_may_not_do_enough_is_told_before_anything_is_made() {
     let blueprint = blueprint();
     let new: Vec<&Node> = blueprint.nodes.values().collect();
-    let needs = preflight::needs(&blueprint, &new, &BTreeMap::new());
+    let needs = rights::to_create(&blueprint, &new, &BTreeMap::new());
     let mut world = empty_world();
-    let lacks = |need: &preflight::Need| {
-        need.one_of.iter().any(|(_, right)| right == "VM.Allocate" || right == "SDN.Use")
-    };
-    world.proxmox.missing_rights = needs.into_iter().filter(lacks).collect();
+    let lacks = |need: &&rights::Need| need.privilege == "VM.Allocate" || need.privilege == "SDN.Use";
+    world.proxmox.missing_rights = needs.iter().filter(lacks).map(rights::Need::missing).collect();
     let plan = plan(&blueprint, &rendered(), &world);
     assert!(plan.steps.is_empty());
     assert_eq!(

@@ -135,7 +135,7 @@ pub fn explain(code: Option<&str>, printer: &Printer) -> Result<Exit, Problem> {
 fn one(code: &str) -> Option<String> {
     if let Some(found) = codes::explain(code) {
         let indented = |text: &str| text.trim_end().lines().map(|l| format!("    {l}\n")).collect::<String>();
-        let mut text = format!("{}: {}\n\n{}\n", found.code, found.title, found.text.trim());
+        let mut text = format!("{}: {}\n\n{}\n", found.code, found.title, found.text().trim());
         // Where the problem lies outside of the file, there is nothing wrong to show in it.
         if !found.bad.is_empty() {
             text += &format!("\nWrong:\n\n{}", indented(found.bad));
