@@ -5,8 +5,21 @@
 use std::sync::Arc;
 
 use http::Uri;
+use serde::{Deserialize, Serialize};
 
-use crate::faults::Service;
+/// Who answers a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Service {
+    /// Proxmox VE.
+    Proxmox,
+    /// The Image Factory.
+    Factory,
+    /// The API of the machines.
+    Talos,
+    /// Kubernetes' API.
+    Kubernetes,
+}
 
 /// One call.
 #[derive(Debug, Clone)]

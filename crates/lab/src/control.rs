@@ -16,7 +16,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::faults::{self, Injection, Met, Service};
+use crate::calls::Service;
+use crate::faults::{self, Injection, Met};
 use crate::shared::{Shared, write_private};
 use crate::{Lab, LabError};
 

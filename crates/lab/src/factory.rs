@@ -4,9 +4,8 @@
 //! GET is then sent on to where images are kept, a HEAD is not. Bodies of images are tiny; their announced sizes are those
 //! that a hypervisor reckons with.
 
-mod answers;
 mod asset;
-mod extensions;
+pub(crate) mod extensions;
 mod schematic;
 #[cfg(test)]
 mod tests;
@@ -20,8 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::keys::Identity;
 use crate::{LabConfig, LabError};
-pub(crate) use answers::serve;
-pub(crate) use asset::Asset;
+pub(crate) use asset::{Asset, NoAsset, version};
 use schematic::Schematic;
 
 /// How long an image takes to be built.
@@ -33,13 +31,13 @@ pub struct Factory {
     /// The names it answers to. The first that was configured is the one it is served under.
     hosts: Vec<String>,
     /// Canonical text by id.
-    schematics: BTreeMap<String, String>,
-    versions: Vec<String>,
+    pub(crate) schematics: BTreeMap<String, String>,
+    pub(crate) versions: Vec<String>,
     /// When each image that somebody asked for is built.
     #[serde(default)]
     built: BTreeMap<String, Timestamp>,
     authority: Identity,
-    server: Identity,
+    pub(crate) server: Identity,
 }
 
 impl Factory {
@@ -127,7 +125,7 @@ impl Factory {
     }
 
     /// Keeps a schematic; its id and canonical text.
-    fn post(&mut self, body: &str) -> Result<(String, String), String> {
+    pub(crate) fn post(&mut self, body: &str) -> Result<(String, String), String> {
         let text = Schematic::read(body)?.canonical();
         let id = Schematic::id(&text);
         self.schematics.insert(id.clone(), text.clone());

@@ -15,13 +15,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::calls::Call;
+use crate::calls::{Call, Service};
 use crate::rng::Rng;
 pub use identity::{ConsoleFault, Relayed};
 pub(crate) use known::{Shows, fill, known};
 pub use known::{known_faults, known_words};
 pub use partition::{Far, Lost, Partition};
-pub(crate) use wire::Line;
 pub use wire::Wire;
 
 /// Something to break or to clear.
@@ -474,20 +473,6 @@ pub enum Verdict {
 }
 
 type Hook = Arc<dyn Fn(u64, CallMoment, &str, &str) -> Verdict + Send + Sync>;
-
-/// Who answers a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Service {
-    /// Proxmox VE.
-    Proxmox,
-    /// The Image Factory.
-    Factory,
-    /// The API of the machines.
-    Talos,
-    /// Kubernetes' API.
-    Kubernetes,
-}
 
 /// The hook of the tests, and how many calls there were.
 #[derive(Default)]

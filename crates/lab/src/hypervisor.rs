@@ -9,7 +9,6 @@ pub(crate) mod clone;
 pub(crate) mod cloudinit;
 pub(crate) mod configure;
 pub(crate) mod console;
-pub(crate) mod cpu;
 pub(crate) mod create;
 pub(crate) mod daemons;
 pub(crate) mod described;
@@ -47,7 +46,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::factory::Factory;
 use crate::keys::Identity;
-use crate::net::PROXMOX_PORT;
 use crate::rng::Rng;
 use crate::world::World;
 use crate::{Facts, HostConfig, LabConfig, LabError, PciConfig, ProxmoxVersion};
@@ -59,6 +57,8 @@ use vm::Vm;
 
 pub(crate) use tasks::run_due;
 
+/// The port of the API on each host.
+pub(crate) const PROXMOX_PORT: u16 = 8006;
 /// The build of Proxmox.
 pub(crate) const REPOID: &str = "a8e257e1a8e257e1";
 /// The version of QEMU in it.

@@ -35,8 +35,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::calls::Call;
-use crate::faults::Service;
+use crate::calls::{Call, Service};
 use crate::world::World;
 use foreign::Foreign;
 pub use leftovers::leftovers;

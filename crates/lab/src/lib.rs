@@ -12,12 +12,15 @@ mod config;
 mod control;
 mod error;
 mod factory;
+mod factory_api;
 mod faults;
 mod https;
 mod hypervisor;
 mod invariants;
 mod keys;
 mod kube;
+mod kube_api;
+mod line;
 pub mod machine;
 mod net;
 mod outcome;
@@ -27,6 +30,7 @@ mod rng;
 mod schema;
 mod serve;
 mod shared;
+mod stable;
 mod talos_api;
 mod world;
 
@@ -38,13 +42,13 @@ use ambient::{Clock, Net};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-pub use calls::{Call, Delivery, changes};
+pub use calls::{Call, Delivery, Service, changes};
 pub use config::{HostConfig, LabConfig, PciConfig, ProxmoxVersion, StorageConfig, StorageKind};
 pub use control::{Control, ControlError, Order, Report};
 pub use error::LabError;
 pub use faults::{
-    CallFilter, CallMoment, ConsoleFault, Far, Faults, Injection, Lost, Met, Partition, Relayed, Service,
-    Verdict, When, Wire, known_faults, known_words,
+    CallFilter, CallMoment, ConsoleFault, Far, Faults, Injection, Lost, Met, Partition, Relayed, Verdict,
+    When, Wire, known_faults, known_words,
 };
 pub use hypervisor::described::Description;
 pub use hypervisor::second_factor::one_time_code;

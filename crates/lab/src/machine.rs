@@ -17,10 +17,10 @@ mod copies;
 mod diff;
 mod etcd;
 mod etcd_operations;
+mod hardware;
 mod journal;
 mod kubernetes;
 mod links;
-mod listen;
 mod network;
 mod node;
 mod operations;
@@ -32,7 +32,7 @@ mod settings;
 pub(crate) mod snapshot;
 mod status;
 pub mod timing;
-mod tls;
+pub(crate) mod tls;
 mod upgrade;
 mod versions;
 mod view;
@@ -47,8 +47,8 @@ pub use boot::{Boot, BootDisk, BootImage, BootNic};
 pub(crate) use console::printed_fingerprint;
 pub(crate) use copies::CopiedDisk;
 pub(crate) use etcd::Etcd;
+pub(crate) use hardware::{command_line, devices, kernel_lines};
 pub(crate) use journal::{Action, Entry, Fault, Happening};
-pub(crate) use listen::serve;
 pub(crate) use network::TALOS_PORT;
 pub(crate) use node::{EtcdService, Leave, Machine, Node, Phase, Registration, Seen, Wipe};
 pub(crate) use operations::{RecoverOptions, ServiceAction};
@@ -136,22 +136,6 @@ pub enum Kind {
     Kubernetes,
     /// Certificates for workers.
     Trustd,
-}
-
-/// A number that follows from what is named and nothing else.
-pub(crate) fn stable_number(parts: &[&str]) -> u64 {
-    node::seeded(parts)
-}
-
-/// A uuid that follows from what is named and nothing else.
-pub(crate) fn stable_uuid(parts: &[&str]) -> String {
-    let text = parts.join("\u{0}");
-    let halves = [node::seeded(&[&text, "first half"]), node::seeded(&[&text, "second half"])];
-    uuid::Builder::from_u128(u128::from(halves[0]) << 64 | u128::from(halves[1]))
-        .with_version(uuid::Version::Random)
-        .with_variant(uuid::Variant::RFC4122)
-        .into_uuid()
-        .to_string()
 }
 
 impl Machines {

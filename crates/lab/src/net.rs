@@ -5,6 +5,8 @@
 //! answers. A connection ends when what it leads to ends: the host goes down, or the machine reboots or changes its
 //! certificates (its epoch).
 
+mod listen;
+
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
@@ -15,18 +17,18 @@ use std::time::Duration;
 use ambient::{Clock, Dial, Stream};
 use tokio_util::sync::CancellationToken;
 
-use crate::faults::{Line, Lost, Service, Wire};
+use crate::calls::Service;
+use crate::faults::{Lost, Wire};
+use crate::hypervisor::PROXMOX_PORT;
+use crate::line::Line;
+use crate::machine::timing::NO_ROUTE;
 use crate::machine::{self, Judge, Kind, PortState};
 use crate::shared::Shared;
-use crate::{factory, pve};
+use crate::{factory_api, pve};
 
-/// Proxmox' port.
-pub(crate) const PROXMOX_PORT: u16 = 8006;
 /// The factory's port.
 pub(crate) const FACTORY_PORT: u16 = 443;
 
-/// How long a LAN looks for a host that is not there.
-pub(crate) const NO_ROUTE: Duration = Duration::from_secs(3);
 /// How long answers that are on their way may still leave a served machine that goes. Counted by the caller's clock: saving a
 /// world takes real time, in which a fast world's machine may be gone before its answer.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -124,7 +126,7 @@ impl Network {
                 Ok(())
             }
             Answers::Factory => {
-                let work = factory::serve(self.shared.clone(), stream, origin.clone());
+                let work = factory_api::serve(self.shared.clone(), stream, origin.clone());
                 self.spawn(work, CancellationToken::new(), |_| true);
                 Ok(())
             }
@@ -140,7 +142,7 @@ impl Network {
                     Some(Wire::Slow(by)) => self.shared.clock().sleep(by).await,
                 }
                 let ending = line.ending().clone();
-                let work = machine::serve(listener, self.shared.clone(), stream, judge, line);
+                let work = listen::serve(listener, self.shared.clone(), stream, judge, line);
                 self.spawn(work, ending, move |world| world.machines.is_alive(vmid, epoch));
                 Ok(())
             }

@@ -39,8 +39,8 @@ use ambient::Stream;
 use http::{Method, Request};
 use hyper::body::Incoming;
 
-use crate::calls;
-use crate::faults::{self, CallFault, ConsoleFault, Service, Shows};
+use crate::calls::{self, Service};
+use crate::faults::{self, CallFault, ConsoleFault, Shows};
 use crate::https::{Answer, Cut};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::{configure, tasks as work};

@@ -4,16 +4,21 @@
 //! of a real server, and from `schema/since-9.2.json`, which has what a later release added. A [`Rule`] is one parameter, or one key of a property string, so the same checks serve both. The
 //! order of the checks is the server's: type, format, pattern, length, range, enumeration; the first that fails is told.
 
+pub(crate) mod cpu;
 mod fits;
 pub(crate) mod formats;
 mod load;
 mod pattern;
+mod privileges;
+mod size;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 pub(crate) use pattern::Pattern;
+pub(crate) use privileges::PRIVILEGES;
 use serde_json::Value;
+pub(crate) use size::{parse_size, print_size};
 
 use crate::ProxmoxVersion;
 

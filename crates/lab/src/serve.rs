@@ -12,8 +12,9 @@ use ambient::Stream;
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::hypervisor::PROXMOX_PORT;
 use crate::machine::Judge;
-use crate::net::{FACTORY_PORT, Network, PROXMOX_PORT};
+use crate::net::{FACTORY_PORT, Network};
 use crate::{Lab, LabError};
 
 /// Where to listen. Port 0 asks the system for a free one.

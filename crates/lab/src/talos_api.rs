@@ -41,13 +41,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::Status;
 use tonic::service::Routes;
 
-use crate::calls::{Call, Delivery};
-use crate::faults::{Line, Relayed, Service};
+use crate::calls::{Call, Delivery, Service};
+use crate::faults::Relayed;
+use crate::line::Line;
 use crate::machine::{Kind, Listener, Machines, Refusal};
 use crate::shared::Shared;
 #[cfg(test)]
 pub(crate) use door::methods;
-pub(crate) use logs::{fingerprint, hardware as kernel_lines};
 pub(crate) use trustd::serve as serve_trustd;
 
 /// Who asks, and which machine is asked.

@@ -57,8 +57,8 @@ pub(crate) struct Asset {
 /// Why there is no such file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NoAsset {
-    pub(super) status: StatusCode,
-    pub(super) words: String,
+    pub(crate) status: StatusCode,
+    pub(crate) words: String,
 }
 
 impl NoAsset {
@@ -71,7 +71,7 @@ impl NoAsset {
     }
 
     /// Something that the factory does not tell.
-    pub(super) fn internal() -> Self {
+    pub(crate) fn internal() -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal server error")
     }
 
@@ -82,7 +82,7 @@ impl NoAsset {
 }
 
 /// A version with its `v`, which may be left out; nothing when it is none.
-pub(super) fn version(text: &str) -> Option<String> {
+pub(crate) fn version(text: &str) -> Option<String> {
     let bare = text.strip_prefix('v').unwrap_or(text);
     let (numbers, extra) = match bare.split_once('-') {
         Some((numbers, extra)) => (numbers, Some(extra)),
@@ -255,7 +255,7 @@ impl Factory {
     }
 
     /// Whether a release is built at all.
-    pub(super) fn available(&self, talos: &str) -> Result<(), NoAsset> {
+    pub(crate) fn available(&self, talos: &str) -> Result<(), NoAsset> {
         let words = || format!("version {} is not available", talos.trim_start_matches('v'));
         self.has_version(talos).then_some(()).ok_or_else(|| NoAsset::new(StatusCode::NOT_FOUND, words()))
     }

@@ -127,7 +127,7 @@ fn is_in(since: u32, talos: &str) -> bool {
 }
 
 /// The extensions of a release.
-pub(super) fn list(talos: &str) -> Value {
+pub(crate) fn list(talos: &str) -> Value {
     let entry = |(name, _, tag, about): &(&str, u32, &str, &str)| {
         let place = format!("ghcr.io/siderolabs/{name}:{tag}");
         json!({

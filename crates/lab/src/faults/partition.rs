@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Faults, Service};
+use super::Faults;
+use crate::calls::Service;
 
 /// Packets that get lost.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

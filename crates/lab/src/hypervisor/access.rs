@@ -13,7 +13,6 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-pub(crate) use crate::hypervisor::roles::PRIVILEGES;
 use crate::hypervisor::roles::{self, NO_ACCESS};
 use crate::hypervisor::second_factor::is_code;
 use crate::rng::Rng;

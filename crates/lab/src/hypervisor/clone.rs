@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::hypervisor::create::complete_nics;
-use crate::hypervisor::drive::{self, print_size};
+use crate::hypervisor::drive;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::{Asked, need};
 use crate::hypervisor::storage::{Storages, Volume, Wish};
@@ -18,6 +18,7 @@ use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::{Vm, is_numbered};
 use crate::hypervisor::{disks, options};
 use crate::schema::Parts;
+use crate::schema::print_size;
 use crate::world::World;
 
 /// A copy under way.

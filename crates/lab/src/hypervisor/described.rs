@@ -222,7 +222,7 @@ impl VmText {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         vm.config = self.config.iter().map(|(key, value)| (key.clone(), text(value))).collect();
         // Every configuration that Proxmox made itself has these.
-        let id = crate::machine::stable_uuid(&["described", &self.vmid.to_string()]);
+        let id = crate::stable::stable_uuid(&["described", &self.vmid.to_string()]);
         vm.config.entry("smbios1".to_owned()).or_insert_with(|| format!("uuid={id}"));
         vm.config.entry("vmgenid".to_owned()).or_insert(id);
         if self.status == "running" {

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::hypervisor::drive::{self, Source, print_size};
+use crate::hypervisor::drive::{self, Source};
 use crate::hypervisor::options;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::storage::{Storages, Volume, Wish};
 use crate::schema::Parts;
+use crate::schema::print_size;
 
 /// A cloud-init drive has room for four mebibytes.
 const CLOUDINIT: u64 = 4 << 20;

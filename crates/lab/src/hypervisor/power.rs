@@ -7,12 +7,13 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
 use crate::hypervisor::access::ROOT;
-use crate::hypervisor::drive::{self, parse_size, print_size};
+use crate::hypervisor::drive;
 use crate::hypervisor::refusal::{Refusal, no_vm};
 use crate::hypervisor::rights::need;
 use crate::hypervisor::tasks::{self, Next, Task, Work};
 use crate::hypervisor::vm::{Running, Vm};
 use crate::hypervisor::{daemons, options};
+use crate::schema::{parse_size, print_size};
 use crate::world::World;
 
 /// How long a shutdown waits for the guest, unless told otherwise.

@@ -1,60 +1,11 @@
-//! All privileges there are, and the roles that Proxmox comes with.
+//! The roles that Proxmox comes with.
 
 use std::collections::BTreeMap;
 
+use crate::schema::PRIVILEGES;
+
 /// The role that takes everything away.
 pub(crate) const NO_ACCESS: &str = "NoAccess";
-
-/// Every privilege.
-pub(crate) const PRIVILEGES: &[&str] = &[
-    "Datastore.Allocate",
-    "Datastore.AllocateSpace",
-    "Datastore.AllocateTemplate",
-    "Datastore.Audit",
-    "Group.Allocate",
-    "Mapping.Audit",
-    "Mapping.Modify",
-    "Mapping.Use",
-    "Permissions.Modify",
-    "Pool.Allocate",
-    "Pool.Audit",
-    "Realm.Allocate",
-    "Realm.AllocateUser",
-    "SDN.Allocate",
-    "SDN.Audit",
-    "SDN.Use",
-    "Sys.AccessNetwork",
-    "Sys.Audit",
-    "Sys.Console",
-    "Sys.Incoming",
-    "Sys.Modify",
-    "Sys.PowerMgmt",
-    "Sys.Syslog",
-    "User.Modify",
-    "VM.Allocate",
-    "VM.Audit",
-    "VM.Backup",
-    "VM.Clone",
-    "VM.Config.CDROM",
-    "VM.Config.CPU",
-    "VM.Config.Cloudinit",
-    "VM.Config.Disk",
-    "VM.Config.HWType",
-    "VM.Config.Memory",
-    "VM.Config.Network",
-    "VM.Config.Options",
-    "VM.Console",
-    "VM.GuestAgent.Audit",
-    "VM.GuestAgent.FileRead",
-    "VM.GuestAgent.FileSystemMgmt",
-    "VM.GuestAgent.FileWrite",
-    "VM.GuestAgent.Unrestricted",
-    "VM.Migrate",
-    "VM.PowerMgmt",
-    "VM.Replicate",
-    "VM.Snapshot",
-    "VM.Snapshot.Rollback",
-];
 
 /// The roles that are always there.
 pub(crate) const BUILT_IN: &[&str] = &[

@@ -180,7 +180,7 @@ impl Vm {
     /// The size of the boot disk. It is asked for every row of every list, so the value is not taken apart.
     pub(crate) fn max_disk(&self) -> u64 {
         let size = |value: &str| {
-            value.split(',').find_map(|part| part.strip_prefix("size=").and_then(drive::parse_size))
+            value.split(',').find_map(|part| part.strip_prefix("size=").and_then(crate::schema::parse_size))
         };
         self.boot_disk().and_then(|key| self.get(key)).and_then(size).unwrap_or(0)
     }

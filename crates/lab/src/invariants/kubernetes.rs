@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::target::Target;
-use crate::calls::Call;
-use crate::faults::Service;
+use crate::calls::{Call, Service};
 use crate::kube::{Place, Store, has_budget};
 use crate::world::World;
 

@@ -1,7 +1,6 @@
 //! What a call is about: which VM, and what it does to it.
 
-use crate::calls::Call;
-use crate::faults::Service;
+use crate::calls::{Call, Service};
 use crate::world::World;
 
 /// What a call is about.

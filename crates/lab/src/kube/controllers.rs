@@ -66,7 +66,7 @@ pub(crate) fn reconcile(store: &mut Store, report: &Report<'_>, now: Timestamp) 
 }
 
 /// Lets every controller look, until none has anything left to do.
-pub(super) fn run(store: &mut Store, now: Timestamp) {
+pub(crate) fn run(store: &mut Store, now: Timestamp) {
     let due = store.due.is_some_and(|due| due <= now);
     if store.looked == Some(store.revision()) && !due {
         return;

@@ -13,7 +13,7 @@ pub(super) fn suffix(of: &str) -> String {
 /// Letters that stand for a text, of the kind that make no words.
 pub(super) fn letters(of: &str, count: usize) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let mut number = crate::machine::stable_number(&[of]);
+    let mut number = crate::stable::stable_number(&[of]);
     let mut letter = || {
         let index = usize::try_from(number % 27).unwrap_or(0);
         number /= 27;

@@ -36,7 +36,7 @@ fn resources_of(kind: &Kind) -> Vec<Value> {
 }
 
 /// `/api`.
-pub(super) fn core_versions() -> Value {
+pub(crate) fn core_versions() -> Value {
     json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
 }
 
@@ -72,14 +72,14 @@ fn group_document(name: &str, versions: &[Version]) -> Value {
 }
 
 /// `/apis`.
-pub(super) fn groups(store: &Store) -> Value {
+pub(crate) fn groups(store: &Store) -> Value {
     let groups: Vec<Value> =
         grouped(store, false).iter().map(|(name, versions)| group_document(name, versions)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 /// `/apis/<group>`.
-pub(super) fn group(store: &Store, name: &str) -> Option<Value> {
+pub(crate) fn group(store: &Store, name: &str) -> Option<Value> {
     let groups = grouped(store, false);
     let (name, versions) = groups.iter().find(|(group, _)| group == name)?;
     let mut document = group_document(name, versions);
@@ -89,7 +89,7 @@ pub(super) fn group(store: &Store, name: &str) -> Option<Value> {
 }
 
 /// `/api` or `/apis` with everything below, in one document.
-pub(super) fn aggregated(store: &Store, core: bool) -> Value {
+pub(crate) fn aggregated(store: &Store, core: bool) -> Value {
     let items: Vec<Value> = grouped(store, core)
         .into_iter()
         .map(|(name, versions)| {
@@ -126,7 +126,7 @@ fn aggregated_kind(kind: &Kind) -> Value {
 }
 
 /// `/api/v1` and `/apis/<group>/<version>`; `None` when nobody serves it.
-pub(super) fn resources(store: &Store, group: &str, version: &str) -> Option<Value> {
+pub(crate) fn resources(store: &Store, group: &str, version: &str) -> Option<Value> {
     let kinds = Kind::all(store);
     let kinds: Vec<&Kind> = kinds.iter().filter(|k| k.group == group && k.version == version).collect();
     let api_version = kinds.first()?.api_version();
@@ -137,7 +137,7 @@ pub(super) fn resources(store: &Store, group: &str, version: &str) -> Option<Val
 }
 
 /// `/version`.
-pub(super) fn version(kubernetes: &str) -> Value {
+pub(crate) fn version(kubernetes: &str) -> Value {
     let mut parts = kubernetes.trim_start_matches('v').split('.');
     json!({
         "major": parts.next().unwrap_or_default(), "minor": parts.next().unwrap_or_default(),

@@ -10,19 +10,19 @@ type Text = Cow<'static, str>;
 
 /// One kind of object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Kind {
-    pub(super) group: Text,
-    pub(super) version: Text,
-    pub(super) plural: Text,
-    pub(super) kind: Text,
-    pub(super) singular: Text,
-    pub(super) namespaced: bool,
-    pub(super) short: Vec<Text>,
-    pub(super) categories: Vec<Text>,
+pub(crate) struct Kind {
+    pub(crate) group: Text,
+    pub(crate) version: Text,
+    pub(crate) plural: Text,
+    pub(crate) kind: Text,
+    pub(crate) singular: Text,
+    pub(crate) namespaced: bool,
+    pub(crate) short: Vec<Text>,
+    pub(crate) categories: Vec<Text>,
     /// What can be asked of an object beside itself.
-    pub(super) subresources: Vec<Text>,
+    pub(crate) subresources: Vec<Text>,
     /// Brought by a definition: it has no strategic patches.
-    pub(super) custom: bool,
+    pub(crate) custom: bool,
 }
 
 /// A row of the table: group and version, plural, kind, whether it is namespaced, short names, subresources.
@@ -108,7 +108,7 @@ const KINDS: &[Row] = &[
 const ALL: &[&str] =
     &["pods", "services", "daemonsets", "deployments", "replicasets", "statefulsets", "cronjobs", "jobs"];
 
-pub(super) fn built_in() -> impl Iterator<Item = Kind> {
+pub(crate) fn built_in() -> impl Iterator<Item = Kind> {
     KINDS.iter().map(|Row(api, plural, kind, namespaced, short, subresources)| {
         let (group, version) = api.split_once('/').unwrap_or(("", api));
         let borrowed = |list: &'static [&'static str]| list.iter().map(|text| Text::Borrowed(text)).collect();
@@ -161,12 +161,12 @@ fn defined(definition: &Value) -> Vec<Kind> {
 
 impl Kind {
     /// All kinds, those of the table first.
-    pub(super) fn all(store: &Store) -> Vec<Self> {
+    pub(crate) fn all(store: &Store) -> Vec<Self> {
         let definitions = store.list("apiextensions.k8s.io", "customresourcedefinitions", None);
         built_in().chain(definitions.into_iter().flat_map(defined)).collect()
     }
 
-    pub(super) fn find(store: &Store, group: &str, version: &str, plural: &str) -> Option<Self> {
+    pub(crate) fn find(store: &Store, group: &str, version: &str, plural: &str) -> Option<Self> {
         let matches = |kind: &Self| kind.group == group && kind.version == version && kind.plural == plural;
         built_in().find(matches).or_else(|| {
             let name = format!("{plural}.{group}");
@@ -177,12 +177,12 @@ impl Kind {
     }
 
     /// The kind of a manifest.
-    pub(super) fn of_manifest(store: &Store, manifest: &Value) -> Option<Self> {
+    pub(crate) fn of_manifest(store: &Store, manifest: &Value) -> Option<Self> {
         let (api, kind) = (manifest["apiVersion"].as_str()?, manifest["kind"].as_str()?);
         Self::all(store).into_iter().find(|k| k.api_version() == api && k.kind == kind)
     }
 
-    pub(super) fn api_version(&self) -> String {
+    pub(crate) fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
         } else {
@@ -190,12 +190,12 @@ impl Kind {
         }
     }
 
-    pub(super) fn has(&self, subresource: &str) -> bool {
+    pub(crate) fn has(&self, subresource: &str) -> bool {
         self.subresources.iter().any(|s| s == subresource)
     }
 
     /// As messages name it.
-    pub(super) fn qualified(&self) -> String {
+    pub(crate) fn qualified(&self) -> String {
         if self.group.is_empty() {
             self.plural.to_string()
         } else {

@@ -7,7 +7,7 @@ use super::kinds::Kind;
 use super::store::Store;
 
 /// `/openapi/v3`: the documents, one for each group and version.
-pub(super) fn index(store: &Store) -> Value {
+pub(crate) fn index(store: &Store) -> Value {
     let paths: Map<String, Value> = Kind::all(store)
         .iter()
         .map(|kind| {
@@ -28,7 +28,7 @@ fn path_of(kind: &Kind) -> String {
 }
 
 /// `/openapi/v3/<path>`: one document.
-pub(super) fn document(store: &Store, path: &str) -> Option<Value> {
+pub(crate) fn document(store: &Store, path: &str) -> Option<Value> {
     let kinds = Kind::all(store);
     let kinds: Vec<&Kind> = kinds.iter().filter(|kind| path_of(kind) == path).collect();
     if kinds.is_empty() {

@@ -69,7 +69,7 @@ pub(super) fn write_static(store: &mut Store, kubelets: &[Kubelet], now: Timesta
             if same {
                 continue;
             }
-            let mirror = crate::machine::stable_uuid(&[&name, &image]);
+            let mirror = crate::stable::stable_uuid(&[&name, &image]);
             let pod = json!({
                 "metadata": {
                     "annotations": {
@@ -266,7 +266,7 @@ fn start(store: &mut Store, place: &Place<'_>, mut pod: Value, now: Timestamp) {
     let own = pod.pointer("/spec/hostNetwork") == Some(&Value::Bool(true));
     let cidr = node.map(|n| text(n, "/spec/podCIDR")).unwrap_or_default();
     let base = cidr.rsplit_once('.').map_or("10.244.0", |(base, _)| base);
-    let number = crate::machine::stable_number(&[place.namespace, place.name]) % 250 + 2;
+    let number = crate::stable::stable_number(&[place.namespace, place.name]) % 250 + 2;
     let address = if own { host.clone() } else { format!("{base}.{number}") };
     let started = json!({"running": {"startedAt": second(now)}});
     set_conditions(&mut pod, "True", "", now);

@@ -14,7 +14,7 @@ use prost::encoding::decode_varint;
 use serde_json::{Map, Value, json};
 
 /// The media type.
-pub(super) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// What every message begins with.
 const PREFIX: &[u8] = b"k8s\0";
@@ -38,7 +38,7 @@ enum Raw<'a> {
 /// # Errors
 ///
 /// For bytes that are no such message, and for kinds that have none, with the reason.
-pub(super) fn decode(body: &[u8]) -> Result<Value, String> {
+pub(crate) fn decode(body: &[u8]) -> Result<Value, String> {
     let Some(body) = body.strip_prefix(PREFIX) else {
         let prefix = "[107 56 115 0]";
         return Err(format!(

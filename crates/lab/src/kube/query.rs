@@ -4,29 +4,29 @@ use serde_json::Value;
 
 /// What a client asks beside the path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Query {
-    pub(super) watch: bool,
+pub(crate) struct Query {
+    pub(crate) watch: bool,
     /// The version that was given; `None` when none was.
-    pub(super) version: Option<u64>,
+    pub(crate) version: Option<u64>,
     /// A watch that begins with what is there, and says when that was all.
-    pub(super) initial_events: bool,
-    pub(super) bookmarks: bool,
+    pub(crate) initial_events: bool,
+    pub(crate) bookmarks: bool,
     /// Seconds after which a watch ends.
-    pub(super) timeout: Option<u64>,
-    pub(super) limit: usize,
-    pub(super) after: String,
-    pub(super) dry_run: bool,
-    pub(super) manager: String,
+    pub(crate) timeout: Option<u64>,
+    pub(crate) limit: usize,
+    pub(crate) after: String,
+    pub(crate) dry_run: bool,
+    pub(crate) manager: String,
     /// What becomes of dependents of something deleted.
-    pub(super) propagation: String,
-    pub(super) grace: Option<u64>,
+    pub(crate) propagation: String,
+    pub(crate) grace: Option<u64>,
     labels: Selector,
     fields: Selector,
 }
 
 /// Conditions that must all hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Selector(Vec<Term>);
+pub(crate) struct Selector(Vec<Term>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Term {
@@ -37,7 +37,7 @@ struct Term {
 }
 
 impl Query {
-    pub(super) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut query = Self::default();
         for pair in text.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -63,14 +63,14 @@ impl Query {
         query
     }
 
-    pub(super) fn wants(&self, object: &Value) -> bool {
+    pub(crate) fn wants(&self, object: &Value) -> bool {
         let field = |key: &str| object.pointer(&format!("/{}", key.replace('.', "/")))?.as_str();
         self.labels.picks(object) && self.fields.0.iter().all(|t| t.holds(Some(field(&t.key).unwrap_or(""))))
     }
 }
 
 impl Selector {
-    pub(super) fn parse(selector: &str) -> Self {
+    pub(crate) fn parse(selector: &str) -> Self {
         // Commas also stand between the values of a set.
         let (mut terms, mut depth, mut from) = (vec![], 0_i32, 0);
         for (at, letter) in selector.char_indices() {
@@ -89,7 +89,7 @@ impl Selector {
     }
 
     /// A selector as objects carry it: `matchLabels` and `matchExpressions`.
-    pub(super) fn of_object(selector: &Value) -> Self {
+    pub(crate) fn of_object(selector: &Value) -> Self {
         let labels = selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten();
         let equal = labels.map(|(key, value)| Term {
             key: key.clone(),
@@ -110,7 +110,7 @@ impl Selector {
     }
 
     /// Whether an object's labels are as wanted.
-    pub(super) fn picks(&self, object: &Value) -> bool {
+    pub(crate) fn picks(&self, object: &Value) -> bool {
         let label = |key: &str| object.get("metadata")?.get("labels")?.get(key)?.as_str();
         self.0.iter().all(|term| term.holds(label(&term.key)))
     }

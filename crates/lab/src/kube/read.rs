@@ -13,14 +13,14 @@ use super::target::{Target, Trouble};
 
 /// The form in which a client wants objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     Whole,
     Table,
     Metadata,
 }
 
 impl Form {
-    pub(super) fn of(accept: &str) -> Self {
+    pub(crate) fn of(accept: &str) -> Self {
         // The list is in order of preference; the first that we know counts.
         for choice in accept.split(',') {
             if choice.contains("as=Table") {
@@ -38,7 +38,7 @@ impl Form {
 }
 
 /// An object in the wanted form, standing alone.
-pub(super) fn shown(store: &Store, target: &Target, object: &Value, form: Form, now: Timestamp) -> Value {
+pub(crate) fn shown(store: &Store, target: &Target, object: &Value, form: Form, now: Timestamp) -> Value {
     match form {
         Form::Whole => target.full(object),
         Form::Metadata => table::partial(object),
@@ -51,7 +51,7 @@ pub(super) fn shown(store: &Store, target: &Target, object: &Value, form: Form, 
 }
 
 /// Answers a request to read.
-pub(super) fn read(
+pub(crate) fn read(
     store: &Store,
     target: &Target,
     query: &Query,
@@ -111,7 +111,7 @@ fn continuation(token: &str, newest: u64) -> Result<(String, u64), Trouble> {
 }
 
 /// How many of something there are and shall be.
-pub(super) fn scale(object: &Value) -> Value {
+pub(crate) fn scale(object: &Value) -> Value {
     let metadata = &object["metadata"];
     let labels = object.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
     let pairs = labels.into_iter().flatten().map(|(k, v)| format!("{k}={}", v.as_str().unwrap_or_default()));

@@ -175,7 +175,7 @@ impl Store {
                 metadata.insert("namespace".into(), place.namespace.into());
             }
             let next = (self.revision + 1).to_string();
-            let uid = kept("uid").unwrap_or_else(|| crate::machine::stable_uuid(&[&key, &next]).into());
+            let uid = kept("uid").unwrap_or_else(|| crate::stable::stable_uuid(&[&key, &next]).into());
             metadata.insert("uid".into(), uid);
             let created = kept("creationTimestamp").unwrap_or_else(|| second(now).into());
             metadata.insert("creationTimestamp".into(), created);

@@ -10,18 +10,18 @@ use super::target::{Target, Trouble};
 use super::{apply, budgets, defaults, patch, protobuf, read};
 
 /// One request to change something.
-pub(super) struct Change<'a> {
-    pub(super) target: &'a Target,
-    pub(super) query: &'a Query,
-    pub(super) method: &'a Method,
-    pub(super) media_type: &'a str,
-    pub(super) body: &'a [u8],
+pub(crate) struct Change<'a> {
+    pub(crate) target: &'a Target,
+    pub(crate) query: &'a Query,
+    pub(crate) method: &'a Method,
+    pub(crate) media_type: &'a str,
+    pub(crate) body: &'a [u8],
 }
 
 type Outcome = Result<(StatusCode, Value), Trouble>;
 
 /// Carries a change out, unless it is only tried.
-pub(super) fn write(store: &mut Store, change: &Change<'_>, now: Timestamp) -> Outcome {
+pub(crate) fn write(store: &mut Store, change: &Change<'_>, now: Timestamp) -> Outcome {
     let target = change.target;
     match (change.method.as_str(), &target.name, target.sub.as_deref()) {
         ("POST", None, None) => create(store, change, now),

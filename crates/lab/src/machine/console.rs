@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::hardware::kernel_lines;
 use super::journal::{Action, Happening};
 use super::node::{Machine, after};
 use super::timing;
@@ -100,7 +101,7 @@ impl Machine {
         }
         let kernel = after(now, FIRMWARE);
         self.console.kernel_from = kernel;
-        for (number, text) in (0_u64..).zip(crate::talos_api::kernel_lines(self)) {
+        for (number, text) in (0_u64..).zip(kernel_lines(self)) {
             self.console.print(after(kernel, Duration::from_millis(number * 60)), &text);
         }
         let mut at = after(kernel, KERNEL);

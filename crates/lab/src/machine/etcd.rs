@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::apart::{Apart, hear};
-use super::node::{EtcdData, EtcdService, Machine, after, seeded};
+use super::node::{EtcdData, EtcdService, Machine, after};
 use super::timing;
 use crate::kube::Store;
 
@@ -83,9 +83,16 @@ impl Etcd {
         now: Timestamp,
         earlier: usize,
     ) -> Self {
-        let id = seeded(&[&key, &machine.hardware.uuid, &now.to_string(), &earlier.to_string(), "etcd"]);
+        let id = crate::stable::stable_number(&[
+            &key,
+            &machine.hardware.uuid,
+            &now.to_string(),
+            &earlier.to_string(),
+            "etcd",
+        ]);
         let restored = if machine.disk.recovery.is_some() { id.to_string() } else { String::new() };
-        let member = seeded(&[machine.hostname(), &peer.to_string(), &restored, "first member"]);
+        let member =
+            crate::stable::stable_number(&[machine.hostname(), &peer.to_string(), &restored, "first member"]);
         let first =
             Member { vmid, name: machine.hostname().into(), peer, named_from: now, learner_until: None };
         Self {
@@ -104,7 +111,12 @@ impl Etcd {
 
     /// Adds a learner. A member of the same name is one that lost its data: Talos takes it out first.
     pub(super) fn join(&mut self, vmid: u32, machine: &Machine, peer: IpAddr, now: Timestamp) -> EtcdData {
-        let id = seeded(&[&machine.hardware.uuid, &self.id.to_string(), &now.to_string(), "member"]);
+        let id = crate::stable::stable_number(&[
+            &machine.hardware.uuid,
+            &self.id.to_string(),
+            &now.to_string(),
+            "member",
+        ]);
         self.members.retain(|_, member| member.name != machine.hostname());
         let member = Member {
             vmid,

@@ -294,14 +294,6 @@ pub(super) fn after(moment: Timestamp, duration: std::time::Duration) -> Timesta
     moment.checked_add(duration).unwrap_or(Timestamp::MAX)
 }
 
-/// A number that follows from what is named and nothing else.
-pub(super) fn seeded(parts: &[&str]) -> u64 {
-    let digest = Sha256::digest(parts.join("\u{0}"));
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&digest[..8]);
-    u64::from_be_bytes(bytes)
-}
-
 impl Machine {
     pub(super) fn new(hardware: Boot) -> Self {
         Self {
@@ -372,7 +364,7 @@ impl Machine {
 
     /// A number of this machine's own, different in each boot.
     pub(super) fn seed(&self, purpose: &str) -> u64 {
-        seeded(&[&self.hardware.uuid, &self.boots.to_string(), purpose])
+        crate::stable::stable_number(&[&self.hardware.uuid, &self.boots.to_string(), purpose])
     }
 
     /// 32 bytes of this machine's own, for the key of its current certificate.

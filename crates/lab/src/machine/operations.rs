@@ -5,7 +5,8 @@ use tonic::Code;
 
 use super::apply::{Refusal, leaving};
 use super::node::{EtcdService, Leave, Node, Wipe, after};
-use super::{Machines, snapshot, stable_uuid, timing};
+use super::{Machines, snapshot, timing};
+use crate::stable::stable_uuid;
 
 /// What can be done to a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -218,6 +218,6 @@ impl Machine {
 
     /// The random id that the kernel makes at each boot.
     pub(crate) fn boot_id(&self) -> String {
-        super::stable_uuid(&[&self.hardware.uuid, &self.boots.to_string(), "boot id"])
+        crate::stable::stable_uuid(&[&self.hardware.uuid, &self.boots.to_string(), "boot id"])
     }
 }

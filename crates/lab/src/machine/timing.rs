@@ -87,3 +87,5 @@ pub const PULL_GIVES_UP: Duration = ms(130_000);
 pub const KUBELET_RESTART: Duration = ms(3_000);
 /// The holder of the shared address has it back this long after its kubelet stopped.
 pub const VIP_AWAY: Duration = ms(10_000);
+/// How long a LAN looks for a host that is not there.
+pub const NO_ROUTE: Duration = ms(3_000);

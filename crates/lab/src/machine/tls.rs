@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::Clock;
+use base64::Engine as _;
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType,
@@ -26,6 +27,7 @@ use rustls::{
     SignatureScheme,
 };
 use rustls_pki_types::pem::PemObject as _;
+use sha2::Digest as _;
 use talos::pki::{Authority, Leaf, MAINTENANCE_NAME};
 
 use super::node::{Machine, Node};
@@ -66,7 +68,7 @@ fn validity(judge: Judge, since: Timestamp, now: Timestamp) -> (Timestamp, Durat
 
 /// The server side of TLS for one port of one machine, and for Kubernetes whom to believe. `None` when what the
 /// configuration carries is no sound authority, or the machine is not what it was.
-pub(super) fn server(
+pub(crate) fn server(
     machines: &Machines,
     vmid: u32,
     kind: Kind,
@@ -251,11 +253,16 @@ impl Machine {
     }
 
     /// The fingerprint that a client sees: the machine's, or that of a relay in front of it.
-    pub(super) fn shown_fingerprint(&self, relayed: bool) -> Option<String> {
+    pub(crate) fn shown_fingerprint(&self, relayed: bool) -> Option<String> {
         use rcgen::PublicKeyData as _;
         let key = ed25519(self.key_seed(maintenance_key(relayed)))?;
-        Some(crate::talos_api::fingerprint(&key.subject_public_key_info()))
+        Some(fingerprint(&key.subject_public_key_info()))
     }
+}
+
+/// The fingerprint of a public key in the form that Talos prints.
+pub(crate) fn fingerprint(spki: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(spki))
 }
 
 fn ed25519_der(seed: [u8; 32]) -> PrivatePkcs8KeyDer<'static> {

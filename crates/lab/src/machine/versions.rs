@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use super::Machines;
-use super::node::{Seen, seeded};
+use super::node::Seen;
 
 impl Machines {
     /// The version of a resource whose content is `content` now.
@@ -16,7 +16,7 @@ impl Machines {
         content: &str,
         now: Timestamp,
     ) -> Seen {
-        let digest = seeded(&[content]);
+        let digest = crate::stable::stable_number(&[content]);
         let fresh = Seen { version: 1, digest, created: now, updated: now };
         let Some(machine) = self.machines.get_mut(&vmid) else { return fresh };
         let entry = machine.seen.entry(format!("{kind}/{id}")).or_insert(fresh);

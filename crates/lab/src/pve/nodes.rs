@@ -6,7 +6,8 @@ use super::answer::Data;
 use super::request::Call;
 use crate::hypervisor::download::{factory_path, split_url};
 use crate::hypervisor::refusal::Refusal;
-use crate::hypervisor::{Host, REPOID, cpu};
+use crate::hypervisor::{Host, REPOID};
+use crate::schema::cpu;
 use crate::world::World;
 
 const KERNEL: &str = "6.17.13-2-pve";

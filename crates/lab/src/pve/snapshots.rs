@@ -169,7 +169,7 @@ pub(super) fn can_migrate(world: &World, call: &Call) -> Result<Data, Refusal> {
         if attached {
             row["drivename"] = json!(key);
             let parts = vm.get(&key).and_then(|text| drive::parts(&key, text));
-            let size = parts.and_then(|parts| drive::parse_size(parts.get("size")?));
+            let size = parts.and_then(|parts| crate::schema::parse_size(parts.get("size")?));
             if let Some(bytes) = size {
                 row["size"] = json!(bytes);
             }

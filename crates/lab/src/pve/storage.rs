@@ -7,12 +7,12 @@ use sha1::{Digest, Sha1};
 
 use super::answer::Data;
 use super::request::Call;
+use crate::hypervisor::download;
 use crate::hypervisor::import::{Import, import};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::{self, need};
 use crate::hypervisor::storage::{Storage, Storages, Volume};
 use crate::hypervisor::storage_options::{Plugin, plugin};
-use crate::hypervisor::{download, drive};
 use crate::schema::{self, formats};
 use crate::world::World;
 
@@ -190,7 +190,7 @@ pub(super) fn allocate(world: &mut World, call: &Call) -> Result<Data, Refusal> 
     let size = call.text("size");
     let size =
         if size.ends_with(|c: char| c.is_ascii_digit()) { format!("{size}K") } else { size.to_owned() };
-    let size = drive::parse_size(&size).ok_or_else(|| Refusal::parameter("size", "unable to parse size"))?;
+    let size = schema::parse_size(&size).ok_or_else(|| Refusal::parameter("size", "unable to parse size"))?;
     let content = "images".to_owned();
     let volume = Volume {
         volid: volid.clone(),

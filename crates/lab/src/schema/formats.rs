@@ -8,10 +8,8 @@ use super::fits::{
     is_realm, is_startup, is_tag, is_unicast, is_urlencoded, is_user, is_vmid, job, pair, pool, ports, user,
     vlans, volume_id,
 };
+use super::{PRIVILEGES, cpu, parse_size};
 use super::{Parts, word_to_bool};
-use crate::hypervisor::access::PRIVILEGES;
-use crate::hypervisor::cpu;
-use crate::hypervisor::drive::parse_size;
 
 const CONTENTS: &[&str] = &["backup", "images", "import", "iso", "none", "rootdir", "snippets", "vztmpl"];
 

@@ -8,7 +8,7 @@ use talos::wire::machine as wire;
 use tonic::{Code, Status};
 
 use super::Caller;
-use crate::machine::{stable_number, stable_uuid};
+use crate::stable::{stable_number, stable_uuid};
 
 /// The image that holds a pod's namespaces open.
 pub(super) const SANDBOX: &str = "registry.k8s.io/pause:3.10.1";

@@ -375,7 +375,7 @@ pub(super) async fn find(caller: &Caller, name: &str) -> Result<Caller, Status> 
     match found {
         Some(vmid) => Ok(Caller { vmid, ..caller.clone() }),
         None => {
-            caller.shared.clock().sleep(crate::net::NO_ROUTE).await;
+            caller.shared.clock().sleep(crate::machine::timing::NO_ROUTE).await;
             Err(refused("no route to host"))
         }
     }

@@ -21,8 +21,6 @@ use super::machine_service::Answer;
 
 mod tree;
 
-pub(super) use tree::command_line;
-
 /// Mode bits as Go writes them: a folder, and a symbolic link.
 const FOLDER: u32 = 1 << 31;
 const LINK: u32 = 1 << 27;

@@ -3,10 +3,8 @@
 //! A line comes from something that the machine published, from a call to its API, or is there from the start. Whoever follows a
 //! log is sent the lines of the first two kinds as they come.
 
-use base64::Engine as _;
 use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
-use sha2::Digest as _;
 use talos::wire::common::Data;
 use talos::wire::machine as wire;
 use tonic::codegen::BoxStream;
@@ -14,8 +12,7 @@ use tonic::{Response, Status};
 
 use super::Caller;
 use super::machine_service::Answer;
-use super::resources::devices;
-use crate::machine::{Action, Happening, Machine, Machines, Phase, Service};
+use crate::machine::{Action, Happening, Machine, Machines, Phase, Service, kernel_lines};
 
 /// Logs that are not those of a service.
 const OTHER: &[&str] = &["controller-runtime", "dns-resolve-cache", "early-startup", "kernel"];
@@ -151,7 +148,7 @@ fn is_new(next: (u64, u64), line: &Line) -> bool {
 fn kernel(machines: &Machines, vmid: u32) -> Vec<Line> {
     let Some(machine) = machines.get(vmid) else { return vec![] };
     let since = machine.network_since().unwrap_or_default();
-    let mut lines: Vec<Line> = hardware(machine)
+    let mut lines: Vec<Line> = kernel_lines(machine)
         .into_iter()
         .map(|text| of_kernel(since, Source::Start, "kern:    info", &text))
         .collect();
@@ -172,32 +169,6 @@ fn kernel(machines: &Machines, vmid: u32) -> Vec<Line> {
 
 fn of_kernel(at: Timestamp, source: Source, facility: &str, text: &str) -> Line {
     Line { at, source, text: format!("{facility}: [{at}]: {text}") }
-}
-
-/// What the kernel found.
-pub(crate) fn hardware(machine: &Machine) -> Vec<String> {
-    let boot = &machine.hardware;
-    let platform = machine.image().map_or("", |image| image.platform.as_str());
-    let bytes = boot.memory_mib << 20;
-    let mut lines = vec![
-        format!("Linux version {} (talos) #1 SMP PREEMPT_DYNAMIC", machine.profile().kernel),
-        format!("Command line: {}", super::files::command_line(platform)),
-        format!("BIOS-e820: [mem 0x0000000000100000-0x{:016x}] usable", bytes.saturating_sub(1)),
-        "Hypervisor detected: KVM".to_owned(),
-        "DMI: QEMU Standard PC (Q35 + ICH9, 2009)".to_owned(),
-        format!("smpboot: Allowing {} CPUs, 0 hotplug CPUs", boot.cores),
-        format!("Memory: {}K available", boot.memory_mib * 1024),
-        format!("smp: Brought up 1 node, {} CPUs", boot.cores),
-    ];
-    lines.extend(devices(boot).into_iter().map(|device| {
-        let blocks = device.disk.bytes / 512;
-        format!("sd 2:0:0:0: [{}] {blocks} 512-byte logical blocks", device.id)
-    }));
-    let nics = boot.nics.iter().enumerate();
-    lines.extend(nics.map(|(number, nic)| format!("virtio_net virtio{number} eth{number}: {}", nic.mac)));
-    lines.push("SELinux:  policy capability network_peer_controls=1".to_owned());
-    lines.push("Run /init as init process".to_owned());
-    lines
 }
 
 /// What machined says of a sequence, a phase or a task.
@@ -275,9 +246,4 @@ pub(super) fn of_service(machines: &Machines, vmid: u32, id: &str) -> Option<Vec
 
 fn stamped(at: Timestamp, source: Source, text: &str) -> Line {
     Line { at, source, text: format!("{} {text}", at.strftime("%Y/%m/%d %H:%M:%S%.6f")) }
-}
-
-/// The fingerprint of a public key in the form that Talos prints.
-pub(crate) fn fingerprint(spki: &[u8]) -> String {
-    base64::engine::general_purpose::STANDARD.encode(sha2::Sha256::digest(spki))
 }

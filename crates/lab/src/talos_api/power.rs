@@ -8,8 +8,7 @@ use tonic::Status;
 
 use super::Caller;
 use super::machine_service::{stamp, status};
-use super::resources::devices;
-use crate::machine::{Leave, Service, ServiceAction, Wipe, timing};
+use crate::machine::{Leave, Service, ServiceAction, Wipe, devices, timing};
 
 impl Caller {
     pub(super) async fn leave(&self, why: Leave) -> Result<String, Status> {

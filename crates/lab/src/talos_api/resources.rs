@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub(super) use block::devices;
 pub(super) use kubernetes::kubelet_texts;
 pub(super) use network::link_name;
 pub(super) use runtime::status_tree;

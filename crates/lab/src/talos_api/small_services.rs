@@ -23,8 +23,8 @@ use tonic::{Request, Response, Status};
 
 use super::Caller;
 use super::machine_service::stamp;
-use super::resources::{devices, trees};
-use crate::machine::Machines;
+use super::resources::trees;
+use crate::machine::{Machines, devices};
 
 #[tonic::async_trait]
 impl StorageService for Caller {

@@ -3,8 +3,8 @@
 use talos::wire::machine as wire;
 
 use super::Caller;
-use super::resources::{devices, link_name};
-use crate::machine::Machine;
+use super::resources::link_name;
+use crate::machine::{Machine, devices};
 
 impl Caller {
     /// Seconds since the machine is up.

@@ -123,7 +123,7 @@ async fn shown(client: &Client) -> String {
     let stream = connector.connect("10.25.150.11", 50_000).await.unwrap();
     let certificate = CertificateDer::from(stream.peer_certificate().unwrap().to_vec());
     let parsed = rustls::server::ParsedCertificate::try_from(&certificate).unwrap();
-    crate::talos_api::fingerprint(&parsed.subject_public_key_info())
+    crate::machine::tls::fingerprint(&parsed.subject_public_key_info())
 }
 
 fn fingerprints(printed: &str) -> Vec<&str> {

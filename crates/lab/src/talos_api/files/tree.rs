@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Entry, Tree};
-use crate::machine::{Machine, Machines, stable_number};
-use crate::talos_api::resources::devices;
+use crate::machine::{Machine, Machines, command_line, devices};
+use crate::stable::stable_number;
 use crate::talos_api::{Caller, logs};
 
 /// Folders that are there though nothing of what is in them is known here.
@@ -192,11 +192,4 @@ fn var(tree: &mut Tree, machines: &Machines, vmid: u32, machine: &Machine) {
             tree.put(&format!("/var/lib/etcd/member/{folder}"), Entry::Folder);
         }
     }
-}
-
-/// The words with which the kernel was started.
-pub(in crate::talos_api) fn command_line(platform: &str) -> String {
-    format!(
-        "talos.platform={platform} console=tty1 console=ttyS0 net.ifnames=0 init_on_alloc=1 slab_nomerge pti=on consoleblank=0 nvme_core.io_timeout=4294967295 printk.devkmsg=on"
-    )
 }

@@ -3,65 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{Resource, View};
-use crate::machine::{Boot, BootDisk, Phase, stable_uuid};
-
-/// A disk as Talos sees it.
-pub(in crate::talos_api) struct Device<'a> {
-    pub(in crate::talos_api) id: String,
-    pub(in crate::talos_api) disk: &'a BootDisk,
-    pub(in crate::talos_api) transport: &'static str,
-    pub(in crate::talos_api) model: &'static str,
-    pub(in crate::talos_api) wwid: String,
-    pub(in crate::talos_api) bus_path: String,
-    symlinks: Vec<String>,
-}
-
-/// The disks of a machine with the names that Linux gives them: `sdX` for SCSI and SATA, `vdX` for virtio, by slot.
-pub(in crate::talos_api) fn devices(boot: &Boot) -> Vec<Device<'_>> {
-    let (mut sd, mut vd) = (b'a', b'a');
-    boot.disks
-        .iter()
-        .enumerate()
-        .map(|(number, disk)| {
-            let virtio = disk.slot.starts_with("virtio");
-            let letter = if virtio { &mut vd } else { &mut sd };
-            let id = format!("{}d{}", if virtio { "v" } else { "s" }, char::from(*letter));
-            *letter = letter.saturating_add(1);
-            let sata = disk.slot.starts_with("sata");
-            // virtio-blk has no field for a world wide name.
-            let wwn = disk.wwn.as_deref().filter(|_| !virtio).map(|w| w.trim_start_matches("0x").to_owned());
-            let serial = disk.serial.as_deref();
-            let mut names = match (sata, &wwn, serial) {
-                (false, Some(wwn), _) => vec![format!("scsi-3{wwn}"), format!("wwn-0x{wwn}")],
-                (true, wwn, serial) => {
-                    let serial = serial.unwrap_or("QM00001");
-                    let mut names = vec![format!("ata-QEMU_HARDDISK_{serial}")];
-                    names.extend(wwn.iter().map(|wwn| format!("wwn-0x{wwn}")));
-                    names
-                }
-                (false, None, Some(serial)) if virtio => vec![format!("virtio-{serial}")],
-                (false, None, Some(serial)) => vec![format!("scsi-0QEMU_QEMU_HARDDISK_{serial}")],
-                (false, None, None) if virtio => vec![],
-                (false, None, None) => vec![format!("scsi-0QEMU_QEMU_HARDDISK_drive-{}", disk.slot)],
-            };
-            names.sort();
-            let symlinks = std::iter::once(format!("/dev/disk/by-diskseq/{}", 9 + number))
-                .chain(names.into_iter().map(|name| format!("/dev/disk/by-id/{name}")))
-                .collect();
-            Device {
-                id,
-                disk,
-                transport: if sata { "sata" } else { "virtio" },
-                model: if virtio { "" } else { "QEMU HARDDISK" },
-                wwid: wwn.map(|w| format!("naa.{w}")).unwrap_or_default(),
-                bus_path: format!(
-                    "/pci0000:00/0000:00:05.0/virtio{number}/host{number}/target{number}:0:0/{number}:0:0:0"
-                ),
-                symlinks,
-            }
-        })
-        .collect()
-}
+use crate::machine::{Boot, Phase, devices};
+use crate::stable::stable_uuid;
 
 pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
     let boot = &view.machine.hardware;
@@ -350,6 +293,7 @@ fn pretty(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::BootDisk;
 
     #[test]
     fn sizes_are_printed_as_talos_prints_them() {

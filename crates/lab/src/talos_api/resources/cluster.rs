@@ -95,7 +95,7 @@ pub(super) fn identity(machine: &Machine) -> String {
     (0..43)
         .map(|place: u32| {
             let number =
-                crate::machine::stable_number(&[&machine.hardware.uuid, "identity", &place.to_string()]);
+                crate::stable::stable_number(&[&machine.hardware.uuid, "identity", &place.to_string()]);
             char::from(DIGITS[usize::try_from(number % 62).unwrap_or(0)])
         })
         .collect()

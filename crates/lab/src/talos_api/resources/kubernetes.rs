@@ -148,7 +148,7 @@ fn kubelet(view: &View<'_>) -> Value {
     }
     if node.is_control_plane() {
         // The machine serves its static pods to its own kubelet, on a port that it was given.
-        let port = 32_768 + crate::machine::stable_number(&["static pods", name]) % 28_000;
+        let port = 32_768 + crate::stable::stable_number(&["static pods", name]) % 28_000;
         config["staticPodURL"] = format!("http://127.0.0.1:{port}").into();
     }
     json!({

@@ -19,7 +19,7 @@ async fn shown(rig: &Rig) -> String {
     let stream = connector.connect(&address(101), 50_000).await.unwrap();
     let certificate = CertificateDer::from(stream.peer_certificate().unwrap().to_vec());
     let parsed = rustls::server::ParsedCertificate::try_from(&certificate).unwrap();
-    crate::talos_api::fingerprint(&parsed.subject_public_key_info())
+    crate::machine::tls::fingerprint(&parsed.subject_public_key_info())
 }
 
 /// Sends machine 101 its configuration as eva; gives the invariants that this violated.

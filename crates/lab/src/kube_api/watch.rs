@@ -17,11 +17,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 
-use super::http::{Body, Server, respond};
-use super::query::Query;
-use super::read::{Form, shown};
-use super::store::{Place, Store};
-use super::target::{Target, Trouble};
+use super::{Body, Server, respond};
+use crate::kube::query::Query;
+use crate::kube::read::{Form, shown};
+use crate::kube::target::{Target, Trouble};
+use crate::kube::{Place, Store};
 use crate::shared::Shared;
 
 /// How long a watch may be silent when bookmarks were asked for, and how long one lasts when nobody said.

@@ -4,6 +4,8 @@
 //! to. Without a majority in etcd nothing can be read or written. Only administrators have rights; Talos turns anonymous
 //! access off.
 
+mod watch;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,18 +22,17 @@ use serde_json::{Value, json};
 use talos::pki::Leaf;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::query::Query;
-use super::read::{Form, read};
-use super::store::Store;
-use super::target::{Target, Trouble};
-use super::write::{Change, write};
-use super::{controllers, discovery, openapi, protobuf, watch};
-use crate::calls::Call;
-use crate::faults::{Line, Service};
+use crate::calls::{Call, Service};
+use crate::kube::query::Query;
+use crate::kube::read::{Form, read};
+use crate::kube::target::{Target, Trouble};
+use crate::kube::write::{Change, write};
+use crate::kube::{Store, controllers, discovery, openapi, protobuf};
+use crate::line::Line;
 use crate::machine::{Etcd, Machines, is_client_of};
 use crate::shared::Shared;
 
-pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
+type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// How long an API server waits for etcd before it gives up.
 const ETCD_PATIENCE: Duration = Duration::from_secs(7);
@@ -63,9 +64,9 @@ pub(crate) async fn serve(
     line.serve(builder.serve_connection(TokioIo::new(stream), service)).await;
 }
 
-pub(super) struct Server {
-    pub(super) vmid: u32,
-    pub(super) shared: Arc<Shared>,
+struct Server {
+    vmid: u32,
+    shared: Arc<Shared>,
     client: Option<CertificateDer<'static>>,
 }
 
@@ -73,7 +74,7 @@ impl Server {
     async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let user = match self.admit(&request) {
             Ok(user) => user,
-            Err(trouble) => return trouble.respond(),
+            Err(trouble) => return refuse(&trouble),
         };
         let leads = self.shared.read(|world, _| cluster(&world.machines, self.vmid).is_some());
         match request.uri().path() {
@@ -90,11 +91,11 @@ impl Server {
         }
         if !leads {
             self.shared.clock().sleep(ETCD_PATIENCE).await;
-            return Trouble::no_leader().respond();
+            return refuse(&Trouble::no_leader());
         }
         match self.document(&request) {
             Some(document) => document,
-            None => self.object(request, &user).await.unwrap_or_else(|trouble| trouble.respond()),
+            None => self.object(request, &user).await.unwrap_or_else(|trouble| refuse(&trouble)),
         }
     }
 
@@ -146,9 +147,9 @@ impl Server {
                 let media_type = if aggregated { AGGREGATED } else { JSON };
                 Some(respond(StatusCode::OK, media_type, full(value.to_string())))
             }
-            Ok(Some(None)) => Some(Trouble::no_path().respond()),
+            Ok(Some(None)) => Some(refuse(&Trouble::no_path())),
             Ok(None) => None,
-            Err(trouble) => Some(trouble.respond()),
+            Err(trouble) => Some(refuse(&trouble)),
         }
     }
 
@@ -190,10 +191,7 @@ impl Server {
     }
 
     /// Looks at the store, as long as etcd has a majority.
-    pub(super) fn store<T>(
-        &self,
-        look: impl FnOnce(&Store, Timestamp) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
+    fn store<T>(&self, look: impl FnOnce(&Store, Timestamp) -> Result<T, Trouble>) -> Result<T, Trouble> {
         self.shared.read(|world, now| {
             let etcd = cluster(&world.machines, self.vmid).ok_or_else(Trouble::no_leader)?;
             look(&etcd.store, now)
@@ -234,15 +232,20 @@ fn full(text: String) -> Body {
     Full::new(Bytes::from(text)).boxed_unsync()
 }
 
-pub(super) fn answer(code: StatusCode, value: &Value) -> Response<Body> {
+fn answer(code: StatusCode, value: &Value) -> Response<Body> {
     respond(code, JSON, full(value.to_string()))
+}
+
+/// A refusal as an answer.
+fn refuse(trouble: &Trouble) -> Response<Body> {
+    answer(trouble.code(), &trouble.status())
 }
 
 fn text(code: StatusCode, words: &'static str) -> Response<Body> {
     respond(code, "text/plain; charset=utf-8", Full::new(Bytes::from_static(words.as_bytes())).boxed_unsync())
 }
 
-pub(super) fn respond(code: StatusCode, media_type: &'static str, body: Body) -> Response<Body> {
+fn respond(code: StatusCode, media_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = code;
     response.headers_mut().insert(header::CONTENT_TYPE, http::HeaderValue::from_static(media_type));

@@ -12,10 +12,8 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 
-use super::asset::{self, NoAsset};
-use super::extensions;
-use crate::calls::Call;
-use crate::faults::Service;
+use crate::calls::{Call, Service};
+use crate::factory::{NoAsset, extensions, version};
 use crate::https::{Answer, Cut};
 use crate::shared::Shared;
 
@@ -125,7 +123,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Answe
 
 /// A list that depends on the release.
 fn of_release(shared: &Shared, asked: &str, what: impl Fn(&str) -> serde_json::Value) -> Answer {
-    let Some(talos) = asset::version(asked) else { return refusal(&NoAsset::internal()) };
+    let Some(talos) = version(asked) else { return refusal(&NoAsset::internal()) };
     match shared.read(|world, _| world.factory.available(&talos)) {
         Ok(()) => list(&what(&talos)),
         Err(fault) => refusal(&fault),

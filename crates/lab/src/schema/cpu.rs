@@ -1,6 +1,6 @@
 //! The processors that a guest can be shown, as a server of this release lists them.
 
-use crate::schema::Parts;
+use super::Parts;
 
 const DEFAULT: &str = "host kvm32 kvm64 max qemu32 qemu64 x86-64-v2 x86-64-v2-AES x86-64-v3 x86-64-v4";
 const AMD: &str = "EPYC EPYC-Genoa EPYC-Genoa-v2 EPYC-IBPB EPYC-Milan EPYC-Milan-v2 EPYC-Milan-v3 EPYC-Rome EPYC- \

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use ambient::Stream;
 use tokio_rustls::TlsAcceptor;
 
-use super::{Kind, Listener, tls};
 use crate::calls::Delivery;
-use crate::faults::Line;
+use crate::line::Line;
+use crate::machine::{Kind, Listener, tls};
 use crate::shared::Shared;
-use crate::{kube, talos_api};
+use crate::{kube_api, talos_api};
 
 /// Serves `stream` as `listener` until either side ends it. Once its `line` is ending, nothing new is begun.
-pub(crate) async fn serve(
+pub(super) async fn serve(
     listener: Listener,
     shared: Arc<Shared>,
     stream: Stream,
@@ -41,6 +41,6 @@ pub(crate) async fn serve(
             talos_api::serve(listener, shared, stream, client, shown, line).await;
         }
         Kind::Trustd => talos_api::serve_trustd(listener.vmid, shared, stream).await,
-        Kind::Kubernetes => kube::serve(listener.vmid, shared, stream, client, line).await,
+        Kind::Kubernetes => kube_api::serve(listener.vmid, shared, stream, client, line).await,
     }
 }
