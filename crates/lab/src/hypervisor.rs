@@ -1,41 +1,31 @@
 //! The Proxmox cluster as data: hosts, storages with their volumes, VMs, tasks, and who may call.
 //!
-//! Nothing here knows HTTP. Rules that answer a request are in `create`, `configure`, `power` and `download`; each begins a
-//! [`tasks::Task`], and what the task does later happens in [`run_due`], on the lab's clock, whether or not the caller is
-//! still there.
+//! Nothing here knows HTTP, and nothing here acts: what Proxmox does with a request, and what its tasks do later, is in
+//! `operations`.
 
 pub(crate) mod access;
-pub(crate) mod clone;
 pub(crate) mod cloudinit;
-pub(crate) mod configure;
 pub(crate) mod console;
-pub(crate) mod create;
 pub(crate) mod daemons;
 pub(crate) mod described;
 pub(crate) mod disks;
-pub(crate) mod download;
 pub(crate) mod drive;
 pub(crate) mod guest;
 pub(crate) mod hotplug;
-pub(crate) mod import;
 pub(crate) mod kept;
 pub(crate) mod log;
 pub(crate) mod mapping;
-pub(crate) mod migrate;
-pub(crate) mod movement;
 pub(crate) mod options;
-pub(crate) mod power;
-pub(crate) mod reassign;
 pub(crate) mod refusal;
 pub(crate) mod rights;
 pub(crate) mod roles;
 pub(crate) mod second_factor;
-pub(crate) mod snapshot;
 pub(crate) mod storage;
 pub(crate) mod storage_options;
 pub(crate) mod tasks;
 pub(crate) mod vm;
 pub(crate) mod volname;
+pub(crate) mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -47,15 +37,12 @@ use serde::{Deserialize, Serialize};
 use crate::factory::Factory;
 use crate::keys::Identity;
 use crate::rng::Rng;
-use crate::world::World;
 use crate::{Facts, HostConfig, LabConfig, LabError, PciConfig, ProxmoxVersion};
 use access::Access;
 use kept::{Fields, Kept};
 use storage::Storages;
 use tasks::Task;
 use vm::Vm;
-
-pub(crate) use tasks::run_due;
 
 /// The port of the API on each host.
 pub(crate) const PROXMOX_PORT: u16 = 8006;
@@ -379,37 +366,5 @@ impl Hypervisor {
             vm.stopped();
         }
         self.process_ended(vmid, now);
-    }
-}
-
-/// The host loses power: its guests and its tasks end in the middle.
-pub(crate) fn host_offline(world: &mut World, node: &str) {
-    let now = world.now;
-    let Some(host) = world.hypervisor.hosts.get_mut(node) else { return };
-    host.online = false;
-    for task in world.hypervisor.tasks.values_mut().filter(|task| task.node == node) {
-        task.lost(now);
-    }
-    for (vmid, vm) in world.hypervisor.vms.iter_mut().filter(|(_, vm)| vm.node == node) {
-        // A lock file is held by a process, and those are gone. What stands in the configuration stays.
-        vm.holder = None;
-        vm.restart = false;
-        if vm.running.is_some() {
-            vm.stopped();
-            world.machines.power_off(*vmid, now);
-        }
-    }
-}
-
-/// The host is back: guests that start at boot do so.
-pub(crate) fn host_online(world: &mut World, node: &str) {
-    let now = world.now;
-    let Some(host) = world.hypervisor.hosts.get_mut(node).filter(|host| !host.online) else { return };
-    host.online = true;
-    host.booted = now;
-    let at_boot =
-        world.hypervisor.vms.values().filter(|vm| vm.node == node && vm.flag("onboot")).map(|vm| vm.vmid);
-    for vmid in at_boot.collect::<Vec<_>>() {
-        power::start(world, node, vmid, "root@pam");
     }
 }

@@ -9,8 +9,9 @@ use crate::Lab;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::storage::Volume;
 use crate::hypervisor::vm::Vm;
-use crate::hypervisor::{clone, create, migrate, power, snapshot, tasks};
+use crate::hypervisor::work;
 use crate::machine::CopiedDisk;
+use crate::operations::{clone, create, migrate, power, snapshot, tasks};
 use crate::world::World;
 
 const ROOT: &str = "root@pam";
@@ -85,7 +86,7 @@ impl Person<'_> {
     /// In Proxmox' words.
     pub fn clone_vm(self, vmid: u32, newid: u32) -> Said {
         self.act_on(&[vmid, newid], |world, node| {
-            let wish = clone::Clone { source: vmid, newid, full: Some(true), ..Default::default() };
+            let wish = work::Clone { source: vmid, newid, full: Some(true), ..Default::default() };
             let upid = clone::clone(world, node, wish, ROOT).map_err(Refusal::in_task)?;
             tasks::finish(world, &upid)
         })
@@ -137,7 +138,7 @@ impl Person<'_> {
     ///
     /// In Proxmox' words.
     pub fn snapshot(self, vmid: u32, name: &str) -> Said {
-        self.on_snapshot(vmid, name, snapshot::Act::Take { description: None })
+        self.on_snapshot(vmid, name, work::Act::Take { description: None })
     }
 
     /// Goes back to a snapshot. A VM that ran is stopped.
@@ -146,12 +147,12 @@ impl Person<'_> {
     ///
     /// In Proxmox' words.
     pub fn rollback(self, vmid: u32, name: &str) -> Said {
-        self.on_snapshot(vmid, name, snapshot::Act::Roll { start: false })
+        self.on_snapshot(vmid, name, work::Act::Roll { start: false })
     }
 
-    fn on_snapshot(self, vmid: u32, name: &str, act: snapshot::Act) -> Said {
+    fn on_snapshot(self, vmid: u32, name: &str, act: work::Act) -> Said {
         self.act(vmid, |world, node| {
-            let wish = snapshot::Snapshot { vmid, name: name.to_owned(), act };
+            let wish = work::Snapshot { vmid, name: name.to_owned(), act };
             let upid = snapshot::begin(world, node, wish, ROOT).map_err(Refusal::in_task)?;
             tasks::finish(world, &upid)
         })
@@ -165,7 +166,7 @@ impl Person<'_> {
     pub fn migrate(self, vmid: u32, target: &str) -> Said {
         self.act(vmid, |world, node| {
             let wish =
-                migrate::Migrate { vmid, target: target.to_owned(), online: true, with_local_disks: true };
+                work::Migrate { vmid, target: target.to_owned(), online: true, with_local_disks: true };
             let upid = migrate::begin(world, node, wish, ROOT).map_err(Refusal::in_task)?;
             tasks::finish(world, &upid)
         })

@@ -43,7 +43,9 @@ use crate::calls::{self, Service};
 use crate::faults::{self, CallFault, ConsoleFault, Shows};
 use crate::https::{Answer, Cut};
 use crate::hypervisor::refusal::Refusal;
-use crate::hypervisor::{configure, tasks as work};
+use crate::hypervisor::tasks::lock_timeout;
+use crate::hypervisor::work::Work;
+use crate::operations::{configure, tasks as work};
 use crate::schema;
 use crate::shared::Shared;
 use crate::world::World;
@@ -271,7 +273,7 @@ fn doomed(shared: &Shared, call: &Call, text: String) -> Result<Data, Delayed> {
         return Err((Duration::ZERO, Failure::of(500, text)));
     };
     let begin = |world: &mut World| {
-        let work = work::Work::Doomed(text);
+        let work = Work::Doomed(text);
         work::begin(world, &call.node, kind, call.text(names), &call.caller, work)
     };
     Ok(serde_json::json!(shared.with(|world, _| begin(world))).into())
@@ -308,7 +310,7 @@ async fn run(shared: &Shared, route: &Route, call: &Call) -> Result<Data, (Durat
             Err(Refusal::Busy(_)) if shared.clock().now() < give_up => {
                 shared.clock().sleep(work::LOCK_RETRY).await;
             }
-            Err(Refusal::Busy(vmid)) => return Err(at_once(Failure::of(500, work::lock_timeout(vmid)))),
+            Err(Refusal::Busy(vmid)) => return Err(at_once(Failure::of(500, lock_timeout(vmid)))),
             Err(Refusal::Failed(text)) => return Err(at_once(Failure::of(500, text))),
             Err(Refusal::FailedAfter(delay, text)) => return Err((delay, Some(Failure::of(500, text)))),
             Err(Refusal::Forbidden(text)) => return Err(at_once(Failure::of(403, text))),

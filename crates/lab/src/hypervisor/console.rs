@@ -8,21 +8,16 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::hypervisor::access::Access;
-use crate::hypervisor::tasks::{self, Next, Task, Work};
-use crate::world::World;
 
 /// How long a listener waits for its client.
 pub(crate) const LISTENS: Duration = Duration::from_secs(10);
 /// How long the ticket of a listener is taken.
 const TICKET_LIFE: SignedDuration = SignedDuration::from_secs(40);
-/// How often a task looks whether its client is still there; it is told, unless the program that knew the client was ended.
-const LOOK: Duration = Duration::from_secs(60);
-const PORTS: std::ops::RangeInclusive<u16> = 5900..=5999;
 
 /// The consoles that are open, by the task of each.
 #[derive(Debug, Default)]
 pub(crate) struct Consoles {
-    open: BTreeMap<String, Console>,
+    pub(crate) open: BTreeMap<String, Console>,
     attached: u64,
 }
 
@@ -37,39 +32,16 @@ pub(crate) struct Console {
     /// Who asked, a token with its name.
     pub(crate) user: String,
     pub(crate) ticket: String,
-    port: u16,
-    since: Timestamp,
+    pub(crate) port: u16,
+    pub(crate) since: Timestamp,
     /// Its client has come.
-    taken: bool,
+    pub(crate) taken: bool,
     /// Which serial port of which process it is connected to, and after how many others.
-    attached: Option<(String, u32, u64)>,
+    pub(crate) attached: Option<(String, u32, u64)>,
 }
 
-/// Opens a console of a VM for `user`; gives its task.
-pub(crate) fn open(world: &mut World, node: &str, vmid: u32, serial: Option<String>, user: &str) -> Console {
-    let now = world.now;
-    let used =
-        |port: &u16| world.hypervisor.consoles.open.values().any(|c| c.node == node && c.port == *port);
-    let port = PORTS.into_iter().find(|port| !used(port)).unwrap_or(*PORTS.end());
-    let ticket = ticket(&world.hypervisor.access, user, vmid, port, now);
-    let upid = tasks::begin(world, node, "vncproxy", &vmid.to_string(), user, Work::Console);
-    let console = Console {
-        upid: upid.clone(),
-        node: node.to_owned(),
-        vmid,
-        serial,
-        user: user.to_owned(),
-        ticket,
-        port,
-        since: now,
-        taken: false,
-        attached: None,
-    };
-    world.hypervisor.consoles.open.insert(upid, console.clone());
-    console
-}
-
-fn ticket(access: &Access, user: &str, vmid: u32, port: u16, made: Timestamp) -> String {
+/// The ticket that opens a console.
+pub(crate) fn ticket(access: &Access, user: &str, vmid: u32, port: u16, made: Timestamp) -> String {
     let text = format!("PVEVNC:{:08X}", made.as_second());
     format!("{text}::{}", access.long_signature(&format!("{text}:{user}:/vms/{vmid}:{port}")))
 }
@@ -90,7 +62,7 @@ impl Console {
     }
 
     /// The task's own words when no client came.
-    fn gave_up(&self) -> String {
+    pub(crate) fn gave_up(&self) -> String {
         let serial = self.serial.as_ref().map(|serial| format!(" -iface {serial}")).unwrap_or_default();
         format!(
             "command '/usr/bin/termproxy {} --path /vms/{vmid} --perm VM.Console -- /usr/sbin/qm terminal {vmid} -escape 0{serial}' failed: exit code 1",
@@ -146,29 +118,5 @@ impl Consoles {
             other.vmid == own.vmid && theirs.is_some_and(|(s, p, t)| s == serial && p == pid && t < turn)
         };
         !self.open.values().any(before)
-    }
-}
-
-/// The client has gone: the task ends, unless it was stopped before.
-pub(crate) fn close(world: &mut World, upid: &str, admitted: bool) {
-    if let Some(console) = world.hypervisor.consoles.open.remove(upid) {
-        let result = if admitted { Ok(()) } else { Err(console.gave_up()) };
-        tasks::end(world, upid, result);
-    }
-}
-
-/// The task of a console.
-pub(crate) fn step(world: &mut World, task: &Task) -> Next {
-    if task.stage == 0 {
-        return Next::After(LISTENS);
-    }
-    match world.hypervisor.consoles.open.get(&task.upid) {
-        Some(console) if console.taken => Next::After(LOOK),
-        Some(console) => {
-            let words = console.gave_up();
-            world.hypervisor.consoles.open.remove(&task.upid);
-            Next::fail(words)
-        }
-        None => Next::End(Ok(())),
     }
 }

@@ -9,7 +9,8 @@ use super::request::Call;
 use crate::hypervisor::access::{Access, Principal, ROOT, User};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::roles;
-use crate::hypervisor::tasks::{self, Work};
+use crate::hypervisor::work::Work;
+use crate::operations::tasks;
 use crate::world::World;
 
 /// Paths that are shown even where no list names them.

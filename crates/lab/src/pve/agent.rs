@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::answer::Data;
 use super::request::Call;
 use crate::hypervisor::guest::Guest;
-use crate::hypervisor::power::{AGENT_PATIENCE, agent_answers};
 use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::work::AGENT_PATIENCE;
+use crate::operations::power::agent_answers;
 use crate::world::World;
 
 fn must_answer(world: &World, call: &Call) -> Result<(), Refusal> {

@@ -10,8 +10,9 @@ use crate::hypervisor::REPOID;
 use crate::hypervisor::log::Line;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::storage::Storage;
-use crate::hypervisor::tasks::{self, Work};
 use crate::hypervisor::vm::Vm;
+use crate::hypervisor::work::Work;
+use crate::operations::tasks;
 use crate::world::World;
 
 const FIRST_ID: u32 = 100;

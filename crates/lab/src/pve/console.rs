@@ -22,9 +22,10 @@ use super::vms::find;
 use super::websocket::{self, Socket};
 use crate::faults::ConsoleFault;
 use crate::https::{Answer, Cut};
-use crate::hypervisor::console::{self, Console, LISTENS};
+use crate::hypervisor::console::{Console, LISTENS, is_sound};
 use crate::hypervisor::refusal::Refusal;
 use crate::machine::printed_fingerprint;
+use crate::operations::console;
 use crate::rng::Rng;
 use crate::shared::Shared;
 use crate::world::World;
@@ -56,7 +57,7 @@ pub(super) fn open(world: &mut World, call: &Call) -> Result<Data, Refusal> {
 pub(super) fn connect(world: &World, call: &Call) -> Result<Data, Refusal> {
     let port = call.number("port").and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
     let (access, ticket) = (&world.hypervisor.access, call.text("vncticket"));
-    if !console::is_sound(access, &call.caller, call.vmid(), port, ticket, world.now) {
+    if !is_sound(access, &call.caller, call.vmid(), port, ticket, world.now) {
         return Err(Refusal::Unauthorized("permission denied - invalid PVEVNC ticket".to_owned()));
     }
     find(world, call)?;

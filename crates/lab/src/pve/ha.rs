@@ -5,10 +5,10 @@ use sha1::{Digest, Sha1};
 
 use super::answer::Data;
 use super::request::Call;
-use crate::hypervisor::daemons;
-use crate::hypervisor::migrate::{self, Migrate};
-use crate::hypervisor::power::MANAGED_PATIENCE;
 use crate::hypervisor::refusal::Refusal;
+use crate::hypervisor::work::Migrate;
+use crate::operations::power::MANAGED_PATIENCE;
+use crate::operations::{daemons, migrate};
 use crate::world::World;
 
 /// `vm:100` of `vm:100` or `100`.

@@ -10,8 +10,9 @@ use super::kept::fields;
 use super::request::Call;
 use crate::hypervisor::kept::Fields;
 use crate::hypervisor::refusal::Refusal;
-use crate::hypervisor::tasks::{self, Work};
+use crate::hypervisor::work::Work;
 use crate::hypervisor::{Host, VNETS};
+use crate::operations::tasks;
 use crate::world::World;
 
 /// The interfaces of a host whose network nobody changed: a bridge with a card for each.

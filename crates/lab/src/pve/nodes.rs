@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::answer::Data;
 use super::request::Call;
-use crate::hypervisor::download::{factory_path, split_url};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::{Host, REPOID};
+use crate::operations::download::{factory_path, split_url};
 use crate::schema::cpu;
 use crate::world::World;
 

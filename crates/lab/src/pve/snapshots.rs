@@ -5,14 +5,11 @@ use serde_json::{Map, Value, json};
 use super::answer::Data;
 use super::request::Call;
 use super::vms::{find, only_root};
-use crate::hypervisor::clone::{self, Clone};
 use crate::hypervisor::drive;
-use crate::hypervisor::migrate::{self, Migrate};
-use crate::hypervisor::movement::{self, Move};
-use crate::hypervisor::reassign::{self, Reassign};
 use crate::hypervisor::refusal::Refusal;
-use crate::hypervisor::snapshot::{self, Act, Snapshot};
 use crate::hypervisor::vm::{Vm, shown};
+use crate::hypervisor::work::{Act, Clone, Migrate, Move, Reassign, Snapshot};
+use crate::operations::{clone, migrate, movement, reassign, snapshot};
 use crate::world::World;
 
 pub(super) fn list(world: &World, call: &Call) -> Result<Data, Refusal> {

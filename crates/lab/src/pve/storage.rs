@@ -7,12 +7,13 @@ use sha1::{Digest, Sha1};
 
 use super::answer::Data;
 use super::request::Call;
-use crate::hypervisor::download;
-use crate::hypervisor::import::{Import, import};
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::{self, need};
 use crate::hypervisor::storage::{Storage, Storages, Volume};
 use crate::hypervisor::storage_options::{Plugin, plugin};
+use crate::hypervisor::work::{DownloadWish, Import};
+use crate::operations::download;
+use crate::operations::import::import;
 use crate::schema::{self, formats};
 use crate::world::World;
 
@@ -145,7 +146,7 @@ pub(super) fn annotate(world: &mut World, call: &Call) -> Result<Data, Refusal> 
 }
 
 pub(super) fn download(world: &mut World, call: &Call) -> Result<Data, Refusal> {
-    let wish = download::Wish {
+    let wish = DownloadWish {
         storage: call.text("storage").to_owned(),
         url: call.text("url").to_owned(),
         content: call.text("content").to_owned(),

@@ -9,8 +9,9 @@ use super::answer::{Data, Failure};
 use super::request::Call;
 use super::routes::Route;
 use super::{Twist, run as run_straight};
-use crate::hypervisor::tasks::{self, Work};
 use crate::hypervisor::vm::Vm;
+use crate::hypervisor::work::Work;
+use crate::operations::tasks;
 use crate::shared::Shared;
 
 /// For how long the list of resources knows little of a new VM.

@@ -6,11 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Data;
 use super::request::{Call, decode};
-use crate::hypervisor::configure::{self, Change};
+use crate::hypervisor::cloudinit;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::need;
 use crate::hypervisor::vm::{Vm, is_numbered, shown};
-use crate::hypervisor::{cloudinit, create as creation, power};
+use crate::hypervisor::work::Change;
+use crate::operations::{configure, create as creation, power};
 use crate::world::World;
 
 pub(super) fn find<'a>(world: &'a World, call: &Call) -> Result<&'a Vm, Refusal> {

@@ -4,15 +4,16 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use serde::{Deserialize, Serialize};
 
 use crate::hypervisor::access::ROOT;
-use crate::hypervisor::drive;
 use crate::hypervisor::refusal::{Refusal, no_vm};
 use crate::hypervisor::rights::need;
-use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::hypervisor::tasks::Task;
 use crate::hypervisor::vm::{Running, Vm};
-use crate::hypervisor::{daemons, options};
+use crate::hypervisor::work::{AGENT_PATIENCE, Destroy, Ha, Power, PowerKind, Resize, Work};
+use crate::hypervisor::{drive, options};
+use crate::operations::daemons;
+use crate::operations::tasks::{self, Next};
 use crate::schema::{parse_size, print_size};
 use crate::world::World;
 
@@ -27,28 +28,6 @@ const START: Duration = Duration::from_millis(2400);
 const STOP: Duration = Duration::from_millis(900);
 /// How long an ordinary guest takes to switch itself off.
 const GUEST_SHUTDOWN: SignedDuration = SignedDuration::from_secs(2);
-/// How long the hypervisor waits for an agent that does not answer.
-pub(crate) const AGENT_PATIENCE: Duration = Duration::from_secs(3);
-
-/// A change of power under way.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Power {
-    pub(crate) vmid: u32,
-    kind: Kind,
-    /// Whether a lock of the VM is passed over.
-    skiplock: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Kind {
-    Start,
-    Stop,
-    Shutdown { patience: u64, force: bool },
-    Reboot { patience: u64 },
-    Reset,
-    Pause,
-    Resume,
-}
 
 pub(crate) fn start(world: &mut World, node: &str, vmid: u32, caller: &str) -> String {
     start_with(world, node, vmid, caller, false)
@@ -59,26 +38,26 @@ pub(crate) fn start_with(world: &mut World, node: &str, vmid: u32, caller: &str,
     if world.hypervisor.is_managed(vmid) {
         return ask(world, node, vmid, caller, Ha { vmid, start: true, patience: None });
     }
-    begin(world, node, vmid, caller, "qmstart", Kind::Start, skiplock)
+    begin(world, node, vmid, caller, "qmstart", PowerKind::Start, skiplock)
 }
 
 pub(crate) fn stop(world: &mut World, node: &str, vmid: u32, caller: &str, skiplock: bool) -> String {
     if world.hypervisor.is_managed(vmid) {
         return ask(world, node, vmid, caller, Ha { vmid, start: false, patience: None });
     }
-    begin(world, node, vmid, caller, "qmstop", Kind::Stop, skiplock)
+    begin(world, node, vmid, caller, "qmstop", PowerKind::Stop, skiplock)
 }
 
 /// A host starts a VM by itself.
 pub(crate) fn start_here(world: &mut World, node: &str, vmid: u32) {
-    begin(world, node, vmid, ROOT, "qmstart", Kind::Start, false);
+    begin(world, node, vmid, ROOT, "qmstart", PowerKind::Start, false);
 }
 
 /// A host stops a VM by itself, at once or after a shutdown that the guest did not obey.
 pub(crate) fn stop_here(world: &mut World, node: &str, vmid: u32, patience: Option<u64>) {
     let (task, kind) = match patience {
-        Some(patience) => ("qmshutdown", Kind::Shutdown { patience, force: true }),
-        None => ("qmstop", Kind::Stop),
+        Some(patience) => ("qmshutdown", PowerKind::Shutdown { patience, force: true }),
+        None => ("qmstop", PowerKind::Stop),
     };
     begin(world, node, vmid, ROOT, task, kind, false);
 }
@@ -92,7 +71,7 @@ pub(crate) fn pause(
     on: bool,
 ) -> Result<String, Refusal> {
     must_run(world, node, vmid)?;
-    let (name, kind) = if on { ("qmpause", Kind::Pause) } else { ("qmresume", Kind::Resume) };
+    let (name, kind) = if on { ("qmpause", PowerKind::Pause) } else { ("qmresume", PowerKind::Resume) };
     Ok(begin(world, node, vmid, caller, name, kind, false))
 }
 
@@ -109,7 +88,7 @@ pub(crate) fn shutdown(
         return ask(world, node, vmid, caller, Ha { vmid, start: false, patience });
     }
     let patience = patience.unwrap_or(SHUTDOWN_PATIENCE);
-    begin(world, node, vmid, caller, "qmshutdown", Kind::Shutdown { patience, force }, false)
+    begin(world, node, vmid, caller, "qmshutdown", PowerKind::Shutdown { patience, force }, false)
 }
 
 pub(crate) fn reboot(
@@ -121,12 +100,12 @@ pub(crate) fn reboot(
 ) -> Result<String, Refusal> {
     must_run(world, node, vmid)?;
     let patience = patience.unwrap_or(SHUTDOWN_PATIENCE);
-    Ok(begin(world, node, vmid, caller, "qmreboot", Kind::Reboot { patience }, false))
+    Ok(begin(world, node, vmid, caller, "qmreboot", PowerKind::Reboot { patience }, false))
 }
 
 pub(crate) fn reset(world: &mut World, node: &str, vmid: u32, caller: &str) -> Result<String, Refusal> {
     must_run(world, node, vmid)?;
-    Ok(begin(world, node, vmid, caller, "qmreset", Kind::Reset, false))
+    Ok(begin(world, node, vmid, caller, "qmreset", PowerKind::Reset, false))
 }
 
 fn begin(
@@ -135,20 +114,11 @@ fn begin(
     vmid: u32,
     caller: &str,
     task: &str,
-    kind: Kind,
+    kind: PowerKind,
     skiplock: bool,
 ) -> String {
     let work = Work::Power(Power { vmid, kind, skiplock });
     tasks::begin(world, node, task, &vmid.to_string(), caller, work)
-}
-
-/// A wish that the manager of high availability carries out later.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Ha {
-    vmid: u32,
-    start: bool,
-    /// How long a guest may take to stop, if it is asked to.
-    patience: Option<u64>,
 }
 
 /// Leaves a change of power to the manager. The task ends when the manager was told.
@@ -196,24 +166,24 @@ impl Power {
         let node = task.node.clone();
         if world.hypervisor.vms.get(&self.vmid).is_none_or(|vm| vm.node != node) {
             return Next::fail(match self.kind {
-                Kind::Stop | Kind::Shutdown { .. } => {
+                PowerKind::Stop | PowerKind::Shutdown { .. } => {
                     format!("unable to find configuration file for VM {} on node '{node}'", self.vmid)
                 }
                 _ => no_vm(&node, self.vmid),
             });
         }
         match self.kind {
-            Kind::Start => self.start(world, task),
-            Kind::Stop => self.stop(world, task),
-            Kind::Shutdown { patience, force } => self.shutdown(world, task, patience, force),
-            Kind::Reboot { patience } => self.reboot(world, task, patience),
-            Kind::Pause | Kind::Resume => {
+            PowerKind::Start => self.start(world, task),
+            PowerKind::Stop => self.stop(world, task),
+            PowerKind::Shutdown { patience, force } => self.shutdown(world, task, patience, force),
+            PowerKind::Reboot { patience } => self.reboot(world, task, patience),
+            PowerKind::Pause | PowerKind::Resume => {
                 if let Some(vm) = world.hypervisor.vms.get_mut(&self.vmid) {
-                    vm.paused = self.kind == Kind::Pause;
+                    vm.paused = self.kind == PowerKind::Pause;
                 }
                 Next::End(Ok(()))
             }
-            Kind::Reset => {
+            PowerKind::Reset => {
                 let now = world.now;
                 world.machines.power_off(self.vmid, now);
                 if let Some(vm) = world.hypervisor.vms.get(&self.vmid) {
@@ -222,12 +192,6 @@ impl Power {
                 Next::End(Ok(()))
             }
         }
-    }
-
-    /// Whether a shutdown that began at `started` still waits for an agent that does not answer.
-    pub(crate) fn waits_for_agent(&self, started: jiff::Timestamp, now: jiff::Timestamp) -> bool {
-        matches!(self.kind, Kind::Shutdown { .. })
-            && now.duration_since(started).unsigned_abs() < AGENT_PATIENCE
     }
 
     fn start(self, world: &mut World, task: &mut Task) -> Next {
@@ -377,15 +341,6 @@ fn switch_off(world: &mut World, vmid: u32) {
     world.machines.power_off(vmid, world.now);
 }
 
-/// A disk that grows.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Resize {
-    pub(crate) vmid: u32,
-    disk: String,
-    size: String,
-    digest: Option<String>,
-}
-
 pub(crate) fn resize(
     world: &mut World,
     node: &str,
@@ -447,13 +402,6 @@ impl Resize {
         }
         Ok(())
     }
-}
-
-/// A VM that goes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Destroy {
-    pub(crate) vmid: u32,
-    purge: bool,
 }
 
 pub(crate) fn destroy(

@@ -2,28 +2,12 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::hypervisor::refusal::{Refusal, no_vm};
-use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::hypervisor::tasks::Task;
 use crate::hypervisor::vm::{self, Vm};
+use crate::hypervisor::work::{Act, Snapshot, Work};
+use crate::operations::tasks::{self, Next};
 use crate::world::World;
-
-/// Something that happens to a snapshot.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Snapshot {
-    pub(crate) vmid: u32,
-    pub(crate) name: String,
-    pub(crate) act: Act,
-}
-
-/// What happens to it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Act {
-    Take { description: Option<String> },
-    Roll { start: bool },
-    Drop,
-}
 
 pub(crate) fn begin(world: &mut World, node: &str, wish: Snapshot, caller: &str) -> Result<String, Refusal> {
     let there = world.hypervisor.vms.get(&wish.vmid).is_some_and(|vm| vm.node == node);
@@ -73,7 +57,9 @@ impl Snapshot {
         }
         match self.act {
             Act::Take { description } => {
-                for (key, parts) in vm.drives().filter(|(_, parts)| !super::drive::is_cdrom(parts)) {
+                for (key, parts) in
+                    vm.drives().filter(|(_, parts)| !crate::hypervisor::drive::is_cdrom(parts))
+                {
                     let volid = parts.get("file").map_or("", String::as_str);
                     task.log(now, format!("snapshotting 'drive-{key}' ({volid})"));
                 }

@@ -7,38 +7,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
-use crate::hypervisor::create::complete_nics;
-use crate::hypervisor::drive;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::{Asked, need};
 use crate::hypervisor::storage::{Storages, Volume, Wish};
-use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::hypervisor::tasks::Task;
 use crate::hypervisor::vm::{Vm, is_numbered};
-use crate::hypervisor::{disks, options};
-use crate::schema::Parts;
-use crate::schema::print_size;
+use crate::hypervisor::work::{Clone, Template, Work};
+use crate::hypervisor::{disks, drive, options};
+use crate::operations::create::complete_nics;
+use crate::operations::tasks::{self, Next};
+use crate::schema::{Parts, print_size};
 use crate::world::World;
-
-/// A copy under way.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Clone {
-    pub(crate) source: u32,
-    pub(crate) newid: u32,
-    pub(crate) name: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) full: Option<bool>,
-    pub(crate) storage: Option<String>,
-    pub(crate) format: Option<String>,
-    pub(crate) pool: Option<String>,
-    /// The snapshot to copy instead of the present.
-    pub(crate) snapshot: Option<String>,
-    /// The node that the copy shall be on.
-    pub(crate) target: Option<String>,
-    /// What the configuration becomes, once the disks are made.
-    pub(crate) made: BTreeMap<String, String>,
-}
 
 /// Checks the wish and begins the task.
 pub(crate) fn clone(world: &mut World, node: &str, mut wish: Clone, caller: &str) -> Result<String, Refusal> {
@@ -277,12 +257,6 @@ fn renew(config: &mut BTreeMap<String, String>, rng: &mut crate::rng::Rng) {
     smbios.insert("uuid".to_owned(), rng.uuid());
     config.insert("smbios1".to_owned(), options::smbios().print(&smbios));
     config.insert("vmgenid".to_owned(), rng.uuid());
-}
-
-/// A VM that becomes a template.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Template {
-    pub(crate) vmid: u32,
 }
 
 pub(crate) fn template(world: &mut World, node: &str, vmid: u32, caller: &str) -> Result<String, Refusal> {

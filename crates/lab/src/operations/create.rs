@@ -6,30 +6,19 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize};
 
 use crate::ProxmoxVersion;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::{Asked, need};
-use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::hypervisor::tasks::Task;
 use crate::hypervisor::vm::{Vm, is_numbered};
-use crate::hypervisor::{Hypervisor, QEMU, configure, disks, drive, options, power};
+use crate::hypervisor::work::{Create, Work};
+use crate::hypervisor::{Hypervisor, QEMU, disks, drive, options};
+use crate::operations::tasks::{self, Next};
+use crate::operations::{configure, power};
 use crate::rng::Rng;
 use crate::schema::Parts;
 use crate::world::World;
-
-/// A creation under way.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Create {
-    vmid: u32,
-    /// The configuration as asked for, network cards complete.
-    config: BTreeMap<String, String>,
-    start: bool,
-    #[serde(default)]
-    pool: Option<String>,
-    /// What the configuration becomes, once the disks are made.
-    made: BTreeMap<String, String>,
-}
 
 /// Checks the wish, reserves the number and begins the task.
 pub(crate) fn create(

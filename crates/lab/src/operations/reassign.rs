@@ -2,23 +2,14 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::need;
-use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::hypervisor::tasks::Task;
 use crate::hypervisor::vm::{Vm, is_numbered};
+use crate::hypervisor::work::{Reassign, Work};
 use crate::hypervisor::{drive, options};
+use crate::operations::tasks::{self, Next};
 use crate::world::World;
-
-/// A disk that changes its owner.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Reassign {
-    pub(crate) vmid: u32,
-    pub(crate) disk: String,
-    pub(crate) target: u32,
-    pub(crate) target_disk: String,
-}
 
 /// Checks the wish and begins the task. `digests` are those that the two configurations must have.
 pub(crate) fn begin(
@@ -82,7 +73,8 @@ fn allowed(source: &Vm, target: &Vm, wish: &Reassign) -> Result<String, String> 
     if !volid.contains(':') {
         return Err(format!("Volume '{volid}' not managed by PVE"));
     }
-    let kept = |kept: &super::vm::Snapshot| kept.config.values().any(|value| value.contains(volid));
+    let kept =
+        |kept: &crate::hypervisor::vm::Snapshot| kept.config.values().any(|value| value.contains(volid));
     if source.snapshots.values().any(kept) {
         return Err("Can't move disk used by a snapshot to another VM".to_owned());
     }

@@ -2,26 +2,15 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::need;
 use crate::hypervisor::storage::Wish;
-use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::hypervisor::tasks::Task;
 use crate::hypervisor::vm::is_numbered;
+use crate::hypervisor::work::{Move, Work};
 use crate::hypervisor::{disks, drive, options};
+use crate::operations::tasks::{self, Next};
 use crate::world::World;
-
-/// A move under way.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Move {
-    pub(crate) vmid: u32,
-    pub(crate) disk: String,
-    pub(crate) storage: String,
-    pub(crate) format: Option<String>,
-    /// Whether the old volume goes.
-    pub(crate) delete: bool,
-}
 
 /// The volume that an option names, attached or not.
 fn volume_of(key: &str, value: &str) -> Option<String> {

@@ -2,21 +2,12 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::hypervisor::refusal::Refusal;
-use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::hypervisor::tasks::Task;
 use crate::hypervisor::vm::{Vm, is_numbered};
+use crate::hypervisor::work::{Migrate, Work};
+use crate::operations::tasks::{self, Next};
 use crate::world::World;
-
-/// A migration under way.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Migrate {
-    pub(crate) vmid: u32,
-    pub(crate) target: String,
-    pub(crate) online: bool,
-    pub(crate) with_local_disks: bool,
-}
 
 /// The volumes that a VM names, with the option and whether it is attached.
 pub(crate) fn volumes(vm: &Vm) -> Vec<(String, String, bool)> {
@@ -78,7 +69,7 @@ impl Migrate {
                     );
                 }
                 let size = hypervisor.storages.volume(&task.node, volid).map_or(0, |volume| volume.used);
-                takes += super::disks::copy_time(size);
+                takes += crate::hypervisor::disks::copy_time(size);
             }
             vm.config.insert("lock".to_owned(), "migrate".to_owned());
             return Next::After(world.rng.around(takes));

@@ -1,33 +1,20 @@
 //! Changing a VM's configuration. The digest makes it a compare-and-set; what a running VM cannot take over waits.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::rights::Asked;
 use crate::hypervisor::storage::Storages;
-use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::hypervisor::tasks::Task;
 use crate::hypervisor::vm::Vm;
-use crate::hypervisor::{create, disks, drive, hotplug, options};
+use crate::hypervisor::work::{Change, Configure, Work};
+use crate::hypervisor::{disks, drive, hotplug, options};
+use crate::operations::create;
+use crate::operations::tasks::{self, Next};
 use crate::schema::{Parts, formats};
 use crate::world::World;
-
-/// What is to change.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Change {
-    pub(crate) set: BTreeMap<String, String>,
-    pub(crate) delete: Vec<String>,
-    pub(crate) revert: Vec<String>,
-    pub(crate) digest: Option<String>,
-    /// Detached disks are destroyed.
-    pub(crate) force: bool,
-    /// A lock of the VM is passed over.
-    #[serde(default)]
-    pub(crate) skiplock: bool,
-}
 
 impl Change {
     /// With `cdrom`, another name of `ide2`, called by that name.
@@ -38,13 +25,6 @@ impl Change {
         }
         self
     }
-}
-
-/// A change under way as a task.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Configure {
-    pub(crate) vmid: u32,
-    change: Change,
 }
 
 /// Changes the configuration at once.

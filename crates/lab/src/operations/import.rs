@@ -2,27 +2,12 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::storage::Volume;
-use crate::hypervisor::tasks::{self, Next, Task, Work};
+use crate::hypervisor::tasks::Task;
+use crate::hypervisor::work::{Import, Work};
+use crate::operations::tasks::{self, Next};
 use crate::world::World;
-
-/// An upload under way.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Import {
-    pub(crate) storage: String,
-    pub(crate) content: String,
-    pub(crate) filename: String,
-    pub(crate) bytes: u64,
-    pub(crate) disk_bytes: u64,
-    /// What kind of image its first bytes say that it is.
-    #[serde(default)]
-    pub(crate) image: Option<String>,
-    /// What the checksum must be, and what it is.
-    pub(crate) checksum: Option<(String, String)>,
-}
 
 /// Checks where the file shall go and begins the task.
 pub(crate) fn import(world: &mut World, node: &str, wish: Import, caller: &str) -> Result<String, Refusal> {

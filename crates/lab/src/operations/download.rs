@@ -3,56 +3,24 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::factory::Asset;
-use crate::hypervisor::import::is_image;
 use crate::hypervisor::refusal::Refusal;
 use crate::hypervisor::storage::Volume;
-use crate::hypervisor::tasks::{self, Next, Task, Work};
-use crate::machine::BootImage;
+use crate::hypervisor::tasks::Task;
+use crate::hypervisor::work::{Download, DownloadWish, Found, Remove, Work};
+use crate::operations::import::is_image;
+use crate::operations::tasks::{self, Next};
 use crate::world::World;
 
-/// A download under way.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Download {
-    volid: String,
-    content: String,
-    path: String,
-    wish: Wish,
-    /// What the web server had, once it was asked.
-    found: Option<Found>,
-}
-
-/// What was asked for.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Wish {
-    pub(crate) storage: String,
-    pub(crate) url: String,
-    pub(crate) content: String,
-    pub(crate) filename: String,
-    pub(crate) checksum: Option<String>,
-    /// The algorithm of the checksum.
-    #[serde(default)]
-    pub(crate) algorithm: String,
-    pub(crate) compression: Option<String>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Found {
-    bytes: u64,
-    disk_bytes: u64,
-    origin: Option<BootImage>,
-    /// The checksum with the algorithm that was asked for.
-    sum: String,
-    /// What kind of image its first bytes say that it is.
-    #[serde(default)]
-    image: Option<String>,
-}
-
 /// Checks the wish and begins the download.
-pub(crate) fn download(world: &mut World, node: &str, wish: Wish, caller: &str) -> Result<String, Refusal> {
+pub(crate) fn download(
+    world: &mut World,
+    node: &str,
+    wish: DownloadWish,
+    caller: &str,
+) -> Result<String, Refusal> {
     let storage = world.hypervisor.storages.usable(node, &wish.storage).map_err(Refusal::Failed)?;
     if !storage.kind.keeps_files() {
         let kind = storage.kind.as_str();
@@ -273,12 +241,6 @@ fn clock_face(now: Timestamp) -> String {
     now.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
-/// A volume that goes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Remove {
-    volid: String,
-}
-
 pub(crate) fn remove(world: &mut World, node: &str, volid: &str, caller: &str) -> String {
     let storage = volid.split_once(':').map_or(volid, |(storage, _)| storage);
     let owner = owner_of(volid);
@@ -318,7 +280,7 @@ mod tests {
     const EMPTY: &str = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba";
 
     fn fetch(world: &mut World, base: &str) -> bool {
-        let wish = Wish {
+        let wish = DownloadWish {
             storage: "local".to_owned(),
             url: format!("{base}/image/{EMPTY}/v1.13.9/nocloud-amd64.qcow2"),
             content: "import".to_owned(),
