@@ -38,7 +38,7 @@ pub enum LabError {
     /// A key or certificate could not be made.
     #[error("cannot make the certificate of {whose}")]
     Certificate {
-        /// Whose.
+        /// The host or server whose certificate it is.
         whose: String,
         /// Why not.
         #[source]
@@ -47,7 +47,7 @@ pub enum LabError {
     /// A key or certificate in the world cannot be served.
     #[error("cannot use the certificate of {whose}")]
     Tls {
-        /// Whose.
+        /// The host or server whose certificate it is.
         whose: String,
         /// Why not.
         #[source]
@@ -56,7 +56,7 @@ pub enum LabError {
     /// A loopback port could not be taken.
     #[error("cannot listen on {address}")]
     Listen {
-        /// Which.
+        /// The address that was asked for.
         address: SocketAddr,
         /// Why not.
         #[source]

@@ -109,7 +109,7 @@ pub enum Injection {
     },
     /// Something goes wrong on the way to a machine.
     Wire {
-        /// What.
+        /// What goes wrong.
         fault: Wire,
         /// Which connections and calls it meets.
         when: When,

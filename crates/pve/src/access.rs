@@ -22,15 +22,15 @@ pub struct Role {
 /// A line of an access control list.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Granted {
-    /// Where.
+    /// The path in the tree of permissions that it is for.
     pub path: String,
     /// `user`, `group` or `token`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whom.
+    /// The name of the user, group or token.
     #[serde(rename = "ugid")]
     pub whom: String,
-    /// What.
+    /// The role that is granted.
     #[serde(rename = "roleid")]
     pub role: String,
     /// Whether it holds below the path as well.
@@ -41,7 +41,7 @@ pub struct Granted {
 /// A right to be given to a user and to a token of the user. A token with rights of its own has what both have.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Grant {
-    /// Where.
+    /// The path in the tree of permissions that it is for.
     pub path: String,
     /// The role.
     pub role: String,
@@ -56,7 +56,7 @@ pub struct Grant {
 /// A right to be taken away again.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Revocation {
-    /// Where.
+    /// The path in the tree of permissions that it is for.
     pub path: String,
     /// The role.
     pub role: String,
@@ -110,10 +110,6 @@ pub struct UserToken {
 
 impl Client {
     /// All roles.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn roles(&self) -> Result<Vec<Role>> {
         self.call(Call::get("listing the roles", "/access/roles")).await
     }
@@ -150,19 +146,11 @@ impl Client {
     }
 
     /// All users that the caller may see.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn users(&self) -> Result<Vec<User>> {
         self.call(Call::get("listing the users", "/access/users")).await
     }
 
     /// Removes a user, with its tokens and rights. One that is not there is no failure.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn delete_user(&self, user: &str) -> Result<()> {
         let path = format!("/access/users/{}", encode(user));
         self.call(Call::change_all(Method::DELETE, format!("removing user {user}"), path)).await
@@ -219,19 +207,11 @@ impl Client {
     }
 
     /// The access control lists at all paths whose rights the caller may change.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn granted(&self) -> Result<Vec<Granted>> {
         self.call(Call::get("reading the access control lists", "/access/acl")).await
     }
 
     /// Takes a role at a path from a user or a token. One that does not have it is no failure.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn revoke(&self, revocation: &Revocation) -> Result<()> {
         let Revocation { path, role, whom, is_token } = revocation;
         let attempt = format!("taking the role {role} at {path} from {whom}");
@@ -241,10 +221,6 @@ impl Client {
     }
 
     /// Gives a user and its token a role at a path.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn grant(&self, grant: &Grant) -> Result<()> {
         let Grant { path, role, user, token, propagate } = grant;
         let attempt = format!("giving {token} the role {role} at {path}");

@@ -51,7 +51,7 @@ pub struct Resource {
     /// Whether a machine is a template.
     #[serde(default, deserialize_with = "scalar::flag")]
     pub template: bool,
-    /// Processors.
+    /// How many processors it has.
     #[serde(default, deserialize_with = "scalar::fraction")]
     pub maxcpu: Option<f64>,
     /// Memory in bytes.
@@ -239,19 +239,11 @@ impl Client {
     }
 
     /// Everything in the cluster that the token may see.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn cluster_resources(&self) -> Result<Vec<Resource>> {
         self.call(Call::get("listing the resources of the Proxmox cluster", "/cluster/resources")).await
     }
 
     /// Whether a guest has a VM ID, also one that the token may not see.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn vmid_exists(&self, vmid: u32) -> Result<bool> {
         let attempt = format!("asking whether the VM ID {vmid} is in use");
         let call = Call::get(attempt, "/cluster/nextid").with("vmid", vmid);
@@ -283,19 +275,11 @@ impl Client {
     }
 
     /// The nodes.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn nodes(&self) -> Result<Vec<Node>> {
         self.call(Call::get("listing the Proxmox nodes", "/nodes")).await
     }
 
     /// The bridges of a node that VMs can be connected to, SDN vnets among them. Those that the token may not use are missing.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn node_networks(&self, node: &str) -> Result<Vec<Network>> {
         let path = format!("/nodes/{}/network", encode(node));
         let call = Call::get(format!("listing the networks of {node}"), path);
@@ -304,10 +288,6 @@ impl Client {
     }
 
     /// The vnets of the software-defined network, each with its zone. Those that the token may not use are missing.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn vnets(&self) -> Result<Vec<Vnet>> {
         self.call(Call::get("listing the SDN vnets", "/cluster/sdn/vnets")).await
     }
@@ -323,10 +303,6 @@ impl Client {
     }
 
     /// What the token may do.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn permissions(&self) -> Result<Permissions> {
         let call = Call::get("reading the token's permissions", "/access/permissions");
         let wire: BTreeMap<String, BTreeMap<String, serde_json::Value>> = self.call(call).await?;

@@ -63,20 +63,12 @@ impl Client {
     }
 
     /// Makes a template of a VM. There is no way back.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn make_template(&self, node: &str, vmid: u32) -> Result<Upid> {
         let attempt = format!("making a template of VM {vmid} on {node}");
         self.task(Call::change(Method::POST, node, attempt, machine(node, vmid, "/template"))).await
     }
 
     /// Moves a VM to another node.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn migrate(&self, node: &str, vmid: u32, wish: &Migrate) -> Result<Upid> {
         let attempt = format!("moving VM {vmid} from {node} to {}", wish.target);
         let call = Call::change(Method::POST, node, attempt, machine(node, vmid, "/migrate"));

@@ -6,6 +6,8 @@
 //! and how a task is followed to its end ([`Client::follow`]). What is *not* decided here is whether to try again: a
 //! reading call is repeated when the connection broke, a changing call never is, because its effect may have
 //! happened ([`Error::effect_unknown`]).
+//!
+//! Every call can fail in the ways that [`Kind`] lists; a call says what more it can fail with.
 
 mod access;
 mod client;

@@ -73,10 +73,6 @@ pub struct PciDevice {
 
 impl Client {
     /// All pools that the caller may see.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn pools(&self) -> Result<Vec<Pool>> {
         self.call(Call::get("listing the pools", "/pools")).await
     }
@@ -112,10 +108,6 @@ impl Client {
     }
 
     /// All mappings of PCI devices that the caller may see; with a node, checked against the devices of that node.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn pci_mappings(&self, check: Option<&str>) -> Result<Vec<Mapping>> {
         let call = Call::get("listing the PCI mappings", "/cluster/mapping/pci");
         self.call(match check {
@@ -126,10 +118,6 @@ impl Client {
     }
 
     /// Replaces the devices of a mapping. With a digest, only if no mapping was changed since it was read.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn set_pci_mapping(&self, id: &str, devices: &[String], digest: Option<&str>) -> Result<()> {
         let path = format!("/cluster/mapping/pci/{}", encode(id));
         let call = Call::change_all(Method::PUT, format!("changing PCI mapping {id}"), path);

@@ -179,10 +179,6 @@ impl Client {
     }
 
     /// The storages that the cluster defines, as far as the caller may see them.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn storage_definitions(&self) -> Result<Vec<StorageDefinition>> {
         self.call(Call::get("listing the storages of the cluster", "/storage")).await
     }
@@ -204,20 +200,12 @@ impl Client {
     }
 
     /// The storages of a node that the token may see.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn node_storages(&self, node: &str) -> Result<Vec<Storage>> {
         let path = format!("/nodes/{}/storage", encode(node));
         self.call(Call::get(format!("listing the storages of {node}"), path)).await
     }
 
     /// The volumes of one content type in a storage.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn storage_content(&self, node: &str, storage: &str, content: &str) -> Result<Vec<Content>> {
         let path = format!("/nodes/{}/storage/{}/content", encode(node), encode(storage));
         let attempt = format!("listing {content} in storage {storage} of {node}");

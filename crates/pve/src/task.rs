@@ -122,10 +122,6 @@ struct WireTask {
 impl Client {
     /// The tasks of a node that began at `since` (seconds of Unix time) or later, newest first, each with its last word once
     /// it is done.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn tasks(&self, node: &str, since: i64) -> Result<Vec<(Upid, Option<String>)>> {
         let path = format!("/nodes/{}/tasks", encode(node));
         let call = Call::get(format!("listing the tasks of {node}"), path);

@@ -296,19 +296,11 @@ impl Client {
     }
 
     /// Switches a machine off, at once.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn stop(&self, node: &str, vmid: u32) -> Result<Upid> {
         self.task(power(node, vmid, "stopping", "stop")).await
     }
 
     /// Restarts a machine at once, as its reset button does: it keeps running for Proxmox, and its console stays connected.
-    ///
-    /// # Errors
-    ///
-    /// As any call.
     pub async fn reset(&self, node: &str, vmid: u32) -> Result<Upid> {
         self.task(power(node, vmid, "resetting", "reset")).await
     }

@@ -52,9 +52,9 @@ pub struct Settings {
     pub stderr_is_terminal: bool,
     /// Whether colours are wanted where there is a terminal.
     pub colour: bool,
-    /// Columns.
+    /// How many columns the terminal has.
     pub width: usize,
-    /// Lines.
+    /// How many lines the terminal has.
     pub height: usize,
     /// Whether a terminal shows no letters but those of ASCII.
     pub ascii: bool,

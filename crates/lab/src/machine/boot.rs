@@ -41,7 +41,7 @@ pub struct Boot {
 pub struct BootDisk {
     /// Proxmox slot, such as `scsi0` or `virtio1`.
     pub slot: String,
-    /// Size.
+    /// Its size in bytes.
     pub bytes: u64,
     /// Serial number, if one is set on the drive.
     pub serial: Option<String>,

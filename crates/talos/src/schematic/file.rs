@@ -54,13 +54,13 @@ pub enum SchematicError {
     /// A field that factories do not know.
     #[error("{path} is not a field of a schematic")]
     Unknown {
-        /// Where.
+        /// The path of the field in the schematic.
         path: String,
     },
     /// A field with something else in it than factories take.
     #[error("{path} must be {wanted}")]
     Unfit {
-        /// Where.
+        /// The path of the field in the schematic.
         path: String,
         /// What should stand there.
         wanted: &'static str,

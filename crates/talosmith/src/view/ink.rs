@@ -22,7 +22,7 @@ impl Ink {
     #[cfg(test)]
     pub const PLAIN: Self = Self { colour: false, width: 100, limit: usize::MAX, ascii: false };
 
-    /// Titles.
+    /// Bold, for titles.
     pub fn bold(self, text: &str) -> String {
         self.paint("1", text)
     }

@@ -66,7 +66,7 @@ pub struct Counts {
     pub total: usize,
     /// Done and verified.
     pub done: usize,
-    /// Failed.
+    /// Those that failed.
     pub failed: usize,
 }
 
