@@ -75,7 +75,7 @@ pub enum Stop {
 
 /// What a run needs beside the plan.
 pub struct Run<'a> {
-    /// The world.
+    /// What the steps talk to.
     pub world: &'a World,
     /// What was looked at when the plan was made.
     pub look: &'a Look,
@@ -114,16 +114,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         let step = StepId(LEASE.to_owned());
         run.emitter.emit(What::StepProgress { step, node: None, note, percent: None });
     };
-    // One that says nothing is written again by a step, which takes the lease with it.
-    let existing = match run.look.observed.proxmox.record.as_ref().filter(|seen| !seen.unreadable) {
-        Some(seen) => {
-            let (id, blueprint) = (run.look.cluster_id()?, &run.look.blueprint);
-            let record = Record::existing(run.world, blueprint, id, &seen.host, seen.vmid, &context.holder);
-            let generations = ownership::generations(blueprint, &run.look.observed);
-            Some((record.with_generations(generations), seen.state.turns))
-        }
-        None => None,
-    };
+    let existing = existing_record(&run, &context)?;
     let taking = async {
         if let Some((record, turns)) = &existing {
             Box::pin(record.take_lease(*turns, waits)).await?;
@@ -326,6 +317,11 @@ impl<'a> Dispatcher<'a> {
                 }
             }
         }
+        self.outcome(stopping)
+    }
+
+    /// How the run ended. What the operator's time was too short for has failed.
+    fn outcome(&mut self, stopping: Stop) -> Outcome {
         if stopping == Stop::Timeout && !self.failed && !self.waiting.is_empty() {
             self.failed = true;
             let left = self.waiting.len();
@@ -524,6 +520,18 @@ impl<'a> Dispatcher<'a> {
                 .to_owned(),
         });
     }
+}
+
+/// The record that was observed, with the number of turns of its lease then. One that says nothing is written again by a step,
+/// which takes the lease with it.
+fn existing_record(run: &Run<'_>, context: &Context) -> Result<Option<(Record, u64)>> {
+    let Some(seen) = run.look.observed.proxmox.record.as_ref().filter(|seen| !seen.unreadable) else {
+        return Ok(None);
+    };
+    let (id, blueprint) = (run.look.cluster_id()?, &run.look.blueprint);
+    let record = Record::existing(run.world, blueprint, id, &seen.host, seen.vmid, &context.holder);
+    let generations = ownership::generations(blueprint, &run.look.observed);
+    Ok(Some((record.with_generations(generations), seen.state.turns)))
 }
 
 /// The failure of what the operator's time was too short for.

@@ -36,7 +36,7 @@ const PODS_BRING: &[&str] = &[NODES_READY, NODES_SEEN];
 /// One condition and what was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Condition {
-    /// Its name.
+    /// What must hold, in words; it names the condition in JSON, too.
     pub name: &'static str,
     /// What is missing; `None` when it holds.
     pub missing: Option<String>,

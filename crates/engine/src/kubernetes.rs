@@ -58,7 +58,7 @@ pub(crate) fn is_answer(error: &Error) -> bool {
 /// A pod of the control plane, as far as health needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemPod {
-    /// Its name.
+    /// The name of the pod in Kubernetes.
     pub name: String,
     /// The component (`kube-apiserver`, …).
     pub component: String,

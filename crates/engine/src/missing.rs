@@ -21,7 +21,7 @@ pub(crate) enum Unclear {
     /// Its host has no power, or no network.
     #[error("Proxmox lists it on {host}, which is offline")]
     Offline {
-        /// The host.
+        /// The host that Proxmox lists it on.
         host: String,
     },
     /// Its VM ID is in use, and every host says that it does not have it.

@@ -26,7 +26,7 @@ pub type ReadReference = dyn Fn(&str) -> std::result::Result<SecretString, Strin
 /// A file, a world, and the bundle if there is one.
 #[derive(Clone)]
 pub struct Session {
-    /// The world.
+    /// What the session talks to.
     pub world: World,
     spec: Arc<Spec>,
     attachments: Arc<Attachments>,
@@ -106,7 +106,7 @@ impl Session {
         Self { bundle: Some(Arc::new(bundle)), ..self.clone() }
     }
 
-    /// The file.
+    /// The cluster file, loaded and checked.
     #[must_use]
     pub fn spec(&self) -> &Spec {
         &self.spec

@@ -8,6 +8,7 @@ mod image;
 mod join;
 mod power;
 mod reconfigure;
+mod record;
 mod remove;
 mod signing;
 mod template;
@@ -19,8 +20,8 @@ use model::step::Action;
 use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::Result;
+use crate::health;
 use crate::owned::Place;
-use crate::{health, record};
 
 /// Whether a step mostly waits and may be dropped at any moment without leaving a call half made.
 pub(crate) fn only_waits(action: &Action) -> bool {
@@ -40,39 +41,13 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             Box::pin(image::download(context, host, datastore, file, url, progress)).await
         }
         Action::CreateRecord { host, member, .. } => {
-            let (blueprint, id) = (&context.look.blueprint, context.look.cluster_id()?);
-            let member = member.as_deref();
-            let made =
-                record::Record::create(&context.world, blueprint, id, host, member, &context.holder).await?;
-            if let Some(member) = member {
-                // It may have been there already, made by another run.
-                made.seal_bootstrap(member).await?;
-            }
-            context.record.send_replace(Some(made));
-            if member.is_some() {
-                outwait_lost_lease(context, progress).await?;
-            }
-            Ok(Done::default())
+            Box::pin(record::create(context, host, member.as_deref(), progress)).await
         }
         Action::SealRecord { host, vmid, member } => {
-            if let Ok(record) = context.record() {
-                record.seal_bootstrap(member).await?;
-                return Ok(Done::default());
-            }
-            let (blueprint, id) = (&context.look.blueprint, context.look.cluster_id()?);
-            let record =
-                record::Record::existing(&context.world, blueprint, id, host, *vmid, &context.holder);
-            let generations = model::ownership::generations(blueprint, &context.look.observed);
-            let record = record.with_generations(generations);
-            record.restore(member).await?;
-            context.record.send_replace(Some(record));
-            outwait_lost_lease(context, progress).await?;
-            Ok(Done::default())
+            Box::pin(record::seal(context, &Place { host, vmid: *vmid }, member, progress)).await
         }
         Action::UpdateRecord { host, vmid } => {
-            let blueprint = &context.look.blueprint;
-            crate::tags::set(&context.world, host, *vmid, blueprint, model::mark::RECORD_NODE).await?;
-            Ok(Done::default())
+            Box::pin(record::update(context, &Place { host, vmid: *vmid })).await
         }
         Action::CreateTemplate { name, mark, host, vmid, disk, datastore, image } => {
             let template = template::Template { name, mark, disk, datastore, image };
@@ -130,12 +105,4 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             Ok(Done::default())
         }
     }
-}
-
-/// The record of a cluster that lives was lost, and with it who held the lease. That run cannot renew any more: it has stopped when this
-/// wait is over, during which our own lease is renewed.
-async fn outwait_lost_lease(context: &Context, progress: &Progress) -> Result<()> {
-    progress.note("the lease in the lost record may have been held: waiting until its holder has stopped");
-    context.world.clock.sleep(model::lease::SUCCESSOR_WAITS).await;
-    context.record()?.settle().await
 }

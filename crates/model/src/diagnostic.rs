@@ -80,9 +80,9 @@ pub(crate) enum Anchor {
 pub struct Place {
     /// Name of the source, usually a file name.
     pub file: String,
-    /// Line.
+    /// The line, counted from 1.
     pub line: usize,
-    /// Column.
+    /// The column, counted from 1.
     pub column: usize,
     /// The same as bytes.
     #[serde(flatten)]

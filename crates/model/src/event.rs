@@ -11,9 +11,9 @@ use crate::step::StepId;
 /// One thing that happened, and when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When.
+    /// The time on the clock of the run.
     pub at: Timestamp,
-    /// What.
+    /// What happened then.
     #[serde(flatten)]
     pub what: What,
 }
@@ -24,7 +24,7 @@ pub struct Event {
 pub enum What {
     /// A run begins.
     Started {
-        /// The cluster.
+        /// The name of the cluster in the file.
         cluster: String,
         /// `apply` or `destroy`.
         verb: String,
@@ -33,7 +33,7 @@ pub enum What {
     },
     /// A step begins.
     StepStarted {
-        /// Which.
+        /// The ID that the step has in the plan.
         step: StepId,
         /// What it does.
         title: String,
@@ -43,7 +43,7 @@ pub enum What {
     },
     /// A step tells what it is at.
     StepProgress {
-        /// Which.
+        /// The ID that the step has in the plan.
         step: StepId,
         /// The node it is about.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub enum What {
     },
     /// A step is done and its effect was verified.
     StepDone {
-        /// Which.
+        /// The ID that the step has in the plan.
         step: StepId,
         /// The node it is about.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ pub enum What {
     },
     /// A step failed.
     StepFailed {
-        /// Which.
+        /// The ID that the step has in the plan.
         step: StepId,
         /// The node it is about.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub enum What {
     },
     /// A step was not begun, because one that it needs did not succeed.
     StepSkipped {
-        /// Which.
+        /// The ID that the step has in the plan.
         step: StepId,
         /// The node it is about.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,7 +110,7 @@ pub enum What {
     Interrupted,
     /// A run ends.
     Ended {
-        /// How.
+        /// Whether everything was done.
         outcome: Outcome,
         /// How long it took, in milliseconds.
         millis: u64,

@@ -30,9 +30,9 @@ pub enum Holder {
 /// Where a Secret is kept.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SecretPlace {
-    /// Namespace.
+    /// The namespace of the Secret.
     pub namespace: String,
-    /// Name.
+    /// The name of the Secret.
     pub name: String,
 }
 
@@ -45,7 +45,7 @@ impl std::fmt::Display for SecretPlace {
 /// An account in Proxmox for something that runs in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Account {
-    /// Its role.
+    /// The role in Proxmox that the user has.
     pub role: String,
     /// What the role may do, everywhere.
     pub privileges: &'static [&'static str],

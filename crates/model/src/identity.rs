@@ -167,7 +167,7 @@ pub enum Verdict {
     Outdated,
     /// The console names another certificate.
     Mismatch {
-        /// Which.
+        /// The certificate that the console named last.
         printed: Fingerprint,
     },
     /// The console has not named any, or not all of them were read.

@@ -136,7 +136,7 @@ pub struct Unchecked {
     pub host: String,
     /// Its name. Proxmox does not list the names of VMs whose host is offline.
     pub name: Option<String>,
-    /// Why.
+    /// What kept it from being read.
     pub reason: NotRead,
 }
 
@@ -169,11 +169,11 @@ pub struct Creation {
 /// A VM with a mark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vm {
-    /// Its id.
+    /// Its ID in Proxmox, which no other guest of the cluster of hosts has.
     pub vmid: u32,
     /// Host it is on now.
     pub host: String,
-    /// Its name.
+    /// Its name in Proxmox, which need not be that of a node.
     pub name: String,
     /// Whether it runs.
     pub running: bool,
@@ -211,7 +211,7 @@ impl Vm {
 /// The cluster's record as found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordSeen {
-    /// Its id.
+    /// Its ID in Proxmox, which no other guest of the cluster of hosts has.
     pub vmid: u32,
     /// Host it is on.
     pub host: String,
@@ -227,7 +227,7 @@ pub struct RecordSeen {
 pub struct StoredImage {
     /// The host that sees it.
     pub host: String,
-    /// The datastore.
+    /// The datastore that the file is in.
     pub datastore: String,
     /// File name.
     pub file: String,
@@ -236,9 +236,9 @@ pub struct StoredImage {
 /// A file with the name of an image, whose size could not be compared with the image's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnsizedImage {
-    /// The file.
+    /// Where the file is.
     pub image: StoredImage,
-    /// Why.
+    /// Which of both sizes is not known, and why.
     pub why: String,
 }
 
@@ -248,7 +248,7 @@ pub struct UnsizedImage {
 pub enum NotThere {
     /// A resource pool.
     Pool {
-        /// Its name.
+        /// The name of the pool in the file.
         pool: String,
     },
     /// A device by its mapping.
@@ -279,30 +279,30 @@ pub struct Unfound {
 pub enum NoImage {
     /// The factory does not answer here, so it cannot be told of the schematic.
     FactorySilent {
-        /// Its address.
+        /// The address of the factory.
         factory: String,
         /// What was seen instead.
         why: String,
     },
     /// The factory does not have the release.
     UnknownRelease {
-        /// Its address.
+        /// The address of the factory.
         factory: String,
-        /// The release.
+        /// The Talos release, with its leading `v`.
         talos: String,
     },
     /// The factory does not have the extension for the release.
     UnknownExtension {
-        /// Its address.
+        /// The address of the factory.
         factory: String,
-        /// The release.
+        /// The Talos release, with its leading `v`.
         talos: String,
-        /// The extension.
+        /// The name of the extension in the file.
         extension: String,
     },
     /// A host that would download has no connection.
     HostCannotReach {
-        /// The host.
+        /// The host that has no connection.
         host: String,
         /// Where it would go.
         url: String,
@@ -313,9 +313,9 @@ pub enum NoImage {
     AnotherFile {
         /// The host that has it.
         host: String,
-        /// The datastore.
+        /// The datastore that the file is in.
         datastore: String,
-        /// Its name.
+        /// The name of the file, which is that of the image.
         file: String,
         /// How many bytes it has.
         bytes: u64,

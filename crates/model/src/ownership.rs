@@ -31,7 +31,7 @@ use crate::observed::{Observed, Proxmox, Vm};
 pub struct Evidence<'a> {
     /// Its VM ID.
     pub vmid: u32,
-    /// Its name.
+    /// The name that the VM has in Proxmox.
     pub name: &'a str,
     /// The mark in its notes.
     pub mark: &'a Mark,

@@ -42,7 +42,7 @@ impl Member {
 /// What one member that answers says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
-    /// The node.
+    /// The name of the node in the file.
     pub node: String,
     /// Its own member ID in hex.
     pub id: String,

@@ -79,7 +79,7 @@ pub fn is_superseded(entry: &SharedEntry<'_>) -> bool {
 pub struct Need {
     /// Where, as Proxmox writes it.
     pub path: String,
-    /// Which.
+    /// The name of the privilege in Proxmox.
     pub privilege: &'static str,
     /// What for.
     pub reason: &'static str,
@@ -109,9 +109,9 @@ impl Need {
 /// A role that is to be given at a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// Where.
+    /// The path in Proxmox that it is given at.
     pub path: String,
-    /// The role.
+    /// Which of the cluster's roles it is.
     pub role: RoleKind,
     /// Whether it holds below the path as well.
     pub propagate: bool,

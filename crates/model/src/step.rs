@@ -20,7 +20,7 @@ impl std::fmt::Display for StepId {
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// Its name.
+    /// The name that other steps and events refer to.
     pub id: StepId,
     /// What is done.
     pub action: Action,
@@ -81,9 +81,9 @@ pub enum Action {
     },
     /// Creates the cluster's record and takes the lease in it.
     CreateRecord {
-        /// Host.
+        /// The Proxmox host that the VM is on, or will be.
         host: String,
-        /// VM id.
+        /// The ID of the VM in Proxmox.
         vmid: u32,
         /// The node of a member of etcd that answers: the record then says from the start that etcd is bootstrapped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,9 +91,9 @@ pub enum Action {
     },
     /// Writes into the cluster's record that etcd is bootstrapped, where the record does not say so and a member answers.
     SealRecord {
-        /// Host.
+        /// The Proxmox host that the VM is on, or will be.
         host: String,
-        /// VM id.
+        /// The ID of the VM in Proxmox.
         vmid: u32,
         /// The node of a member that answers.
         member: String,
@@ -101,18 +101,18 @@ pub enum Action {
     /// Gives the cluster's record its name and the tags back that it lost.
     #[serde(alias = "tag-record")]
     UpdateRecord {
-        /// Host.
+        /// The Proxmox host that the VM is on, or will be.
         host: String,
-        /// VM id.
+        /// The ID of the VM in Proxmox.
         vmid: u32,
     },
     /// Creates a node's VM with its disks.
     CreateVm {
-        /// Node.
+        /// The name of the node in the file.
         node: String,
-        /// Host.
+        /// The Proxmox host that the VM is on, or will be.
         host: String,
-        /// VM id.
+        /// The ID of the VM in Proxmox.
         vmid: u32,
         /// Datastore of the boot disk.
         datastore: String,
@@ -125,9 +125,9 @@ pub enum Action {
         name: String,
         /// Whose and which it is; the name in its mark.
         mark: String,
-        /// Host.
+        /// The Proxmox host that the VM is on, or will be.
         host: String,
-        /// VM id.
+        /// The ID of the VM in Proxmox.
         vmid: u32,
         /// Key of its disk.
         disk: String,
@@ -138,11 +138,11 @@ pub enum Action {
     },
     /// Makes a node's VM as a full copy of a template, then gives it its own hardware.
     CloneVm {
-        /// Node.
+        /// The name of the node in the file.
         node: String,
-        /// Host.
+        /// The Proxmox host that the VM is on, or will be.
         host: String,
-        /// VM id.
+        /// The ID of the VM in Proxmox.
         vmid: u32,
         /// VM id of the template, on the same host.
         template: u32,
@@ -151,11 +151,11 @@ pub enum Action {
     },
     /// Brings a VM's configuration to what the file says.
     UpdateVm {
-        /// Node.
+        /// The name of the node in the file.
         node: String,
-        /// Host.
+        /// The Proxmox host that the VM is on, or will be.
         host: String,
-        /// VM id.
+        /// The ID of the VM in Proxmox.
         vmid: u32,
         /// Keys with the values that they get.
         set: BTreeMap<String, String>,
@@ -166,11 +166,11 @@ pub enum Action {
     },
     /// Grows a disk.
     GrowDisk {
-        /// Node.
+        /// The name of the node in the file.
         node: String,
-        /// Host.
+        /// The Proxmox host that the VM is on, or will be.
         host: String,
-        /// VM id.
+        /// The ID of the VM in Proxmox.
         vmid: u32,
         /// Key of the disk.
         disk: String,
@@ -179,16 +179,16 @@ pub enum Action {
     },
     /// Starts a node's VM.
     StartVm {
-        /// Node.
+        /// The name of the node in the file.
         node: String,
-        /// Host.
+        /// The Proxmox host that the VM is on, or will be.
         host: String,
-        /// VM id.
+        /// The ID of the VM in Proxmox.
         vmid: u32,
     },
     /// Gives a machine its configuration, after its identity was proved.
     Configure {
-        /// Node.
+        /// The name of the node in the file.
         node: String,
         /// It was configured before, as far as can be seen, and does not answer now: the step waits for it, and it gets its configuration
         /// only should it have none.
@@ -197,22 +197,22 @@ pub enum Action {
     },
     /// Gives a machine that runs the configuration that the file describes, where it can follow at once.
     Reconfigure {
-        /// Node.
+        /// The name of the node in the file.
         node: String,
     },
     /// Begins etcd on one control plane.
     Bootstrap {
-        /// Node.
+        /// The name of the node in the file.
         node: String,
     },
     /// Waits until a node has its place in the cluster.
     Join {
-        /// Node.
+        /// The name of the node in the file.
         node: String,
     },
     /// Puts the credentials of something that runs in the cluster into Kubernetes.
     GiveCredentials {
-        /// Whose.
+        /// What runs in the cluster and uses them.
         to: Holder,
         /// The account that is made for it in Proxmox, `name@realm`, where the file names no token.
         user: Option<String>,
@@ -221,11 +221,11 @@ pub enum Action {
     CheckHealth,
     /// Stops a VM.
     StopVm {
-        /// Name.
+        /// The name of the node that the VM is marked with.
         node: String,
-        /// Host.
+        /// The Proxmox host that the VM is on, or will be.
         host: String,
-        /// VM id.
+        /// The ID of the VM in Proxmox.
         vmid: u32,
         /// Only while nobody answers there, which is looked at again right before.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -233,11 +233,11 @@ pub enum Action {
     },
     /// Deletes a VM and its disks.
     DeleteVm {
-        /// Name.
+        /// The name of the node that the VM is marked with.
         node: String,
-        /// Host.
+        /// The Proxmox host that the VM is on, or will be.
         host: String,
-        /// VM id.
+        /// The ID of the VM in Proxmox.
         vmid: u32,
         /// Only while etcd has its quorum without it, which is counted again right before.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -245,7 +245,7 @@ pub enum Action {
     },
     /// Removes the account in Proxmox of something that ran in the cluster.
     RemoveAccount {
-        /// Whose.
+        /// What ran in the cluster and used it.
         of: Holder,
         /// The user, `name@realm`, with its tokens and rights.
         user: String,
@@ -254,9 +254,9 @@ pub enum Action {
     },
     /// Deletes the cluster's record.
     DeleteRecord {
-        /// Host.
+        /// The Proxmox host that the VM is on, or will be.
         host: String,
-        /// VM id.
+        /// The ID of the VM in Proxmox.
         vmid: u32,
     },
 }

@@ -29,12 +29,12 @@ pub struct Drive {
 pub enum Holds {
     /// The system, copied from the boot image.
     System {
-        /// Size.
+        /// How large it is at least, in GiB.
         gib: u64,
     },
-    /// Data.
+    /// A disk that the file adds, for data.
     Data {
-        /// Size.
+        /// How large it is at least, in GiB.
         gib: u64,
     },
     /// The settings of the UEFI.

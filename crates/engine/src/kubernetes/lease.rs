@@ -28,9 +28,9 @@ pub(crate) fn name(cluster: &str) -> String {
 /// Where a lease is and who wants it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Its namespace.
+    /// The namespace of the Lease object.
     pub namespace: String,
-    /// Its name.
+    /// The name of the Lease object.
     pub name: String,
     /// Who wants it, and from where.
     pub holder: String,

@@ -29,7 +29,7 @@ const SHOWN: usize = 300;
 pub struct Stuck {
     /// `pod` or `job`.
     pub kind: &'static str,
-    /// Its name.
+    /// The name of the pod.
     pub name: String,
     /// The node that it is on, if it is on one.
     pub node: Option<String>,

@@ -138,51 +138,9 @@ pub(super) async fn details(
         }
     }
     let mut records: BTreeMap<u32, Option<RecordState>> = BTreeMap::new();
-    let by_uuid = |uuid: Uuid| nodes_by_uuid(blueprint).find(|(known, _)| *known == uuid);
     for ((id, host, _), look) in candidates.iter().zip(looks) {
-        match look {
-            // The notes name another cluster, and the UUID, which comes from our keys, says otherwise.
-            Ok(Looked::Marked(vm, _))
-                if owner.is_some()
-                    && Some(vm.mark.owner) != owner
-                    && vm.uuid.is_some_and(|u| by_uuid(u).is_some()) =>
-            {
-                let node = vm.uuid.and_then(by_uuid).map(|(_, node)| node.to_owned());
-                seen.unread.insert(*id, vm.host.clone());
-                seen.unmarked.insert(*id, node.unwrap_or_default());
-                seen.unmarked_generations.extend(vm.vmgenid.map(|vmgenid| (*id, vmgenid)));
-            }
-            Ok(Looked::Marked(vm, state)) => {
-                if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner {
-                    records.insert(*id, state.map(|state| *state));
-                }
-                if let Some(guest) = seen.taken.get_mut(id) {
-                    guest.host.clone_from(&vm.host);
-                }
-                seen.marked.push(*vm);
-            }
-            Ok(Looked::Unmarked { uuid, vmgenid, host }) => {
-                if let Some((_, node)) = by_uuid(uuid) {
-                    seen.unread.insert(*id, host);
-                    seen.unmarked.insert(*id, node.to_owned());
-                    seen.unmarked_generations.extend(vmgenid.map(|vmgenid| (*id, vmgenid)));
-                }
-            }
-            // One of another cluster is none of our business, whoever wrote it.
-            Ok(Looked::Newer { owner: theirs, .. }) if theirs.is_some() && theirs != owner => {}
-            Ok(Looked::Newer { version, host, .. }) => {
-                seen.unread.insert(*id, host);
-                seen.newer.insert(*id, version);
-            }
-            Ok(Looked::Creating(creation)) if wanted.contains(id) || templates.contains(id) => {
-                seen.creating.insert(*id, creation);
-            }
-            Ok(Looked::Creating(_)) => {}
-            Ok(Looked::Nobodys) => {}
-            Err(reason) => {
-                seen.unread.insert(*id, (*host).to_owned());
-                unobserved.push(Unobserved { what: format!("VM {id} on {host}"), why: words(reason) });
-            }
+        if let Some(state) = take_down(blueprint, *id, host, look, &mut seen, unobserved) {
+            records.insert(*id, state);
         }
     }
     // A clone of the record says the same as the record did, once.
@@ -217,6 +175,72 @@ pub(super) async fn details(
         }
     }
     seen
+}
+
+/// Whether this is the VM ID of a node, of the record or of a template.
+fn is_expected(blueprint: &Blueprint, id: u32) -> bool {
+    blueprint.nodes.values().any(|node| node.vmid == id)
+        || blueprint.record.vmid == id
+        || blueprint.template_ids().contains(&id)
+}
+
+/// Takes down what was seen of one VM. Gives what the record says, where it is the record's VM: `None` in it where that cannot be read.
+fn take_down(
+    blueprint: &Blueprint,
+    id: u32,
+    host: &str,
+    look: std::result::Result<Looked, NotRead>,
+    seen: &mut Proxmox,
+    unobserved: &mut Vec<Unobserved>,
+) -> Option<Option<RecordState>> {
+    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    let by_uuid = |uuid: Uuid| nodes_by_uuid(blueprint).find(|(known, _)| *known == uuid);
+    let mut record = None;
+    match look {
+        // The notes name another cluster, and the UUID, which comes from our keys, says otherwise.
+        Ok(Looked::Marked(vm, _))
+            if owner.is_some()
+                && Some(vm.mark.owner) != owner
+                && vm.uuid.is_some_and(|u| by_uuid(u).is_some()) =>
+        {
+            let node = vm.uuid.and_then(by_uuid).map(|(_, node)| node.to_owned());
+            seen.unread.insert(id, vm.host.clone());
+            seen.unmarked.insert(id, node.unwrap_or_default());
+            seen.unmarked_generations.extend(vm.vmgenid.map(|vmgenid| (id, vmgenid)));
+        }
+        Ok(Looked::Marked(vm, state)) => {
+            if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner {
+                record = Some(state.map(|state| *state));
+            }
+            if let Some(guest) = seen.taken.get_mut(&id) {
+                guest.host.clone_from(&vm.host);
+            }
+            seen.marked.push(*vm);
+        }
+        Ok(Looked::Unmarked { uuid, vmgenid, host }) => {
+            if let Some((_, node)) = by_uuid(uuid) {
+                seen.unread.insert(id, host);
+                seen.unmarked.insert(id, node.to_owned());
+                seen.unmarked_generations.extend(vmgenid.map(|vmgenid| (id, vmgenid)));
+            }
+        }
+        // One of another cluster is none of our business, whoever wrote it.
+        Ok(Looked::Newer { owner: theirs, .. }) if theirs.is_some() && theirs != owner => {}
+        Ok(Looked::Newer { version, host, .. }) => {
+            seen.unread.insert(id, host);
+            seen.newer.insert(id, version);
+        }
+        Ok(Looked::Creating(creation)) if is_expected(blueprint, id) => {
+            seen.creating.insert(id, creation);
+        }
+        Ok(Looked::Creating(_)) => {}
+        Ok(Looked::Nobodys) => {}
+        Err(reason) => {
+            seen.unread.insert(id, host.to_owned());
+            unobserved.push(Unobserved { what: format!("VM {id} on {host}"), why: words(reason) });
+        }
+    }
+    record
 }
 
 /// VM IDs of the cluster that are not listed, and that are in use all the same: a list shows only what the token may read.

@@ -117,27 +117,8 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 prover.panics()?;
                 let waited = world.clock.now().duration_since(began);
                 let booted = waited > USUAL_BOOT.try_into().unwrap_or(jiff::SignedDuration::MAX);
-                let is_closed = lack.closed_port && node.role == model::blueprint::Role::Worker;
-                // One that boots refuses connections for a while, too.
-                if let Some(why) = context.no_control_plane().filter(|_| is_closed && (was_on || booted)) {
-                    return Err(signing::never(node, &why));
-                }
-                // One that refuses connections is up, so it was not wiped.
-                let (lack, likely) = match is_closed {
-                    true if was_on || booted => {
-                        let lack = Box::pin(signing::unsigned(context, lack)).await;
-                        (
-                            Lack {
-                                words: format!("if it has its configuration already, it {}", lack.words),
-                                ..lack
-                            },
-                            String::new(),
-                        )
-                    }
-                    true => (lack, format!("; {SIGNED}")),
-                    false if was_there && booted => (lack, format!("; {}", wiped(context, node))),
-                    false => (lack, String::new()),
-                };
+                let known = Known { was_there, was_on, booted };
+                let (lack, likely) = Box::pin(silence(context, node, lack, &known)).await?;
                 let console = prover.last_words();
                 progress.note(format!("waiting for the machine: {}{likely}{console}", lack.words));
                 last = Lack { words: format!("{}{console}", lack.words), ..lack };
@@ -154,6 +135,38 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     ))
     .coded(last.code)
     .remedy(what_helps(context, node, &last)))
+}
+
+/// What is known of a machine that does not answer.
+struct Known {
+    /// It had a VM before this run.
+    was_there: bool,
+    /// It was on before this run.
+    was_on: bool,
+    /// It had the time to boot.
+    booted: bool,
+}
+
+/// What a machine lacks that does not answer, and what is likely of it.
+async fn silence(context: &Context, node: &Node, lack: Lack, known: &Known) -> Result<(Lack, String)> {
+    let is_closed = lack.closed_port && node.role == model::blueprint::Role::Worker;
+    // One that boots refuses connections for a while, too.
+    if let Some(why) = context.no_control_plane().filter(|_| is_closed && (known.was_on || known.booted)) {
+        return Err(signing::never(node, &why));
+    }
+    // One that refuses connections is up, so it was not wiped.
+    Ok(match is_closed {
+        true if known.was_on || known.booted => {
+            let lack = Box::pin(signing::unsigned(context, lack)).await;
+            (
+                Lack { words: format!("if it has its configuration already, it {}", lack.words), ..lack },
+                String::new(),
+            )
+        }
+        true => (lack, format!("; {SIGNED}")),
+        false if known.was_there && known.booted => (lack, format!("; {}", wiped(context, node))),
+        false => (lack, String::new()),
+    })
 }
 
 /// Before a machine receives the cluster's keys, the cluster record VM and the journal say whether it proved who it is. Where there is

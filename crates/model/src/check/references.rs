@@ -64,6 +64,21 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
                 .help("give the `mac` of its network interface, or leave out `vip` and give an `endpoint`"),
         );
     }
+    install_disks(spec, found);
+    identities(spec, found);
+    let homeless = draft.nodes.iter().filter(|node| !node.external).find(|node| {
+        let choice = placement::candidates(spec, None, node);
+        node.pinned.is_none() && choice.is_some_and(|hosts| hosts.is_empty())
+    });
+    if let Some(node) = homeless {
+        let message = format!("no host may carry `{}`, because all have weight 0", node.name);
+        let problem = Diagnostic::error(codes::NO_HOST, message).at_key(Path::of(&["hosts"]), "");
+        found.push(problem.help("give one of the hosts a weight, or name the node's `host`"));
+    }
+}
+
+/// The disks that Talos is installed to, which only external machines name.
+fn install_disks(spec: &spec::Spec, found: &mut Vec<Diagnostic>) {
     for (name, node) in &spec.nodes {
         let Some(disk) = &node.install_disk else { continue };
         let message = match (node.external, disk.starts_with("/dev/")) {
@@ -75,6 +90,10 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         let path = Path::of(&["nodes", name, "install_disk"]);
         found.push(Diagnostic::error(codes::INSTALL_DISK, message).at(path, "").help(help));
     }
+}
+
+/// What external machines are known by, each by something of its own.
+fn identities(spec: &spec::Spec, found: &mut Vec<Diagnostic>) {
     let mut fingerprints = BTreeMap::new();
     for (name, node) in &spec.nodes {
         found.extend(identity(name, node));
@@ -86,15 +105,6 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         );
         let problem = Diagnostic::error(codes::MACHINE_IDENTITY, message).at(at(name), "").at(at(first), "");
         found.push(problem.help(format!("copy that of `{name}` from its own console")));
-    }
-    let homeless = draft.nodes.iter().filter(|node| !node.external).find(|node| {
-        let choice = placement::candidates(spec, None, node);
-        node.pinned.is_none() && choice.is_some_and(|hosts| hosts.is_empty())
-    });
-    if let Some(node) = homeless {
-        let message = format!("no host may carry `{}`, because all have weight 0", node.name);
-        let problem = Diagnostic::error(codes::NO_HOST, message).at_key(Path::of(&["hosts"]), "");
-        found.push(problem.help("give one of the hosts a weight, or name the node's `host`"));
     }
 }
 

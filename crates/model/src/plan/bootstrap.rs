@@ -23,9 +23,9 @@ pub(super) enum Verdict {
     Exists,
     /// It is bootstrapped on this node.
     Start {
-        /// The node.
+        /// The control plane node that etcd is bootstrapped on.
         node: String,
-        /// Why.
+        /// Why it is this one, in words.
         reason: &'static str,
     },
     /// It must not be, and this is why. Empty where the reason stands elsewhere.

@@ -247,33 +247,8 @@ impl Builder<'_> {
             }
             // That the keys are lost is told for all of them at once.
             (_, Some(Api::Stranger { .. })) if self.blueprint.cluster_id.is_none() => return,
-            (_, Some(Api::Stranger { why })) => {
-                self.refusals.push(Refusal {
-                    code: RefusalCode::ForeignMachine,
-                    why: format!("what answers at {} is not {}: {why}", node.address.addr(), node.name),
-                    remedy: format!(
-                        "free the address {} or give {} another one; nothing was sent to that machine",
-                        node.address.addr(),
-                        node.name
-                    ),
-                });
-                return;
-            }
-            (_, Some(Api::OtherKeys { why })) => {
-                self.refusals.push(Refusal {
-                    code: RefusalCode::OtherKeys,
-                    why: format!(
-                        "{} at {} is configured with other keys than those of the secrets bundle: {why}",
-                        node.name,
-                        node.address.addr()
-                    ),
-                    remedy: "use the bundle that fits, for example after its certificate authority was rotated elsewhere; if the \
-                             machine belongs to another cluster, give the node another address; if it is of no use any more, \
-                             wipe it with `talosctl reset`"
-                        .to_owned(),
-                });
-                return;
-            }
+            (_, Some(Api::Stranger { why })) => return self.refusals.push(foreign_machine(node, why)),
+            (_, Some(Api::OtherKeys { why })) => return self.refusals.push(other_keys(node, why)),
             (_, Some(Api::Silent { why })) => match self.knows(node) {
                 Some(knows) => {
                     format!("it does not answer ({why}), and {knows} knows it: it was configured before")
@@ -531,5 +506,31 @@ impl Builder<'_> {
                     .to_owned(),
             });
         }
+    }
+}
+
+/// Another machine answers at a node's address.
+fn foreign_machine(node: &Node, why: &str) -> Refusal {
+    let (name, address) = (&node.name, node.address.addr());
+    Refusal {
+        code: RefusalCode::ForeignMachine,
+        why: format!("what answers at {address} is not {name}: {why}"),
+        remedy: format!(
+            "free the address {address} or give {name} another one; nothing was sent to that machine"
+        ),
+    }
+}
+
+/// The machine at a node's address is configured, and not with the keys of the bundle.
+fn other_keys(node: &Node, why: &str) -> Refusal {
+    let (name, address) = (&node.name, node.address.addr());
+    Refusal {
+        code: RefusalCode::OtherKeys,
+        why: format!(
+            "{name} at {address} is configured with other keys than those of the secrets bundle: {why}"
+        ),
+        remedy: "use the bundle that fits, for example after its certificate authority was rotated elsewhere; if the machine belongs \
+                 to another cluster, give the node another address; if it is of no use any more, wipe it with `talosctl reset`"
+            .to_owned(),
     }
 }

@@ -5,16 +5,40 @@ use std::collections::BTreeMap;
 use super::bring_up::Builder;
 use super::{Note, Refusal, RefusalCode};
 use crate::identity::{self, Method, Unproved};
-use crate::observed::Api;
+use crate::observed::{Api, Vm};
 use crate::step::Action;
 
-impl Builder<'_> {
+/// Nodes that this plan configures, by what is known of who they are.
+#[derive(Default)]
+struct Found<'a> {
+    /// Known by their SMBIOS UUID alone.
+    by_uuid: BTreeMap<Unproved, Vec<&'a str>>,
+    /// Proved by their console.
+    by_console: Vec<&'a str>,
+    /// The file takes any machine for them.
+    unverified: Vec<&'a str>,
+    /// The file does not say how they prove who they are, and they would be configured.
+    undeclared: Vec<&'a str>,
+    /// The same, of those that do not answer.
+    unanswered: Vec<&'a str>,
+    /// Their console must prove them, and the token may not open it.
+    denied: Vec<&'a str>,
+    /// The same, of those that were not the machine on their console before.
+    doubted: Vec<&'a str>,
+    /// Their console must prove them, and their VM runs without one.
+    without_port: Vec<(&'a str, &'a Vm)>,
+}
+
+impl<'a> Builder<'a> {
     /// Warns of every node that is configured unproved, and refuses what the file leaves open.
     pub(super) fn identities(&mut self) {
-        let mut by_uuid: BTreeMap<Unproved, Vec<&str>> = BTreeMap::new();
-        let (mut unverified, mut undeclared, mut denied, mut by_console) = (vec![], vec![], vec![], vec![]);
-        let (mut without_port, mut unanswered) = (vec![], vec![]);
-        let mut doubted = vec![];
+        let found = self.configured();
+        self.warn_of_unproved(&found);
+        self.refuse_unproved(&found);
+    }
+
+    fn configured(&self) -> Found<'a> {
+        let mut found = Found::default();
         for node in self.blueprint.in_order() {
             let configure = Action::configure(&node.name).id();
             if !self.steps.iter().any(|step| step.id == configure) {
@@ -26,16 +50,16 @@ impl Builder<'_> {
                     let lacks = self.observed.proxmox.no_console.as_ref();
                     let lacks = lacks.filter(|nodes| nodes.contains(name)).map(|_| name);
                     match self.blueprint.options.identity {
-                        Some(_) => denied.extend(lacks),
-                        None => doubted.extend(lacks),
+                        Some(_) => found.denied.extend(lacks),
+                        None => found.doubted.extend(lacks),
                     }
                     let without = identity::runs_without_serial_port(self.blueprint, self.observed, node);
-                    without_port.extend(without.map(|vm| (name, vm)));
-                    by_console.push(name);
+                    found.without_port.extend(without.map(|vm| (name, vm)));
+                    found.by_console.push(name);
                 }
                 Method::Fingerprint(_) => {}
-                Method::Uuid(why) => by_uuid.entry(why).or_default().push(name),
-                Method::Unverified => unverified.push(name),
+                Method::Uuid(why) => found.by_uuid.entry(why).or_default().push(name),
+                Method::Unverified => found.unverified.push(name),
                 // One that does not answer may be configured; if it is not, nothing is sent to it either, and the plan warns. Before
                 // there are keys, none has any.
                 Method::Undeclared => {
@@ -44,50 +68,57 @@ impl Builder<'_> {
                         None => self.blueprint.cluster_id.is_none(),
                         Some(_) => false,
                     };
-                    if open { undeclared.push(name) } else { unanswered.push(name) }
+                    if open { found.undeclared.push(name) } else { found.unanswered.push(name) }
                 }
             }
         }
-        self.notes.extend(by_uuid.into_iter().map(|(why, nodes)| by_uuid_only(why, &nodes)));
-        if self.blueprint.options.insecure && !by_console.is_empty() {
+        found
+    }
+
+    fn warn_of_unproved(&mut self, found: &Found<'_>) {
+        self.notes.extend(found.by_uuid.iter().map(|(why, nodes)| by_uuid_only(*why, nodes)));
+        if self.blueprint.options.insecure && !found.by_console.is_empty() {
             let text = format!(
                 "the certificate of Proxmox is not verified (`proxmox.insecure`), so the console that proves {} may be anyone's: an attacker \
                  in the network between this computer and Proxmox could receive the cluster's keys. Pin `proxmox.fingerprint`",
-                list(&by_console)
+                list(&found.by_console)
             );
             self.notes.push(Note { text });
         }
-        if !unverified.is_empty() {
+        if !found.unverified.is_empty() {
             let text = format!(
-                "any machine that answers at the address of {} receives the cluster's keys: the file says `unverified: true`",
-                list(&unverified)
+                "any machine that answers at the address of {} receives the cluster's keys: the file says `found.unverified: true`",
+                list(&found.unverified)
             );
             self.notes.push(Note { text });
         }
-        if let Some(first) = undeclared.first() {
+        if !found.unanswered.is_empty() {
+            let text = format!(
+                "the file does not say how {} can be identified: if it waits in maintenance mode when it answers, it receives nothing. \
+                 Add `identity: {{ fingerprint: … }}` or `found.unverified: true` to the node",
+                list(&found.unanswered)
+            );
+            self.notes.push(Note { text });
+        }
+    }
+
+    fn refuse_unproved(&mut self, found: &Found<'_>) {
+        if let Some(first) = found.undeclared.first() {
             self.refusals.push(Refusal {
                 code: RefusalCode::Identity,
                 why: format!(
                     "the file does not say how {} prove{} who {}, and any machine that answers at the address would receive the cluster's keys",
-                    list(&undeclared),
-                    if undeclared.len() == 1 { "s" } else { "" },
-                    if undeclared.len() == 1 { "it is" } else { "they are" },
+                    list(&found.undeclared),
+                    if found.undeclared.len() == 1 { "s" } else { "" },
+                    if found.undeclared.len() == 1 { "it is" } else { "they are" },
                 ),
                 remedy: format!(
                     "copy the fingerprint from the last line `server certificate issued` on the machine's console into the file, \
-                     `nodes: {{ {first}: {{ identity: {{ fingerprint: … }} }} }}`; or, in a network that you trust, write `unverified: true` there"
+                     `nodes: {{ {first}: {{ identity: {{ fingerprint: … }} }} }}`; or, in a network that you trust, write `found.unverified: true` there"
                 ),
             });
         }
-        if !unanswered.is_empty() {
-            let text = format!(
-                "the file does not say how {} can be identified: if it waits in maintenance mode when it answers, it receives nothing. \
-                 Add `identity: {{ fingerprint: … }}` or `unverified: true` to the node",
-                list(&unanswered)
-            );
-            self.notes.push(Note { text });
-        }
-        for (name, vm) in without_port {
+        for (name, vm) in &found.without_port {
             let add = match vm.next("serial0") {
                 Some("socket") => String::new(),
                 _ => format!("add the port (`qm set {} --serial0 socket`), then ", vm.vmid),
@@ -101,25 +132,25 @@ impl Builder<'_> {
                 remedy: format!("{add}stop and start the VM in Proxmox: a serial port is there from the next start on"),
             });
         }
-        if !doubted.is_empty() {
+        if !found.doubted.is_empty() {
             self.refusals.push(Refusal {
                 code: RefusalCode::Identity,
                 why: format!(
                     "what answered as {} in an earlier run was not the machine on its console, and now the token lacks VM.Console, so that \
                      nothing but the SMBIOS UUID would tell them apart, which a relay passes on",
-                    list(&doubted)
+                    list(&found.doubted)
                 ),
                 remedy: "give VM.Console to the token's role (`talosmith proxmox setup`); or, if you found out why and trust the network, set \
                          `proxmox.identity: uuid`"
                     .to_owned(),
             });
         }
-        if !denied.is_empty() {
+        if !found.denied.is_empty() {
             self.refusals.push(Refusal {
                 code: RefusalCode::Rights,
                 why: format!(
                     "`proxmox.identity` is `console`, and the token lacks VM.Console on the VMs of {}",
-                    list(&denied)
+                    list(&found.denied)
                 ),
                 remedy: "run `talosmith proxmox setup`, or give VM.Console to the token's role".to_owned(),
             });

@@ -5,6 +5,7 @@
 
 use super::bring_up::{Builder, usual};
 use super::{Blocked, Note};
+use crate::blueprint::Node;
 use crate::observed::{RecordSeen, Vm};
 use crate::ownership;
 use crate::step::{Action, Disruption};
@@ -37,50 +38,7 @@ impl Builder<'_> {
                 );
                 continue;
             };
-            if vm.vmid != node.vmid {
-                self.block(
-                    &node.name,
-                    Disruption::Replace,
-                    format!(
-                        "{} has the VM ID {}, and the file says {}; the ID of a VM cannot be changed",
-                        node.name, vm.vmid, node.vmid
-                    ),
-                    format!("write `vmid: {}` for this node in the file", vm.vmid),
-                );
-            }
-            if let Some(host) = node.host.as_ref().filter(|h| node.host_pinned && **h != vm.host) {
-                self.block(
-                    &node.name,
-                    Disruption::InPlace,
-                    format!(
-                        "{} is on {}, and the file says {host}; this version does not migrate VMs",
-                        node.name, vm.host
-                    ),
-                    format!(
-                        "migrate VM {} to {host} in Proxmox, or write `host: {}` in the file",
-                        vm.vmid, vm.host
-                    ),
-                );
-            } else if !node.may_be_on(&vm.host) || !blueprint.allows_host(&vm.host) {
-                let hosts: Vec<&str> = match node.settings.hosts.is_empty() {
-                    true => blueprint.hosts.iter().map(String::as_str).collect(),
-                    false => node.settings.hosts.iter().map(String::as_str).collect(),
-                };
-                self.block(
-                    &node.name,
-                    Disruption::InPlace,
-                    format!(
-                        "{} is on {}, which `hosts` in the file leaves out; this version does not migrate VMs",
-                        node.name, vm.host
-                    ),
-                    format!(
-                        "migrate VM {} to one of {} in Proxmox, or add {} to `hosts`",
-                        vm.vmid,
-                        hosts.join(", "),
-                        vm.host
-                    ),
-                );
-            }
+            self.misplaced(node, vm);
         }
         for name in observed.kubernetes.nodes.keys() {
             // One that has a VM of ours was reported above.
@@ -98,6 +56,54 @@ impl Builder<'_> {
         for unobserved in &observed.unobserved {
             let text = format!("could not see {}: {}", unobserved.what, unobserved.why);
             self.notes.push(Note { text });
+        }
+    }
+
+    /// A VM with another ID than the file says, or on another host.
+    fn misplaced(&mut self, node: &Node, vm: &Vm) {
+        if vm.vmid != node.vmid {
+            self.block(
+                &node.name,
+                Disruption::Replace,
+                format!(
+                    "{} has the VM ID {}, and the file says {}; the ID of a VM cannot be changed",
+                    node.name, vm.vmid, node.vmid
+                ),
+                format!("write `vmid: {}` for this node in the file", vm.vmid),
+            );
+        }
+        if let Some(host) = node.host.as_ref().filter(|h| node.host_pinned && **h != vm.host) {
+            self.block(
+                &node.name,
+                Disruption::InPlace,
+                format!(
+                    "{} is on {}, and the file says {host}; this version does not migrate VMs",
+                    node.name, vm.host
+                ),
+                format!(
+                    "migrate VM {} to {host} in Proxmox, or write `host: {}` in the file",
+                    vm.vmid, vm.host
+                ),
+            );
+        } else if !node.may_be_on(&vm.host) || !self.blueprint.allows_host(&vm.host) {
+            let hosts: Vec<&str> = match node.settings.hosts.is_empty() {
+                true => self.blueprint.hosts.iter().map(String::as_str).collect(),
+                false => node.settings.hosts.iter().map(String::as_str).collect(),
+            };
+            self.block(
+                &node.name,
+                Disruption::InPlace,
+                format!(
+                    "{} is on {}, which `hosts` in the file leaves out; this version does not migrate VMs",
+                    node.name, vm.host
+                ),
+                format!(
+                    "migrate VM {} to one of {} in Proxmox, or add {} to `hosts`",
+                    vm.vmid,
+                    hosts.join(", "),
+                    vm.host
+                ),
+            );
         }
     }
 

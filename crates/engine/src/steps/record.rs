@@ -1,0 +1,67 @@
+//! The cluster's record: created, sealed once etcd is bootstrapped, and given its name and tags back.
+
+use model::mark::RECORD_NODE;
+use model::ownership;
+
+use crate::context::{Context, Done};
+use crate::emit::Progress;
+use crate::error::Result;
+use crate::owned::Place;
+use crate::record::Record;
+use crate::tags;
+
+/// Creates the record and takes the lease in it.
+pub(super) async fn create(
+    context: &Context,
+    host: &str,
+    member: Option<&str>,
+    progress: &Progress,
+) -> Result<Done> {
+    let (blueprint, id) = (&context.look.blueprint, context.look.cluster_id()?);
+    let made = Record::create(&context.world, blueprint, id, host, member, &context.holder).await?;
+    if let Some(member) = member {
+        // It may have been there already, made by another run.
+        made.seal_bootstrap(member).await?;
+    }
+    context.record.send_replace(Some(made));
+    if member.is_some() {
+        outwait_lost_lease(context, progress).await?;
+    }
+    Ok(Done::default())
+}
+
+/// Writes into the record that etcd is bootstrapped. One whose line was lost is written again.
+pub(super) async fn seal(
+    context: &Context,
+    place: &Place<'_>,
+    member: &str,
+    progress: &Progress,
+) -> Result<Done> {
+    if let Ok(record) = context.record() {
+        record.seal_bootstrap(member).await?;
+        return Ok(Done::default());
+    }
+    let (blueprint, id) = (&context.look.blueprint, context.look.cluster_id()?);
+    let record = Record::existing(&context.world, blueprint, id, place.host, place.vmid, &context.holder);
+    let generations = ownership::generations(blueprint, &context.look.observed);
+    let record = record.with_generations(generations);
+    record.restore(member).await?;
+    context.record.send_replace(Some(record));
+    outwait_lost_lease(context, progress).await?;
+    Ok(Done::default())
+}
+
+/// Gives the record its name and its tags back.
+pub(super) async fn update(context: &Context, place: &Place<'_>) -> Result<Done> {
+    let blueprint = &context.look.blueprint;
+    tags::set(&context.world, place.host, place.vmid, blueprint, RECORD_NODE).await?;
+    Ok(Done::default())
+}
+
+/// The record of a cluster that lives was lost, and with it who held the lease. That run cannot renew any more: it has stopped when this
+/// wait is over, during which our own lease is renewed.
+async fn outwait_lost_lease(context: &Context, progress: &Progress) -> Result<()> {
+    progress.note("the lease in the lost record may have been held: waiting until its holder has stopped");
+    context.world.clock.sleep(model::lease::SUCCESSOR_WAITS).await;
+    context.record()?.settle().await
+}
