@@ -186,22 +186,38 @@ pub fn vm_of<'a>(blueprint: &Blueprint, proxmox: &'a Proxmox, node: &str) -> Opt
     original(blueprint, proxmox.of(owner).filter(|vm| vm.mark.node == node))
 }
 
-/// Control plane nodes whose rollback a person accepted, each with one that was not rolled back and so has newer etcd data. A run
-/// that goes on with what was accepted writes all generations to the record first, so an acceptance with another one there is old.
+/// Control plane nodes of the file of which some were rolled back, which a person accepted, and others may have newer etcd data.
+#[derive(Debug, Default)]
+pub struct PartlyAccepted<'a> {
+    /// Rolled back, and accepted.
+    pub accepted: Vec<&'a Vm>,
+    /// Not rolled back.
+    pub newer: Vec<&'a Vm>,
+    /// Which of both could not be read: node and host.
+    pub unread: Vec<(&'a str, &'a str)>,
+}
+
+/// The control plane nodes, if a person accepted the rollback of some and not all others went back with them. A run that goes on
+/// with what was accepted writes all generations to the record first, so an acceptance with another one there is old.
 #[must_use]
-pub fn accepted_beside_newer<'a>(blueprint: &Blueprint, observed: &'a Observed) -> Vec<(&'a Vm, &'a Vm)> {
-    let Some(cluster_id) = blueprint.cluster_id.as_deref() else { return vec![] };
-    let control_planes = || {
-        blueprint
-            .control_planes()
-            .filter_map(|node| vm_of(blueprint, &observed.proxmox, &node.name))
-            .filter(|vm| identify(&Evidence::from(*vm), cluster_id) == Identity::Ours)
-    };
+pub fn partly_accepted<'a>(blueprint: &'a Blueprint, observed: &'a Observed) -> Option<PartlyAccepted<'a>> {
+    let cluster_id = blueprint.cluster_id.as_deref()?;
     let is_accepted = |vm: &Vm| {
         vm.mark.accepted.is_some_and(|before| vm.recorded.is_none_or(|recorded| recorded == before))
     };
-    let Some(newer) = control_planes().find(|vm| !is_accepted(vm)) else { return vec![] };
-    control_planes().filter(|vm| is_accepted(vm)).map(|vm| (vm, newer)).collect()
+    let mut found = PartlyAccepted::default();
+    for node in blueprint.control_planes() {
+        match vm_of(blueprint, &observed.proxmox, &node.name) {
+            Some(vm) if identify(&Evidence::from(vm), cluster_id) != Identity::Ours => {}
+            Some(vm) if is_accepted(vm) => found.accepted.push(vm),
+            Some(vm) => found.newer.push(vm),
+            None => found.unread.extend(
+                observed.proxmox.unread.get(&node.vmid).map(|host| (node.name.as_str(), host.as_str())),
+            ),
+        }
+    }
+    let in_part = !found.accepted.is_empty() && !(found.newer.is_empty() && found.unread.is_empty());
+    in_part.then_some(found)
 }
 
 /// The host and the VM ID of a node's VM; those that it will have, where it has no VM.

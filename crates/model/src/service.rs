@@ -81,8 +81,9 @@ fn of(address: &str, service: &Service) -> Option<Halted> {
         (_, Some(circling)) if id == "etcd" => (
             format!("its service etcd restarts for ever: {circling}"),
             format!(
-                "`talosctl -n {address} logs etcd` says why; a machine that was removed from etcd and kept its old data joins only \
-                 without that data: `talosctl -n {address} reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL`"
+                "`talosctl -n {address} logs etcd` says why. While etcd has no quorum, wipe and delete nothing. If the other members have \
+                 a quorum and `talosctl etcd members` on one of them does not list this machine, it was removed from etcd and joins \
+                 only without its old data: `talosctl -n {address} reset --graceful=false --reboot --system-labels-to-wipe EPHEMERAL`"
             ),
             false,
         ),

@@ -147,7 +147,26 @@ fn signs(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         let remedy = "put it back into the file; if you know that it has no data, delete that VM in Proxmox";
         signs.push(refusal(why, remedy));
     }
+    if let Some(gone) = names(gone(blueprint, observed).iter()) {
+        let why = format!(
+            "the record knows VMs of control plane nodes that no longer exist ({gone}), and they may have had etcd's data"
+        );
+        let remedy = "bring them back, or restore etcd from a snapshot; to start over, run `talosmith destroy` and apply again";
+        signs.push(refusal(why, remedy));
+    }
     signs
+}
+
+/// Control plane nodes that the record has a generation of, while no VM has it.
+fn gone(blueprint: &Blueprint, observed: &Observed) -> Vec<String> {
+    let generations = observed.proxmox.record.iter().flat_map(|record| &record.state.generations);
+    let exists = |node: &str, generation: uuid::Uuid| {
+        ours(blueprint, observed).any(|vm| vm.mark.node == node && vm.vmgenid == Some(generation))
+    };
+    generations
+        .filter(|(node, generation)| !exists(node, **generation))
+        .map(|(node, _)| node.clone())
+        .collect()
 }
 
 /// Names in a sentence; `None` without any.

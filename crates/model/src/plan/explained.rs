@@ -26,7 +26,7 @@ explained! {
     Doubled "The same node exists as more than one VM. Find out which one is in use, then delete the other one or remove its mark."
     Newer "A newer version of Talosmith wrote the notes of a VM. Upgrade Talosmith; an older one might destroy what it does not know."
     Copied "A VM is a clone of a VM of this cluster: it has its mark, but another VM generation ID. It is left alone. Delete the clone, or remove the mark from its notes."
-    Restored "A control plane node was restored from a backup or rolled back to a snapshot. Its etcd data is older than what the other members know, and would corrupt the cluster under a live member ID. Replace the node with `apply --allow-destroy NODE`."
+    Restored "A control plane node was restored from a backup or rolled back to a snapshot. Its etcd data is older than what the other members know, and would corrupt the cluster under a live member ID. `plan` prints what to do: with a quorum, stop the VM, remove its etcd member, delete the VM and apply; if all control plane nodes were restored to one moment, the line that accepts them."
     Unfinished "The creation of a VM was interrupted and left it incomplete, often with a lock. The message names the VM and what to remove."
     Protected "`protect: true` in the file, or the protection flag of a VM in Proxmox, prevents deletion. Remove the protection first if you really mean it."
     TakenId "Another guest has a VM ID that the file gives to a node. Choose another ID range (`vmid_from`), or move the other guest."

@@ -64,23 +64,34 @@ pub(super) fn foreign(blueprint: &Blueprint, observed: &Observed, act: Act) -> V
     refusals
 }
 
-/// A person accepted the rollback of some control plane nodes, but not all were rolled back.
+/// A person accepted the rollback of some control plane nodes, but not all are known to have been rolled back.
 fn accepted_in_part(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
-    let refusal = |(vm, newer): (&Vm, &Vm)| Refusal {
+    let Some(found) = ownership::partly_accepted(blueprint, observed) else { return vec![] };
+    let newer: Vec<&str> = found.newer.iter().map(|vm| vm.mark.node.as_str()).collect();
+    let newer = newer.join(", ");
+    let (but, remedy) = match found.unread.first() {
+        _ if !newer.is_empty() => (
+            format!("but {newer} was not: its etcd data is newer"),
+            format!(
+                "stop VMs that were rolled back, start {newer}, and run the command again. Only where that disk is lost, restore the \
+                 VMs of all control plane nodes to one moment, or delete the VM whose disk is lost"
+            ),
+        ),
+        Some((node, host)) => (
+            format!("but whether {node} was rolled back, too, could not be read on {host}"),
+            format!("bring {host} back, then run the command again"),
+        ),
+        None => return vec![],
+    };
+    let refusal = |vm: &&Vm| Refusal {
         code: RefusalCode::Restored,
         why: format!(
-            "{} (VM {} on {}) was restored or rolled back, which its notes accept, but {} (VM {}) was not: its etcd data is newer",
-            vm.mark.node, vm.vmid, vm.host, newer.mark.node, newer.vmid
+            "{} (VM {} on {}) was restored or rolled back, which its notes accept, {but}",
+            vm.mark.node, vm.vmid, vm.host
         ),
-        remedy: match has_quorum(blueprint, observed) {
-            true => remove_member(vm),
-            false => format!(
-                "stop VM {}; then restore the VMs of all control plane nodes to one moment. Where the disk of {} is lost, delete its VM instead",
-                vm.vmid, newer.mark.node
-            ),
-        },
+        remedy: if has_quorum(blueprint, observed) { remove_member(vm) } else { remedy.clone() },
     };
-    ownership::accepted_beside_newer(blueprint, observed).into_iter().map(refusal).collect()
+    found.accepted.iter().map(refusal).collect()
 }
 
 /// How a control plane node that went back alone is replaced.

@@ -1,5 +1,7 @@
 //! Bootstrap, replacement and deletion need positive evidence.
 
+use uuid::Uuid;
+
 use super::*;
 use crate::observed::{EtcdStatus, Kubelet};
 use crate::step::StepId;
@@ -428,6 +430,30 @@ fn a2_a_mark_whose_vm_is_gone_is_not_repeated() {
     let plan = plan(&blueprint, &rendered(), &world);
     assert_eq!(plan.steps, []);
     assert!(codes(&plan).contains(&RefusalCode::Etcd), "{:?}", plan.refusals);
+}
+
+/// The line of the record lost its bootstrap mark by hand, and the control plane VMs were deleted.
+#[test]
+fn a2_generations_of_vms_that_are_gone_are_a_sign_of_a_cluster() {
+    let blueprint = blueprint();
+    let mut world = before_bootstrap(&blueprint);
+    let generations: BTreeMap<String, Uuid> =
+        (1..=3).map(|n| (format!("cp-{n}"), Uuid::from_u128(n))).collect();
+    for vm in &mut world.proxmox.marked {
+        vm.vmgenid = generations.get(&vm.mark.node).copied().or(vm.vmgenid);
+    }
+    world.proxmox.record.as_mut().unwrap().state.generations = generations;
+    assert!(kinds(&plan(&blueprint, &rendered(), &world)).contains("bootstrap"), "their VMs are there");
+    for vm in &mut world.proxmox.marked {
+        vm.vmgenid = Some(Uuid::from_u128(9));
+    }
+    let others = plan(&blueprint, &rendered(), &world);
+    world.proxmox.marked.retain(|vm| !vm.mark.node.starts_with("cp-"));
+    world.machines.retain(|name, _| !name.starts_with("cp-"));
+    for plan in [others, plan(&blueprint, &rendered(), &world)] {
+        assert!(!kinds(&plan).contains("bootstrap"), "{:?}", ids(&plan));
+        assert!(codes(&plan).contains(&RefusalCode::Etcd), "{:?}", plan.refusals);
+    }
 }
 
 /// The file calls a voter a worker: etcd's members say what it is.
