@@ -3,9 +3,9 @@
 
 #![no_main]
 
+use import::{Input, Reach, import};
 use libfuzzer_sys::fuzz_target;
 use model::diagnostic::{Diagnostic, Source};
-use model::import::{Input, Reach, import};
 use model::load::load;
 
 const NAMES: [&str; 3] = ["main.tf", "a.auto.tfvars", "schematic.yaml"];

@@ -7,7 +7,6 @@
 mod addresses;
 mod cards;
 mod deploy;
-pub(crate) mod forms;
 mod hardware;
 mod image;
 mod kubernetes;

@@ -150,6 +150,12 @@ impl Diagnostic {
         self.anchored(path, Anchor::Key, note)
     }
 
+    /// Adds a place in a text that is not the tree of a cluster file.
+    #[must_use]
+    pub fn at_span(self, span: Span) -> Self {
+        self.anchored(Path::root(), Anchor::Exactly(span), "")
+    }
+
     pub(crate) fn anchored(mut self, path: Path, anchor: Anchor, note: impl Into<String>) -> Self {
         self.labels.push(Label { path, place: None, note: note.into(), anchor });
         self

@@ -10,8 +10,8 @@
 //! - [`load`] reads text into a [`spec::Spec`] and remembers where every value stood; [`check`] finds everything that is
 //!   wrong with it, at once, as [`diagnostic::Diagnostic`]s that point at those places.
 //! - [`attachments`] lists the other files that it points to.
-//! - [`import`] reads the inputs of other tools and writes such a file.
 //! - [`starter`] writes a file to begin with, and [`mod@reference`] the page that explains its keys.
+//! - [`forms`] are the grammars of single values, and [`derived`] the values that follow from a node's name.
 //! - [`resolve`] decides every name, address, VM id, MAC address and host: a [`blueprint::Blueprint`].
 //! - [`observed`] is what was found out there, incomplete by design: it says what could not be seen.
 //! - [`ownership`] says whether a VM is the one that Talosmith made.
@@ -31,11 +31,12 @@ pub mod alive;
 pub mod attachments;
 pub mod blueprint;
 pub mod check;
+pub mod derived;
 pub mod diagnostic;
 pub mod event;
+pub mod forms;
 pub mod holder;
 pub mod identity;
-pub mod import;
 pub mod lease;
 pub mod load;
 pub mod mark;

@@ -4,11 +4,12 @@
 //! against the JSON Schema of [`Spec`]: everything that does not fit is collected at once, and only a tree that fits becomes
 //! a `Spec`. What comes after that names values by path, and [`Loaded::locate`] finds the place again.
 
-pub(crate) mod secrets;
+mod secrets;
 mod shape;
 mod tree;
 
-pub(crate) use shape::as_it_stands;
+pub use secrets::is_secret;
+pub use shape::as_it_stands;
 pub use tree::{Scalar, Tree};
 
 use crate::check;
@@ -88,14 +89,14 @@ pub fn load(sources: &[Source]) -> Result<Loaded, Failed> {
 }
 
 /// Reads one text as YAML, if it is that.
-pub(crate) fn read_tree(index: usize, text: &str) -> Option<Tree> {
+pub fn read_tree(index: usize, text: &str) -> Option<Tree> {
     let mut problems = Vec::new();
     let tree = (text.len() <= MAX_BYTES).then(|| tree::read(index, text, &mut problems)).flatten();
     tree.filter(|_| problems.is_empty())
 }
 
 /// Says why a text is no YAML.
-pub(crate) fn explain_tree(index: usize, text: &str, problems: &mut Vec<Diagnostic>) {
+pub fn explain_tree(index: usize, text: &str, problems: &mut Vec<Diagnostic>) {
     if text.len() <= MAX_BYTES {
         tree::read(index, text, problems);
     }
@@ -114,11 +115,8 @@ fn failed(sources: Vec<Source>, tree: Option<&Tree>, problems: Vec<Diagnostic>) 
     Failed { sources, diagnostics }
 }
 
-pub(crate) fn locate(
-    sources: &[Source],
-    tree: Option<&Tree>,
-    mut diagnostics: Vec<Diagnostic>,
-) -> Vec<Diagnostic> {
+/// Adds file, line and column to diagnostics, where a tree or the diagnostic itself has the place, and puts them in file order.
+pub fn locate(sources: &[Source], tree: Option<&Tree>, mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     for label in diagnostics.iter_mut().flat_map(|d| &mut d.labels) {
         let span = match label.anchor {
             Anchor::Exactly(span) => Some(span),
@@ -133,7 +131,7 @@ pub(crate) fn locate(
 }
 
 /// Replaces what stands at a place by asterisks.
-pub(crate) fn mask_span(sources: &mut [Source], span: Span) {
+pub fn mask_span(sources: &mut [Source], span: Span) {
     let Some(source) = sources.get_mut(span.source) else { return };
     let text = &source.text;
     let parts = (text.get(..span.start), text.get(span.start..span.end), text.get(span.end..));

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::check::forms;
-use crate::resolve::identity;
+use crate::derived;
+use crate::forms;
 
 /// The first word of a mark's line.
 const MARK: &str = "talosmith-mark:";
@@ -182,8 +182,8 @@ impl Mark {
     #[must_use]
     pub fn uuid(&self, cluster_id: &str) -> Uuid {
         match self.node.as_str() {
-            RECORD_NODE => identity::record_uuid(cluster_id),
-            node => identity::node_uuid(cluster_id, node),
+            RECORD_NODE => derived::record_uuid(cluster_id),
+            node => derived::node_uuid(cluster_id, node),
         }
     }
 

@@ -6,7 +6,6 @@
 
 mod datastores;
 pub(crate) mod draft;
-pub(crate) mod identity;
 pub(crate) mod images;
 mod node;
 pub(crate) mod placement;
@@ -19,8 +18,9 @@ use images::Images;
 
 use crate::blueprint::{Blueprint, Image, Inventory, Node, Options, ProxmoxApi, Record, Role};
 use crate::check;
-use crate::check::forms::{self, Version};
+use crate::derived;
 use crate::diagnostic::{Diagnostic, Path, codes, nearest};
+use crate::forms::{self, Version};
 use crate::spec::Spec;
 
 /// The tag that every VM of ours carries.
@@ -88,7 +88,7 @@ pub(crate) fn record_vmid(draft: &Draft<'_>) -> Option<Said<u32>> {
 /// The same, without regard to `proxmox.record`.
 fn usual_record_vmid(draft: &Draft<'_>) -> Option<Said<u32>> {
     if draft.spec.network.vip.is_some() {
-        let value = identity::mirrored_vmid(draft.vip?);
+        let value = derived::mirrored_vmid(draft.vip?);
         return Some(Said { value, path: Path::of(&["network", "vip"]) });
     }
     let external = draft.all_external();
@@ -118,12 +118,12 @@ fn finish(
     let online = || inventory?.hosts.iter().find(|(_, host)| host.online).map(|(name, _)| name);
     let record_vmid = record_vmid(draft)?.value;
     let record = Record {
-        name: identity::record_name(&spec.cluster),
+        name: derived::record_name(&spec.cluster),
         vmid: record_vmid,
         usual_vmid: usual_record_vmid(draft).map(|usual| usual.value).filter(|usual| *usual != record_vmid),
         // Any host will do: the record never runs. Where the first node goes is where people look first.
         host: nodes.values().find_map(|node| node.host.as_ref()).or_else(online).cloned(),
-        uuid: cluster_id.map(identity::record_uuid),
+        uuid: cluster_id.map(derived::record_uuid),
     };
     let carrying = |name: &Option<String>| {
         let network = spec.network.extra.get(name.as_ref()?)?;

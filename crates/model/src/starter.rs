@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 
 use crate::blueprint::Inventory;
-use crate::check::forms;
+use crate::forms;
 
 /// The Talos version that new files name.
 pub const TALOS: &str = "v1.13.9";

@@ -27,10 +27,10 @@ mod window;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ::import::Imported;
 use engine::doctor::Finding;
 use model::blueprint::Blueprint;
 use model::diagnostic::{Diagnostic, Source};
-use model::import::Imported;
 use model::observed::Observed;
 use model::plan::Plan;
 use serde::Serialize;

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use engine::health::Condition;
 use engine::session::LookError;
 use engine::{Look, Session};
+use import::{Imported, Input, Reach, import};
 use lab::{HostConfig, LabConfig, PciConfig, StorageConfig, StorageKind};
 use model::attachments::Attachments;
 use model::diagnostic::Source;
 use model::event::Outcome;
-use model::import::{Imported, Input, Reach, import};
 use model::load::Failed;
 use model::plan::RefusalCode;
 use model::spec::{Cni, CniName, Manifests, Spec};
@@ -32,7 +32,7 @@ pub struct Seed {
 
 impl Seed {
     pub fn named(name: &str) -> Self {
-        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/import")).join(name);
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../import/tests/fixtures")).join(name);
         let mut sources = Vec::new();
         read(&folder, "", &mut sources);
         let made = imported(&sources).unwrap_or_else(|failed| panic!("{:?}", failed.diagnostics));

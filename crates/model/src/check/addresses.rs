@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
+use super::network;
 use super::proxmox::bad_vmid;
-use super::{forms, network};
 use crate::blueprint::Role;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::forms;
 use crate::resolve::draft::{Draft, MAX_COUNT, PoolRange, Said};
 use crate::resolve::record_vmid;
 

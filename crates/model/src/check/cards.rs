@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use super::{forms, network, references};
+use super::{network, references};
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::forms;
 use crate::resolve::draft::{Draft, Said, node_network};
 use crate::spec::NicOverride;
 

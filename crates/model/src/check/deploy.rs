@@ -1,7 +1,7 @@
 //! Manifests, GitOps, upgrades and backups.
 
-use super::forms;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::forms;
 use crate::spec::{Reference, Spec};
 
 pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::forms;
 use crate::blueprint::Role;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::forms;
 use crate::resolve::draft::{Draft, DraftNode};
 use crate::resolve::images;
 use crate::spec::{Bios, BootDisk, Bus, Cpu, Hardware, Memory, Written};

@@ -1,7 +1,7 @@
 //! Boot images: the factory, extensions, mirrors, for the cluster, its pools and its nodes.
 
-use super::forms;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::forms;
 use crate::resolve::draft::Draft;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {

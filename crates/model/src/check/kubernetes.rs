@@ -1,7 +1,7 @@
 //! Kubernetes' own settings: network plug-in, certificates, mounts, registries, log-in.
 
-use super::forms;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::forms;
 use crate::spec::{Cni, CniName, Spec};
 
 pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {

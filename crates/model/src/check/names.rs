@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::forms;
+use crate::derived;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::forms;
 use crate::resolve::draft::Draft;
-use crate::resolve::identity;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     let spec = draft.spec;
@@ -53,7 +53,7 @@ fn bad(name: &str, what: &str) -> Diagnostic {
 
 /// Names that pools make must not be too long, and no two VMs may have one name.
 fn lengths_and_twins(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
-    let record = identity::record_name(&draft.spec.cluster);
+    let record = derived::record_name(&draft.spec.cluster);
     let mut owners: BTreeMap<&str, &Path> = BTreeMap::new();
     let cluster = Path::of(&["cluster"]);
     owners.insert(&record, &cluster);

@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
 
-use super::forms;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::forms;
 use crate::resolve::draft::Draft;
 use crate::spec::Route;
 

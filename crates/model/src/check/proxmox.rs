@@ -1,7 +1,7 @@
 //! How Proxmox and the Image Factory are reached, and how they are trusted.
 
-use super::forms;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::forms;
 use crate::resolve::draft::Draft;
 use crate::spec::{Reference, Spec};
 

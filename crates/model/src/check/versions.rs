@@ -1,8 +1,8 @@
 //! Versions of Talos and Kubernetes, of the cluster and of single nodes, and whether they go together.
 
-use super::forms::{self, Version};
 use crate::blueprint::Role;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::forms::{self, Version};
 use crate::releases;
 use crate::resolve::draft::{Draft, Said};
 

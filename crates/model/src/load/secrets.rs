@@ -75,7 +75,7 @@ fn everywhere(node: &mut Tree, path: &Path, patch: bool, sources: &mut [Source],
 }
 
 /// Whether a text is, or holds, a secret of a known form.
-pub(crate) fn is_secret(text: &str) -> bool {
+pub fn is_secret(text: &str) -> bool {
     text.contains("PRIVATE KEY-----")
         || text.contains("AGE-SECRET-KEY-1")
         || holds_token(text)

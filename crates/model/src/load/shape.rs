@@ -233,7 +233,7 @@ impl<'s> Walker<'s, '_> {
 }
 
 /// A value that the file only hands on, as YAML takes it.
-pub(crate) fn as_it_stands(tree: &Tree) -> Value {
+pub fn as_it_stands(tree: &Tree) -> Value {
     match tree {
         Tree::Map { entries, .. } => {
             entries.iter().map(|(key, _, value)| (key.clone(), as_it_stands(value))).collect()

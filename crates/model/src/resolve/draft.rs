@@ -17,10 +17,10 @@ pub(crate) use cards::{DraftCard, DraftExtra};
 pub(crate) use hardware::{DraftDisk, DraftHardware, Options};
 pub(crate) use layers::Layers;
 
-use super::identity;
 use crate::blueprint::Role;
-use crate::check::forms;
+use crate::derived;
 use crate::diagnostic::Path;
+use crate::forms;
 use crate::spec::{self, Placement, Spec, Traits};
 
 /// No pool is spread out further than this; more is a slip, and a check says so.
@@ -119,7 +119,7 @@ impl<'s> Draft<'s> {
             let vmids = pool.vmids.as_ref().and_then(|text| forms::vmid_range(&text.0));
             let room = range.as_ref().map_or(MAX_COUNT, PoolRange::room);
             for ordinal in 1..=pool.count.min(MAX_COUNT).min(room) {
-                let name = identity::node_name(&spec.cluster, pool_name, ordinal);
+                let name = derived::node_name(&spec.cluster, pool_name, ordinal);
                 let own = spec.nodes.get_key_value(&name).map(|(key, node)| {
                     refined.insert(key.as_str());
                     node
@@ -191,7 +191,7 @@ impl<'s> Draft<'s> {
             None => inherited.address,
         };
         let mirrored = |said: &Said<Ipv4Addr>| Said {
-            value: identity::mirrored_vmid(said.value),
+            value: derived::mirrored_vmid(said.value),
             path: said.path.clone(),
         };
         let vmid = match own.and_then(|node| node.vmid) {
@@ -210,7 +210,7 @@ impl<'s> Draft<'s> {
         let mac = match own.and_then(|node| node.mac.as_ref()) {
             Some(text) => forms::mac(text).map(|value| Said { value, path: own_path.key("mac") }),
             None if external => None,
-            None => Some(Said { value: identity::mac(&self.spec.cluster, &name), path: path.clone() }),
+            None => Some(Said { value: derived::mac(&self.spec.cluster, &name), path: path.clone() }),
         };
         let layers = Layers::new(self.spec, role, pool, own.map(|node| (node, &own_path)), &path);
         let traits = self.traits(role, pool, own.map(|node| (node, &own_path)));

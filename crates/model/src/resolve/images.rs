@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::draft::DraftNode;
 use crate::blueprint::Image;
-use crate::check::forms::Version;
+use crate::forms::Version;
 use crate::spec::{self, Gpu, Spec};
 
 /// The key of the image of nodes that ask for no other.

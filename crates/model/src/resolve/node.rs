@@ -4,12 +4,13 @@ use ipnet::Ipv4Net;
 
 use super::datastores::{Purpose, Stores};
 use super::draft::{Draft, DraftDisk, DraftExtra, DraftNode, Options, Said, node_network};
-use super::{identity, images, tags};
+use super::{images, tags};
 use crate::blueprint::{
     BootDisk, Disk, DiskOptions, Hardware, Nic, Node, NodePatch, NodeSettings, Pci, Route,
 };
-use crate::check::forms::{self, Version};
+use crate::derived;
 use crate::diagnostic::Path;
+use crate::forms::{self, Version};
 use crate::spec::{self, Arch, Bios, Bus};
 
 /// Decides everything about a node; `None` when something that it needs has no usable form.
@@ -37,7 +38,7 @@ pub(super) fn decide(
         host: host.cloned(),
         host_pinned: node.pinned.is_some(),
         vmid: node.vmid.as_ref()?.value,
-        uuid: cluster_id.map(|id| identity::node_uuid(id, &node.name)),
+        uuid: cluster_id.map(|id| derived::node_uuid(id, &node.name)),
         mac: match &node.mac {
             Some(mac) => mac.value.clone(),
             None if node.external => String::new(),
@@ -131,8 +132,8 @@ fn data_disk(
         size_gib: disk.size_gib.as_ref()?.as_ref()?.value,
         datastore: datastore(disk.datastore.as_ref(), node, host, stores),
         options: options(&disk.options, disk.bus),
-        wwn: identity::wwn(cluster, &node.name, disk.name),
-        serial: identity::serial(cluster, &node.name, disk.name),
+        wwn: derived::wwn(cluster, &node.name, disk.name),
+        serial: derived::serial(cluster, &node.name, disk.name),
         mount: disk.mount.as_ref().map_or_else(|| format!("/var/mnt/{}", disk.name), |m| m.value.to_owned()),
     })
 }

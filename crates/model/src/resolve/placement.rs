@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use super::draft::{Draft, DraftNode};
-use super::identity;
 use crate::blueprint::{Inventory, Role};
+use crate::derived;
 use crate::spec::{Placement, Spec};
 
 /// A host that may be chosen, and its share of the workers.
@@ -102,7 +102,7 @@ pub(crate) fn place(draft: &Draft<'_>, inventory: Option<&Inventory>) -> BTreeMa
                 let pool = worker_pools.iter().position(|name| Some(name.as_str()) == node.pool).unwrap_or(0);
                 turn(&hosts, pool + ordinal as usize - 1)
             }
-            (Role::Worker, None) => turn(&hosts, identity::number_of(&node.name)),
+            (Role::Worker, None) => turn(&hosts, derived::number_of(&node.name)),
         };
         if let Some(host) = chosen {
             placed.insert(node.name.clone(), host);

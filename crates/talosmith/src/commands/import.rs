@@ -1,14 +1,14 @@
 //! `import`: another tool's files, read as they stand.
 //!
 //! Which files belong to an input is decided here, because it takes looking at folders; everything else is
-//! [`model::import`].
+//! [`::import`].
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
 
+use ::import::{Imported, Input, Reach, is_wanted};
 use model::diagnostic::{Diagnostic, Source};
-use model::import::{Imported, Input, Reach, is_wanted};
 
 use super::setup::read_text;
 use crate::args::ImportArgs;
@@ -33,7 +33,7 @@ pub fn import(args: &ImportArgs, printer: &Printer) -> Result<Exit, Problem> {
     let folder = args.output.as_deref().and_then(Path::parent).unwrap_or_else(|| Path::new(""));
     let input =
         Input { sources: &gathered.sources, reach, here: &whole(Path::new("."))?, result: &whole(folder)? };
-    match model::import::import(&input) {
+    match ::import::import(&input) {
         Err(failed) => {
             printer.diagnostics(&failed.sources, &failed.diagnostics);
             Ok(Exit::Input)

@@ -4,8 +4,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use ::import::{Format, Imported};
 use model::diagnostic::{Diagnostic, Source, codes};
-use model::import::{Format, Imported};
 use serde::Serialize;
 
 use super::diagnostics;

@@ -228,7 +228,7 @@ fn shells_and_manuals() {
 #[test]
 fn every_example_of_another_tool_makes_a_good_file() {
     let shell = Shell::with("");
-    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/import");
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../import/tests/fixtures");
     let mut good = 0;
     for example in std::fs::read_dir(examples).unwrap() {
         let name = example.unwrap().file_name().into_string().unwrap();

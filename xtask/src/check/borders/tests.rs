@@ -7,6 +7,7 @@ use super::*;
 const OURS: &[&str] = &[
     "ambient",
     "engine",
+    "import",
     "lab",
     "model",
     "pve",
@@ -43,6 +44,8 @@ fn problems_of(edges: &[(&str, &str, Option<&str>)]) -> Vec<String> {
 #[test]
 fn the_graph_of_the_design_is_sound() {
     let mut edges = vec![
+        ("import", "model", None),
+        ("import", "hcl-edit", None),
         ("pve", "ambient", None),
         ("talos-client", "talos", None),
         ("talos-client", "ambient", None),
@@ -53,6 +56,7 @@ fn the_graph_of_the_design_is_sound() {
         ("lab", "talos", None),
         ("lab", "ambient", None),
         ("talosmith", "engine", None),
+        ("talosmith", "import", None),
         ("talosmith", "lab", None),
         ("talosmith", "clap", None),
         ("ambient", "tokio", None),

@@ -3,9 +3,9 @@
 use std::net::Ipv4Addr;
 
 use super::{Draft, Said, node_network};
-use crate::check::forms;
+use crate::derived;
 use crate::diagnostic::Path;
-use crate::resolve::identity;
+use crate::forms;
 use crate::spec::{self, NicModel, NicOverride, Traits};
 
 /// The first card.
@@ -84,7 +84,7 @@ impl<'s> Draft<'s> {
             let mac = match nic.and_then(|nic| nic.mac.as_ref()) {
                 Some(text) => forms::mac(text).map(|value| Said { value, path: nic_path().key("mac") }),
                 None => {
-                    let value = identity::extra_mac(&self.spec.cluster, name, network);
+                    let value = derived::extra_mac(&self.spec.cluster, name, network);
                     Some(Said { value, path: path.clone() })
                 }
             };

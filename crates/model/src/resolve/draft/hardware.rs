@@ -2,8 +2,8 @@
 
 use super::Said;
 use super::layers::{Form, Layers};
-use crate::check::forms;
 use crate::diagnostic::Path;
+use crate::forms;
 use crate::spec::{
     Bios, BootDisk, BootDiskDetails, Bus, Cache, Cpu, CpuDetails, DataDisk, Hardware, Memory, Pci, Startup,
     Written,

@@ -4,14 +4,14 @@
 use hcl_edit::Span as _;
 use hcl_edit::expr::Expression;
 use hcl_edit::structure::Block;
+use model::diagnostic::Span;
+use model::load::{Scalar, Tree};
 
 use super::Format;
 use super::bag::Bag;
 use super::eval::{Evaluator, Scope, Trouble, number, pairs};
 use super::folder::Folder;
 use super::types;
-use crate::diagnostic::Span;
-use crate::load::{Scalar, Tree};
 
 /// Keys of a module call that are OpenTofu's own.
 const META: &[&str] = &["source", "version", "providers", "depends_on", "count", "for_each"];

@@ -9,11 +9,11 @@ use hcl_edit::Span as _;
 use hcl_edit::expr::{
     BinaryOperator, Expression, ForExpr, ObjectKey, Traversal, TraversalOperator, UnaryOperator,
 };
+use model::diagnostic::Span;
+use model::load::{Scalar, Tree};
 
 use super::folder::Folder;
 use super::{functions, template, types};
-use crate::diagnostic::Span;
-use crate::load::{Scalar, Tree};
 
 /// No input is worth more steps than this; more is a trap. A value counts by its size wherever it is made or handed on.
 const MAX_STEPS: usize = 4_000_000;

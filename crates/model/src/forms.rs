@@ -42,15 +42,19 @@ fn number_and_unit(text: &str) -> Option<(u64, String)> {
 
 /// A version of Talos or Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Version {
-    pub(crate) major: u64,
-    pub(crate) minor: u64,
-    pub(crate) patch: u64,
+pub struct Version {
+    /// Major version.
+    pub major: u64,
+    /// Minor version.
+    pub minor: u64,
+    /// Patch version.
+    pub patch: u64,
     pre: Option<String>,
 }
 
 impl Version {
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    /// `v1.13.9` or `1.13.9`, with or without a pre-release.
+    pub fn read(text: &str) -> Option<Self> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let (numbers, pre) = match text.split_once('-') {
             Some((numbers, pre)) => (numbers, Some(pre)),
@@ -86,7 +90,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// A configuration contract: `v1.12`, without a patch number.
-pub(crate) fn contract(text: &str) -> Option<String> {
+pub fn contract(text: &str) -> Option<String> {
     let minor = number(text.strip_prefix('v').unwrap_or(text).strip_prefix("1.")?)?;
     releases::is_contract(minor).then(|| format!("v1.{minor}"))
 }
@@ -142,7 +146,7 @@ pub(crate) fn is_vmid(id: u32) -> bool {
 }
 
 /// A DNS label: what can be a VM name, a host name and a Kubernetes node name at once.
-pub(crate) fn is_dns_label(text: &str) -> bool {
+pub fn is_dns_label(text: &str) -> bool {
     let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     (1..=63).contains(&text.len()) && text.chars().all(fine) && !text.starts_with('-') && !text.ends_with('-')
 }
@@ -153,7 +157,7 @@ pub(crate) fn is_dns_name(text: &str) -> bool {
 }
 
 /// A MAC address of one card, in upper case.
-pub(crate) fn mac(text: &str) -> Option<String> {
+pub fn mac(text: &str) -> Option<String> {
     let pairs: Vec<&str> = text.split(':').collect();
     let hexadecimal = |pair: &&str| pair.len() == 2 && pair.chars().all(|c| c.is_ascii_hexdigit());
     if pairs.len() != 6 || !pairs.iter().all(hexadecimal) {

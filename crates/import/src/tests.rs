@@ -1,17 +1,37 @@
 //! Inputs of every format, and all that becomes of them.
 //!
-//! Each folder under `tests/import` is an input; `result.txt` in it holds what is expected: the file, what is said about
+//! Each folder under `tests/fixtures` is an input; `result.txt` in it holds what is expected: the file, what is said about
 //! the translation, and what the checks say about the result. `UPDATE_FIXTURES=1` writes them anew.
 
 use std::fs;
 use std::path::{Path as FilePath, PathBuf};
 
+use model::resolve::resolve;
+
 use super::*;
-use crate::diagnostic::render;
-use crate::resolve::resolve;
+
+/// Everything about each diagnostic, as text.
+fn render(diagnostics: &[Diagnostic]) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::new();
+    for d in diagnostics {
+        writeln!(out, "{}[{}] {}", d.severity, d.code, d.message).unwrap();
+        for label in &d.labels {
+            let note = if label.note.is_empty() { String::new() } else { format!(": {}", label.note) };
+            let at = label.place.as_ref().map_or("?".into(), |p| {
+                format!("{}:{}:{}+{}", p.file, p.line, p.column, p.span.end - p.span.start)
+            });
+            writeln!(out, "  at {at} {}{note}", label.path).unwrap();
+        }
+        if let Some(help) = &d.help {
+            writeln!(out, "  help: {help}").unwrap();
+        }
+    }
+    out
+}
 
 fn folder() -> PathBuf {
-    FilePath::new(env!("CARGO_MANIFEST_DIR")).join("tests/import")
+    FilePath::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
 fn files(folder: &FilePath, prefix: &str, sources: &mut Vec<Source>) {
@@ -41,7 +61,7 @@ fn folder_of(sources: &[Source]) -> Result<Imported, Failed> {
     import(&Input { sources, reach: Reach::Folder, here: "", result: "" })
 }
 
-fn blueprint(name: &str) -> crate::blueprint::Blueprint {
+fn blueprint(name: &str) -> model::blueprint::Blueprint {
     let yaml = imported(name).yaml;
     let loaded = load::load(&[Source::new("cluster.yaml", yaml)]).unwrap();
     resolve(&loaded.spec, None, None).unwrap_or_else(|problems| panic!("{}", render(&problems)))

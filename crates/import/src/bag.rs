@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 
+use model::diagnostic::Span;
+use model::load::{Scalar, Tree};
+
 use super::notes::{Notes, names_secret};
-use crate::diagnostic::Span;
-use crate::load::{Scalar, Tree};
 
 /// A mapping of the input.
 pub(super) struct Bag<'t> {

@@ -6,12 +6,12 @@ use std::net::Ipv4Addr;
 
 use hcl_edit::expr::FuncCall;
 use ipnet::Ipv4Net;
+use model::diagnostic::Span;
+use model::load::{Scalar, Tree};
 
 use super::eval::{
     Evaluator, Outcome, Scope, Trouble, boolean, number, numeric, pairs, plain, put, same, text,
 };
-use crate::diagnostic::Span;
-use crate::load::{Scalar, Tree};
 
 /// What the value of `file("x")` begins with. No text of an input can hold a NUL.
 pub(super) const FILE: &str = "\u{0}file:";

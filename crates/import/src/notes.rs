@@ -1,9 +1,10 @@
 //! What there is to say about a translation, each with its place in the input.
 
+use model::diagnostic::{Diagnostic, Source, Span, codes};
+use model::load::is_secret;
+use model::load::{Scalar, Tree};
+
 use super::eval::Trouble;
-use crate::diagnostic::{Anchor, Diagnostic, Path, Source, Span, codes};
-use crate::load::secrets::is_secret;
-use crate::load::{Scalar, Tree};
 
 /// Notes in the making.
 #[derive(Debug, Default)]
@@ -15,8 +16,7 @@ pub(super) struct Notes {
 
 impl Notes {
     fn say(&mut self, code: &'static str, span: Span, message: &str, help: &str) {
-        let mut note =
-            Diagnostic::warning(code, message).anchored(Path::root(), Anchor::Exactly(span), String::new());
+        let mut note = Diagnostic::warning(code, message).at_span(span);
         if !help.is_empty() {
             note = note.help(help);
         }

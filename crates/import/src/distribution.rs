@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
+use model::blueprint::Role;
+use model::derived;
+use model::spec::{
+    BootDisk, BootDiskDetails, Bus, Cpu, CpuDetails, Delivery, Hardware, Host, Integration, Memory,
+    MemoryDetails, Node, Placement, Pool, RoleDefaults, Spec, Traits,
+};
 
 use super::bag::{At, Bag};
 use super::common::{self, blank, written};
 use super::notes::Notes;
-use crate::blueprint::Role;
-use crate::resolve::identity;
-use crate::spec::{
-    BootDisk, BootDiskDetails, Bus, Cpu, CpuDetails, Delivery, Hardware, Host, Integration, Memory,
-    MemoryDetails, Node, Placement, Pool, RoleDefaults, Spec, Traits,
-};
 
 pub(super) fn translate(bag: &Bag<'_>, notes: &mut Notes) -> Spec {
     let grouped = ["cluster_config", "network_config", "proxmox_config"].iter().any(|key| bag.has(key));
@@ -339,7 +339,7 @@ fn pools(
                 counts.iter().flat_map(|(host, counts)| std::iter::repeat_n(host, of_role(counts) as usize));
             for (ordinal, host) in (1..=count).zip(homes.take(10_000)) {
                 let node = Node { host: Some(host.clone()), ..Node::default() };
-                spec.nodes.insert(identity::node_name(&spec.cluster, pool_name, ordinal), node);
+                spec.nodes.insert(derived::node_name(&spec.cluster, pool_name, ordinal), node);
             }
         }
         if count == 0 && role == Role::Worker {

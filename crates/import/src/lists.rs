@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
+use model::blueprint::Role;
+use model::derived;
+use model::load::{self, Tree};
+use model::spec::{
+    BootDisk, Cni, CniDetails, CniName, Cpu, DataDisk, ExtraNetwork, ExtraNic, GitOps, GitOpsEngine,
+    Hardware, Host, Memory, NicModel, Node, Placement, Pool, RegistryMirror, Spec, Traits,
+};
 use serde_json::{Map, Value};
 
 use super::bag::Bag;
 use super::common::{self, blank, written};
 use super::notes::Notes;
-use crate::blueprint::Role;
-use crate::load::{self, Tree};
-use crate::resolve::identity;
-use crate::spec::{
-    BootDisk, Cni, CniDetails, CniName, Cpu, DataDisk, ExtraNetwork, ExtraNic, GitOps, GitOpsEngine,
-    Hardware, Host, Memory, NicModel, Node, Placement, Pool, RegistryMirror, Spec, Traits,
-};
 
 /// Extensions that the module always builds in.
 const EXTENSIONS: &[&str] = &["lldpd", "qemu-guest-agent", "util-linux-tools", "iscsi-tools", "nfs-utils"];
@@ -191,7 +191,7 @@ fn nodes(spec: &mut Spec, group: &Bag<'_>, pool_name: &str, role: Role, notes: &
         first = first.or(address);
         let expected = first.and_then(|first| u32::from(first).checked_add(index)).map(Ipv4Addr::from);
         in_order &= address.is_some() && address == expected;
-        made.push((identity::node_name(&spec.cluster, pool_name, index + 1), node));
+        made.push((derived::node_name(&spec.cluster, pool_name, index + 1), node));
         one.finish(notes);
     }
     let size = sizes.first().cloned().flatten();

@@ -7,6 +7,11 @@ mod image;
 mod node;
 
 use hcl_edit::expr::Expression;
+use model::diagnostic::Span;
+use model::spec::{
+    BootDisk, BootDiskDetails, Cache, Cni, CniDetails, CniName, Cpu, CpuDetails, GitOps, GitOpsEngine,
+    Hardware, Memory, Oidc, RoleDefaults, Spec, Traits,
+};
 use serde_json::json;
 
 use super::Format;
@@ -16,11 +21,6 @@ use super::eval::Evaluator;
 use super::folder::Folder;
 use super::functions::FILE;
 use super::notes::Notes;
-use crate::diagnostic::Span;
-use crate::spec::{
-    BootDisk, BootDiskDetails, Cache, Cni, CniDetails, CniName, Cpu, CpuDetails, GitOps, GitOpsEngine,
-    Hardware, Memory, Oidc, RoleDefaults, Spec, Traits,
-};
 
 /// What the modules take for granted, and what a node falls back to.
 pub(super) struct Ground {

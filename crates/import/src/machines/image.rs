@@ -1,12 +1,13 @@
 //! Versions and the boot image of the map formats.
 
+use model::spec::{Arch, Spec};
+
 use super::Ground;
-use crate::import::bag::Bag;
-use crate::import::common;
-use crate::import::folder::Folder;
-use crate::import::functions::FILE;
-use crate::import::notes::Notes;
-use crate::spec::{Arch, Spec};
+use crate::bag::Bag;
+use crate::common;
+use crate::folder::Folder;
+use crate::functions::FILE;
+use crate::notes::Notes;
 
 pub(super) fn versions(
     spec: &mut Spec,

@@ -1,8 +1,7 @@
 //! Types of variables, as far as they add values: `optional(TYPE, DEFAULT)` in an object gives what an input leaves out.
 
 use hcl_edit::expr::{Expression, ObjectKey};
-
-use crate::load::{Scalar, Tree};
+use model::load::{Scalar, Tree};
 
 /// Adds what the type of a variable says where `value` says nothing.
 pub(super) fn fill(value: &mut Tree, kind: &Expression, eval: &dyn Fn(&Expression) -> Option<Tree>) {

@@ -14,7 +14,7 @@ pub(crate) fn record_name(cluster: &str) -> String {
 }
 
 /// Name of a pool's node, counted from 1.
-pub(crate) fn node_name(cluster: &str, pool: &str, ordinal: u32) -> String {
+pub fn node_name(cluster: &str, pool: &str, ordinal: u32) -> String {
     format!("{cluster}-{pool}-{ordinal}")
 }
 

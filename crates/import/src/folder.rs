@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use hcl_edit::Span as _;
 use hcl_edit::expr::Expression;
 use hcl_edit::structure::{Block, Body};
+use model::diagnostic::{Diagnostic, Source, Span, codes};
+use model::load::{self, Tree};
 
 use super::notes::Notes;
 use super::{Reach, links};
-use crate::diagnostic::{Anchor, Diagnostic, Path, Source, Span, codes};
-use crate::load::{self, Tree};
 
 /// The largest text that is read as HCL.
 const MAX_BYTES: usize = 4 << 20;
@@ -245,6 +245,6 @@ fn not_hcl(source: usize, text: &str, error: &hcl_edit::parser::Error) -> Diagno
     let start = (0..=start).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let span = Span { source, start, end: start };
     Diagnostic::error(codes::NOT_HCL, format!("this is not valid HCL: {}", error.message()))
-        .anchored(Path::root(), Anchor::Exactly(span), String::new())
+        .at_span(span)
         .help("check it with `tofu fmt`")
 }

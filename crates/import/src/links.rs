@@ -1,6 +1,6 @@
 //! Files that an input names stay where they are; the result, which may lie in another folder, must still find them.
 
-use crate::spec::{Cni, Spec};
+use model::spec::{Cni, Spec};
 
 /// The way from the result's folder to the input's.
 pub(super) struct Links {

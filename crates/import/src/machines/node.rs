@@ -1,19 +1,19 @@
 //! One node of the map formats.
 
-use serde_json::json;
-
-use super::Ground;
-use crate::blueprint::Role;
-use crate::check::forms;
-use crate::import::Format;
-use crate::import::bag::{At, Bag};
-use crate::import::common::{name as folded, network_of, patch, written};
-use crate::import::notes::Notes;
-use crate::load::Tree;
-use crate::spec::{
+use model::blueprint::Role;
+use model::forms;
+use model::load::Tree;
+use model::spec::{
     Bios, BootDisk, BootDiskDetails, Bus, Cache, Cpu, CpuDetails, DataDisk, Hardware, ImageOverride, Memory,
     NicOverride, Node, NodeVersions, Pci, PciDetails, Spec, Startup,
 };
+use serde_json::json;
+
+use super::Ground;
+use crate::Format;
+use crate::bag::{At, Bag};
+use crate::common::{name as folded, network_of, patch, written};
+use crate::notes::Notes;
 
 /// Extensions of nodes with an NVIDIA card.
 const NVIDIA: &[&str] = &[

@@ -21,18 +21,18 @@ mod types;
 
 pub use folder::is_wanted;
 
+use model::check;
+use model::diagnostic::{Diagnostic, Source, codes};
+use model::load::{self, Failed};
+use model::spec::Spec;
+use serde::Serialize;
+
 use bag::Bag;
 use candidates::Candidate;
 use eval::Evaluator;
 use folder::Folder;
 use links::Links;
 use notes::Notes;
-use serde::Serialize;
-
-use crate::check;
-use crate::diagnostic::{Diagnostic, Source, codes};
-use crate::load::{self, Failed};
-use crate::spec::Spec;
 
 /// A format that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

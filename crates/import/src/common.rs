@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
-
-use super::bag::{At, Bag};
-use super::notes::Notes;
-use crate::check::forms::{self, Version};
-use crate::spec::{
+use model::forms::{self, Version};
+use model::spec::{
     Defaults, Image, Kubernetes, Manifests, Network, NicModel, Patch, Proxmox, Spec, Upgrade, Versions,
     Written,
 };
+
+use super::bag::{At, Bag};
+use super::notes::Notes;
 
 /// Where the token is found from now on.
 pub(super) const TOKEN: &str = "env:PROXMOX_VE_API_TOKEN";

@@ -1,9 +1,9 @@
 //! Templates: texts with `${…}`, `%{ if … }` and `%{ for … }` in them, and `~` that takes the spaces beside it away.
 
 use hcl_edit::template::{Directive, Element, Strip};
+use model::diagnostic::Span;
 
 use super::eval::{Evaluator, Outcome, Scope, Trouble, pairs, plain, text, truth};
-use crate::diagnostic::Span;
 
 /// The value of a template. One that is only an interpolation has its value, whatever that is.
 pub(super) fn eval<'e>(
