@@ -32,9 +32,11 @@ fn repository() -> PathBuf {
 
 /// What was checked, or everything that is wrong.
 fn check(repository: &Path) -> Result<String> {
-    let graph = borders::Graph::read(&metadata(repository)?)?;
+    let graph = borders::Graph::read(&metadata(repository, &[])?)?;
+    let without_lab = borders::Graph::read(&metadata(repository, &["--no-default-features"])?)?;
     let files = sources::read(repository)?;
     let mut problems = borders::problems(&graph);
+    problems.extend(borders::lab_in_controller(&without_lab));
     problems.extend(sources::problems(&files));
     problems.extend(words::problems(repository)?);
     if !problems.is_empty() {
@@ -49,11 +51,12 @@ fn check(repository: &Path) -> Result<String> {
     ))
 }
 
-fn metadata(repository: &Path) -> Result<String> {
+fn metadata(repository: &Path, features: &[&str]) -> Result<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         // For this machine only: the crates of other platforms would have to be downloaded first.
         .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", "host-tuple"])
+        .args(features)
         .current_dir(repository)
         .output()
         .context("run `cargo metadata`")?;

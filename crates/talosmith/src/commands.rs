@@ -7,7 +7,9 @@ mod explain;
 mod health;
 mod import;
 mod init;
+#[cfg(feature = "lab")]
 mod inject;
+#[cfg(feature = "lab")]
 mod lab;
 mod manual;
 mod node;
@@ -18,7 +20,9 @@ mod render;
 mod secrets;
 pub mod setup;
 
-use crate::args::{Cli, Command, LabCommand, NodeCommand, ProxmoxCommand};
+use crate::args::{Cli, Command, NodeCommand, ProxmoxCommand};
+#[cfg(feature = "lab")]
+use crate::args::{Global, LabCommand};
 use crate::exit::Exit;
 use crate::view::{Printer, Problem};
 
@@ -55,12 +59,21 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
         Command::Doctor => doctor::doctor(&global, &printer).await,
         Command::Node(NodeCommand::Console(args)) => node::console(&global, &args, &printer).await,
         Command::Proxmox(ProxmoxCommand::Setup(args)) => proxmox::setup(&global, &args, &printer).await,
-        Command::Lab(LabCommand::Up(args)) => match &args.state {
-            Some(world) => lab::up_world(&global, world, &args, &printer).await,
-            None => lab::up(&global, &args, &printer).await,
+        #[cfg(feature = "lab")]
+        Command::Lab(command) => in_lab(&global, command, &printer).await,
+    }
+}
+
+/// Runs one command of the lab.
+#[cfg(feature = "lab")]
+async fn in_lab(global: &Global, command: LabCommand, printer: &Printer) -> Result<Exit, Problem> {
+    match command {
+        LabCommand::Up(args) => match &args.state {
+            Some(world) => lab::up_world(global, world, &args, printer).await,
+            None => lab::up(global, &args, printer).await,
         },
-        Command::Lab(LabCommand::Down(args)) => inject::down(&global, &args, &printer).await,
-        Command::Lab(LabCommand::Inject(args)) => inject::inject(&global, &args, &printer).await,
-        Command::Lab(LabCommand::Reset { yes }) => lab::reset(&global, yes, &printer),
+        LabCommand::Down(args) => inject::down(global, &args, printer).await,
+        LabCommand::Inject(args) => inject::inject(global, &args, printer).await,
+        LabCommand::Reset { yes } => lab::reset(global, yes, printer),
     }
 }

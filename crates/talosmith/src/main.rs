@@ -16,11 +16,13 @@ mod view;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+#[cfg(feature = "lab")]
 use ambient::Asleep;
 use clap::Parser;
 
-use crate::args::{Cli, Color, Command, Global, LabSpeed};
-use crate::commands::setup::WATCHABLE;
+use crate::args::{Cli, Color, Global};
+#[cfg(feature = "lab")]
+use crate::args::{Command, LabSpeed, WATCHABLE};
 use crate::exit::Exit;
 use crate::view::{Printer, Problem, Settings};
 
@@ -29,30 +31,30 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            #[cfg(not(feature = "lab"))]
+            let error = args::without_lab(error);
             // Help and version are errors to clap. What cannot be printed has nobody to read it.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
         }
     };
     let printer = Printer::new(settings(&cli.global));
-    let (runtime, pace) = match runtime(&cli) {
+    #[cfg(feature = "lab")]
+    let made = runtime(&cli);
+    #[cfg(not(feature = "lab"))]
+    let made = real_runtime();
+    let runtime = match made {
         Ok(made) => made,
         Err(error) => {
             printer.problem(&Problem::of(Exit::Internal, &error).within("could not start"));
             return Exit::Internal.into();
         }
     };
-    let work = async {
-        let work = commands::run(cli, printer.clone());
-        match pace {
-            None => work.await,
-            Some((asleep, times)) => tokio::select! {
-                biased;
-                done = work => done,
-                never = asleep.pace(times) => match never {},
-            },
-        }
-    };
+    #[cfg(feature = "lab")]
+    let (runtime, pace) = runtime;
+    let work = commands::run(cli, printer.clone());
+    #[cfg(feature = "lab")]
+    let work = paced(work, pace);
     let exit = match runtime.block_on(work) {
         Ok(exit) => exit,
         Err(problem) => {
@@ -108,13 +110,28 @@ fn has_all_letters() -> bool {
 }
 
 /// Whose time is moved on, and how fast.
+#[cfg(feature = "lab")]
 type Pace = Option<(Asleep, f64)>;
+
+/// Work, while time is moved on.
+#[cfg(feature = "lab")]
+async fn paced<T>(work: impl Future<Output = T>, pace: Pace) -> T {
+    match pace {
+        None => work.await,
+        Some((asleep, times)) => tokio::select! {
+            biased;
+            done = work => done,
+            never = asleep.pace(times) => match never {},
+        },
+    }
+}
 
 /// In the lab everything happens on one thread, in a fixed order. Time itself jumps at full speed; otherwise it runs, but only
 /// while nobody has anything to do.
+#[cfg(feature = "lab")]
 fn runtime(cli: &Cli) -> std::io::Result<(tokio::runtime::Runtime, Pace)> {
     if !cli.global.lab || matches!(cli.command, Command::Lab(_)) {
-        return Ok((tokio::runtime::Builder::new_multi_thread().enable_all().build()?, None));
+        return Ok((real_runtime()?, None));
     }
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let pace = match cli.global.lab_speed.unwrap_or(WATCHABLE) {
@@ -122,4 +139,8 @@ fn runtime(cli: &Cli) -> std::io::Result<(tokio::runtime::Runtime, Pace)> {
         LabSpeed::Times(times) => Some((Asleep::watch(&mut builder), times)),
     };
     Ok((builder.enable_all().start_paused(true).build()?, pace))
+}
+
+fn real_runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }

@@ -66,6 +66,7 @@ impl Place {
     }
 
     /// The folder of a lab that is served on loopback. Its twin file has secrets of its own beside it.
+    #[cfg(feature = "lab")]
     pub fn served(file: &Path, cluster: &str) -> Self {
         let folder = parent(file).join(".talosmith").join("served").join(cluster);
         Self {
@@ -77,6 +78,7 @@ impl Place {
     }
 
     /// The same with another folder.
+    #[cfg(feature = "lab")]
     pub fn at(self, folder: PathBuf) -> Self {
         Self { folder, ..self }
     }

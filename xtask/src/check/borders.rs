@@ -213,5 +213,19 @@ pub fn problems(graph: &Graph) -> Vec<String> {
     problems
 }
 
+/// The lab in the program for a controller, which is built without default features: there it must not be.
+pub fn lab_in_controller(without_default_features: &Graph) -> Vec<String> {
+    let graph = without_default_features;
+    let program = graph.ours.iter().find(|id| graph.name(id) == "talosmith");
+    let reached = program.map(|id| graph.reached(id)).unwrap_or_default();
+    let ways = reached.iter().filter(|(id, _)| graph.name(id) == "lab");
+    ways.map(|(_, way)| {
+        format!(
+            "without default features talosmith must not reach lab, but {way}: a controller has no simulator"
+        )
+    })
+    .collect()
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,19 @@
 //! Examples at the end of help texts. A test proves that each is a command line that would be taken.
 
+/// An example that only a build with the lab takes.
+#[cfg(feature = "lab")]
+macro_rules! with_lab {
+    ($text:literal) => {
+        $text
+    };
+}
+#[cfg(not(feature = "lab"))]
+macro_rules! with_lab {
+    ($text:literal) => {
+        ""
+    };
+}
+
 pub const INIT: &str = "Examples:
   talosmith init --cidr 10.25.150.0/24
   talosmith init --endpoint https://pve1:8006 --token file:token.txt
@@ -30,14 +44,17 @@ pub const PLAN: &str = "Examples:
   talosmith plan -o today.plan
   talosmith plan --detailed-exitcode --json";
 
-pub const APPLY: &str = "Examples:
+pub const APPLY: &str = concat!(
+    "Examples:
   talosmith apply
-  talosmith apply --lab --yes
-  talosmith apply today.plan
+",
+    with_lab!("  talosmith apply --lab --yes\n"),
+    "  talosmith apply today.plan
   talosmith apply --yes --kubeconfig kubeconfig
   talosmith apply --yes --timeout 30m
 
-Ctrl-C finishes what is being changed and stops; a second one stops at once. `talosmith apply` continues from there.";
+Ctrl-C finishes what is being changed and stops; a second one stops at once. `talosmith apply` continues from there."
+);
 
 pub const STATUS: &str = "Examples:
   talosmith status
@@ -47,9 +64,8 @@ pub const HEALTH: &str = "Examples:
   talosmith health
   talosmith health --timeout 10m";
 
-pub const DESTROY: &str = "Examples:
-  talosmith destroy
-  talosmith destroy --lab --yes";
+pub const DESTROY: &str =
+    concat!("Examples:\n  talosmith destroy", with_lab!("\n  talosmith destroy --lab --yes"));
 
 pub const KUBECONFIG: &str = "Examples:
   talosmith kubeconfig -o kubeconfig --ttl 30d
@@ -112,25 +128,30 @@ pub const SECRETS_RECIPIENTS: &str = "Examples:
   talosmith secrets recipients
   talosmith secrets recipients --add age1qqqq";
 
+#[cfg(feature = "lab")]
 pub const LAB: &str = "Examples:
   talosmith lab up
   talosmith lab inject off pve3
   talosmith lab reset";
 
+#[cfg(feature = "lab")]
 pub const DOWN: &str = "Examples:
   talosmith lab down
   talosmith lab down --folder kept";
 
+#[cfg(feature = "lab")]
 pub const RESET: &str = "Examples:
   talosmith lab reset
   talosmith lab reset --yes";
 
+#[cfg(feature = "lab")]
 pub const UP: &str = "Examples:
   talosmith lab up
   talosmith lab up --lab-speed 10 --proxmox 127.0.0.1:9006 --factory 127.0.0.1:9443
   talosmith lab up --proxmox-version 9.1
   talosmith lab up --state state.json --folder kept";
 
+#[cfg(feature = "lab")]
 pub const DISTURB: &str = "Examples:
   talosmith lab inject off pve3
   talosmith lab inject slow pve2 --by 4

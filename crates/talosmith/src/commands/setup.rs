@@ -13,15 +13,12 @@ use model::diagnostic::{Diagnostic, Source};
 use model::load::{Loaded, MAX_BYTES, load};
 use secrecy::SecretString;
 
-use crate::args::{Global, LabSpeed};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::outside::{self, Administrator, Outside};
 use crate::place::{LocalLock, Place};
 use crate::secret_command::Commands;
 use crate::view::{Printer, Problem};
-
-/// Fast enough to watch: a bring-up takes some five seconds.
-pub const WATCHABLE: LabSpeed = LabSpeed::Times(50.0);
 
 /// How a command ends when the file is wrong: everything was shown already.
 pub enum Wrong {
@@ -149,7 +146,7 @@ impl Setup {
         } else {
             Place::real(file, cluster, global.commands())
         };
-        let lab = global.lab.then_some(global.lab_seed);
+        let lab = global.seed_of_lab();
         let folder = file.parent().map(Path::to_path_buf).unwrap_or_default();
         Self { loaded, folder, place, lab, commands: global.commands() }
     }

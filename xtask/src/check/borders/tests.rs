@@ -130,3 +130,15 @@ fn metadata_of_another_shape_is_refused() {
     assert!(Graph::read("{}").is_err());
     assert!(Graph::read("no json").is_err());
 }
+
+#[test]
+fn h2_a_controller_is_built_without_the_lab() {
+    let found = |edges| lab_in_controller(&Graph::read(&metadata(edges)).unwrap());
+    assert_eq!(found(&[("talosmith", "engine", None), ("engine", "lab", Some("dev"))]), Vec::<String>::new());
+    assert_eq!(
+        found(&[("talosmith", "engine", None), ("engine", "lab", None)]),
+        [
+            "without default features talosmith must not reach lab, but talosmith -> engine -> lab: a controller has no simulator"
+        ]
+    );
+}
