@@ -5,6 +5,8 @@
 //! so that what has no counterpart is said and never dropped. The result is checked like any other file: a value that
 //! clashes with a check is kept and reported, not changed.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read fixtures"))]
+
 mod bag;
 mod candidates;
 mod common;

@@ -27,6 +27,8 @@
 //! - [`natural`] is the order in which people count names.
 //! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read fixtures"))]
+
 pub mod alive;
 pub mod attachments;
 pub mod blueprint;
