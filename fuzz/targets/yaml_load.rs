@@ -11,7 +11,7 @@ fuzz_target!(|text: &str| {
     let sources: Vec<Source> = text.split("\n=====\n").map(|part| Source::new("c.yaml", part)).collect();
     match load(&sources) {
         Ok(loaded) => {
-            places(&loaded.sources, &model::check::check(&loaded));
+            places(&loaded.sources, &loaded.check());
             if let Err(problems) = model::resolve::resolve(&loaded.spec, None, Some("id")) {
                 places(&loaded.sources, &loaded.locate(problems));
             }

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use talos::config::{self, ClusterSettings, Contract, Documents};
 use talos::pki::{self, Identity};
 use talos::schematic::SchematicFile;
-use talos::secrets::Bundle;
+use talos::secrets::{self, Bundle};
 use talos::validate::{Mode, Problem, validate};
 use talos_client::Credentials;
 use zeroize::Zeroizing;
@@ -70,8 +70,10 @@ impl Access {
     /// When an authority of the bundle cannot sign.
     pub fn mint(bundle: &Bundle, now: Timestamp) -> Result<Self> {
         let attempt = || Error::new(Kind::Secrets, "could not make client certificates from the bundle");
-        let talos = pki::talos_client(bundle, pki::ADMIN, LIFETIME, now).map_err(|e| attempt().because(e))?;
-        let kubernetes = pki::kubernetes_admin(bundle, LIFETIME, now).map_err(|e| attempt().because(e))?;
+        let talos =
+            secrets::talos_client(bundle, pki::ADMIN, LIFETIME, now).map_err(|e| attempt().because(e))?;
+        let kubernetes =
+            secrets::kubernetes_admin(bundle, LIFETIME, now).map_err(|e| attempt().because(e))?;
         Ok(Self { talos: Credentials::from(&talos), kubernetes })
     }
 }

@@ -9,8 +9,9 @@ use model::load::{Scalar, Tree};
 
 use super::Format;
 use super::bag::Bag;
-use super::eval::{Evaluator, Scope, Trouble, number, pairs};
+use super::eval::{Evaluator, Scope, number, pairs};
 use super::folder::Folder;
+use super::notes::Trouble;
 use super::types;
 
 /// Keys of a module call that are OpenTofu's own.

@@ -3,6 +3,9 @@
 //! What a module's own folder can say is understood: literals, `var` and `local`, templates, arithmetic, conditionals,
 //! `for`, and a handful of functions. Anything else is trouble with a place, and only the value it stands in is lost.
 
+mod functions;
+mod template;
+
 use std::cell::{Cell, RefCell};
 
 use hcl_edit::Span as _;
@@ -13,20 +16,16 @@ use model::diagnostic::Span;
 use model::load::{Scalar, Tree};
 
 use super::folder::Folder;
-use super::{functions, template, types};
+use super::notes::Trouble;
+use super::types;
+
+pub(super) use functions::FILE;
 
 /// No input is worth more steps than this; more is a trap. A value counts by its size wherever it is made or handed on.
 const MAX_STEPS: usize = 4_000_000;
 
 /// No input refers on and on further than this.
 const MAX_REFERENCES: usize = 64;
-
-/// An expression that could not be evaluated.
-#[derive(Debug, Clone)]
-pub(super) struct Trouble {
-    pub(super) span: Span,
-    pub(super) why: String,
-}
 
 pub(super) type Outcome = Result<Tree, Trouble>;
 

@@ -13,17 +13,14 @@ mod common;
 mod distribution;
 mod eval;
 mod folder;
-mod functions;
 mod links;
 mod lists;
 mod machines;
 mod notes;
-mod template;
 mod types;
 
 pub use folder::is_wanted;
 
-use model::check;
 use model::diagnostic::{Diagnostic, Source, codes};
 use model::load::{self, Failed};
 use model::spec::Spec;
@@ -203,7 +200,7 @@ fn finish(format: Format, spec: &Spec, sources: &[Source], notes: Notes) -> Impo
     let body = serde_saphyr::to_string(spec).unwrap_or_default();
     let yaml = format!("# Imported from {format}.\n{body}");
     let checks = match load::load(&[Source::new("cluster.yaml", &yaml)]) {
-        Ok(loaded) => check::check(&loaded),
+        Ok(loaded) => loaded.check(),
         Err(failed) => failed.diagnostics,
     };
     let notes = load::locate(&masked, None, notes.list);

@@ -18,8 +18,8 @@ use super::Format;
 use super::bag::{At, Bag};
 use super::common::{self, blank, patch, written};
 use super::eval::Evaluator;
+use super::eval::FILE;
 use super::folder::Folder;
-use super::functions::FILE;
 use super::notes::Notes;
 
 /// What the modules take for granted, and what a node falls back to.

@@ -4,7 +4,12 @@ use model::diagnostic::{Diagnostic, Source, Span, codes};
 use model::load::is_secret;
 use model::load::{Scalar, Tree};
 
-use super::eval::Trouble;
+/// An expression that could not be evaluated.
+#[derive(Debug, Clone)]
+pub(super) struct Trouble {
+    pub(super) span: Span,
+    pub(super) why: String,
+}
 
 /// Notes in the making.
 #[derive(Debug, Default)]

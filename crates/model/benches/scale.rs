@@ -45,7 +45,7 @@ fn measure(text: &str) -> Result<[Duration; 3], String> {
     for _ in 0..RUNS {
         let (loaded, load) = timed(|| model::load::load(&[Source::new("big.yaml", text)]));
         let loaded = loaded.map_err(|failed| format!("{:?}", failed.diagnostics.first()))?;
-        let (problems, check) = timed(|| model::check::check(&loaded));
+        let (problems, check) = timed(|| loaded.check());
         if let Some(problem) = problems.first() {
             return Err(format!("{problem:?}"));
         }

@@ -13,6 +13,7 @@ use ipnet::Ipv4Net;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+pub use crate::spec::Role;
 pub use hardware::{BootDisk, Disk, DiskOptions, Hardware, Nic, NodePatch, Pci, Route, Taint};
 
 use crate::natural;
@@ -135,25 +136,6 @@ pub struct Image {
     pub mirror: Option<String>,
     /// Registry that installers are pulled from instead of the factory.
     pub installer_mirror: Option<String>,
-}
-
-/// The part a node plays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Runs etcd and the Kubernetes control plane.
-    ControlPlane,
-    /// Runs workloads.
-    Worker,
-}
-
-impl std::fmt::Display for Role {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::ControlPlane => "controlplane",
-            Self::Worker => "worker",
-        })
-    }
 }
 
 /// One node, decided.

@@ -20,16 +20,14 @@ mod versions;
 use std::collections::BTreeSet;
 
 use crate::diagnostic::{Diagnostic, Label, Path, Segment, codes};
-use crate::load::Loaded;
-use crate::resolve::draft::Draft;
+use crate::draft::Draft;
 use crate::spec::Spec;
 
-/// Every problem of a file that could be loaded, located and in file order.
-#[must_use]
-pub fn check(loaded: &Loaded) -> Vec<Diagnostic> {
-    let mut found = problems(&loaded.spec);
-    found.extend(loaded.secrets.iter().map(secret));
-    loaded.locate(found)
+/// Every problem of a file, by path: of its values, and of those that are secrets.
+pub(crate) fn all(spec: &Spec, secrets: &[Path]) -> Vec<Diagnostic> {
+    let mut found = problems(spec);
+    found.extend(secrets.iter().map(secret));
+    found
 }
 
 /// Every problem of a file that does not have the right shape everywhere, by path. What touches a gap is left out, because it
@@ -46,8 +44,7 @@ pub(crate) fn around(spec: &Spec, secrets: &[Path], gaps: &[Path]) -> Vec<Diagno
     let nodes_missing = gaps.iter().any(among_nodes);
     let touches =
         |label: &Label| gaps.iter().any(|gap| label.path.starts_with(gap) || gap.starts_with(&label.path));
-    let mut found = problems(spec);
-    found.extend(secrets.iter().map(secret));
+    let mut found = all(spec, secrets);
     found.retain(|problem| {
         let of_all = nodes_missing && OF_ALL_NODES.contains(&problem.code);
         !of_all && !problem.labels.iter().any(touches)

@@ -105,6 +105,30 @@ impl<'s> DraftNode<'s> {
 }
 
 impl<'s> Draft<'s> {
+    /// The record's VM id and the path that it comes from.
+    pub(crate) fn record_vmid(&self) -> Option<Said<u32>> {
+        if let Some(value) = self.spec.proxmox.record {
+            return Some(Said { value, path: Path::of(&["proxmox", "record"]) });
+        }
+        self.usual_record_vmid()
+    }
+
+    /// The same, without regard to `proxmox.record`.
+    pub(crate) fn usual_record_vmid(&self) -> Option<Said<u32>> {
+        if self.spec.network.vip.is_some() {
+            let value = derived::mirrored_vmid(self.vip?);
+            return Some(Said { value, path: Path::of(&["network", "vip"]) });
+        }
+        let external = self.all_external();
+        let ids = self
+            .nodes
+            .iter()
+            .filter(|node| node.role == Role::ControlPlane && (!node.external || external))
+            .filter_map(|node| node.vmid.as_ref());
+        let lowest = ids.min_by_key(|said| said.value)?;
+        Some(Said { value: lowest.value.checked_add(1_000_000)?, path: lowest.path.clone() })
+    }
+
     pub(crate) fn new(spec: &'s Spec) -> Self {
         let mut draft = Draft {
             spec,

@@ -13,9 +13,9 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::blueprint::{Blueprint, Node, Role};
-use crate::observed::{Etcd, Machine, Observed, Vm};
+use crate::observed::{Etcd, Machine, Member, Observed, Vm};
 use crate::ownership;
-use crate::quorum::{self, Member, View};
+use crate::quorum::{self, View};
 use crate::spec::Identity;
 
 /// The SHA-256 of a certificate's public key, in base64, as Talos prints it.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::draft::DraftNode;
 use crate::blueprint::Image;
+use crate::draft::DraftNode;
 use crate::forms::Version;
 use crate::spec::{self, Gpu, Spec};
 
@@ -13,14 +13,14 @@ use crate::spec::{self, Gpu, Spec};
 const DEFAULT: &str = "default";
 
 /// The images that were asked for so far, by key.
-pub(super) struct Images<'s> {
+pub(crate) struct Images<'s> {
     spec: &'s Spec,
     used: BTreeMap<String, Image>,
     base: Option<Image>,
 }
 
 impl<'s> Images<'s> {
-    pub(super) fn new(spec: &'s Spec) -> Self {
+    pub(crate) fn new(spec: &'s Spec) -> Self {
         Self {
             spec,
             used: BTreeMap::new(),
@@ -29,7 +29,7 @@ impl<'s> Images<'s> {
     }
 
     /// The key of a node's image.
-    pub(super) fn of(&mut self, node: &DraftNode<'_>) -> Option<String> {
+    pub(crate) fn of(&mut self, node: &DraftNode<'_>) -> Option<String> {
         let plain = node.traits.iter().all(|(traits, _)| traits.image.is_none() && traits.gpu.is_none());
         let image = match plain && node.talos.value == self.spec.versions.talos {
             true => self.base.clone()?,
@@ -47,7 +47,7 @@ impl<'s> Images<'s> {
         Some(key)
     }
 
-    pub(super) fn into_used(self) -> BTreeMap<String, Image> {
+    pub(crate) fn into_used(self) -> BTreeMap<String, Image> {
         self.used
     }
 }

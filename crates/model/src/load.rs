@@ -103,6 +103,12 @@ pub fn explain_tree(index: usize, text: &str, problems: &mut Vec<Diagnostic>) {
 }
 
 impl Loaded {
+    /// Every problem of the file, located and in file order.
+    #[must_use]
+    pub fn check(&self) -> Vec<Diagnostic> {
+        self.locate(check::all(&self.spec, &self.secrets))
+    }
+
     /// Adds file, line and column to diagnostics that know only paths, and puts them in file order.
     #[must_use]
     pub fn locate(&self, diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {

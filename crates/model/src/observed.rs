@@ -8,7 +8,6 @@ use uuid::Uuid;
 
 use crate::blueprint::Inventory;
 use crate::mark::{Mark, RecordState};
-use crate::quorum::Member;
 use crate::step::Disruption;
 
 /// Everything that was seen in one look at the world.
@@ -482,6 +481,27 @@ pub enum Api {
         /// What was seen.
         why: String,
     },
+}
+
+/// One entry of etcd's member list.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Member {
+    /// Member ID in hex.
+    pub id: String,
+    /// The host name of its node; empty while it starts for the first time.
+    pub name: String,
+    /// Whether it does not vote yet.
+    pub learner: bool,
+    /// Where the other members reach it.
+    #[serde(default)]
+    pub peers: Vec<String>,
+}
+
+impl Member {
+    /// Whether it is the member of a node. Its host name may be fully qualified.
+    pub(crate) fn is_of(&self, node: &str) -> bool {
+        self.name.split('.').next() == Some(node)
+    }
 }
 
 /// A node's part in etcd.

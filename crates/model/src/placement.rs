@@ -7,9 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::{Draft, DraftNode};
 use crate::blueprint::{Inventory, Role};
 use crate::derived;
+use crate::draft::{Draft, DraftNode};
 use crate::spec::{Placement, Spec};
 
 /// A host that may be chosen, and its share of the workers.

@@ -7,37 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::blueprint::Blueprint;
-use crate::observed::{Etcd, Machine};
+use crate::observed::{Etcd, Machine, Member};
 
 mod admits;
 mod standing;
 
 pub use admits::{Closed, admits};
 pub use standing::{Quorum, Standing, standing};
-
-/// One entry of a member list.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Member {
-    /// Member ID in hex.
-    pub id: String,
-    /// The host name of its node; empty while it starts for the first time.
-    pub name: String,
-    /// Whether it does not vote yet.
-    pub learner: bool,
-    /// Where the other members reach it.
-    #[serde(default)]
-    pub peers: Vec<String>,
-}
-
-impl Member {
-    /// Whether it is the member of a node. Its host name may be fully qualified.
-    pub(crate) fn is_of(&self, node: &str) -> bool {
-        self.name.split('.').next() == Some(node)
-    }
-}
 
 /// What one member that answers says.
 #[derive(Debug, Clone, PartialEq, Eq)]

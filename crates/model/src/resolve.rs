@@ -5,22 +5,20 @@
 //! it has no blueprint.
 
 mod datastores;
-pub(crate) mod draft;
-pub(crate) mod images;
 mod node;
-pub(crate) mod placement;
 
 use std::collections::BTreeMap;
 
 use datastores::Stores;
-use draft::{Draft, DraftNode, Said};
-use images::Images;
 
 use crate::blueprint::{Blueprint, Image, Inventory, Node, Options, ProxmoxApi, Record, Role};
 use crate::check;
 use crate::derived;
 use crate::diagnostic::{Diagnostic, Path, codes, nearest};
+use crate::draft::{self, Draft, DraftNode};
 use crate::forms::{self, Version};
+use crate::images::Images;
+use crate::placement;
 use crate::spec::Spec;
 
 /// The tag that every VM of ours carries.
@@ -77,30 +75,6 @@ pub fn needs_proxmox(spec: &Spec) -> bool {
     !Draft::new(spec).all_external()
 }
 
-/// The record's VM id and the path that it comes from.
-pub(crate) fn record_vmid(draft: &Draft<'_>) -> Option<Said<u32>> {
-    if let Some(value) = draft.spec.proxmox.record {
-        return Some(Said { value, path: Path::of(&["proxmox", "record"]) });
-    }
-    usual_record_vmid(draft)
-}
-
-/// The same, without regard to `proxmox.record`.
-fn usual_record_vmid(draft: &Draft<'_>) -> Option<Said<u32>> {
-    if draft.spec.network.vip.is_some() {
-        let value = derived::mirrored_vmid(draft.vip?);
-        return Some(Said { value, path: Path::of(&["network", "vip"]) });
-    }
-    let external = draft.all_external();
-    let ids = draft
-        .nodes
-        .iter()
-        .filter(|node| node.role == Role::ControlPlane && (!node.external || external))
-        .filter_map(|node| node.vmid.as_ref());
-    let lowest = ids.min_by_key(|said| said.value)?;
-    Some(Said { value: lowest.value.checked_add(1_000_000)?, path: lowest.path.clone() })
-}
-
 fn finish(
     draft: &Draft<'_>,
     inventory: Option<&Inventory>,
@@ -116,11 +90,11 @@ fn finish(
         None => format!("https://{}:6443", draft.vip.or(first_control_plane)?),
     };
     let online = || inventory?.hosts.iter().find(|(_, host)| host.online).map(|(name, _)| name);
-    let record_vmid = record_vmid(draft)?.value;
+    let record_vmid = draft.record_vmid()?.value;
     let record = Record {
         name: derived::record_name(&spec.cluster),
         vmid: record_vmid,
-        usual_vmid: usual_record_vmid(draft).map(|usual| usual.value).filter(|usual| *usual != record_vmid),
+        usual_vmid: draft.usual_record_vmid().map(|usual| usual.value).filter(|usual| *usual != record_vmid),
         // Any host will do: the record never runs. Where the first node goes is where people look first.
         host: nodes.values().find_map(|node| node.host.as_ref()).or_else(online).cloned(),
         uuid: cluster_id.map(derived::record_uuid),

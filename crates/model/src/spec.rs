@@ -26,10 +26,11 @@ pub use hardware::{
 pub use image::{Arch, Delivery, Image, ImageOverride};
 pub use kubernetes::{Cni, CniDetails, CniName, Kubernetes, Mount, Oidc, RegistryMirror, Storage};
 pub use network::{ExtraNetwork, ExtraNic, ExtraRange, Network, NicModel, NicOverride, Route};
-pub use nodes::{Defaults, Gpu, Node, NodeIdentity, NodeVersions, Placement, Pool, RoleDefaults, Traits};
+pub use nodes::{
+    Defaults, Gpu, Node, NodeIdentity, NodeVersions, Placement, Pool, Role, RoleDefaults, Traits,
+};
 pub use reference::{DEFAULT_TOKEN, Reference, ReferenceError};
 
-use crate::blueprint::Role;
 use crate::releases;
 
 /// A Talos Linux Kubernetes cluster on Proxmox VE.

@@ -240,13 +240,12 @@ fn text(value: &str) -> String {
 mod tests {
     use super::*;
     use crate::blueprint::{InventoryDatastore, InventoryHost};
-    use crate::check::check;
     use crate::diagnostic::{Source, render};
     use crate::load::load;
 
     fn problems(text: &str) -> String {
         match load(&[Source::new("cluster.yaml", text)]) {
-            Ok(loaded) => render(&check(&loaded)),
+            Ok(loaded) => render(&loaded.check()),
             Err(failed) => render(&failed.diagnostics),
         }
     }

@@ -3,8 +3,9 @@
 use http::Method;
 use serde::Deserialize;
 
-use crate::client::{Call, Client, encode};
+use crate::client::{Call, Client};
 use crate::error::{Error, Kind, Result};
+use crate::percent::encode;
 use crate::scalar;
 use crate::token::Token;
 

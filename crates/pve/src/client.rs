@@ -24,6 +24,7 @@ use tower::{Service, ServiceExt as _};
 
 use crate::error::{Error, Kind, Result};
 use crate::limits::{Limits, Place, Turn, crowded_storage};
+use crate::percent::encode;
 use crate::token::{Credentials, Token};
 use crate::transport::{BoxError, Endpoints, Transport, read};
 use crate::trust::{InvalidTrust, Trust};
@@ -297,20 +298,6 @@ impl Call {
         credentials.put(headers, self.method != Method::GET);
         Ok(request)
     }
-}
-
-/// Percent-encodes all but the characters that mean nothing in an address.
-pub(crate) fn encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }
 
 #[derive(Deserialize)]

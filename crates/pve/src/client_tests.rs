@@ -8,7 +8,7 @@ use http::header::AUTHORIZATION;
 use tower::service_fn;
 
 use super::*;
-use crate::task::Upid;
+use crate::upid::Upid;
 
 type Script = Arc<Mutex<VecDeque<(u16, &'static str)>>>;
 type Seen = Arc<Mutex<Vec<String>>>;

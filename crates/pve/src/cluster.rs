@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::client::{Call, Client, encode};
+use crate::client::{Call, Client};
 use crate::error::{Error, Kind, Result};
+use crate::percent::encode;
 use crate::scalar;
 
 /// The version of the node that answered.

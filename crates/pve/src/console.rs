@@ -29,8 +29,9 @@ use hyper::rt::{Read as _, ReadBuf, Write as _};
 use serde::Deserialize;
 use sha1::{Digest as _, Sha1};
 
-use crate::client::{Call, Client, encode};
+use crate::client::{Call, Client};
 use crate::error::{Error, Kind};
+use crate::percent::encode;
 use crate::scalar;
 use crate::transport::{BoxError, Transport, read};
 use crate::vm::machine;

@@ -4,7 +4,7 @@ use http::Method;
 
 use crate::client::{Call, Client};
 use crate::error::Result;
-use crate::task::Upid;
+use crate::upid::Upid;
 use crate::vm::machine;
 
 /// How a copy shall be.

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::task::Upid;
 use crate::transport::{BoxError, NotConnected};
 use crate::trust::{Fingerprint, Unaccepted, Unverified};
+use crate::upid::Upid;
 
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;

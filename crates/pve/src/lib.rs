@@ -18,6 +18,7 @@ mod error;
 mod limits;
 mod login;
 mod pending;
+mod percent;
 mod pools;
 mod property;
 pub mod scalar;
@@ -26,6 +27,7 @@ mod task;
 mod token;
 mod transport;
 mod trust;
+mod upid;
 mod vm;
 
 pub use access::{Grant, Granted, NewToken, Revocation, Role, User, UserToken};
@@ -40,10 +42,11 @@ pub use pending::BothConfigs;
 pub use pools::{Check, Mapping, PciDevice, Pool};
 pub use property::PropertyString;
 pub use storage::{Checksum, Content, DownloadUrl, Storage, StorageDefinition, Upload, UrlAnswer};
-pub use task::{Finished, LogLine, TaskStatus, Upid};
+pub use task::{Finished, LogLine, TaskStatus};
 pub use token::{InvalidToken, Token};
 pub use transport::{Endpoint, Endpoints, InvalidEndpoint, NotConnected};
 pub use trust::{Fingerprint, InvalidTrust, Trust, Unaccepted, Unverified};
+pub use upid::Upid;
 pub use vm::{AgentInterface, Drive, Params, PowerState, VmConfig, VmStatus};
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::client::{Call, Client};
 use crate::error::Result;
 use crate::scalar;
-use crate::task::Upid;
+use crate::upid::Upid;
 use crate::vm::{Params, VmConfig, machine};
 
 /// Both sides of a machine's configuration.

@@ -5,10 +5,11 @@ use http::Method;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::client::{Call, Client, encode};
+use crate::client::{Call, Client};
 use crate::error::{Kind, Result};
+use crate::percent::encode;
 use crate::scalar;
-use crate::task::Upid;
+use crate::upid::Upid;
 
 /// A storage as one node sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

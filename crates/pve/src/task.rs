@@ -1,14 +1,14 @@
 //! Tasks: most changes in Proxmox answer with a task id at once and happen afterwards.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::client::{Call, Client, encode};
+use crate::client::{Call, Client};
 use crate::error::{Error, Kind, Result};
+use crate::percent::encode;
 use crate::scalar;
+use crate::upid::Upid;
 
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -28,20 +28,6 @@ fn patience(kind: &str) -> Duration {
         _ => 30,
     };
     Duration::from_secs(minutes * 60)
-}
-
-/// The id of a task. It names the node on which the task runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Upid {
-    text: String,
-    /// The node that runs it.
-    pub node: String,
-    /// What it does, such as `qmcreate`.
-    pub kind: String,
-    /// What it does it to: mostly a VM id; may be empty.
-    pub id: String,
-    /// Who started it: a user, or `user@realm!token`.
-    pub user: String,
 }
 
 /// What a task is doing.
@@ -67,30 +53,6 @@ pub struct LogLine {
 pub struct Finished {
     /// What it warned about.
     pub warnings: Vec<String>,
-}
-
-impl FromStr for Upid {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let parts: Vec<&str> = text.split(':').collect();
-        match parts[..] {
-            ["UPID", node, pid, started, time, kind, id, user, ""]
-                if ![node, kind, user].iter().any(|p| p.is_empty())
-                    && [pid, started, time].iter().all(|p| u64::from_str_radix(p, 16).is_ok()) =>
-            {
-                let [node, kind, id, user] = [node, kind, id, user].map(str::to_owned);
-                Ok(Self { text: text.to_owned(), node, kind, id, user })
-            }
-            _ => Err(format!("'{text}' is not a task id")),
-        }
-    }
-}
-
-impl fmt::Display for Upid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
 }
 
 #[derive(Deserialize)]
@@ -138,7 +100,7 @@ impl Client {
     ///
     /// [`Kind::Missing`] when the node does not know the task (any more).
     pub async fn task_status(&self, upid: &Upid) -> Result<TaskStatus> {
-        let path = format!("/nodes/{}/tasks/{}/status", encode(&upid.node), encode(&upid.text));
+        let path = format!("/nodes/{}/tasks/{}/status", encode(&upid.node), encode(upid.as_str()));
         let wire: WireStatus = self.call(Call::get(about(upid), path)).await?;
         Ok(TaskStatus { running: wire.status.as_deref() == Some("running"), exit: wire.exitstatus })
     }
@@ -149,7 +111,7 @@ impl Client {
     ///
     /// Never for an unknown task: Proxmox then answers with a line that says so.
     pub async fn task_log(&self, upid: &Upid, start: u64) -> Result<Vec<LogLine>> {
-        let path = format!("/nodes/{}/tasks/{}/log", encode(&upid.node), encode(&upid.text));
+        let path = format!("/nodes/{}/tasks/{}/log", encode(&upid.node), encode(upid.as_str()));
         let call = Call::get(about(upid), path).with("start", start).with("limit", PAGE);
         let wire: Vec<WireLine> = self.call(call).await?;
         let lines =

@@ -6,6 +6,8 @@ use http::header::{AUTHORIZATION, COOKIE, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::percent::encode;
+
 /// An API token in Proxmox's own notation, `user@realm!name=secret`. The secret is never shown.
 #[derive(Clone)]
 pub struct Token {
@@ -57,7 +59,7 @@ impl Credentials {
             value.set_sensitive(true);
             Some(value)
         };
-        let cookie = secret(&format!("PVEAuthCookie={}", crate::client::encode(ticket)));
+        let cookie = secret(&format!("PVEAuthCookie={}", encode(ticket)));
         let csrf = secret(csrf).map(|value| (HeaderName::from_static("csrfpreventiontoken"), value));
         Self { always: cookie.map(|value| (COOKIE, value)), for_changes: csrf }
     }

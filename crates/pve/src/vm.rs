@@ -8,11 +8,12 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::client::{Call, Client, encode};
+use crate::client::{Call, Client};
 use crate::error::{Error, Kind, Result};
+use crate::percent::encode;
 use crate::property::PropertyString;
 use crate::scalar;
-use crate::task::Upid;
+use crate::upid::Upid;
 
 /// Parameters by name. All values are text; a boolean is `0` or `1`.
 pub type Params = BTreeMap<String, String>;

@@ -4,18 +4,21 @@
 //! Nothing here does IO, and time is always handed in. Whoever talks to a node, or plays one, brings the connection.
 
 pub mod config;
+mod contract;
 #[cfg(test)]
 mod golden;
 mod keys;
 pub mod patch;
 mod pem;
 pub mod pki;
+mod problem;
 mod schema;
 pub mod schematic;
 mod secret;
 pub mod secrets;
 pub mod validate;
 pub mod wire;
+mod yaml;
 
 pub use keys::KeyGenerationError;
 pub use secret::Secret;

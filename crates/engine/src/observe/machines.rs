@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use model::blueprint::{Blueprint, Node, Role};
+use model::observed::Member;
 use model::observed::{
     Api, ConfigChange, ConfigCost, ConfigDifference, Etcd, EtcdStatus, Kubelet, Machine, Unobserved,
 };
-use model::quorum::Member;
 use secrecy::ExposeSecret;
 use talos::config::{ChangeClass, Contract, Difference, Documents, difference};
 use talos_client::{Machine as Client, Maintenance};

@@ -30,7 +30,7 @@ fn loaded(more: &str) -> Loaded {
     text.push_str(more);
     let loaded = model::load::load(&[Source::new("c.yaml", text)])
         .unwrap_or_else(|failed| panic!("{:?}", failed.diagnostics));
-    let found: Vec<_> = model::check::check(&loaded).into_iter().filter(Diagnostic::is_error).collect();
+    let found: Vec<_> = loaded.check().into_iter().filter(Diagnostic::is_error).collect();
     assert_eq!(found, []);
     loaded
 }

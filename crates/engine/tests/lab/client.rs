@@ -12,7 +12,7 @@ const QUARTER: Duration = Duration::from_secs(900);
 
 fn machine(rig: &Rig, address: &str) -> Machine {
     let now = rig.world.clock.now();
-    let identity = talos::pki::talos_client(&bundle(), "os:admin", DAY, now).unwrap();
+    let identity = talos::secrets::talos_client(&bundle(), "os:admin", DAY, now).unwrap();
     let address: IpAddr = address.parse().unwrap();
     Machine::connect(&rig.world.net, &rig.world.clock, address, &Credentials::from(&identity)).unwrap()
 }

@@ -266,7 +266,7 @@ impl Account<'_> {
 #[tokio::test(start_paused = true)]
 async fn the_labs_kubernetes_answers_the_engine() {
     let rig = Rig::healthy().await;
-    let identity = talos::pki::kubernetes_admin(&bundle(), DAY, rig.world.clock.now()).unwrap();
+    let identity = talos::secrets::kubernetes_admin(&bundle(), DAY, rig.world.clock.now()).unwrap();
     let kubernetes = Kubernetes::new(&rig.world, "https://10.25.150.10:6443", &identity).unwrap();
     // Boxed, because in one piece it is larger than the stack of a test.
     Box::pin(Account { kubernetes: &kubernetes, clock: &rig.world.clock }.everything()).await;
@@ -277,7 +277,7 @@ async fn the_labs_kubernetes_answers_the_engine() {
 async fn a_real_kubernetes_answers_the_engine() {
     let clock = Clock::real();
     let real = RealKubernetes::start(&clock).await;
-    let identity = talos::pki::kubernetes_admin(&bundle(), DAY, clock.now()).unwrap();
+    let identity = talos::secrets::kubernetes_admin(&bundle(), DAY, clock.now()).unwrap();
     let kubernetes = Kubernetes::connect(&Net::tcp(), &clock, &real.endpoint, &identity).unwrap();
     real.wait_until_up(&kubernetes, &clock).await;
     Box::pin(Account { kubernetes: &kubernetes, clock: &clock }.everything()).await;
@@ -287,7 +287,7 @@ async fn a_real_kubernetes_answers_the_engine() {
 #[tokio::test(start_paused = true)]
 async fn by_reading_6_a_drain_takes_back_only_its_own_cordon() {
     let rig = Rig::healthy().await;
-    let identity = talos::pki::kubernetes_admin(&bundle(), DAY, rig.world.clock.now()).unwrap();
+    let identity = talos::secrets::kubernetes_admin(&bundle(), DAY, rig.world.clock.now()).unwrap();
     let kubernetes = Kubernetes::new(&rig.world, "https://10.25.150.10:6443", &identity).unwrap();
     let node = "home-work-1";
     let pod = json!({

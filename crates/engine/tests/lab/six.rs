@@ -90,7 +90,7 @@ async fn six() -> String {
         machine.apply(&config(&bundle, number)).await.unwrap();
     }
     clock.sleep(Duration::from_secs(15)).await;
-    let identity = talos::pki::talos_client(&bundle, "os:admin", DAY, clock.now()).unwrap();
+    let identity = talos::secrets::talos_client(&bundle, "os:admin", DAY, clock.now()).unwrap();
     let credentials = Credentials::from(&identity);
     let connect = |number| Machine::connect(&net, &clock, address(number), &credentials).unwrap();
     let machines: Vec<Machine> = numbers.map(connect).collect();

@@ -129,7 +129,8 @@ impl Rig {
     }
 
     fn machine(&self, last: u8) -> Machine {
-        let identity = talos::pki::talos_client(&bundle(), "os:admin", DAY, self.world.clock.now()).unwrap();
+        let identity =
+            talos::secrets::talos_client(&bundle(), "os:admin", DAY, self.world.clock.now()).unwrap();
         let credentials = Credentials::from(&identity);
         Machine::connect(&self.world.net, &self.world.clock, address(last), &credentials).unwrap()
     }

@@ -13,7 +13,7 @@ use crate::rig::{HOME, Ran, Rig, bundle};
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn machine(rig: &Rig, address: &str) -> Machine {
-    let identity = talos::pki::talos_client(&bundle(), "os:admin", DAY, rig.world.clock.now()).unwrap();
+    let identity = talos::secrets::talos_client(&bundle(), "os:admin", DAY, rig.world.clock.now()).unwrap();
     let address: IpAddr = address.parse().unwrap();
     Machine::connect(&rig.world.net, &rig.world.clock, address, &Credentials::from(&identity)).unwrap()
 }

@@ -5,8 +5,8 @@ use model::spec::{Arch, Spec};
 use super::Ground;
 use crate::bag::Bag;
 use crate::common;
+use crate::eval::FILE;
 use crate::folder::Folder;
-use crate::functions::FILE;
 use crate::notes::Notes;
 
 pub(super) fn versions(

@@ -7,9 +7,8 @@ use super::network;
 use super::proxmox::bad_vmid;
 use crate::blueprint::Role;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::draft::{Draft, MAX_COUNT, PoolRange, Said};
 use crate::forms;
-use crate::resolve::draft::{Draft, MAX_COUNT, PoolRange, Said};
-use crate::resolve::record_vmid;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     pool_ranges(draft, found);
@@ -153,7 +152,7 @@ fn twice(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     let mut addresses = BTreeMap::new();
     let mut ids: BTreeMap<u32, (String, &Path)> = BTreeMap::new();
     let mut cards = BTreeMap::new();
-    let record = record_vmid(draft);
+    let record = draft.record_vmid();
     if let Some(record) = &record {
         ids.insert(record.value, ("the cluster's record".to_owned(), &record.path));
     }

@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 
 use super::{network, references};
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::draft::{Draft, Said, node_network};
 use crate::forms;
-use crate::resolve::draft::{Draft, Said, node_network};
 use crate::spec::NicOverride;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path as FilePath;
 
-use super::check;
 use crate::diagnostic::{Source, codes, render};
 use crate::load::load;
 
@@ -37,7 +36,7 @@ fn every_fixture_says_what_is_expected_and_every_code_has_one() {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         let source = Source::new(format!("{name}.yaml"), fs::read_to_string(path).unwrap());
         let found = match load(&[source]) {
-            Ok(loaded) => check(&loaded),
+            Ok(loaded) => loaded.check(),
             Err(failed) => failed.diagnostics,
         };
         assert!(!found.is_empty(), "{name} has no problem");
@@ -87,7 +86,7 @@ fn every_fixture_says_what_is_expected_and_every_code_has_one() {
 fn ten_mistakes_are_ten_diagnostics() {
     let path = FilePath::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ten-mistakes.yaml");
     let loaded = load(&[Source::new("c.yaml", fs::read_to_string(path).unwrap())]).unwrap();
-    let found = check(&loaded);
+    let found = loaded.check();
     assert_eq!(found.len(), 10, "{}", render(&found));
     let places: Vec<_> = found.iter().map(|d| d.labels[0].place.as_ref().unwrap().span).collect();
     assert!(places.is_sorted(), "{}", render(&found));

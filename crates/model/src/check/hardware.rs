@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::blueprint::Role;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::draft::{Draft, DraftNode};
 use crate::forms;
-use crate::resolve::draft::{Draft, DraftNode};
-use crate::resolve::images;
+use crate::images;
 use crate::spec::{Bios, BootDisk, Bus, Cpu, Hardware, Memory, Written};
 
 /// What Talos wants of a machine, in MiB.

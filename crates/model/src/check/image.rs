@@ -1,8 +1,8 @@
 //! Boot images: the factory, extensions, mirrors, for the cluster, its pools and its nodes.
 
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::draft::Draft;
 use crate::forms;
-use crate::resolve::draft::Draft;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     let spec = draft.spec;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::derived;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::draft::Draft;
 use crate::forms;
-use crate::resolve::draft::Draft;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     let spec = draft.spec;

@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::draft::Draft;
 use crate::forms;
-use crate::resolve::draft::Draft;
 use crate::spec::Route;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {

@@ -1,8 +1,8 @@
 //! How Proxmox and the Image Factory are reached, and how they are trusted.
 
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::draft::Draft;
 use crate::forms;
-use crate::resolve::draft::Draft;
 use crate::spec::{Reference, Spec};
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {

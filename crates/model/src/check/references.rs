@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::blueprint::Role;
 use crate::diagnostic::{Diagnostic, Path, codes, nearest};
+use crate::draft::{Draft, DraftNode, MAX_COUNT};
 use crate::identity::Fingerprint;
-use crate::resolve::draft::{Draft, DraftNode, MAX_COUNT};
-use crate::resolve::placement;
+use crate::placement;
 use crate::spec;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {

@@ -1,6 +1,5 @@
 //! Each check with a file that has the problem, and all that is said about it.
 
-use super::*;
 use crate::diagnostic::{Source, render};
 use crate::load::load;
 
@@ -21,7 +20,7 @@ pools: { control: { role: controlplane, count: 3 }, work: { role: worker, count:
         .unwrap_or_else(|failed| panic!("{}", render(&failed.diagnostics)));
     let lines: Vec<&str> = text.lines().collect();
     // The lines are shown with what they hold, because the numbers depend on the replacement.
-    render(&check(&loaded))
+    render(&loaded.check())
         .lines()
         .map(|line| match line.strip_prefix("  at c.yaml:") {
             Some(rest) => {

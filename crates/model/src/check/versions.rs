@@ -2,9 +2,9 @@
 
 use crate::blueprint::Role;
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::draft::{Draft, Said};
 use crate::forms::{self, Version};
 use crate::releases;
-use crate::resolve::draft::{Draft, Said};
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     let versions = &draft.spec.versions;

@@ -291,7 +291,7 @@ fn hostile_files_are_refused_quickly() {
         for patch in [format!("{open}x{close}"), format!("|\n    a:\n     {open}x{close}")] {
             let nested = format!("{SMALLEST}patches:\n  - {patch}\n");
             let found = match read(&nested) {
-                Ok(loaded) => check::check(&loaded).len(),
+                Ok(loaded) => loaded.check().len(),
                 Err(failed) => failed.diagnostics.len(),
             };
             assert!(found > 0);
@@ -322,7 +322,7 @@ proptest::proptest! {
         let at = SMALLEST.len().min(start);
         let text = format!("{}{piece}{}", &SMALLEST[..at], &SMALLEST[at..]);
         let (diagnostics, sources) = match read(&text) {
-            Ok(loaded) => (check::check(&loaded), loaded.sources),
+            Ok(loaded) => (loaded.check(), loaded.sources),
             Err(failed) => (failed.diagnostics, failed.sources),
         };
         for place in diagnostics.iter().flat_map(|d| &d.labels).filter_map(|label| label.place.as_ref()) {

@@ -13,10 +13,10 @@ use crate::blueprint::{
     Hardware, Image, Inventory, InventoryDatastore, InventoryHost, Node, NodeSettings, Options, Record, Role,
 };
 use crate::mark::{BootstrapMark, Mark, RECORD_NODE, RecordState};
+use crate::observed::Member;
 use crate::observed::{
     Api, Creation, Etcd, Guest, Kubernetes, KubernetesNode, Machine, Proxmox, RecordSeen, StoredImage, Vm,
 };
-use crate::quorum::Member;
 use crate::rights;
 use crate::step::{Action, Disruption};
 use crate::vm::Holds;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::Said;
 use crate::blueprint::{Inventory, InventoryHost};
 use crate::diagnostic::{Diagnostic, Path, codes};
+use crate::draft::Said;
 use crate::spec::Spec;
 
 /// What a datastore is for.

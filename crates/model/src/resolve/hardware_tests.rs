@@ -157,7 +157,7 @@ nodes: { one: { role: controlplane, address: 10.25.150.5, external: true } }
 ";
     let inventory = Inventory::default();
     let loaded = load(&[Source::new("c.yaml", text)]).unwrap();
-    assert_eq!(render(&check::check(&loaded)), "");
+    assert_eq!(render(&loaded.check()), "");
     assert!(resolve(&loaded.spec, Some(&inventory), Some("id")).is_ok());
 }
 

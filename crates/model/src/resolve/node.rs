@@ -3,14 +3,15 @@
 use ipnet::Ipv4Net;
 
 use super::datastores::{Purpose, Stores};
-use super::draft::{Draft, DraftDisk, DraftExtra, DraftNode, Options, Said, node_network};
-use super::{images, tags};
+use super::tags;
 use crate::blueprint::{
     BootDisk, Disk, DiskOptions, Hardware, Nic, Node, NodePatch, NodeSettings, Pci, Route,
 };
 use crate::derived;
 use crate::diagnostic::Path;
+use crate::draft::{Draft, DraftDisk, DraftExtra, DraftNode, Options, Said, node_network};
 use crate::forms::{self, Version};
+use crate::images;
 use crate::spec::{self, Arch, Bios, Bus};
 
 /// Decides everything about a node; `None` when something that it needs has no usable form.

@@ -6,7 +6,25 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ExtraNic, ExtraRange, Hardware, ImageOverride, NicOverride, Patch, Written, is_default};
-use crate::blueprint::Role;
+
+/// The part a node plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Runs etcd and the Kubernetes control plane.
+    ControlPlane,
+    /// Runs workloads.
+    Worker,
+}
+
+impl std::fmt::Display for Role {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::ControlPlane => "controlplane",
+            Self::Worker => "worker",
+        })
+    }
+}
 
 /// What a node is beside its hardware. Labels, annotations, taints, kubelet arguments, tags and patches of a node are added
 /// to those of its pool and of its role's defaults; anything else nearer to the node wins.

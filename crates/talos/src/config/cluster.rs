@@ -1,6 +1,8 @@
 //! Putting the wishes about the whole cluster into a machine's configuration.
 
-use super::{ClusterSettings, Contract, Documents, Map, Oidc, Value, documents::document, map};
+use super::{ClusterSettings, Documents, Oidc, documents::document};
+use crate::contract::Contract;
+use crate::yaml::{Map, Value, map};
 
 /// Adds what all machines of a cluster share, in the form of the contract that the configuration was generated with.
 /// What only control planes do is not written for workers.

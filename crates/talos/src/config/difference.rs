@@ -5,9 +5,11 @@
 //! next boot. A document of a kind that is not known here counts as one that needs a reboot, because what is not known must not
 //! pass as harmless. A change carries values only where they are known to be no secrets, because they are keys and tokens as often as not.
 
+use super::Documents;
 use super::shown::{Difference, shown};
-use super::{Contract, Documents, Map, Value};
+use crate::contract::Contract;
 use crate::schema::{self, check::text_of};
+use crate::yaml::{Map, Value};
 
 /// What a change costs a running machine, from the least to the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Map, Value, map, reader, redact, yaml::YamlError};
+use super::redact;
+use crate::yaml::{self, Map, Value, YamlError, map};
 
 /// The documents of a machine configuration. Its `Debug` names the kinds only; its memory is wiped when it goes.
 #[derive(Clone, Default, PartialEq)]
@@ -30,7 +31,7 @@ impl Documents {
     /// Where the text is not YAML or a document is not a mapping.
     pub fn parse(text: &str) -> Result<Self, DocumentsError> {
         let mut documents = Vec::new();
-        for (index, value) in reader::read(text)?.into_iter().enumerate() {
+        for (index, value) in yaml::read(text)?.into_iter().enumerate() {
             let Value::Map(map) = value else { return Err(DocumentsError::NotAMapping { index: index + 1 }) };
             documents.push(map);
         }

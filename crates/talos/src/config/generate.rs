@@ -1,7 +1,8 @@
 //! From secrets and options to documents.
 
-use super::{Documents, Input, Map, Value, documents::document, kubernetes, map, v1alpha1::v1alpha1};
+use super::{Documents, Input, documents::document, kubernetes, v1alpha1::v1alpha1};
 use crate::secrets::Bundle;
+use crate::yaml::{Map, Value, map};
 
 /// Why no configuration can be written for an input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -103,7 +104,8 @@ fn machine_documents(bundle: &Bundle, input: &Input) -> Vec<Map> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Cni, Contract, ExtraMount, Role};
+    use crate::config::{Cni, ExtraMount, Role};
+    use crate::contract::Contract;
     use crate::golden;
 
     fn overrides(mut input: Input) -> Input {
@@ -154,13 +156,18 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_refused() {
         let bundle = golden::bundle();
-        let newest = crate::config::NEWEST;
+        let newest = crate::contract::NEWEST;
         for endpoint in ["", "base", "http://base:6443", "https://", "https://:6443"] {
             let input = Input::new(newest, Role::Worker, "base", endpoint, "1.36.0");
             assert!(matches!(generate(&bundle, &input), Err(GenerateError::Endpoint { .. })), "{endpoint}");
         }
-        let older =
-            overrides(Input::new(crate::config::OLDEST, Role::Worker, "base", "https://base:6443", "1.36.0"));
+        let older = overrides(Input::new(
+            crate::contract::OLDEST,
+            Role::Worker,
+            "base",
+            "https://base:6443",
+            "1.36.0",
+        ));
         let input = Input { contract: newest, ..older };
         assert!(matches!(generate(&bundle, &input), Err(GenerateError::NoForm { .. })));
     }

@@ -1,12 +1,12 @@
 //! The documents that hold Kubernetes since 1.14. Certificates and keys stand in them as plain PEM.
 
 use super::{
-    Cni, Input, Map, Value,
+    Cni, Input,
     documents::document,
-    map,
     v1alpha1::{KUBE_PRISM_PORT, NO_LOAD_BALANCER, audit_policy, pod_security},
 };
 use crate::secrets::{Bundle, EtcdEncryption, KeyPair};
+use crate::yaml::{Map, Value, map};
 
 /// What every machine has.
 pub(super) fn common(bundle: &Bundle, input: &Input) -> Vec<Map> {

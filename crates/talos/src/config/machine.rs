@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Contract, Documents, ExtraMount, GenerateError, MachineSettings, Map, Nic, Role, UserVolume, Value,
+    Documents, ExtraMount, GenerateError, MachineSettings, Nic, Role, UserVolume,
     documents::document,
-    map,
     settings::{DiskId, Route},
 };
+use crate::contract::Contract;
+use crate::yaml::{Map, Value, map};
 
 /// Adds what is special to a machine to its configuration, in the form of the contract that it was generated with.
 ///
@@ -298,8 +299,8 @@ fn volumes(
     }
     for volume in &settings.volumes {
         let expression = match &volume.disk {
-            DiskId::Wwid(id) => format!("disk.wwid == {}", super::quoted(id)),
-            DiskId::Serial(id) => format!("disk.serial == {}", super::quoted(id)),
+            DiskId::Wwid(id) => format!("disk.wwid == {}", crate::yaml::quoted(id)),
+            DiskId::Serial(id) => format!("disk.serial == {}", crate::yaml::quoted(id)),
         };
         // The least size only says that there must be one; the volume grows to the whole disk.
         let provisioning = map([

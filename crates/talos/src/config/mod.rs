@@ -6,7 +6,6 @@
 //! of mappings, so that nothing which this crate does not know is ever lost.
 
 mod cluster;
-mod contract;
 mod difference;
 mod documents;
 mod generate;
@@ -14,17 +13,13 @@ mod input;
 mod kinds;
 mod kubernetes;
 mod machine;
-mod reader;
 mod redact;
 mod settings;
 mod shown;
 mod v1alpha1;
-mod value;
 mod view;
-mod yaml;
 
 pub use cluster::apply_cluster;
-pub use contract::{Contract, ContractError, NEWEST, OLDEST};
 pub use difference::{Change, ChangeClass, difference};
 pub use documents::{Documents, DocumentsError};
 pub use generate::{GenerateError, generate};
@@ -36,10 +31,8 @@ pub use settings::{
     Route, UserVolume, ZONE_LABEL,
 };
 pub use shown::Difference;
-pub use value::{Map, Value};
 pub use view::{AuthorityView, MachineView, Problem};
-pub use yaml::YamlError;
 
-pub(crate) use reader::read as read_yaml;
-pub(crate) use value::map;
-pub(crate) use yaml::quoted;
+// What this module's functions take and give.
+pub use crate::contract::{Contract, ContractError, NEWEST, OLDEST};
+pub use crate::yaml::{Map, Value, YamlError};

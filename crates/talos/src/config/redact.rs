@@ -8,7 +8,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{Map, Value};
+use crate::yaml::{Map, Value};
 
 /// What stands in place of a secret.
 const REDACTED: &str = "REDACTED";
@@ -134,7 +134,8 @@ fn digest(text: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::{Contract, Documents, Input, Role, generate};
+    use crate::config::{Documents, Input, Role, generate};
+    use crate::contract::Contract;
     use crate::secrets::Bundle;
 
     /// Every text of a bundle but its id, as it stands in the file and as it stands in PEM.
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn no_secret_of_a_bundle_stays_whatever_the_contract() {
-        let newest = crate::config::NEWEST;
+        let newest = crate::contract::NEWEST;
         let bundle = Bundle::placeholder(newest, "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
         for minor in 9..=14 {
             for role in [Role::ControlPlane, Role::Worker] {

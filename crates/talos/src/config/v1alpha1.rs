@@ -4,8 +4,9 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use super::{Cni, Input, Map, Value, map};
+use super::{Cni, Input};
 use crate::secrets::{Bundle, EtcdEncryption, KeyPair};
+use crate::yaml::{Map, Value, map};
 
 /// The label that keeps load balancers away from control planes.
 pub(super) const NO_LOAD_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";

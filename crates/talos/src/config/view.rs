@@ -5,8 +5,9 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use super::{Documents, Map, Role, Value};
+use super::{Documents, Role};
 use crate::secret::Secret;
+use crate::yaml::{Map, Value};
 
 /// A value that is missing or cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -331,7 +332,8 @@ fn version_of_image(image: &str) -> Option<String> {
 mod tests {
     use super::*;
     use crate::{
-        config::{Cni, Contract, Input, MachineSettings, Nic, apply_machine, generate},
+        config::{Cni, Input, MachineSettings, Nic, apply_machine, generate},
+        contract::Contract,
         golden,
     };
 

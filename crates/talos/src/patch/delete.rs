@@ -6,8 +6,8 @@
 
 use super::PatchError;
 use crate::{
-    config::{Map, Value},
     schema::{self, Type, check::text_of, field_of},
+    yaml::{Map, Value},
 };
 
 /// One thing to be deleted.

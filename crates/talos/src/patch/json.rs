@@ -4,7 +4,7 @@
 //! its name, never by its number, so those are explained.
 
 use super::PatchError;
-use crate::config::{Map, Value};
+use crate::yaml::{Map, Value};
 
 /// Whether a list is one of JSON patch operations.
 pub(super) fn is_patch(operations: &[Value]) -> bool {

@@ -5,8 +5,8 @@
 //! A few types have their own rules, some of them surprising; they are as they are in Talos.
 
 use crate::{
-    config::{Map, Value},
     schema::{Type, check::text_of, fields_of, zero_word_of},
+    yaml::{Map, Value},
 };
 
 /// Where two values did not go together, and why.

@@ -17,9 +17,11 @@ use std::collections::BTreeSet;
 pub use template::{TemplateError, Values};
 
 use crate::{
-    config::{Contract, Documents, Map, Value, YamlError, known_since, read_yaml},
+    config::{Documents, known_since},
+    contract::Contract,
+    problem::Problem,
     schema::{self, check::misfits},
-    validate::Problem,
+    yaml::{Map, Value, YamlError, read as read_yaml},
 };
 
 /// A patch, read for one release of Talos.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::config::{Map, Value};
+use crate::yaml::{Map, Value};
 
 /// What the placeholders of a patch stand for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::Identity;
-use crate::config::{Map, Value, map};
+use crate::yaml::{Map, Value, map};
 
 /// A talosconfig whose one context is named after the cluster.
 #[must_use]

@@ -18,7 +18,6 @@ use crate::{
     keys::{self, KeyGenerationError},
     pem,
     secret::Secret,
-    secrets::Bundle,
 };
 pub use files::{kubeconfig, talosconfig};
 pub use leaf::Leaf;
@@ -280,31 +279,17 @@ impl Authority {
             .map_err(|source| PkiError::Issue { subject: subject.to_owned(), source })?;
         Ok(Identity { ca_pem: self.certificate_pem.clone(), certificate: certificate.into(), key, key_pem })
     }
-}
 
-/// An identity for the Talos API with one role, from the bundle's authority.
-///
-/// # Errors
-///
-/// Where the bundle's authority is not sound or no key can be made.
-pub fn talos_client(
-    bundle: &Bundle,
-    role: &str,
-    lifetime: Duration,
-    now: Timestamp,
-) -> Result<Identity, PkiError> {
-    let authority = Authority::from_pem(&bundle.os.certificate, bundle.os.key.expose())?;
-    authority.issue_client(None, role, lifetime + BACKDATED, backdated(now)?)
-}
-
-/// An identity for Kubernetes with every right, from the bundle's authority.
-///
-/// # Errors
-///
-/// Where the bundle's authority is not sound or no key can be made.
-pub fn kubernetes_admin(bundle: &Bundle, lifetime: Duration, now: Timestamp) -> Result<Identity, PkiError> {
-    let authority = Authority::from_pem(&bundle.kubernetes.certificate, bundle.kubernetes.key.expose())?;
-    authority.issue_client(Some("admin"), "system:masters", lifetime + BACKDATED, backdated(now)?)
+    /// Issues an identity for a client whose clock may be behind.
+    pub(crate) fn issue_for_client(
+        &self,
+        name: Option<&str>,
+        organization: &str,
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<Identity, PkiError> {
+        self.issue_client(name, organization, lifetime + BACKDATED, backdated(now)?)
+    }
 }
 
 /// The self-signed certificate of an authority, as PEM.

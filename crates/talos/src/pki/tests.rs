@@ -9,6 +9,7 @@ use rustls::{
 
 use super::*;
 use crate::golden;
+use crate::secrets::{Bundle, kubernetes_admin, talos_client};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -136,18 +137,14 @@ fn the_files_for_people_name_the_cluster_and_carry_the_identity() {
     let bundle = golden::bundle();
     let talos = talos_client(&bundle, ADMIN, DAY, now()).unwrap();
     let text = talosconfig("home", &["10.0.0.1".to_owned()], &[], &talos);
-    let crate::config::Value::Map(file) = crate::config::read_yaml(&text).unwrap().remove(0) else {
-        panic!("{text}")
-    };
+    let crate::yaml::Value::Map(file) = crate::yaml::read(&text).unwrap().remove(0) else { panic!("{text}") };
     assert_eq!(file.text("context"), Some("home"));
     assert_eq!(file.texts("contexts.home.endpoints"), ["10.0.0.1"]);
     assert!(file.text("contexts.home.key").is_some_and(|key| key.starts_with("LS0tLS1CRUdJTiBFRDI1NTE5")));
 
     let admin = kubernetes_admin(&bundle, DAY, now()).unwrap();
     let text = kubeconfig("home", "https://10.0.0.10:6443", &admin);
-    let crate::config::Value::Map(file) = crate::config::read_yaml(&text).unwrap().remove(0) else {
-        panic!("{text}")
-    };
+    let crate::yaml::Value::Map(file) = crate::yaml::read(&text).unwrap().remove(0) else { panic!("{text}") };
     assert_eq!(file.text("current-context"), Some("admin@home"));
     let clusters = file.get("clusters").and_then(crate::config::Value::as_list).unwrap();
     assert_eq!(clusters[0].as_map().unwrap().text("cluster.server"), Some("https://10.0.0.10:6443"));
@@ -157,7 +154,7 @@ fn the_files_for_people_name_the_cluster_and_carry_the_identity() {
 #[ignore = "needs openssl: conformance/openssl/run"]
 fn certificates_verify_with_openssl() {
     let openssl = |words: &[&str]| std::process::Command::new("openssl").args(words).output();
-    let bundle = Bundle::placeholder(crate::config::NEWEST, now()).unwrap();
+    let bundle = Bundle::placeholder(crate::contract::NEWEST, now()).unwrap();
     let folder = std::env::temp_dir().join(format!("talos-pki-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = |name: &str| folder.join(name).display().to_string();

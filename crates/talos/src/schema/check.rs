@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{Type, field_of, fields_of, first_release_of, words_of};
-use crate::config::{Map, Value};
+use crate::yaml::{Map, Value};
 
 /// One value that a node would not read: where it is, and why not.
 #[derive(Debug, Clone, PartialEq, Eq)]

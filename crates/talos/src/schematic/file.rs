@@ -3,7 +3,7 @@
 //! A factory reads it, leaves out what is not set, and writes the fields in its own order; lists keep theirs. So do we.
 
 use super::{canonical, id};
-use crate::config::{Map, Value, YamlError, read_yaml};
+use crate::yaml::{Map, Value, YamlError, read as read_yaml};
 
 /// The fields in canonical order, with what stands under each.
 const FIELDS: &[(&str, Form)] = &[

@@ -14,7 +14,7 @@ pub use asset::{Arch, Asset, Compression, DiskFormat, ImageName, Platform};
 pub use file::{SchematicError, SchematicFile};
 use sha2::{Digest, Sha256};
 
-use crate::config::{Map, Value, map};
+use crate::yaml::{Map, Value, map};
 
 /// What an image is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -153,7 +153,7 @@ fn single(value: &Value) -> String {
 
 /// A text as the factory would read it, quoted where it must be.
 fn scalar(text: &str) -> String {
-    if is_plain(text) { text.to_owned() } else { crate::config::quoted(text) }
+    if is_plain(text) { text.to_owned() } else { crate::yaml::quoted(text) }
 }
 
 /// Whether Go's YAML writer surely leaves the text bare: words that cannot be numbers, flags or anything else. Colons stand

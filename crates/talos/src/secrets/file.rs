@@ -7,10 +7,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{Bundle, BundleError, BundleProblem, EtcdEncryption, KeyPair};
 use crate::{
-    config::{Map, Value, map, read_yaml},
     keys,
     pki::{Authority, PkiError},
     secret::Secret,
+    yaml::{Map, Value, map, read as read_yaml},
 };
 
 impl Bundle {

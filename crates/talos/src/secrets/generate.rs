@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::{Bundle, BundleError, EtcdEncryption, KeyPair};
 use crate::{
-    config::Contract,
+    contract::Contract,
     keys::{self, KeyGenerationError},
     pki,
     secret::Secret,

@@ -5,11 +5,14 @@
 
 mod file;
 mod generate;
+mod identities;
 mod tofu;
 
 use std::fmt;
 
-use crate::{config::YamlError, keys::KeyGenerationError, pki::PkiError, secret::Secret};
+pub use identities::{kubernetes_admin, talos_client};
+
+use crate::{keys::KeyGenerationError, pki::PkiError, secret::Secret, yaml::YamlError};
 
 /// A certificate and its key, both as PEM.
 #[derive(Clone)]

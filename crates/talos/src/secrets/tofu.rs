@@ -4,7 +4,7 @@
 //! other bundle, so that the same proofs hold. A state is JSON, which is YAML too.
 
 use super::{Bundle, BundleError};
-use crate::config::{Map, Value, map, read_yaml};
+use crate::yaml::{Map, Value, map, read as read_yaml};
 
 /// The type of the resource in a state.
 const RESOURCE: &str = "talos_machine_secrets";

@@ -8,9 +8,9 @@ use super::{
     has_text, set,
 };
 use crate::{
-    config::{Map, Value},
     pem, schema,
     schema::check::{is_address, is_prefix, text_of},
+    yaml::{Map, Value},
 };
 
 impl Rules<'_> {

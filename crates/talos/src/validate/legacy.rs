@@ -1,7 +1,7 @@
 //! Documents beside the fields that they replaced: each setting may stand in one place only.
 
 use super::{Rules, has_text, set};
-use crate::config::{Map, Value};
+use crate::yaml::{Map, Value};
 
 /// Documents and the v1alpha1 fields that may not stand beside them.
 const REPLACED: &[(&str, &[&str])] = &[

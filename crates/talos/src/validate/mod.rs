@@ -9,22 +9,15 @@ mod forms;
 mod legacy;
 mod v1alpha1;
 
-use std::fmt;
+pub use crate::problem::Problem;
 
 use crate::{
-    config::{Contract, Documents, Map, Value, known_since},
+    config::{Documents, known_since},
+    contract::Contract,
     patch::conflicts,
     schema::{self, check::misfits},
+    yaml::{Map, Value},
 };
-
-/// One thing that a node would refuse.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// Where: the keys joined by dots, in a document with a kind after `Kind/name: `.
-    pub path: String,
-    /// What is wrong.
-    pub message: String,
-}
 
 /// How a machine runs, which decides what must be configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,24 +28,6 @@ pub enum Mode {
     Cloud,
     /// It runs in a container.
     Container,
-}
-
-impl Problem {
-    /// A problem at a path of a document.
-    pub(crate) fn in_document(document: &Map, path: &str, message: String) -> Self {
-        let path = match (document.text("kind"), document.text("name")) {
-            (Some(kind), Some(name)) => format!("{kind}/{name}: {path}"),
-            (Some(kind), None) => format!("{kind}: {path}"),
-            (None, _) => path.to_owned(),
-        };
-        Self { path, message }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.path, self.message)
-    }
 }
 
 /// Everything that a node of a release would refuse about a configuration.

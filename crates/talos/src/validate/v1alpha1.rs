@@ -9,8 +9,8 @@ use super::{
     has_text, set,
 };
 use crate::{
-    config::{Map, Value},
     schema::check::{is_address, is_prefix, text_of},
+    yaml::{Map, Value},
 };
 
 /// Settings of the kubelet that Talos keeps for itself.

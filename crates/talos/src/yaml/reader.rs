@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
-use super::{Map, Value, yaml::YamlError};
+use super::{Map, Value, YamlError};
 
 /// Deeper than any configuration, shallow enough for every stack.
 const MAX_DEPTH: usize = 100;

@@ -5,20 +5,6 @@
 
 use super::{Map, Value};
 
-/// A text that is no YAML.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("not valid YAML{}: {reason}", place(*line))]
-pub struct YamlError {
-    /// The line, counted from one, where it is known.
-    pub line: Option<u64>,
-    /// What the parser says.
-    pub reason: String,
-}
-
-fn place(line: Option<u64>) -> String {
-    line.map(|line| format!(" at line {line}")).unwrap_or_default()
-}
-
 impl Map {
     /// The mapping as one YAML document.
     #[must_use]
@@ -158,7 +144,7 @@ fn spaces(out: &mut String, count: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{map, read_yaml as read};
+    use crate::yaml::{map, read};
 
     #[test]
     fn texts_that_look_like_something_else_are_quoted_and_come_back() {

@@ -7,7 +7,7 @@ use engine::secrets::write_private;
 use jiff::Timestamp;
 use model::blueprint::Blueprint;
 use talos::pki;
-use talos::secrets::Bundle;
+use talos::secrets::{self, Bundle};
 
 use super::secrets::no_secrets;
 use super::setup::{Setup, Wrong, ended};
@@ -42,7 +42,7 @@ fn into(path: &Path) -> OutputArgs {
 }
 
 fn make_kubeconfig(bundle: &Bundle, blueprint: &Blueprint, lifetime: Duration, now: Timestamp) -> Made {
-    let identity = pki::kubernetes_admin(bundle, lifetime, now)?;
+    let identity = secrets::kubernetes_admin(bundle, lifetime, now)?;
     Ok(pki::kubeconfig(&blueprint.cluster, &blueprint.endpoint, &identity))
 }
 
@@ -58,7 +58,7 @@ pub fn talosconfig_text(
     lifetime: Duration,
     now: Timestamp,
 ) -> Made {
-    let identity = pki::talos_client(bundle, role.as_str(), lifetime, now)?;
+    let identity = secrets::talos_client(bundle, role.as_str(), lifetime, now)?;
     // Never the VIP: it is gone whenever etcd is, which is when one needs the Talos API most.
     let endpoints: Vec<String> = blueprint.control_planes().map(|n| n.address.addr().to_string()).collect();
     let nodes: Vec<String> = blueprint.in_order().into_iter().map(|n| n.address.addr().to_string()).collect();

@@ -37,7 +37,7 @@ fn try_validate(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
     let missing =
         loaded.locate(missing_secrets(&loaded.spec, &setup.folder, |name| std::env::var_os(name).is_some()));
     if printer.is_json() {
-        let found = model::check::check(loaded).into_iter().chain(missing).collect::<Vec<_>>();
+        let found = loaded.check().into_iter().chain(missing).collect::<Vec<_>>();
         printer.diagnostics(&loaded.sources, &found);
     } else {
         if !missing.is_empty() {

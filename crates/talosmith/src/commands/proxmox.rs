@@ -172,7 +172,7 @@ fn load_for_setup(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
         printer.diagnostics(&failed.sources, &failed.diagnostics);
         Wrong::Shown
     })?;
-    let found = model::check::check(&loaded);
+    let found = loaded.check();
     let wrong: Vec<_> = found.into_iter().filter(|d| d.is_error() && d.code != codes::PCI_ADDRESS).collect();
     if wrong.is_empty() {
         return Ok(loaded);

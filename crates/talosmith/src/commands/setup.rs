@@ -73,7 +73,7 @@ pub fn checked(sources: &[Source], printer: &Printer) -> Result<(Loaded, Vec<Dia
             return Err(Wrong::Shown);
         }
     };
-    let found = model::check::check(&loaded);
+    let found = loaded.check();
     if found.iter().any(Diagnostic::is_error) {
         printer.diagnostics(&loaded.sources, &found);
         return Err(Wrong::Shown);

@@ -13,7 +13,8 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
-use talos::pki::{Authority, Identity, kubernetes_admin};
+use talos::pki::{Authority, Identity};
+use talos::secrets::kubernetes_admin;
 
 use crate::machine::tests::{BUNDLE, VIP};
 use crate::talos_api::tests::{Rig, tls};

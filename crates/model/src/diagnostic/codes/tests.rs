@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::check::check;
 use crate::diagnostic::Source;
 use crate::load::load;
 
@@ -38,7 +37,7 @@ fn lay_over(piece: &str) -> String {
 
 fn codes_of(text: &str) -> Vec<&'static str> {
     let found = match load(&[Source::new("c.yaml", text)]) {
-        Ok(loaded) => check(&loaded),
+        Ok(loaded) => loaded.check(),
         Err(failed) => failed.diagnostics,
     };
     found.iter().map(|d| d.code).collect()

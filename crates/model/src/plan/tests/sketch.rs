@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::observed::Kubelet;
-use crate::quorum::Member;
+use crate::observed::Member;
 
 /// The nodes of the file, and one that the file no longer has.
 pub const NODES: [(&str, Role, u8); 6] = [

@@ -153,7 +153,7 @@ fn a_worker_of_1_14_registers_with_its_taints() {
     let mut documents = Documents::parse("version: v1alpha1\nmachine: {type: worker}\n---\n{apiVersion: v1alpha1, kind: KubeletConfig, image: 'k:v1', config: {}}\n").unwrap();
     let taints = [("gpu".to_owned(), "true:NoSchedule".to_owned())].into();
     let settings = MachineSettings { taints, ..MachineSettings::default() };
-    apply_machine(&mut documents, crate::config::NEWEST, &settings).unwrap();
+    apply_machine(&mut documents, crate::contract::NEWEST, &settings).unwrap();
     let registered = documents.kind("KubeletConfig").unwrap().find("config.registerWithTaints").unwrap();
     let expected = Documents::parse("a: [{key: gpu, value: 'true', effect: NoSchedule}]").unwrap();
     assert_eq!(Some(registered), expected.iter().next().unwrap().get("a"));
@@ -163,7 +163,7 @@ fn a_worker_of_1_14_registers_with_its_taints() {
 #[test]
 fn what_a_contract_lacks_is_refused() {
     let mut documents = Documents::parse("machine: {type: worker}\n").unwrap();
-    let oldest = crate::config::OLDEST;
+    let oldest = crate::contract::OLDEST;
     let error = apply_machine(&mut documents, oldest, &settings()).unwrap_err();
     assert!(error.to_string().contains("choose v1.10 or a newer one"), "{error}");
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use model::blueprint::{InventoryDatastore, InventoryHost};
 use model::diagnostic::Source;
 use model::mark::{BootstrapMark, Lease, RecordState};
+use model::observed::Member;
 use model::observed::{EtcdStatus, Guest, KubernetesNode, RecordSeen, Unobserved};
-use model::quorum::Member;
 
 use super::super::plan::tests::{one_more, plan_of};
 use super::super::window::columns;

@@ -3,7 +3,8 @@
 use hcl_edit::template::{Directive, Element, Strip};
 use model::diagnostic::Span;
 
-use super::eval::{Evaluator, Outcome, Scope, Trouble, pairs, plain, text, truth};
+use super::{Evaluator, Outcome, Scope, pairs, plain, text, truth};
+use crate::notes::Trouble;
 
 /// The value of a template. One that is only an interpolation has its value, whatever that is.
 pub(super) fn eval<'e>(

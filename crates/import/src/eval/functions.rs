@@ -9,12 +9,11 @@ use ipnet::Ipv4Net;
 use model::diagnostic::Span;
 use model::load::{Scalar, Tree};
 
-use super::eval::{
-    Evaluator, Outcome, Scope, Trouble, boolean, number, numeric, pairs, plain, put, same, text,
-};
+use super::{Evaluator, Outcome, Scope, boolean, number, numeric, pairs, plain, put, same, text};
+use crate::notes::Trouble;
 
 /// What the value of `file("x")` begins with. No text of an input can hold a NUL.
-pub(super) const FILE: &str = "\u{0}file:";
+pub(crate) const FILE: &str = "\u{0}file:";
 
 /// No text that a function makes is longer.
 const MAX_TEXT: usize = 1 << 20;
