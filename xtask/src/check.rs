@@ -1,9 +1,11 @@
-//! Checks that the compiler cannot make: the borders between crates, the shape of source files, and the words that people read.
+//! Checks that the compiler cannot make: the borders between crates and between modules, the shape of source files, and the words that people read.
 //!
 //! All collect everything that is wrong before they fail, so that one run shows all of it. They also run as a test, on
 //! this repository, so the borders hold wherever the tests pass.
 
 mod borders;
+mod code;
+mod cycles;
 mod sources;
 mod words;
 
@@ -37,6 +39,7 @@ fn check(repository: &Path) -> Result<String> {
     let files = sources::read(repository)?;
     let mut problems = borders::problems(&graph);
     problems.extend(borders::lab_in_controller(&without_lab));
+    problems.extend(cycles::problems(&files));
     problems.extend(sources::problems(&files));
     problems.extend(words::problems(repository)?);
     if !problems.is_empty() {

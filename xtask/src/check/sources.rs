@@ -15,7 +15,9 @@ const MOST_LINES: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// Its path from the top of the repository.
-    path: String,
+    pub path: String,
+    /// What is in it.
+    pub text: String,
     /// Number of lines.
     lines: usize,
     /// Whether it begins by saying what it is for.
@@ -54,17 +56,17 @@ fn walk(repository: &Path, folder: &Path, files: &mut Vec<Source>) -> Result<()>
     Ok(())
 }
 
-fn source(path: String, text: &str) -> Source {
+pub fn source(path: String, text: &str) -> Source {
     let introduced = text
         .strip_prefix("//!")
         .is_some_and(|rest| rest.lines().next().is_some_and(|l| !l.trim().is_empty()));
-    Source { path, lines: text.lines().count(), introduced }
+    Source { path, text: text.to_owned(), lines: text.lines().count(), introduced }
 }
 
 /// Every file that breaks a rule.
 pub fn problems(files: &[Source]) -> Vec<String> {
     let mut problems = vec![];
-    for Source { path, lines, introduced } in files {
+    for Source { path, lines, introduced, .. } in files {
         if *lines > MOST_LINES {
             problems
                 .push(format!("{path} has {lines} lines; {MOST_LINES} are allowed: make two modules of it, or put it into a folder `gen` if it is generated"));
