@@ -180,6 +180,7 @@ impl Machine {
                 }
                 match now.healthy {
                     Some(true) if healthy != Some(true) || was != "Running" => {
+                        let at = now.first_check();
                         self.service(at, id, "Running", "Health check successful".to_owned(), Some(true));
                     }
                     Some(false) if healthy != Some(false) => {

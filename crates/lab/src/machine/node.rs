@@ -586,6 +586,8 @@ impl Node {
 
     fn moments(&self) -> Vec<Timestamp> {
         let mut all = vec![self.clock_from, self.cri_from, self.kubelet_from, self.trustd_from()];
+        all.extend([self.cri_from, self.trustd_from()].map(|from| after(from, timing::FIRST_CHECK)));
+        all.push(after(self.kubelet_from, timing::KUBELET_FIRST_CHECK));
         all.extend(self.api_from);
         all.extend(self.kubelet_gives_up);
         all.extend(self.api_server_from);

@@ -20,6 +20,27 @@ pub(crate) struct Service {
     pub(crate) message: String,
 }
 
+impl Service {
+    /// When a service that runs is looked at for the first time. That of etcd is in [`EtcdService::Running`].
+    pub(super) fn first_check(&self) -> Timestamp {
+        match self.id.as_str() {
+            "etcd" => self.since,
+            "kubelet" => after(self.since, timing::KUBELET_FIRST_CHECK),
+            _ => after(self.since, timing::FIRST_CHECK),
+        }
+    }
+
+    /// Before its first check nothing is known of the health of a service.
+    fn as_of(self, now: Timestamp) -> Self {
+        match self.healthy {
+            Some(true) if now < self.first_check() => {
+                Self { healthy: None, message: format!("Started task {}", self.id), ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
 /// Stage, readiness and unmet conditions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Status {
@@ -128,7 +149,7 @@ impl Machines {
             _ => return vec![],
         }
         services.sort_by(|a, b| a.id.cmp(&b.id));
-        services
+        services.into_iter().map(|service| service.as_of(self.now)).collect()
     }
 
     fn node_services(&self, node: &Node) -> Vec<Service> {

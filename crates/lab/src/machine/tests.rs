@@ -118,6 +118,11 @@ impl Rig {
         self.machines.advance(self.now);
     }
 
+    fn wait_millis(&mut self, millis: u64) {
+        self.now = node::after(self.now, Duration::from_millis(millis));
+        self.machines.advance(self.now);
+    }
+
     /// Waits until `what` holds; says how long it took.
     fn until(&mut self, limit: u64, what: impl Fn(&Machines) -> bool) -> u64 {
         for seconds in 0..limit {

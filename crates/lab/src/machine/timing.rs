@@ -35,6 +35,10 @@ pub const WORKER_CERTIFICATE: Duration = ms(1_000);
 pub const ETCD_DATA: Duration = ms(1_500);
 /// An etcd that starts on data it already has.
 pub const ETCD_START: Duration = ms(1_000);
+/// From the start of a service to its first health check.
+pub const FIRST_CHECK: Duration = ms(1_000);
+/// The same for the kubelet, which starts slowly.
+pub const KUBELET_FIRST_CHECK: Duration = ms(2_000);
 /// From a running etcd to a healthy service.
 pub const ETCD_HEALTHY: Duration = ms(5_000);
 /// A waiting control plane adds itself this long after it could.

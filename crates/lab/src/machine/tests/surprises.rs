@@ -215,3 +215,38 @@ fn the_extension_of_the_guest_agent_runs_before_any_configuration() {
     let agent = rig.machines.services(101).into_iter().find(|s| s.id == "ext-qemu-guest-agent").unwrap();
     assert_eq!((agent.state, agent.healthy), ("Running", None));
 }
+
+/// A service that started is looked at a second later, and until then it is neither healthy nor unhealthy.
+#[test]
+fn health_is_unknown_before_the_first_check() {
+    let mut rig = Rig::new();
+    rig.on(101);
+    rig.wait(40);
+    rig.apply(101, Role::ControlPlane);
+    let seen = |rig: &Rig, id: &str| {
+        let found = rig.machines.services(101).into_iter().find(|service| service.id == id);
+        found.map(|service| (service.state, service.healthy))
+    };
+    let mut history = std::collections::BTreeMap::<&str, Vec<_>>::new();
+    for _ in 0..600 {
+        rig.wait_millis(100);
+        for id in ["cri", "kubelet", "trustd", "apid"] {
+            if let Some(now) = seen(&rig, id).filter(|(state, _)| *state == "Running") {
+                history.entry(id).or_default().push(now.1);
+            }
+        }
+    }
+    for id in ["cri", "kubelet", "trustd"] {
+        let seen = &history[id];
+        let unknown = seen.iter().take_while(|healthy| healthy.is_none()).count();
+        assert!((8..=21).contains(&unknown), "{id}: {unknown} tenths of a second");
+        assert!(seen[unknown..].iter().all(|healthy| *healthy == Some(true)), "{id}: {seen:?}");
+    }
+    let log = &rig.machines.get(101).unwrap().log;
+    let told = |words: &str| {
+        let said = |what: &Happening| matches!(what, Happening::Service(id, _, text, _) if id == "cri" && text.contains(words));
+        log.iter().find(|entry| said(&entry.what)).map(|entry| entry.at).unwrap()
+    };
+    let between = told("Health check successful").duration_since(told("started with PID"));
+    assert_eq!(between.as_millis(), 1_000);
+}

@@ -215,6 +215,36 @@ async fn lab_9_2_calls_that_are_new_are_unknown_to_9_1() {
     assert_eq!(unknown.status, 501, "{unknown:?}");
 }
 
+/// All that pve-manager 9.2.11, qemu-server 9.2.6 and storage 9.1.7 have more than 9.1.8.
+#[tokio::test(start_paused = true)]
+async fn lab_9_2_has_twelve_methods_more() {
+    let new = [
+        "GET /cluster/qemu",
+        "GET /cluster/qemu/cpu-flags",
+        "GET /cluster/qemu/custom-cpu-models",
+        "POST /cluster/qemu/custom-cpu-models",
+        "GET /cluster/qemu/custom-cpu-models/lean",
+        "PUT /cluster/qemu/custom-cpu-models/lean",
+        "DELETE /cluster/qemu/custom-cpu-models/lean",
+        "GET /nodes/pve1/storage/local/identity",
+        "DELETE /nodes/pve1/ceph/fs/shared",
+        "GET /nodes/pve1/ceph/releases",
+        "POST /nodes/pve1/ceph/restart-bulk",
+        "POST /cluster/ceph/restart-bulk",
+    ];
+    for version in [ProxmoxVersion::V9_1, ProxmoxVersion::V9_2] {
+        let (_lab, client) = lab_of(version);
+        for call in new {
+            let (method, path) = call.split_once(' ').unwrap();
+            // A parameter that no call has shows whether the call is known, and changes nothing.
+            let reply = client.call(method, &format!("{path}?nonsense=1"), Value::Null).await;
+            let known = reply.status == 400;
+            assert_eq!(known, version == ProxmoxVersion::V9_2, "{call}: {reply:?}");
+            assert!(known || reply.status == 501, "{call}: {reply:?}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn lab_9_2_every_change_of_a_configuration_is_a_line_in_the_log_of_the_cluster() {
     let (_lab, client, _) = lab();
