@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use model::blueprint::{Blueprint, Node};
+use model::diagnostic::{Diagnostic, codes};
 use model::holder::{Account, Holder};
-use model::plan::preflight;
-use model::rights::{self, Need};
+use model::plan::{RefusalCode, preflight};
+use model::rights::{self, Need, RoleKind};
 use model::spec::Spec;
 use pve::Permissions;
 
@@ -89,7 +90,10 @@ pub enum Unexamined {
 pub async fn examine(session: &Session) -> std::result::Result<Vec<Finding>, Unexamined> {
     let mut found = proxmox(&session.world, session.spec()).await?;
     match session.look().await {
-        Ok(look) => found.extend(of_plan(&look)),
+        Ok(look) => {
+            let more = of_plan(&look, &found);
+            found.extend(more);
+        }
         Err(LookError::Engine(error)) => {
             let remedy = error.advice().map(str::to_owned).into_iter().collect();
             let detail = error.causes().join(": ");
@@ -112,11 +116,21 @@ fn count(problems: usize) -> String {
 }
 
 /// What `plan` refuses and warns of before it creates anything, in the same words.
-fn of_plan(look: &Look) -> Vec<Finding> {
+fn of_plan(look: &Look, before: &[Finding]) -> Vec<Finding> {
+    // A privilege that is missing was found already, with the commands that grant it.
+    let is_found = |privilege: &str| {
+        before.iter().any(|finding| finding.verdict == Verdict::Bad && finding.detail.contains(privilege))
+    };
+    let mut missing = look.observed.proxmox.missing_rights.iter().filter_map(|need| need.one_of.first());
+    let rights_are_found = missing.all(|(_, privilege)| is_found(privilege));
     let refusals = look.plan().refusals;
-    let mut found: Vec<Finding> =
-        refusals.into_iter().map(|refusal| Finding::bad(PLAN, refusal.why, refusal.remedy)).collect();
-    if found.is_empty() {
+    let refuses_nothing = refusals.is_empty();
+    let mut found: Vec<Finding> = refusals
+        .into_iter()
+        .filter(|refusal| !(refusal.code == RefusalCode::Rights && rights_are_found))
+        .map(|refusal| Finding::bad(PLAN, refusal.why, refusal.remedy))
+        .collect();
+    if refuses_nothing {
         found.push(Finding::good(PLAN, "`talosmith plan` refuses nothing"));
     }
     let warnings = preflight::warnings(&look.blueprint, &look.observed).into_iter();
@@ -159,6 +173,21 @@ pub async fn proxmox(world: &World, spec: &Spec) -> std::result::Result<Vec<Find
             if let Ok(open) = model::resolve::resolve(spec, None, None) {
                 found.extend(privileges(world, &open, &carriers).await.map_err(attempt)?);
             }
+            // One that the token sees and that does not fit is not hidden.
+            let may_be_hidden = |problem: &Diagnostic| {
+                problem.code == codes::NO_DATASTORE && !problem.message.contains("does not take")
+            };
+            if problems.iter().all(may_be_hidden) {
+                let is_named = |found: &Finding| {
+                    found.verdict == Verdict::Bad && found.what.starts_with("privileges at /storage/")
+                };
+                let named = found.iter().any(is_named);
+                let hidden = unseen_datastores(world, spec, &survey).await.map_err(attempt)?;
+                if named || hidden.is_some() {
+                    found.extend(hidden.filter(|_| !named));
+                    return Err(Unexamined::File(problems, found));
+                }
+            }
             let detail = match problems.len() {
                 1 => "it asks for something that this Proxmox does not have".to_owned(),
                 many => format!("it asks for {many} things that this Proxmox does not have"),
@@ -172,6 +201,84 @@ pub async fn proxmox(world: &World, spec: &Spec) -> std::result::Result<Vec<Find
     found.extend(bridges(world, &blueprint).await);
     found.extend(devices(world, &blueprint).await);
     Ok(found)
+}
+
+/// Datastores that may exist and that the token may not see: Proxmox leaves them out of its lists. `None` where it sees all of them.
+async fn unseen_datastores(world: &World, spec: &Spec, survey: &Survey) -> pve::Result<Option<Finding>> {
+    let permissions = world.pve.permissions().await?;
+    if ["Datastore.Audit", "Datastore.AllocateSpace"]
+        .iter()
+        .any(|privilege| permissions.has("/storage", privilege))
+    {
+        return Ok(None);
+    }
+    let seen: BTreeSet<&str> =
+        survey.inventory.hosts.values().flat_map(|host| host.datastores.keys()).map(String::as_str).collect();
+    let seen = match seen.is_empty() {
+        true => "no datastore".to_owned(),
+        false => format!("only {}", seen.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    let roles = Roles::ask(world, &permissions).await;
+    let mut remedy = vec![SETUP.to_owned()];
+    remedy.extend(roles.commands(&spec.cluster, RoleKind::Work, world.pve.caller(), "/storage/NAME", None));
+    let detail = format!(
+        "the token sees {seen}, and may not see others that the file needs; missing: Datastore.Audit (see datastores)"
+    );
+    Ok(Some(Finding { what: "privileges at /storage".to_owned(), verdict: Verdict::Bad, detail, remedy }))
+}
+
+/// The usual remedy for missing privileges.
+const SETUP: &str =
+    "run `talosmith proxmox setup` again, which grants what is missing; or, as root on a host:";
+
+/// The roles of this Proxmox, and what the caller holds at each path.
+struct Roles {
+    all: BTreeMap<String, BTreeSet<String>>,
+    held: Vec<BTreeSet<String>>,
+}
+
+impl Roles {
+    /// Roles that cannot be listed are taken for roles that are not there: then the usual name is used.
+    async fn ask(world: &World, permissions: &Permissions) -> Self {
+        let all = world.pve.roles().await.unwrap_or_default();
+        let all = all.into_iter().map(|role| (role.name, role.privileges.into_iter().collect())).collect();
+        let held = permissions.0.values().map(|privileges| privileges.keys().cloned().collect()).collect();
+        Self { all, held }
+    }
+
+    /// The commands that give a role at a path, with these privileges added to it.
+    fn commands(
+        &self,
+        cluster: &str,
+        kind: RoleKind,
+        caller: &str,
+        path: &str,
+        add: Option<&[&str]>,
+    ) -> Vec<String> {
+        let user = caller.split('!').next().unwrap_or(caller);
+        let whom = if user == caller {
+            format!("--users '{user}'")
+        } else {
+            format!("--users '{user}' --tokens '{caller}'")
+        };
+        let down = if path == "/" { " --propagate 0" } else { "" };
+        let (mut lines, role) = match rights::held_role(kind, cluster, &self.all, &self.held) {
+            Some(role) if self.all.contains_key(&role) => (vec![], role),
+            Some(role) => (vec![format!("pveum role add {role}")], role),
+            None => {
+                let name = kind.name(cluster);
+                let which = format!(
+                    "pveum acl list | grep -F '{caller}'  # shows which role is ROLE: {name}, or {name} with a number"
+                );
+                (vec![which], "ROLE".to_owned())
+            }
+        };
+        if let Some(privileges) = add {
+            lines.push(format!("pveum role modify {role} --append 1 --privs '{}'", privileges.join(" ")));
+        }
+        lines.push(format!("pveum acl modify {path} --roles {role} {whom}{down}"));
+        lines
+    }
 }
 
 /// A cluster of external machines has no Proxmox to examine. What can be asked is whether each machine answers.
@@ -264,10 +371,22 @@ async fn privileges(world: &World, blueprint: &Blueprint, hosts: &[String]) -> p
     for need in &needs {
         by_path.entry(&need.path).or_default().push(need);
     }
-    let caller = world.pve.caller();
-    let cluster = &blueprint.cluster;
-    let check = |(path, needs): (&str, Vec<&Need>)| at_path(&permissions, cluster, caller, path, &needs);
-    let console = |need: &Need| console(&permissions, blueprint, caller, need);
+    // Where a grant is missing as a whole, the console is missing with it: that is one thing.
+    let is_missing = |need: &Need| !permissions.has(&need.path, need.privilege);
+    let (with_others, consoles): (Vec<&Need>, Vec<&Need>) = consoles.iter().partition(|console| {
+        is_missing(console) && needs.iter().any(|need| need.path == console.path && is_missing(need))
+    });
+    for need in with_others {
+        by_path.entry(&need.path).or_default().push(need);
+    }
+    let asking = Asking {
+        roles: Roles::ask(world, &permissions).await,
+        permissions: &permissions,
+        cluster: &blueprint.cluster,
+        caller: world.pve.caller(),
+    };
+    let check = |(path, needs): (&str, Vec<&Need>)| asking.at_path(path, &needs);
+    let console = |need: &&Need| console(&asking, blueprint, need);
     let accounts = Holder::accounts(blueprint)
         .map(|(holder, account)| account_for(&permissions, blueprint, holder, &account));
     Ok(by_path.into_iter().map(check).chain(consoles.iter().map(console)).chain(accounts).collect())
@@ -301,7 +420,8 @@ fn account_for(
 
 /// Whether new machines can be proved through their console, asked for each VM as a plan does: what is granted on one VM replaces what comes
 /// from above. Where the file does not ask for it, they are known by their UUID instead, and every plan warns.
-fn console(permissions: &Permissions, blueprint: &Blueprint, caller: &str, need: &Need) -> Finding {
+fn console(asking: &Asking<'_>, blueprint: &Blueprint, need: &Need) -> Finding {
+    let permissions = asking.permissions;
     let what = format!("console at {}", need.path);
     let lacks = |node: &&Node| {
         let need = rights::to_prove(blueprint, node, None);
@@ -316,14 +436,14 @@ fn console(permissions: &Permissions, blueprint: &Blueprint, caller: &str, need:
     }
     let from_above = permissions.has(&need.path, need.privilege);
     let remedy = match from_above {
-        false => at_path(permissions, &blueprint.cluster, caller, &need.path, &[need]).remedy,
+        false => asking.at_path(&need.path, &[need]).remedy,
         // Each of these VMs has a grant of its own.
         true => denied
             .iter()
             .flat_map(|node| {
                 let path = format!("/vms/{}", node.vmid);
                 let of_vm = Need { path: path.clone(), ..need.clone() };
-                at_path(permissions, &blueprint.cluster, caller, &path, &[&of_vm]).remedy
+                asking.at_path(&path, &[&of_vm]).remedy
             })
             .fold(vec![], |mut all, line| {
                 if !all.contains(&line) {
@@ -344,37 +464,31 @@ fn console(permissions: &Permissions, blueprint: &Blueprint, caller: &str, need:
     Finding { what, verdict, detail: format!("missing{on}: {}; {then}", need.privilege), remedy }
 }
 
-fn at_path(permissions: &Permissions, cluster: &str, caller: &str, path: &str, needs: &[&Need]) -> Finding {
-    let what = format!("privileges at {path}");
-    let missing: Vec<&&Need> = needs
-        .iter()
-        .filter(|need| !need.is_met(|path, privilege| permissions.has(path, privilege)))
-        .collect();
-    let Some(first) = missing.first() else {
-        let all: Vec<&str> = needs.iter().map(|need| need.privilege).collect();
-        return Finding::good(what, all.join(" "));
-    };
-    let told: Vec<String> =
-        missing.iter().map(|need| format!("{} ({})", need.privilege, need.reason)).collect();
-    let names: BTreeSet<&str> = missing.iter().map(|need| need.privilege).collect();
-    let names: Vec<&str> = names.into_iter().collect();
-    let role = first.role.name(cluster);
-    let user = caller.split('!').next().unwrap_or(caller);
-    let whom = if user == caller {
-        format!("--users '{user}'")
-    } else {
-        format!("--users '{user}' --tokens '{caller}'")
-    };
-    let down = if path == "/" { " --propagate 0" } else { "" };
-    Finding {
-        what,
-        verdict: Verdict::Bad,
-        detail: format!("missing: {}", told.join(", ")),
-        remedy: vec![
-            format!("pveum role add {role}  # unless it exists"),
-            format!("pveum role modify {role} --append 1 --privs '{}'", names.join(" ")),
-            format!("pveum acl modify {path} --roles {role} {whom}{down}"),
-        ],
+/// Whose privileges are examined.
+struct Asking<'a> {
+    roles: Roles,
+    permissions: &'a Permissions,
+    cluster: &'a str,
+    caller: &'a str,
+}
+
+impl Asking<'_> {
+    fn at_path(&self, path: &str, needs: &[&Need]) -> Finding {
+        let what = format!("privileges at {path}");
+        let is_missing = |need: &&&Need| !need.is_met(|path, privilege| self.permissions.has(path, privilege));
+        let missing: Vec<&&Need> = needs.iter().filter(is_missing).collect();
+        let Some(first) = missing.first() else {
+            let all: Vec<&str> = needs.iter().map(|need| need.privilege).collect();
+            return Finding::good(what, all.join(" "));
+        };
+        let told: Vec<String> =
+            missing.iter().map(|need| format!("{} ({})", need.privilege, need.reason)).collect();
+        let names: BTreeSet<&str> = missing.iter().map(|need| need.privilege).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let kind = first.role;
+        let mut remedy = vec![SETUP.to_owned()];
+        remedy.extend(self.roles.commands(self.cluster, kind, self.caller, path, Some(&names)));
+        Finding { what, verdict: Verdict::Bad, detail: format!("missing: {}", told.join(", ")), remedy }
     }
 }
 

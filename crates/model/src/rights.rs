@@ -55,6 +55,30 @@ impl RoleKind {
     }
 }
 
+/// The role of a cluster that a token has, by what it may do: `roles` are all that there are, with their privileges, and `held` is what the
+/// token holds at each path. `None` where two clusters have the same name and nothing tells their roles apart.
+#[must_use]
+pub fn held_role(
+    kind: RoleKind,
+    cluster: &str,
+    roles: &BTreeMap<String, BTreeSet<String>>,
+    held: &[BTreeSet<String>],
+) -> Option<String> {
+    let name = kind.name(cluster);
+    let numbered = |other: &str| {
+        let number = other.strip_prefix(&name).and_then(|rest| rest.strip_prefix('.'));
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let own: Vec<&String> = roles.keys().filter(|other| **other == name || numbered(other)).collect();
+    let fitting: Vec<&&String> = own.iter().filter(|role| held.contains(&roles[**role])).collect();
+    match (&own[..], &fitting[..]) {
+        ([], _) => Some(name),
+        ([only], _) => Some((*only).clone()),
+        (_, [only]) => Some((**only).clone()),
+        _ => None,
+    }
+}
+
 /// An entry of an access control list that names one of the [`SHARED_ROLES`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedEntry<'a> {
@@ -176,7 +200,7 @@ const BRIDGE: &[Privilege] =
 const DEVICE: &[Privilege] = &[first("Mapping.Use", "hand the device through")];
 const START_ORDER: &[Privilege] = &[first("Sys.Modify", "set the order in which VMs start")];
 const QUORUM: &Privilege = &later("Sys.Audit", "see whether the cluster has quorum");
-const IDS: &Privilege = &later("VM.Audit", "see which ids are taken");
+const IDS: &Privilege = &later("VM.Audit", "see which ids are taken, and clones of nodes");
 const POOL: &[Privilege] = &[later("Pool.Audit", "see the pool")];
 const ACCOUNTS: &str = "make accounts for what runs in the cluster";
 

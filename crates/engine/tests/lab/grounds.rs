@@ -488,3 +488,56 @@ async fn p8_accounts_are_made_by_a_token_that_was_set_up_for_them_and_by_no_othe
     let with = Whom { accounts: true, ..whom() };
     assert_eq!(brought_up(rig, &text, &with).await, Vec::<String>::new());
 }
+
+/// A token whose grant at a path was lost, and what doctor says then.
+async fn without_grant_at(path: &str, text: &str) -> (World, Vec<Finding>) {
+    let rig = Rig::new();
+    let grounds = Grounds::survey(&rig.world, &spec(text), &whom()).await.unwrap();
+    let kept = |task: &&Task| !matches!(task, Task::Grant(grant) if grant.path == path);
+    let fewer = Grounds { tasks: grounds.tasks.iter().filter(kept).cloned().collect(), ..grounds.clone() };
+    assert!(fewer.tasks.len() < grounds.tasks.len());
+    let world = with_token(&rig, &fewer.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap());
+    let found = match examine(&world, &spec(text)).await {
+        Ok(found) | Err(doctor::Unexamined::File(_, found)) => found,
+        Err(doctor::Unexamined::World(error)) => panic!("{error}"),
+    };
+    (world, found)
+}
+
+#[tokio::test(start_paused = true)]
+async fn user_a_a_datastore_that_the_token_may_not_see_is_a_missing_privilege_and_not_a_wrong_file() {
+    let (_, found) = without_grant_at("/storage/local-lvm", HOME).await;
+    let [only] = bad(&found)[..] else { panic!("{:?}", bad(&found)) };
+    assert_eq!(only.what, "privileges at /storage");
+    assert!(only.detail.contains("Datastore.Audit") && only.detail.contains("only local"), "{only:?}");
+    assert!(only.remedy[0].contains("`talosmith proxmox setup`"), "{only:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn user_a_a_lost_grant_is_counted_once() {
+    for path in ["/vms", "/nodes/pve2"] {
+        let (_, found) = without_grant_at(path, HOME).await;
+        let wrong: Vec<&Finding> = found.iter().filter(|finding| finding.verdict != Verdict::Good).collect();
+        let [only] = wrong[..] else { panic!("{path}: {wrong:?}") };
+        assert_eq!(only.what, format!("privileges at {path}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn user_a_the_role_in_a_command_is_the_one_that_the_token_has() {
+    let rig = Rig::new();
+    set_up(&rig, HOME, "home").await.unwrap();
+    let second = HOME.replace("count: 2 }", "count: 2, pci: [gpu] }");
+    let whom = Whom { token: "second".to_owned(), ..whom() };
+    let grounds = Grounds::survey(&rig.world, &spec(&second), &whom).await.unwrap();
+    let kept = |task: &&Task| !matches!(task, Task::Grant(grant) if grant.path == "/nodes/pve2");
+    let fewer = Grounds { tasks: grounds.tasks.iter().filter(kept).cloned().collect(), ..grounds };
+    let world = with_token(&rig, &fewer.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap());
+    let found = match examine(&world, &spec(&second)).await {
+        Ok(found) | Err(doctor::Unexamined::File(_, found)) => found,
+        Err(doctor::Unexamined::World(error)) => panic!("{error}"),
+    };
+    let host = found.iter().find(|finding| finding.what == "privileges at /nodes/pve2").unwrap();
+    let command = host.remedy.last().unwrap();
+    assert!(command.contains("--roles Talosmith-home.2 "), "{host:?}");
+}
