@@ -52,6 +52,8 @@ const GENTLY: Duration = Duration::from_secs(5 * 60);
 const TO_RELEASE: Duration = Duration::from_secs(30);
 /// The same, for somebody who wants to stop at once.
 const AT_ONCE: Duration = Duration::from_secs(1);
+/// The command that deletes a cluster.
+const DESTROY: &str = "destroy";
 /// What events about the lease call their step.
 const LEASE: &str = "lease";
 /// The code of steps that were still waiting at the end of the operator's time, and what events about that time call their step.
@@ -114,7 +116,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         let step = StepId(LEASE.to_owned());
         run.emitter.emit(What::StepProgress { step, node: None, note, percent: None });
     };
-    let existing = existing_record(&run, &context)?;
+    let existing = existing_record(&run, &context, plan)?;
     let taking = async {
         if let Some((record, turns)) = &existing {
             Box::pin(record.take_lease(*turns, waits)).await?;
@@ -524,14 +526,19 @@ impl<'a> Dispatcher<'a> {
 
 /// The record that was observed, with the number of turns of its lease then. One that says nothing is written again by a step,
 /// which takes the lease with it.
-fn existing_record(run: &Run<'_>, context: &Context) -> Result<Option<(Record, u64)>> {
+fn existing_record(run: &Run<'_>, context: &Context, plan: &Plan) -> Result<Option<(Record, u64)>> {
     let Some(seen) = run.look.observed.proxmox.record.as_ref().filter(|seen| !seen.unreadable) else {
         return Ok(None);
     };
     let (id, blueprint) = (run.look.cluster_id()?, &run.look.blueprint);
     let record = Record::existing(run.world, blueprint, id, &seen.host, seen.vmid, &context.holder);
     let generations = ownership::generations(blueprint, &run.look.observed);
-    Ok(Some((record.with_generations(generations), seen.state.turns)))
+    let deletes = run.verb == DESTROY
+        && plan
+            .steps
+            .iter()
+            .any(|step| matches!(step.action, Action::DeleteRecord { .. } | Action::DeleteVm { .. }));
+    Ok(Some((record.with_generations(generations).deleting(deletes), seen.state.turns)))
 }
 
 /// The failure of what the operator's time was too short for.

@@ -62,6 +62,8 @@ pub struct Record {
     tags: Vec<String>,
     /// The generations that were observed, written with the lease.
     generations: BTreeMap<String, Uuid>,
+    /// Whether this run deletes the cluster, which is written with the lease; `None` leaves what is written.
+    deletes: Option<bool>,
     /// When it was renewed last.
     validity: Validity,
     /// What this run knows of the identities of machines.
@@ -90,10 +92,17 @@ impl Record {
             holder: holder.clone(),
             tags: blueprint.tags.clone(),
             generations: BTreeMap::new(),
+            deletes: None,
             validity: Validity::new(&world.clock),
             identities: Arc::default(),
             turn: Arc::default(),
         }
+    }
+
+    /// The same, for a run that deletes the cluster, or does not.
+    #[must_use]
+    pub fn deleting(self, deletes: bool) -> Self {
+        Self { deletes: Some(deletes), ..self }
     }
 
     /// The same, for a run that observed these generations.
@@ -278,6 +287,11 @@ impl Record {
             state.turns += u64::from(ours.is_none());
             state.lease = Some(self.lease(here.as_ref(), wait));
             state.generations.extend(self.generations.clone());
+            state.deleting = match self.deletes {
+                None => state.deleting,
+                Some(true) => state.deleting.or_else(|| Some(self.world.clock.now())),
+                Some(false) => None,
+            };
             sent = self.world.clock.reading();
             Ok(())
         })

@@ -106,6 +106,9 @@ pub struct RecordState {
     /// is not configured by less.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub doubted: BTreeMap<String, String>,
+    /// Since when the cluster is being deleted. It stays when the deletion is interrupted, and goes when the cluster is applied again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleting: Option<Timestamp>,
     /// What else the line says.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -445,6 +448,7 @@ mod tests {
             }),
             bootstrap: Some(BootstrapMark::new("home-control-1", at, true)),
             turns: 3,
+            deleting: Some(at),
             version: VERSION,
             generations: [("home-control-1".to_owned(), Uuid::from_u128(7))].into(),
             unproved: BTreeMap::new(),

@@ -377,7 +377,17 @@ pub struct ConfigChange {
     pub difference: ConfigDifference,
 }
 
+/// Where a machine config has the address of the Kubernetes API.
+pub const ENDPOINT: &str = "cluster.controlPlane.endpoint";
+
 impl ConfigChange {
+    /// Whether this follows from another address of the Kubernetes API.
+    #[must_use]
+    pub fn is_of_endpoint(&self) -> bool {
+        [ENDPOINT, "cluster.apiServer.certSANs"].contains(&self.path.as_str())
+            || self.path.starts_with("Layer2VIPConfig/")
+    }
+
     /// What the Kubernetes version of a running node becomes, if this is the tag of an image that goes with it: the version that
     /// runs, which differs from the `wanted` one.
     #[must_use]

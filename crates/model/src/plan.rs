@@ -39,6 +39,7 @@ pub mod preflight;
 mod reconfigure;
 pub mod refuse;
 mod replace;
+pub use others::DELETION;
 pub use replace::ONLY_CONTROL_PLANE;
 #[cfg(test)]
 mod tests;

@@ -79,19 +79,21 @@ pub fn starter(options: &Starter, inventory: Option<&Inventory>) -> String {
     let given =
         |said: &Option<String>, number: u32| said.clone().or_else(|| numbered(number)).unwrap_or_default();
     let mut out = String::new();
-    out.push_str("# One cluster, one file. `talosmith validate` checks it, `plan` shows what would be done, `apply` does it.\n");
-    out.push_str("# Everything that is left out is derived; the reference lists every key.\n");
+    out.push_str(
+        "# One cluster, one file. `talosmith validate` checks it, `plan` shows what `apply` would change.\n",
+    );
+    out.push_str("# Keys that are missing have defaults; `talosmith show` shows them, docs/reference/file.md lists all keys.\n");
     line(&mut out, &format!("cluster: {}", text(&options.cluster)));
-    line(&mut out, "\n# Never chosen for you: the same file makes the same cluster.");
+    line(
+        &mut out,
+        "\n# Required: Talosmith never chooses a version, so the same file always gives the same cluster.",
+    );
     line(&mut out, "versions:");
     line(&mut out, &format!("  talos: {}", text(&options.talos)));
     line(&mut out, &format!("  kubernetes: {}", text(&options.kubernetes)));
     line(&mut out, "\nproxmox:");
     line(&mut out, &format!("  endpoint: {}", text(&options.endpoint)));
-    line(
-        &mut out,
-        "  # Where the API token is found, never the token itself: env:NAME, file:PATH or cmd:COMMAND.",
-    );
+    line(&mut out, "  # Where the API token is, never the token itself: env:NAME, file:PATH or cmd:COMMAND.");
     let token = options.token.as_deref().unwrap_or(crate::spec::DEFAULT_TOKEN);
     line(&mut out, &format!("  token: {}", text(token)));
     match (&options.fingerprint, &options.ca) {
@@ -107,7 +109,7 @@ pub fn starter(options: &Starter, inventory: Option<&Inventory>) -> String {
         (None, None) => {
             line(
                 &mut out,
-                "  # A certificate that no public authority signed is trusted by its fingerprint, or by `ca`:",
+                "  # Proxmox has a self-signed certificate by default. Pin its fingerprint (`pvenode cert info`), or name its `ca`:",
             );
             line(&mut out, "  # fingerprint: \"AA:BB:…\"");
         }
@@ -117,14 +119,14 @@ pub fn starter(options: &Starter, inventory: Option<&Inventory>) -> String {
     line(&mut out, &format!("  gateway: {}", text(&given(&options.gateway, 1))));
     line(
         &mut out,
-        "  # Moves between the control planes, so that the Kubernetes API outlives any one of them.",
+        "  # The virtual IP of the Kubernetes API. It must be free; one control plane node at a time has it.",
     );
     line(&mut out, &format!("  vip: {}", text(&given(&options.vip, 10))));
     bridge(&mut out, inventory);
     if let Some(inventory) = inventory.filter(|inventory| !inventory.hosts.is_empty()) {
         hosts(&mut out, inventory);
     } else {
-        line(&mut out, "\n# Left out, every host that is online may carry nodes.");
+        line(&mut out, "\n# Without `hosts`, every Proxmox host that is online can run nodes.");
         line(&mut out, "# hosts:\n#   pve1: { zone: rack-a }");
     }
     pools(&mut out, options, numbered(11), numbered(21));
@@ -196,13 +198,17 @@ fn pools(out: &mut String, options: &Starter, first: Option<String>, second: Opt
     let begins =
         |address: Option<String>| address.map_or_else(String::new, |address| format!(" from {address}"));
     if options.workers == 0 {
-        line(out, "\nkubernetes:\n  # There are no workers, so control planes run workloads.");
+        line(out, "\nkubernetes:\n  # There are no worker nodes, so control plane nodes run workloads.");
         line(out, "  schedule_on_control_planes: true");
     }
     line(out, "\npools:");
     line(
         out,
-        &format!("  # {0}-control-1 and so on; their addresses count{1}.", options.cluster, begins(first)),
+        &format!(
+            "  # Creates {0}-control-1, {0}-control-2, …; addresses count up{1}.",
+            options.cluster,
+            begins(first)
+        ),
     );
     line(out, "  control:");
     line(out, "    role: controlplane");
@@ -211,7 +217,11 @@ fn pools(out: &mut String, options: &Starter, first: Option<String>, second: Opt
     if options.workers > 0 {
         line(
             out,
-            &format!("  # {0}-work-1 and so on; their addresses count{1}.", options.cluster, begins(second)),
+            &format!(
+                "  # Creates {0}-work-1, {0}-work-2, …; addresses count up{1}.",
+                options.cluster,
+                begins(second)
+            ),
         );
         line(out, "  work:");
         line(out, "    role: worker");
@@ -219,7 +229,10 @@ fn pools(out: &mut String, options: &Starter, first: Option<String>, second: Opt
         line(out, "    cpu: 4\n    memory: 8G\n    disk: 40G");
         line(out, "    # disks: { data: { size: 100G } }");
     }
-    line(out, "\n# Single nodes that differ: a name that a pool makes refines that node.");
+    line(
+        out,
+        "\n# Settings of single nodes. A name from a pool changes that node; another name adds a node.",
+    );
     line(out, &format!("# nodes:\n#   {}-control-1: {{ host: pve1 }}", options.cluster));
 }
 
@@ -290,26 +303,26 @@ mod tests {
     #[test]
     fn what_proxmox_has_is_filled_in() {
         insta::assert_snapshot!(starter(&Starter::default(), Some(&proxmox())), @r#"
-# One cluster, one file. `talosmith validate` checks it, `plan` shows what would be done, `apply` does it.
-# Everything that is left out is derived; the reference lists every key.
+# One cluster, one file. `talosmith validate` checks it, `plan` shows what `apply` would change.
+# Keys that are missing have defaults; `talosmith show` shows them, docs/reference/file.md lists all keys.
 cluster: home
 
-# Never chosen for you: the same file makes the same cluster.
+# Required: Talosmith never chooses a version, so the same file always gives the same cluster.
 versions:
   talos: v1.13.9
   kubernetes: v1.36.3
 
 proxmox:
   endpoint: https://pve1:8006
-  # Where the API token is found, never the token itself: env:NAME, file:PATH or cmd:COMMAND.
+  # Where the API token is, never the token itself: env:NAME, file:PATH or cmd:COMMAND.
   token: env:PROXMOX_VE_API_TOKEN
-  # A certificate that no public authority signed is trusted by its fingerprint, or by `ca`:
+  # Proxmox has a self-signed certificate by default. Pin its fingerprint (`pvenode cert info`), or name its `ca`:
   # fingerprint: "AA:BB:…"
 
 network:
   cidr: 10.25.150.0/24
   gateway: 10.25.150.1
-  # Moves between the control planes, so that the Kubernetes API outlives any one of them.
+  # The virtual IP of the Kubernetes API. It must be free; one control plane node at a time has it.
   vip: 10.25.150.10
   # All hosts have vmbr0, vmbr1.
   bridge: vmbr0
@@ -325,14 +338,14 @@ hosts:
   # pve2 is offline
 
 pools:
-  # home-control-1 and so on; their addresses count from 10.25.150.11.
+  # Creates home-control-1, home-control-2, …; addresses count up from 10.25.150.11.
   control:
     role: controlplane
     count: 3
     cpu: 2
     memory: 4G
     disk: 20G
-  # home-work-1 and so on; their addresses count from 10.25.150.21.
+  # Creates home-work-1, home-work-2, …; addresses count up from 10.25.150.21.
   work:
     role: worker
     count: 2
@@ -341,7 +354,7 @@ pools:
     disk: 40G
     # disks: { data: { size: 100G } }
 
-# Single nodes that differ: a name that a pool makes refines that node.
+# Settings of single nodes. A name from a pool changes that node; another name adds a node.
 # nodes:
 #   home-control-1: { host: pve1 }
 "#);

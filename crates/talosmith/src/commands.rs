@@ -54,7 +54,7 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
         Command::Health(args) => health::health(&global, &args, &printer).await,
         Command::Apply(args) => change::apply(&global, &args, &printer).await,
         Command::Destroy(args) => change::destroy(&global, &args, &printer).await,
-        Command::Kubeconfig(args) => credentials::kubeconfig(&global, &args, &printer),
+        Command::Kubeconfig(args) => credentials::kubeconfig(&global, &args, &printer).await,
         Command::Talosconfig(args) => credentials::talosconfig(&global, &args, &printer),
         Command::Doctor => doctor::doctor(&global, &printer).await,
         Command::Node(NodeCommand::Console(args)) => node::console(&global, &args, &printer).await,

@@ -39,6 +39,7 @@ exits! {
     World = 5 "a step failed or something did not answer; the same command goes on from there"
     Busy = 6 "another operator is changing the cluster"
     Secrets = 7 "the secrets bundle or the identity that opens it is missing, unreadable or does not fit"
+    Declined = 8 "a question was not answered with yes; nothing was changed"
     Usage = 64 "the command line is wrong"
     Interrupted = 130 "stopped from outside; the same command goes on from there"
 }
@@ -107,6 +108,7 @@ mod tests {
             5  a step failed or something did not answer; the same command goes on from there
             6  another operator is changing the cluster
             7  the secrets bundle or the identity that opens it is missing, unreadable or does not fit
+            8  a question was not answered with yes; nothing was changed
            64  the command line is wrong
           130  stopped from outside; the same command goes on from there
         ");

@@ -79,7 +79,12 @@ pub async fn administered(
     pve::Client::greet(endpoints.clone(), &trust, net.clone(), clock.clone()).await.map_err(not_logged_in)?;
     let (pve, secret) = match who()? {
         Administrator::Token(text) => {
-            let pve = pve::Client::connect(endpoints, &token(&text)?, &trust, net, clock);
+            let token = token(&text).map_err(|problem| {
+                problem.remedy(
+                    "`--admin-token` must lead to the whole token of an administrator: `USER@REALM!NAME=SECRET`",
+                )
+            })?;
+            let pve = pve::Client::connect(endpoints, &token, &trust, net, clock);
             (pve.map_err(untrusting)?, secret_part(text.expose_secret()))
         }
         Administrator::Password { user, password } => {

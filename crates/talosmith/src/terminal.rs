@@ -44,6 +44,43 @@ impl Drop for Typing {
     }
 }
 
+/// From now on a signal that ends the program leaves the terminal as it is now. For questions whose answer is not shown: without this,
+/// SIGTERM would end the program while the terminal shows nothing that is typed.
+pub fn restore_at_signal() {
+    #[cfg(unix)]
+    {
+        use std::io::IsTerminal;
+
+        use rustix::termios::{OptionalActions, tcgetattr, tcsetattr};
+        use tokio::signal::unix::{SignalKind, signal};
+        let terminal = match io::stdin().is_terminal() {
+            true => rustix::io::dup(io::stdin()).ok(),
+            false => std::fs::File::open("/dev/tty").ok().map(std::os::fd::OwnedFd::from),
+        };
+        let Some((terminal, before)) = terminal.and_then(|terminal| {
+            let before = tcgetattr(&terminal).ok()?;
+            Some((terminal, before))
+        }) else {
+            return;
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (Ok(mut terminate), Ok(mut interrupt)) =
+            (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+        else {
+            return;
+        };
+        runtime.spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            let _ = tcsetattr(&terminal, OptionalActions::Now, &before);
+            #[expect(clippy::exit, reason = "the thread that would end the program waits for a key")]
+            std::process::exit(crate::exit::Exit::Interrupted.code().into());
+        });
+    }
+}
+
 /// Why nothing was typed.
 #[derive(Debug)]
 pub enum Untyped {

@@ -104,6 +104,13 @@ impl Printer {
         Some(Problem::of(crate::exit::Exit::World, error).within("could not write to stdout"))
     }
 
+    /// Whether the reader of stdout went away, as `head` does when it has enough. It shows when something is written.
+    #[must_use]
+    pub fn has_no_reader(&self) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.as_ref().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     /// Whether a program reads the output.
     #[must_use]
     pub fn is_json(&self) -> bool {

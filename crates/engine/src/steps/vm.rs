@@ -117,10 +117,16 @@ async fn turn(context: &Context, host: &str, datastore: &str) -> pve::Turn {
 
 /// Shows how far the copy of a disk is. The disks behind the first one are small, and count from 0 again; that is not shown.
 fn copying(line: &str, copied: &mut u8, progress: &Progress) {
-    if let Some(percent) = transferred(line).filter(|percent| percent > copied) {
-        *copied = percent;
+    if let Some(percent) = further(line, copied) {
         progress.percent("copying the image", percent);
     }
+}
+
+/// How far the copy is by this line, if that is further than before.
+fn further(line: &str, copied: &mut u8) -> Option<u8> {
+    let percent = transferred(line).filter(|percent| percent > copied)?;
+    *copied = percent;
+    Some(percent)
 }
 
 /// The percentage in a line such as `transferred 1.2 GiB of 8.0 GiB (15.00%)`.
@@ -246,4 +252,26 @@ pub(super) async fn start(context: &Context, node: &str, place: &Place<'_>) -> R
 /// ceased to, between our look and our call.
 pub(super) fn worth_another_look(error: &pve::Error) -> bool {
     error.is_transient() || error.effect_unknown() || matches!(error.meaning(), pve::Kind::WrongState { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::further;
+
+    /// The task log of a VM with a system disk and EFI variables: the second copy counts from 0 again.
+    #[test]
+    fn p16_the_progress_of_a_copy_never_goes_back() {
+        let log = [
+            "transferred 0.0 B of 8.0 GiB (0.00%)",
+            "transferred 4.1 GiB of 8.0 GiB (51.20%)",
+            "scsi0: successfully created disk",
+            "transferred 8.0 GiB of 8.0 GiB (100.00%)",
+            "transferred 0.0 B of 528.0 KiB (0.00%)",
+            "transferred 264.0 KiB of 528.0 KiB (50.00%)",
+            "transferred 528.0 KiB of 528.0 KiB (100.00%)",
+        ];
+        let mut copied = 0;
+        let shown: Vec<u8> = log.iter().filter_map(|line| further(line, &mut copied)).collect();
+        assert_eq!(shown, [51, 100]);
+    }
 }

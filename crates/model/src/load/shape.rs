@@ -226,6 +226,8 @@ impl<'s> Walker<'s, '_> {
             problem = problem.help(format!("write \"{found}\" with quotes to mean the text"));
         } else if allows("array") && !found.starts_with("a ") {
             problem = problem.help(format!("write it as a list: [{found}]"));
+        } else if let Some(help) = example(&allows, path) {
+            problem = problem.help(help);
         }
         self.report(path, problem);
         None
@@ -253,6 +255,20 @@ pub fn as_it_stands(tree: &Tree) -> Value {
             Scalar::Text => Value::from(raw.as_str()),
         },
     }
+}
+
+/// What a value of the right kind looks like.
+fn example(allows: &dyn Fn(&str) -> bool, path: &Path) -> Option<String> {
+    let whole = path.to_string();
+    let key = whole.rsplit('.').next().filter(|key| !key.contains('['))?;
+    Some(match () {
+        () if allows("integer") => format!("write a whole number without quotes, for example `{key}: 3`"),
+        () if allows("boolean") => format!("write `{key}: true` or `{key}: false`"),
+        () if allows("object") => {
+            format!("write keys below it, for example `{key}: {{ … }}`; `talosmith explain TS0103` says more")
+        }
+        () => return None,
+    })
 }
 
 fn unknown_key(near: Option<&str>, known: &[&str], path: &Path) -> Diagnostic {

@@ -55,16 +55,19 @@ error[TS0101] `versons` is not a key that is known
   help: did you mean `versions`?
 error[TS0103] `proxmox.insecure` must be true or false, not "yes"
   at c.yaml:3:51+3 proxmox.insecure
+  help: write `insecure: true` or `insecure: false`
 error[TS0101] `network.gatway` is not a key that is known
   at c.yaml:4:34+6 network.gatway
   help: did you mean `gateway`?
 error[TS0103] `network.vlan` must be a whole number, not "high"
   at c.yaml:4:61+4 network.vlan
+  help: write a whole number without quotes, for example `vlan: 3`
 error[TS0104] `pools.control.role` cannot be "controller"
   at c.yaml:6:20+10 pools.control.role
   help: known are `controlplane`, `worker`
 error[TS0103] `pools.control.count` must be a whole number, not "three"
   at c.yaml:6:39+5 pools.control.count
+  help: write a whole number without quotes, for example `count: 3`
 error[TS0103] `pools.work.count` is a number out of range: -2
   at c.yaml:7:35+2 pools.work.count
   help: give a number from 0 to 4294967295
@@ -76,8 +79,10 @@ error[TS0103] `pools.work.labels.gpu` must be a text, not true
   help: write "true" with quotes to mean the text
 error[TS0103] `nodes` must be a mapping, not a list
   at c.yaml:8:1+5 nodes
+  help: write keys below it, for example `nodes: { … }`; `talosmith explain TS0103` says more
 error[TS0103] `protect` must be true or false, not a mapping
   at c.yaml:9:1+7 protect
+  help: write `protect: true` or `protect: false`
 "#);
 }
 
@@ -117,6 +122,7 @@ nodes:
       help: write four numbers from 0 to 255, for example `10.25.150.11`
     error[TS0103] `network.vlan` must be a whole number, not "high"
       at c.yaml:4:75+4 network.vlan
+      help: write a whole number without quotes, for example `vlan: 3`
     error[TS0104] `pools.control.role` cannot be "controller"
       at c.yaml:6:20+10 pools.control.role
       help: known are `controlplane`, `worker`
@@ -194,6 +200,7 @@ fn anchors_and_merge_keys_work_and_point_at_the_original() {
     insta::assert_snapshot!(problems(&text), @r#"
 error[TS0103] `nodes.a.cpu` must be a whole number or a mapping, not "many"
   at c.yaml:9:53+4 nodes.a.cpu
+  help: write a whole number without quotes, for example `cpu: 3`
 "#);
 }
 
@@ -217,6 +224,7 @@ error[TS0002] `pools.work.count` is set twice
   help: keep one of the two
 error[TS0103] `nodes` must be a mapping, not a list
   at b:3:1+5 nodes
+  help: write keys below it, for example `nodes: { … }`; `talosmith explain TS0103` says more
 ");
 }
 

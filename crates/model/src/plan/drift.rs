@@ -103,8 +103,8 @@ impl Examined<'_> {
                     "{} of {} will be {} from its next stop and start on; until then it is {}",
                     spoken(key),
                     self.node.name,
-                    short(wanted),
-                    now.map_or("not set", short)
+                    measured(key, wanted),
+                    now.map_or_else(|| "not set".to_owned(), |now| measured(key, now))
                 );
                 let remedy = format!(
                     "drain the node, then stop and start VM {} in Proxmox, one node at a time",
@@ -124,8 +124,8 @@ impl Examined<'_> {
             // Nothing runs with it: the VM is off, or somebody's change still waits for a restart.
             false => Disruption::None,
         };
-        let from = next.map_or("nothing", short);
-        let says = format!("{} {from} → {}", spoken(key), short(wanted));
+        let from = next.map_or_else(|| "nothing".to_owned(), |next| measured(key, next));
+        let says = format!("{} {from} → {}", spoken(key), measured(key, wanted));
         self.change(key, words::corrected(key, wanted, next), says, disruption);
     }
 
@@ -379,6 +379,14 @@ fn spoken(key: &str) -> &str {
         "smbios1" => "UUID",
         "nameserver" => "name servers",
         other => other,
+    }
+}
+
+/// A value for people, with its unit where Proxmox writes a bare number.
+fn measured(key: &str, value: &str) -> String {
+    match key {
+        "memory" | "balloon" if value.bytes().all(|digit| digit.is_ascii_digit()) => format!("{value} MiB"),
+        _ => short(value).to_owned(),
     }
 }
 

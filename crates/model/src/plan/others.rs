@@ -10,6 +10,9 @@ use crate::observed::{RecordSeen, Vm};
 use crate::ownership;
 use crate::step::{Action, Disruption};
 
+/// With this begins the note about a deletion that was interrupted.
+pub const DELETION: &str = "its deletion started at ";
+
 impl Builder<'_> {
     /// VMs of ours and nodes of Kubernetes that the file does not have, and what could not be seen.
     pub(super) fn others(&mut self) {
@@ -52,6 +55,14 @@ impl Builder<'_> {
                     ),
                 );
             }
+        }
+        if let Some(since) = observed.proxmox.record.as_ref().and_then(|record| record.state.deleting) {
+            self.notes.push(Note {
+                text: format!(
+                    "{DELETION}{since} and was interrupted; `talosmith destroy` continues it, `talosmith apply` creates again what is \
+                     missing"
+                ),
+            });
         }
         for unobserved in &observed.unobserved {
             let text = format!("could not see {}: {}", unobserved.what, unobserved.why);
@@ -110,7 +121,8 @@ impl Builder<'_> {
     /// What of the record's VM is not as the file says.
     pub(super) fn record_differs(&mut self, seen: &RecordSeen) {
         let wanted = self.blueprint.record.vmid;
-        if seen.vmid != wanted {
+        // The ID follows from the VIP; another VIP is refused as that.
+        if seen.vmid != wanted && self.moved_endpoint().is_none() {
             self.blocked.push(Blocked {
                 node: None,
                 what: format!(

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use super::{Note, Refusal, RefusalCode, bootstrap};
 use crate::blueprint::{Blueprint, Node};
 use crate::observed::{
-    MissingRight, NoImage, NotThere, Observed, Proxmox, StoredImage, Unfound, UnsizedImage,
+    MissingRight, NoImage, NotThere, Observed, Proxmox, StoredImage, Unfound, UnsizedImage, Vm,
 };
 use crate::ownership;
 use crate::vm::{self, Holds};
@@ -151,7 +151,26 @@ pub(super) fn addresses(blueprint: &Blueprint, observed: &Observed) -> Vec<Refus
         blueprint.vip == Some(*address)
             && (observed.kubernetes.answered || bootstrap::member(blueprint, observed).is_some())
     };
-    let occupied = observed.proxmox.occupied.iter().filter(|(address, _)| !is_own(address));
+    // A VM of a renamed node or cluster has ID and address of the new one. Its ID is refused with the reason.
+    let is_renamed = |address: &Ipv4Addr| {
+        let vm_at = |vmid: u32| observed.proxmox.marked.iter().find(|vm| vm.vmid == vmid);
+        let has = |vm: &Vm| {
+            let words = vm.config.get("ipconfig0").map(String::as_str).unwrap_or_default();
+            words.contains(&format!("ip={address}/"))
+        };
+        let node = blueprint.nodes.values().find(|node| node.address.addr() == *address);
+        match node.and_then(|node| Some((node, vm_at(node.vmid)?))) {
+            Some((node, vm)) => {
+                (vm.mark.node != node.name || vm.mark.cluster != blueprint.cluster) && has(vm)
+            }
+            None => {
+                blueprint.vip == Some(*address)
+                    && vm_at(blueprint.record.vmid).is_some_and(|vm| vm.mark.cluster != blueprint.cluster)
+            }
+        }
+    };
+    let occupied =
+        observed.proxmox.occupied.iter().filter(|(address, _)| !is_own(address) && !is_renamed(address));
     occupied
         .map(|(address, seen)| Refusal {
             code: RefusalCode::TakenAddress,

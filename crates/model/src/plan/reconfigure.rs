@@ -9,7 +9,7 @@ use super::bring_up::{Builder, usual};
 use super::versions::Versioned;
 use super::{Note, Refusal, RefusalCode};
 use crate::blueprint::{Node, Role};
-use crate::observed::{ConfigChange, ConfigCost};
+use crate::observed::{ConfigChange, ConfigCost, ConfigDifference, ENDPOINT};
 use crate::step::{Action, StepId};
 
 /// What becomes of a manifest that differs.
@@ -25,6 +25,13 @@ impl Builder<'_> {
         let runs = versions.first().and_then(|change| change.kubernetes_version(&node.kubernetes));
         if let Some(runs) = runs {
             self.other_version(Versioned::Kubernetes, node, runs);
+        }
+        let (moved, changes): (Vec<&ConfigChange>, Vec<&ConfigChange>) = match self.moved_endpoint() {
+            Some(_) => changes.into_iter().partition(|change| change.is_of_endpoint()),
+            None => (vec![], changes),
+        };
+        if let Some((old, new)) = self.moved_endpoint().filter(|_| !moved.is_empty()) {
+            self.refuse_endpoint(&old, &new);
         }
         // The same in other words is the same.
         let Some(worst) = changes.iter().map(|change| change.costs).max() else { return };
@@ -76,7 +83,7 @@ impl Builder<'_> {
             });
             return;
         }
-        if !too_much.is_empty() || runs.is_some() {
+        if !too_much.is_empty() || runs.is_some() || !moved.is_empty() {
             return;
         }
         let told = places(&changes);
@@ -95,6 +102,39 @@ impl Builder<'_> {
         after.extend(self.last_control_plane());
         let step = self.push(Action::Reconfigure { node: node.name.clone() }, after, reason, usual::GROW);
         self.set_disruption(&step, worst.disruption());
+    }
+
+    /// The address of the API that the machines have, and the one of the file, where a machine says that they differ.
+    pub(super) fn moved_endpoint(&self) -> Option<(String, String)> {
+        let changes = self.observed.machines.values().filter_map(|machine| machine.config_changes.as_ref());
+        changes.flatten().filter(|change| change.path == ENDPOINT).find_map(|change| {
+            match &change.difference {
+                ConfigDifference::Values { old: Some(old), new: Some(new) } => {
+                    Some((old.clone(), new.clone()))
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// One reason for all nodes: the address of the API is one thing.
+    fn refuse_endpoint(&mut self, old: &str, new: &str) {
+        let host = old.trim_start_matches("https://").split([':', '/']).next().unwrap_or(old);
+        let remedy = match self.blueprint.vip {
+            Some(_) => format!("write `vip: {host}` under `network` again"),
+            None => format!("write the file so that the endpoint is {old} again"),
+        };
+        let refusal = Refusal {
+            code: RefusalCode::Differs,
+            why: format!(
+                "the machines have the Kubernetes API at {old}, and the file says {new}: this version does not change the VIP or endpoint \
+                 of a cluster that runs"
+            ),
+            remedy,
+        };
+        if !self.refusals.contains(&refusal) {
+            self.refusals.push(refusal);
+        }
     }
 
     /// The control plane that is configured anew before whoever comes next. Nodes come with the control planes first.

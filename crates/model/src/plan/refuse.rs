@@ -261,13 +261,42 @@ fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
             let being_made = |lock: Option<&str>| matches!(lock, Some("create" | "clone"));
             let guest = observed.proxmox.taken.get(&vmid).filter(|g| !being_made(g.lock.as_deref()))?;
             let name = guest.name.as_deref().map_or_else(String::new, |n| format!(" ({n})"));
-            Some(Refusal {
-                code: RefusalCode::TakenId,
-                why: format!("the id {vmid} {whose} is taken by another guest{name} on {}", guest.host),
-                remedy: format!("choose another id with {key} in the file"),
-            })
+            let marked = observed.proxmox.marked.iter().find(|vm| vm.vmid == vmid);
+            let (why, remedy) = match marked.map(|vm| &vm.mark) {
+                Some(mark) if Some(mark.owner) == owner => (
+                    format!(
+                        "the id {vmid} {whose} is in use by {}, a node of this cluster that is not in the file",
+                        mark.node
+                    ),
+                    format!(
+                        "if its pool or the node was renamed in the file, write the old name again: the name of a node cannot be \
+                         changed. For a new node beside it, choose another id with {key}"
+                    ),
+                ),
+                Some(mark) if mark.cluster != blueprint.cluster => (
+                    format!("the id {vmid} {whose} is in use by {} of the cluster {}", called(mark), mark.cluster),
+                    format!(
+                        "if `cluster` was renamed in the file, write `cluster: {}` again: the name of a cluster cannot be changed. \
+                         Otherwise choose another id with {key}",
+                        mark.cluster
+                    ),
+                ),
+                _ => (
+                    format!("the id {vmid} {whose} is taken by another guest{name} on {}", guest.host),
+                    format!("choose another id with {key} in the file"),
+                ),
+            };
+            Some(Refusal { code: RefusalCode::TakenId, why, remedy })
         })
         .collect()
+}
+
+/// What a VM with a mark is called.
+fn called(mark: &Mark) -> &str {
+    match mark.node.as_str() {
+        RECORD_NODE => "the record",
+        node => node,
+    }
 }
 
 /// A node must be created on a host that is unknown, off, without its bridges, or was never decided.

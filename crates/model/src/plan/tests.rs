@@ -4,6 +4,7 @@ mod drift;
 mod evidence;
 mod properties;
 mod record;
+mod renamed;
 mod sketch;
 
 use std::collections::BTreeMap;

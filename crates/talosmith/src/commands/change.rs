@@ -139,7 +139,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
                 Some(answer) => {
                     if !answer.map_err(|e| Problem::of(Exit::Internal, &e))?? {
                         printer.note("Nothing was changed.");
-                        return Ok(Exit::Done);
+                        return Ok(Exit::Declined);
                     }
                 }
                 None => return Ok(stopped(printer)),

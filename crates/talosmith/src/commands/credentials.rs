@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ambient::{Clock, Net};
 use engine::secrets::write_private;
 use jiff::Timestamp;
 use model::blueprint::Blueprint;
@@ -10,7 +11,7 @@ use talos::pki;
 use talos::secrets::{self, Bundle};
 
 use super::secrets::no_secrets;
-use super::setup::{Setup, Wrong, ended};
+use super::setup::{Setup, Wrong, ended, flags};
 use crate::args::{Global, OutputArgs, TalosRole, TalosconfigArgs};
 use crate::exit::Exit;
 use crate::merge::Form;
@@ -20,11 +21,43 @@ use crate::view::{Printer, Problem};
 /// For how long a certificate holds that nobody gave a time for.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
+/// How long Kubernetes may take to accept a connection.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
 type Made = Result<String, pki::PkiError>;
 
 /// Writes a kubeconfig.
-pub fn kubeconfig(global: &Global, args: &OutputArgs, printer: &Printer) -> Result<Exit, Problem> {
-    ended(write(global, args, printer, make_kubeconfig, Form::Kubeconfig))
+pub async fn kubeconfig(global: &Global, args: &OutputArgs, printer: &Printer) -> Result<Exit, Problem> {
+    match write(global, args, printer, make_kubeconfig, Form::Kubeconfig) {
+        Ok((setup, blueprint)) => {
+            if !answers(global, &setup, &blueprint).await {
+                printer.note(&format!(
+                    "Kubernetes does not answer at {} from here. This kubeconfig works once the cluster is bootstrapped \
+                     (`talosmith apply{}`) and that address can be reached.",
+                    blueprint.endpoint,
+                    flags(global)
+                ));
+            }
+            Ok(Exit::Done)
+        }
+        Err(wrong) => ended(Err(wrong)),
+    }
+}
+
+/// Whether something listens where the kubeconfig leads. Where that cannot be asked, nothing is said against it.
+async fn answers(global: &Global, setup: &Setup, blueprint: &Blueprint) -> bool {
+    let Some((host, port)) = blueprint.endpoint.trim_start_matches("https://").rsplit_once(':') else {
+        return true;
+    };
+    let Ok(port) = port.trim_end_matches('/').parse() else { return true };
+    let (net, clock, _lab) = match setup.lab {
+        None => (Net::tcp(), Clock::real(), None),
+        Some(_) => {
+            let Ok(outside) = setup.outside(global).await else { return true };
+            (outside.world.net.clone(), outside.world.clock.clone(), Some(outside))
+        }
+    };
+    matches!(clock.timeout(ANSWER_TIMEOUT, net.dial(host, port)).await, Ok(Ok(_)))
 }
 
 /// Merges a kubeconfig into `path`.
@@ -70,7 +103,7 @@ pub fn talosconfig(global: &Global, args: &TalosconfigArgs, printer: &Printer) -
     let make = |bundle: &Bundle, blueprint: &Blueprint, lifetime: Duration, now: Timestamp| {
         talosconfig_text(bundle, blueprint, args.role, lifetime, now)
     };
-    ended(write(global, &args.output, printer, make, Form::Talosconfig))
+    ended(write(global, &args.output, printer, make, Form::Talosconfig).map(|_| Exit::Done))
 }
 
 fn write(
@@ -79,7 +112,7 @@ fn write(
     printer: &Printer,
     make: impl Fn(&Bundle, &Blueprint, Duration, Timestamp) -> Made,
     form: Form,
-) -> Result<Exit, Wrong> {
+) -> Result<(Setup, Blueprint), Wrong> {
     let setup = Setup::new(global, printer)?;
     let Some(bundle) = setup.place.load_bundle()? else { return Err(no_secrets(&setup).into()) };
     let blueprint = model::resolve::resolve(&setup.loaded.spec, None, Some(bundle.cluster_id()))
@@ -106,9 +139,13 @@ fn write(
                 keeps_others(path, &there, &text, form)?;
                 text
             };
+            let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
             write_private(&target, text.as_bytes(), false).map_err(|e| {
                 Problem::of(Exit::World, &e).within(format!("could not write {}", path.display()))
             })?;
+            if let Some(folder) = folder {
+                printer.note(&format!("Created the folder {}.", folder.display()));
+            }
             printer.note(&format!(
                 "Written to {}; its certificate holds for {}.",
                 path.display(),
@@ -119,7 +156,7 @@ fn write(
             }
         }
     }
-    Ok(Exit::Done)
+    Ok((setup, blueprint))
 }
 
 /// What is in `path`. A file that is not there is an empty one.

@@ -18,7 +18,15 @@ use crate::view::{Printer, Problem};
 pub async fn init(global: &Global, args: &InitArgs, printer: &Printer) -> Result<Exit, Problem> {
     match try_init(global, args, printer).await {
         Ok(exit) => Ok(exit),
-        Err(Wrong::Shown) => Ok(Exit::Usage),
+        Err(Wrong::Shown) => {
+            if let Ok(path) = target(global) {
+                printer.note(&format!(
+                    "{} was not written: correct the options and run `talosmith init` again.",
+                    path.display()
+                ));
+            }
+            Ok(Exit::Usage)
+        }
         Err(Wrong::Problem(problem)) => Err(problem),
     }
 }
@@ -30,7 +38,8 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
     }
     let mut options = options(args);
     let mut text = starter(&options, None);
-    let source = |text: &str| Source::new(path.display().to_string(), text);
+    // Nothing is written before it is right, so no problem can be looked up in the file.
+    let source = |text: &str| Source::new(format!("{} (not written)", path.display()), text);
     checked(&[source(&text)], printer)?;
     let mut hosts = None;
     if let Some(why_not) = not_asked(global, args) {
@@ -83,7 +92,7 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
 /// Without a token, Proxmox can still be asked who it is. A certificate that is not trusted is shown, and pinned if a person confirms
 /// it; the file is written in any case.
 async fn greet(path: &std::path::Path, options: &mut Starter, printer: &Printer) -> Result<(), Wrong> {
-    let source = Source::new(path.display().to_string(), starter(options, None));
+    let source = Source::new(format!("{} (not written)", path.display()), starter(options, None));
     let (loaded, _) = checked(&[source], printer)?;
     let Err(error) = outside::greet(&loaded.spec, path).await else { return Ok(()) };
     let shown = match &error {

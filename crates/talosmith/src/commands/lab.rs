@@ -265,7 +265,8 @@ fn try_reset(global: &Global, yes: bool, printer: &Printer) -> Result<Exit, Wron
     }
     let _lock = place.lock()?;
     if !yes && !confirm(printer, &format!("Delete the lab of {}?", loaded.spec.cluster))? {
-        return Ok(Exit::Done);
+        printer.note("Nothing was changed.");
+        return Ok(Exit::Declined);
     }
     std::fs::remove_dir_all(place.folder()).map_err(|e| {
         Problem::of(Exit::World, &e).within(format!("could not remove {}", place.folder().display()))

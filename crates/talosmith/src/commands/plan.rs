@@ -87,6 +87,9 @@ async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Re
             Err(wrong) => return Err(wrong),
         }
         first = false;
+        if printer.has_no_reader() {
+            return Ok(Exit::Done);
+        }
         clock.sleep(Duration::from_secs(args.every)).await;
     }
 }

@@ -6,12 +6,12 @@ use model::diagnostic::{Source, codes};
 use model::load::{Loaded, load};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::setup::{Setup, Wrong, confirm, ended};
+use super::setup::{Setup, Wrong, confirm, ended, flags};
 use crate::args::{Global, SetupArgs};
 use crate::exit::Exit;
 use crate::outside::{self, Administrator, Outside};
 use crate::secret_command::Commands;
-use crate::terminal::{Untyped, secret_line};
+use crate::terminal::{Untyped, restore_at_signal, secret_line};
 use crate::view::{Printer, Problem};
 
 /// Where the administrator's password may stand.
@@ -58,7 +58,7 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
         printer.note(&format!("On {}, this will be done:\n\n{}\n", outside.name, listed.join("\n")));
         if !args.yes && !confirm(printer, "Nothing else is changed. Continue?")? {
             printer.note("Nothing was changed.");
-            return Ok(Exit::Done);
+            return Ok(Exit::Declined);
         }
         let prepared =
             grounds.prepare(&outside.world.pve, |task| printer.note(&format!("done: {task}"))).await;
@@ -81,6 +81,10 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
     for (address, name) in &grounds.names {
         printer.note(&format!("In the file, write `{name}` in place of the address `{address}`."));
     }
+    printer.note(&format!(
+        "Next: `talosmith doctor{}` checks with that token that nothing is missing.",
+        flags(global)
+    ));
     Ok(Exit::Done)
 }
 
@@ -110,7 +114,7 @@ async fn remove(
         let text = "The token of this cluster cannot change anything after that.";
         if !yes && !confirm(printer, text)? {
             printer.note("Nothing was changed.");
-            return Ok(Exit::Done);
+            return Ok(Exit::Declined);
         }
         let done = grounds.prepare(&outside.world.pve, |task| printer.note(&format!("done: {task}"))).await;
         done.map_err(|error| Problem::from(&error))?;
@@ -187,7 +191,10 @@ fn administrator(args: &SetupArgs, commands: Commands) -> Result<Administrator, 
     if let Some(reference) = &args.admin_token {
         let here = std::path::Path::new(".");
         return outside::read_reference(reference, here, "the administrator's token", commands)
-            .map(Administrator::Token);
+            .map(Administrator::Token)
+            .map_err(|problem| problem.remedy("`--admin-token` takes the place of an API token of an administrator that exists already, such as \
+                 root@pam: `env:NAME`, `file:PATH` or `cmd:COMMAND`. Datacenter, Permissions, API Tokens in the web interface creates one; without \
+                 one, leave the option out and Talosmith asks for the password"));
     }
     let user = args.admin.clone();
     let password = if args.password_stdin {
@@ -205,6 +212,7 @@ fn administrator(args: &SetupArgs, commands: Commands) -> Result<Administrator, 
 }
 
 fn ask(user: &str) -> Result<SecretString, Problem> {
+    restore_at_signal();
     secret_line(&format!("Password of {user}: ")).map_err(|why| match why {
         Untyped::Interrupted => {
             Problem::new(Exit::Interrupted, format!("stopped at the password of {user}; nothing was changed"))

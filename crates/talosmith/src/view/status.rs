@@ -96,12 +96,16 @@ fn write(
     quorum(w, ink, blueprint, observed)?;
     record(w, blueprint, observed)?;
     let dark = unobserved(w, ink, observed)?;
-    drift(w, ink, observed, plan)?;
+    match observed.proxmox.record.as_ref().and_then(|record| record.state.deleting) {
+        Some(since) => deletion(w, ink, blueprint, observed, since)?,
+        None => drift(w, ink, observed, plan)?,
+    }
     blocked(w, ink, &plan.blocked)?;
     // What was not seen is told already.
     let told = |note: &Note| {
         let is_in = |words: &str| note.text.contains(words);
         note.text.starts_with(model::plan::ETCD)
+            || note.text.starts_with(model::plan::DELETION)
             || dark.iter().any(|what| is_in(what))
             || observed.unobserved.iter().any(|unobserved| is_in(&unobserved.what) && is_in(&unobserved.why))
     };
@@ -154,6 +158,32 @@ fn unobserved(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Result<Ve
         writeln!(w, "{title} {}: {}", clean(&unobserved.what), clean(&unobserved.why))?;
     }
     Ok(dark)
+}
+
+/// A deletion that is not complete: what is left, and the command that goes on.
+fn deletion(
+    w: &mut dyn Write,
+    ink: Ink,
+    blueprint: &Blueprint,
+    observed: &Observed,
+    since: Timestamp,
+) -> io::Result<()> {
+    let record = observed.proxmox.record.as_ref();
+    let runs = record.is_some_and(|record| record.state.lease.is_some());
+    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+    let left: Vec<String> = owner
+        .into_iter()
+        .flat_map(|owner| observed.proxmox.of(owner))
+        .map(|vm| format!("{} (VM {})", vm.mark.node, vm.vmid))
+        .chain(record.map(|record| format!("the record (VM {})", record.vmid)))
+        .collect();
+    let (state, then) = match runs {
+        true => ("not complete yet", ""),
+        false => ("interrupted", "\n        `talosmith destroy` continues it."),
+    };
+    let state = ink.yellow(state);
+    let left = clean(&left.join(", ")).into_owned();
+    writeln!(w, "Deletion: started at {}, {state}; left: {left}.{then}", moment(since))
 }
 
 /// Whether the world is as the file says.
@@ -511,4 +541,4 @@ pub fn json<'a>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

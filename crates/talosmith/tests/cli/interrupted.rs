@@ -53,6 +53,33 @@ fn the_first_ends_what_is_begun_and_says_how_to_go_on() {
     assert!(again.contains("5 of 5 nodes ready"), "{again}");
 }
 
+/// A destroy that was interrupted is not shown as a cluster that lacks machines.
+#[test]
+fn user_g_an_interrupted_destroy_is_shown_as_that() {
+    let shell = Shell::healthy();
+    let mut command = shell.command("destroy --lab --lab-speed 1 --yes");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("stopping") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended before it stopped something");
+    }
+    interrupt(&child);
+    let told = rest(lines);
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{told}");
+    let status = shell.ok("status --lab --lab-speed max");
+    assert!(status.contains("Deletion: started at "), "{status}");
+    assert!(status.contains("`talosmith destroy`"), "{status}");
+    assert!(!status.contains("steps to do"), "{status}");
+    let plan = shell.run("plan --lab --lab-speed max");
+    assert!(plan.out.contains("its deletion started at "), "{}", plan.all());
+    let gone = shell.run("destroy --lab --lab-speed max --yes");
+    assert_eq!(gone.code, Some(0), "{}", gone.all());
+    let status = shell.ok("status --lab --lab-speed max");
+    assert!(!status.contains("Deletion"), "{status}");
+}
+
 #[test]
 fn the_second_stops_at_once() {
     let shell = Shell::with_secrets();

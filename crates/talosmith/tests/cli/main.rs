@@ -7,6 +7,8 @@
 mod attached;
 mod canaries;
 mod files;
+#[cfg(target_os = "linux")]
+mod first_hour;
 mod interrupted;
 mod json;
 mod killed;

@@ -95,6 +95,7 @@ fn what_a_file_holds_of_others_is_not_lost() {
     --- stderr
     Written to link.kc; its certificate holds for 24 hours.
     The current context there is admin@home now; it was work.
+    Kubernetes does not answer at https://10.25.150.10:6443 from here. This kubeconfig works once the cluster is bootstrapped (`talosmith apply --lab`) and that address can be reached.
     ");
     assert!(text("work.kc").contains("admin@home"), "through the link: {}", text("work.kc"));
     shell.ok("kubeconfig --lab -o link.kc --force");

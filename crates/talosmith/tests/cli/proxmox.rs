@@ -30,6 +30,36 @@ fn a_password_is_not_asked_for_where_there_is_nobody() {
     ");
 }
 
+fn user_d_a_wrong_administrators_token_is_called_that(shell: &Shell, twin: &str) {
+    let setup = format!("proxmox setup -f {twin} --yes --admin-token");
+    for (name, value) in [("ADMIN", "root@pam"), ("OTHER", "x")] {
+        let ran = shell.run_with(name, value, &format!("{setup} env:ADMIN"));
+        assert_eq!(ran.code, Some(3), "{}", ran.all());
+        assert!(ran.err.contains("`--admin-token`"), "{}", ran.err);
+        assert!(!ran.err.contains("proxmox.token"), "it is not the token of the file: {}", ran.err);
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "a real process is waited for")]
+fn user_k_a_signal_at_the_password_leaves_a_terminal_that_shows_what_is_typed(shell: &Shell, twin: &str) {
+    use rustix::termios::{LocalModes, tcgetattr};
+    let (mut child, keys) = shell.on_terminal(&format!("proxmox setup -f {twin}"));
+    let shows = || tcgetattr(&keys).unwrap().local_modes.contains(LocalModes::ECHO);
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
+    for _ in 0..600 {
+        if !shows() {
+            break;
+        }
+        pause();
+    }
+    assert!(!shows(), "it asks for the password");
+    let sent = std::process::Command::new("sh").args(["-c", &format!("kill -TERM {}", child.id())]).status();
+    assert!(sent.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(shows(), "what is typed is shown again");
+}
+
 #[test]
 fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
     let shell = Shell::with(&HOME.replace("10.25.150.", "10.213.78."));
@@ -64,6 +94,9 @@ fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
         mended.lines().any(|line| line.starts_with("Calls: ") && line.contains(" to Proxmox VE")),
         "{mended}"
     );
+    #[cfg(target_os = "linux")]
+    user_k_a_signal_at_the_password_leaves_a_terminal_that_shows_what_is_typed(&shell, twin);
+    user_d_a_wrong_administrators_token_is_called_that(&shell, twin);
     assert_eq!(shell.ok("lab down"), "The lab is down.\n");
     assert!(lab.wait().unwrap().success());
     assert_eq!(shell.ok("lab down"), "No lab of this file is up.\n");

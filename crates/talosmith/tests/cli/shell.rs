@@ -122,6 +122,20 @@ impl Shell {
         Started(self.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
     }
 
+    /// Starts a command on a terminal of its own. What is typed goes into the file, and what it shows comes out of it.
+    #[cfg(target_os = "linux")]
+    pub fn on_terminal(&self, args: &str) -> (Child, std::fs::File) {
+        use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keys).unwrap();
+        unlockpt(&keys).unwrap();
+        let name = ptsname(&keys, vec![]).unwrap();
+        let end = std::fs::OpenOptions::new().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let also = || Stdio::from(end.try_clone().unwrap());
+        let child = self.command(args).stdin(also()).stdout(also()).stderr(also()).spawn().unwrap();
+        (child, std::fs::File::from(keys))
+    }
+
     pub fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_talosmith"));
         command.args(args.split_whitespace()).current_dir(self.path()).stdin(Stdio::null());

@@ -90,7 +90,7 @@ fn a_first_file_from_options_alone() {
     --- stdout
     --- stderr
     error[TS0402]: `banana` is not a network
-      --> bad.yaml:18:9
+      --> bad.yaml (not written):18:9
        |
     18 |   cidr: banana
        |         ^^^^^^
@@ -98,14 +98,15 @@ fn a_first_file_from_options_alone() {
        = help: write its first address and prefix length, for example `10.25.150.0/24`
 
     error[TS0602]: there is no control plane
-      --> bad.yaml:30:1
+      --> bad.yaml (not written):30:1
        |
     30 | pools:
        | ^^^^^
        |
        = help: add a pool: `control: { role: controlplane, count: 3 }`
 
-    2 problems in bad.yaml; nothing was changed.
+    2 problems in bad.yaml (not written); nothing was changed.
+    bad.yaml was not written: correct the options and run `talosmith init` again.
     "#);
     assert!(!shell.path().join("bad.yaml").exists());
     assert_eq!(shell.run("init --print --cluster x").code, Some(0));

@@ -61,7 +61,7 @@ fn what_needs_a_restart_is_refused_with_what_it_costs() {
     assert!(drifted.steps.is_empty());
     assert_eq!(
         drifted.refusals[0].why,
-        "the VM of w-1 does not match the file (cores 8 → 2; memory 2048 → 4096), and changing that means stopping and \
+        "the VM of w-1 does not match the file (cores 8 → 2; memory 2048 MiB → 4096 MiB), and changing that means stopping and \
          starting it, which this version does not do"
     );
 }
@@ -445,7 +445,32 @@ fn p16_a_setting_that_waits_for_a_restart_is_said_once() {
                 let set = usize::from(drift.set.contains_key(key));
                 let refused = drift.refusals.len();
                 let blocked = drift.blocked.len();
-                assert!(set + refused + blocked <= 1, "{key} {now:?} {next:?} {running}: {drift:?}");
+                let case = format!("{key} {now:?} {next:?} {running}: {drift:?}");
+                assert!(set + refused + blocked <= 1, "{case}");
+                assert_eq!(drift.notes, [], "{case}");
+                // What Proxmox takes for granted may be what is wanted; then nothing has to be said.
+                let becomes = next.clone().unwrap_or_else(|| now.clone());
+                if now.is_none() || becomes.is_none() {
+                    continue;
+                }
+                let (is_right, will_be_right) =
+                    (now.as_ref() == Some(wanted), becomes.as_ref() == Some(wanted));
+                let expected = match (is_right, will_be_right) {
+                    (_, false) => (1, 0),
+                    (false, true) if running => (0, 1),
+                    (_, true) => (0, 0),
+                };
+                assert_eq!((set + refused, blocked), expected, "{case}");
+                let said = [
+                    drift.says.join("; "),
+                    drift.blocked.iter().map(|blocked| blocked.what.clone()).collect(),
+                    drift.refusals.iter().map(|refusal| refusal.why.clone()).collect(),
+                ]
+                .concat();
+                // What waits is not said to be what is now.
+                if blocked == 1 {
+                    assert!(said.contains("until then it is") && !said.contains('→'), "{case}");
+                }
             }
         }
     }

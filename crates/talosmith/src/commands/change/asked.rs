@@ -48,7 +48,7 @@ trait Asked {
 async fn agree<A: Asked>(asked: &A, mut plan: Plan) -> Result<Answer<A::Seen>, Wrong> {
     for _ in 0..QUESTIONS {
         if !asked.confirm()? {
-            return Ok(Answer::No(Exit::Done));
+            return Ok(Answer::No(Exit::Declined));
         }
         let (seen, again) = asked.observe().await?;
         if again.refusals.is_empty() && again.same_work(&plan) && !again.steps.is_empty() {
@@ -112,8 +112,9 @@ mod tests {
     use super::*;
     use crate::view::plan::tests::one_more as plan_of_one_more;
 
-    /// A person who always agrees, and what is observed after each answer, last first.
+    /// A person who agrees or does not, and what is observed after each answer, last first.
     struct Played {
+        agrees: bool,
         observed: RefCell<Vec<Plan>>,
         shown: RefCell<usize>,
     }
@@ -122,7 +123,7 @@ mod tests {
         type Seen = ();
 
         fn confirm(&self) -> Result<bool, Problem> {
-            Ok(true)
+            Ok(self.agrees)
         }
 
         async fn observe(&self) -> Result<((), Plan), Wrong> {
@@ -135,9 +136,16 @@ mod tests {
     }
 
     async fn asked(shown: &Plan, observed: Vec<Plan>) -> (Result<Answer<()>, Wrong>, usize) {
-        let played = Played { observed: RefCell::new(observed), shown: RefCell::new(0) };
+        let played = Played { agrees: true, observed: RefCell::new(observed), shown: RefCell::new(0) };
         let answer = agree(&played, shown.clone()).await;
         (answer, played.shown.into_inner())
+    }
+
+    #[tokio::test]
+    async fn user_h_an_answer_other_than_yes_is_not_a_success() {
+        let played = Played { agrees: false, observed: RefCell::default(), shown: RefCell::default() };
+        let answer = agree(&played, plan_of_one_more()).await;
+        assert!(matches!(answer, Ok(Answer::No(Exit::Declined))));
     }
 
     #[tokio::test]

@@ -1,8 +1,11 @@
 //! The end of a good apply: how it is now, and what to type next.
 
 use engine::Look;
+use model::blueprint::Blueprint;
+use model::observed::Observed;
 use model::ownership;
 use model::plan::Plan;
+use model::quorum::{self, Quorum};
 use model::step::Action;
 
 use crate::args::{ApplyArgs, Global};
@@ -51,8 +54,12 @@ pub fn show(global: &Global, args: &ApplyArgs, look: &Look, printer: &Printer) {
 }
 
 /// How it is, in a few words. Nothing is said to be well that was not seen to be.
-fn state(look: &Look) -> &'static str {
-    let (blueprint, seen) = (&look.blueprint, &look.observed.kubernetes);
+fn state(blueprint: &Blueprint, observed: &Observed) -> &'static str {
+    let seen = &observed.kubernetes;
+    if quorum::standing(blueprint, &observed.machines).is_some_and(|etcd| etcd.quorum == Quorum::Lost) {
+        return "has lost the quorum of its etcd: Kubernetes does not work until more control plane nodes answer. `talosmith status` \
+                shows which are missing";
+    }
     if !seen.answered {
         return "was brought to what the file says, but Kubernetes did not answer at the end. `talosmith health` looks again";
     }
@@ -75,7 +82,11 @@ fn state(look: &Look) -> &'static str {
 fn next(global: &Global, args: &ApplyArgs, look: &Look, printer: &Printer) {
     let flags = flags(global);
     let blueprint = &look.blueprint;
-    printer.say(&format!("\nThe cluster {} {}. Next:\n", blueprint.cluster, state(look)));
+    printer.say(&format!(
+        "\nThe cluster {} {}. Next:\n",
+        blueprint.cluster,
+        state(blueprint, &look.observed)
+    ));
     let mut lines: Vec<(String, &str)> = vec![
         (format!("talosmith status{flags}"), "its state"),
         (format!("talosmith plan{flags}"), "what a change of the file would do"),
@@ -95,4 +106,25 @@ fn next(global: &Global, args: &ApplyArgs, look: &Look, printer: &Printer) {
         ));
     }
     printer.commands(&lines);
+}
+
+#[cfg(test)]
+mod tests {
+    use model::observed::{Etcd, EtcdStatus, Machine};
+
+    use super::*;
+    use crate::view::status::tests::{blueprint, observed};
+
+    #[test]
+    fn user_l_an_etcd_without_quorum_is_not_called_what_the_file_says() {
+        let (blueprint, mut seen) = (blueprint(), observed());
+        assert!(!state(&blueprint, &seen).contains("quorum"));
+        let machine: &mut Machine = seen.machines.get_mut("home-control-1").unwrap();
+        machine.etcd = Etcd::Member { id: "1f".into(), learner: false, members: None };
+        machine.etcd_status = Some(EtcdStatus { leader: None, errors: vec!["etcdserver: no leader".into()] });
+        seen.kubernetes.answered = false;
+        let told = state(&blueprint, &seen);
+        assert!(told.contains("has lost the quorum of its etcd"), "{told}");
+        assert!(!told.contains("brought to what the file says"), "{told}");
+    }
 }

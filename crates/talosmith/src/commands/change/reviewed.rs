@@ -86,6 +86,13 @@ pub fn still_holds(saved: &SavedPlan, path: &Path, look: &Look, plan: &Plan) -> 
             .remedy("use the file and the secrets that it was made with, or save a new plan"));
     }
     let changes = changed::changes(&saved.facts, &now.facts);
+    if plan.is_empty() && !saved.plan.steps.is_empty() && !changes.iter().any(|change| change.of_file) {
+        let why = format!(
+            "the plan {path} cannot be applied again: its changes were made already, and the cluster matches the file"
+        );
+        return Err(Problem::new(Exit::Refused, why)
+            .remedy("nothing is left to do; save a new plan after the next change of the file"));
+    }
     let of_file: BTreeSet<bool> = changes.iter().map(|change| change.of_file).collect();
     let what = match (of_file.contains(&true), of_file.contains(&false)) {
         (true, false) => format!("the plan {path} was made from another file"),

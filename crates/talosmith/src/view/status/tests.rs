@@ -22,7 +22,7 @@ pools:
   work: { role: worker, count: 2 }
 ";
 
-fn blueprint() -> Blueprint {
+pub(crate) fn blueprint() -> Blueprint {
     let loaded = model::load::load(&[Source::new("cluster.yaml", FILE)]).unwrap();
     let mut blueprint = model::resolve::resolve(&loaded.spec, None, Some("abc=")).unwrap();
     for node in blueprint.nodes.values_mut() {
@@ -50,7 +50,7 @@ fn vm(name: &str, vmid: u32) -> Vm {
     }
 }
 
-fn observed() -> Observed {
+pub(crate) fn observed() -> Observed {
     let mut seen = Observed::default();
     let store = InventoryDatastore { content: vec!["images".into()], shared: false, free_bytes: 180 << 30 };
     for (name, online) in [("pve1", true), ("pve2", false)] {
