@@ -77,7 +77,7 @@ impl Finding {
 #[derive(Debug)]
 pub enum Unexamined {
     /// The file asks for something that this Proxmox cannot give.
-    File(Vec<model::diagnostic::Diagnostic>, Vec<Finding>),
+    File(Vec<Diagnostic>, Vec<Finding>),
     /// Proxmox does not answer, or does not let us in.
     World(Error),
 }

@@ -31,7 +31,7 @@ impl Service {
     }
 
     /// Before its first check nothing is known of the health of a service.
-    fn as_of(self, now: Timestamp) -> Self {
+    fn known_at(self, now: Timestamp) -> Self {
         match self.healthy {
             Some(true) if now < self.first_check() => {
                 Self { healthy: None, message: format!("Started task {}", self.id), ..self }
@@ -149,7 +149,7 @@ impl Machines {
             _ => return vec![],
         }
         services.sort_by(|a, b| a.id.cmp(&b.id));
-        services.into_iter().map(|service| service.as_of(self.now)).collect()
+        services.into_iter().map(|service| service.known_at(self.now)).collect()
     }
 
     fn node_services(&self, node: &Node) -> Vec<Service> {
