@@ -121,8 +121,8 @@ fn of_plan(look: &Look, before: &[Finding]) -> Vec<Finding> {
     let is_found = |privilege: &str| {
         before.iter().any(|finding| finding.verdict == Verdict::Bad && finding.detail.contains(privilege))
     };
-    let mut missing = look.observed.proxmox.missing_rights.iter().filter_map(|need| need.one_of.first());
-    let rights_are_found = missing.all(|(_, privilege)| is_found(privilege));
+    let mut missing = look.observed.proxmox.missing_rights.iter();
+    let rights_are_found = missing.all(|need| is_found(&need.privilege));
     let refusals = look.plan().refusals;
     let refuses_nothing = refusals.is_empty();
     let mut found: Vec<Finding> = refusals
@@ -475,7 +475,8 @@ struct Asking<'a> {
 impl Asking<'_> {
     fn at_path(&self, path: &str, needs: &[&Need]) -> Finding {
         let what = format!("privileges at {path}");
-        let is_missing = |need: &&&Need| !need.is_met(|path, privilege| self.permissions.has(path, privilege));
+        let is_missing =
+            |need: &&&Need| !need.is_met(|path, privilege| self.permissions.has(path, privilege));
         let missing: Vec<&&Need> = needs.iter().filter(is_missing).collect();
         let Some(first) = missing.first() else {
             let all: Vec<&str> = needs.iter().map(|need| need.privilege).collect();

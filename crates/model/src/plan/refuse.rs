@@ -246,6 +246,7 @@ fn record_out_of_sight(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusa
 /// An id that we would create is taken by somebody else. A VM that is being made at this moment shows no notes yet and
 /// may well be ours, by a run that died: the step that creates it waits and looks.
 fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
+    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     let mut wanted: Vec<(u32, String, &str)> = preflight::to_create(blueprint, &observed.proxmox)
         .map(|n| (n.vmid, format!("of {}", n.name), "`vmid` (or `vmids` of its pool)"))
         .collect();
