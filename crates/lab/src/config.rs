@@ -1,5 +1,7 @@
 //! What a new world is made of. The defaults are three ordinary hosts, so that a small cluster fits at once.
 
+pub(crate) mod description;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -7,7 +9,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::Description;
+use description::Description;
 
 const GIB: u64 = 1 << 30;
 const GB: u64 = 1_000_000_000;

@@ -7,7 +7,7 @@ pub(crate) mod access;
 pub(crate) mod cloudinit;
 pub(crate) mod console;
 pub(crate) mod daemons;
-pub(crate) mod described;
+mod described;
 pub(crate) mod disks;
 pub(crate) mod drive;
 pub(crate) mod guest;

@@ -45,6 +45,7 @@ use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 pub use calls::{Call, Delivery, Service, changes};
+pub use config::description::Description;
 pub use config::{HostConfig, LabConfig, PciConfig, ProxmoxVersion, StorageConfig, StorageKind};
 pub use control::{Control, ControlError, Order, Report};
 pub use error::LabError;
@@ -52,7 +53,6 @@ pub use faults::{
     CallFilter, CallMoment, ConsoleFault, Far, Faults, Injection, Lost, Met, Partition, Relayed, Verdict,
     When, Wire, known_faults, known_words,
 };
-pub use hypervisor::described::Description;
 pub use hypervisor::second_factor::one_time_code;
 pub use invariants::{Rules, Violation, VmConfig, Watch, leftovers};
 pub use machine::timing;

@@ -1,164 +1,17 @@
-//! A world that somebody described in a file: one host with its storages, files and VMs, and a web server to download
-//! from. It is laid over a new world that has the host and the storages already.
+//! Lays what a file describes over a new hypervisor, which has the host and the storages already.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::Value;
 
+use crate::config::description::{Description, FileText, StorageText, VmText, WebFileText, WebText};
 use crate::hypervisor::guest::Guest;
 use crate::hypervisor::storage::{Leftover, Storage, Volume};
 use crate::hypervisor::vm::{Running, Vm};
 use crate::hypervisor::{Hypervisor, Web, WebFile};
-use crate::{HostConfig, LabConfig, StorageConfig, StorageKind};
-
-/// What a file says. Fields that explain where a fact is from are passed over.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Description {
-    node: Node,
-    #[serde(default)]
-    bridges: Vec<Bridge>,
-    #[serde(default)]
-    storages: Vec<StorageText>,
-    #[serde(default)]
-    directories_without_a_storage: Vec<Directory>,
-    #[serde(default)]
-    vms: Vec<VmText>,
-    web: Option<WebText>,
-    /// The hosts outside that answer; all when nothing is said.
-    outside: Option<Vec<String>>,
-    /// The network in which a DHCP server gives out addresses.
-    dhcp: Option<ipnet::IpNet>,
-    /// Schematics that the factory knows.
-    #[serde(default)]
-    schematics: Vec<String>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct Node {
-    name: String,
-    ip: IpAddr,
-    cpus: u32,
-    memory_bytes: u64,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct Bridge {
-    iface: String,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct StorageText {
-    storage: String,
-    #[serde(rename = "type")]
-    kind: StorageKind,
-    path: Option<String>,
-    content: Vec<String>,
-    #[serde(rename = "prune-backups")]
-    prune: Option<String>,
-    #[serde(default)]
-    shared: u8,
-    total_bytes: u64,
-    #[serde(default)]
-    files: Vec<FileText>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct FileText {
-    volid: String,
-    file_bytes: Option<u64>,
-    virtual_bytes: Option<u64>,
-    used_bytes: Option<u64>,
-    ctime: Option<i64>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct Directory {
-    path: String,
-    files: Vec<LeftText>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct LeftText {
-    file: String,
-    virtual_bytes: u64,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct VmText {
-    vmid: u32,
-    status: String,
-    config: BTreeMap<String, Value>,
-    guest: Option<GuestText>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct GuestText {
-    agent_version: String,
-    hostname: String,
-    interface: InterfaceText,
-    #[serde(default)]
-    os: BTreeMap<String, String>,
-    #[serde(default)]
-    files: BTreeMap<String, String>,
-    #[serde(default)]
-    commands: BTreeMap<String, String>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct InterfaceText {
-    name: String,
-    ipv4: Option<ipnet::IpNet>,
-    ipv6: Option<ipnet::IpNet>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct WebText {
-    base: String,
-    files: Vec<WebFileText>,
-    everything_else: Option<String>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct WebFileText {
-    path: String,
-    bytes: Option<u64>,
-    mimetype: Option<String>,
-    sha256: Option<String>,
-}
 
 impl Description {
-    /// A configuration for a new world that has the described host.
-    #[must_use]
-    pub fn config(self) -> LabConfig {
-        let storage = |text: &StorageText| StorageConfig {
-            id: text.storage.clone(),
-            kind: text.kind,
-            content: text.content.clone(),
-            shared: text.shared == 1,
-            bytes: text.total_bytes,
-        };
-        let host = HostConfig {
-            name: self.node.name.clone(),
-            address: self.node.ip,
-            cpus: self.node.cpus,
-            memory_bytes: self.node.memory_bytes,
-            storages: self.storages.iter().map(storage).collect(),
-            bridges: self.bridges.iter().map(|bridge| bridge.iface.clone()).collect(),
-            pci: Vec::new(),
-        };
-        LabConfig {
-            hosts: vec![host],
-            outside: self.outside.clone(),
-            dhcp: self.dhcp,
-            schematics: self.schematics.clone(),
-            described: Some(self),
-            ..LabConfig::default()
-        }
-    }
-
     /// Puts files, VMs and the web server into a new world.
     pub(crate) fn fill(&self, hypervisor: &mut Hypervisor, now: Timestamp) {
         let node = &self.node.name;

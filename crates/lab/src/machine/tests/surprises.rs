@@ -227,7 +227,7 @@ fn health_is_unknown_before_the_first_check() {
         let found = rig.machines.services(101).into_iter().find(|service| service.id == id);
         found.map(|service| (service.state, service.healthy))
     };
-    let mut history = std::collections::BTreeMap::<&str, Vec<_>>::new();
+    let mut history = BTreeMap::<&str, Vec<_>>::new();
     for _ in 0..600 {
         rig.wait_millis(100);
         for id in ["cri", "kubelet", "trustd", "apid"] {
