@@ -1,6 +1,6 @@
 //! Carries out a plan.
 //!
-//! One task owns everything: it begins steps whose needs are met, linearises their events, renews the lease and listens
+//! One task owns everything: it starts steps whose needs are met, linearises their events, renews the lease and listens
 //! to the wish to stop. Steps are futures that it polls; they own nothing but themselves. On Proxmox' side at most
 //! four steps run on one host at once, because storages take locks; how many requests a host is asked at a time the client
 //! bounds by itself.
@@ -12,7 +12,7 @@
 //! Proxmox does not hear, must first find out whether another operator has taken over. A run that started before there was a
 //! place for a lease takes it as soon as there is one.
 //!
-//! The first wish to stop begins no new step, lets calls that change something come to their end for a few minutes, and
+//! The first wish to stop starts no new step, lets calls that change something come to their end for a few minutes, and
 //! abandons waiting. The second drops everything at once. Both are safe at any point, as is a crash. The end of the time that the
 //! operator gave is like the first, and steps that were still waiting have failed.
 
@@ -40,14 +40,14 @@ use crate::error::{Error, Kind, Result};
 use crate::kubernetes_lease::KubernetesLease;
 use crate::lease::{Holder, Operator};
 use crate::record::Record;
-use crate::session::Look;
+use crate::session::Snapshot;
 use crate::steps;
-use crate::world::World;
+use crate::systems::Systems;
 
 /// Steps at once on one Proxmox host.
 const PER_HOST: usize = 4;
 /// How long calls that change something may take to come to their end after the first wish to stop.
-const GENTLY: Duration = Duration::from_secs(5 * 60);
+const GRACE_PERIOD: Duration = Duration::from_secs(5 * 60);
 /// For giving the lease back at the end.
 const TO_RELEASE: Duration = Duration::from_secs(30);
 /// The same, for somebody who wants to stop at once.
@@ -67,20 +67,20 @@ pub enum Stop {
     /// Not at all.
     #[default]
     No,
-    /// The time that the operator gave is over: as `Gently`, and steps that were still waiting have failed.
+    /// The time that the operator gave is over: as `Graceful`, and steps that were still waiting have failed.
     Timeout,
     /// After what is being changed right now.
-    Gently,
+    Graceful,
     /// At once.
-    Now,
+    Forced,
 }
 
 /// What a run needs beside the plan.
 pub struct Run<'a> {
     /// What the steps talk to.
-    pub world: &'a World,
+    pub systems: &'a Systems,
     /// What was looked at when the plan was made.
-    pub look: &'a Look,
+    pub snapshot: &'a Snapshot,
     /// Who runs it.
     pub operator: &'a Operator,
     /// The wish to stop.
@@ -99,17 +99,17 @@ pub struct Run<'a> {
 /// they are events, and the outcome says that there were some.
 pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
     if let Some(refusal) = plan.refusals.first() {
-        return Err(Error::new(Kind::Refused, refusal.why.clone()).remedy(refusal.remedy.clone()));
+        return Err(Error::new(Kind::Refused, refusal.why.clone()).hint(refusal.hint.clone()));
     }
     // A plan from elsewhere may lack an order; better none of it than a part.
     graph::in_order(plan.steps.clone()).map_err(|cycle| {
         Error::new(Kind::Refused, "could not start the plan")
-            .remedy("this is a mistake in Talosmith; report it together with the cluster file")
+            .hint("this is a mistake in Talosmith; report it together with the cluster file")
             .because(cycle)
     })?;
-    let began = run.world.clock.now();
-    let holder = Holder { operator: run.operator.clone(), run: run.world.random.id() };
-    let context = Arc::new(Context::new(run.world.clone(), run.look.clone(), holder));
+    let began = run.systems.clock.now();
+    let holder = Holder { operator: run.operator.clone(), run: run.systems.random.id() };
+    let context = Arc::new(Context::new(run.systems.clone(), run.snapshot.clone(), holder));
     let waited = Mutex::new(String::new());
     let waits = |note: String| {
         waited.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&note);
@@ -122,10 +122,10 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
             Box::pin(record.take_lease(*turns, waits)).await?;
             context.record.send_replace(Some(record.clone()));
         }
-        if !run.look.blueprint.has_proxmox() {
+        if !run.snapshot.blueprint.has_proxmox() {
             // Before there is a Kubernetes there is no place for a lease; the plan says so, and it is looked for meanwhile.
             context.kubernetes_lease.send_replace(
-                Box::pin(KubernetesLease::take(run.world, run.look, &context.holder, waits)).await?,
+                Box::pin(KubernetesLease::take(run.systems, run.snapshot, &context.holder, waits)).await?,
             );
         }
         Ok(())
@@ -134,13 +134,13 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
     let taken = tokio::select! {
         biased;
         taken = taking => taken,
-        wish = wish(&mut stop, Stop::No) => {
+        request = request(&mut stop, Stop::No) => {
             // One that was being taken over may be ours already, and nobody shall wait for it to expire.
             if let Some((record, _)) = &existing {
-                let _ = run.world.clock.timeout(AT_ONCE, record.release()).await;
+                let _ = run.systems.clock.timeout(AT_ONCE, record.release()).await;
             }
             run.started(plan);
-            if wish == Stop::Timeout {
+            if request == Stop::Timeout {
                 let note = waited.into_inner().unwrap_or_else(PoisonError::into_inner);
                 run.emitter.emit(late(StepId(LEASE.to_owned()), None, "the lease was not acquired", &note));
                 return Ok(run.ended(Outcome::Failed, began));
@@ -173,12 +173,12 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         }
     };
     let at_once = async {
-        wish(&mut stop, Stop::Gently).await;
-        run.world.clock.sleep(AT_ONCE).await;
+        request(&mut stop, Stop::Graceful).await;
+        run.systems.clock.sleep(AT_ONCE).await;
     };
     tokio::select! {
         biased;
-        _ = run.world.clock.timeout(TO_RELEASE, releasing) => {}
+        _ = run.systems.clock.timeout(TO_RELEASE, releasing) => {}
         () = at_once => {}
     }
     Ok(run.ended(outcome, began))
@@ -191,7 +191,7 @@ impl Run<'_> {
     }
 
     fn ended(&self, outcome: Outcome, began: Timestamp) -> Outcome {
-        self.emitter.emit(What::Ended { outcome, millis: millis(began, self.world.clock.now()) });
+        self.emitter.emit(What::Ended { outcome, millis: millis(began, self.systems.clock.now()) });
         self.emitter.hand_on();
         outcome
     }
@@ -199,7 +199,7 @@ impl Run<'_> {
 
 struct Dispatcher<'a> {
     emitter: &'a Emitter,
-    world: &'a World,
+    systems: &'a Systems,
     stop: watch::Receiver<Stop>,
     context: Arc<Context>,
     waiting: Vec<Step>,
@@ -230,7 +230,7 @@ impl<'a> Dispatcher<'a> {
     fn new(run: &Run<'a>, context: Arc<Context>, plan: &Plan) -> Self {
         Self {
             emitter: run.emitter,
-            world: run.world,
+            systems: run.systems,
             stop: run.stop.clone(),
             context,
             waiting: plan.steps.clone(),
@@ -248,9 +248,9 @@ impl<'a> Dispatcher<'a> {
         let urgent = Arc::new(Notify::new());
         let mut lease = Box::pin(keeping::keep(self.context.clone(), urgent.clone()));
         let mut stop = self.stop.clone();
-        // Steps that end at one moment are all counted before others begin, so that chance does not choose who is next.
+        // Steps that end at one moment are all counted before others start, so that chance does not choose who is next.
         let mut settling: Option<BoxFuture<'static, ()>> = None;
-        let mut patience: Option<BoxFuture<'static, ()>> = None;
+        let mut timeout: Option<BoxFuture<'static, ()>> = None;
         loop {
             if stopping == Stop::No && settling.is_none() {
                 self.skip_the_lost();
@@ -266,7 +266,7 @@ impl<'a> Dispatcher<'a> {
                 break;
             }
             let settled = once_set(&mut settling);
-            let waited = once_set(&mut patience);
+            let waited = once_set(&mut timeout);
             let context = &self.context;
             let ended = std::future::poll_fn(|cx| {
                 if !context.may_change() {
@@ -282,23 +282,23 @@ impl<'a> Dispatcher<'a> {
             });
             tokio::select! {
                 biased;
-                wish = wish(&mut stop, stopping) => {
+                request = request(&mut stop, stopping) => {
                     // After the end of the time, a person may still want to stop at once.
-                    if wish == Stop::Gently && stopping == Stop::Timeout {
-                        stopping = wish;
+                    if request == Stop::Graceful && stopping == Stop::Timeout {
+                        stopping = request;
                         self.emitter.emit(What::Interrupted);
                         continue;
                     }
-                    if stopping == Stop::No && wish != Stop::Timeout {
+                    if stopping == Stop::No && request != Stop::Timeout {
                         self.emitter.emit(What::Interrupted);
                     }
-                    stopping = wish;
-                    if stopping == Stop::Now {
+                    stopping = request;
+                    if stopping == Stop::Forced {
                         break;
                     }
-                    self.abandon_waiting(wish == Stop::Timeout);
-                    let clock = self.world.clock.clone();
-                    patience = Some(Box::pin(async move { clock.sleep(GENTLY).await }));
+                    self.abandon_waiting(request == Stop::Timeout);
+                    let clock = self.systems.clock.clone();
+                    timeout = Some(Box::pin(async move { clock.sleep(GRACE_PERIOD).await }));
                 }
                 // Before the steps, which get on only with a lease that holds.
                 lost = &mut lease => {
@@ -308,7 +308,7 @@ impl<'a> Dispatcher<'a> {
                 (id, result) = ended => {
                     self.end(&id, result);
                     if settling.is_none() {
-                        let clock = self.world.clock.clone();
+                        let clock = self.systems.clock.clone();
                         settling = Some(Box::pin(async move { clock.sleep(MOMENT).await }));
                     }
                 }
@@ -337,11 +337,11 @@ impl<'a> Dispatcher<'a> {
         match (stopping, self.failed) {
             (Stop::No | Stop::Timeout, false) => Outcome::Done,
             (Stop::No | Stop::Timeout, true) => Outcome::Failed,
-            (Stop::Gently | Stop::Now, _) => Outcome::Interrupted,
+            (Stop::Graceful | Stop::Forced, _) => Outcome::Interrupted,
         }
     }
 
-    /// Takes out of the queue what may begin now.
+    /// Takes out of the queue what may start now.
     fn startable(&mut self) -> Vec<Step> {
         let mut begin = vec![];
         let mut busy: BTreeMap<String, usize> = BTreeMap::new();
@@ -352,7 +352,7 @@ impl<'a> Dispatcher<'a> {
         // The console of a VM is opened when it starts, and read until the machine is configured. A step that waits for one does
         // not occupy its host. Where nothing runs, nothing would release one.
         let mut consoles = (0, BTreeMap::<String, usize>::new());
-        let (idle, world) = (self.running.is_empty(), self.world);
+        let (idle, systems) = (self.running.is_empty(), self.systems);
         self.waiting.retain(|step| {
             if !step.after.iter().all(|id| done.contains(id)) {
                 return true;
@@ -363,7 +363,7 @@ impl<'a> Dispatcher<'a> {
                     return true;
                 }
                 if let Action::StartVm { host, .. } = &step.action {
-                    let (all, here) = world.consoles.free(host);
+                    let (all, here) = systems.consoles.free(host);
                     let starting = consoles.1.get(host).copied().unwrap_or(0);
                     if !idle && (all <= consoles.0 || here <= starting) {
                         return true;
@@ -391,7 +391,7 @@ impl<'a> Dispatcher<'a> {
         let (abandon, abandoned) = tokio::sync::oneshot::channel();
         let running = Running {
             host: step.action.host().map(str::to_owned),
-            began: self.world.clock.now(),
+            began: self.systems.clock.now(),
             node: node.clone(),
             abandon,
             only_waits: steps::only_waits(&step.action),
@@ -419,7 +419,7 @@ impl<'a> Dispatcher<'a> {
                 self.emitter.emit(What::StepDone {
                     step: id.clone(),
                     node: running.node,
-                    millis: millis(running.began, self.world.clock.now()),
+                    millis: millis(running.began, self.systems.clock.now()),
                     warnings: done.warnings,
                 });
             }
@@ -434,7 +434,7 @@ impl<'a> Dispatcher<'a> {
                     node: running.node,
                     code: error.code().to_owned(),
                     causes: error.causes(),
-                    remedy: advice,
+                    hint: advice,
                 });
             }
         }
@@ -461,7 +461,8 @@ impl<'a> Dispatcher<'a> {
             let ids = [Action::configure(&node.name).id(), Action::Join { node: node.name.clone() }.id()];
             ids.iter().find_map(|id| self.lost.get(id))
         };
-        let faults: Vec<&StepId> = self.context.look.blueprint.control_planes().filter_map(lost).collect();
+        let faults: Vec<&StepId> =
+            self.context.snapshot.blueprint.control_planes().filter_map(lost).collect();
         let Some(fault) = faults.first() else { return };
         let why = self.faults.get(*fault).map_or_else(String::new, |why| format!(": {why}"));
         self.context.note_failed_control_planes(faults.len(), format!("{fault} failed{why}"));
@@ -477,7 +478,7 @@ impl<'a> Dispatcher<'a> {
                 node: step.action.node().map(str::to_owned),
                 code: "internal".to_owned(),
                 causes: vec![format!("it was never started: it waits for {}", needs.join(", "))],
-                remedy: "this is a mistake in Talosmith; report it together with the cluster file".to_owned(),
+                hint: "this is a mistake in Talosmith; report it together with the cluster file".to_owned(),
                 step: step.id,
             });
         }
@@ -516,7 +517,7 @@ impl<'a> Dispatcher<'a> {
             node: None,
             code: error.code().to_owned(),
             causes: error.causes(),
-            remedy: error
+            hint: error
                 .advice()
                 .unwrap_or("nothing more is changed by this run; `talosmith status` shows its state")
                 .to_owned(),
@@ -527,12 +528,12 @@ impl<'a> Dispatcher<'a> {
 /// The record that was observed, with the number of turns of its lease then. One that says nothing is written again by a step,
 /// which takes the lease with it.
 fn existing_record(run: &Run<'_>, context: &Context, plan: &Plan) -> Result<Option<(Record, u64)>> {
-    let Some(seen) = run.look.observed.proxmox.record.as_ref().filter(|seen| !seen.unreadable) else {
+    let Some(seen) = run.snapshot.observed.proxmox.record.as_ref().filter(|seen| !seen.unreadable) else {
         return Ok(None);
     };
-    let (id, blueprint) = (run.look.cluster_id()?, &run.look.blueprint);
-    let record = Record::existing(run.world, blueprint, id, &seen.host, seen.vmid, &context.holder);
-    let generations = ownership::generations(blueprint, &run.look.observed);
+    let (id, blueprint) = (run.snapshot.cluster_id()?, &run.snapshot.blueprint);
+    let record = Record::existing(run.systems, blueprint, id, &seen.host, seen.vmid, &context.holder);
+    let generations = ownership::generations(blueprint, &run.snapshot.observed);
     let deletes = run.verb == DESTROY
         && plan
             .steps
@@ -547,7 +548,7 @@ fn late(step: StepId, node: Option<String>, what: &str, waited_for: &str) -> Wha
     if !waited_for.is_empty() {
         causes.push(format!("still waiting: {waited_for}"));
     }
-    What::StepFailed { step, node, code: TIMEOUT.to_owned(), causes, remedy: AFTER_TIMEOUT.to_owned() }
+    What::StepFailed { step, node, code: TIMEOUT.to_owned(), causes, hint: AFTER_TIMEOUT.to_owned() }
 }
 
 /// Waits for what may not have been set yet.
@@ -559,11 +560,11 @@ async fn once_set(moment: &mut Option<BoxFuture<'static, ()>>) {
 }
 
 /// The next, stronger wish to stop.
-async fn wish(stop: &mut watch::Receiver<Stop>, now: Stop) -> Stop {
+async fn request(stop: &mut watch::Receiver<Stop>, now: Stop) -> Stop {
     loop {
-        let wish = *stop.borrow_and_update();
-        if wish > now {
-            return wish;
+        let request = *stop.borrow_and_update();
+        if request > now {
+            return request;
         }
         if stop.changed().await.is_err() {
             std::future::pending::<()>().await;

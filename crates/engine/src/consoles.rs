@@ -23,7 +23,7 @@ const TAIL: usize = 60;
 const WIDTH: usize = 300;
 /// How often a console that broke is opened again.
 const ATTEMPTS: u32 = 5;
-const PAUSE: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 /// A system that panicked so often does not come up by itself.
 const PANICS: u32 = 3;
 /// A machine that boots prints something within this time.
@@ -255,7 +255,7 @@ impl Watch {
                     let (pve, clock, host, vmid) =
                         (self.pve.clone(), self.clock.clone(), self.host.clone(), self.vmid);
                     Box::pin(async move {
-                        clock.sleep(PAUSE).await;
+                        clock.sleep(INTERVAL).await;
                         pve.console(&host, vmid).await
                     })
                 });

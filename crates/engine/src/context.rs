@@ -14,8 +14,8 @@ use crate::error::{Error, Kind, Result};
 use crate::kubernetes_lease::KubernetesLease;
 use crate::lease::{Holder, Validity};
 use crate::record::Record;
-use crate::session::Look;
-use crate::world::World;
+use crate::session::Snapshot;
+use crate::systems::Systems;
 
 /// What a step leaves behind.
 #[derive(Debug, Default)]
@@ -26,8 +26,8 @@ pub(crate) struct Done {
 
 /// What steps share while they run.
 pub(crate) struct Context {
-    pub world: World,
-    pub look: Look,
+    pub systems: Systems,
+    pub snapshot: Snapshot,
     pub holder: Holder,
     /// Set once the record exists and the lease is ours.
     pub record: watch::Sender<Option<Record>>,
@@ -45,10 +45,10 @@ pub(crate) struct Context {
 
 impl Context {
     /// Of a run that has no lease yet and has done nothing.
-    pub(crate) fn new(world: World, look: Look, holder: Holder) -> Self {
+    pub(crate) fn new(systems: Systems, snapshot: Snapshot, holder: Holder) -> Self {
         Self {
-            world,
-            look,
+            systems,
+            snapshot,
             holder,
             record: watch::Sender::new(None),
             kubernetes_lease: watch::Sender::new(None),
@@ -61,7 +61,7 @@ impl Context {
 
     /// The record of a cluster that has one: where every machine is external, there is no Proxmox to keep it in.
     pub(crate) fn record_if_any(&self) -> Result<Option<Record>> {
-        if self.look.blueprint.has_proxmox() { self.record().map(Some) } else { Ok(None) }
+        if self.snapshot.blueprint.has_proxmox() { self.record().map(Some) } else { Ok(None) }
     }
 
     /// The lease of a cluster without Proxmox, once it is ours.
@@ -71,7 +71,7 @@ impl Context {
 
     /// The host and the VM ID of a node's VM, as it was observed or as it will be.
     pub(crate) fn place_of(&self, node: &Node) -> (String, u32) {
-        ownership::place_of(&self.look.blueprint, &self.look.observed.proxmox, node)
+        ownership::place_of(&self.snapshot.blueprint, &self.snapshot.observed.proxmox, node)
     }
 
     /// Whether changing calls may be made now. Where there is no lease yet, the plan has no step before the one that makes its
@@ -86,7 +86,7 @@ impl Context {
     /// How many control plane nodes failed in this run, of how many, and why the first did.
     pub(crate) fn failed_control_planes(&self) -> (usize, usize, String) {
         let (failed, why) = self.failed_control_planes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        (failed, self.look.blueprint.control_planes().count(), why)
+        (failed, self.snapshot.blueprint.control_planes().count(), why)
     }
 
     /// So many control plane nodes failed by now, the first for this reason.
@@ -98,9 +98,9 @@ impl Context {
     /// can succeed then.
     pub(crate) fn no_control_plane(&self) -> Option<String> {
         let (failed, all, why) = self.failed_control_planes();
-        let machines = &self.look.observed.machines;
+        let machines = &self.snapshot.observed.machines;
         let ran = |node: &Node| machines.get(&node.name).is_some_and(|seen| seen.api == Api::Configured);
-        let none_runs = failed > 0 && failed == all && !self.look.blueprint.control_planes().any(ran);
+        let none_runs = failed > 0 && failed == all && !self.snapshot.blueprint.control_planes().any(ran);
         none_runs.then_some(why)
     }
 
@@ -119,6 +119,6 @@ impl Context {
         self.record
             .borrow()
             .clone()
-            .ok_or_else(|| Error::new(Kind::Refused, "the cluster's record is not there yet"))
+            .ok_or_else(|| Error::new(Kind::Refused, "the cluster's record does not exist yet"))
     }
 }

@@ -15,13 +15,13 @@ use model::rights::{self, Need, RoleKind};
 use model::spec::Spec;
 use pve::Permissions;
 
-use crate::World;
-use crate::error::{Error, Result, remedy};
+use crate::Systems;
+use crate::error::{Error, Result, hint};
 use crate::observe::hosts::ask_for_room;
 use crate::observe::named;
 use crate::observe::proxmox::{Survey, survey, vnets};
-use crate::session::{Look, LookError, Session};
-use crate::world::{KNOCK, TALOS_PORT};
+use crate::session::{ObserveError, Session, Snapshot};
+use crate::systems::{PROBE_TIMEOUT, TALOS_PORT};
 
 /// Machines' certificates are valid from a little before they were made. A clock that is further off than this breaks that.
 const CLOCK_TOLERANCE: i64 = 30;
@@ -38,11 +38,11 @@ const PLAN: &str = "plan";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// It is as it must be.
-    Good,
+    Ok,
     /// It works, and could be better.
-    Doubtful,
+    Warning,
     /// It is not as it must be.
-    Bad,
+    Error,
 }
 
 /// One check.
@@ -55,21 +55,21 @@ pub struct Finding {
     /// What was found.
     pub detail: String,
     /// What to do about it: commands, or a sentence.
-    pub remedy: Vec<String>,
+    pub hint: Vec<String>,
 }
 
 impl Finding {
-    fn good(what: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { what: what.into(), verdict: Verdict::Good, detail: detail.into(), remedy: vec![] }
+    fn ok(what: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { what: what.into(), verdict: Verdict::Ok, detail: detail.into(), hint: vec![] }
     }
 
     /// Something that is not as it must be.
-    pub fn bad(what: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { what: what.into(), verdict: Verdict::Bad, detail: detail.into(), remedy: vec![remedy.into()] }
+    pub fn error(what: impl Into<String>, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { what: what.into(), verdict: Verdict::Error, detail: detail.into(), hint: vec![hint.into()] }
     }
 
-    fn doubtful(what: impl Into<String>, detail: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Doubtful, ..Self::bad(what, detail, remedy) }
+    fn warning(what: impl Into<String>, detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Warning, ..Self::error(what, detail, hint) }
     }
 }
 
@@ -79,7 +79,7 @@ pub enum Unexamined {
     /// The file asks for something that this Proxmox cannot give.
     File(Vec<Diagnostic>, Vec<Finding>),
     /// Proxmox does not answer, or does not let us in.
-    World(Error),
+    Systems(Error),
 }
 
 /// Examines everything that the cluster of a file needs: Proxmox, and whether a plan would be refused.
@@ -88,20 +88,20 @@ pub enum Unexamined {
 ///
 /// As [`proxmox`].
 pub async fn examine(session: &Session) -> std::result::Result<Vec<Finding>, Unexamined> {
-    let mut found = proxmox(&session.world, session.spec()).await?;
-    match session.look().await {
-        Ok(look) => {
-            let more = of_plan(&look, &found);
+    let mut found = proxmox(&session.systems, session.spec()).await?;
+    match session.observe().await {
+        Ok(snapshot) => {
+            let more = of_plan(&snapshot, &found);
             found.extend(more);
         }
-        Err(LookError::Engine(error)) => {
-            let remedy = error.advice().map(str::to_owned).into_iter().collect();
+        Err(ObserveError::Engine(error)) => {
+            let hint = error.advice().map(str::to_owned).into_iter().collect();
             let detail = error.causes().join(": ");
-            found.push(Finding { what: PLAN.to_owned(), verdict: Verdict::Bad, detail, remedy });
+            found.push(Finding { what: PLAN.to_owned(), verdict: Verdict::Error, detail, hint });
         }
-        Err(LookError::File(problems)) => {
+        Err(ObserveError::File(problems)) => {
             let detail = format!("it has {} that every plan refuses", count(problems.len()));
-            found.push(Finding::bad("cluster file", detail, "correct the file as said below"));
+            found.push(Finding::error("cluster file", detail, "correct the file as said below"));
             return Err(Unexamined::File(problems, found));
         }
     }
@@ -116,29 +116,29 @@ fn count(problems: usize) -> String {
 }
 
 /// What `plan` refuses and warns of before it creates anything, in the same words.
-fn of_plan(look: &Look, before: &[Finding]) -> Vec<Finding> {
+fn of_plan(snapshot: &Snapshot, before: &[Finding]) -> Vec<Finding> {
     // A privilege that is missing was found already, with the commands that grant it.
     let is_found = |privilege: &str| {
-        before.iter().any(|finding| finding.verdict == Verdict::Bad && finding.detail.contains(privilege))
+        before.iter().any(|finding| finding.verdict == Verdict::Error && finding.detail.contains(privilege))
     };
-    let mut missing = look.observed.proxmox.missing_rights.iter();
+    let mut missing = snapshot.observed.proxmox.missing_rights.iter();
     let rights_are_found = missing.all(|need| is_found(&need.privilege));
-    let refusals = look.plan().refusals;
+    let refusals = snapshot.plan().refusals;
     let refuses_nothing = refusals.is_empty();
     let mut found: Vec<Finding> = refusals
         .into_iter()
         .filter(|refusal| !(refusal.code == RefusalCode::Rights && rights_are_found))
-        .map(|refusal| Finding::bad(PLAN, refusal.why, refusal.remedy))
+        .map(|refusal| Finding::error(PLAN, refusal.why, refusal.hint))
         .collect();
     if refuses_nothing {
-        found.push(Finding::good(PLAN, "`talosmith plan` refuses nothing"));
+        found.push(Finding::ok(PLAN, "`talosmith plan` refuses nothing"));
     }
-    let warnings = preflight::warnings(&look.blueprint, &look.observed).into_iter();
+    let warnings = preflight::warnings(&snapshot.blueprint, &snapshot.observed).into_iter();
     found.extend(warnings.map(|warning| Finding {
         what: PLAN.to_owned(),
-        verdict: Verdict::Doubtful,
+        verdict: Verdict::Warning,
         detail: warning.text,
-        remedy: vec![],
+        hint: vec![],
     }));
     found
 }
@@ -149,29 +149,33 @@ fn of_plan(look: &Look, before: &[Finding]) -> Vec<Finding> {
 ///
 /// When Proxmox does not answer at all, or the file cannot be resolved against what it has; what was found out by then comes
 /// along.
-pub async fn proxmox(world: &World, spec: &Spec) -> std::result::Result<Vec<Finding>, Unexamined> {
+pub async fn proxmox(systems: &Systems, spec: &Spec) -> std::result::Result<Vec<Finding>, Unexamined> {
     let attempt = |e: pve::Error| {
-        Unexamined::World(Error::world("could not query Proxmox").remedy(remedy(&e)).because(e))
+        Unexamined::Systems(Error::systems("could not query Proxmox").hint(hint(&e)).because(e))
     };
-    if let Some(machines) = without_proxmox(world, spec).await {
+    if let Some(machines) = without_proxmox(systems, spec).await {
         return Ok(machines);
     }
-    let version = world.pve.version().await.map_err(attempt)?;
+    let version = systems.pve.version().await.map_err(attempt)?;
     let mut found = vec![if version.major >= FIRST_MAJOR {
-        Finding::good("version", format!("Proxmox VE {}", version.text))
+        Finding::ok("version", format!("Proxmox VE {}", version.text))
     } else {
-        Finding::bad("version", format!("Proxmox VE {} is too old", version.text), "upgrade to Proxmox VE 9")
+        Finding::error(
+            "version",
+            format!("Proxmox VE {} is too old", version.text),
+            "upgrade to Proxmox VE 9",
+        )
     }];
-    let mut survey = survey(world).await.map_err(Unexamined::World)?;
-    ask_for_room(world, &mut survey.inventory.hosts, |_| true).await;
-    found.extend(hosts(world, &survey, spec).await);
+    let mut survey = survey(systems).await.map_err(Unexamined::Systems)?;
+    ask_for_room(systems, &mut survey.inventory.hosts, |_| true).await;
+    found.extend(hosts(systems, &survey, spec).await);
     let carriers = rights::hosts(spec, &survey.inventory);
     let blueprint = match model::resolve::resolve(spec, Some(&survey.inventory), None) {
         Ok(blueprint) => blueprint,
         Err(problems) => {
             // Without the rights to see a datastore or a bridge it looks as if there were none: that is told as well.
             if let Ok(open) = model::resolve::resolve(spec, None, None) {
-                found.extend(privileges(world, &open, &carriers).await.map_err(attempt)?);
+                found.extend(privileges(systems, &open, &carriers).await.map_err(attempt)?);
             }
             // One that the token sees and that does not fit is not hidden.
             let may_be_hidden = |problem: &Diagnostic| {
@@ -179,10 +183,10 @@ pub async fn proxmox(world: &World, spec: &Spec) -> std::result::Result<Vec<Find
             };
             if problems.iter().all(may_be_hidden) {
                 let is_named = |found: &Finding| {
-                    found.verdict == Verdict::Bad && found.what.starts_with("privileges at /storage/")
+                    found.verdict == Verdict::Error && found.what.starts_with("privileges at /storage/")
                 };
                 let named = found.iter().any(is_named);
-                let hidden = unseen_datastores(world, spec, &survey).await.map_err(attempt)?;
+                let hidden = unseen_datastores(systems, spec, &survey).await.map_err(attempt)?;
                 if named || hidden.is_some() {
                     found.extend(hidden.filter(|_| !named));
                     return Err(Unexamined::File(problems, found));
@@ -192,20 +196,20 @@ pub async fn proxmox(world: &World, spec: &Spec) -> std::result::Result<Vec<Find
                 1 => "it asks for something that this Proxmox does not have".to_owned(),
                 many => format!("it asks for {many} things that this Proxmox does not have"),
             };
-            found.push(Finding::bad("cluster file", detail, "correct Proxmox or the file as said below"));
+            found.push(Finding::error("cluster file", detail, "correct Proxmox or the file as said below"));
             return Err(Unexamined::File(problems, found));
         }
     };
-    found.extend(privileges(world, &blueprint, &carriers).await.map_err(attempt)?);
+    found.extend(privileges(systems, &blueprint, &carriers).await.map_err(attempt)?);
     found.extend(stores(&survey, &blueprint));
-    found.extend(bridges(world, &blueprint).await);
-    found.extend(devices(world, &blueprint).await);
+    found.extend(bridges(systems, &blueprint).await);
+    found.extend(devices(systems, &blueprint).await);
     Ok(found)
 }
 
 /// Datastores that may exist and that the token may not see: Proxmox leaves them out of its lists. `None` where it sees all of them.
-async fn unseen_datastores(world: &World, spec: &Spec, survey: &Survey) -> pve::Result<Option<Finding>> {
-    let permissions = world.pve.permissions().await?;
+async fn unseen_datastores(systems: &Systems, spec: &Spec, survey: &Survey) -> pve::Result<Option<Finding>> {
+    let permissions = systems.pve.permissions().await?;
     if ["Datastore.Audit", "Datastore.AllocateSpace"]
         .iter()
         .any(|privilege| permissions.has("/storage", privilege))
@@ -218,16 +222,16 @@ async fn unseen_datastores(world: &World, spec: &Spec, survey: &Survey) -> pve::
         true => "no datastore".to_owned(),
         false => format!("only {}", seen.into_iter().collect::<Vec<_>>().join(", ")),
     };
-    let roles = Roles::ask(world, &permissions).await;
-    let mut remedy = vec![SETUP.to_owned()];
-    remedy.extend(roles.commands(&spec.cluster, RoleKind::Work, world.pve.caller(), "/storage/NAME", None));
+    let roles = Roles::ask(systems, &permissions).await;
+    let mut hint = vec![SETUP.to_owned()];
+    hint.extend(roles.commands(&spec.cluster, RoleKind::Work, systems.pve.caller(), "/storage/NAME", None));
     let detail = format!(
         "the token sees {seen}, and may not see others that the file needs; missing: Datastore.Audit (see datastores)"
     );
-    Ok(Some(Finding { what: "privileges at /storage".to_owned(), verdict: Verdict::Bad, detail, remedy }))
+    Ok(Some(Finding { what: "privileges at /storage".to_owned(), verdict: Verdict::Error, detail, hint }))
 }
 
-/// The usual remedy for missing privileges.
+/// The usual hint for missing privileges.
 const SETUP: &str =
     "run `talosmith proxmox setup` again, which grants what is missing; or, as root on a host:";
 
@@ -239,8 +243,8 @@ struct Roles {
 
 impl Roles {
     /// Roles that cannot be listed are taken for roles that are not there: then the usual name is used.
-    async fn ask(world: &World, permissions: &Permissions) -> Self {
-        let all = world.pve.roles().await.unwrap_or_default();
+    async fn ask(systems: &Systems, permissions: &Permissions) -> Self {
+        let all = systems.pve.roles().await.unwrap_or_default();
         let all = all.into_iter().map(|role| (role.name, role.privileges.into_iter().collect())).collect();
         let held = permissions.0.values().map(|privileges| privileges.keys().cloned().collect()).collect();
         Self { all, held }
@@ -282,23 +286,23 @@ impl Roles {
 }
 
 /// A cluster of external machines has no Proxmox to examine. What can be asked is whether each machine answers.
-async fn without_proxmox(world: &World, spec: &Spec) -> Option<Vec<Finding>> {
+async fn without_proxmox(systems: &Systems, spec: &Spec) -> Option<Vec<Finding>> {
     if model::resolve::needs_proxmox(spec) {
         return None;
     }
     let blueprint = model::resolve::resolve(spec, None, None).ok()?;
-    let mut found = vec![Finding::good("Proxmox", "not needed: every node of the file is `external`")];
+    let mut found = vec![Finding::ok("Proxmox", "not needed: every node of the file is `external`")];
     let machines = blueprint.in_order();
     let asked = join_all(machines.iter().map(|node| async move {
         let host = node.address.addr().to_string();
-        matches!(world.clock.timeout(KNOCK, world.net.dial(&host, TALOS_PORT)).await, Ok(Ok(_)))
+        matches!(systems.clock.timeout(PROBE_TIMEOUT, systems.net.dial(&host, TALOS_PORT)).await, Ok(Ok(_)))
     }));
     for (node, answers) in machines.iter().zip(asked.await) {
         let what = format!("machine {}", node.name);
         let address = node.address.addr();
         found.push(match answers {
-            true => Finding::good(what, format!("something answers at {address}, port {TALOS_PORT}")),
-            false => Finding::doubtful(
+            true => Finding::ok(what, format!("something answers at {address}, port {TALOS_PORT}")),
+            false => Finding::warning(
                 what,
                 format!("nothing answers at {address}, port {TALOS_PORT} (the Talos API)"),
                 "boot it from a Talos image, and check its address and the way from here; a configured machine must run",
@@ -309,13 +313,13 @@ async fn without_proxmox(world: &World, spec: &Spec) -> Option<Vec<Finding>> {
 }
 
 /// Quorum, which hosts are up, and how far each clock is off.
-async fn hosts(world: &World, survey: &Survey, spec: &Spec) -> Vec<Finding> {
+async fn hosts(systems: &Systems, survey: &Survey, spec: &Spec) -> Vec<Finding> {
     let mut found = vec![];
-    match world.pve.cluster_status().await {
+    match systems.pve.cluster_status().await {
         Ok(status) if status.quorate => {
-            found.push(Finding::good("quorum", "the Proxmox cluster can be changed"))
+            found.push(Finding::ok("quorum", "the Proxmox cluster can be changed"))
         }
-        Ok(_) => found.push(Finding::bad(
+        Ok(_) => found.push(Finding::error(
             "quorum",
             "the Proxmox cluster has no quorum, so nothing can be changed",
             "bring back enough hosts",
@@ -327,8 +331,8 @@ async fn hosts(world: &World, survey: &Survey, spec: &Spec) -> Vec<Finding> {
     let (on, off): (Vec<_>, Vec<_>) =
         survey.inventory.hosts.iter().filter(|(name, _)| named(name)).partition(|(_, host)| host.online);
     found.extend(on.iter().map(|(name, host)| match host.maintenance {
-        false => Finding::good(format!("host {name}"), "online"),
-        true => Finding::doubtful(
+        false => Finding::ok(format!("host {name}"), "online"),
+        true => Finding::warning(
             format!("host {name}"),
             "online, in HA maintenance mode: it gets no new nodes",
             format!("`ha-manager crm-command node-maintenance disable {name}` ends it"),
@@ -336,22 +340,26 @@ async fn hosts(world: &World, survey: &Survey, spec: &Spec) -> Vec<Finding> {
     }));
     for (name, _) in off {
         let detail = "offline; no node can be made there, and what runs there cannot be seen";
-        found.push(Finding::bad(format!("host {name}"), detail, "start it, or take it out of `hosts`"));
+        found.push(Finding::error(format!("host {name}"), detail, "start it, or take it out of `hosts`"));
     }
     for name in spec.hosts.keys().filter(|name| !survey.inventory.hosts.contains_key(*name)) {
-        found.push(Finding::bad(format!("host {name}"), "there is no host of that name", "correct `hosts`"));
+        found.push(Finding::error(
+            format!("host {name}"),
+            "there is no host of that name",
+            "correct `hosts`",
+        ));
     }
-    let times = join_all(on.iter().map(|(name, _)| world.pve.node_time(name))).await;
+    let times = join_all(on.iter().map(|(name, _)| systems.pve.node_time(name))).await;
     for ((name, _), time) in on.iter().zip(times) {
         let what = format!("clock of {name}");
         let Ok(time) = time else { continue };
-        let ahead = time - world.clock.now().as_second();
+        let ahead = time - systems.clock.now().as_second();
         found.push(if ahead.abs() <= CLOCK_TOLERANCE {
-            Finding::good(what, format!("{} s from ours", ahead.abs()))
+            Finding::ok(what, format!("{} s from ours", ahead.abs()))
         } else {
             let word = if ahead > 0 { "ahead of" } else { "behind" };
             let detail = format!("{} s {word} ours; machines take their time from it", ahead.abs());
-            Finding::doubtful(
+            Finding::warning(
                 what,
                 detail,
                 format!("look at `chronyc tracking` on {name}, and at this machine's clock"),
@@ -362,9 +370,9 @@ async fn hosts(world: &World, survey: &Survey, spec: &Spec) -> Vec<Finding> {
 }
 
 /// Each privilege at each path. What is missing is told by path, with the commands that grant it.
-async fn privileges(world: &World, blueprint: &Blueprint, hosts: &[String]) -> pve::Result<Vec<Finding>> {
-    let permissions = world.pve.permissions().await?;
-    let needs = rights::in_zones(rights::needs(blueprint, hosts), &vnets(world).await);
+async fn privileges(systems: &Systems, blueprint: &Blueprint, hosts: &[String]) -> pve::Result<Vec<Finding>> {
+    let permissions = systems.pve.permissions().await?;
+    let needs = rights::in_zones(rights::needs(blueprint, hosts), &vnets(systems).await);
     let (consoles, needs): (Vec<Need>, Vec<Need>) =
         needs.into_iter().partition(|need| need.privilege == rights::TO_PROVE);
     let mut by_path: BTreeMap<&str, Vec<&Need>> = BTreeMap::new();
@@ -380,10 +388,10 @@ async fn privileges(world: &World, blueprint: &Blueprint, hosts: &[String]) -> p
         by_path.entry(&need.path).or_default().push(need);
     }
     let asking = Asking {
-        roles: Roles::ask(world, &permissions).await,
+        roles: Roles::ask(systems, &permissions).await,
         permissions: &permissions,
         cluster: &blueprint.cluster,
-        caller: world.pve.caller(),
+        caller: systems.pve.caller(),
     };
     let check = |(path, needs): (&str, Vec<&Need>)| asking.at_path(path, &needs);
     let console = |need: &&Need| console(&asking, blueprint, need);
@@ -407,15 +415,15 @@ fn account_for(
         .map(|(path, right)| format!("{right} on {path}"))
         .collect();
     if missing.is_empty() {
-        return Finding::good(what, format!("{} can be made", account.user));
+        return Finding::ok(what, format!("{} can be made", account.user));
     }
     let detail = format!("the token may not make {}: missing {}", account.user, missing.join(", "));
-    let remedy = format!(
-        "make the account yourself and say with `manifests.{}.token` where its token is; or grant these privileges, which let the \
+    let hint = format!(
+        "create the account yourself and say with `manifests.{}.token` where its token is; or grant these privileges, which let the \
          token give itself any other",
         holder.key()
     );
-    Finding::bad(what, detail, remedy)
+    Finding::error(what, detail, hint)
 }
 
 /// Whether new machines can be proved through their console, asked for each VM as a plan does: what is granted on one VM replaces what comes
@@ -423,27 +431,27 @@ fn account_for(
 fn console(asking: &Asking<'_>, blueprint: &Blueprint, need: &Need) -> Finding {
     let permissions = asking.permissions;
     let what = format!("console at {}", need.path);
-    let lacks = |node: &&Node| {
+    let unmet_conditions = |node: &&Node| {
         let need = rights::to_prove(blueprint, node, None);
         !node.external && !need.is_met(|path, privilege| permissions.has(path, privilege))
     };
-    let denied: Vec<&Node> = blueprint.in_order().into_iter().filter(lacks).collect();
+    let denied: Vec<&Node> = blueprint.in_order().into_iter().filter(unmet_conditions).collect();
     if denied.is_empty() {
-        return Finding::good(
+        return Finding::ok(
             what,
             format!("{}: new machines are proved through their console", need.privilege),
         );
     }
     let from_above = permissions.has(&need.path, need.privilege);
-    let remedy = match from_above {
-        false => asking.at_path(&need.path, &[need]).remedy,
+    let hint = match from_above {
+        false => asking.at_path(&need.path, &[need]).hint,
         // Each of these VMs has a grant of its own.
         true => denied
             .iter()
             .flat_map(|node| {
                 let path = format!("/vms/{}", node.vmid);
                 let of_vm = Need { path: path.clone(), ..need.clone() };
-                asking.at_path(&path, &[&of_vm]).remedy
+                asking.at_path(&path, &[&of_vm]).hint
             })
             .fold(vec![], |mut all, line| {
                 if !all.contains(&line) {
@@ -456,12 +464,12 @@ fn console(asking: &Asking<'_>, blueprint: &Blueprint, need: &Need) -> Finding {
     let on = if from_above { format!(" on the VMs of {}", nodes.join(", ")) } else { String::new() };
     let (verdict, then) = match blueprint.options.identity {
         None => (
-            Verdict::Doubtful,
+            Verdict::Warning,
             "new machines are known by their SMBIOS UUID only, which a relay in the network can pass on",
         ),
-        Some(_) => (Verdict::Bad, "new machines cannot be proved, and receive no configuration"),
+        Some(_) => (Verdict::Error, "new machines cannot be proved, and receive no configuration"),
     };
-    Finding { what, verdict, detail: format!("missing{on}: {}; {then}", need.privilege), remedy }
+    Finding { what, verdict, detail: format!("missing{on}: {}; {then}", need.privilege), hint }
 }
 
 /// Whose privileges are examined.
@@ -480,16 +488,16 @@ impl Asking<'_> {
         let missing: Vec<&&Need> = needs.iter().filter(is_missing).collect();
         let Some(first) = missing.first() else {
             let all: Vec<&str> = needs.iter().map(|need| need.privilege).collect();
-            return Finding::good(what, all.join(" "));
+            return Finding::ok(what, all.join(" "));
         };
         let told: Vec<String> =
             missing.iter().map(|need| format!("{} ({})", need.privilege, need.reason)).collect();
         let names: BTreeSet<&str> = missing.iter().map(|need| need.privilege).collect();
         let names: Vec<&str> = names.into_iter().collect();
         let kind = first.role;
-        let mut remedy = vec![SETUP.to_owned()];
-        remedy.extend(self.roles.commands(self.cluster, kind, self.caller, path, Some(&names)));
-        Finding { what, verdict: Verdict::Bad, detail: format!("missing: {}", told.join(", ")), remedy }
+        let mut hint = vec![SETUP.to_owned()];
+        hint.extend(self.roles.commands(self.cluster, kind, self.caller, path, Some(&names)));
+        Finding { what, verdict: Verdict::Error, detail: format!("missing: {}", told.join(", ")), hint }
     }
 }
 
@@ -523,11 +531,11 @@ fn stores(survey: &Survey, blueprint: &Blueprint) -> Vec<Finding> {
                 let mut all = seen.content.clone();
                 all.push(content.to_owned());
                 let command = format!("pvesm set {store} --content {}", all.join(","));
-                Finding::bad(what, format!("does not take content `{content}`"), command)
+                Finding::error(what, format!("does not take content `{content}`"), command)
             }
-            None => Finding::bad(
+            None => Finding::error(
                 what,
-                "it is not there, or the token may not see it",
+                "it does not exist, or the token may not see it",
                 format!("pvesm status --storage {store}"),
             ),
         }
@@ -540,21 +548,21 @@ fn stores(survey: &Survey, blueprint: &Blueprint) -> Vec<Finding> {
 fn room(what: String, content: &str, free: u64, gib: u64) -> Finding {
     let detail = format!("takes {content}, {free} GiB free");
     if free >= gib {
-        return Finding::good(what, detail);
+        return Finding::ok(what, detail);
     }
     let detail = format!("{detail}, less than the {gib} GiB of what goes there");
-    let remedy = "delete what is not needed there, or name another datastore in the file";
-    if free == 0 { Finding::bad(what, detail, remedy) } else { Finding::doubtful(what, detail, remedy) }
+    let hint = "delete what is not needed there, or name another datastore in the file";
+    if free == 0 { Finding::error(what, detail, hint) } else { Finding::warning(what, detail, hint) }
 }
 
-async fn bridges(world: &World, blueprint: &Blueprint) -> Vec<Finding> {
+async fn bridges(systems: &Systems, blueprint: &Blueprint) -> Vec<Finding> {
     let mut wanted: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for node in blueprint.nodes.values().filter(|node| !node.external) {
         let Some(host) = &node.host else { continue };
         let more = node.settings.extra_nics.iter().map(|nic| nic.bridge.as_str());
         wanted.entry(host).or_default().extend(std::iter::once(node.bridge.as_str()).chain(more));
     }
-    let networks = join_all(wanted.keys().map(|host| world.pve.node_networks(host))).await;
+    let networks = join_all(wanted.keys().map(|host| systems.pve.node_networks(host))).await;
     let mut found = vec![];
     for ((host, bridges), networks) in wanted.into_iter().zip(networks) {
         found.extend(bridges.into_iter().map(|bridge| {
@@ -564,22 +572,22 @@ async fn bridges(world: &World, blueprint: &Blueprint) -> Vec<Finding> {
                 Err(error) => return not_asked(what, error),
             };
             if networks.iter().any(|network| network.iface == bridge) {
-                return Finding::good(what, "there");
+                return Finding::ok(what, "there");
             }
-            let detail = "it is not there, or the token may not use it";
-            Finding::bad(what, detail, format!("look at {host}, System, Network"))
+            let detail = "it does not exist, or the token may not use it";
+            Finding::error(what, detail, format!("look at {host}, System, Network"))
         }));
     }
     found
 }
 
-async fn devices(world: &World, blueprint: &Blueprint) -> Vec<Finding> {
+async fn devices(systems: &Systems, blueprint: &Blueprint) -> Vec<Finding> {
     let wanted: BTreeSet<(&str, &str)> = named::devices(blueprint.nodes.values()).collect();
     if wanted.is_empty() {
         return vec![];
     }
     let hosts: BTreeSet<&str> = wanted.iter().map(|(_, host)| *host).collect();
-    let checked = join_all(hosts.iter().map(|host| world.pve.pci_mappings(Some(host)))).await;
+    let checked = join_all(hosts.iter().map(|host| systems.pve.pci_mappings(Some(host)))).await;
     let checked: BTreeMap<&str, _> = hosts.into_iter().zip(checked).collect();
     let check = |(name, host): (&str, &str)| {
         let what = format!("PCI mapping {name} on {host}");
@@ -591,21 +599,21 @@ async fn devices(world: &World, blueprint: &Blueprint) -> Vec<Finding> {
         let wrong: Vec<&str> =
             wrong.filter(|check| check.severity == "error").map(|check| check.message.as_str()).collect();
         match named::is_on(mappings, name, host) {
-            Some(true) if wrong.is_empty() => Finding::good(what, "there, and as the host's device is"),
-            Some(true) => Finding::bad(
+            Some(true) if wrong.is_empty() => Finding::ok(what, "there, and as the host's device is"),
+            Some(true) => Finding::error(
                 what,
                 format!("VMs with it will not start: {}", wrong.join("; ")),
-                "give the device's address in the file and run `talosmith proxmox setup`, or make the mapping again under \
+                "give the device's address in the file and run `talosmith proxmox setup`, or create the mapping again under \
                  Datacenter, Resource Mappings",
             ),
-            Some(false) => Finding::bad(
+            Some(false) => Finding::error(
                 what,
                 "the mapping has no device on this host",
                 "add one under Datacenter, Resource Mappings",
             ),
-            None => Finding::bad(
+            None => Finding::error(
                 what,
-                "it is not there, or the token may not see it",
+                "it does not exist, or the token may not see it",
                 "give the device's address in the file and run `talosmith proxmox setup`",
             ),
         }
@@ -615,13 +623,13 @@ async fn devices(world: &World, blueprint: &Blueprint) -> Vec<Finding> {
 
 /// What Proxmox did not answer is not known, neither good nor missing.
 fn not_asked(what: String, error: &pve::Error) -> Finding {
-    Finding::bad(what, format!("not known: {error}"), remedy(error))
+    Finding::error(what, format!("not known: {error}"), hint(error))
 }
 
 /// The worst of all verdicts.
 #[must_use]
 pub fn verdict(found: &[Finding]) -> Verdict {
-    found.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Good)
+    found.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok)
 }
 
 /// Refuses a server that is too old, before anything else is asked of it.
@@ -633,10 +641,10 @@ pub async fn supported(pve: &pve::Client) -> Result<()> {
     let version = pve
         .version()
         .await
-        .map_err(|e| Error::world("could not query Proxmox").remedy(remedy(&e)).because(e))?;
+        .map_err(|e| Error::systems("could not query Proxmox").hint(hint(&e)).because(e))?;
     if version.major >= FIRST_MAJOR {
         return Ok(());
     }
     let text = format!("this is Proxmox VE {}; version 9 or newer is needed", version.text);
-    Err(Error::new(crate::error::Kind::Refused, text).remedy("upgrade Proxmox VE"))
+    Err(Error::new(crate::error::Kind::Refused, text).hint("upgrade Proxmox VE"))
 }

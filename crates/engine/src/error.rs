@@ -1,6 +1,6 @@
 //! What can go wrong, with what to do about it.
 //!
-//! One type serves all of the engine: an attempt (what was tried, on what), its cause, and a remedy. Display shows the
+//! One type serves all of the engine: an attempt (what was tried, on what), its cause, and a hint. Display shows the
 //! attempt only; causes come through the chain, so nothing is said twice.
 
 use std::error::Error as StdError;
@@ -12,7 +12,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug)]
 pub struct Error {
     attempt: String,
-    remedy: Option<String>,
+    hint: Option<String>,
     kind: Kind,
     code: Option<&'static str>,
     source: Option<Box<dyn StdError + Send + Sync>>,
@@ -22,7 +22,7 @@ pub struct Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The world did not do what was asked, or did not answer.
-    World,
+    Systems,
     /// Something is unsafe, so nothing was done.
     Refused,
     /// The secrets bundle could not be read, written or opened.
@@ -38,12 +38,12 @@ pub enum Kind {
 impl Error {
     /// An attempt that failed by itself.
     pub fn new(kind: Kind, attempt: impl Into<String>) -> Self {
-        Self { attempt: attempt.into(), remedy: None, kind, code: None, source: None }
+        Self { attempt: attempt.into(), hint: None, kind, code: None, source: None }
     }
 
     /// The world did not do what was asked.
-    pub fn world(attempt: impl Into<String>) -> Self {
-        Self::new(Kind::World, attempt)
+    pub fn systems(attempt: impl Into<String>) -> Self {
+        Self::new(Kind::Systems, attempt)
     }
 
     /// Adds the cause.
@@ -55,8 +55,8 @@ impl Error {
 
     /// Adds what the operator can do.
     #[must_use]
-    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 
@@ -88,7 +88,7 @@ impl Error {
         }
         match self.kind {
             // What has no cause below it was waited for, and did not come.
-            Kind::World => "timed-out",
+            Kind::Systems => "timed-out",
             Kind::Refused => "unsafe",
             Kind::Secrets => "secrets",
             Kind::Busy => "busy",
@@ -100,7 +100,7 @@ impl Error {
     /// What the operator can do.
     #[must_use]
     pub fn advice(&self) -> Option<&str> {
-        self.remedy.as_deref()
+        self.hint.as_deref()
     }
 
     /// The attempt and its causes, outermost first.
@@ -121,8 +121,8 @@ impl Error {
 }
 
 /// What helps against an error of Proxmox: what its client advises, or to look at the task.
-pub(crate) fn remedy(error: &pve::Error) -> String {
-    error.remedy().unwrap_or_else(|| "look at the task in Proxmox, then run the command again".to_owned())
+pub(crate) fn hint(error: &pve::Error) -> String {
+    error.hint().unwrap_or_else(|| "look at the task in Proxmox, then run the command again".to_owned())
 }
 
 /// The code of work that Proxmox called done, and that changed nothing.

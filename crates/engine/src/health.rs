@@ -16,15 +16,15 @@ use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::{Error, Result};
 use crate::kubernetes::Kubernetes;
-use crate::lack::{Lack, PodWatch};
 use crate::observe::machines;
 use crate::observe::proxmox::is_running;
 use crate::render::Access;
-use crate::session::Look;
-use crate::world::{QUESTION, World};
+use crate::session::Snapshot;
+use crate::systems::{REQUEST_TIMEOUT, Systems};
+use crate::unmet::{PodWatch, Unmet};
 
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
-const PAUSE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(10 * 60);
+const INTERVAL: Duration = Duration::from_secs(3);
 /// The code of a machine that does not answer.
 const SILENT: &str = "machine-unavailable";
 
@@ -52,17 +52,17 @@ impl Condition {
     fn of(name: &'static str, held: Held) -> Self {
         match held {
             Ok(awaits) => Self { name, missing: None, awaits, code: "" },
-            Err(lack) => Self { name, missing: Some(lack.words), awaits: None, code: lack.code },
+            Err(unmet) => Self { name, missing: Some(unmet.words), awaits: None, code: unmet.code },
         }
     }
 }
 
 /// Every condition, asked once.
-pub async fn conditions(world: &World, look: &Look) -> Vec<Condition> {
-    let Ok(access) = look.access() else {
-        return vec![Condition::of("bundle", Err(Lack::new("there is no secrets bundle")))];
+pub async fn conditions(systems: &Systems, snapshot: &Snapshot) -> Vec<Condition> {
+    let Ok(access) = snapshot.access() else {
+        return vec![Condition::of("bundle", Err(Unmet::new("there is no secrets bundle")))];
     };
-    let kubernetes = Kubernetes::new(world, &look.blueprint.endpoint, &access.kubernetes);
+    let kubernetes = Kubernetes::new(systems, &snapshot.blueprint.endpoint, &access.kubernetes);
     // Where nothing answers, each waits for its time; nobody shall wait for the sum of them.
     let of_kubernetes = async {
         match &kubernetes {
@@ -70,73 +70,76 @@ pub async fn conditions(world: &World, look: &Look) -> Vec<Condition> {
                 let nodes = kubernetes.nodes().await.map_err(|e| no_kubernetes(&e));
                 // Whoever did not tell about nodes tells nothing about pods.
                 let pods = match &nodes {
-                    Ok(_) => control_plane_pods(look, kubernetes).await,
-                    Err(lack) => Err(lack.clone()),
+                    Ok(_) => control_plane_pods(snapshot, kubernetes).await,
+                    Err(unmet) => Err(unmet.clone()),
                 };
                 Ok((nodes, pods))
             }
-            Err(error) => Err(Lack::new(error.to_string())),
+            Err(error) => Err(Unmet::new(error.to_string())),
         }
     };
-    let (etcd, machines, of_kubernetes) =
-        futures::join!(etcd_members(world, look, access), machines_ready(world, look, access), of_kubernetes);
+    let (etcd, machines, of_kubernetes) = futures::join!(
+        etcd_members(systems, snapshot, access),
+        machines_ready(systems, snapshot, access),
+        of_kubernetes
+    );
     let mut conditions = vec![
-        Condition::of("etcd members are the control planes", etcd),
+        Condition::of("etcd members are the control plane nodes", etcd),
         Condition::of("every machine runs and is ready", machines),
     ];
     match of_kubernetes {
         Ok((nodes, pods)) => {
-            let ready = nodes.as_ref().map_err(Clone::clone).and_then(|nodes| nodes_ready(look, nodes));
+            let ready = nodes.as_ref().map_err(Clone::clone).and_then(|nodes| nodes_ready(snapshot, nodes));
             conditions.push(Condition::of(NODES_READY, ready));
             conditions.push(Condition::of("the control plane's pods are ready", pods));
-            if look.blueprint.options.manifests.proxmox_ccm.is_some() {
-                let seen = nodes.and_then(|nodes| nodes_initialized(look, &nodes));
+            if snapshot.blueprint.options.manifests.proxmox_ccm.is_some() {
+                let seen = nodes.and_then(|nodes| nodes_initialized(snapshot, &nodes));
                 conditions.push(Condition::of(NODES_SEEN, seen));
             }
         }
-        Err(lack) => conditions.push(Condition::of("Kubernetes answers", Err(lack))),
+        Err(unmet) => conditions.push(Condition::of("Kubernetes answers", Err(unmet))),
     }
     conditions
 }
 
-/// Waits until every condition holds, then seals the bootstrap mark: etcd runs, so it is never begun again.
+/// Waits until every condition holds, then seals the bootstrap mark: etcd runs, so it is never started again.
 pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> {
-    let world = &context.world;
-    let began = world.clock.now();
-    let access = context.look.access()?;
-    let kubernetes = Kubernetes::new(world, &context.look.blueprint.endpoint, &access.kubernetes)?;
+    let systems = &context.systems;
+    let began = systems.clock.now();
+    let access = context.snapshot.access()?;
+    let kubernetes = Kubernetes::new(systems, &context.snapshot.blueprint.endpoint, &access.kubernetes)?;
     let mut pods = PodWatch::default();
     loop {
-        let conditions = conditions(world, &context.look).await;
-        let lacks = |c: &Condition| Some((c.name, Lack::new(c.missing.clone()?).coded(c.code)));
-        let Some((name, mut lack)) = conditions.iter().find_map(lacks) else { break };
+        let conditions = conditions(systems, &context.snapshot).await;
+        let unmet_conditions = |c: &Condition| Some((c.name, Unmet::new(c.missing.clone()?).coded(c.code)));
+        let Some((name, mut unmet)) = conditions.iter().find_map(unmet_conditions) else { break };
         if PODS_BRING.contains(&name) {
-            lack = pods.explain(world, &kubernetes, lack).await;
+            unmet = pods.explain(systems, &kubernetes, unmet).await;
         } else {
             pods.nothing_missing();
         }
-        let Lack { words: missing, code, .. } = lack;
+        let Unmet { words: missing, code, .. } = unmet;
         progress.note(format!("{name}: {missing}"));
-        if pods.is_hopeless(world) {
-            return Err(Error::world(format!("it does not get healthy: {name}: {missing}")).coded(code).remedy(
+        if pods.is_hopeless(systems) {
+            return Err(Error::systems(format!("it does not get healthy: {name}: {missing}")).coded(code).hint(
                 "correct what the pod says (a registry, a mirror, a version, a value); running the command again goes on \
                  waiting",
             ));
         }
-        if world.clock.now().duration_since(began) > PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX)
+        if systems.clock.now().duration_since(began) > TIMEOUT.try_into().unwrap_or(jiff::SignedDuration::MAX)
         {
-            return Err(Error::world(format!(
+            return Err(Error::systems(format!(
                 "not healthy after {} minutes: {name}: {missing}",
-                PATIENCE.as_secs() / 60
+                TIMEOUT.as_secs() / 60
             ))
             .coded(code)
-            .remedy(
+            .hint(
                 "`talosmith status` shows where each node stands; running the command again goes on waiting",
             ));
         }
-        world.clock.sleep(PAUSE).await;
+        systems.clock.sleep(INTERVAL).await;
     }
-    if let Some(first) = context.look.blueprint.control_planes().next()
+    if let Some(first) = context.snapshot.blueprint.control_planes().next()
         && let Some(record) = context.record_if_any()?
     {
         record.seal_bootstrap(&first.name).await?;
@@ -145,26 +148,26 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
 }
 
 /// It holds, perhaps but for what the file leaves to others; or what is missing.
-type Held = std::result::Result<Option<String>, Lack>;
+type Held = std::result::Result<Option<String>, Unmet>;
 
 /// Each control plane lists the same members, all voters, one for each control plane. Every one is asked, so that what is said is
 /// how etcd stands, and not only which machine did not answer first.
-async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
-    let asked = look.blueprint.control_planes().map(|node| async move {
-        let address = world.address(node);
-        let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
-            .map_err(|e| Lack::of_machine(e.to_string(), &e))?;
+async fn etcd_members(systems: &Systems, snapshot: &Snapshot, access: &Access) -> Held {
+    let asked = snapshot.blueprint.control_planes().map(|node| async move {
+        let address = systems.address(node);
+        let machine = Machine::connect(&systems.net, &systems.clock, address, &access.talos)
+            .map_err(|e| Unmet::of_machine(e.to_string(), &e))?;
         let members = async {
-            match world.clock.timeout(QUESTION, machine.etcd_members(false)).await {
+            match systems.clock.timeout(REQUEST_TIMEOUT, machine.etcd_members(false)).await {
                 Ok(Ok(members)) => Ok(members),
-                Ok(Err(error)) => Err(silence(world, look, node, Some(&error)).await),
-                Err(_) => Err(silence(world, look, node, None).await),
+                Ok(Err(error)) => Err(silence(systems, snapshot, node, Some(&error)).await),
+                Err(_) => Err(silence(systems, snapshot, node, None).await),
             }
         };
         let (members, (etcd, etcd_status), addresses) = futures::join!(
             members,
-            machines::etcd_with_status(world, node, &machine),
-            machines::addresses(world, node, &machine),
+            machines::etcd_with_status(systems, node, &machine),
+            machines::addresses(systems, node, &machine),
         );
         let seen = model::observed::Machine {
             etcd,
@@ -172,44 +175,44 @@ async fn etcd_members(world: &World, look: &Look, access: &Access) -> Held {
             addresses,
             ..model::observed::Machine::with(Api::Configured)
         };
-        Ok::<_, Lack>((node.name.clone(), members, seen))
+        Ok::<_, Unmet>((node.name.clone(), members, seen))
     });
-    let (mut lacks, mut views, mut seen) = (vec![], vec![], BTreeMap::new());
+    let (mut unmet_conditions, mut views, mut seen) = (vec![], vec![], BTreeMap::new());
     for answer in futures::future::join_all(asked).await {
         match answer {
             Ok((node, members, machine)) => {
                 match members {
                     Ok(members) => views.push((node.clone(), members)),
-                    Err(lack) => lacks.push(lack),
+                    Err(unmet) => unmet_conditions.push(unmet),
                 }
                 seen.insert(node, machine);
             }
-            Err(lack) => lacks.push(lack),
+            Err(unmet) => unmet_conditions.push(unmet),
         }
     }
-    let wanted: BTreeSet<String> = look.blueprint.control_planes().map(|n| n.name.clone()).collect();
+    let wanted: BTreeSet<String> = snapshot.blueprint.control_planes().map(|n| n.name.clone()).collect();
     for (node, members) in views {
         let names: BTreeSet<String> = members.iter().map(|m| m.hostname.clone()).collect();
         if let Some(learner) = members.iter().find(|m| m.learner) {
-            lacks.push(Lack::new(format!("{} is still a learner", learner.hostname)));
+            unmet_conditions.push(Unmet::new(format!("{} is still a learner", learner.hostname)));
         } else if names != wanted {
-            lacks.push(Lack::new(format!("{node} sees {}", list(&names))));
+            unmet_conditions.push(Unmet::new(format!("{node} sees {}", list(&names))));
         }
     }
-    lacks.dedup_by(|a, b| a.words == b.words);
-    let standing = model::quorum::standing(&look.blueprint, &seen);
-    let Some(lack) = together(lacks) else {
+    unmet_conditions.dedup_by(|a, b| a.words == b.words);
+    let standing = model::quorum::standing(&snapshot.blueprint, &seen);
+    let Some(unmet) = together(unmet_conditions) else {
         // All members are there, and etcd may still refuse writes.
         let errors = standing.map(|standing| standing.errors).filter(|errors| !errors.is_empty());
-        return errors.map_or(Ok(None), |errors| Err(Lack::new(alarmed(&errors))));
+        return errors.map_or(Ok(None), |errors| Err(Unmet::new(alarmed(&errors))));
     };
     // How etcd stands comes first: whether it can be written to is what matters at night.
     match standing {
         Some(standing) if !standing.is_whole() => {
-            Err(Lack { words: format!("{standing} ({})", lack.words), ..lack })
+            Err(Unmet { words: format!("{standing} ({})", unmet.words), ..unmet })
         }
-        Some(_) => Err(lack),
-        None => Err(Lack { words: format!("no member answers: {}", lack.words), ..lack }),
+        Some(_) => Err(unmet),
+        None => Err(Unmet { words: format!("no member answers: {}", unmet.words), ..unmet }),
     }
 }
 
@@ -226,31 +229,32 @@ fn alarmed(errors: &[String]) -> String {
     format!("etcd reports: {what}{help}")
 }
 
-async fn machines_ready(world: &World, look: &Look, access: &Access) -> Held {
+async fn machines_ready(systems: &Systems, snapshot: &Snapshot, access: &Access) -> Held {
     let settled = |status: &MachineStatus| {
-        look.blueprint.is_settled(status.ready, status.unmet.iter().map(|unmet| &unmet.name))
+        snapshot.blueprint.is_settled(status.ready, status.unmet.iter().map(|unmet| &unmet.name))
     };
-    let asked = look.blueprint.in_order().into_iter().map(|node| async move {
-        let address = world.address(node);
-        let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
-            .map_err(|e| Lack::of_machine(e.to_string(), &e))?;
-        match world.clock.timeout(QUESTION, machine.stage()).await {
+    let asked = snapshot.blueprint.in_order().into_iter().map(|node| async move {
+        let address = systems.address(node);
+        let machine = Machine::connect(&systems.net, &systems.clock, address, &access.talos)
+            .map_err(|e| Unmet::of_machine(e.to_string(), &e))?;
+        match systems.clock.timeout(REQUEST_TIMEOUT, machine.stage()).await {
             Ok(Ok(status)) if status.stage.to_string() == "running" && settled(&status) => Ok(()),
             Ok(Ok(status)) => Err(unready(node, &status)),
-            Ok(Err(error)) => Err(silence(world, look, node, Some(&error)).await),
-            Err(_) => Err(silence(world, look, node, None).await),
+            Ok(Err(error)) => Err(silence(systems, snapshot, node, Some(&error)).await),
+            Err(_) => Err(silence(systems, snapshot, node, None).await),
         }
     });
-    let lacks = futures::future::join_all(asked).await.into_iter().filter_map(std::result::Result::err);
-    together(lacks.collect()).map_or(Ok(None), Err)
+    let unmet_conditions =
+        futures::future::join_all(asked).await.into_iter().filter_map(std::result::Result::err);
+    together(unmet_conditions.collect()).map_or(Ok(None), Err)
 }
 
 /// Why a machine that answers is not ready.
-fn unready(node: &Node, status: &MachineStatus) -> Lack {
+fn unready(node: &Node, status: &MachineStatus) -> Unmet {
     if status.unmet.iter().any(|unmet| unmet.name == "time") {
-        return Lack::new(format!("{}: {}", node.name, model::service::no_time(&node.ntp))).coded("clock");
+        return Unmet::new(format!("{}: {}", node.name, model::service::no_time(&node.ntp))).coded("clock");
     }
-    Lack::new(unsettled(&node.name, status))
+    Unmet::new(unsettled(&node.name, status))
 }
 
 /// What a machine that answers still waits for, in its own words.
@@ -268,14 +272,19 @@ fn unsettled(node: &str, status: &MachineStatus) -> String {
 }
 
 /// Why a machine does not tell what it is asked, in the words of somebody who stands before it.
-async fn silence(world: &World, look: &Look, node: &Node, error: Option<&talos_client::Error>) -> Lack {
-    let vm = model::ownership::vm_of(&look.blueprint, &look.observed.proxmox, &node.name);
-    let lack = match error {
-        Some(error) => Lack::of_machine(format!("{}: {error}", node.name), error),
-        None => Lack::new(format!("{} did not answer in time", node.name)).coded(SILENT),
+async fn silence(
+    systems: &Systems,
+    snapshot: &Snapshot,
+    node: &Node,
+    error: Option<&talos_client::Error>,
+) -> Unmet {
+    let vm = model::ownership::vm_of(&snapshot.blueprint, &snapshot.observed.proxmox, &node.name);
+    let unmet = match error {
+        Some(error) => Unmet::of_machine(format!("{}: {error}", node.name), error),
+        None => Unmet::new(format!("{} did not answer in time", node.name)).coded(SILENT),
     };
     let is_off = async |vm: &Vm| {
-        let asked = world.clock.timeout(QUESTION, is_running(world, &vm.host, vm.vmid)).await;
+        let asked = systems.clock.timeout(REQUEST_TIMEOUT, is_running(systems, &vm.host, vm.vmid)).await;
         matches!(asked, Ok(Ok(false)))
     };
     let words = match (vm, error.map(talos_client::Error::kind)) {
@@ -285,36 +294,36 @@ async fn silence(world: &World, look: &Look, node: &Node, error: Option<&talos_c
         (_, Some(Kind::Untrusted)) => {
             format!("{} waits for a configuration, or has one of another cluster", node.name)
         }
-        _ => return lack,
+        _ => return unmet,
     };
-    Lack { words, ..lack }
+    Unmet { words, ..unmet }
 }
 
 /// What several nodes lack, as one: the first few in words, the others as a number.
-fn together(lacks: Vec<Lack>) -> Option<Lack> {
+fn together(unmet_conditions: Vec<Unmet>) -> Option<Unmet> {
     const NAMED: usize = 5;
-    let more = lacks.len().saturating_sub(NAMED);
-    let words = lacks.iter().take(NAMED).map(|lack| lack.words.clone());
+    let more = unmet_conditions.len().saturating_sub(NAMED);
+    let words = unmet_conditions.iter().take(NAMED).map(|unmet| unmet.words.clone());
     let words: Vec<String> = words.chain((more > 0).then(|| format!("and {more} more"))).collect();
-    lacks.into_iter().next().map(|first| Lack { words: words.join("; "), ..first })
+    unmet_conditions.into_iter().next().map(|first| Unmet { words: words.join("; "), ..first })
 }
 
-fn no_kubernetes(error: &Error) -> Lack {
-    Lack::new(error.causes().join(": ")).coded("kubernetes")
+fn no_kubernetes(error: &Error) -> Unmet {
+    Unmet::new(error.causes().join(": ")).coded("kubernetes")
 }
 
-fn nodes_ready(look: &Look, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
+fn nodes_ready(snapshot: &Snapshot, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
     let mut awaits = None;
-    let mut lacks = vec![];
-    for node in look.blueprint.in_order() {
-        let mut lack = |words: String| lacks.push(Lack::new(words));
+    let mut unmet_conditions = vec![];
+    for node in snapshot.blueprint.in_order() {
+        let mut unmet = |words: String| unmet_conditions.push(Unmet::new(words));
         match nodes.get(&node.name) {
-            None => lack(format!("{} is not registered", node.name)),
-            Some(n) if !n.ready && !look.blueprint.awaits_network() => {
-                lack(format!("{} is {}", node.name, not_ready(&look.blueprint, n.not_ready.as_ref())));
+            None => unmet(format!("{} is not registered", node.name)),
+            Some(n) if !n.ready && !snapshot.blueprint.awaits_network() => {
+                unmet(format!("{} is {}", node.name, not_ready(&snapshot.blueprint, n.not_ready.as_ref())));
             }
             Some(n) if n.version != node.kubernetes => {
-                lack(format!("{} runs {}, not {}", node.name, n.version, node.kubernetes));
+                unmet(format!("{} runs {}, not {}", node.name, n.version, node.kubernetes));
             }
             Some(n) if !n.ready => {
                 awaits = Some("waits for the network plug-in that the file leaves to you".to_owned());
@@ -322,7 +331,7 @@ fn nodes_ready(look: &Look, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
             Some(_) => {}
         }
     }
-    together(lacks).map_or(Ok(awaits), Err)
+    together(unmet_conditions).map_or(Ok(awaits), Err)
 }
 
 /// That a registered node is not ready, and why, as Kubernetes says it.
@@ -345,24 +354,24 @@ pub(crate) fn not_ready(blueprint: &Blueprint, why: Option<&NotReady>) -> String
     }
 }
 
-fn nodes_initialized(look: &Look, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
-    let waits = look.blueprint.nodes.keys().find(|name| nodes.get(*name).is_none_or(|n| n.uninitialized));
+fn nodes_initialized(snapshot: &Snapshot, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
+    let waits = snapshot.blueprint.nodes.keys().find(|name| nodes.get(*name).is_none_or(|n| n.uninitialized));
     match waits {
         None => Ok(None),
-        Some(_) if look.blueprint.awaits_cloud_provider() => {
+        Some(_) if snapshot.blueprint.awaits_cloud_provider() => {
             Ok(Some("waits for the cloud provider that the file leaves to you".to_owned()))
         }
-        Some(name) => Err(Lack::new(format!("{name} takes no pods before the cloud provider has seen it"))),
+        Some(name) => Err(Unmet::new(format!("{name} takes no pods before the cloud provider has seen it"))),
     }
 }
 
-async fn control_plane_pods(look: &Look, kubernetes: &Kubernetes) -> Held {
+async fn control_plane_pods(snapshot: &Snapshot, kubernetes: &Kubernetes) -> Held {
     let pods = kubernetes.control_plane_pods().await.map_err(|e| no_kubernetes(&e))?;
     for component in ["kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
-        for node in look.blueprint.control_planes() {
+        for node in snapshot.blueprint.control_planes() {
             match pods.iter().find(|p| p.component == component && p.node == node.name) {
-                None => return Err(Lack::new(format!("{component} is missing on {}", node.name))),
-                Some(pod) if !pod.ready => return Err(Lack::new(format!("{} is not ready", pod.name))),
+                None => return Err(Unmet::new(format!("{component} is missing on {}", node.name))),
+                Some(pod) if !pod.ready => return Err(Unmet::new(format!("{} is not ready", pod.name))),
                 Some(_) => {}
             }
         }

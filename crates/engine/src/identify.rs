@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use model::blueprint::Node;
 use talos_client::{Kind as Refused, Machine, Maintenance};
 
-use crate::lack::Lack;
 use crate::render::Access;
-use crate::world::{QUESTION, World};
+use crate::systems::{REQUEST_TIMEOUT, Systems};
+use crate::unmet::Unmet;
 
 /// Who answers at a node's address.
 pub(crate) enum Identified {
@@ -16,7 +16,7 @@ pub(crate) enum Identified {
     /// A machine with a configuration under our authority.
     Configured(Machine),
     /// Somebody else.
-    Stranger {
+    ForeignMachine {
         /// Whose it seems to be.
         why: String,
     },
@@ -26,13 +26,13 @@ pub(crate) enum Identified {
         why: String,
     },
     /// Nobody, yet.
-    Silent(Lack),
+    Unresponsive(Unmet),
 }
 
 /// Asks whoever answers at the node's address who it is. Sends nothing that is secret.
-pub(crate) async fn identify(world: &World, node: &Node, access: &Access) -> Identified {
-    match reach(world, node, access).await {
-        Reached::Keys(machine) => identify_configured(world, node, machine).await,
+pub(crate) async fn identify(systems: &Systems, node: &Node, access: &Access) -> Identified {
+    match reach(systems, node, access).await {
+        Reached::Keys(machine) => identify_configured(systems, node, machine).await,
         Reached::Identified(identified) => identified,
     }
 }
@@ -46,94 +46,102 @@ pub(crate) enum Reached {
 }
 
 /// Knocks at the node's address, first as one who has the keys.
-pub(crate) async fn reach(world: &World, node: &Node, access: &Access) -> Reached {
-    let address = world.address(node);
-    let configured = Machine::connect(&world.net, &world.clock, address, &access.talos);
+pub(crate) async fn reach(systems: &Systems, node: &Node, access: &Access) -> Reached {
+    let address = systems.address(node);
+    let configured = Machine::connect(&systems.net, &systems.clock, address, &access.talos);
     let answer = match &configured {
-        Ok(machine) => world.clock.timeout(QUESTION, machine.version()).await,
+        Ok(machine) => systems.clock.timeout(REQUEST_TIMEOUT, machine.version()).await,
         Err(_) => Err(ambient::TimedOut),
     };
     match (configured, answer) {
         (Ok(machine), Ok(Ok(_))) => return Reached::Keys(machine),
         // It is configured, and nothing else that it says would tell more.
-        (_, Ok(Err(error))) if error.kind() == Refused::Clock => return Reached::Identified(silent(&error)),
+        (_, Ok(Err(error))) if error.kind() == Refused::Clock => {
+            return Reached::Identified(unresponsive(&error));
+        }
         _ => {}
     }
     // One that waits in maintenance mode does not show a certificate of the cluster, so it is asked without.
-    Reached::Identified(match world.clock.timeout(QUESTION, identify_waiting(world, node, address)).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(error)) if error.kind() == Refused::Rejected => {
-            return other_keys(world, address, access).await;
-        }
-        Ok(Err(error)) => silent(&error),
-        Err(_) => no_answer(),
-    })
+    Reached::Identified(
+        match systems.clock.timeout(REQUEST_TIMEOUT, identify_waiting(systems, node, address)).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) if error.kind() == Refused::Rejected => {
+                return other_keys(systems, address, access).await;
+            }
+            Ok(Err(error)) => unresponsive(&error),
+            Err(_) => no_answer(),
+        },
+    )
 }
 
 /// A machine that asks for a certificate has a configuration. It may have taken it between the two calls, so it is asked once
 /// more with our keys; if it does not accept those, it never will.
-async fn other_keys(world: &World, address: IpAddr, access: &Access) -> Reached {
-    let machine = match Machine::connect(&world.net, &world.clock, address, &access.talos) {
+async fn other_keys(systems: &Systems, address: IpAddr, access: &Access) -> Reached {
+    let machine = match Machine::connect(&systems.net, &systems.clock, address, &access.talos) {
         Ok(machine) => machine,
-        Err(error) => return Reached::Identified(silent(&error)),
+        Err(error) => return Reached::Identified(unresponsive(&error)),
     };
-    Reached::Identified(match world.clock.timeout(QUESTION, machine.version()).await {
+    Reached::Identified(match systems.clock.timeout(REQUEST_TIMEOUT, machine.version()).await {
         Ok(Ok(_)) => return Reached::Keys(machine),
         Ok(Err(error)) if matches!(error.kind(), Refused::Untrusted | Refused::Rejected) => {
             Identified::OtherKeys { why: in_words(&error) }
         }
-        Ok(Err(error)) => silent(&error),
+        Ok(Err(error)) => unresponsive(&error),
         Err(_) => no_answer(),
     })
 }
 
 /// Where nothing answers, how it was asked makes no difference.
-fn silent(error: &talos_client::Error) -> Identified {
+fn unresponsive(error: &talos_client::Error) -> Identified {
     let words = match error.io_kind() {
         Some(_) => format!("{}: {}", error.address(), error.reason()),
         None => in_words(error),
     };
-    Identified::Silent(Lack::of_machine(words, error))
+    Identified::Unresponsive(Unmet::of_machine(words, error))
 }
 
 fn no_answer() -> Identified {
-    Identified::Silent(Lack::new("no answer within five seconds").coded("machine-unavailable"))
+    Identified::Unresponsive(Unmet::new("no answer within five seconds").coded("machine-unavailable"))
 }
 
 /// Whether a machine with keys of this cluster is the node.
-pub(crate) async fn identify_configured(world: &World, node: &Node, machine: Machine) -> Identified {
+pub(crate) async fn identify_configured(systems: &Systems, node: &Node, machine: Machine) -> Identified {
     if node.external {
-        return identify_external(world, node, machine).await;
+        return identify_external(systems, node, machine).await;
     }
-    match world.clock.timeout(QUESTION, machine.system_uuid()).await {
+    match systems.clock.timeout(REQUEST_TIMEOUT, machine.system_uuid()).await {
         Ok(Ok(uuid)) if is(node, &uuid) => Identified::Configured(machine),
-        Ok(Ok(uuid)) => Identified::Stranger {
+        Ok(Ok(uuid)) => Identified::ForeignMachine {
             why: format!(
                 "it is of this cluster, but its UUID is {uuid}, and that of {} is {}",
                 node.name,
                 wanted(node)
             ),
         },
-        Ok(Err(error)) => silent(&error),
+        Ok(Err(error)) => unresponsive(&error),
         Err(_) => no_answer(),
     }
 }
 
 /// Nobody gave an external machine an identity of ours. That it has keys of this cluster is proved by the connection; which
 /// of its nodes it is, its name says.
-async fn identify_external(world: &World, node: &Node, machine: Machine) -> Identified {
-    match world.clock.timeout(QUESTION, machine.hostname()).await {
+async fn identify_external(systems: &Systems, node: &Node, machine: Machine) -> Identified {
+    match systems.clock.timeout(REQUEST_TIMEOUT, machine.hostname()).await {
         Ok(Ok(name)) if name.split('.').next() != Some(node.name.as_str()) => {
-            Identified::Stranger { why: format!("it is of this cluster, but is called {name}") }
+            Identified::ForeignMachine { why: format!("it is of this cluster, but is called {name}") }
         }
         Ok(Ok(_)) => Identified::Configured(machine),
-        Ok(Err(error)) => silent(&error),
+        Ok(Err(error)) => unresponsive(&error),
         Err(_) => no_answer(),
     }
 }
 
-async fn identify_waiting(world: &World, node: &Node, address: IpAddr) -> talos_client::Result<Identified> {
-    let connection = Maintenance::connect(&world.net, &world.clock, address).await?;
+async fn identify_waiting(
+    systems: &Systems,
+    node: &Node,
+    address: IpAddr,
+) -> talos_client::Result<Identified> {
+    let connection = Maintenance::connect(&systems.net, &systems.clock, address).await?;
     if node.external {
         // The card that the file names is all that such a machine can be known by. Without one, its address must do, and that
         // it answers somebody without keys, as one that has a configuration does not.
@@ -144,15 +152,15 @@ async fn identify_waiting(world: &World, node: &Node, address: IpAddr) -> talos_
         let known = if node.mac.is_empty() { Ok(()) } else { card(&links, &node.mac) };
         return Ok(match known {
             Ok(()) => Identified::Maintenance(connection),
-            Err(why) => Identified::Stranger { why },
+            Err(why) => Identified::ForeignMachine { why },
         });
     }
     let uuid = connection.system_uuid().await?;
     if is(node, &uuid) {
         return Ok(Identified::Maintenance(connection));
     }
-    let whose = whose(world, &uuid).await;
-    Ok(Identified::Stranger {
+    let whose = whose(systems, &uuid).await;
+    Ok(Identified::ForeignMachine {
         why: format!("its UUID is {uuid}, and that of {} is {}; {whose}", node.name, wanted(node)),
     })
 }
@@ -181,13 +189,13 @@ fn wanted(node: &Node) -> String {
 }
 
 /// Looks through Proxmox for the VM with a UUID. Only done when something is already wrong.
-async fn whose(world: &World, uuid: &str) -> String {
-    let Ok(resources) = world.pve.cluster_resources().await else {
+async fn whose(systems: &Systems, uuid: &str) -> String {
+    let Ok(resources) = systems.pve.cluster_resources().await else {
         return "whose it is could not be found out".to_owned();
     };
     for vm in resources.iter().filter(|r| r.kind == "qemu") {
         let (Some(host), Some(Ok(vmid))) = (&vm.node, vm.vmid.map(u32::try_from)) else { continue };
-        let Ok(config) = world.pve.vm_config(host, vmid).await else { continue };
+        let Ok(config) = systems.pve.vm_config(host, vmid).await else { continue };
         if config.smbios_uuid().is_some_and(|u| u.eq_ignore_ascii_case(uuid)) {
             let name = config.get("name").unwrap_or("without a name");
             return format!("it seems to be VM {vmid} ({name}) on {host}");

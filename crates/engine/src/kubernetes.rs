@@ -28,9 +28,9 @@ use rustls::{ClientConfig, RootCertStore};
 use talos::pki::Identity;
 use tower::ServiceBuilder;
 
-use crate::World;
+use crate::Systems;
 use crate::error::{Error, Result};
-use crate::world::QUESTION;
+use crate::systems::REQUEST_TIMEOUT;
 
 /// The taint of a node that an external cloud provider has still to look at.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
@@ -74,8 +74,8 @@ impl Kubernetes {
     /// # Errors
     ///
     /// When the endpoint or the identity cannot be used.
-    pub fn new(world: &World, endpoint: &str, identity: &Identity) -> Result<Self> {
-        Self::connect(&world.net, &world.clock, endpoint, identity)
+    pub fn new(systems: &Systems, endpoint: &str, identity: &Identity) -> Result<Self> {
+        Self::connect(&systems.net, &systems.clock, endpoint, identity)
     }
 
     /// As [`Self::new`], for whoever has no whole world.
@@ -85,7 +85,7 @@ impl Kubernetes {
     /// When the endpoint or the identity cannot be used.
     pub fn connect(net: &Net, clock: &Clock, endpoint: &str, identity: &Identity) -> Result<Self> {
         let attempt =
-            || Error::world(format!("could not prepare the connection to Kubernetes at {endpoint}"));
+            || Error::systems(format!("could not prepare the connection to Kubernetes at {endpoint}"));
         let uri: http::Uri = endpoint.parse().map_err(|e| attempt().because(e))?;
         let mut roots = RootCertStore::empty();
         roots.add(identity.ca_der()).map_err(|e| attempt().because(e))?;
@@ -197,10 +197,10 @@ impl Kubernetes {
 
     async fn ask<T>(&self, what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T> {
         let attempt = || {
-            Error::world(format!("Kubernetes at {} did not {what}", self.endpoint))
-                .remedy("`talosmith status` shows which control planes run their API server")
+            Error::systems(format!("Kubernetes at {} did not {what}", self.endpoint))
+                .hint("`talosmith status` shows which control plane nodes run their API server")
         };
-        match self.clock.timeout(QUESTION, call).await {
+        match self.clock.timeout(REQUEST_TIMEOUT, call).await {
             Ok(answer) => answer.map_err(|error| match error {
                 kube::Error::Service(below) => attempt().coded("kubernetes").because(Unreached::of(&*below)),
                 error => attempt().because(error),

@@ -13,13 +13,13 @@ use crate::error::{Error, Kind, Result};
 use crate::kubernetes::Kubernetes;
 use crate::kubernetes::lease::{Claim, Found, NAMESPACE, Wait, Whose, name};
 use crate::lease::{Holder, TO_GIVE_BACK, Validity, outwait, stale, taking_over, watch, watching};
-use crate::session::Look;
-use crate::world::World;
+use crate::session::Snapshot;
+use crate::systems::Systems;
 
 /// A lease that was taken.
 #[derive(Clone)]
 pub(crate) struct KubernetesLease {
-    world: World,
+    systems: Systems,
     kubernetes: Kubernetes,
     claim: Claim,
     validity: Validity,
@@ -27,9 +27,9 @@ pub(crate) struct KubernetesLease {
 
 impl KubernetesLease {
     /// Nothing is asked yet.
-    fn new(world: &World, look: &Look, holder: &Holder) -> Result<Self> {
-        let (blueprint, operator) = (&look.blueprint, &holder.operator);
-        let kubernetes = Kubernetes::new(world, &blueprint.endpoint, &look.access()?.kubernetes)?;
+    fn new(systems: &Systems, snapshot: &Snapshot, holder: &Holder) -> Result<Self> {
+        let (blueprint, operator) = (&snapshot.blueprint, &holder.operator);
+        let kubernetes = Kubernetes::new(systems, &blueprint.endpoint, &snapshot.access()?.kubernetes)?;
         let claim = Claim {
             namespace: NAMESPACE.to_owned(),
             name: name(&blueprint.cluster),
@@ -39,22 +39,22 @@ impl KubernetesLease {
             whose: Whose::Free,
             wait: Wait::Unchanged,
         };
-        Ok(Self { world: world.clone(), kubernetes, claim, validity: Validity::new(&world.clock) })
+        Ok(Self { systems: systems.clone(), kubernetes, claim, validity: Validity::new(&systems.clock) })
     }
 
     /// Takes it, or says who has it. `None` as long as Kubernetes does not answer; `note` is told what is waited for.
     pub(crate) async fn take(
-        world: &World,
-        look: &Look,
+        systems: &Systems,
+        snapshot: &Snapshot,
         holder: &Holder,
         note: impl Fn(String),
     ) -> Result<Option<Self>> {
-        let seen = &look.observed.kubernetes;
+        let seen = &snapshot.observed.kubernetes;
         if !seen.answered {
-            return Self::take_late(world, look, holder).await;
+            return Self::take_late(systems, snapshot, holder).await;
         }
-        let lease = Self::new(world, look, holder)?;
-        let clock = &world.clock;
+        let lease = Self::new(systems, snapshot, holder)?;
+        let clock = &systems.clock;
         let found = lease.find().await?;
         let wait = successor_waits(found.duration);
         if let (Some(wait), true) = (found.outwaits, found.holder.as_ref() == Some(&lease.claim.holder)) {
@@ -95,7 +95,7 @@ impl KubernetesLease {
                         Ok(_) | Err(_) => Ok(false),
                     }
                 };
-                watch(world, wait, again).await?;
+                watch(systems, wait, again).await?;
                 let again = lease.find().await?;
                 if again != found && again.holder.is_some() {
                     return Err(busy(again.holder.as_deref().unwrap_or(other), &again));
@@ -112,9 +112,13 @@ impl KubernetesLease {
     /// # Errors
     ///
     /// When the run must end: another operator has the lease, or had it after the cluster was observed.
-    pub(crate) async fn take_late(world: &World, look: &Look, holder: &Holder) -> Result<Option<Self>> {
-        let lease = Self::new(world, look, holder)?;
-        let clock = &world.clock;
+    pub(crate) async fn take_late(
+        systems: &Systems,
+        snapshot: &Snapshot,
+        holder: &Holder,
+    ) -> Result<Option<Self>> {
+        let lease = Self::new(systems, snapshot, holder)?;
+        let clock = &systems.clock;
         // It does not answer, or not yet whole: that is no reason to end a run that is about to bring it up.
         let Ok(Ok(found)) = clock.timeout(RENEWAL_TIMEOUT, lease.find()).await else { return Ok(None) };
         if found.outwaits.is_some() && found.holder.as_ref() == Some(&lease.claim.holder) {
@@ -141,7 +145,7 @@ impl KubernetesLease {
 
     /// The plan is of yesterday, and perhaps the next one is empty: nobody shall be kept waiting.
     async fn stale(&self) -> Error {
-        let _ = self.world.clock.timeout(TO_GIVE_BACK, self.release()).await;
+        let _ = self.systems.clock.timeout(TO_GIVE_BACK, self.release()).await;
         stale()
     }
 
@@ -151,7 +155,7 @@ impl KubernetesLease {
 
     /// Waits until the one that the lease was taken from has stopped. The plan is old by then.
     async fn outwait(&self, wait: Duration) -> Result<Error> {
-        outwait(&self.world, wait, || self.renew()).await?;
+        outwait(&self.systems, wait, || self.renew()).await?;
         self.hold_and_wait(Whose::Ours, Wait::Over).await?;
         Ok(self.stale().await)
     }
@@ -161,7 +165,7 @@ impl KubernetesLease {
     }
 
     async fn hold_and_wait(&self, whose: Whose, wait: Wait) -> Result<()> {
-        let sent = self.world.clock.reading();
+        let sent = self.systems.clock.reading();
         self.kubernetes.claim(&Claim { whose, wait, ..self.claim.clone() }).await?;
         self.validity.renewed(sent);
         Ok(())
@@ -186,7 +190,7 @@ fn busy(holder: &str, found: &Found) -> Error {
     let moment = |at: Option<Timestamp>| {
         at.map_or("an unknown time".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
     };
-    Error::new(Kind::Busy, format!("{holder} is changing the cluster since {}", moment(found.since))).remedy(
+    Error::new(Kind::Busy, format!("{holder} is changing the cluster since {}", moment(found.since))).hint(
         format!(
             "wait; unless renewed, the lease ends at {}. If that run is surely dead, take over with `--take-over`",
             moment(found.ends)

@@ -12,7 +12,7 @@ use model::lease::{Hold, RENEW_EVERY, hold};
 use model::mark::{Lease, RecordState};
 
 use crate::error::{Error, Kind, Result};
-use crate::world::World;
+use crate::systems::Systems;
 
 const _: () = assert!(
     ambient::DELIVERY_LIMIT.as_secs() <= model::lease::UNDELIVERED.as_secs(),
@@ -82,7 +82,7 @@ impl Validity {
 /// Somebody else had the lease after the world was looked at.
 pub(crate) fn stale() -> Error {
     Error::new(Kind::Stale, "another operator changed the cluster since it was observed")
-        .remedy("run the command again: it observes the cluster again and continues")
+        .hint("run the command again: it observes the cluster again and continues")
 }
 
 /// Whether whoever looked at the world just now need not ask for the lease at all, because somebody else holds it.
@@ -101,7 +101,7 @@ pub fn may_begin(seen: &RecordState, operator: &Operator, now: Timestamp) -> Res
 
 /// Waits until a former holder has stopped. The lease is ours by now, and is renewed meanwhile.
 pub(crate) async fn outwait<F: Future<Output = Result<()>>>(
-    world: &World,
+    systems: &Systems,
     wait: Duration,
     renew: impl Fn() -> F,
 ) -> Result<()> {
@@ -109,7 +109,7 @@ pub(crate) async fn outwait<F: Future<Output = Result<()>>>(
     loop {
         // Counted by what was slept: a clock that was set forward must not shorten it.
         let nap = left.min(RENEW_EVERY);
-        world.clock.sleep(nap).await;
+        systems.clock.sleep(nap).await;
         left = left.saturating_sub(nap);
         match renew().await {
             Ok(()) if left.is_zero() => return Ok(()),
@@ -120,19 +120,19 @@ pub(crate) async fn outwait<F: Future<Output = Result<()>>>(
     }
 }
 
-/// Watches a lease that has expired, for as long as its holder may still be at work. `look` says whether it was given back, which ends
+/// Watches a lease that has expired, for as long as its holder may still be at work. `snapshot` says whether it was given back, which ends
 /// the watch, or fails when it was renewed.
 pub(crate) async fn watch<F: Future<Output = Result<bool>>>(
-    world: &World,
+    systems: &Systems,
     wait: Duration,
-    look: impl Fn() -> F,
+    snapshot: impl Fn() -> F,
 ) -> Result<()> {
     let mut left = wait;
     while !left.is_zero() {
         let nap = left.min(RENEW_EVERY);
-        world.clock.sleep(nap).await;
+        systems.clock.sleep(nap).await;
         left = left.saturating_sub(nap);
-        if look().await? {
+        if snapshot().await? {
             return Ok(());
         }
     }
@@ -156,19 +156,19 @@ pub(crate) fn taken_over(by: Option<&str>) -> Error {
         |by| format!("{by} took over the lease"),
     );
     Error::new(Kind::Busy, told)
-        .remedy("nothing more is changed by this run; `talosmith status` shows its state")
+        .hint("nothing more is changed by this run; `talosmith status` shows its state")
 }
 
 /// Another run from the same place took the lease, although its lock should have kept them apart.
 pub(crate) fn taken_over_from_here(holder: &str) -> Error {
     Error::new(Kind::Busy, format!("another run of {holder} from the same folder took over the lease"))
-        .remedy("nothing more is changed by this run; make sure that the folder's file `lock` is not deleted while a run goes on, and that its file system has locks")
+        .hint("nothing more is changed by this run; make sure that the folder's file `lock` is not deleted while a run goes on, and that its file system has locks")
 }
 
 /// Another operator holds it.
 pub(crate) fn busy(held: &Lease) -> Error {
     let moment = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
-    Error::new(Kind::Busy, format!("{} is changing the cluster since {}", held.holder, moment(held.since))).remedy(
+    Error::new(Kind::Busy, format!("{} is changing the cluster since {}", held.holder, moment(held.since))).hint(
         format!(
             "wait; unless renewed, the lease ends at {}. If that run is surely dead, take over with `--take-over`",
             moment(held.expires)

@@ -1,6 +1,6 @@
 //! Looking at the world, and changing it as a plan says.
 //!
-//! - [`world`]: the clients, the clock and the network in one value. Everything that talks starts from it.
+//! - [`systems`]: the clients, the clock and the network in one value. Everything that talks starts from it.
 //! - [`attachments`]: the other files that a cluster file points to.
 //! - [`files`]: files that are whole or not there. [`secrets`]: the bundle at rest, encrypted with age.
 //! - [`render`]: blueprint and bundle to machine configurations and schematics.
@@ -9,13 +9,13 @@
 //!   compare-and-set; `kubernetes_lease`: the lease of a cluster without Proxmox.
 //! - `identify` and `owned`: whether a machine, or a VM, is the one that is meant.
 //! - [`apply`]: runs the graph of steps. [`steps`] has one file per kind of step: do, then verify. `context` is what they share.
-//! - [`doctor`]: whether Proxmox is as a cluster needs it; [`grounds`]: making it so, with an administrator's login.
+//! - [`doctor`]: whether Proxmox is as a cluster needs it; [`setup_plan`]: making it so, with an administrator's login.
 //! - [`health`]: what "healthy" means, as named conditions.
 //! - [`journal`]: events on disk. It explains; nothing reads it to decide.
 //! - [`saved`]: a plan on disk, carried out only if the world is still the same.
 //! - [`report`]: what is needed to understand a failed run; [`scrub`] takes secrets out of it.
 //!
-//! Modules depend on each other in one direction only: from `apply` by way of `steps` and `context` down to `world` and `error`.
+//! Modules depend on each other in one direction only: from `apply` by way of `steps` and `context` down to `systems` and `error`.
 //!
 //! The engine never prints and never reads the environment: whoever calls it hands everything in.
 
@@ -23,19 +23,18 @@ pub mod apply;
 pub mod attachments;
 pub mod consoles;
 mod context;
+pub mod discovered;
 pub mod doctor;
 pub mod emit;
 pub mod error;
 mod evidence;
 pub mod files;
-pub mod grounds;
 mod halt;
 pub mod health;
 mod identify;
 pub mod journal;
 pub mod kubernetes;
 mod kubernetes_lease;
-mod lack;
 pub mod lease;
 mod missing;
 pub mod observe;
@@ -51,11 +50,12 @@ pub mod scrub;
 pub mod secrets;
 pub mod session;
 mod settled;
+pub mod setup;
 pub mod steps;
+pub mod systems;
 mod tags;
-pub mod whereabouts;
-pub mod world;
+mod unmet;
 
 pub use error::{Error, Result};
-pub use session::{Look, Session};
-pub use world::World;
+pub use session::{Session, Snapshot};
+pub use systems::Systems;

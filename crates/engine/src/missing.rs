@@ -9,11 +9,11 @@ use std::time::Duration;
 use futures::future::join_all;
 use pve::VmConfig;
 
-use crate::World;
+use crate::Systems;
 
 /// Longer than the hosts take to agree on a move.
-const PAUSE: Duration = Duration::from_secs(1);
-const LOOKS: u32 = 2;
+const INTERVAL: Duration = Duration::from_secs(1);
+const ATTEMPTS: u32 = 2;
 
 /// Why nobody can say where a VM is.
 #[derive(Debug, thiserror::Error)]
@@ -33,9 +33,9 @@ pub(crate) enum Unclear {
 }
 
 /// The host that a VM is on, with its configuration; `None` when no host has it.
-pub(crate) async fn seek(world: &World, vmid: u32) -> Result<Option<(String, VmConfig)>, Unclear> {
-    for look in 1..=LOOKS {
-        let resources = world.pve.cluster_resources().await?;
+pub(crate) async fn seek(systems: &Systems, vmid: u32) -> Result<Option<(String, VmConfig)>, Unclear> {
+    for snapshot in 1..=ATTEMPTS {
+        let resources = systems.pve.cluster_resources().await?;
         let hosts: Vec<&String> = resources
             .iter()
             // A host that the list does not know is asked, too: only one that is off cannot answer.
@@ -47,22 +47,22 @@ pub(crate) async fn seek(world: &World, vmid: u32) -> Result<Option<(String, VmC
         if let Some(host) = listed.filter(|host| !hosts.contains(host)) {
             return Err(Unclear::Offline { host: host.clone() });
         }
-        let answers = join_all(hosts.iter().map(|host| world.pve.vm_config(host, vmid))).await;
-        let mut silent = None;
+        let answers = join_all(hosts.iter().map(|host| systems.pve.vm_config(host, vmid))).await;
+        let mut unresponsive = None;
         for (host, answer) in hosts.into_iter().zip(answers) {
             match answer {
                 Ok(config) => return Ok(Some((host.clone(), config))),
                 Err(error) if error.is_missing() => {}
-                Err(error) => silent = Some(error),
+                Err(error) => unresponsive = Some(error),
             }
         }
-        if let Some(error) = silent {
+        if let Some(error) = unresponsive {
             return Err(Unclear::NotTold(error));
         }
-        if look < LOOKS {
-            world.clock.sleep(PAUSE).await;
+        if snapshot < ATTEMPTS {
+            systems.clock.sleep(INTERVAL).await;
         }
     }
     // What has its ID in use is not gone, whatever the hosts say.
-    if world.pve.vmid_exists(vmid).await? { Err(Unclear::Nowhere) } else { Ok(None) }
+    if systems.pve.vmid_exists(vmid).await? { Err(Unclear::Nowhere) } else { Ok(None) }
 }

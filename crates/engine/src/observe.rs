@@ -18,12 +18,12 @@ use model::observed::{Api, Etcd, Kubernetes, Machine, Observed, Proxmox, Unobser
 use model::ownership;
 use model::spec::Identity;
 
-use crate::World;
+use crate::Systems;
+use crate::discovered;
 use crate::error::Result;
 use crate::kubernetes::{is_answer, lease};
 use crate::render::{Access, Config};
-use crate::whereabouts;
-use crate::world::KNOCK;
+use crate::systems::PROBE_TIMEOUT;
 
 /// What somebody looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,26 +48,26 @@ pub struct Sought<'a> {
     pub configs: &'a BTreeMap<String, Config>,
     /// Schematic ids by image.
     pub schematics: &'a BTreeMap<String, String>,
-    /// Nodes that may be made anew.
+    /// Nodes that may be made again.
     pub allowed: &'a BTreeSet<String>,
     /// Why Proxmox could not be asked at all.
     pub silence: Option<&'a str>,
 }
 
 /// Everything that the plan needs to know.
-pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &Sought<'_>) -> Observed {
+pub async fn observe(systems: &Systems, survey: Option<proxmox::Survey>, sought: &Sought<'_>) -> Observed {
     let Sought { blueprint, purpose, access, configs, silence, .. } = *sought;
     let mut unobserved = vec![];
     let proxmox = match survey {
-        Some(survey) => Box::pin(proxmox::details(world, survey, sought, &mut unobserved)).await,
-        None => Proxmox { silent: silence.map(str::to_owned), ..Proxmox::default() },
+        Some(survey) => Box::pin(proxmox::details(systems, survey, sought, &mut unobserved)).await,
+        None => Proxmox { unresponsive: silence.map(str::to_owned), ..Proxmox::default() },
     };
     unobserved.extend(silence.map(|why| Unobserved { what: "Proxmox".to_owned(), why: why.to_owned() }));
     let mut observed = Observed { proxmox, unobserved, ..Observed::default() };
     let access = access.filter(|_| purpose != Purpose::Removal);
     let Some(access) = access.filter(|_| blueprint.cluster_id.is_some()) else {
         if purpose != Purpose::Removal {
-            observed.machines = machines::configured_already(world, blueprint).await;
+            observed.machines = machines::configured_already(systems, blueprint).await;
         }
         return observed;
     };
@@ -79,8 +79,8 @@ pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &So
     let running: Vec<&Node> = blueprint.in_order().into_iter().filter(runs).collect();
     if running.is_empty() {
         // A Kubernetes of this cluster that runs elsewhere is a reason not to start another one.
-        if answers(world, blueprint).await {
-            observed.kubernetes = kubernetes(world, blueprint, access)
+        if answers(systems, blueprint).await {
+            observed.kubernetes = kubernetes(systems, blueprint, access)
                 .await
                 .unwrap_or_else(|error| Kubernetes { refused: is_answer(&error), ..Kubernetes::default() });
         }
@@ -89,12 +89,12 @@ pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &So
     let machines = futures::future::join_all(running.iter().map(|node| {
         let wanted = configs.get(&node.name).map(Config::expose);
         // On the heap, because a hundred machines are looked at at once.
-        Box::pin(look(world, blueprint, &observed.proxmox, node, access, wanted))
+        Box::pin(machine(systems, blueprint, &observed.proxmox, node, access, wanted))
     }));
-    let (machines, kubernetes) = futures::join!(machines, Box::pin(kubernetes(world, blueprint, access)));
+    let (machines, kubernetes) = futures::join!(machines, Box::pin(kubernetes(systems, blueprint, access)));
     for (node, (machine, unobserved)) in running.iter().zip(machines) {
-        if matches!(machine.api, Api::Silent { .. })
-            && is_off_after_all(world, blueprint, &mut observed, node).await
+        if matches!(machine.api, Api::Unresponsive { .. })
+            && is_off_after_all(systems, blueprint, &mut observed, node).await
         {
             continue;
         }
@@ -111,23 +111,27 @@ pub async fn observe(world: &World, survey: Option<proxmox::Survey>, sought: &So
             });
         }
     }
-    kubelets(world, blueprint, access, &mut observed).await;
-    consoles(world, blueprint, &mut observed).await;
+    kubelets(systems, blueprint, access, &mut observed).await;
+    consoles(systems, blueprint, &mut observed).await;
     observed
 }
 
 /// Whether machines that have no configuration, as far as can be seen, can be proved through their consoles.
-async fn consoles(world: &World, blueprint: &Blueprint, observed: &mut Observed) {
+async fn consoles(systems: &Systems, blueprint: &Blueprint, observed: &mut Observed) {
     let configured = |node: &Node| {
         let machine = observed.machines.get(&node.name);
         machine.is_some_and(|machine| machine.api == Api::Configured)
     };
     let waits = blueprint.nodes.values().any(|node| !node.external && !configured(node));
     let by_console = blueprint.options.identity != Some(Identity::Uuid);
-    if !waits || !by_console || observed.proxmox.silent.is_some() || observed.proxmox.no_console.is_some() {
+    if !waits
+        || !by_console
+        || observed.proxmox.unresponsive.is_some()
+        || observed.proxmox.no_console.is_some()
+    {
         return;
     }
-    match proxmox::ask(world, world.pve.permissions()).await {
+    match proxmox::ask(systems, systems.pve.permissions()).await {
         Ok(rights) => {
             let denied = proxmox::no_console(blueprint, &observed.proxmox, &rights);
             observed.proxmox.no_console = Some(denied);
@@ -137,7 +141,7 @@ async fn consoles(world: &World, blueprint: &Blueprint, observed: &mut Observed)
 }
 
 /// Whether the cluster ever existed is a question only as long as no member of etcd answers.
-async fn kubelets(world: &World, blueprint: &Blueprint, access: &Access, observed: &mut Observed) {
+async fn kubelets(systems: &Systems, blueprint: &Blueprint, access: &Access, observed: &mut Observed) {
     let is_member = |machine: &Machine| matches!(machine.etcd, Etcd::Member { .. });
     if observed.machines.values().any(is_member) {
         return;
@@ -145,43 +149,43 @@ async fn kubelets(world: &World, blueprint: &Blueprint, access: &Access, observe
     let asked = observed.machines.iter_mut().filter(|(_, machine)| machine.api == Api::Configured);
     let asked = asked.filter_map(|(name, machine)| Some((blueprint.nodes.get(name)?, machine)));
     let asked = asked.map(|(node, machine)| async move {
-        machine.kubelet = machines::kubelet_of(world, node, access).await;
+        machine.kubelet = machines::kubelet_of(systems, node, access).await;
     });
     futures::future::join_all(asked).await;
 }
 
 /// Whether anything answers at the cluster's endpoint.
-pub(crate) async fn answers(world: &World, blueprint: &Blueprint) -> bool {
+pub(crate) async fn answers(systems: &Systems, blueprint: &Blueprint) -> bool {
     let Ok(endpoint) = blueprint.endpoint.parse::<http::Uri>() else { return false };
     let (host, port) = (endpoint.host().unwrap_or_default(), endpoint.port_u16().unwrap_or(443));
-    matches!(world.clock.timeout(KNOCK, world.net.dial(host, port)).await, Ok(Ok(_)))
+    matches!(systems.clock.timeout(PROBE_TIMEOUT, systems.net.dial(host, port)).await, Ok(Ok(_)))
 }
 
 /// Looks at one machine, wherever a DHCP server put it.
-async fn look(
-    world: &World,
+async fn machine(
+    systems: &Systems,
     blueprint: &Blueprint,
     proxmox: &Proxmox,
     node: &Node,
     access: &Access,
     wanted: Option<&str>,
 ) -> machines::Seen {
-    let vm = ownership::vm_of(blueprint, proxmox, &node.name).filter(|_| whereabouts::may_move(node));
-    let Some(vm) = vm else { return machines::look(world, node, access, wanted).await };
-    if !whereabouts::is_anybody_there(world, node).await {
-        whereabouts::search(world, node, (&vm.host, vm.vmid), blueprint.vip).await;
+    let vm = ownership::vm_of(blueprint, proxmox, &node.name).filter(|_| discovered::may_move(node));
+    let Some(vm) = vm else { return machines::observe(systems, node, access, wanted).await };
+    if !discovered::is_anybody_there(systems, node).await {
+        discovered::search(systems, node, (&vm.host, vm.vmid), blueprint.vip).await;
     }
-    let seen = machines::look(world, node, access, wanted).await;
-    let is_another = matches!(seen.0.api, Api::Stranger { .. } | Api::OtherKeys { .. });
-    match is_another && whereabouts::search(world, node, (&vm.host, vm.vmid), blueprint.vip).await {
-        true => machines::look(world, node, access, wanted).await,
+    let seen = machines::observe(systems, node, access, wanted).await;
+    let is_another = matches!(seen.0.api, Api::ForeignMachine { .. } | Api::OtherKeys { .. });
+    match is_another && discovered::search(systems, node, (&vm.host, vm.vmid), blueprint.vip).await {
+        true => machines::observe(systems, node, access, wanted).await,
         false => seen,
     }
 }
 
 /// Proxmox' list of what runs is up to ten seconds old. A machine that does not answer may have been switched off since.
 async fn is_off_after_all(
-    world: &World,
+    systems: &Systems,
     blueprint: &Blueprint,
     observed: &mut Observed,
     node: &Node,
@@ -189,14 +193,14 @@ async fn is_off_after_all(
     let vmid = ownership::vm_of(blueprint, &observed.proxmox, &node.name).map(|vm| vm.vmid);
     let ours = |vm: &&mut Vm| Some(vm.vmid) == vmid;
     let Some(vm) = observed.proxmox.marked.iter_mut().find(ours) else { return false };
-    if let Ok(running) = proxmox::is_running(world, &vm.host, vm.vmid).await {
+    if let Ok(running) = proxmox::is_running(systems, &vm.host, vm.vmid).await {
         vm.running = running;
     }
     !vm.running
 }
 
-async fn kubernetes(world: &World, blueprint: &Blueprint, access: &Access) -> Result<Kubernetes> {
-    let client = crate::kubernetes::Kubernetes::new(world, &blueprint.endpoint, &access.kubernetes)?;
+async fn kubernetes(systems: &Systems, blueprint: &Blueprint, access: &Access) -> Result<Kubernetes> {
+    let client = crate::kubernetes::Kubernetes::new(systems, &blueprint.endpoint, &access.kubernetes)?;
     let nodes = client.nodes().await?;
     let mut secrets = BTreeSet::new();
     for place in Holder::of(blueprint).into_iter().map(|holder| holder.secret(blueprint)) {

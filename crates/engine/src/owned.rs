@@ -11,7 +11,7 @@ use pve::{BothConfigs, VmConfig};
 use uuid::Uuid;
 
 use crate::context::Context;
-use crate::error::{Error, Kind, Result, remedy};
+use crate::error::{Error, Kind, Result, hint};
 use crate::evidence::evidence;
 
 /// A VM's id and the host it is on.
@@ -36,19 +36,19 @@ pub(crate) fn check(
 ) -> std::result::Result<(), Foreign> {
     let mark = Mark::find(config.description()).ok_or(Foreign::Another)?;
     let evidence = Evidence { recorded: recorded(context, node), ..evidence(vmid, &mark, config) };
-    ownership::may(act, &context.look.blueprint, &evidence, node).map(drop)
+    ownership::may(act, &context.snapshot.blueprint, &evidence, node).map(drop)
 }
 
 /// The generation ID that a node's VM had when it was observed, or when the cluster's record was last written.
 pub(crate) fn recorded(context: &Context, node: &str) -> Option<Uuid> {
-    ownership::generations(&context.look.blueprint, &context.look.observed).get(node).copied()
+    ownership::generations(&context.snapshot.blueprint, &context.snapshot.observed).get(node).copied()
 }
 
 /// Reads the VM, and refuses unless it is `node` and may be acted on.
 pub(crate) async fn read(context: &Context, act: Act, node: &str, place: &Place<'_>) -> Result<BothConfigs> {
     let read = try_read(context, act, node, place)
         .await
-        .map_err(|e| Error::world(format!("could not read {node}, {place}")).remedy(remedy(&e)).because(e))?;
+        .map_err(|e| Error::systems(format!("could not read {node}, {place}")).hint(hint(&e)).because(e))?;
     read.map_err(|why| not_ours(node, place, why))
 }
 
@@ -59,13 +59,13 @@ pub(crate) async fn try_read(
     node: &str,
     place: &Place<'_>,
 ) -> pve::Result<std::result::Result<BothConfigs, Foreign>> {
-    let configs = context.world.pve.vm_configs(place.host, place.vmid).await?;
+    let configs = context.systems.pve.vm_configs(place.host, place.vmid).await?;
     Ok(check(context, act, place.vmid, node, &configs.now).map(|()| configs))
 }
 
 /// The VM is not the one that was meant, and is left alone.
 pub(crate) fn not_ours(what: &str, place: &Place<'_>, why: Foreign) -> Error {
     Error::new(Kind::Refused, format!("{place} is not {what} any more"))
-        .remedy("it changed after it was observed and was left alone; run the command again to see what is there now")
+        .hint("it changed after it was observed and was left alone; run the command again to see what is there now")
         .because(why)
 }

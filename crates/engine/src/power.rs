@@ -7,8 +7,8 @@ use model::blueprint::Node;
 
 use crate::context::Context;
 use crate::error::Error;
-use crate::lack::Lack;
-use crate::world::QUESTION;
+use crate::systems::REQUEST_TIMEOUT;
+use crate::unmet::Unmet;
 
 /// The code of a VM that is off.
 const CODE: &str = "vm-off";
@@ -32,16 +32,16 @@ impl PowerWatch {
     }
 
     /// The machine does not answer. Says so where its VM is off: what is missing, or a failure once it stays off.
-    pub(crate) async fn look(&mut self, context: &Context, node: &Node) -> Result<Option<Lack>, Error> {
+    pub(crate) async fn observe(&mut self, context: &Context, node: &Node) -> Result<Option<Unmet>, Error> {
         if node.external {
             return Ok(None);
         }
-        let world = &context.world;
+        let systems = &context.systems;
         let (host, vmid) = context.place_of(node);
-        let now = world.clock.now();
+        let now = systems.clock.now();
         if now.duration_since(*self.asked.get_or_insert(now)) >= INTERVAL {
             self.asked = Some(now);
-            match world.clock.timeout(QUESTION, world.pve.is_running(&host, vmid)).await {
+            match systems.clock.timeout(REQUEST_TIMEOUT, systems.pve.is_running(&host, vmid)).await {
                 Ok(Ok(true)) => self.off_since = None,
                 Ok(Ok(false)) => self.off_since = Some(self.off_since.unwrap_or(now)),
                 // What Proxmox does not say is not known.
@@ -51,9 +51,9 @@ impl PowerWatch {
         let Some(since) = self.off_since else { return Ok(None) };
         let words = format!("VM {vmid} on {host} is off");
         if now.duration_since(since) < STAYS_OFF {
-            return Ok(Some(Lack::new(words).coded(CODE)));
+            return Ok(Some(Unmet::new(words).coded(CODE)));
         }
-        Err(Error::world(format!("could not wait for {}: {words}", node.name)).coded(CODE).remedy(format!(
+        Err(Error::systems(format!("could not wait for {}: {words}", node.name)).coded(CODE).hint(format!(
             "the tasks of VM {vmid} in Proxmox say who stopped it, or why it stopped; running the command again starts it"
         )))
     }

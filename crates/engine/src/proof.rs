@@ -1,6 +1,6 @@
 //! Proves that the machine at the end of a connection is the one that is meant, before it receives the cluster's keys.
 //!
-//! For a VM the proof is its console: see [`model::identity`], which has the rules. A certificate may be issued anew between the
+//! For a VM the proof is its console: see [`model::identity`], which has the rules. A certificate may be issued again between the
 //! line on the console and our connection, so what does not match is looked at again for a while, over a new connection. A
 //! machine that printed its line before anybody read it is restarted once, if everything outside of that connection says that it
 //! is not in use; it then prints the line again.
@@ -17,12 +17,12 @@ use talos_client::Maintenance;
 use crate::consoles::{Slot, Watch, Whose};
 use crate::context::Context;
 use crate::emit::Progress;
-use crate::error::{Error, Kind, Result, remedy};
+use crate::error::{Error, Kind, Result, hint};
 use crate::identify::{Identified, identify};
 use crate::kubernetes::Kubernetes;
 use crate::observe::machines;
 use crate::owned::{Place, not_ours, try_read};
-use crate::world::QUESTION;
+use crate::systems::REQUEST_TIMEOUT;
 
 /// For so long the console may lag behind, and a certificate may be renewed.
 const SETTLE: jiff::SignedDuration = jiff::SignedDuration::from_secs(20);
@@ -54,8 +54,8 @@ pub(crate) struct Prover<'a> {
 
 impl<'a> Prover<'a> {
     pub(crate) fn new(context: &'a Context, node: &'a Node) -> Self {
-        let method = identity::method(&context.look.blueprint, &context.look.observed, node);
-        let watch = context.world.consoles.take(&node.name);
+        let method = identity::method(&context.snapshot.blueprint, &context.snapshot.observed, node);
+        let watch = context.systems.consoles.take(&node.name);
         Self { context, node, method, watch, waits: None, restarts: 0, reopened: 0 }
     }
 
@@ -71,11 +71,12 @@ impl<'a> Prover<'a> {
     pub(crate) async fn watch(&mut self) {
         if self.method == Method::Console && self.watch.is_none() {
             let (host, vmid) = self.context.place_of(self.node);
-            let world = &self.context.world;
-            let slot = world.consoles.slot(&host).await;
+            let systems = &self.context.systems;
+            let slot = systems.consoles.slot(&host).await;
             let whose = Whose { node: &self.node.name, host: &host, vmid };
             self.watch = Some(
-                Box::pin(Watch::open(&world.consoles, &world.pve, &world.clock, &whose, false, slot)).await,
+                Box::pin(Watch::open(&systems.consoles, &systems.pve, &systems.clock, &whose, false, slot))
+                    .await,
             );
         }
     }
@@ -83,7 +84,7 @@ impl<'a> Prover<'a> {
     /// The same, where a console is free at once: what it prints helps, and nothing depends on it.
     pub(crate) async fn watch_if_free(&mut self) {
         let (host, _) = self.context.place_of(self.node);
-        let (all, here) = self.context.world.consoles.free(&host);
+        let (all, here) = self.context.systems.consoles.free(&host);
         if all > 0 && here > 0 {
             self.watch().await;
         }
@@ -94,9 +95,9 @@ impl<'a> Prover<'a> {
         let Some(line) = self.watch.as_ref().and_then(|watch| watch.panics()) else { return Ok(()) };
         let (host, vmid) = self.context.place_of(self.node);
         let name = &self.node.name;
-        Err(Error::world(format!("{name} does not boot; the console of VM {vmid} on {host} shows again and again: {line}"))
+        Err(Error::systems(format!("{name} does not boot; the console of VM {vmid} on {host} shows again and again: {line}"))
             .coded(PANIC)
-            .remedy(format!(
+            .hint(format!(
                 "`talosmith node console {name}` shows what comes before it. Usual causes are too little memory, a CPU type that the \
                  release does not run on, and a damaged disk"
             )))
@@ -161,7 +162,7 @@ impl<'a> Prover<'a> {
         self.watch().await;
         let Some(watch) = &self.watch else { return Ok(false) };
         let verdict = identity::judge(&watch.printed, shown);
-        let (gap, now) = (watch.printed.gap, self.context.world.clock.now());
+        let (gap, now) = (watch.printed.gap, self.context.systems.clock.now());
         if verdict == Verdict::Proved {
             self.waits = None;
             return Ok(true);
@@ -195,7 +196,7 @@ impl<'a> Prover<'a> {
             }
             // The line may have been printed while the console was broken: that says nothing about the machine.
             Verdict::Unknown if late && self.restarts >= if gap { RESTARTS } else { 1 } => {
-                let error = self.silent().await;
+                let error = self.unresponsive().await;
                 Err(self.doubt(error, "it showed a certificate that its console did not name"))
             }
             Verdict::Unknown if late || (gap && self.restarts == 0) => {
@@ -213,14 +214,15 @@ impl<'a> Prover<'a> {
     /// nothing is read on it any more. What was read before counts no more. Says whether it did.
     async fn reopen_if_started_again(&mut self, progress: &Progress) -> bool {
         let (host, vmid) = self.context.place_of(self.node);
-        let (world, Some(watch)) = (&self.context.world, &mut self.watch) else { return false };
+        let (systems, Some(watch)) = (&self.context.systems, &mut self.watch) else { return false };
         if self.reopened >= POWER_CYCLES {
             return false;
         }
-        let Ok(Ok(status)) = world.clock.timeout(QUESTION, world.pve.vm_status(&host, vmid)).await else {
+        let Ok(Ok(status)) = systems.clock.timeout(REQUEST_TIMEOUT, systems.pve.vm_status(&host, vmid)).await
+        else {
             return false;
         };
-        let open_for = world.clock.now().duration_since(watch.opened());
+        let open_for = systems.clock.now().duration_since(watch.opened());
         let uptime = Duration::from_secs(status.uptime);
         if status.power != pve::PowerState::Running || !identity::was_started_since(uptime, open_for) {
             return false;
@@ -232,7 +234,7 @@ impl<'a> Prover<'a> {
     }
 
     fn waits_for(&self, limit: jiff::SignedDuration) -> bool {
-        let now = self.context.world.clock.now();
+        let now = self.context.systems.clock.now();
         self.waits.is_some_and(|since| now.duration_since(since) >= limit)
     }
 
@@ -252,19 +254,20 @@ impl<'a> Prover<'a> {
             Err(why) => return Err(self.kept_running(&why.to_string())),
         }
         // A machine that does not tell now is asked again.
-        let Ok(Ok(volumes)) = context.world.clock.timeout(QUESTION, connection.volumes()).await else {
+        let Ok(Ok(volumes)) = context.systems.clock.timeout(REQUEST_TIMEOUT, connection.volumes()).await
+        else {
             return Ok(());
         };
         if let Some(volume) = volumes.iter().find(|volume| keeps_configuration(volume)) {
             return Err(self.kept_running(&format!("it has the volume {}", volume.name)));
         }
         let (host, vmid) = context.place_of(node);
-        let (place, pve) = (Place { host: &host, vmid }, &context.world.pve);
-        let attempt = || Error::world(format!("could not restart {}, {place}", node.name));
+        let (place, pve) = (Place { host: &host, vmid }, &context.systems.pve);
+        let attempt = || Error::systems(format!("could not restart {}, {place}", node.name));
         match try_read(context, Act::Change, &node.name, &place).await {
             Ok(Ok(_)) => {}
             Ok(Err(why)) => return Err(not_ours(&node.name, &place, why)),
-            Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
+            Err(error) => return Err(attempt().hint(hint(&error)).because(error)),
         }
         let why = match missed {
             true => "its certificate was printed on its console before Talosmith read it",
@@ -276,7 +279,7 @@ impl<'a> Prover<'a> {
             Ok(_) => {}
             // It may have happened; what it prints tells.
             Err(error) if error.is_transient() || error.effect_unknown() => return Ok(()),
-            Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
+            Err(error) => return Err(attempt().hint(hint(&error)).because(error)),
         }
         if let Some(watch) = &mut self.watch {
             watch.restarted();
@@ -287,39 +290,41 @@ impl<'a> Prover<'a> {
 
     /// By what was observed, or by what Kubernetes and etcd say now, where that was too little.
     async fn may_restart(&mut self) -> std::result::Result<(), KeptRunning> {
-        let (look, node) = (&self.context.look, self.node);
+        let (snapshot, node) = (&self.context.snapshot, self.node);
         // This run may have configured it since; and what Kubernetes said of it may have changed.
         let sent = self.context.configured().contains(&node.name);
-        let known = look.observed.kubernetes.nodes.contains_key(&node.name);
-        if !sent && !known && identity::may_restart(&look.blueprint, &look.observed, node).is_ok() {
+        let known = snapshot.observed.kubernetes.nodes.contains_key(&node.name);
+        if !sent && !known && identity::may_restart(&snapshot.blueprint, &snapshot.observed, node).is_ok() {
             return Ok(());
         }
-        let Ok(access) = look.access() else { return Err(KeptRunning::Unknown) };
-        let world = &self.context.world;
-        let members = look.blueprint.control_planes().filter(|other| other.name != node.name);
+        let Ok(access) = snapshot.access() else { return Err(KeptRunning::Unknown) };
+        let systems = &self.context.systems;
+        let members = snapshot.blueprint.control_planes().filter(|other| other.name != node.name);
         let members = join_all(members.map(|other| async move {
-            let Identified::Configured(machine) = identify(world, other, access).await else { return None };
-            let etcd = machines::etcd(world, other, &machine).await;
-            Some((other.name.clone(), Seen { api: Api::Configured, etcd, ..Seen::silent("") }))
+            let Identified::Configured(machine) = identify(systems, other, access).await else { return None };
+            let etcd = machines::etcd(systems, other, &machine).await;
+            Some((other.name.clone(), Seen { api: Api::Configured, etcd, ..Seen::unresponsive("") }))
         }));
         let nodes = async {
-            let client = Kubernetes::new(world, &look.blueprint.endpoint, &access.kubernetes).ok()?;
+            let client = Kubernetes::new(systems, &snapshot.blueprint.endpoint, &access.kubernetes).ok()?;
             client.nodes().await.ok()
         };
         let (members, nodes) = futures::join!(Box::pin(members), Box::pin(nodes));
-        let mut now =
-            Observed { machines: members.into_iter().flatten().collect(), ..Observed::clone(&look.observed) };
+        let mut now = Observed {
+            machines: members.into_iter().flatten().collect(),
+            ..Observed::clone(&snapshot.observed)
+        };
         now.kubernetes.answered = nodes.is_some();
         now.kubernetes.nodes = nodes.unwrap_or_default();
         if sent {
             // What was true of the cluster before the run says nothing about it any more.
             now.proxmox.record = None;
         }
-        identity::may_restart(&look.blueprint, &now, node)
+        identity::may_restart(&snapshot.blueprint, &now, node)
     }
 
     fn refused(&self, why: &str) -> Error {
-        let address = self.context.world.address(self.node);
+        let address = self.context.systems.address(self.node);
         let name = &self.node.name;
         Error::new(Kind::Refused, format!("what answers at {address} is not proved to be {name}: it {why}"))
             .coded(CODE)
@@ -335,11 +340,11 @@ impl<'a> Prover<'a> {
 
     fn mismatch(&self, shown: &Fingerprint, printed: &Fingerprint) -> Error {
         let (_, vmid) = self.context.place_of(self.node);
-        let address = self.context.world.address(self.node);
+        let address = self.context.systems.address(self.node);
         self.refused(&format!(
             "shows a certificate with the fingerprint {shown}, and the console of VM {vmid} names {printed}"
         ))
-        .remedy(format!(
+        .hint(format!(
             "nothing was sent to it. Likely reasons: another machine has the address {address}; something between this computer and the \
              machine terminates TLS, such as a relay or a proxy. Find out which machine has the address before you run the command \
              again"
@@ -350,7 +355,7 @@ impl<'a> Prover<'a> {
         self.refused(&format!(
             "shows a certificate with the fingerprint {shown}, and the file says {wanted}"
         ))
-        .remedy(
+        .hint(
             "nothing was sent to it. The certificate changes with every boot and every change of addresses: compare with the last line \
              `server certificate issued` on the machine's console, and correct `identity.fingerprint` in the file if that is \
              the one shown. If it is not, something between this computer and the machine terminates TLS",
@@ -358,7 +363,7 @@ impl<'a> Prover<'a> {
     }
 
     fn undeclared(&self) -> Error {
-        self.refused("is an external machine, and the file does not say how it can be identified").remedy(
+        self.refused("is an external machine, and the file does not say how it can be identified").hint(
             "nothing was sent to it. Copy the fingerprint from the last line `server certificate issued` on the machine's console \
              into the file, as `identity: { fingerprint: … }` of the node; or, in a network that you trust, write `unverified: true`",
         )
@@ -370,26 +375,26 @@ impl<'a> Prover<'a> {
         // Proxmox itself does not answer: that says nothing about the machine, and has a code of its own.
         let below = std::error::Error::source(&why).is_some_and(|below| below.is::<pve::Error>());
         if below && why.is_transient() {
-            error = Error::world(error.to_string());
+            error = Error::systems(error.to_string());
         }
-        let help = why.remedy().unwrap_or_else(|| "run the command again".to_owned());
+        let help = why.hint().unwrap_or_else(|| "run the command again".to_owned());
         error
-            .remedy(format!(
+            .hint(format!(
                 "{help}; or set `proxmox.identity: uuid` if you trust the network. Nothing was sent to the machine"
             ))
             .because(why)
     }
 
     /// The console said nothing, although the machine was restarted while it was read.
-    async fn silent(&mut self) -> Error {
+    async fn unresponsive(&mut self) -> Error {
         let (host, vmid) = self.context.place_of(self.node);
-        let off = matches!(self.context.world.pve.is_running(&host, vmid).await, Ok(false));
+        let off = matches!(self.context.systems.pve.is_running(&host, vmid).await, Ok(false));
         let state = if off { ", which is off" } else { "" };
         self.refused(&format!(
             "has a certificate that the console of VM {vmid}{state} does not name{}",
             self.last_words()
         ))
-        .remedy(format!(
+        .hint(format!(
             "nothing was sent to it. Only one console of a VM gets its output: close other consoles of VM {vmid}, then run the command \
              again. If another machine has the address, free it"
         ))
@@ -398,7 +403,7 @@ impl<'a> Prover<'a> {
     fn kept_running(&self, why: &str) -> Error {
         let name = &self.node.name;
         self.refused("printed its certificate on its console before that was read, and cannot be restarted safely")
-            .remedy(format!(
+            .hint(format!(
                 "nothing was sent to it: {why}. If {name} is not in use, stop its VM in Proxmox and run the command again, or let \
                  `talosmith apply --allow-destroy {name}` replace it"
             ))
@@ -413,9 +418,9 @@ fn keeps_configuration(volume: &talos_client::Volume) -> bool {
 /// The right to open the console of a VM that is about to be started, where the machine is to be proved by it. It is acquired
 /// before the start, so that the console is open before the machine prints anything.
 pub(crate) async fn slot(context: &Context, node: &str, host: &str) -> Option<Slot> {
-    let node = context.look.node(node).ok()?;
-    let method = identity::method(&context.look.blueprint, &context.look.observed, node);
-    if method == Method::Console { Some(context.world.consoles.slot(host).await) } else { None }
+    let node = context.snapshot.node(node).ok()?;
+    let method = identity::method(&context.snapshot.blueprint, &context.snapshot.observed, node);
+    if method == Method::Console { Some(context.systems.consoles.slot(host).await) } else { None }
 }
 
 /// Opens the console of a VM that was just started.
@@ -426,10 +431,10 @@ pub(crate) async fn watch_start(
     from_start: bool,
     slot: Option<Slot>,
 ) {
-    let (world, Some(slot)) = (&context.world, slot) else { return };
+    let (systems, Some(slot)) = (&context.systems, slot) else { return };
     let whose = Whose { node, host: place.host, vmid: place.vmid };
-    let watch = Watch::open(&world.consoles, &world.pve, &world.clock, &whose, from_start, slot).await;
-    world.consoles.keep(node, watch);
+    let watch = Watch::open(&systems.consoles, &systems.pve, &systems.clock, &whose, from_start, slot).await;
+    systems.consoles.keep(node, watch);
 }
 
 /// How long a machine may take to boot once more.

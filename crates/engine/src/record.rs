@@ -31,8 +31,8 @@ use model::ownership::{self, Act, Foreign};
 use pve::{Params, VmConfig};
 use uuid::Uuid;
 
-use crate::World;
-use crate::error::{Error, Kind, NO_EFFECT, Result, remedy};
+use crate::Systems;
+use crate::error::{Error, Kind, NO_EFFECT, Result, hint};
 use crate::evidence::evidence;
 use crate::lease::{
     Holder, TO_GIVE_BACK, Validity, busy, outwait, stale, taken_over, taken_over_from_here, taking_over,
@@ -51,7 +51,7 @@ const ATTEMPTS: u32 = 5;
 /// The record of one cluster, once it exists.
 #[derive(Debug, Clone)]
 pub struct Record {
-    world: World,
+    systems: Systems,
     host: String,
     vmid: u32,
     mark: Mark,
@@ -76,7 +76,7 @@ impl Record {
     /// A handle on a record that is known to exist.
     #[must_use]
     pub fn existing(
-        world: &World,
+        systems: &Systems,
         blueprint: &Blueprint,
         cluster_id: &str,
         host: &str,
@@ -84,7 +84,7 @@ impl Record {
         holder: &Holder,
     ) -> Self {
         Self {
-            world: world.clone(),
+            systems: systems.clone(),
             host: host.to_owned(),
             vmid,
             mark: mark(blueprint, cluster_id),
@@ -93,7 +93,7 @@ impl Record {
             tags: blueprint.tags.clone(),
             generations: BTreeMap::new(),
             deletes: None,
-            validity: Validity::new(&world.clock),
+            validity: Validity::new(&systems.clock),
             identities: Arc::default(),
             turn: Arc::default(),
         }
@@ -119,7 +119,7 @@ impl Record {
     ///
     /// When the id is taken by something else, or Proxmox refuses.
     pub async fn create(
-        world: &World,
+        systems: &Systems,
         blueprint: &Blueprint,
         cluster_id: &str,
         host: &str,
@@ -127,8 +127,8 @@ impl Record {
         holder: &Holder,
     ) -> Result<Self> {
         let vmid = blueprint.record.vmid;
-        let record = Self::existing(world, blueprint, cluster_id, host, vmid, holder);
-        let (lease, sent) = (record.lease(None, member.map(|_| SUCCESSOR_WAITS)), world.clock.reading());
+        let record = Self::existing(systems, blueprint, cluster_id, host, vmid, holder);
+        let (lease, sent) = (record.lease(None, member.map(|_| SUCCESSOR_WAITS)), systems.clock.reading());
         let bootstrap = member.map(|node| record.sealed(node));
         let state = RecordState { lease: Some(lease), bootstrap, turns: 1, ..RecordState::default() };
         let mut params = Params::from([
@@ -144,29 +144,31 @@ impl Record {
         }
         tags::at_creation(blueprint, &mut params);
         let not_made = |error: Option<pve::Error>| {
-            let attempt = Error::world(format!("could not create the cluster's record, VM {vmid} on {host}"));
+            let attempt =
+                Error::systems(format!("could not create the cluster's record, VM {vmid} on {host}"));
             match error {
-                Some(error) => attempt.remedy(remedy(&error)).because(error),
+                Some(error) => attempt.hint(hint(&error)).because(error),
                 None => attempt
                     .coded(NO_EFFECT)
-                    .remedy("Proxmox said it was done, but the VM is not there; look at its task log"),
+                    .hint("Proxmox said it was done, but the VM does not exist; look at its task log"),
             }
         };
         let mut tries = 1;
         loop {
-            let made =
-                async { world.pve.follow(&world.pve.create_vm(host, vmid, &params).await?, |_| {}).await };
+            let made = async {
+                systems.pve.follow(&systems.pve.create_vm(host, vmid, &params).await?, |_| {}).await
+            };
             let error = made.await.err();
             let passes = error.as_ref().is_some_and(pve::Error::is_transient);
             if error.as_ref().is_none_or(|error| error.is_exists() || error.effect_unknown()) {
                 // Made by us; or ours after all, by another operator or by a call whose answer was lost: its notes say so.
-                match settled(world, host, vmid).await? {
+                match settled(systems, host, vmid).await? {
                     Some(config) if record.own_mark(&config).is_ok() => {
                         let found = RecordState::find(config.description()).unwrap_or_default();
                         let ours = found.lease.as_ref().is_some_and(|lease| holder.is_here(lease));
                         if error.is_none() && found.lease.as_ref().is_some_and(|lease| holder.has(lease)) {
                             record.validity.renewed(sent);
-                            tags::set(world, host, vmid, blueprint, RECORD_NODE).await?;
+                            tags::set(systems, host, vmid, blueprint, RECORD_NODE).await?;
                             return Ok(record);
                         }
                         // Another operator's run lies between our look and now, unless the lease in it is from here.
@@ -179,7 +181,7 @@ impl Record {
             } else if !passes || tries >= ATTEMPTS {
                 return Err(not_made(error));
             }
-            world.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
+            systems.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
             tries += 1;
         }
     }
@@ -211,11 +213,11 @@ impl Record {
                 self.hold_after(|_| Ok(()), Some(wait)).await?;
                 return Err(self.outwait(wait).await?);
             }
-            Some(held) if held.expires > self.world.clock.now() => return Err(busy(&held)),
+            Some(held) if held.expires > self.systems.clock.now() => return Err(busy(&held)),
             Some(held) => {
                 let wait = successor_waits(stops_after(&held));
                 note(watching(&held.holder, wait));
-                let look = || async {
+                let snapshot = || async {
                     match self.read().await.map(|state| state.lease) {
                         Ok(None) => Ok(true),
                         Ok(Some(lease)) if lease != held && !self.holder.is_here(&lease) => Err(busy(&lease)),
@@ -223,7 +225,7 @@ impl Record {
                         Ok(Some(_)) | Err(_) => Ok(false),
                     }
                 };
-                watch(&self.world, wait, look).await?;
+                watch(&self.systems, wait, snapshot).await?;
                 let unmoved = |now: Option<&Lease>| match now {
                     Some(lease) if *lease != held && !self.holder.is_here(lease) => Err(busy(lease)),
                     _ => Ok(()),
@@ -238,13 +240,13 @@ impl Record {
     /// The plan is of yesterday. The lease is given back: whoever looks again may find that nothing is left to do, and would
     /// keep others waiting.
     async fn stale(&self) -> Error {
-        let _ = self.world.clock.timeout(TO_GIVE_BACK, self.release()).await;
+        let _ = self.systems.clock.timeout(TO_GIVE_BACK, self.release()).await;
         stale()
     }
 
     /// Waits until the one that the lease was taken from has stopped. The plan is old by then.
     async fn outwait(&self, wait: Duration) -> Result<Error> {
-        outwait(&self.world, wait, || self.renew()).await?;
+        outwait(&self.systems, wait, || self.renew()).await?;
         self.settle().await?;
         Ok(self.stale().await)
     }
@@ -277,7 +279,7 @@ impl Record {
         wait: Option<Duration>,
     ) -> Result<u64> {
         let mut before = None;
-        let mut sent = self.world.clock.reading();
+        let mut sent = self.systems.clock.reading();
         self.change(|state| {
             may(state.lease.as_ref())?;
             let here = state.lease.take().filter(|lease| self.holder.is_here(lease));
@@ -289,10 +291,10 @@ impl Record {
             state.generations.extend(self.generations.clone());
             state.deleting = match self.deletes {
                 None => state.deleting,
-                Some(true) => state.deleting.or_else(|| Some(self.world.clock.now())),
+                Some(true) => state.deleting.or_else(|| Some(self.systems.clock.now())),
                 Some(false) => None,
             };
-            sent = self.world.clock.reading();
+            sent = self.systems.clock.reading();
             Ok(())
         })
         .await?;
@@ -329,26 +331,26 @@ impl Record {
 
     /// Why no renewal can ever succeed again, where Proxmox shows it. What is not known is no reason to stop.
     pub(crate) async fn lost(&self) -> Option<Error> {
-        let (vmid, pve) = (self.vmid, &self.world.pve);
+        let (vmid, pve) = (self.vmid, &self.systems.pve);
         let is_free = async || pve.vmid_exists(vmid).await.is_ok_and(|exists| !exists);
         if is_free().await {
             // Asked twice, as everywhere before a VM counts as gone.
-            self.world.clock.sleep(TO_AGREE).await;
+            self.systems.clock.sleep(TO_AGREE).await;
             return is_free().await.then(|| {
                 let what = format!(
                     "the cluster's record, VM {vmid}, was deleted: the cluster was deleted, or only this VM of it"
                 );
                 Error::new(Kind::Busy, what)
-                    .remedy("nothing more is changed by this run; `talosmith status` shows what is left")
+                    .hint("nothing more is changed by this run; `talosmith status` shows what is left")
             });
         }
         let here = pve.vm_config(&self.host, vmid).await;
         if !here.is_err_and(|error| error.is_missing()) {
             return None;
         }
-        let (now, _) = missing::seek(&self.world, vmid).await.ok()??;
+        let (now, _) = missing::seek(&self.systems, vmid).await.ok()??;
         let what = format!("the cluster's record, VM {vmid}, was migrated from {} to {now}", self.host);
-        Some(Error::new(Kind::Stale, what).remedy("run the command again: it goes on from there"))
+        Some(Error::new(Kind::Stale, what).hint("run the command again: it goes on from there"))
     }
 
     /// When it was renewed last, and what follows from that.
@@ -372,7 +374,7 @@ impl Record {
         .await
     }
 
-    /// Writes that etcd is about to be begun on `node`.
+    /// Writes that etcd is about to be started on `node`.
     ///
     /// # Errors
     ///
@@ -382,7 +384,7 @@ impl Record {
             self.must_hold(state.lease.as_ref())?;
             match &state.bootstrap {
                 None => {
-                    let at = self.world.clock.now();
+                    let at = self.systems.clock.now();
                     state.bootstrap = Some(BootstrapMark::new(node, at, false));
                     Ok(())
                 }
@@ -391,22 +393,22 @@ impl Record {
                     Kind::Refused,
                     format!("etcd was bootstrapped on {} at {}", mark.node, mark.at),
                 )
-                .remedy("a second etcd must never be made; look at the cluster with `talosmith status`")),
+                .hint("a second etcd must never be made; look at the cluster with `talosmith status`")),
             }
         })
         .await
     }
 
-    /// Writes that etcd runs, so that it is never begun again.
+    /// Writes that etcd runs, so that it is never started again.
     ///
     /// # Errors
     ///
     /// When Proxmox refuses.
     pub async fn seal_bootstrap(&self, node: &str) -> Result<()> {
         self.change(|state| {
-            let begun = state.bootstrap.take();
-            let begun = begun.unwrap_or_else(|| BootstrapMark::new(node, self.world.clock.now(), true));
-            state.bootstrap = Some(BootstrapMark { done: true, ..begun });
+            let started = state.bootstrap.take();
+            let started = started.unwrap_or_else(|| BootstrapMark::new(node, self.systems.clock.now(), true));
+            state.bootstrap = Some(BootstrapMark { done: true, ..started });
             Ok(())
         })
         .await
@@ -420,22 +422,22 @@ impl Record {
     pub async fn restore(&self, member: &str) -> Result<()> {
         let attempt = || {
             let what = format!("could not restore the cluster's record, VM {} on {}", self.vmid, self.host);
-            Error::world(what)
+            Error::systems(what)
         };
-        let failed = |e: pve::Error| attempt().remedy(remedy(&e)).because(e);
-        let config = self.world.pve.vm_config(&self.host, self.vmid).await.map_err(failed)?;
+        let failed = |e: pve::Error| attempt().hint(hint(&e)).because(e);
+        let config = self.systems.pve.vm_config(&self.host, self.vmid).await.map_err(failed)?;
         self.refuse_newer(&config)?;
         let mark = self.own_mark(&config).map_err(|why| {
-            attempt().remedy("its notes changed after it was observed; run the command again").because(why)
+            attempt().hint("its notes changed after it was observed; run the command again").because(why)
         })?;
         if RecordState::find(config.description()).is_some() {
             // Another run did it, and changed things since the plan was made.
             self.take_lease(u64::MAX, |_| {}).await?;
             return self.seal_bootstrap(member).await;
         }
-        let (lease, sent) = (self.lease(None, Some(SUCCESSOR_WAITS)), self.world.clock.reading());
+        let (lease, sent) = (self.lease(None, Some(SUCCESSOR_WAITS)), self.systems.clock.reading());
         // How often the lease changed hands is lost, too. A number that it never had makes every older plan stale.
-        let turns = u64::try_from(self.world.clock.now().as_second()).unwrap_or(u64::MAX);
+        let turns = u64::try_from(self.systems.clock.now().as_second()).unwrap_or(u64::MAX);
         let state = RecordState {
             version: VERSION,
             lease: Some(lease),
@@ -446,18 +448,18 @@ impl Record {
         };
         let params = Params::from([("description".to_owned(), self.notes(&config, &mark, &state))]);
         let (host, vmid) = (&self.host, self.vmid);
-        let written = self.world.pve.update_config(host, vmid, &params, &[], Some(&config.digest)).await;
+        let written = self.systems.pve.update_config(host, vmid, &params, &[], Some(&config.digest)).await;
         written.map_err(failed)?;
         match self.read().await? {
             read if read == state => self.validity.renewed(sent),
-            _ => return Err(attempt().remedy("another run wrote it meanwhile; run the command again")),
+            _ => return Err(attempt().hint("another run wrote it meanwhile; run the command again")),
         }
         Ok(())
     }
 
     /// The mark that etcd is bootstrapped, as seen now.
     fn sealed(&self, member: &str) -> BootstrapMark {
-        BootstrapMark::new(member, self.world.clock.now(), true)
+        BootstrapMark::new(member, self.systems.clock.now(), true)
     }
 
     /// Reads the record.
@@ -477,7 +479,7 @@ impl Record {
         }
         let what =
             format!("the notes of VM {} on {} were written by a newer Talosmith", self.vmid, self.host);
-        Err(Error::new(Kind::Refused, what).remedy("upgrade this program; nothing was changed"))
+        Err(Error::new(Kind::Refused, what).hint("upgrade this program; nothing was changed"))
     }
 
     /// The mark of the record's VM, if it is the one that Talosmith made.
@@ -494,9 +496,9 @@ impl Record {
     }
 
     async fn fetch(&self) -> Result<(RecordState, Mark, VmConfig)> {
-        let config = self.world.pve.vm_config(&self.host, self.vmid).await.map_err(|e| {
-            Error::world(format!("could not read the cluster's record, VM {} on {}", self.vmid, self.host))
-                .remedy(remedy(&e))
+        let config = self.systems.pve.vm_config(&self.host, self.vmid).await.map_err(|e| {
+            Error::systems(format!("could not read the cluster's record, VM {} on {}", self.vmid, self.host))
+                .hint(hint(&e))
                 .because(e)
         })?;
         let not_ours = || {
@@ -507,11 +509,11 @@ impl Record {
         };
         self.refuse_newer(&config)?;
         let mark = self.own_mark(&config).map_err(|why| {
-            not_ours().remedy("run `talosmith plan`: it shows what is there now and what to do").because(why)
+            not_ours().hint("run `talosmith plan`: it shows what is there now and what to do").because(why)
         })?;
         match RecordState::find(config.description()) {
             Some(state) => Ok((state, mark, config)),
-            None => Err(not_ours().remedy(
+            None => Err(not_ours().hint(
                 "its notes were changed; restore the lines `talosmith-mark:` and `talosmith-record:` from a backup",
             )),
         }
@@ -551,21 +553,21 @@ impl Record {
             // A run that died behind the creation left it without.
             params.extend(tags::missing(&config, &self.tags).map(|tags| ("tags".to_owned(), tags)));
             let digest = Some(config.digest.as_str());
-            match self.world.pve.update_config(&self.host, self.vmid, &params, &[], digest).await {
+            match self.systems.pve.update_config(&self.host, self.vmid, &params, &[], digest).await {
                 Ok(()) => {
                     self.identities().written(&state);
                     return Ok(());
                 }
                 Err(error) if attempt < ATTEMPTS && worth_another_try(&error) => {
                     attempt += 1;
-                    self.world.clock.sleep(Duration::from_millis(500)).await;
+                    self.systems.clock.sleep(Duration::from_millis(500)).await;
                 }
                 Err(error) => {
-                    return Err(Error::world(format!(
+                    return Err(Error::systems(format!(
                         "could not write the cluster's record, VM {} on {}",
                         self.vmid, self.host
                     ))
-                    .remedy(remedy(&error))
+                    .hint(hint(&error))
                     .because(error));
                 }
             }
@@ -574,7 +576,7 @@ impl Record {
 
     /// Our lease from now on: one that we have already goes on, and a wait that is not over is also an earlier run's from here.
     fn lease(&self, here: Option<&Lease>, wait: Option<Duration>) -> Lease {
-        let now = self.world.clock.now();
+        let now = self.systems.clock.now();
         let ours = here.filter(|lease| self.holder.has(lease));
         let wait = wait.and_then(|wait| u32::try_from(wait.as_secs()).ok());
         Lease {

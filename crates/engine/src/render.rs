@@ -69,7 +69,7 @@ impl Access {
     ///
     /// When an authority of the bundle cannot sign.
     pub fn mint(bundle: &Bundle, now: Timestamp) -> Result<Self> {
-        let attempt = || Error::new(Kind::Secrets, "could not make client certificates from the bundle");
+        let attempt = || Error::new(Kind::Secrets, "could not create client certificates from the bundle");
         let talos =
             secrets::talos_client(bundle, pki::ADMIN, LIFETIME, now).map_err(|e| attempt().because(e))?;
         let kubernetes =
@@ -115,7 +115,7 @@ pub fn schematic(image: &Image, attachments: &Attachments) -> Result<Schematic> 
         return Ok(Schematic { text: made.canonical(), id: made.id(), extensions });
     };
     let attempt = || Error::new(Kind::Input, format!("could not use the schematic {file}"));
-    let text = attachments.get(file).ok_or_else(|| attempt().remedy("the file was not read"))?;
+    let text = attachments.get(file).ok_or_else(|| attempt().hint("the file was not read"))?;
     let read = SchematicFile::parse(text).map_err(|e| attempt().because(e))?;
     Ok(Schematic { text: read.canonical(), id: read.id(), extensions: read.extensions() })
 }
@@ -145,8 +145,8 @@ pub(crate) fn ids(
             let arguments =
                 blueprint.images.get(key).map(|image| image.kernel_args.clone()).unwrap_or_default();
             let what = format!("the id of the image with the kernel arguments {arguments:?} is not known");
-            let remedy = "use extensions and kernel arguments of letters, digits and /_.=,+- only";
-            Err(Error::new(Kind::Input, what).remedy(remedy))
+            let hint = "use extensions and kernel arguments of letters, digits and /_.=,+- only";
+            Err(Error::new(Kind::Input, what).hint(hint))
         }
     };
     schematics.iter().map(one).collect()
@@ -322,7 +322,7 @@ impl Refused {
             talos::patch::PatchError::Unfit(_) => codes::CONFIG_REFUSED,
             _ => codes::BAD_PATCH,
         };
-        let help = error.remedy().or_else(|| (code == codes::CONFIG_REFUSED).then(|| CHANGE_IT.to_owned()));
+        let help = error.hint().or_else(|| (code == codes::CONFIG_REFUSED).then(|| CHANGE_IT.to_owned()));
         Self { path: path.clone(), code, message: chain(error), help }
     }
 

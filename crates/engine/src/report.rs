@@ -15,15 +15,15 @@ use model::blueprint::{Node, Role};
 use model::event::{Event, What};
 use talos_client::{Machine, Maintenance};
 
-use crate::World;
+use crate::Systems;
 use crate::scrub::Scrub;
 use crate::secrets::write_private;
-use crate::session::Look;
+use crate::session::Snapshot;
 
 /// For everything together.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// For one question.
-const QUESTION: Duration = Duration::from_secs(8);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// How much of the journal.
 const TAIL: usize = 300;
 /// How many tasks of one host.
@@ -32,9 +32,9 @@ const TASKS: usize = 20;
 /// A run that failed.
 pub struct Failed<'a> {
     /// The world it ran in.
-    pub world: &'a World,
+    pub systems: &'a Systems,
     /// What was looked at before.
-    pub look: &'a Look,
+    pub snapshot: &'a Snapshot,
     /// Everything that happened.
     pub events: &'a [Event],
     /// The journal.
@@ -49,15 +49,15 @@ pub struct Failed<'a> {
 ///
 /// When the folder or a file cannot be written. What could not be asked is told in the report itself.
 pub async fn write(folder: &Path, failed: &Failed<'_>) -> io::Result<PathBuf> {
-    let began = failed.events.first().map_or_else(|| failed.world.clock.now(), |event| event.at);
-    let path = new_folder(folder, failed.world.clock.now())?;
+    let began = failed.events.first().map_or_else(|| failed.systems.clock.now(), |event| event.at);
+    let path = new_folder(folder, failed.systems.clock.now())?;
     let nodes = failed.nodes();
     let mut files = BTreeMap::from([
         ("failures.txt".to_owned(), failed.failures()),
         ("journal.jsonl".to_owned(), failed.journal_tail()),
     ]);
     for node in &nodes {
-        let lines = failed.world.consoles.tail(&node.name);
+        let lines = failed.systems.consoles.tail(&node.name);
         if !lines.is_empty() {
             files.insert(format!("console-{}.txt", node.name), lines.join("\n") + "\n");
         }
@@ -69,7 +69,7 @@ pub async fn write(folder: &Path, failed: &Failed<'_>) -> io::Result<PathBuf> {
         let (machines, tasks, etcd) = futures::join!(machines, tasks, etcd(failed));
         (machines, hosts.into_iter().zip(tasks).collect::<Vec<_>>(), etcd)
     };
-    match failed.world.clock.timeout(PATIENCE, asked).await {
+    match failed.systems.clock.timeout(TIMEOUT, asked).await {
         Ok((machines, tasks, etcd)) => {
             let machines = nodes.iter().zip(machines);
             files.extend(machines.map(|(node, text)| (format!("machine-{}.txt", node.name), text)));
@@ -106,13 +106,13 @@ impl Failed<'_> {
     fn failures(&self) -> String {
         let mut text = String::new();
         for event in self.events {
-            if let What::StepFailed { step, code, causes, remedy, .. } = &event.what {
+            if let What::StepFailed { step, code, causes, hint, .. } = &event.what {
                 // Writing to a string cannot fail.
                 let _ = writeln!(text, "{} {step} failed ({code})", event.at);
                 for cause in causes {
                     let _ = writeln!(text, "  {cause}");
                 }
-                let _ = writeln!(text, "  remedy: {remedy}");
+                let _ = writeln!(text, "  hint: {hint}");
             }
         }
         text
@@ -142,14 +142,14 @@ impl Failed<'_> {
                 }
             }
         }
-        let nodes = &self.look.blueprint.nodes;
+        let nodes = &self.snapshot.blueprint.nodes;
         nodes.values().filter(|node| all || named.contains(node.name.as_str())).take(10).collect()
     }
 
     /// The hosts on which those nodes are, and those that downloads failed on.
     fn hosts(&self, nodes: &[&Node]) -> Vec<String> {
         let mut hosts: BTreeSet<String> = nodes.iter().filter_map(|node| node.host.clone()).collect();
-        let known = &self.look.observed.proxmox.inventory.hosts;
+        let known = &self.snapshot.observed.proxmox.inventory.hosts;
         for event in self.events {
             if let What::StepFailed { step, .. } = &event.what {
                 hosts.extend(step.0.split('/').filter(|part| known.contains_key(*part)).map(str::to_owned));
@@ -159,17 +159,18 @@ impl Failed<'_> {
     }
 }
 
-/// The tasks of one host since the run began, each with its log.
+/// The tasks of one host since the run started, each with its log.
 async fn tasks(failed: &Failed<'_>, host: &str, began: Timestamp) -> String {
-    let (world, mut text) = (failed.world, String::new());
-    let listed = match world.clock.timeout(QUESTION, world.pve.tasks(host, began.as_second())).await {
-        Ok(Ok(listed)) => listed,
-        Ok(Err(error)) => return format!("the tasks of {host} could not be listed: {error}\n"),
-        Err(timed_out) => return format!("the tasks of {host} could not be listed: {timed_out}\n"),
-    };
+    let (systems, mut text) = (failed.systems, String::new());
+    let listed =
+        match systems.clock.timeout(REQUEST_TIMEOUT, systems.pve.tasks(host, began.as_second())).await {
+            Ok(Ok(listed)) => listed,
+            Ok(Err(error)) => return format!("the tasks of {host} could not be listed: {error}\n"),
+            Err(timed_out) => return format!("the tasks of {host} could not be listed: {timed_out}\n"),
+        };
     for (upid, end) in listed.iter().take(TASKS) {
         let _ = writeln!(text, "== {upid}\n   {}", end.as_deref().unwrap_or("still at work"));
-        match world.clock.timeout(QUESTION, world.pve.task_log(upid, 0)).await {
+        match systems.clock.timeout(REQUEST_TIMEOUT, systems.pve.task_log(upid, 0)).await {
             Ok(Ok(lines)) => lines.iter().for_each(|line| {
                 let _ = writeln!(text, "   {}", line.text);
             }),
@@ -186,12 +187,12 @@ async fn tasks(failed: &Failed<'_>, host: &str, began: Timestamp) -> String {
 
 /// What a machine says about itself.
 async fn machine(failed: &Failed<'_>, node: &Node) -> String {
-    let world = failed.world;
+    let systems = failed.systems;
     let Some(machine) = connect(failed, node) else { return "there are no keys to ask it with\n".to_owned() };
     let (stage, services, dmesg) = futures::join!(
-        world.clock.timeout(QUESTION, machine.stage()),
-        world.clock.timeout(QUESTION, machine.services()),
-        world.clock.timeout(QUESTION, machine.dmesg()),
+        systems.clock.timeout(REQUEST_TIMEOUT, machine.stage()),
+        systems.clock.timeout(REQUEST_TIMEOUT, machine.services()),
+        systems.clock.timeout(REQUEST_TIMEOUT, machine.dmesg()),
     );
     let mut text = String::new();
     match flat(stage) {
@@ -227,13 +228,13 @@ async fn machine(failed: &Failed<'_>, node: &Node) -> String {
 
 /// What a machine says that has no configuration yet: there are no services then, and no logs for strangers.
 async fn in_maintenance(failed: &Failed<'_>, node: &Node) -> Option<String> {
-    let (world, address) = (failed.world, failed.world.address(node));
+    let (systems, address) = (failed.systems, failed.systems.address(node));
     let asked = async {
-        let machine = Maintenance::connect(&world.net, &world.clock, address).await?;
+        let machine = Maintenance::connect(&systems.net, &systems.clock, address).await?;
         let (version, disks, links) = futures::join!(machine.version(), machine.disks(), machine.links());
         Ok::<_, talos_client::Error>((version, disks, links))
     };
-    let (version, disks, links) = flat(world.clock.timeout(QUESTION, asked).await).ok()?;
+    let (version, disks, links) = flat(systems.clock.timeout(REQUEST_TIMEOUT, asked).await).ok()?;
     let told = |what: &str, answer: Result<String, talos_client::Error>| {
         format!("{what}: {}\n", answer.unwrap_or_else(|error| error.to_string()))
     };
@@ -247,12 +248,12 @@ async fn in_maintenance(failed: &Failed<'_>, node: &Node) -> Option<String> {
 /// etcd as each control plane sees it.
 async fn etcd(failed: &Failed<'_>) -> String {
     let views =
-        failed.look.blueprint.nodes.values().filter(|n| n.role == Role::ControlPlane).map(|node| async {
+        failed.snapshot.blueprint.nodes.values().filter(|n| n.role == Role::ControlPlane).map(|node| async {
             let Some(machine) = connect(failed, node) else { return format!("{}: no keys\n", node.name) };
-            let clock = &failed.world.clock;
+            let clock = &failed.systems.clock;
             let (status, members) = futures::join!(
-                clock.timeout(QUESTION, machine.etcd_status()),
-                clock.timeout(QUESTION, machine.etcd_members(false)),
+                clock.timeout(REQUEST_TIMEOUT, machine.etcd_status()),
+                clock.timeout(REQUEST_TIMEOUT, machine.etcd_members(false)),
             );
             let status = flat(status).map_or_else(|why| why, |status| format!("{status:?}"));
             let members = flat(members).map_or_else(|why| why, |members| format!("{members:?}"));
@@ -262,9 +263,9 @@ async fn etcd(failed: &Failed<'_>) -> String {
 }
 
 fn connect(failed: &Failed<'_>, node: &Node) -> Option<Machine> {
-    let access = failed.look.access().ok()?;
-    let address = failed.world.address(node);
-    Machine::connect(&failed.world.net, &failed.world.clock, address, &access.talos).ok()
+    let access = failed.snapshot.access().ok()?;
+    let address = failed.systems.address(node);
+    Machine::connect(&failed.systems.net, &failed.systems.clock, address, &access.talos).ok()
 }
 
 fn flat<T>(answer: Result<talos_client::Result<T>, ambient::TimedOut>) -> Result<T, String> {

@@ -21,7 +21,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::plan_key::PlanKey;
-use crate::session::Look;
+use crate::session::Snapshot;
 
 /// The form of the file. A file of another form is refused.
 const FORM: u32 = 4;
@@ -100,16 +100,16 @@ pub enum Unusable {
 impl SavedPlan {
     /// The plan of this look, to be saved.
     #[must_use]
-    pub fn new(look: &Look, plan: &Plan) -> Self {
-        let key = look.plan_key();
+    pub fn new(snapshot: &Snapshot, plan: &Plan) -> Self {
+        let key = snapshot.plan_key();
         // Nothing can be allowed that could not be authenticated.
-        let allowed = if key.is_some() { look.allowed().clone() } else { BTreeSet::new() };
+        let allowed = if key.is_some() { snapshot.allowed().clone() } else { BTreeSet::new() };
         let mut saved = Self {
             talosmith_plan: FORM,
             hmac_sha256: None,
             plan: plan.clone(),
             allowed,
-            facts: facts(look, key),
+            facts: facts(snapshot, key),
         };
         saved.hmac_sha256 = key.map(|key| key.sign(&saved.signed()));
         saved
@@ -237,8 +237,8 @@ impl<'de> Visitor<'de> for NoKeyTwice {
 
 /// What was seen, without what is other people's: their guests, marks and images. Where such a thing is in our way, the plan
 /// itself differs.
-fn of_ours(look: &Look) -> Observed {
-    let (mut seen, blueprint) = ((*look.observed).clone(), &look.blueprint);
+fn of_ours(snapshot: &Snapshot) -> Observed {
+    let (mut seen, blueprint) = ((*snapshot.observed).clone(), &snapshot.blueprint);
     let ids: BTreeSet<u32> =
         blueprint.nodes.values().map(|node| node.vmid).chain([blueprint.record.vmid]).collect();
     seen.proxmox.taken.retain(|vmid, _| ids.contains(vmid));
@@ -249,26 +249,27 @@ fn of_ours(look: &Look) -> Observed {
     let files: BTreeSet<String> = blueprint
         .images
         .iter()
-        .filter_map(|(key, image)| Some(image.file_name(look.rendered.schematics.get(key)?)))
+        .filter_map(|(key, image)| Some(image.file_name(snapshot.rendered.schematics.get(key)?)))
         .collect();
     seen.proxmox.images.retain(|image| files.contains(&image.file));
     seen
 }
 
 /// Everything that a plan depends on, flattened to lines.
-fn facts(look: &Look, key: Option<&PlanKey>) -> BTreeMap<String, String> {
+fn facts(snapshot: &Snapshot, key: Option<&PlanKey>) -> BTreeMap<String, String> {
     let mut facts = Facts { key, lines: BTreeMap::new() };
     // These types always have a form in JSON; one that had none would show as a missing fact on both sides.
-    for (name, value) in
-        [("file", serde_json::to_value(&*look.blueprint)), ("world", serde_json::to_value(of_ours(look)))]
-    {
+    for (name, value) in [
+        ("file", serde_json::to_value(&*snapshot.blueprint)),
+        ("world", serde_json::to_value(of_ours(snapshot))),
+    ] {
         facts.flatten(name.to_owned(), &value.unwrap_or_default());
     }
     let mut lines = facts.lines;
-    for (node, digest) in &look.rendered.configs {
+    for (node, digest) in &snapshot.rendered.configs {
         lines.insert(format!("configuration/{node}"), digest.clone());
     }
-    for (image, schematic) in &look.rendered.schematics {
+    for (image, schematic) in &snapshot.rendered.schematics {
         lines.insert(format!("schematic/{image}"), schematic.clone());
     }
     lines

@@ -61,7 +61,7 @@ impl Scrub {
     }
 }
 
-/// Cuts out what stands between the lines that begin and end a PEM block.
+/// Cuts out what stands between the lines that start and end a PEM block.
 fn without_pem(text: &str) -> String {
     const BEGIN: &str = "-----BEGIN ";
     const END: &str = "-----END ";

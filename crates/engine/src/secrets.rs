@@ -50,7 +50,7 @@ impl Identity {
         let read: std::result::Result<Vec<_>, _> = lines.map(age::x25519::Identity::from_str).collect();
         read.ok().filter(|all| !all.is_empty()).map(Self).ok_or_else(|| {
             Error::new(Kind::Secrets, "this is not an age identity")
-                .remedy("it is a line that starts with AGE-SECRET-KEY-1, as age-keygen writes it")
+                .hint("it is a line that starts with AGE-SECRET-KEY-1, as age-keygen writes it")
         })
     }
 
@@ -86,7 +86,7 @@ pub fn create_identity(path: &Path, at: &mut At<'_>) -> Result<(Identity, bool)>
         Err(error) => return Err(attempt("write").because(error)),
     };
     let kept = std::fs::read_to_string(path).map(SecretString::from);
-    let kept = kept.map_err(|e| attempt("read").remedy("run the command again").because(e))?;
+    let kept = kept.map_err(|e| attempt("read").hint("run the command again").because(e))?;
     Ok((Identity::parse(kept.expose_secret())?, is_new))
 }
 
@@ -102,9 +102,8 @@ pub fn check_recipient(text: &str) -> Result<()> {
 fn recipient(text: &str) -> Result<age::x25519::Recipient> {
     age::x25519::Recipient::from_str(text).map_err(|_| {
         // A secret key may have been given by mistake, so the text is not repeated.
-        Error::new(Kind::Input, "this is not an age recipient").remedy(
-            "it is the public key of an identity and starts with age1; `age-keygen -y FILE` prints it",
-        )
+        Error::new(Kind::Input, "this is not an age recipient")
+            .hint("it is the public key of an identity and starts with age1; `age-keygen -y FILE` prints it")
     })
 }
 
@@ -152,17 +151,17 @@ fn open(path: &Path, bytes: &[u8], identity: Option<&Identity>) -> Result<Kept> 
     let encrypted = is_age(bytes);
     let plain = match (encrypted, identity) {
         (false, _) => Zeroizing::new(bytes.to_owned()),
-        (true, None) => return Err(attempt("open").remedy("there is no identity that opens it")),
+        (true, None) => return Err(attempt("open").hint("there is no identity that opens it")),
         (true, Some(identity)) => {
-            decrypt(identity, bytes).map_err(|e| attempt("open").remedy(closed(&e, identity)).because(e))?
+            decrypt(identity, bytes).map_err(|e| attempt("open").hint(closed(&e, identity)).because(e))?
         }
     };
     let text = std::str::from_utf8(&plain).map_err(|e| attempt("read").because(e))?;
     let header = form::read(text)
-        .map_err(|e| attempt("use").remedy("upgrade Talosmith; the bundle is left as it is").because(e))?;
+        .map_err(|e| attempt("use").hint("upgrade Talosmith; the bundle is left as it is").because(e))?;
     let bundle = Bundle::parse(text).map_err(|e| {
         attempt("understand")
-            .remedy("restore it from your backup, or import a secrets.yaml of talosctl")
+            .hint("restore it from your backup, or import a secrets.yaml of talosctl")
             .because(e)
     })?;
     let at_rest = match encrypted {
@@ -223,7 +222,7 @@ pub fn create_at(
 pub fn encrypt_again(path: &Path, kept: &Kept, identity: &Identity, recipients: &[String]) -> Result<()> {
     if !identity.recipients().iter().any(|own| recipients.contains(own)) {
         return Err(Error::new(Kind::Refused, "afterwards this identity could not open the bundle any more")
-            .remedy("do it with an identity that stays, or add another one of yours first"));
+            .hint("do it with an identity that stays, or add another one of yours first"));
     }
     let at_rest = AtRest::Encrypted(recipients.to_vec());
     write(path, kept.body.expose_secret(), &at_rest, Some(identity), Existing::Replace, &mut |_| Ok(()))
@@ -246,13 +245,13 @@ fn write(
     };
     files::write(path, text.as_bytes(), existing, &check, at).map_err(|e| match e.kind() {
         ErrorKind::AlreadyExists => {
-            attempt().remedy("there is one already, and a bundle is never overwritten").because(e)
+            attempt().hint("there is one already, and a bundle is never overwritten").because(e)
         }
-        _ => attempt().remedy("nothing was changed; repair the cause and run the command again").because(e),
+        _ => attempt().hint("nothing was changed; repair the cause and run the command again").because(e),
     })?;
     match load(path, identity)? {
         Some(kept) if is_whole(&kept) => Ok(()),
-        _ => Err(attempt().remedy("another program replaced it in this moment; look at the file")),
+        _ => Err(attempt().hint("another program replaced it in this moment; look at the file")),
     }
 }
 
@@ -296,14 +295,14 @@ fn decrypt(identity: &Identity, bytes: &[u8]) -> std::result::Result<Zeroizing<V
 /// When it is neither, or parts of it are missing or unsound.
 pub fn import(text: &str, from: &str) -> Result<Bundle> {
     let attempt = || Error::new(Kind::Secrets, format!("could not import the secrets in {from}"));
-    // A state is JSON, a bundle of talosctl is YAML and never begins so.
+    // A state is JSON, a bundle of talosctl is YAML and never starts so.
     let read = match text.trim_start().starts_with('{') {
         true => Bundle::from_tofu_state(text),
         false => Bundle::parse(text),
     };
     read.map_err(|e| {
         attempt()
-            .remedy("give a secrets.yaml of talosctl, or an OpenTofu state that holds talos_machine_secrets")
+            .hint("give a secrets.yaml of talosctl, or an OpenTofu state that holds talos_machine_secrets")
             .because(e)
     })
 }

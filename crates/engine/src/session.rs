@@ -18,7 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::observe::{Purpose, Sought};
 use crate::plan_key::PlanKey;
 use crate::render::{self, Access, Config, Renderer, Schematic};
-use crate::{World, observe};
+use crate::{Systems, observe};
 
 /// Reads a secret from where the file says it is (`env:…`, `file:…`, `cmd:…`), or tells why it cannot.
 pub type ReadReference = dyn Fn(&str) -> std::result::Result<SecretString, String> + Send + Sync;
@@ -27,7 +27,7 @@ pub type ReadReference = dyn Fn(&str) -> std::result::Result<SecretString, Strin
 #[derive(Clone)]
 pub struct Session {
     /// What the session talks to.
-    pub world: World,
+    pub systems: Systems,
     spec: Arc<Spec>,
     attachments: Arc<Attachments>,
     bundle: Option<Arc<Bundle>>,
@@ -37,7 +37,7 @@ pub struct Session {
 
 /// What one look brought: what shall be, what is, and what is needed to get from one to the other. Cheap to clone.
 #[derive(Clone)]
-pub struct Look {
+pub struct Snapshot {
     /// What shall be.
     pub blueprint: Arc<Blueprint>,
     /// What is.
@@ -54,14 +54,14 @@ pub struct Look {
 
 /// Looking may fail because of the file, in which case there are diagnostics to show.
 #[derive(Debug)]
-pub enum LookError {
+pub enum ObserveError {
     /// The file asks for something that this Proxmox cannot give.
     File(Vec<model::diagnostic::Diagnostic>),
     /// Anything else.
     Engine(Error),
 }
 
-impl From<Error> for LookError {
+impl From<Error> for ObserveError {
     fn from(error: Error) -> Self {
         Self::Engine(error)
     }
@@ -70,10 +70,10 @@ impl From<Error> for LookError {
 impl Session {
     /// A sitting. Without a bundle nothing that needs keys is looked at.
     #[must_use]
-    pub fn new(world: World, spec: Spec, bundle: Option<Bundle>) -> Self {
+    pub fn new(systems: Systems, spec: Spec, bundle: Option<Bundle>) -> Self {
         let references = |_: &str| Err("this session reads no secrets from outside the file".to_owned());
         Self {
-            world,
+            systems,
             spec: Arc::new(spec),
             attachments: Arc::default(),
             bundle: bundle.map(Arc::new),
@@ -117,8 +117,8 @@ impl Session {
     /// # Errors
     ///
     /// When Proxmox cannot be asked, or the file cannot be resolved against what it has.
-    pub async fn look(&self) -> std::result::Result<Look, LookError> {
-        self.look_for(Purpose::Change).await
+    pub async fn observe(&self) -> std::result::Result<Snapshot, ObserveError> {
+        self.observe_for(Purpose::Change).await
     }
 
     /// Looks at whatever answers, to show it. Where Proxmox does not, machines and Kubernetes are asked all the same.
@@ -126,22 +126,22 @@ impl Session {
     /// # Errors
     ///
     /// When Proxmox refuses, or the file cannot be resolved against what it has.
-    pub async fn look_around(&self) -> std::result::Result<Look, LookError> {
-        self.look_for(Purpose::Page).await
+    pub async fn refresh(&self) -> std::result::Result<Snapshot, ObserveError> {
+        self.observe_for(Purpose::Page).await
     }
 
     /// Looks only at what must be known to take the cluster away.
     ///
     /// # Errors
     ///
-    /// As [`Self::look`].
-    pub async fn look_to_destroy(&self) -> std::result::Result<Look, LookError> {
-        self.look_for(Purpose::Removal).await
+    /// As [`Self::snapshot`].
+    pub async fn observe_to_destroy(&self) -> std::result::Result<Snapshot, ObserveError> {
+        self.observe_for(Purpose::Removal).await
     }
 
-    async fn look_for(&self, purpose: Purpose) -> std::result::Result<Look, LookError> {
+    async fn observe_for(&self, purpose: Purpose) -> std::result::Result<Snapshot, ObserveError> {
         let (survey, silence) = match model::resolve::needs_proxmox(&self.spec) {
-            true => match observe::proxmox::survey(&self.world).await {
+            true => match observe::proxmox::survey(&self.systems).await {
                 Ok(survey) => (Some(survey), None),
                 Err(error) if purpose == Purpose::Page && error.code() == "no-answer" => {
                     (None, Some(error.causes().pop().unwrap_or_default()))
@@ -153,18 +153,18 @@ impl Session {
         let cluster_id = self.bundle.as_ref().map(|b| b.cluster_id());
         let mut blueprint =
             model::resolve::resolve(&self.spec, survey.as_ref().map(|s| &s.inventory), cluster_id)
-                .map_err(LookError::File)?;
+                .map_err(ObserveError::File)?;
         let schematics = render::schematics(&blueprint, &self.attachments)?;
         let renderer = Renderer::new(&blueprint, &schematics, &self.attachments);
-        let now = self.world.clock.now();
+        let now = self.systems.clock.now();
         let (access, configs) = match &self.bundle {
             Some(bundle) => {
                 let access = Access::mint(bundle, now)?;
-                (Some(Arc::new(access)), renderer.configs(bundle).map_err(LookError::File)?)
+                (Some(Arc::new(access)), renderer.configs(bundle).map_err(ObserveError::File)?)
             }
             // What the nodes would refuse must be known before keys are made and machines created.
             None => {
-                renderer.check(now).map_err(LookError::File)?;
+                renderer.check(now).map_err(ObserveError::File)?;
                 (None, BTreeMap::new())
             }
         };
@@ -179,14 +179,14 @@ impl Session {
             allowed: &self.allowed,
             silence: silence.as_deref(),
         };
-        let observed = Box::pin(observe::observe(&self.world, survey, &sought)).await;
+        let observed = Box::pin(observe::observe(&self.systems, survey, &sought)).await;
         for node in blueprint.nodes.values_mut() {
-            let found = self.world.found.of(&node.name);
+            let found = self.systems.found.of(&node.name);
             if let Some(net) = found.and_then(|at| Ipv4Net::new(at, node.address.prefix_len()).ok()) {
                 node.address = net;
             }
         }
-        Ok(Look {
+        Ok(Snapshot {
             blueprint: Arc::new(blueprint),
             observed: Arc::new(observed),
             rendered: Arc::new(rendered),
@@ -200,7 +200,7 @@ impl Session {
     }
 }
 
-impl Look {
+impl Snapshot {
     /// What brings the world to the file.
     #[must_use]
     pub fn plan(&self) -> Plan {
@@ -248,7 +248,7 @@ impl Look {
     /// All that cannot be read, at once.
     pub fn read_references(&self, plan: &Plan) -> Result<()> {
         let holders = plan.steps.iter().filter_map(|step| match step.action {
-            Action::GiveCredentials { to, .. } => {
+            Action::CreateCredentials { to, .. } => {
                 to.reference(&self.blueprint).map(|reference| (to, reference))
             }
             _ => None,
@@ -262,7 +262,7 @@ impl Look {
             return Ok(());
         }
         let what = format!("could not read what the steps will need: {}", missing.join("; "));
-        Err(Error::new(Kind::Input, what).remedy(
+        Err(Error::new(Kind::Input, what).hint(
             "put each secret where the file says, or name another place in the file; nothing was changed",
         ))
     }
@@ -270,8 +270,8 @@ impl Look {
     /// A secret that the file refers to.
     pub(crate) fn referenced(&self, reference: &str) -> Result<SecretString> {
         (self.references)(reference).map_err(|why| {
-            let remedy = "put the secret there, or name another place in the file";
-            Error::new(Kind::Input, format!("could not read {reference}: {why}")).remedy(remedy)
+            let hint = "put the secret there, or name another place in the file";
+            Error::new(Kind::Input, format!("could not read {reference}: {why}")).hint(hint)
         })
     }
 
@@ -298,5 +298,5 @@ impl Look {
 
 fn no_bundle() -> Error {
     Error::new(Kind::Secrets, "there is no secrets bundle")
-        .remedy("`talosmith apply` makes one for a new cluster")
+        .hint("`talosmith apply` makes one for a new cluster")
 }

@@ -54,15 +54,15 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             Box::pin(template::create(context, &template, &Place { host, vmid: *vmid }, progress)).await
         }
         Action::CreateVm { node, host, vmid, image, .. } => {
-            let (node, place) = (context.look.node(node)?, Place { host, vmid: *vmid });
+            let (node, place) = (context.snapshot.node(node)?, Place { host, vmid: *vmid });
             Box::pin(vm::create(context, node, &place, image, progress)).await
         }
         Action::CloneVm { node, host, vmid, template, datastore } => {
-            let (node, place) = (context.look.node(node)?, Place { host, vmid: *vmid });
+            let (node, place) = (context.snapshot.node(node)?, Place { host, vmid: *vmid });
             Box::pin(template::copy(context, node, &place, *template, datastore, progress)).await
         }
         Action::UpdateVm { node, host, vmid, set, pool, .. } => {
-            let (node, place) = (context.look.node(node)?, Place { host, vmid: *vmid });
+            let (node, place) = (context.snapshot.node(node)?, Place { host, vmid: *vmid });
             Box::pin(update::run(context, node, &place, set, pool.as_deref())).await
         }
         Action::GrowDisk { node, host, vmid, disk, gib } => {
@@ -72,26 +72,26 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
             Box::pin(vm::start(context, node, &Place { host, vmid: *vmid })).await
         }
         Action::Configure { node, .. } => {
-            Box::pin(configure::run(context, context.look.node(node)?, progress)).await
+            Box::pin(configure::run(context, context.snapshot.node(node)?, progress)).await
         }
         Action::Reconfigure { node } => {
-            Box::pin(reconfigure::run(context, context.look.node(node)?, progress)).await
+            Box::pin(reconfigure::run(context, context.snapshot.node(node)?, progress)).await
         }
         Action::Bootstrap { node } => {
-            Box::pin(bootstrap::run(context, context.look.node(node)?, progress)).await
+            Box::pin(bootstrap::run(context, context.snapshot.node(node)?, progress)).await
         }
-        Action::Join { node } => Box::pin(join::run(context, context.look.node(node)?, progress)).await,
-        Action::GiveCredentials { to, .. } => Box::pin(credentials::run(context, *to)).await,
+        Action::Join { node } => Box::pin(join::run(context, context.snapshot.node(node)?, progress)).await,
+        Action::CreateCredentials { to, .. } => Box::pin(credentials::run(context, *to)).await,
         Action::CheckHealth => Box::pin(health::run(context, progress)).await,
-        Action::StopVm { node, host, vmid, if_silent } => {
-            if *if_silent {
-                Box::pin(dead::still_dead(context, context.look.node(node)?, progress)).await?;
+        Action::StopVm { node, host, vmid, if_unresponsive } => {
+            if *if_unresponsive {
+                Box::pin(dead::still_dead(context, context.snapshot.node(node)?, progress)).await?;
             }
             Box::pin(remove::stop(context, node, &Place { host, vmid: *vmid })).await
         }
         Action::DeleteVm { node, host, vmid, keeps_quorum } => {
             if *keeps_quorum {
-                Box::pin(dead::keeps_quorum(context, context.look.node(node)?)).await?;
+                Box::pin(dead::keeps_quorum(context, context.snapshot.node(node)?)).await?;
             }
             Box::pin(remove::delete(context, node, &Place { host, vmid: *vmid })).await
         }

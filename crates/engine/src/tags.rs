@@ -10,8 +10,8 @@ use model::mark::{Mark, RECORD_NODE};
 use model::ownership::{self, Act, Foreign};
 use pve::{Params, VmConfig};
 
-use crate::World;
-use crate::error::{Error, Kind, Result, remedy};
+use crate::Systems;
+use crate::error::{Error, Kind, Result, hint};
 use crate::evidence::evidence;
 
 const ATTEMPTS: u32 = 5;
@@ -27,8 +27,8 @@ pub(crate) fn at_creation(blueprint: &Blueprint, params: &mut Params) {
 /// The whole list of tags that a VM should have, if it lacks some. Tags of others stay.
 pub(crate) fn missing(config: &VmConfig, wanted: &[String]) -> Option<String> {
     let has: Vec<&str> = config.get("tags").unwrap_or_default().split([';', ',', ' ']).collect();
-    let lacks = |tag: &&str| !has.iter().any(|has| has.eq_ignore_ascii_case(tag));
-    let more: Vec<&str> = wanted.iter().map(String::as_str).filter(lacks).collect();
+    let unmet_conditions = |tag: &&str| !has.iter().any(|has| has.eq_ignore_ascii_case(tag));
+    let more: Vec<&str> = wanted.iter().map(String::as_str).filter(unmet_conditions).collect();
     if more.is_empty() {
         return None;
     }
@@ -39,24 +39,24 @@ pub(crate) fn missing(config: &VmConfig, wanted: &[String]) -> Option<String> {
 
 /// Sets the tags of the VM that is `node` of the cluster, unless it has them.
 pub(crate) async fn set(
-    world: &World,
+    systems: &Systems,
     host: &str,
     vmid: u32,
     blueprint: &Blueprint,
     node: &str,
 ) -> Result<()> {
-    let attempt = || Error::world(format!("could not set name and tags of VM {vmid} on {host}"));
+    let attempt = || Error::systems(format!("could not set name and tags of VM {vmid} on {host}"));
     let mut tries = 1;
     loop {
-        let failed = |e: pve::Error| attempt().remedy(remedy(&e)).because(e);
-        let config = world.pve.vm_config(host, vmid).await.map_err(failed)?;
+        let failed = |e: pve::Error| attempt().hint(hint(&e)).because(e);
+        let config = systems.pve.vm_config(host, vmid).await.map_err(failed)?;
         let mark = Mark::find(config.description()).ok_or(Foreign::Another);
         let owned = mark
             .and_then(|mark| ownership::may(Act::Change, blueprint, &evidence(vmid, &mark, &config), node));
         if let Err(why) = owned {
             let what = format!("VM {vmid} on {host} is not {node} any more");
             return Err(Error::new(Kind::Refused, what)
-                .remedy("it changed after it was observed and was left alone; run the command again")
+                .hint("it changed after it was observed and was left alone; run the command again")
                 .because(why));
         }
         let mut params = Params::new();
@@ -68,13 +68,13 @@ pub(crate) async fn set(
         if params.is_empty() {
             return Ok(());
         }
-        match world.pve.update_config(host, vmid, &params, &[], Some(&config.digest)).await {
+        match systems.pve.update_config(host, vmid, &params, &[], Some(&config.digest)).await {
             Ok(()) => return Ok(()),
             Err(error) if tries < ATTEMPTS && passes(&error) => {}
             Err(error) => return Err(failed(error)),
         }
         tries += 1;
-        world.clock.sleep(Duration::from_millis(500)).await;
+        systems.clock.sleep(Duration::from_millis(500)).await;
     }
 }
 

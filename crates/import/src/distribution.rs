@@ -294,7 +294,7 @@ fn counts(bag: &Bag<'_>, node_config: Option<&Bag<'_>>, notes: &mut Notes) -> BT
         }
         None => {
             counts.insert("pve".to_owned(), [3, 3]);
-            notes.assumed("no `node_distribution` is given; the module's own, 3 control planes and 3 workers on `pve`, was taken");
+            notes.assumed("no `node_distribution` is given; the module's own, 3 control plane nodes and 3 workers on `pve`, was taken");
         }
     }
     if let Some(group) = node_config {

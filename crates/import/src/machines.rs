@@ -371,7 +371,7 @@ fn granted(spec: &mut Spec, ground: &Ground, bag: &Bag<'_>, region: Option<Strin
         }
         Format::TalosNodes | Format::ModuleCall => {
             spec.kubernetes.schedule_on_control_planes = true;
-            notes.assumed("the module lets workloads run on control planes; its kernel settings and metrics addresses are not kept");
+            notes.assumed("the module lets workloads run on control plane nodes; its kernel settings and metrics addresses are not kept");
         }
         _ => {}
     }

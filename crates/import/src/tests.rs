@@ -1,7 +1,7 @@
 //! Inputs of every format, and all that becomes of them.
 //!
 //! Each folder under `tests/fixtures` is an input; `result.txt` in it holds what is expected: the file, what is said about
-//! the translation, and what the checks say about the result. `UPDATE_FIXTURES=1` writes them anew.
+//! the translation, and what the checks say about the result. `UPDATE_FIXTURES=1` writes them again.
 
 use std::fs;
 use std::path::{Path as FilePath, PathBuf};

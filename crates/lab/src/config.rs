@@ -303,7 +303,7 @@ impl HostConfig {
 }
 
 impl LabConfig {
-    /// A fixed moment for a new world to begin at, so that two labs with one seed are alike. The caller's clock decides.
+    /// A fixed moment for a new world to start at, so that two labs with one seed are alike. The caller's clock decides.
     #[must_use]
     pub fn first_moment() -> Timestamp {
         Timestamp::from_second(1_794_774_051).unwrap_or(Timestamp::UNIX_EPOCH)

@@ -50,7 +50,7 @@ pub struct Report {
     pub waiting: Vec<String>,
     /// Failures that met a call.
     pub met: Vec<Met>,
-    /// How many calls each service has had since the lab was begun.
+    /// How many calls each service has had since the lab was started.
     pub calls: BTreeMap<Service, u64>,
     /// What is wrong with machines, in words.
     pub machines: Vec<String>,

@@ -117,7 +117,7 @@ impl Factory {
         self.schematics.contains_key(schematic)
     }
 
-    /// How long a file is still being built. The first who asks begins it.
+    /// How long a file is still being built. The first who asks starts it.
     pub(crate) fn still_builds(&mut self, asset: &Asset, now: Timestamp) -> Duration {
         let ready = self.built.entry(asset.key.clone());
         let ready = *ready.or_insert_with(|| now.saturating_add(BUILD).unwrap_or(now));

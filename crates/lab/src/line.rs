@@ -47,7 +47,7 @@ impl Line {
         &self.origin
     }
 
-    /// Cancelled when what it leads to ends: answers may still leave, and nothing new is begun.
+    /// Cancelled when what it leads to ends: answers may still leave, and nothing new is started.
     pub(crate) fn ending(&self) -> &CancellationToken {
         &self.ending
     }

@@ -1,6 +1,6 @@
-//! What Proxmox does: the rules that answer a request, and what the tasks do that requests begin.
+//! What Proxmox does: the rules that answer a request, and what the tasks do that requests start.
 //!
-//! Nothing here knows HTTP. Each rule in `create`, `configure`, `power` and `download` begins a task, and what the task does
+//! Nothing here knows HTTP. Each rule in `create`, `configure`, `power` and `download` starts a task, and what the task does
 //! later happens in [`tasks::run_due`], on the lab's clock, whether or not the caller is still there.
 
 pub(crate) mod clone;

@@ -146,7 +146,7 @@ async fn known_failure(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Twist {
     None,
-    /// The task that it would begin fails with this text and does nothing.
+    /// The task that it would start fails with this text and does nothing.
     Doomed(&'static str),
     NotStarted,
     Stuck,
@@ -267,7 +267,7 @@ async fn respond(shared: &Shared, local: &str, plain: Plain, twist: Twist) -> Re
     })
 }
 
-/// Begins the task that a call would begin, and lets it fail; a call that begins none fails itself.
+/// Starts the task that a call would start, and lets it fail; a call that starts none fails itself.
 fn doomed(shared: &Shared, call: &Call, text: String) -> Result<Data, Delayed> {
     let Some((kind, names)) = tasks::kind(&call.method, call.path) else {
         return Err((Duration::ZERO, Failure::of(500, text)));

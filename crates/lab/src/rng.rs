@@ -10,7 +10,7 @@ use uuid::Uuid;
 pub struct Rng(u64);
 
 impl Rng {
-    /// A source that begins at `seed`.
+    /// A source that starts at `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)

@@ -68,7 +68,7 @@ fn main() -> Result<(), String> {
     let mut totals = Vec::new();
     for nodes in [1_000, 10_000] {
         let [load, check, resolve] = measure(&file(nodes))?;
-        // Resolving begins with the checks, so they are not counted twice.
+        // Resolving starts with the checks, so they are not counted twice.
         let total = load + resolve;
         println!(
             "{nodes:>6} nodes: load + resolve {total:>8.1?} (load {load:.1?}, resolve {resolve:.1?}; the checks alone {check:.1?})"

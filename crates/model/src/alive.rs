@@ -85,7 +85,7 @@ pub fn signs(node: &str, observed: &Observed) -> Signs {
         _ => Says::Unknown,
     };
     Signs {
-        answers: observed.machines.get(node).is_none_or(|m| !matches!(m.api, Api::Silent { .. })),
+        answers: observed.machines.get(node).is_none_or(|m| !matches!(m.api, Api::Unresponsive { .. })),
         kubernetes,
         others: observed.machines.iter().filter(configured).count(),
     }

@@ -23,7 +23,7 @@ pub(crate) fn node_uuid(cluster_id: &str, node: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, format!("{cluster_id}/{node}").as_bytes())
 }
 
-/// SMBIOS UUID of the record. No node can have it, because no name begins with a slash.
+/// SMBIOS UUID of the record. No node can have it, because no name starts with a slash.
 pub(crate) fn record_uuid(cluster_id: &str) -> Uuid {
     Uuid::new_v5(&NAMESPACE, format!("{cluster_id}//record").as_bytes())
 }

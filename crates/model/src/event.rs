@@ -22,7 +22,7 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "event")]
 pub enum What {
-    /// A run begins.
+    /// A run starts.
     Started {
         /// The name of the cluster in the file.
         cluster: String,
@@ -31,7 +31,7 @@ pub enum What {
         /// Number of steps.
         steps: usize,
     },
-    /// A step begins.
+    /// A step starts.
     StepStarted {
         /// The ID that the step has in the plan.
         step: StepId,
@@ -79,9 +79,10 @@ pub enum What {
         /// What was attempted and what went wrong, outermost first.
         causes: Vec<String>,
         /// What to do about it.
-        remedy: String,
+        #[serde(alias = "remedy")]
+        hint: String,
     },
-    /// A step was not begun, because one that it needs did not succeed.
+    /// A step was not started, because one that it needs did not succeed.
     StepSkipped {
         /// The ID that the step has in the plan.
         step: StepId,
@@ -106,7 +107,7 @@ pub enum What {
         /// How many other steps run.
         others: usize,
     },
-    /// Somebody asked to stop: no new step begins.
+    /// Somebody asked to stop: no new step starts.
     Interrupted,
     /// A run ends.
     Ended {

@@ -187,12 +187,12 @@ impl Holder {
             "the user {user} of {} has a token {token} already, which does not say that it was made for this cluster",
             self.title()
         );
-        let remedy = format!(
+        let hint = format!(
             "name another user with `manifests.{}.user` in the file; or, if that token is no longer needed, remove it with `pveum \
              user token remove {user} {token}`",
             self.key()
         );
-        (what, remedy)
+        (what, hint)
     }
 
     /// What the operator's own token must be allowed to do for that account: path and privilege.

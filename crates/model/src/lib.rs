@@ -10,7 +10,7 @@
 //! - [`load`] reads text into a [`spec::Spec`] and remembers where every value stood; [`check`] finds everything that is
 //!   wrong with it, at once, as [`diagnostic::Diagnostic`]s that point at those places.
 //! - [`attachments`] lists the other files that it points to.
-//! - [`starter`] writes a file to begin with, and [`mod@reference`] the page that explains its keys.
+//! - [`starter`] writes a file to start with, and [`mod@reference`] the page that explains its keys.
 //! - [`forms`] are the grammars of single values, and [`derived`] the values that follow from a node's name.
 //! - [`resolve`] decides every name, address, VM id, MAC address and host: a [`blueprint::Blueprint`].
 //! - [`observed`] is what was found out there, incomplete by design: it says what could not be seen.

@@ -6,7 +6,7 @@
 //! carries more: the [`Lease`] of whoever is changing the cluster, and the [`BootstrapMark`] that keeps a second etcd cluster
 //! from ever being made.
 //!
-//! The lines begin with a fixed word so that people may write what they like above them. Each has a version; those without
+//! The lines start with a fixed word so that people may write what they like above them. Each has a version; those without
 //! one are of the first release. Fields that this program does not know stay when a line is rewritten. A line of a newer
 //! version is [`Line::Newer`]: it is neither used nor taken for a missing one.
 
@@ -26,7 +26,7 @@ const MARK: &str = "talosmith-mark:";
 const RECORD: &str = "talosmith-record:";
 /// The name in [`Mark::node`] of the cluster's record.
 pub const RECORD_NODE: &str = "(record)";
-/// With this begins [`Mark::node`] of a template that nodes are copied from.
+/// With this starts [`Mark::node`] of a template that nodes are copied from.
 pub const TEMPLATE_NODE: &str = "(template)";
 /// With this ends the sentence for people that stands above the mark.
 const SENTENCE: &str = "managed by Talosmith. Change the cluster file, not this VM.";
@@ -90,7 +90,7 @@ pub struct RecordState {
     pub version: u32,
     /// Who is changing the cluster now.
     pub lease: Option<Lease>,
-    /// When and where etcd was begun.
+    /// When and where etcd was started.
     pub bootstrap: Option<BootstrapMark>,
     /// How many times the lease went to a new holder. Whoever planned at another number planned for another world.
     #[serde(default)]
@@ -137,7 +137,7 @@ pub struct Lease {
     pub outwaits: Option<u32>,
 }
 
-/// That etcd was begun. Written before the call is made, so that no crash can hide it.
+/// That etcd was started. Written before the call is made, so that no crash can hide it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootstrapMark {
     /// On which node. A repetition may only ever happen there.

@@ -24,7 +24,7 @@ pub fn compare(one: &str, other: &str) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| one.cmp(other))
 }
 
-/// Takes the digits that a text begins with, and gives them without leading zeros.
+/// Takes the digits that a text starts with, and gives them without leading zeros.
 fn number<'a>(text: &mut &'a str) -> &'a str {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);

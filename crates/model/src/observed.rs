@@ -38,7 +38,7 @@ pub struct Unobserved {
 pub struct Proxmox {
     /// Why it could not be asked at all. Nothing else is known of it then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub silent: Option<String>,
+    pub unresponsive: Option<String>,
     /// Version of the server that answered, such as `9.1.8`.
     pub version: String,
     /// Hosts, datastores, bridges.
@@ -473,7 +473,7 @@ impl ConfigCost {
 #[serde(rename_all = "kebab-case", tag = "is")]
 pub enum Api {
     /// It does not.
-    Silent {
+    Unresponsive {
         /// What was seen instead.
         why: String,
     },
@@ -482,7 +482,7 @@ pub enum Api {
     /// It has a configuration under our authority.
     Configured,
     /// Something answers at the address, but it is not our VM or not under our authority.
-    Stranger {
+    ForeignMachine {
         /// Whose it seems to be.
         why: String,
     },
@@ -626,8 +626,8 @@ impl NotReady {
 impl Machine {
     /// A machine that does not answer.
     #[must_use]
-    pub fn silent(why: impl Into<String>) -> Self {
-        Self::with(Api::Silent { why: why.into() })
+    pub fn unresponsive(why: impl Into<String>) -> Self {
+        Self::with(Api::Unresponsive { why: why.into() })
     }
 
     /// A machine of which only this is known.

@@ -216,8 +216,8 @@ pub fn partly_accepted<'a>(blueprint: &'a Blueprint, observed: &'a Observed) -> 
             ),
         }
     }
-    let in_part = !found.accepted.is_empty() && !(found.newer.is_empty() && found.unread.is_empty());
-    in_part.then_some(found)
+    let others = found.newer.len() + found.unread.len();
+    (!found.accepted.is_empty() && others > 0).then_some(found)
 }
 
 /// The host and the VM ID of a node's VM; those that it will have, where it has no VM.

@@ -98,7 +98,7 @@ pub(crate) fn place(draft: &Draft<'_>, inventory: Option<&Inventory>) -> BTreeMa
                 })
             }
             (Role::Worker, Some(ordinal)) => {
-                // Each pool begins one host further, so that pools of one node do not all land on the same.
+                // Each pool starts one host further, so that pools of one node do not all land on the same.
                 let pool = worker_pools.iter().position(|name| Some(name.as_str()) == node.pool).unwrap_or(0);
                 turn(&hosts, pool + ordinal as usize - 1)
             }

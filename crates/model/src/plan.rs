@@ -6,7 +6,7 @@
 //! - [`refuse`]: when nothing may be touched.
 //! - [`lost`]: VMs of a cluster with this name whose keys are not here.
 //! - [`preflight`]: what must be so before the first VM is created.
-//! - [`not_yet`]: what the file may ask for and nobody carries out yet.
+//! - [`unsupported`]: what the file may ask for and nobody carries out yet.
 //! - [`bring_up`]: what each node still needs.
 //! - `bootstrap`: when etcd may be bootstrapped, and when the record must say that it was.
 //! - [`drift`]: what of a VM is not as the file says, and what changing it would disrupt.
@@ -32,13 +32,13 @@ mod identities;
 mod images;
 mod in_force;
 pub mod lost;
-pub mod not_yet;
 mod others;
 pub mod ownership;
 pub mod preflight;
 mod reconfigure;
 pub mod refuse;
 mod replace;
+pub mod unsupported;
 pub use others::DELETION;
 pub use replace::ONLY_CONTROL_PLANE;
 #[cfg(test)]
@@ -102,7 +102,8 @@ pub struct Blocked {
     #[serde(alias = "disturbs")]
     pub disruption: Disruption,
     /// How a person makes it, or takes the request back.
-    pub remedy: String,
+    #[serde(alias = "remedy")]
+    pub hint: String,
 }
 
 /// A reason to touch nothing.
@@ -113,7 +114,8 @@ pub struct Refusal {
     /// What is in the way, in one sentence.
     pub why: String,
     /// What the operator can do.
-    pub remedy: String,
+    #[serde(alias = "remedy")]
+    pub hint: String,
 }
 
 /// The kinds of reasons to touch nothing.
@@ -216,14 +218,14 @@ pub fn plan_allowing(
     if refusals.is_empty() {
         // With the bundle lost or Proxmox too old, every id would look taken and every host wrong.
         refusals.extend(refuse::creation(blueprint, observed));
-        refusals.extend(not_yet::refusals(blueprint));
+        refusals.extend(unsupported::refusals(blueprint));
     }
     let mut found = bring_up::steps(blueprint, rendered, observed, allowed);
     refusals.append(&mut found.refusals);
     found.notes.extend(unchecked::notes(blueprint, observed));
     found.notes.extend(etcd(blueprint, observed));
     found.notes.extend(preflight::warnings(blueprint, observed));
-    found.notes.extend(not_yet::without_effect(blueprint));
+    found.notes.extend(unsupported::without_effect(blueprint));
     finish(blueprint, Found { refusals, ..found })
 }
 
@@ -232,9 +234,9 @@ fn etcd(blueprint: &Blueprint, observed: &Observed) -> Option<Note> {
     let standing = quorum::standing(blueprint, &observed.machines).filter(|standing| !standing.is_whole())?;
     // One that was rolled back must not be started: its refusal says what helps.
     let is_restored = |node: &String| ownership::is_restored(blueprint, observed, node);
-    let remedy = standing.remedy().filter(|_| !standing.silent.iter().any(is_restored));
-    let remedy = remedy.map(|remedy| format!(". To do: {remedy}")).unwrap_or_default();
-    Some(Note { text: format!("{ETCD}{standing}{remedy}") })
+    let hint = standing.hint().filter(|_| !standing.unresponsive.iter().any(is_restored));
+    let hint = hint.map(|hint| format!(". To do: {hint}")).unwrap_or_default();
+    Some(Note { text: format!("{ETCD}{standing}{hint}") })
 }
 
 /// What takes the cluster away.
@@ -268,7 +270,7 @@ fn finish(blueprint: &Blueprint, found: Found) -> Plan {
         refusals.push(Refusal {
             code: RefusalCode::Internal,
             why: format!("the plan has no order: {cycle}"),
-            remedy: "this is a mistake in Talosmith; report it together with the cluster file".to_owned(),
+            hint: "this is a mistake in Talosmith; report it together with the cluster file".to_owned(),
         });
         vec![]
     });

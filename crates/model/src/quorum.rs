@@ -65,7 +65,7 @@ impl fmt::Display for Blocker {
 impl Blocker {
     /// What the operator can do.
     #[must_use]
-    pub fn remedy(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match self {
             Self::NoVoter | Self::NoMajority { .. } => {
                 "bring the other control plane nodes back first; without a quorum etcd takes no new member"

@@ -36,7 +36,7 @@ pub struct Halted {
     /// The cause, in one sentence.
     pub why: String,
     /// What the operator can do.
-    pub remedy: String,
+    pub hint: String,
     /// Certain at once; otherwise only after [`STABLE`].
     pub at_once: bool,
 }
@@ -62,7 +62,7 @@ fn of(address: &str, service: &Service) -> Option<Halted> {
         "kubelet" => format!("`talosctl -n {address} service kubelet restart`"),
         _ => format!("`talosctl -n {address} reboot`"),
     };
-    let (why, remedy, at_once) = match (service.state.as_str(), circling) {
+    let (why, hint, at_once) = match (service.state.as_str(), circling) {
         ("Failed", _) => (
             format!("its service {id} failed, and Talos does not try again: {last}"),
             format!(
@@ -94,7 +94,7 @@ fn of(address: &str, service: &Service) -> Option<Halted> {
         ),
         (_, None) => return None,
     };
-    Some(Halted { subject: id.to_owned(), why, remedy, at_once })
+    Some(Halted { subject: id.to_owned(), why, hint, at_once })
 }
 
 /// Kubernetes runs, and its endpoint does not lead there: what runs on a control plane node, and what does not answer.
@@ -106,7 +106,7 @@ pub fn no_way_to(endpoint: &str, api_server: &str) -> Halted {
             "kube-apiserver runs on {api_server}, but {endpoint} does not answer; without the discovery service machines find each \
              other through that endpoint alone"
         ),
-        remedy:
+        hint:
             "check what answers for that address: the VIP, the load balancer, the DNS name, the route to it"
                 .to_owned(),
         at_once: false,
@@ -129,7 +129,7 @@ pub fn no_time_comes(servers: &[String]) -> Halted {
     Halted {
         subject: "time".to_owned(),
         why: no_time(servers),
-        remedy: "give the machine a time server that it reaches by NTP (UDP port 123) in `network.ntp`, or open the way to the one \
+        hint: "give the machine a time server that it reaches by NTP (UDP port 123) in `network.ntp`, or open the way to the one \
                  that it asks"
             .to_owned(),
         at_once: false,
@@ -166,18 +166,18 @@ mod tests {
             "its service kubelet failed, and Talos does not try again: Failed to run pre stage: 1 error(s) occurred: failed to pull \
              image"
         );
-        assert!(found.remedy.ends_with("`talosctl -n 10.0.0.9 service kubelet restart`"));
+        assert!(found.hint.ends_with("`talosctl -n 10.0.0.9 service kubelet restart`"));
     }
 
     #[test]
     fn t5_what_may_pass_is_given_time() {
         let left =
             halted("10.0.0.9", &[service("etcd", "Finished", &["Service finished successfully"])]).unwrap();
-        assert!(!left.at_once && left.remedy.contains("reboot"));
+        assert!(!left.at_once && left.hint.contains("reboot"));
         let removed =
             ["Error running Containerd(etcd), going to restart forever: exit code 1", "Started task etcd"];
         let removed = halted("10.0.0.9", &[service("etcd", "Running", &removed)]).unwrap();
-        assert!(!removed.at_once && removed.remedy.contains("EPHEMERAL"), "{removed:?}");
+        assert!(!removed.at_once && removed.hint.contains("EPHEMERAL"), "{removed:?}");
     }
 
     #[test]

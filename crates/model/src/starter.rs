@@ -1,4 +1,4 @@
-//! A commented file to begin with, from a few options and, where Proxmox was asked, from what it really has.
+//! A commented file to start with, from a few options and, where Proxmox was asked, from what it really has.
 //!
 //! It is text, not a serialised [`crate::spec::Spec`], because its comments are the point. What is written loads and has
 //! no problems as long as the options are sound; the checks say the rest.

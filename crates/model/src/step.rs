@@ -200,7 +200,7 @@ pub enum Action {
         /// The name of the node in the file.
         node: String,
     },
-    /// Begins etcd on one control plane.
+    /// Starts etcd on one control plane.
     Bootstrap {
         /// The name of the node in the file.
         node: String,
@@ -211,7 +211,7 @@ pub enum Action {
         node: String,
     },
     /// Puts the credentials of something that runs in the cluster into Kubernetes.
-    GiveCredentials {
+    CreateCredentials {
         /// What runs in the cluster and uses them.
         to: Holder,
         /// The account that is made for it in Proxmox, `name@realm`, where the file names no token.
@@ -229,7 +229,8 @@ pub enum Action {
         vmid: u32,
         /// Only while nobody answers there, which is looked at again right before.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        if_silent: bool,
+        #[serde(alias = "if_silent")]
+        if_unresponsive: bool,
     },
     /// Deletes a VM and its disks.
     DeleteVm {
@@ -289,7 +290,7 @@ impl Action {
             | Self::CreateRecord { .. }
             | Self::SealRecord { .. }
             | Self::UpdateRecord { .. }
-            | Self::GiveCredentials { .. }
+            | Self::CreateCredentials { .. }
             | Self::RemoveAccount { .. }
             | Self::CheckHealth
             | Self::DeleteRecord { .. } => None,
@@ -318,7 +319,7 @@ impl Action {
             | Self::Reconfigure { .. }
             | Self::Bootstrap { .. }
             | Self::Join { .. }
-            | Self::GiveCredentials { .. }
+            | Self::CreateCredentials { .. }
             | Self::RemoveAccount { .. }
             | Self::CheckHealth => None,
         }
@@ -345,7 +346,7 @@ impl Action {
             Self::Reconfigure { node } => format!("reconfigure/{node}"),
             Self::Bootstrap { node } => format!("bootstrap/{node}"),
             Self::Join { node } => format!("join/{node}"),
-            Self::GiveCredentials { to, .. } => format!("give-credentials/{}", to.as_str()),
+            Self::CreateCredentials { to, .. } => format!("create-credentials/{}", to.as_str()),
             Self::CheckHealth => "check-health".to_owned(),
             // With the id, because a restored backup may carry the same name.
             Self::StopVm { node, vmid, .. } => format!("stop-vm/{node}/{vmid}"),
@@ -401,10 +402,10 @@ impl Action {
             Self::Reconfigure { node } => format!("update the machine config of {node} in place"),
             Self::Bootstrap { node } => format!("bootstrap etcd on {node}"),
             Self::Join { node } => format!("wait for {node} to join"),
-            Self::GiveCredentials { to, user: Some(user) } => {
+            Self::CreateCredentials { to, user: Some(user) } => {
                 format!("give {} an account in Proxmox, {user}", to.title())
             }
-            Self::GiveCredentials { to, user: None } => format!("give {} its credentials", to.title()),
+            Self::CreateCredentials { to, user: None } => format!("give {} its credentials", to.title()),
             Self::CheckHealth => "check that the cluster is healthy".to_owned(),
             Self::StopVm { node, vmid, .. } => format!("stop {node}, VM {vmid}"),
             Self::DeleteVm { node, host, vmid, .. } => {

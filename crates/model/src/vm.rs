@@ -202,7 +202,7 @@ pub fn drives(node: &Node) -> Vec<Drive> {
         options: options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
     };
     if hardware.bios == Bios::Ovmf {
-        // Talos enrols its own keys, so the settings begin without any.
+        // Talos enrols its own keys, so the settings start without any.
         let options = [("efitype", "4m"), ("pre-enrolled-keys", "0")];
         drives.push(small("efidisk0", Holds::EfiSettings, &options));
     }

@@ -182,13 +182,13 @@ impl Client {
     /// # Errors
     ///
     /// [`Kind::Parameter`] when the user has one of that name.
-    pub async fn create_token(&self, wish: &NewToken) -> Result<Token> {
-        let path = format!("/access/users/{}/token/{}", encode(&wish.user), encode(&wish.name));
-        let attempt = format!("making token {}!{}", wish.user, wish.name);
+    pub async fn create_token(&self, request: &NewToken) -> Result<Token> {
+        let path = format!("/access/users/{}/token/{}", encode(&request.user), encode(&request.name));
+        let attempt = format!("making token {}!{}", request.user, request.name);
         let call = Call::change_all(Method::POST, attempt.clone(), path);
-        let mut call = call.with("privsep", u8::from(wish.separated));
-        if !wish.comment.is_empty() {
-            call = call.with("comment", &wish.comment);
+        let mut call = call.with("privsep", u8::from(request.separated));
+        if !request.comment.is_empty() {
+            call = call.with("comment", &request.comment);
         }
         let made: MadeToken = self.call(call).await?;
         let token = format!("{}={}", made.id, made.value).parse();

@@ -113,7 +113,7 @@ async fn a_task_that_writes_nothing_any_more_is_given_up() {
     assert_eq!((error.kind().code(), minutes), ("task-stuck", 30));
     let told = "creating VM 200 on pve1: the task has written nothing for 30 minutes, and goes on in Proxmox";
     assert_eq!(error.to_string(), told);
-    assert!(error.remedy().unwrap().contains("look at the task UPID:pve1:0000013C:"), "{error:?}");
+    assert!(error.hint().unwrap().contains("look at the task UPID:pve1:0000013C:"), "{error:?}");
     assert!(!error.is_transient() && !error.effect_unknown());
     assert_eq!(stuck("qmstart", |_| false).await.1, 15);
     // As long as it writes, it is at work: here for an hour, with a line each ten minutes.
@@ -261,18 +261,19 @@ async fn copies_pools_and_tokens_are_asked_for_as_proxmox_wants_them() {
     let task = r#"{"data":"UPID:pve1:0000013C:0005D8F3:6AFA15BC:x:200:root@pam!lab:"}"#;
     let token = r#"{"data":{"full-tokenid":"a@pve!t1","value":"v","info":{"privsep":"0"}}}"#;
     let (client, log) = scripted(&[(200, task), (200, task), (200, r#"{"data":null}"#), (200, token)]);
-    let wish = crate::Clone { newid: 101, name: Some("n".to_owned()), full: true, ..crate::Clone::default() };
-    client.clone_vm("pve1", 100, &wish).await.unwrap();
-    let wish = crate::Migrate { target: "pve2".to_owned(), online: true, with_local_disks: false };
-    client.migrate("pve1", 100, &wish).await.unwrap();
+    let request =
+        crate::Clone { newid: 101, name: Some("n".to_owned()), full: true, ..crate::Clone::default() };
+    client.clone_vm("pve1", 100, &request).await.unwrap();
+    let request = crate::Migrate { target: "pve2".to_owned(), online: true, with_local_disks: false };
+    client.migrate("pve1", 100, &request).await.unwrap();
     client.delete_pool("k8s").await.unwrap();
-    let wish = crate::NewToken {
+    let request = crate::NewToken {
         user: "a@pve".to_owned(),
         name: "t1".to_owned(),
         separated: false,
         comment: "c".to_owned(),
     };
-    assert_eq!(client.create_token(&wish).await.unwrap().id(), "a@pve!t1");
+    assert_eq!(client.create_token(&request).await.unwrap().id(), "a@pve!t1");
     assert_eq!(
         seen(&log),
         [

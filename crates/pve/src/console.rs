@@ -115,7 +115,7 @@ impl ConsoleError {
 
     /// What a person can do about it, where that is known.
     #[must_use]
-    pub fn remedy(&self) -> Option<String> {
+    pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoRight { vmid, .. } => Some(format!(
                 "give the token (and, with privilege separation, its user) VM.Console on /vms/{vmid}; `talosmith proxmox setup` does"
@@ -126,7 +126,7 @@ impl ConsoleError {
             Self::NotAccepted { .. } | Self::NoAnswer { .. } | Self::Closed { .. } => {
                 Some("try again; the task log of the host shows its `vncproxy` tasks".to_owned())
             }
-            Self::Failed { source, .. } => source.remedy(),
+            Self::Failed { source, .. } => source.hint(),
         }
     }
 }

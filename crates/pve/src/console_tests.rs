@@ -211,7 +211,7 @@ async fn without_the_right_nothing_more_is_tried() {
     let rig = rig(denied, Second::Mute);
     let error = rig.client.console("pve1", 150_011).await.unwrap_err();
     assert!(matches!(error, ConsoleError::NoRight { vmid: 150_011, .. }), "{error:?}");
-    assert!(error.remedy().unwrap().contains("VM.Console on /vms/150011") && !error.is_transient());
+    assert!(error.hint().unwrap().contains("VM.Console on /vms/150011") && !error.is_transient());
     assert_eq!(rig.seen.lock().unwrap().len(), 1);
 }
 
@@ -221,7 +221,7 @@ async fn a_vm_without_a_serial_port_says_so() {
     let mut console = rig.client.console("pve1", 150_011).await.unwrap();
     let error = console.read().await.unwrap_err();
     assert!(matches!(error, ConsoleError::NoSerialPort { .. }) && !error.is_transient(), "{error:?}");
-    assert!(error.remedy().unwrap().contains("qm set 150011 --serial0 socket"));
+    assert!(error.hint().unwrap().contains("qm set 150011 --serial0 socket"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -43,16 +43,16 @@ impl Client {
     /// # Errors
     ///
     /// [`crate::Kind::Exists`] when the number is taken. [`crate::Kind::Lost`]: look whether it is there before trying again.
-    pub async fn clone_vm(&self, node: &str, vmid: u32, wish: &Clone) -> Result<Upid> {
-        let attempt = format!("copying VM {vmid} on {node} to VM {}", wish.newid);
+    pub async fn clone_vm(&self, node: &str, vmid: u32, request: &Clone) -> Result<Upid> {
+        let attempt = format!("copying VM {vmid} on {node} to VM {}", request.newid);
         let mut call = Call::change(Method::POST, node, attempt, machine(node, vmid, "/clone"));
-        call = call.with("newid", wish.newid).with("full", u8::from(wish.full));
+        call = call.with("newid", request.newid).with("full", u8::from(request.full));
         let optional = [
-            ("name", &wish.name),
-            ("description", &wish.description),
-            ("storage", &wish.storage),
-            ("pool", &wish.pool),
-            ("target", &wish.target),
+            ("name", &request.name),
+            ("description", &request.description),
+            ("storage", &request.storage),
+            ("pool", &request.pool),
+            ("target", &request.target),
         ];
         for (key, value) in optional {
             if let Some(value) = value {
@@ -69,10 +69,10 @@ impl Client {
     }
 
     /// Moves a VM to another node.
-    pub async fn migrate(&self, node: &str, vmid: u32, wish: &Migrate) -> Result<Upid> {
-        let attempt = format!("moving VM {vmid} from {node} to {}", wish.target);
+    pub async fn migrate(&self, node: &str, vmid: u32, request: &Migrate) -> Result<Upid> {
+        let attempt = format!("moving VM {vmid} from {node} to {}", request.target);
         let call = Call::change(Method::POST, node, attempt, machine(node, vmid, "/migrate"));
-        let call = call.with("target", &wish.target).with("online", u8::from(wish.online));
-        self.task(call.with("with-local-disks", u8::from(wish.with_local_disks))).await
+        let call = call.with("target", &request.target).with("online", u8::from(request.online));
+        self.task(call.with("with-local-disks", u8::from(request.with_local_disks))).await
     }
 }

@@ -278,7 +278,7 @@ impl Error {
 
     /// What a person can do about it, where that is known.
     #[must_use]
-    pub fn remedy(&self) -> Option<String> {
+    pub fn hint(&self) -> Option<String> {
         let words = match self.meaning() {
             Kind::Locked { why } if matches!(why.as_str(), "create" | "clone" | "destroyed") => {
                 "work on this VM was cut off and left its lock behind; root must clear it on the node: qm unlock VMID"

@@ -62,7 +62,7 @@ fn a_datastore_without_room_is_known_by_its_words() {
         "write failed: No space left on device",
     ] {
         assert!(error(text).is_full(), "{text}");
-        assert!(error(text).remedy().unwrap().contains("make room"), "{text}");
+        assert!(error(text).hint().unwrap().contains("make room"), "{text}");
     }
     assert!(!error("something else").is_full());
 }
@@ -75,7 +75,7 @@ fn a_login_that_is_refused_speaks_of_the_password() {
         login.to_string(),
         "logging in: the user name or the password is wrong (authentication failure)"
     );
-    assert_eq!(login.remedy().as_deref(), Some("check the user, the realm and the password"));
+    assert_eq!(login.hint().as_deref(), Some("check the user, the realm and the password"));
     let token = error("Authentication failed!");
     assert_eq!(token.to_string(), "logging in: the token was not accepted (Authentication failed!)");
 }
@@ -92,7 +92,7 @@ fn a_missing_privilege_is_named_with_its_path() {
         error.to_string(),
         "listing: the token lacks Datastore.Audit or Datastore.Allocate on /storage/a"
     );
-    assert!(error.remedy().unwrap().contains("/storage/a"));
+    assert!(error.hint().unwrap().contains("/storage/a"));
     let bare = Error::new("creating", Kind::of_answer(403, "Permission check failed", [].into()));
     assert_eq!(bare.to_string(), "creating: Permission check failed");
 }

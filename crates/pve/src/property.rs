@@ -14,7 +14,7 @@ pub struct PropertyString {
 }
 
 impl PropertyString {
-    /// A property string that begins with a bare value.
+    /// A property string that starts with a bare value.
     pub fn bare(value: impl Into<String>) -> Self {
         Self { bare: Some(value.into()), pairs: Vec::new() }
     }

@@ -109,7 +109,7 @@ pub enum UrlAnswer {
         /// Its size in bytes, where the server tells.
         size: Option<u64>,
     },
-    /// Something else than a file, or no connection: then `text` begins with `Can't connect`.
+    /// Something else than a file, or no connection: then `text` starts with `Can't connect`.
     Refused {
         /// The status; 500 without a connection.
         status: u16,
@@ -184,7 +184,7 @@ impl Client {
         self.call(Call::get("listing the storages of the cluster", "/storage")).await
     }
 
-    /// Says anew what a storage may hold, unless somebody changed the storages since the definition was read.
+    /// Says again what a storage may hold, unless somebody changed the storages since the definition was read.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ const UNHEARD: Duration = Duration::from_secs(60);
 /// For how long a task of a kind may write nothing into its log before it is given up. Proxmox ends what concerns the power of a
 /// VM by itself; a copy writes as it goes on, but a slow storage may take long for one piece; wget writes a line for
 /// each 32 MiB.
-fn patience(kind: &str) -> Duration {
+fn timeout(kind: &str) -> Duration {
     let minutes = match kind {
         "qmstart" | "qmstop" | "qmshutdown" | "qmreboot" | "resize" | "qmconfig" => 15,
         "download" => 60,
@@ -82,7 +82,7 @@ struct WireTask {
 }
 
 impl Client {
-    /// The tasks of a node that began at `since` (seconds of Unix time) or later, newest first, each with its last word once
+    /// The tasks of a node that started at `since` (seconds of Unix time) or later, newest first, each with its last word once
     /// it is done.
     pub async fn tasks(&self, node: &str, since: i64) -> Result<Vec<(Upid, Option<String>)>> {
         let path = format!("/nodes/{}/tasks", encode(node));
@@ -171,7 +171,7 @@ impl Client {
             if seen.lines > lines {
                 quiet = Duration::ZERO;
             }
-            if quiet > patience(&upid.kind) {
+            if quiet > timeout(&upid.kind) {
                 let kind = Kind::TaskStuck { upid: Box::new(upid.clone()), minutes: quiet.as_secs() / 60 };
                 return Err(Error::new(about(upid), kind));
             }

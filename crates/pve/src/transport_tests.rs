@@ -181,9 +181,9 @@ async fn first_use_7_and_21_an_unknown_certificate_is_named_with_the_line_that_p
                  fingerprint is {shown})"
             )
         );
-        let remedy = error.remedy().unwrap();
-        assert!(remedy.contains(&format!("write `fingerprint: \"{shown}\"` under `proxmox:`")), "{remedy}");
-        assert!(remedy.contains("pvenode cert info"), "{remedy}");
+        let hint = error.hint().unwrap();
+        assert!(hint.contains(&format!("write `fingerprint: \"{shown}\"` under `proxmox:`")), "{hint}");
+        assert!(hint.contains("pvenode cert info"), "{hint}");
     }
 }
 

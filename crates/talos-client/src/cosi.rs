@@ -48,16 +48,16 @@ pub(crate) const NODENAME: At =
 /// A change of a resource that is watched.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// It is there: already when the watch began, or new.
+    /// It is there: already when the watch started, or new.
     Created(Resource),
     /// It has changed.
     Updated(Resource),
-    /// It is gone. A watch of one resource that is not there begins with this.
+    /// It is gone. A watch of one resource that is not there starts with this.
     Destroyed {
         /// Its id.
         id: String,
     },
-    /// Everything that was there when the watch began has been told.
+    /// Everything that was there when the watch started has been told.
     Bootstrapped,
 }
 

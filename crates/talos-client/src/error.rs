@@ -62,9 +62,9 @@ pub enum Kind {
     Clock,
     /// There is no Talos on the machine's disk.
     NotInstalled,
-    /// The machine did not begin, because it is busy with something else.
+    /// The machine did not start, because it is busy with something else.
     Refused,
-    /// It was begun and failed.
+    /// It was started and failed.
     Failed,
     /// This release, role or mode of the machine does not have the call.
     Unimplemented,
@@ -151,7 +151,7 @@ impl Error {
                 "etcd is not up there, waits to be bootstrapped, or has lost its quorum: until then its calls have no answer",
             ),
             Kind::NoQuorum => {
-                Some("bring back enough control planes for a majority, or recover from a snapshot")
+                Some("bring back enough control plane nodes for a majority, or recover from a snapshot")
             }
             Kind::InvalidConfig => Some("correct the file or its patches; the machine keeps what it had"),
             _ => None,
@@ -361,8 +361,8 @@ mod tests {
         assert!(error.hint().unwrap().contains("NTP"));
         assert_eq!(of(Code::AlreadyExists, "etcd data directory is not empty").kind(), Kind::AlreadyExists);
         assert_eq!(of(Code::PermissionDenied, "not authorized").kind(), Kind::Denied);
-        let silent = of(Code::Unknown, "");
-        assert!(!silent.reason().is_empty());
+        let unresponsive = of(Code::Unknown, "");
+        assert!(!unresponsive.reason().is_empty());
         let apply =
             |code, text: &str| Error::of_apply(NODE, "applying", &Status::new(code, text), None).kind();
         assert_eq!(apply(Code::InvalidArgument, "config not found"), Kind::InvalidConfig);

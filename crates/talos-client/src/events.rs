@@ -1,6 +1,6 @@
 //! What happens on a machine, as it happens.
 //!
-//! The stream begins with an empty event, which tells that it is armed: [`Machine::events`] returns only then, so that
+//! The stream starts with an empty event, which tells that it is armed: [`Machine::events`] returns only then, so that
 //! nothing caused afterwards is missed. When the machine goes down the stream simply ends, well; that it restarts is told by
 //! the last [`What::Status`], never by the end.
 
@@ -32,7 +32,7 @@ pub enum Past {
 pub struct Event {
     /// Its id; later ones are greater.
     pub id: String,
-    /// Whose call caused it; empty for what nobody asked for, and for a sequence that was not begun.
+    /// Whose call caused it; empty for what nobody asked for, and for a sequence that was not started.
     pub actor: String,
     /// What happened.
     pub what: What,
@@ -42,7 +42,7 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
-    /// A sequence (`boot`, `reboot`, `reset`, …) began or ended.
+    /// A sequence (`boot`, `reboot`, `reset`, …) started or ended.
     Sequence {
         /// Its name.
         name: String,
@@ -51,14 +51,14 @@ pub enum What {
         /// Why it did not go well.
         failure: Option<SequenceFailure>,
     },
-    /// A phase of a sequence began or ended.
+    /// A phase of a sequence started or ended.
     Phase {
         /// Its name.
         name: String,
         /// Began or ended.
         step: Step,
     },
-    /// A task of a phase began or ended.
+    /// A task of a phase started or ended.
     Task {
         /// Its name.
         name: String,
@@ -94,7 +94,7 @@ pub enum What {
 /// A beginning or an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It began.
+    /// It started.
     Start,
     /// It ended.
     Stop,
@@ -105,7 +105,7 @@ pub enum Step {
 pub enum SequenceFailure {
     /// It failed; the machine restarts.
     Fatal(String),
-    /// It was not begun, because another one runs. Such an event names no actor.
+    /// It was not started, because another one runs. Such an event names no actor.
     Locked,
     /// Another one took over. That is no failure of the machine.
     Cancelled,
@@ -121,7 +121,7 @@ pub struct Events {
 const LISTENING: &str = "listening to events";
 
 impl Machine {
-    /// Begins to listen. What is caused after this returned is heard.
+    /// Starts to listen. What is caused after this returned is heard.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Restarting, switching off and wiping a machine, and knowing when it is back.
 //!
-//! These calls answer as soon as the machine has agreed to begin. Whether it did, and how it ended, is told by events only:
+//! These calls answer as soon as the machine has agreed to start. Whether it did, and how it ended, is told by events only:
 //! a refusal because something else runs comes as an event that names nobody. Whether a machine has restarted is told by
 //! its boot id and by nothing else, because a machine that goes down shows `running` for a moment, and one that came back
 //! may have been away for less time than the pause between two looks.
@@ -116,7 +116,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// [`Kind::Refused`] when it did not begin because something else runs on it; [`Kind::Failed`] when it began and
+    /// [`Kind::Refused`] when it did not start because something else runs on it; [`Kind::Failed`] when it started and
     /// failed; [`Kind::Untrusted`] when it came back without its configuration; [`Kind::Deadline`].
     pub async fn reboot_and_wait(&self, how: Reboot, limit: Duration) -> Result<()> {
         let before = self.boot_id().await?;
@@ -132,7 +132,7 @@ impl Machine {
         }
     }
 
-    /// Waits until the machine has booted anew, since `before` was its boot id, and runs.
+    /// Waits until the machine has booted again, since `before` was its boot id, and runs.
     ///
     /// # Errors
     ///

@@ -110,7 +110,7 @@ impl Machine {
         check.end().map_err(|why| failed(format!("what came is not sound: {why}")))
     }
 
-    /// Hands over a snapshot, for the bootstrap that follows to begin with. It is checked before a byte is sent.
+    /// Hands over a snapshot, for the bootstrap that follows to start with. It is checked before a byte is sent.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ const ED25519_PREFIX: [u8; 16] =
 
 /// The system's source of randomness or the crypto library failed; there is nothing more to know about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the crypto library could not make a key")]
+#[error("the crypto library could not create a key")]
 pub struct KeyGenerationError;
 
 impl From<aws_lc_rs::error::Unspecified> for KeyGenerationError {

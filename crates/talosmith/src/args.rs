@@ -334,7 +334,7 @@ pub enum TalosRole {
     Admin,
     /// Restart, reboot, shut down, and what a reader may.
     Operator,
-    /// Look, but no secrets.
+    /// Snapshot, but no secrets.
     Reader,
     /// Save etcd, nothing else.
     EtcdBackup,
@@ -354,7 +354,7 @@ impl TalosRole {
 
 #[derive(Debug, Args)]
 pub struct RenderArgs {
-    /// The folder to write to; made if it is not there. Files in it are replaced.
+    /// The folder to write to; created if it does not exist. Files in it are replaced.
     #[arg(short, long, value_name = "FOLDER")]
     pub output: PathBuf,
     /// Only this node.

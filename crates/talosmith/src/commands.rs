@@ -69,7 +69,7 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
 async fn in_lab(global: &Global, command: LabCommand, printer: &Printer) -> Result<Exit, Problem> {
     match command {
         LabCommand::Up(args) => match &args.state {
-            Some(world) => lab::up_world(global, world, &args, printer).await,
+            Some(systems) => lab::up_world(global, systems, &args, printer).await,
             None => lab::up(global, &args, printer).await,
         },
         LabCommand::Down(args) => inject::down(global, &args, printer).await,

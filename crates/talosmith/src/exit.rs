@@ -36,7 +36,7 @@ exits! {
     Pending = 2 "changes are left to make (`plan --detailed-exitcode`; `apply`, where this version does not make all of them)"
     Input = 3 "the file, or something it points to, is wrong; nothing was changed"
     Refused = 4 "it would not be safe; nothing was changed"
-    World = 5 "a step failed or something did not answer; the same command goes on from there"
+    Systems = 5 "a step failed or something did not answer; the same command goes on from there"
     Busy = 6 "another operator is changing the cluster"
     Secrets = 7 "the secrets bundle or the identity that opens it is missing, unreadable or does not fit"
     Declined = 8 "a question was not answered with yes; nothing was changed"
@@ -83,7 +83,7 @@ impl From<Exit> for ExitCode {
 impl From<engine::error::Kind> for Exit {
     fn from(kind: engine::error::Kind) -> Self {
         match kind {
-            engine::error::Kind::World => Self::World,
+            engine::error::Kind::Systems => Self::Systems,
             engine::error::Kind::Refused => Self::Refused,
             engine::error::Kind::Secrets => Self::Secrets,
             engine::error::Kind::Busy | engine::error::Kind::Stale => Self::Busy,

@@ -105,22 +105,22 @@ impl IdentityPlace {
             (None, Self::Ours(path)) => make(path, printer, loud),
             (None, Self::Named(path)) => Err(Problem::new(
                 Exit::Secrets,
-                format!("TALOSMITH_IDENTITY names {}, which is not there", path.display()),
+                format!("TALOSMITH_IDENTITY names {}, which does not exist", path.display()),
             )
-            .remedy("make one with `age-keygen -o FILE`, or unset the variable to have one made")),
+            .hint("make one with `age-keygen -o FILE`, or unset the variable to have one made")),
             (None, _) => Err(Problem::new(Exit::Secrets, "there is no home folder to keep an identity in")
-                .remedy("set HOME, or name a file with TALOSMITH_IDENTITY")),
+                .hint("set HOME, or name a file with TALOSMITH_IDENTITY")),
         }
     }
 
     /// What to do when there is none and one is needed.
-    pub fn remedy(&self) -> String {
+    pub fn hint(&self) -> String {
         match self {
             Self::Ours(path) => format!(
                 "restore {} from your backup, or name another file with TALOSMITH_IDENTITY",
                 path.display()
             ),
-            Self::Named(path) => format!("TALOSMITH_IDENTITY names {}, which is not there", path.display()),
+            Self::Named(path) => format!("TALOSMITH_IDENTITY names {}, which does not exist", path.display()),
             _ => "name the file that holds it with TALOSMITH_IDENTITY".to_owned(),
         }
     }

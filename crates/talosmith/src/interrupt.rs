@@ -6,10 +6,10 @@ use engine::apply::Stop;
 use tokio::sync::watch;
 
 /// Turns each signal into a stronger wish to stop: gently at first, at once the second time.
-pub async fn wishes(wish: watch::Sender<Stop>) -> Infallible {
-    for stop in [Stop::Gently, Stop::Now] {
+pub async fn wishes(request: watch::Sender<Stop>) -> Infallible {
+    for stop in [Stop::Graceful, Stop::Forced] {
         signal().await;
-        wish.send_replace(stop);
+        request.send_replace(stop);
     }
     std::future::pending().await
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ambient::{Clock, Net, Random};
-use engine::World;
+use engine::Systems;
 use model::spec::{DEFAULT_TOKEN, Reference, Spec};
 use pve::{Endpoints, Token, Trust};
 use rustls_pki_types::CertificateDer;
@@ -26,7 +26,7 @@ use crate::view::Problem;
 /// A world, and the lab behind it if it is one. The lab lives as long as this does.
 pub struct Outside {
     /// What the engine works on.
-    pub world: World,
+    pub systems: Systems,
     /// The secret of the Proxmox token, to be kept out of what is written.
     pub token: SecretString,
     /// What it is called.
@@ -80,7 +80,7 @@ pub async fn administered(
     let (pve, secret) = match who()? {
         Administrator::Token(text) => {
             let token = token(&text).map_err(|problem| {
-                problem.remedy(
+                problem.hint(
                     "`--admin-token` must lead to the whole token of an administrator: `USER@REALM!NAME=SECRET`",
                 )
             })?;
@@ -120,7 +120,7 @@ fn bound(endpoints: &Endpoints, named: Option<&str>) -> Result<(), Problem> {
     // A CI secret that is not set: the variable was meant as a limit.
     if named.trim().is_empty() {
         return Err(Problem::new(Exit::Input, format!("{ENDPOINT} is set and empty; nothing was sent"))
-            .remedy("name the Proxmox endpoint in it, or unset it"));
+            .hint("name the Proxmox endpoint in it, or unset it"));
     }
     let addresses = named.split([',', ' ']).filter(|text| !text.is_empty());
     let allowed = Endpoints::parse(addresses.map(|text| text.trim_end_matches('/')))
@@ -134,25 +134,25 @@ fn bound(endpoints: &Endpoints, named: Option<&str>) -> Result<(), Problem> {
         others.join(", ")
     );
     Err(Problem::new(Exit::Input, text)
-        .remedy(format!("correct `proxmox.endpoint` in the file, or add it to {ENDPOINT} if it is right")))
+        .hint(format!("correct `proxmox.endpoint` in the file, or add it to {ENDPOINT} if it is right")))
 }
 
 /// An administrator whose second factor cannot be asked for.
 pub fn second_factor_needed(user: &str) -> Problem {
     Problem::new(Exit::Usage, format!("could not log in to Proxmox: {user} needs a second factor"))
-        .remedy("run it on a terminal, which asks for the one-time code (TOTP), or pass an API token of the administrator with `--admin-token env:NAME`")
+        .hint("run it on a terminal, which asks for the one-time code (TOTP), or pass an API token of the administrator with `--admin-token env:NAME`")
 }
 
 fn not_logged_in(error: pve::LoginError) -> Problem {
     match error {
         pve::LoginError::Trust(error) => untrusting(error),
         pve::LoginError::Call(error) => {
-            let problem = Problem::of(Exit::World, &error).within("could not log in to Proxmox");
-            match (error.kind(), error.remedy()) {
+            let problem = Problem::of(Exit::Systems, &error).within("could not log in to Proxmox");
+            match (error.kind(), error.hint()) {
                 (pve::Kind::Unauthenticated { .. }, _) => {
-                    problem.remedy("check the user, the realm and the password")
+                    problem.hint("check the user, the realm and the password")
                 }
-                (_, Some(remedy)) => problem.remedy(remedy),
+                (_, Some(hint)) => problem.hint(hint),
                 (_, None) => problem,
             }
         }
@@ -167,7 +167,7 @@ fn token(text: &SecretString) -> Result<Token, Problem> {
     text.expose_secret().parse().map_err(|e: pve::InvalidToken| {
         Problem::of(Exit::Input, &e)
             .within("could not use the Proxmox token")
-            .remedy("check what `proxmox.token` leads to; `talosmith proxmox setup` makes a new one")
+            .hint("check what `proxmox.token` leads to; `talosmith proxmox setup` makes a new one")
     })
 }
 
@@ -197,7 +197,7 @@ fn around(spec: &Spec, folder: &Path, pve: pve::Client, token: SecretString) -> 
         None => Vec::new(),
     };
     let factory_roots = Arc::new(Roots::and_of_system(own, system_roots));
-    let world = World {
+    let systems = Systems {
         pve,
         net,
         clock,
@@ -207,7 +207,7 @@ fn around(spec: &Spec, folder: &Path, pve: pve::Client, token: SecretString) -> 
         consoles: Default::default(),
     };
     let name = spec.proxmox.endpoint.iter().chain(&spec.proxmox.endpoints).next().cloned();
-    Ok(Outside { world, name: name.unwrap_or_default(), token, _lab: None })
+    Ok(Outside { systems, name: name.unwrap_or_default(), token, _lab: None })
 }
 
 /// What stands behind the name of a token.
@@ -232,7 +232,7 @@ pub fn read_reference(
     let problem = |what: String| Problem::new(Exit::Input, what);
     match &reference {
         Reference::Env(name) => std::env::var(name).map(SecretString::from).map_err(|_| {
-            problem(format!("the environment variable {name}, which should hold {what}, is not set")).remedy(
+            problem(format!("the environment variable {name}, which should hold {what}, is not set")).hint(
                 format!(
                     "`talosmith proxmox setup` creates a token; then export {name}='user@realm!name=secret', or say with `proxmox.token` where the token is"
                 ),
@@ -241,7 +241,7 @@ pub fn read_reference(
         Reference::File(path) => read(&folder.join(path)).map(SecretString::from).map_err(|problem| {
             problem
                 .within(format!("could not get {what}"))
-                .remedy("the path is seen from the folder of the cluster file")
+                .hint("the path is seen from the folder of the cluster file")
         }),
         Reference::Cmd(command) => commands.printed(command, what, Exit::Input),
     }
@@ -291,13 +291,16 @@ mod tests {
         let code = |_: &str| -> Result<SecretString, Problem> { panic!("nobody is asked") };
         let ran = administered(&loaded.spec, Path::new("c.yaml"), who, code).await;
         let problem = ran.err().unwrap();
-        assert_eq!((problem.exit, problem.causes[0].as_str()), (Exit::World, "could not log in to Proxmox"));
+        assert_eq!(
+            (problem.exit, problem.causes[0].as_str()),
+            (Exit::Systems, "could not log in to Proxmox")
+        );
     }
 
     #[test]
     fn p4_a_second_factor_that_cannot_be_asked_for_leads_to_a_token() {
         let problem = second_factor_needed("root@pam");
         assert!(problem.causes[0].contains("root@pam needs a second factor"), "{problem:?}");
-        assert!(problem.remedy.unwrap().contains("--admin-token"));
+        assert!(problem.hint.unwrap().contains("--admin-token"));
     }
 }

@@ -91,8 +91,8 @@ impl Place {
     /// Makes the folder. What is in it is nobody else's business, version control's least of all.
     pub fn make(&self) -> Result<(), Problem> {
         let problem = |e: io::Error| {
-            Problem::of(Exit::World, &e)
-                .within(format!("could not make the folder {}", self.folder.display()))
+            Problem::of(Exit::Systems, &e)
+                .within(format!("could not create the folder {}", self.folder.display()))
         };
         std::fs::create_dir_all(&self.folder).map_err(problem)?;
         let root = self.folder.ancestors().find(|p| p.ends_with(".talosmith")).unwrap_or(&self.folder);
@@ -122,12 +122,12 @@ impl Place {
                 Exit::Secrets,
                 format!("there are two bundles: {} and {}", encrypted.display(), plain.display()),
             )
-            .remedy("move away the one that is not the cluster's")),
+            .hint("move away the one that is not the cluster's")),
             (false, true) => secrets::load(&plain, None).map_err(|e| Problem::from(&e)),
             (true, false) => {
                 let identity = self.identity.read()?.ok_or_else(|| {
                     let what = format!("there is no identity to open the bundle {}", encrypted.display());
-                    Problem::new(Exit::Secrets, what).remedy(self.identity.remedy())
+                    Problem::new(Exit::Secrets, what).hint(self.identity.hint())
                 })?;
                 secrets::load(&encrypted, Some(&identity)).map_err(|e| Problem::from(&e))
             }
@@ -148,7 +148,7 @@ impl Place {
                 Exit::Secrets,
                 format!("the cluster has secrets already: {}", path.display()),
             )
-            .remedy("a bundle is never overwritten; move it away if it belongs to a cluster that is gone")),
+            .hint("a bundle is never overwritten; move it away if it belongs to a cluster that is gone")),
         }
     }
 
@@ -184,7 +184,7 @@ impl Place {
         let IdentityPlace::Ours(identity) = IdentityPlace::default_file() else { return Ok(None) };
         let folder = parent(&identity).join("locks");
         let problem = |e: &io::Error| {
-            Problem::of(Exit::World, e).within(format!("could not make the folder {}", folder.display()))
+            Problem::of(Exit::Systems, e).within(format!("could not create the folder {}", folder.display()))
         };
         std::fs::create_dir_all(&folder).map_err(|e| problem(&e))?;
         lock(&folder.join(Mark::owner_of(cluster_id).to_string())).map(Some)
@@ -199,7 +199,7 @@ impl Place {
             None => {
                 let place = Uuid::from_bytes(rand::random());
                 write_private(&path, format!("{place}\n").as_bytes(), false).map_err(|e| {
-                    Problem::of(Exit::World, &e).within(format!("could not write {}", path.display()))
+                    Problem::of(Exit::Systems, &e).within(format!("could not write {}", path.display()))
                 })?;
                 place
             }
@@ -254,13 +254,13 @@ fn open_private(path: &Path) -> io::Result<File> {
 /// Locks a file for as long as this process lives.
 fn lock(path: &Path) -> Result<LocalLock, Problem> {
     let problem =
-        |e: &io::Error| Problem::of(Exit::World, e).within(format!("could not lock {}", path.display()));
+        |e: &io::Error| Problem::of(Exit::Systems, e).within(format!("could not lock {}", path.display()));
     let file = open_private(path).map_err(|e| problem(&e))?;
     match file.try_lock() {
         Ok(()) => Ok(LocalLock(file)),
         Err(TryLockError::WouldBlock) => {
             Err(Problem::new(Exit::Busy, "another talosmith on this machine is at work with this cluster")
-                .remedy("wait until it is done"))
+                .hint("wait until it is done"))
         }
         Err(TryLockError::Error(error)) => Err(problem(&error)),
     }

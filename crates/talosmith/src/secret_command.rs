@@ -31,7 +31,7 @@ impl Commands {
     pub fn printed(self, command: &str, what: &str, exit: Exit) -> Result<SecretString, Problem> {
         if self == Self::Refused {
             return Err(Problem::new(exit, format!("could not get {what}: it comes from a command, and `--no-commands` is given"))
-                .remedy("hand it over with `env:NAME` or `file:PATH`, or trust the file and leave `--no-commands` out"));
+                .hint("hand it over with `env:NAME` or `file:PATH`, or trust the file and leave `--no-commands` out"));
         }
         let mut shell = Command::new("sh");
         for name in withheld(std::env::vars_os()) {
@@ -42,7 +42,7 @@ impl Commands {
         })?;
         if !output.status.success() {
             let text = format!("the command that should print {what} failed ({})", output.status);
-            return Err(Problem::new(exit, text).remedy(
+            return Err(Problem::new(exit, text).hint(
                 "run it by hand to see why; it does not get variables named TALOSMITH_… or PROXMOX_…",
             ));
         }
@@ -93,7 +93,7 @@ fn is_secret(name: &OsStr) -> bool {
     ["TOKEN", "PASSWORD", "SECRET", "IDENTITY", "KEY"].iter().any(|word| name.contains(word))
 }
 
-/// A secret as it is, and as it looks inside of base64 text, wherever in that it begins.
+/// A secret as it is, and as it looks inside of base64 text, wherever in that it starts.
 fn forms(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned()];
     for before in 0..3 {

@@ -101,7 +101,7 @@ impl Printer {
     pub fn failure(&self) -> Option<Problem> {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let error = failed.as_ref().filter(|error| error.kind() != io::ErrorKind::BrokenPipe)?;
-        Some(Problem::of(crate::exit::Exit::World, error).within("could not write to stdout"))
+        Some(Problem::of(crate::exit::Exit::Systems, error).within("could not write to stdout"))
     }
 
     /// Whether the reader of stdout went away, as `head` does when it has enough. It shows when something is written.

@@ -1,4 +1,4 @@
-//! The shape of source files: each begins with `//!`, which says what it is for, and none has more than a thousand lines.
+//! The shape of source files: each starts with `//!`, which says what it is for, and none has more than a thousand lines.
 //!
 //! Files in a folder called `gen` are made by a generator, which knows neither rule: they are left out altogether, of the
 //! median too.
@@ -20,7 +20,7 @@ pub struct Source {
     pub text: String,
     /// Number of lines.
     lines: usize,
-    /// Whether it begins by saying what it is for.
+    /// Whether it starts by saying what it is for.
     introduced: bool,
 }
 

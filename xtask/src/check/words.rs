@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 /// What is not written, and what is written instead.
-const DISCOURAGED: [(&str, &str); 46] = [
+const DISCOURAGED: [(&str, &str); 48] = [
     ("nobody", "name the actor"),
     ("somebody", "name the actor"),
     ("whoever", "name the actor"),
@@ -55,6 +55,8 @@ const DISCOURAGED: [(&str, &str); 46] = [
     ("made anew", "recreated"),
     ("those who vote", "voting members"),
     ("id of a guest", "VM ID"),
+    ("control planes", "control plane nodes"),
+    ("remedy", "hint"),
 ];
 
 /// A place where a discouraged word may stand: it quotes the list itself, or another program.

@@ -18,7 +18,7 @@ pub struct Case {
     pub text: String,
 }
 
-/// The cases of a file: each begins with a line `=== name`.
+/// The cases of a file: each starts with a line `=== name`.
 pub fn read(file: &str) -> anyhow::Result<Vec<Case>> {
     let path = repository().join("conformance/cases").join(file);
     let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;

@@ -20,10 +20,10 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// Keeps the lease for as long as it is polled; renews at once when that is urgent. Comes back only when the lease is not ours
 /// any more, or cannot be had.
 pub(crate) async fn keep(context: Arc<Context>, urgent: Arc<Notify>) -> Error {
-    let clock = &context.world.clock;
+    let clock = &context.systems.clock;
     loop {
         let lease = context.kubernetes_lease();
-        let looks = lease.is_none() && !context.look.blueprint.has_proxmox();
+        let looks = lease.is_none() && !context.snapshot.blueprint.has_proxmox();
         let wait = if looks { LOOK_FOR_PLACE_EVERY } else { RENEW_EVERY };
         tokio::select! {
             biased;
@@ -52,11 +52,11 @@ async fn in_time(
     renewal: impl Future<Output = Result<()>>,
     record: Option<&Record>,
 ) -> Result<()> {
-    let clock = &context.world.clock;
+    let clock = &context.systems.clock;
     let error = match clock.timeout(RENEWAL_TIMEOUT, renewal).await {
         Ok(Ok(())) => return Ok(()),
         Ok(Err(error)) => error,
-        Err(late) => Error::world("could not renew the lease").because(late),
+        Err(late) => Error::systems("could not renew the lease").because(late),
     };
     if error.kind() == Kind::Busy || validity.hold() == Hold::GivenUp {
         return Err(error);
@@ -76,7 +76,9 @@ async fn in_time(
 
 /// The run started before there was a place for its lease; perhaps there is one now.
 async fn take_late(context: &Context) -> Result<()> {
-    if let Some(lease) = KubernetesLease::take_late(&context.world, &context.look, &context.holder).await? {
+    if let Some(lease) =
+        KubernetesLease::take_late(&context.systems, &context.snapshot, &context.holder).await?
+    {
         context.kubernetes_lease.send_replace(Some(lease));
     }
     Ok(())

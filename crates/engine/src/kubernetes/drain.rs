@@ -18,7 +18,7 @@ use super::Kubernetes;
 use crate::error::{Error, Kind, Result};
 
 /// Between two rounds.
-const PAUSE: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_secs(2);
 /// Says on a node that Talosmith cordoned it, and why.
 pub const CORDONED: &str = "talosmith.dev/cordoned";
 
@@ -49,7 +49,7 @@ impl Kubernetes {
     ///
     /// # Errors
     ///
-    /// [`Kind::Refused`] when a pod or its data would be lost for good; [`Kind::World`] when pods are left at the end of the time,
+    /// [`Kind::Refused`] when a pod or its data would be lost for good; [`Kind::Systems`] when pods are left at the end of the time,
     /// with the reason of each. The node takes pods again then, unless somebody else had cordoned it.
     pub async fn drain(&self, node: &str, how: &Drain, why: &str) -> Result<Vec<String>> {
         // What is refused is refused before anything is touched.
@@ -61,7 +61,7 @@ impl Kubernetes {
             // Taken back, or at least said: the failure itself is what the caller must hear of.
             Err(error) => match self.release(node).await {
                 Ok(_) => Err(error),
-                Err(_) => Err(error.remedy(format!(
+                Err(_) => Err(error.hint(format!(
                     "make room or loosen the budgets; `kubectl uncordon {node}` lets pods come again"
                 ))),
             },
@@ -118,7 +118,7 @@ impl Kubernetes {
                         reasons.insert(pod.clone(), reason);
                     }
                 }
-                self.clock.sleep(PAUSE).await;
+                self.clock.sleep(INTERVAL).await;
                 // A pod that came meanwhile has to go, too. A list that was not had is asked for in the next round.
                 match self.pods_to_move(node, how).await {
                     Ok(left) => waiting = left,
@@ -140,11 +140,11 @@ impl Kubernetes {
                 });
                 let left: Vec<String> = left.collect();
                 let seconds = how.limit.as_secs();
-                Err(Error::world(format!(
+                Err(Error::systems(format!(
                     "node {node} could not be drained within {seconds} s: {}",
                     left.join(", ")
                 ))
-                .remedy("make room for these pods elsewhere or loosen their budgets"))
+                .hint("make room for these pods elsewhere or loosen their budgets"))
             }
         }
     }
@@ -169,7 +169,7 @@ impl Kubernetes {
             }
             waiting.insert(name, pod.metadata.uid.unwrap_or_default());
         }
-        let (why, remedy) = match (lost.is_empty(), data.is_empty()) {
+        let (why, hint) = match (lost.is_empty(), data.is_empty()) {
             (true, true) => return Ok(waiting),
             (false, _) => (
                 format!("nothing would make these pods again: {}", lost.join(", ")),
@@ -183,7 +183,7 @@ impl Kubernetes {
                 "allow it where that data is of no use to anybody, or move it elsewhere first",
             ),
         };
-        Err(Error::new(Kind::Refused, format!("node {node} was not drained, because {why}")).remedy(remedy))
+        Err(Error::new(Kind::Refused, format!("node {node} was not drained, because {why}")).hint(hint))
     }
 
     /// Asks for one eviction; returns why it was not granted.

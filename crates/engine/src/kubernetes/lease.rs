@@ -178,7 +178,7 @@ impl Kubernetes {
         if let Some(holder) = other.as_ref().filter(|_| claim.whose == Whose::Free && !is_over(&spec, now)) {
             let until = end(&spec).map(|end| format!(" until {end:.0}")).unwrap_or_default();
             return Err(Error::new(Kind::Busy, format!("{holder} is changing this cluster{until}"))
-                .remedy("wait for it to finish; if it is gone for good, take over"));
+                .hint("wait for it to finish; if it is gone for good, take over"));
         }
         lease.spec = Some(claim.spec(now, Some(spec)));
         claim.note_wait(&mut lease);

@@ -17,7 +17,7 @@ impl Kubernetes {
     ///
     /// # Errors
     ///
-    /// [`Kind::Input`] when the manifest lacks a kind or a name; [`Kind::World`] when Kubernetes does not know the kind
+    /// [`Kind::Input`] when the manifest lacks a kind or a name; [`Kind::Systems`] when Kubernetes does not know the kind
     /// (yet) or refuses.
     pub async fn apply(&self, manifest: &Value) -> Result<()> {
         let text =

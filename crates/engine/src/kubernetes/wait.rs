@@ -11,7 +11,7 @@ use super::{Kubernetes, seen};
 use crate::error::{Error, Result};
 
 /// Between two attempts to watch.
-const PAUSE: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_secs(2);
 
 impl Kubernetes {
     /// Waits until all of `nodes` are there and ready.
@@ -24,7 +24,7 @@ impl Kubernetes {
         let work = async {
             // A watch may break at any time, and its version may be too old: then look again from the beginning.
             while self.watch_until_ready(nodes, &mut missing).await.is_err() {
-                self.clock.sleep(PAUSE).await;
+                self.clock.sleep(INTERVAL).await;
             }
         };
         match self.clock.timeout(limit, work).await {
@@ -32,8 +32,8 @@ impl Kubernetes {
             Err(_) => {
                 let names: Vec<&str> = missing.iter().map(String::as_str).collect();
                 let seconds = limit.as_secs();
-                Err(Error::world(format!("not ready in Kubernetes after {seconds} s: {}", names.join(", ")))
-                    .remedy("a node without a network for pods (CNI) is never ready; `talosmith status` shows each machine's stage"))
+                Err(Error::systems(format!("not ready in Kubernetes after {seconds} s: {}", names.join(", ")))
+                    .hint("a node without a network for pods (CNI) is never ready; `talosmith status` shows each machine's stage"))
             }
         }
     }
@@ -62,7 +62,7 @@ impl Kubernetes {
         let events =
             self.ask("let its nodes be watched", api.watch(&WatchParams::default(), &version)).await?;
         let mut events = events.boxed();
-        let broke = || Error::world(format!("the watch of nodes at {} broke", self.endpoint));
+        let broke = || Error::systems(format!("the watch of nodes at {} broke", self.endpoint));
         while let Some(event) = events.try_next().await.map_err(|e| broke().because(e))? {
             let done = match &event {
                 WatchEvent::Added(node) | WatchEvent::Modified(node) => note(node, true),

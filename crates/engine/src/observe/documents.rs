@@ -11,12 +11,12 @@ use model::observed::{Proxmox, Unfound};
 use pve::UrlAnswer;
 
 use super::proxmox::ask;
-use crate::World;
+use crate::Systems;
 use crate::render::manifests::addresses;
 
 /// What a host of a new cluster does not find.
 pub(super) async fn unfound(
-    world: &World,
+    systems: &Systems,
     blueprint: &Blueprint,
     seen: &Proxmox,
     new: &[&Node],
@@ -28,7 +28,7 @@ pub(super) async fn unfound(
     // What is asked for stands in the host's log, where no password belongs.
     let mut urls: BTreeSet<String> = addresses(blueprint);
     urls.retain(|url| !url.contains('?'));
-    let asked = join_all(urls.iter().map(|url| ask(world, world.pve.query_url(host, url)))).await;
+    let asked = join_all(urls.iter().map(|url| ask(systems, systems.pve.query_url(host, url)))).await;
     urls.iter()
         .zip(asked)
         .filter_map(|(url, answer)| match answer {

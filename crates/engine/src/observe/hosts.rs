@@ -11,16 +11,16 @@ use model::blueprint::{InventoryDatastore, InventoryHost};
 use pve::Resource;
 
 use super::proxmox::ask;
-use crate::World;
+use crate::Systems;
 
 /// Every host, with its datastores.
-pub(super) async fn hosts(world: &World, resources: &[Resource]) -> BTreeMap<String, InventoryHost> {
+pub(super) async fn hosts(systems: &Systems, resources: &[Resource]) -> BTreeMap<String, InventoryHost> {
     let (mut hosts, unknown) = listed(resources);
     if unknown.is_empty() {
         return hosts;
     }
-    let online = online(world, &unknown).await;
-    let stores = join_all(online.iter().map(|host| ask(world, world.pve.node_storages(host)))).await;
+    let online = online(systems, &unknown).await;
+    let stores = join_all(online.iter().map(|host| ask(systems, systems.pve.node_storages(host)))).await;
     for (name, stores) in online.into_iter().zip(stores) {
         let Some(host) = hosts.get_mut(&name) else { continue };
         host.online = true;
@@ -46,13 +46,13 @@ fn whole(count: f64) -> u32 {
 /// Asks each of these hosts that is online for the room in its datastores. The list of resources has only size and use, and what is between
 /// both is not what can be written: a file system keeps a part for itself, and a pool may share its room with others.
 pub(crate) async fn ask_for_room(
-    world: &World,
+    systems: &Systems,
     hosts: &mut BTreeMap<String, InventoryHost>,
     which: impl Fn(&str) -> bool,
 ) {
     let wanted = hosts.iter().filter(|(name, host)| host.online && which(name));
     let online: Vec<String> = wanted.map(|(name, _)| name.clone()).collect();
-    let stores = join_all(online.iter().map(|host| ask(world, world.pve.node_storages(host)))).await;
+    let stores = join_all(online.iter().map(|host| ask(systems, systems.pve.node_storages(host)))).await;
     for (name, stores) in online.iter().zip(stores) {
         if let (Some(host), Ok(stores)) = (hosts.get_mut(name), stores) {
             room(host, &stores);
@@ -71,12 +71,12 @@ fn room(host: &mut InventoryHost, stores: &[pve::Storage]) {
 
 /// Which of these hosts are there. Membership needs a right that not every token has; without it, a host that answers for itself is
 /// there, too.
-async fn online(world: &World, unknown: &BTreeSet<String>) -> Vec<String> {
-    if let Ok(status) = ask(world, world.pve.cluster_status()).await {
+async fn online(systems: &Systems, unknown: &BTreeSet<String>) -> Vec<String> {
+    if let Ok(status) = ask(systems, systems.pve.cluster_status()).await {
         let members = status.nodes.into_iter().filter(|node| node.online && unknown.contains(&node.name));
         return members.map(|node| node.name).collect();
     }
-    let answers = join_all(unknown.iter().map(|host| ask(world, world.pve.node_storages(host)))).await;
+    let answers = join_all(unknown.iter().map(|host| ask(systems, systems.pve.node_storages(host)))).await;
     unknown.iter().zip(answers).filter(|(_, answer)| answer.is_ok()).map(|(host, _)| host.clone()).collect()
 }
 

@@ -20,10 +20,10 @@ use pve::UrlAnswer;
 use talos_client::{Factory, FactoryError};
 
 use super::proxmox::ask;
-use crate::World;
+use crate::Systems;
 
 /// For one answer of the factory.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// One lost answer says nothing.
 const TRIES: usize = 2;
 /// What a host says, by way of its web client, when there is no connection.
@@ -31,7 +31,7 @@ const NO_CONNECTION: &str = "Can't connect";
 
 /// Everything that keeps new nodes from their images.
 pub(super) async fn missing(
-    world: &World,
+    systems: &Systems,
     blueprint: &Blueprint,
     schematics: &BTreeMap<String, String>,
     seen: &Proxmox,
@@ -41,22 +41,22 @@ pub(super) async fn missing(
     let wanted = to_download(blueprint, schematics, seen, new);
     let images: BTreeSet<&Image> = wanted.iter().map(|(image, ..)| *image).collect();
     let factories: BTreeSet<&String> = images.iter().map(|image| &image.factory).collect();
-    let asked = join_all(factories.iter().map(|factory| releases(world, factory))).await;
-    let mut silent: BTreeMap<&String, String> = BTreeMap::new();
+    let asked = join_all(factories.iter().map(|factory| releases(systems, factory))).await;
+    let mut unresponsive: BTreeMap<&String, String> = BTreeMap::new();
     let mut found = vec![];
     for (factory, releases) in factories.into_iter().zip(asked) {
         match releases {
             Ok(releases) => {
                 for image in images.iter().filter(|image| image.factory == *factory) {
-                    found.extend(unknown(world, image, &releases).await);
+                    found.extend(unknown(systems, image, &releases).await);
                 }
             }
             Err(why) => {
-                silent.insert(factory, why);
+                unresponsive.insert(factory, why);
             }
         }
     }
-    for (factory, why) in &silent {
+    for (factory, why) in &unresponsive {
         if images.iter().any(|image| image.factory == **factory && image.mirror.is_none()) {
             found.push(NoImage::FactorySilent { factory: (*factory).clone(), why: why.clone() });
         }
@@ -64,12 +64,12 @@ pub(super) async fn missing(
     let questions: BTreeSet<(&String, String, bool)> = wanted
         .into_iter()
         .map(|(image, host, url)| match image.mirror {
-            Some(_) => (host, url, silent.contains_key(&image.factory)),
+            Some(_) => (host, url, unresponsive.contains_key(&image.factory)),
             None => (host, format!("{}/versions", image.factory), false),
         })
         .collect();
     let answers =
-        join_all(questions.iter().map(|(host, url, _)| ask(world, world.pve.query_url(host, url)))).await;
+        join_all(questions.iter().map(|(host, url, _)| ask(systems, systems.pve.query_url(host, url)))).await;
     for ((host, url, must_be_there), answer) in questions.into_iter().zip(answers) {
         match answer {
             Ok(UrlAnswer::Refused { text, .. }) if text.starts_with(NO_CONNECTION) => {
@@ -88,7 +88,7 @@ pub(super) async fn missing(
 /// Files that have the name of an image and another length; and those of which that is not known, because one of both lengths is not
 /// told. Unknown is no reason against a file: a host may have been given the image by hand because it reaches no factory.
 pub(super) async fn other_files(
-    world: &World,
+    systems: &Systems,
     blueprint: &Blueprint,
     schematics: &BTreeMap<String, String>,
     stored: &BTreeMap<StoredImage, u64>,
@@ -109,7 +109,8 @@ pub(super) async fn other_files(
         }
     }
     let answers =
-        join_all(questions.iter().map(|(at, (url, _))| ask(world, world.pve.query_url(&at.host, url)))).await;
+        join_all(questions.iter().map(|(at, (url, _))| ask(systems, systems.pve.query_url(&at.host, url))))
+            .await;
     let (mut found, mut unproven) = (vec![], vec![]);
     for ((at, (url, bytes)), answer) in questions.into_iter().zip(answers) {
         match compared(bytes, &url, answer) {
@@ -172,33 +173,33 @@ fn to_download<'b>(
 }
 
 /// The releases that a factory has, or why it does not say.
-async fn releases(world: &World, factory: &str) -> Result<Vec<String>, String> {
-    let factory = connect(world, factory).map_err(|error| last_cause(&error))?;
+async fn releases(systems: &Systems, factory: &str) -> Result<Vec<String>, String> {
+    let factory = connect(systems, factory).map_err(|error| last_cause(&error))?;
     let mut why = String::new();
     for _ in 0..TRIES {
-        match world.clock.timeout(PATIENCE, factory.versions()).await {
+        match systems.clock.timeout(TIMEOUT, factory.versions()).await {
             Ok(Ok(releases)) => return Ok(releases),
             Ok(Err(error)) => why = last_cause(&error),
-            Err(_) => why = format!("no answer within {} seconds", PATIENCE.as_secs()),
+            Err(_) => why = format!("no answer within {} seconds", TIMEOUT.as_secs()),
         }
     }
     Err(why)
 }
 
 /// What the factory does not have of an image. That it does not tell now is no reason against it.
-async fn unknown(world: &World, image: &Image, releases: &[String]) -> Vec<NoImage> {
+async fn unknown(systems: &Systems, image: &Image, releases: &[String]) -> Vec<NoImage> {
     let (factory, talos) = (image.factory.clone(), image.talos.clone());
-    let Ok(client) = connect(world, &factory) else { return vec![] };
+    let Ok(client) = connect(systems, &factory) else { return vec![] };
     if !releases.contains(&talos) {
         // Releases that are known to be broken are listed only for whoever asks for them.
-        let all = world.clock.timeout(PATIENCE, client.all_versions()).await;
+        let all = systems.clock.timeout(TIMEOUT, client.all_versions()).await;
         let known = all.is_ok_and(|all| all.is_ok_and(|all| all.contains(&talos)));
         return if known { vec![] } else { vec![NoImage::UnknownRelease { factory, talos }] };
     }
     if image.extensions.is_empty() {
         return vec![];
     }
-    let listed = world.clock.timeout(PATIENCE, client.extensions(&talos)).await;
+    let listed = systems.clock.timeout(TIMEOUT, client.extensions(&talos)).await;
     let Ok(Ok(listed)) = listed else { return vec![] };
     let missing = image.extensions.iter().filter(|extension| !listed.contains(extension));
     missing
@@ -210,8 +211,8 @@ async fn unknown(world: &World, image: &Image, releases: &[String]) -> Vec<NoIma
         .collect()
 }
 
-fn connect(world: &World, factory: &str) -> Result<Factory, FactoryError> {
-    Factory::new(world.net.clone(), &world.clock, factory, &world.factory_roots)
+fn connect(systems: &Systems, factory: &str) -> Result<Factory, FactoryError> {
+    Factory::new(systems.net.clone(), &systems.clock, factory, &systems.factory_roots)
 }
 
 fn last_cause(error: &FactoryError) -> String {

@@ -12,39 +12,39 @@ use secrecy::ExposeSecret;
 use talos::config::{ChangeClass, Contract, Difference, Documents, difference};
 use talos_client::{Machine as Client, Maintenance};
 
-use crate::World;
+use crate::Systems;
 use crate::identify::{Identified, Reached, identify_configured, reach};
-use crate::lack::Lack;
 use crate::render::{Access, digest};
-use crate::world::QUESTION;
+use crate::systems::REQUEST_TIMEOUT;
+use crate::unmet::Unmet;
 
 /// A machine, and what it did not tell although it answers.
 pub(crate) type Seen = (Machine, Vec<Unobserved>);
 
 /// Looks at one node: is it waiting for a configuration, does it have ours, is it somebody else's? A configuration that is
 /// `wanted` is compared with the one that it runs.
-pub(crate) async fn look(world: &World, node: &Node, access: &Access, wanted: Option<&str>) -> Seen {
-    let seen = look_or_lack(world, node, access, wanted).await;
-    seen.unwrap_or_else(|lack| {
+pub(crate) async fn observe(systems: &Systems, node: &Node, access: &Access, wanted: Option<&str>) -> Seen {
+    let seen = observe_or_unmet(systems, node, access, wanted).await;
+    seen.unwrap_or_else(|unmet| {
         let unobserved =
-            Unobserved { what: format!("the Talos API of {}", node.name), why: lack.words.clone() };
-        (Machine::silent(lack.words), vec![unobserved])
+            Unobserved { what: format!("the Talos API of {}", node.name), why: unmet.words.clone() };
+        (Machine::unresponsive(unmet.words), vec![unobserved])
     })
 }
 
 /// The same; a machine that does not answer is what is lacking.
-pub(crate) async fn look_or_lack(
-    world: &World,
+pub(crate) async fn observe_or_unmet(
+    systems: &Systems,
     node: &Node,
     access: &Access,
     wanted: Option<&str>,
-) -> Result<Seen, Lack> {
-    let identified = match Box::pin(reach(world, node, access)).await {
+) -> Result<Seen, Unmet> {
+    let identified = match Box::pin(reach(systems, node, access)).await {
         // Whether it is the node, and what it says, is asked at once: reading gives nothing away.
         Reached::Keys(client) => {
-            let who = identify_configured(world, node, client.clone());
+            let who = identify_configured(systems, node, client.clone());
             let (who, seen) =
-                futures::join!(Box::pin(who), Box::pin(configured(world, node, &client, wanted)));
+                futures::join!(Box::pin(who), Box::pin(configured(systems, node, &client, wanted)));
             match who {
                 Identified::Configured(_) => return Ok(seen),
                 other => other,
@@ -56,7 +56,7 @@ pub(crate) async fn look_or_lack(
         Identified::Maintenance(connection) => {
             let mut machine = Machine::with(Api::Maintenance);
             let mut unobserved = vec![];
-            let version = world.clock.timeout(QUESTION, connection.version()).await;
+            let version = systems.clock.timeout(REQUEST_TIMEOUT, connection.version()).await;
             machine.talos = told(version, node, VERSION, &mut unobserved).map(|v| v.tag);
             machine.stage = Some("maintenance".to_owned());
             // A machine whose STATE was wiped still has etcd's data; that shows only once it is configured.
@@ -65,24 +65,27 @@ pub(crate) async fn look_or_lack(
             }
             (machine, unobserved)
         }
-        Identified::Configured(client) => Box::pin(configured(world, node, &client, wanted)).await,
-        Identified::Stranger { why } => (Machine::with(Api::Stranger { why }), vec![]),
+        Identified::Configured(client) => Box::pin(configured(systems, node, &client, wanted)).await,
+        Identified::ForeignMachine { why } => (Machine::with(Api::ForeignMachine { why }), vec![]),
         Identified::OtherKeys { why } => (Machine::with(Api::OtherKeys { why }), vec![]),
-        Identified::Silent(lack) => return Err(lack),
+        Identified::Unresponsive(unmet) => return Err(unmet),
     })
 }
 
 /// Machines that are not ours to create, and were given a configuration by somebody. Without keys nothing more can be told of
 /// them; with new ones they could not be told anything.
-pub(super) async fn configured_already(world: &World, blueprint: &Blueprint) -> BTreeMap<String, Machine> {
+pub(super) async fn configured_already(
+    systems: &Systems,
+    blueprint: &Blueprint,
+) -> BTreeMap<String, Machine> {
     let external = blueprint.nodes.values().filter(|node| node.external);
     let asked = external.map(|node| async move {
         let asked = async {
-            Maintenance::connect(&world.net, &world.clock, world.address(node)).await?.version().await
+            Maintenance::connect(&systems.net, &systems.clock, systems.address(node)).await?.version().await
         };
-        match world.clock.timeout(QUESTION, asked).await {
+        match systems.clock.timeout(REQUEST_TIMEOUT, asked).await {
             Ok(Err(error)) if error.kind() == talos_client::Kind::Rejected => {
-                Some((node.name.clone(), Machine::with(Api::Stranger { why: error.to_string() })))
+                Some((node.name.clone(), Machine::with(Api::ForeignMachine { why: error.to_string() })))
             }
             _ => None,
         }
@@ -102,23 +105,23 @@ fn told<T>(
     let why = match answer {
         Ok(Ok(answer)) => return Some(answer),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("no answer within {} seconds", QUESTION.as_secs()),
+        Err(_) => format!("no answer within {} seconds", REQUEST_TIMEOUT.as_secs()),
     };
     unobserved.push(Unobserved { what: format!("{what} of {}", node.name), why });
     None
 }
 
-async fn configured(world: &World, node: &Node, client: &Client, wanted: Option<&str>) -> Seen {
-    let clock = &world.clock;
+async fn configured(systems: &Systems, node: &Node, client: &Client, wanted: Option<&str>) -> Seen {
+    let clock = &systems.clock;
     let mut machine = Machine::with(Api::Configured);
     let mut unobserved = vec![];
     let (version, status, config, schematic, (etcd, etcd_status), addresses) = futures::join!(
-        clock.timeout(QUESTION, client.version()),
-        clock.timeout(QUESTION, client.stage()),
-        clock.timeout(QUESTION, client.machine_config()),
-        clock.timeout(QUESTION, client.schematic()),
-        etcd_with_status(world, node, client),
-        addresses(world, node, client),
+        clock.timeout(REQUEST_TIMEOUT, client.version()),
+        clock.timeout(REQUEST_TIMEOUT, client.stage()),
+        clock.timeout(REQUEST_TIMEOUT, client.machine_config()),
+        clock.timeout(REQUEST_TIMEOUT, client.schematic()),
+        etcd_with_status(systems, node, client),
+        addresses(systems, node, client),
     );
     machine.talos = told(version, node, VERSION, &mut unobserved).map(|v| v.tag);
     if let Some(status) = told(status, node, "the stage", &mut unobserved) {
@@ -171,15 +174,15 @@ fn cost(class: ChangeClass) -> ConfigCost {
 
 /// A node's part in etcd, and what its member says of the whole. Only a member is asked for that: others would wait for etcd.
 pub(crate) async fn etcd_with_status(
-    world: &World,
+    systems: &Systems,
     node: &Node,
     client: &Client,
 ) -> (Etcd, Option<EtcdStatus>) {
-    let etcd = etcd(world, node, client).await;
+    let etcd = etcd(systems, node, client).await;
     if !matches!(etcd, Etcd::Member { .. }) {
         return (etcd, None);
     }
-    let asked = world.clock.timeout(QUESTION, client.etcd_status()).await;
+    let asked = systems.clock.timeout(REQUEST_TIMEOUT, client.etcd_status()).await;
     let status = asked.ok().and_then(Result::ok).map(|status| EtcdStatus {
         leader: (status.leader != 0).then(|| hex_id(status.leader)),
         errors: status.errors,
@@ -188,24 +191,24 @@ pub(crate) async fn etcd_with_status(
 }
 
 /// The addresses of a control plane node, one of which may be the VIP.
-pub(crate) async fn addresses(world: &World, node: &Node, client: &Client) -> Option<BTreeSet<Ipv4Addr>> {
+pub(crate) async fn addresses(systems: &Systems, node: &Node, client: &Client) -> Option<BTreeSet<Ipv4Addr>> {
     if node.role == Role::Worker {
         return None;
     }
-    let asked = world.clock.timeout(QUESTION, client.addresses()).await;
+    let asked = systems.clock.timeout(REQUEST_TIMEOUT, client.addresses()).await;
     let address = |found: talos_client::Address| found.address.split('/').next()?.parse().ok();
     Some(asked.ok()?.ok()?.into_iter().filter_map(address).collect())
 }
 
 /// A node's part in etcd. Its own member id is the proof that it has one; a service that still prepares has no data.
-pub(crate) async fn etcd(world: &World, node: &Node, client: &Client) -> Etcd {
+pub(crate) async fn etcd(systems: &Systems, node: &Node, client: &Client) -> Etcd {
     if node.role == Role::Worker {
         return Etcd::Empty;
     }
-    if let Some(id) = member_id(world, client).await {
-        return as_member(world, client, id).await;
+    if let Some(id) = member_id(systems, client).await {
+        return as_member(systems, client, id).await;
     }
-    match has_no_etcd(world, client).await {
+    match has_no_etcd(systems, client).await {
         Some(true) => Etcd::Empty,
         Some(false) => Etcd::Data,
         None => Etcd::Unknown,
@@ -213,9 +216,9 @@ pub(crate) async fn etcd(world: &World, node: &Node, client: &Client) -> Etcd {
 }
 
 /// A member, with its own list of all of them. A learner does not give one, so it is asked for the list of the others.
-async fn as_member(world: &World, client: &Client, id: u64) -> Etcd {
+async fn as_member(systems: &Systems, client: &Client, id: u64) -> Etcd {
     let listed = async |local: bool| {
-        let asked = world.clock.timeout(QUESTION, client.etcd_members(local)).await;
+        let asked = systems.clock.timeout(REQUEST_TIMEOUT, client.etcd_members(local)).await;
         asked.ok().and_then(Result::ok)
     };
     let own = listed(true).await;
@@ -243,14 +246,14 @@ const KUBELET_CERTIFICATE: &str = "/var/lib/kubelet/pki/kubelet-client-current.p
 
 /// Whether the kubelet of a configured machine was ever registered. That there is no certificate is believed only once the
 /// kubelet's service is beyond waiting for the volume that it would be on.
-pub(crate) async fn kubelet(world: &World, client: &Client) -> Kubelet {
-    let asked = world.clock.timeout(QUESTION, client.path_exists(KUBELET_CERTIFICATE)).await;
+pub(crate) async fn kubelet(systems: &Systems, client: &Client) -> Kubelet {
+    let asked = systems.clock.timeout(REQUEST_TIMEOUT, client.path_exists(KUBELET_CERTIFICATE)).await;
     match asked {
         Ok(Ok(true)) => return Kubelet::Registered,
         Ok(Ok(false)) => {}
         Ok(Err(_)) | Err(_) => return Kubelet::Unknown,
     }
-    let Ok(Ok(services)) = world.clock.timeout(QUESTION, client.services()).await else {
+    let Ok(Ok(services)) = systems.clock.timeout(REQUEST_TIMEOUT, client.services()).await else {
         return Kubelet::Unknown;
     };
     let state = services.iter().find(|service| service.id == "kubelet").map(|service| service.state.as_str());
@@ -261,33 +264,37 @@ pub(crate) async fn kubelet(world: &World, client: &Client) -> Kubelet {
 }
 
 /// The same, of a node at its address.
-pub(super) async fn kubelet_of(world: &World, node: &Node, access: &Access) -> Kubelet {
-    match Client::connect(&world.net, &world.clock, world.address(node), &access.talos) {
-        Ok(client) => kubelet(world, &client).await,
+pub(super) async fn kubelet_of(systems: &Systems, node: &Node, access: &Access) -> Kubelet {
+    match Client::connect(&systems.net, &systems.clock, systems.address(node), &access.talos) {
+        Ok(client) => kubelet(systems, &client).await,
         Err(_) => Kubelet::Unknown,
     }
 }
 
 /// The machine's own member id, once it has one. A learner has none yet, so the list of members is asked by name.
-async fn member_id(world: &World, client: &Client) -> Option<u64> {
+async fn member_id(systems: &Systems, client: &Client) -> Option<u64> {
     let local = client.get("etcd", "EtcdMembers.etcd.talos.dev", "local");
-    let spec = world.clock.timeout(QUESTION, local).await.ok()?.ok()?;
+    let spec = systems.clock.timeout(REQUEST_TIMEOUT, local).await.ok()?.ok()?;
     u64::from_str_radix(spec.get("memberID")?.as_str()?, 16).ok()
 }
 
 /// Whether a machine surely has no etcd data. `None` when it cannot be told yet.
 ///
 /// The proof needs both halves. The service prepares only after the volume with its data is mounted, and stays there for
-/// as long as nobody begins etcd; a member that restarts passes through the same state, but its folder is there.
-pub(crate) async fn has_no_etcd(world: &World, machine: &Client) -> Option<bool> {
-    let services = world.clock.timeout(QUESTION, machine.services()).await.ok()?.ok()?;
+/// as long as nobody starts etcd; a member that restarts passes through the same state, but its folder is there.
+pub(crate) async fn has_no_etcd(systems: &Systems, machine: &Client) -> Option<bool> {
+    let services = systems.clock.timeout(REQUEST_TIMEOUT, machine.services()).await.ok()?.ok()?;
     match services.iter().find(|s| s.id == "etcd")?.state.as_str() {
         "Preparing" => {}
         "Running" | "Stopping" => return Some(false),
         _ => return None,
     }
-    let exists =
-        world.clock.timeout(QUESTION, machine.path_exists("/var/lib/etcd/member")).await.ok()?.ok()?;
+    let exists = systems
+        .clock
+        .timeout(REQUEST_TIMEOUT, machine.path_exists("/var/lib/etcd/member"))
+        .await
+        .ok()?
+        .ok()?;
     Some(!exists)
 }
 

@@ -9,21 +9,21 @@ use model::observed::{NotThere, Unobserved};
 use pve::Mapping;
 
 use super::proxmox::ask;
-use crate::World;
+use crate::Systems;
 
 /// What is not there, or not for this token to see.
 pub(super) async fn missing(
-    world: &World,
+    systems: &Systems,
     blueprint: &Blueprint,
     new: &[&Node],
     unobserved: &mut Vec<Unobserved>,
 ) -> Vec<NotThere> {
-    let mut missing: Vec<NotThere> = pool(world, blueprint, unobserved).await.into_iter().collect();
+    let mut missing: Vec<NotThere> = pool(systems, blueprint, unobserved).await.into_iter().collect();
     let wanted: BTreeSet<(&str, &str)> = devices(new.iter().copied()).collect();
     if wanted.is_empty() {
         return missing;
     }
-    match ask(world, world.pve.pci_mappings(None)).await {
+    match ask(systems, systems.pve.pci_mappings(None)).await {
         Ok(mappings) => {
             let gone = wanted.into_iter().filter(|(name, host)| is_on(&mappings, name, host) != Some(true));
             missing.extend(gone.map(|(name, host)| NotThere::Device {
@@ -39,12 +39,12 @@ pub(super) async fn missing(
 
 /// The resource pool, if it is not there.
 pub(super) async fn pool(
-    world: &World,
+    systems: &Systems,
     blueprint: &Blueprint,
     unobserved: &mut Vec<Unobserved>,
 ) -> Option<NotThere> {
     let pool = blueprint.resource_pool.as_ref()?;
-    match ask(world, world.pve.pools()).await {
+    match ask(systems, systems.pve.pools()).await {
         Ok(pools) if pools.iter().any(|known| known.name == *pool) => None,
         Ok(_) => Some(NotThere::Pool { pool: pool.clone() }),
         Err(why) => {

@@ -21,17 +21,17 @@ use model::rights::{self, Need};
 use pve::Resource;
 use uuid::Uuid;
 
-use crate::World;
-use crate::error::{Error, Result, remedy};
+use crate::Systems;
+use crate::error::{Error, Result, hint};
 use crate::missing::{self, Unclear};
 use crate::observe::{Purpose, Sought, documents, hosts, images as boot_images, named};
 use crate::settled;
-use crate::world::{KNOCK, TALOS_PORT};
+use crate::systems::{PROBE_TIMEOUT, TALOS_PORT};
 
 /// The tag that every VM of ours carries. It only narrows the search; what counts is the mark.
 pub const TAG: &str = "talosmith";
 /// For one answer. A host that does not answer costs Proxmox itself half a minute; nobody waits for that here.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const KUBERNETES_PORT: u16 = 6443;
 /// Keys of a VM's configuration that are secret, or change by themselves.
 const NOT_KEPT: &[&str] = &["cipassword", "sshkeys", "vmgenid", "meta", "lock"];
@@ -50,28 +50,28 @@ pub struct Survey {
 /// # Errors
 ///
 /// When Proxmox does not answer or refuses.
-pub async fn survey(world: &World) -> Result<Survey> {
-    let attempt = |e: pve::Error| Error::world("could not query Proxmox").remedy(remedy(&e)).because(e);
-    let both = async { futures::join!(world.pve.version(), world.pve.cluster_resources()) };
-    let (version, resources) = world.clock.timeout(PATIENCE, both).await.map_err(|late| {
-        Error::world(format!("Proxmox gave no answer within {} seconds", PATIENCE.as_secs()))
+pub async fn survey(systems: &Systems) -> Result<Survey> {
+    let attempt = |e: pve::Error| Error::systems("could not query Proxmox").hint(hint(&e)).because(e);
+    let both = async { futures::join!(systems.pve.version(), systems.pve.cluster_resources()) };
+    let (version, resources) = systems.clock.timeout(TIMEOUT, both).await.map_err(|late| {
+        Error::systems(format!("Proxmox gave no answer within {} seconds", TIMEOUT.as_secs()))
             .coded("no-answer")
-            .remedy("its endpoint takes connections, but does not answer: look at the services pveproxy and pvedaemon on the host")
+            .hint("its endpoint takes connections, but does not answer: look at the services pveproxy and pvedaemon on the host")
             .because(late)
     })?;
     let (version, resources) = (version.map_err(attempt)?, resources.map_err(attempt)?);
-    let inventory = Inventory { hosts: hosts::hosts(world, &resources).await };
+    let inventory = Inventory { hosts: hosts::hosts(systems, &resources).await };
     Ok(Survey { version: version.text, resources, inventory })
 }
 
 /// One answer within the time there is for it, or why not.
 pub(super) async fn ask<T, E: std::error::Error>(
-    world: &World,
+    systems: &Systems,
     call: impl Future<Output = std::result::Result<T, E>>,
 ) -> std::result::Result<T, String> {
-    match world.clock.timeout(PATIENCE, call).await {
+    match systems.clock.timeout(TIMEOUT, call).await {
         Ok(answer) => answer.map_err(|error| last_cause(&error)),
-        Err(_) => Err(format!("no answer within {} seconds", PATIENCE.as_secs())),
+        Err(_) => Err(format!("no answer within {} seconds", TIMEOUT.as_secs())),
     }
 }
 
@@ -81,7 +81,7 @@ fn is_bridge(kind: &str) -> bool {
 
 /// Looks at every VM that may be ours, and at what new ones need.
 pub(super) async fn details(
-    world: &World,
+    systems: &Systems,
     survey: Survey,
     sought: &Sought<'_>,
     unobserved: &mut Vec<Unobserved>,
@@ -113,21 +113,21 @@ pub(super) async fn details(
             || g.name.as_ref().is_some_and(is_ours_by_name)
             || creating && templates.contains(id)
     });
-    seen.hidden = hidden(world, blueprint, &seen).await;
+    seen.hidden = hidden(systems, blueprint, &seen).await;
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
-    let mut looks = join_all(candidates.iter().map(|(id, host, g)| vm(world, *id, host, g, owner))).await;
-    let is_record = |look: &std::result::Result<Looked, NotRead>| matches!(look, Ok(Looked::Marked(vm, _)) if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner);
+    let mut looks = join_all(candidates.iter().map(|(id, host, g)| vm(systems, *id, host, g, owner))).await;
+    let is_record = |snapshot: &std::result::Result<Looked, NotRead>| matches!(snapshot, Ok(Looked::Marked(vm, _)) if vm.mark.node == RECORD_NODE && Some(vm.mark.owner) == owner);
     if !looks.iter().any(is_record) {
         // Before a record is created, every VM is read: it may be there without its tag, under another name and ID.
         let online = |host: &str| seen.inventory.hosts.get(host).is_some_and(|h| h.online);
         let read = join_all(others.iter().map(|(id, host, g)| async {
-            if online(host) { vm(world, *id, host, g, owner).await } else { Err(NotRead::Offline) }
+            if online(host) { vm(systems, *id, host, g, owner).await } else { Err(NotRead::Offline) }
         }));
-        for (other, look) in others.iter().zip(read.await) {
-            match look {
+        for (other, snapshot) in others.iter().zip(read.await) {
+            match snapshot {
                 Ok(_) => {
                     candidates.push(*other);
-                    looks.push(look);
+                    looks.push(snapshot);
                 }
                 Err(reason) => {
                     let (id, host, guest) = *other;
@@ -138,8 +138,8 @@ pub(super) async fn details(
         }
     }
     let mut records: BTreeMap<u32, Option<RecordState>> = BTreeMap::new();
-    for ((id, host, _), look) in candidates.iter().zip(looks) {
-        if let Some(state) = take_down(blueprint, *id, host, look, &mut seen, unobserved) {
+    for ((id, host, _), snapshot) in candidates.iter().zip(looks) {
+        if let Some(state) = take_down(blueprint, *id, host, snapshot, &mut seen, unobserved) {
             records.insert(*id, state);
         }
     }
@@ -160,16 +160,16 @@ pub(super) async fn details(
             let new: BTreeSet<String> =
                 preflight::to_create(blueprint, &seen).filter_map(|node| node.host.clone()).collect();
             let which = |host: &str| purpose == Purpose::Page || new.contains(host);
-            hosts::ask_for_room(world, &mut seen.inventory.hosts, which).await;
-            Box::pin(for_new_nodes(world, sought, &mut seen, unobserved)).await;
-            seen.occupied = occupied(world, blueprint, &seen).await;
+            hosts::ask_for_room(systems, &mut seen.inventory.hosts, which).await;
+            Box::pin(for_new_nodes(systems, sought, &mut seen, unobserved)).await;
+            seen.occupied = occupied(systems, blueprint, &seen).await;
         }
         Purpose::Removal => {
             if Holder::accounts(blueprint).next().is_none() {
                 return seen;
             }
-            match ask(world, world.pve.permissions()).await {
-                Ok(rights) => seen.accounts = accounts(world, blueprint, &rights, unobserved).await,
+            match ask(systems, systems.pve.permissions()).await {
+                Ok(rights) => seen.accounts = accounts(systems, blueprint, &rights, unobserved).await,
                 Err(why) => unobserved.push(Unobserved { what: "what the token may do".to_owned(), why }),
             }
         }
@@ -189,14 +189,14 @@ fn take_down(
     blueprint: &Blueprint,
     id: u32,
     host: &str,
-    look: std::result::Result<Looked, NotRead>,
+    snapshot: std::result::Result<Looked, NotRead>,
     seen: &mut Proxmox,
     unobserved: &mut Vec<Unobserved>,
 ) -> Option<Option<RecordState>> {
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     let by_uuid = |uuid: Uuid| nodes_by_uuid(blueprint).find(|(known, _)| *known == uuid);
     let mut record = None;
-    match look {
+    match snapshot {
         // The notes name another cluster, and the UUID, which comes from our keys, says otherwise.
         Ok(Looked::Marked(vm, _))
             if owner.is_some()
@@ -244,13 +244,13 @@ fn take_down(
 }
 
 /// VM IDs of the cluster that are not listed, and that are in use all the same: a list shows only what the token may read.
-async fn hidden(world: &World, blueprint: &Blueprint, seen: &Proxmox) -> BTreeMap<u32, Option<String>> {
+async fn hidden(systems: &Systems, blueprint: &Blueprint, seen: &Proxmox) -> BTreeMap<u32, Option<String>> {
     let nodes = blueprint.nodes.values().filter(|node| !node.external).map(|node| node.vmid);
     let record = blueprint.has_proxmox().then_some(blueprint.record.vmid);
     let ids: BTreeSet<u32> = nodes.chain(record).chain(blueprint.record.usual_vmid).collect();
     let unlisted = ids.into_iter().filter(|id| !seen.taken.contains_key(id));
     let asked = unlisted.map(|id| async move {
-        match ask(world, world.pve.vmid_exists(id)).await {
+        match ask(systems, systems.pve.vmid_exists(id)).await {
             Ok(false) => None,
             Ok(true) => Some((id, None)),
             Err(why) => Some((id, Some(why))),
@@ -261,7 +261,7 @@ async fn hidden(world: &World, blueprint: &Blueprint, seen: &Proxmox) -> BTreeMa
 
 /// The accounts of what runs in the cluster, if there are to be any.
 async fn accounts(
-    world: &World,
+    systems: &Systems,
     blueprint: &Blueprint,
     rights: &pve::Permissions,
     unobserved: &mut Vec<Unobserved>,
@@ -272,8 +272,8 @@ async fn accounts(
     }
     let needs = wanted.iter().flat_map(|(holder, _)| holder.needs(blueprint));
     let may_change = needs.into_iter().all(|(path, right)| rights.has(&path, right));
-    let asked = async { futures::try_join!(world.pve.users(), world.pve.granted()) };
-    let (users, granted) = match ask(world, asked).await {
+    let asked = async { futures::try_join!(systems.pve.users(), systems.pve.granted()) };
+    let (users, granted) = match ask(systems, asked).await {
         Ok(both) => both,
         Err(why) => {
             unobserved.push(Unobserved { what: "the accounts in Proxmox".to_owned(), why });
@@ -287,7 +287,7 @@ async fn accounts(
         if let Some(there) = users.iter().find(|there| there.name == user) {
             let owner = holder::owner(&there.comment);
             if owner.is_none() && may_change {
-                match ask(world, world.pve.tokens(&user)).await {
+                match ask(systems, systems.pve.tokens(&user)).await {
                     Ok(tokens) => {
                         let foreign = tokens.iter().any(|there| there.name == token && !is_ours(there));
                         seen.foreign_tokens.extend(foreign.then(|| user.clone()));
@@ -312,16 +312,16 @@ pub(super) fn no_console(
     permissions: &pve::Permissions,
 ) -> BTreeSet<String> {
     let vmid = |node: &Node| ownership::vm_of(blueprint, seen, &node.name).map(|vm| vm.vmid);
-    let lacks = |node: &&Node| {
+    let unmet_conditions = |node: &&Node| {
         let need = rights::to_prove(blueprint, node, vmid(node));
         !node.external && !need.is_met(|path, privilege| permissions.has(path, privilege))
     };
-    blueprint.nodes.values().filter(lacks).map(|node| node.name.clone()).collect()
+    blueprint.nodes.values().filter(unmet_conditions).map(|node| node.name.clone()).collect()
 }
 
 /// What creating nodes needs: bridges, images, rights.
 async fn for_new_nodes(
-    world: &World,
+    systems: &Systems,
     sought: &Sought<'_>,
     seen: &mut Proxmox,
     unobserved: &mut Vec<Unobserved>,
@@ -336,7 +336,7 @@ async fn for_new_nodes(
         let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
         let outside = |vm: &Vm| vm.pool != blueprint.resource_pool;
         if owner.is_some_and(|owner| seen.of(owner).any(outside)) {
-            seen.not_there.extend(named::pool(world, blueprint, unobserved).await);
+            seen.not_there.extend(named::pool(systems, blueprint, unobserved).await);
         }
         return;
     }
@@ -347,20 +347,20 @@ async fn for_new_nodes(
         .filter_map(|node| node.host.as_ref())
         .filter(|host| online(host))
         .collect();
-    let networks = join_all(hosts.iter().map(|host| ask(world, world.pve.node_networks(host))));
-    let permissions = ask(world, world.pve.permissions());
-    let zones = zones(world, &new);
-    let images = images(world, &seen.inventory, &new);
+    let networks = join_all(hosts.iter().map(|host| ask(systems, systems.pve.node_networks(host))));
+    let permissions = ask(systems, systems.pve.permissions());
+    let zones = zones(systems, &new);
+    let images = images(systems, &seen.inventory, &new);
     let (networks, permissions, zones, (images, dark)) = futures::join!(networks, permissions, zones, images);
     let networks: Vec<_> = hosts.into_iter().cloned().zip(networks).collect();
     let (other_files, unproven) =
-        boot_images::other_files(world, blueprint, sought.schematics, &images, &new).await;
+        boot_images::other_files(systems, blueprint, sought.schematics, &images, &new).await;
     seen.unsized_images = unproven;
     seen.images = images.into_keys().collect();
     unobserved.extend(dark);
     match permissions {
         Ok(permissions) => {
-            seen.accounts = accounts(world, blueprint, &permissions, unobserved).await;
+            seen.accounts = accounts(systems, blueprint, &permissions, unobserved).await;
             seen.no_console = Some(no_console(blueprint, seen, &permissions));
             let needs = rights::to_create(blueprint, &new, &zones);
             let missing = |need: &&Need| !need.is_met(|path, privilege| permissions.has(path, privilege));
@@ -383,30 +383,30 @@ async fn for_new_nodes(
         }
     }
     seen.no_images =
-        Box::pin(boot_images::missing(world, blueprint, sought.schematics, seen, &new, unobserved)).await;
+        Box::pin(boot_images::missing(systems, blueprint, sought.schematics, seen, &new, unobserved)).await;
     seen.no_images.extend(other_files);
-    seen.unfound = documents::unfound(world, blueprint, seen, &new).await;
-    seen.not_there = named::missing(world, blueprint, &new, unobserved).await;
+    seen.unfound = documents::unfound(systems, blueprint, seen, &new).await;
+    seen.not_there = named::missing(systems, blueprint, &new, unobserved).await;
 }
 
 /// The zone of each SDN vnet. Only a name that no bridge of a host has by custom can be one.
-async fn zones(world: &World, new: &[&Node]) -> BTreeMap<String, String> {
+async fn zones(systems: &Systems, new: &[&Node]) -> BTreeMap<String, String> {
     let more = |node: &&Node| node.settings.extra_nics.iter().any(|nic| !nic.bridge.starts_with("vmbr"));
     if !new.iter().any(|node| !node.bridge.starts_with("vmbr") || more(node)) {
         return BTreeMap::new();
     }
-    vnets(world).await
+    vnets(systems).await
 }
 
 /// The zone of each SDN vnet that the token sees. Where that cannot be asked, none is known.
-pub(crate) async fn vnets(world: &World) -> BTreeMap<String, String> {
-    let vnets = ask(world, world.pve.vnets()).await.unwrap_or_default();
+pub(crate) async fn vnets(systems: &Systems) -> BTreeMap<String, String> {
+    let vnets = ask(systems, systems.pve.vnets()).await.unwrap_or_default();
     vnets.into_iter().map(|vnet| (vnet.vnet, vnet.zone)).collect()
 }
 
 /// Addresses of new nodes, and that of a new cluster, at which somebody is already. Who refuses a connection is there, too;
 /// where nobody is, nothing comes back. Loopback is the exception: this machine has all of its addresses and refuses for each.
-async fn occupied(world: &World, blueprint: &Blueprint, seen: &Proxmox) -> BTreeMap<Ipv4Addr, String> {
+async fn occupied(systems: &Systems, blueprint: &Blueprint, seen: &Proxmox) -> BTreeMap<Ipv4Addr, String> {
     // Where a DHCP server has no reservation, it will find another address.
     let new = preflight::to_create(blueprint, seen).filter(|node| !node.settings.dhcp);
     let nodes = new.map(|node| (node.address.addr(), TALOS_PORT));
@@ -414,7 +414,7 @@ async fn occupied(world: &World, blueprint: &Blueprint, seen: &Proxmox) -> BTree
     let asked: Vec<(Ipv4Addr, u16)> = nodes.chain(api).collect();
     let knocks = asked.iter().map(|(address, port)| async move {
         let host = address.to_string();
-        match world.clock.timeout(KNOCK, world.net.dial(&host, *port)).await {
+        match systems.clock.timeout(PROBE_TIMEOUT, systems.net.dial(&host, *port)).await {
             Ok(Ok(_)) => Some((*address, format!("something answers there on port {port}"))),
             Ok(Err(error))
                 if error.kind() == std::io::ErrorKind::ConnectionRefused && !address.is_loopback() =>
@@ -466,26 +466,26 @@ fn nodes_by_uuid(blueprint: &Blueprint) -> impl Iterator<Item = (Uuid, &str)> {
 
 /// One VM, by its mark.
 async fn vm(
-    world: &World,
+    systems: &Systems,
     vmid: u32,
     host: &str,
     resource: &Resource,
     owner: Option<Uuid>,
 ) -> std::result::Result<Looked, NotRead> {
     let read = async {
-        let (host, configs) = match world.pve.vm_configs(host, vmid).await {
+        let (host, configs) = match systems.pve.vm_configs(host, vmid).await {
             Ok(configs) => (host.to_owned(), configs),
             // It moved or went away between the list and now.
-            Err(error) if error.is_missing() => match missing::seek(world, vmid).await? {
+            Err(error) if error.is_missing() => match missing::seek(systems, vmid).await? {
                 Some((host, _)) => {
-                    let configs = world.pve.vm_configs(&host, vmid).await?;
+                    let configs = systems.pve.vm_configs(&host, vmid).await?;
                     (host, configs)
                 }
                 None => return Ok(Looked::Nobodys),
             },
             Err(error) => return Err(error.into()),
         };
-        if let Some(creation) = creation(world, vmid, &host, &configs).await? {
+        if let Some(creation) = creation(systems, vmid, &host, &configs).await? {
             return Ok(Looked::Creating(creation));
         }
         let notes = configs.now.description();
@@ -505,17 +505,17 @@ async fn vm(
             // Whether another cluster's runs does not matter here.
             _ if !vm.mark.is_node() || owner.is_some_and(|owner| owner != vm.mark.owner) => false,
             Some("running") => true,
-            _ => is_running(world, &host, vmid).await?,
+            _ => is_running(systems, &host, vmid).await?,
         };
         Ok::<_, Unclear>(Looked::Marked(Box::new(vm), state.map(Box::new)))
     };
     let forbidden = |error: &Unclear| matches!(error, Unclear::NotTold(e) if matches!(e.meaning(), pve::Kind::Permission { .. }));
-    match world.clock.timeout(PATIENCE, read).await {
+    match systems.clock.timeout(TIMEOUT, read).await {
         Ok(Ok(looked)) => Ok(looked),
         Ok(Err(error)) if forbidden(&error) => Err(NotRead::Forbidden),
         Ok(Err(Unclear::Offline { .. })) => Err(NotRead::Offline),
         Ok(Err(error)) => Err(NotRead::Failed { why: last_cause(&error) }),
-        Err(_) => Err(NotRead::Failed { why: format!("no answer within {} seconds", PATIENCE.as_secs()) }),
+        Err(_) => Err(NotRead::Failed { why: format!("no answer within {} seconds", TIMEOUT.as_secs()) }),
     }
 }
 
@@ -533,7 +533,7 @@ const SETTLE: Duration = Duration::from_secs(2);
 /// A VM that is being created, or whose creation was cut off, by its lock. That no task works on it is believed only when the
 /// lock is still there a moment later.
 async fn creation(
-    world: &World,
+    systems: &Systems,
     vmid: u32,
     host: &str,
     configs: &pve::BothConfigs,
@@ -543,11 +543,11 @@ async fn creation(
         // A creation writes the notes at its end: this one is complete, and a later task left its lock.
         return Ok(None);
     }
-    let mut active = settled::is_active(world, host, vmid).await;
+    let mut active = settled::is_active(systems, host, vmid).await;
     if active == Some(false) {
-        world.clock.sleep(SETTLE).await;
-        active = match world.pve.vm_config(host, vmid).await {
-            Ok(config) if config.lock() == Some(lock) => settled::is_active(world, host, vmid).await,
+        systems.clock.sleep(SETTLE).await;
+        active = match systems.pve.vm_config(host, vmid).await {
+            Ok(config) if config.lock() == Some(lock) => settled::is_active(systems, host, vmid).await,
             // It ended just now: whoever goes on finds out how.
             Ok(_) => Some(true),
             Err(error) if error.is_missing() => Some(true),
@@ -566,8 +566,8 @@ fn newer<T>(line: Line<T>) -> Option<(u64, Option<Uuid>)> {
 }
 
 /// Whether a VM runs at this moment. A state that Proxmox does not know is an error, because it is not "off".
-pub(crate) async fn is_running(world: &World, host: &str, vmid: u32) -> pve::Result<bool> {
-    world.pve.is_running(host, vmid).await
+pub(crate) async fn is_running(systems: &Systems, host: &str, vmid: u32) -> pve::Result<bool> {
+    systems.pve.is_running(host, vmid).await
 }
 
 /// What a VM's configuration says, if it carries a mark.
@@ -607,7 +607,7 @@ pub(crate) fn read(
 
 /// Boot images where new nodes look for them, with their length in bytes (0 where Proxmox does not tell). A shared datastore is asked once.
 async fn images(
-    world: &World,
+    systems: &Systems,
     inventory: &Inventory,
     new: &[&Node],
 ) -> (BTreeMap<StoredImage, u64>, Vec<Unobserved>) {
@@ -624,7 +624,7 @@ async fn images(
         }
     }
     let lists = join_all(
-        places.iter().map(|(host, store)| ask(world, world.pve.storage_content(host, store, "import"))),
+        places.iter().map(|(host, store)| ask(systems, systems.pve.storage_content(host, store, "import"))),
     )
     .await;
     let (mut images, mut unobserved) = (BTreeMap::new(), vec![]);

@@ -21,21 +21,21 @@ use crate::error::{Error, Kind, Result};
 use crate::halt;
 use crate::identify::{Identified, identify};
 use crate::observe::machines;
-use crate::world::{QUESTION, World};
+use crate::systems::{REQUEST_TIMEOUT, Systems};
 
 use doubts::{TO_BE_SEEN, nothing_exists};
 
 /// For the container runtime to come up and the clock to be set.
-const PATIENCE: Duration = Duration::from_secs(5 * 60);
-const PAUSE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(5 * 60);
+const INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> Result<Done> {
-    let world = &context.world;
+    let systems = &context.systems;
     let record = context.record_if_any()?;
-    let access = context.look.access()?;
-    let address = world.address(node);
-    let attempt = || Error::world(format!("could not bootstrap etcd on {}", node.name));
-    let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
+    let access = context.snapshot.access()?;
+    let address = systems.address(node);
+    let attempt = || Error::systems(format!("could not bootstrap etcd on {}", node.name));
+    let machine = Machine::connect(&systems.net, &systems.clock, address, &access.talos)
         .map_err(|e| attempt().because(e))?;
     let marked = match &record {
         Some(record) => {
@@ -43,7 +43,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
         }
         None => false,
     };
-    let existing = match marked && has_data(world, &machine, progress).await {
+    let existing = match marked && has_data(systems, &machine, progress).await {
         // An earlier run made the call and died before it saw the effect.
         true => Some(node),
         false => {
@@ -56,8 +56,8 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let (node, machine) = match existing {
         Some(existing) => {
             progress.note(format!("{} has etcd data already; waiting for its etcd", existing.name));
-            let address = world.address(existing);
-            let machine = Machine::connect(&world.net, &world.clock, address, &access.talos)
+            let address = systems.address(existing);
+            let machine = Machine::connect(&systems.net, &systems.clock, address, &access.talos)
                 .map_err(|e| attempt().because(e))?;
             (existing, machine)
         }
@@ -72,21 +72,21 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     };
     progress.note("waiting for etcd");
     let did_not = || {
-        Error::world(format!("etcd on {} is bootstrapped but did not come up", node.name))
-            .remedy("look at the service etcd there; running the command again is safe")
+        Error::systems(format!("etcd on {} is bootstrapped but did not come up", node.name))
+            .hint("look at the service etcd there; running the command again is safe")
     };
-    let coming = world.clock.timeout(PATIENCE, until_member(context, node, &machine, may_call, progress));
-    let outcome = match select(pin!(coming), pin!(halt::until_etcd_failed(world, &machine))).await {
+    let coming = systems.clock.timeout(TIMEOUT, until_member(context, node, &machine, may_call, progress));
+    let outcome = match select(pin!(coming), pin!(halt::until_etcd_failed(systems, &machine))).await {
         Either::Left((outcome, _)) => outcome,
         Either::Right((halted, _)) => return halt::ended(node, halted),
     };
     match outcome {
         Ok(outcome) => outcome?,
         Err(_) => {
-            return Err(match identify(world, node, access).await {
-                Identified::Silent(lack) => did_not().coded(lack.code).remedy(format!(
+            return Err(match identify(systems, node, access).await {
+                Identified::Unresponsive(unmet) => did_not().coded(unmet.code).hint(format!(
                     "the machine does not answer ({}); look at its console, then run the command again",
-                    lack.words
+                    unmet.words
                 )),
                 _ => did_not().coded("timed-out"),
             });
@@ -99,7 +99,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
 }
 
 /// Waits until etcd is there. A machine that restarts before etcd has written anything has forgotten that it was asked, so
-/// after a restart it is asked again; never without one, because that would stop an etcd that is about to begin. Minutes may
+/// after a restart it is asked again; never without one, because that would stop an etcd that is about to start. Minutes may
 /// lie between the two calls, so everything that speaks against a bootstrap is looked for again.
 async fn until_member(
     context: &Context,
@@ -108,17 +108,17 @@ async fn until_member(
     may_call: bool,
     progress: &Progress,
 ) -> Result<()> {
-    let world = &context.world;
+    let systems = &context.systems;
     let mut boot = None;
     loop {
-        if matches!(machines::etcd(world, node, machine).await, Etcd::Member { .. }) {
+        if matches!(machines::etcd(systems, node, machine).await, Etcd::Member { .. }) {
             return Ok(());
         }
-        if let Ok(Ok(seen)) = world.clock.timeout(QUESTION, machine.boot_id()).await {
+        if let Ok(Ok(seen)) = systems.clock.timeout(REQUEST_TIMEOUT, machine.boot_id()).await {
             let restarted = boot.as_ref().is_some_and(|before| *before != seen);
             if !restarted {
                 boot = Some(seen);
-            } else if may_call && machines::has_no_etcd(world, machine).await == Some(true) {
+            } else if may_call && machines::has_no_etcd(systems, machine).await == Some(true) {
                 progress.note("the machine restarted and forgot it; checking every control plane node again");
                 if is_still_empty(context, node, progress).await? {
                     progress.note("sending the request again");
@@ -127,7 +127,7 @@ async fn until_member(
                 boot = Some(seen);
             }
         }
-        world.clock.sleep(PAUSE).await;
+        systems.clock.sleep(INTERVAL).await;
     }
 }
 
@@ -143,40 +143,40 @@ async fn is_still_empty(context: &Context, node: &Node, progress: &Progress) -> 
                 node.name, existing.name
             ),
         )
-        .remedy("look at both with `talosmith status`; a second etcd would split the cluster")),
+        .hint("look at both with `talosmith status`; a second etcd would split the cluster")),
     }
 }
 
 /// Whether the machine has etcd data. One that does not tell is asked again for a while: what it has decides whether the
 /// call of an earlier run got through.
-async fn has_data(world: &World, machine: &Machine, progress: &Progress) -> bool {
-    let began = world.clock.now();
+async fn has_data(systems: &Systems, machine: &Machine, progress: &Progress) -> bool {
+    let began = systems.clock.now();
     loop {
-        if let Some(empty) = machines::has_no_etcd(world, machine).await {
+        if let Some(empty) = machines::has_no_etcd(systems, machine).await {
             return !empty;
         }
-        if world.clock.now().duration_since(began) > TO_BE_SEEN {
+        if systems.clock.now().duration_since(began) > TO_BE_SEEN {
             return false;
         }
         progress.note("waiting for the machine to tell whether it has etcd data");
-        world.clock.sleep(PAUSE).await;
+        systems.clock.sleep(INTERVAL).await;
     }
 }
 
 /// Asks for the bootstrap until Talos is ready for it. Data that is already there is success: an earlier call got through.
 /// The caller has just checked every control plane node; it is done again before each repetition.
 async fn begin(context: &Context, node: &Node, machine: &Machine, progress: &Progress) -> Result<()> {
-    let world = &context.world;
-    let attempt = || Error::world(format!("could not bootstrap etcd on {}", node.name));
+    let systems = &context.systems;
+    let attempt = || Error::systems(format!("could not bootstrap etcd on {}", node.name));
     let failed = |error: Option<talos_client::Error>| match error {
         Some(error) => attempt()
-            .remedy("if it waits for the time, check that the machine reaches a time server (`network.ntp`)")
+            .hint("if it waits for the time, check that the machine reaches a time server (`network.ntp`)")
             .because(error),
-        None => attempt().remedy("look at the machine with `talosmith status`, then run the command again"),
+        None => attempt().hint("look at the machine with `talosmith status`, then run the command again"),
     };
-    let began = world.clock.now();
+    let began = systems.clock.now();
     loop {
-        let error = match world.clock.timeout(Duration::from_secs(15), machine.bootstrap()).await {
+        let error = match systems.clock.timeout(Duration::from_secs(15), machine.bootstrap()).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) if error.kind() == Refused::AlreadyExists => return Ok(()),
             Ok(Err(error))
@@ -193,11 +193,11 @@ async fn begin(context: &Context, node: &Node, machine: &Machine, progress: &Pro
         if let Some(error) = &error {
             progress.note(format!("etcd cannot be bootstrapped yet: {error}"));
         }
-        if world.clock.now().duration_since(began) > PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX)
+        if systems.clock.now().duration_since(began) > TIMEOUT.try_into().unwrap_or(jiff::SignedDuration::MAX)
         {
             return Err(failed(error));
         }
-        world.clock.sleep(PAUSE).await;
+        systems.clock.sleep(INTERVAL).await;
         if !is_still_empty(context, node, progress).await? {
             return Ok(());
         }

@@ -14,59 +14,61 @@ use secrecy::ExposeSecret;
 use talos_client::{Kind as Refused, Machine, Maintenance};
 
 use crate::context::{Context, Done};
+use crate::discovered;
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::identify::{Identified, identify};
-use crate::lack::Lack;
 use crate::power::{PowerWatch, USUAL_BOOT};
 use crate::proof::{self, Prover};
 use crate::render::digest;
 use crate::steps::signing;
-use crate::whereabouts;
-use crate::world::{QUESTION, World};
+use crate::systems::{REQUEST_TIMEOUT, Systems};
+use crate::unmet::Unmet;
 
 /// What is likely of a worker whose port is closed. An earlier run may have configured it.
 const SIGNED: &str = "if it has its configuration already, its port opens once a control plane node runs and signs its certificate";
 /// The code of a wrong clock.
 const CLOCK: &str = "clock";
 /// Booting, downloading nothing: a machine that is not there after this long will not come by itself.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const TIMEOUT: Duration = Duration::from_secs(10 * 60);
 /// Between two looks.
-const PAUSE: Duration = Duration::from_secs(2);
+const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Configures the machine, and waits until it has left maintenance mode. A machine that already has a configuration under
 /// our authority is left as it is.
 pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> Result<Done> {
-    let access = context.look.access()?;
-    let config = context.look.config(&node.name)?;
-    let world = &context.world;
-    let began = world.clock.now();
+    let access = context.snapshot.access()?;
+    let config = context.snapshot.config(&node.name)?;
+    let systems = &context.systems;
+    let began = systems.clock.now();
     let mut sent = false;
-    let vm = ownership::vm_of(&context.look.blueprint, &context.look.observed.proxmox, &node.name);
+    let vm = ownership::vm_of(&context.snapshot.blueprint, &context.snapshot.observed.proxmox, &node.name);
     let was_there = vm.is_some();
     let was_on = node.external || vm.is_some_and(|vm| vm.running);
-    let mut last = Lack::new("nothing was seen of it");
+    let mut last = Unmet::new("nothing was seen of it");
     let mut prover = Prover::new(context, node);
     let mut power = PowerWatch::default();
     progress.note("waiting for the machine to boot");
-    while world.clock.now().duration_since(began) < PATIENCE.try_into().unwrap_or(jiff::SignedDuration::MAX) {
-        let identified = prover.during(Box::pin(identify(world, node, access))).await;
-        if !matches!(identified, Identified::Silent(_)) {
+    while systems.clock.now().duration_since(began) < TIMEOUT.try_into().unwrap_or(jiff::SignedDuration::MAX)
+    {
+        let identified = prover.during(Box::pin(identify(systems, node, access))).await;
+        if !matches!(identified, Identified::Unresponsive(_)) {
             power.answers();
         }
         match identified {
             Identified::Configured(machine) => {
-                if !sent || runs_it(world, node, &machine, config).await? {
+                if !sent || runs_it(systems, node, &machine, config).await? {
                     return Ok(done(node, &prover, sent));
                 }
-                last = Lack::new("it does not tell which configuration it runs").coded("machine-unavailable");
+                last =
+                    Unmet::new("it does not tell which configuration it runs").coded("machine-unavailable");
                 progress.note("waiting for the machine: its configuration cannot be read yet");
             }
             Identified::Maintenance(connection) => {
                 if !Box::pin(prover.prove(&connection, progress)).await? {
-                    last = Lack::new(format!("it is not proved who it is{}", prover.last_words()))
+                    last = Unmet::new(format!("it is not proved who it is{}", prover.last_words()))
                         .coded(proof::CODE);
-                    prover.during(world.clock.sleep(PAUSE)).await;
+                    prover.during(systems.clock.sleep(INTERVAL)).await;
                     continue;
                 }
                 if sent {
@@ -74,25 +76,25 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 } else {
                     progress.note("sending the configuration");
                 }
-                enough_room(world, node, &connection).await?;
+                enough_room(systems, node, &connection).await?;
                 prover.during(Box::pin(keep_identity(context, node, prover.unproved(), progress))).await?;
                 context.configured().insert(node.name.clone());
-                send(world, node, connection, config).await?;
+                send(systems, node, connection, config).await?;
                 prover.close();
                 sent = true;
                 progress.note("the machine takes its configuration");
             }
-            Identified::Stranger { .. } if is_elsewhere(context, node, progress).await? => continue,
-            Identified::Stranger { why } => {
+            Identified::ForeignMachine { .. } if is_elsewhere(context, node, progress).await? => continue,
+            Identified::ForeignMachine { why } => {
                 return Err(Error::new(
                     Kind::Refused,
-                    format!("what answers at {} is not {}: {why}", world.address(node), node.name),
+                    format!("what answers at {} is not {}: {why}", systems.address(node), node.name),
                 )
-                .remedy("free the address, or give the node another one; nothing was sent to that machine"));
+                .hint("free the address, or give the node another one; nothing was sent to that machine"));
             }
             // A machine that just took our configuration has our keys in a moment.
             Identified::OtherKeys { why } if sent => {
-                last = Lack::new(why);
+                last = Unmet::new(why);
                 progress.note("waiting for the machine: it does not use its new keys yet");
             }
             Identified::OtherKeys { .. } if is_elsewhere(context, node, progress).await? => continue,
@@ -102,39 +104,39 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                     format!("{} is configured with other keys than those of the secrets bundle: {why}", node.name),
                 )
                 .coded("other-keys")
-                .remedy("use the bundle that fits, or wipe the machine with `talosctl reset`; nothing was sent to it"));
+                .hint("use the bundle that fits, or wipe the machine with `talosctl reset`; nothing was sent to it"));
             }
             // A worker's port stays closed until a control plane signs its certificate. It has what it needs; what it runs is
             // compared when it joins.
-            Identified::Silent(_) if sent && node.role == model::blueprint::Role::Worker => {
+            Identified::Unresponsive(_) if sent && node.role == model::blueprint::Role::Worker => {
                 context.unproved().insert(node.name.clone());
                 return Ok(done(node, &prover, sent));
             }
-            Identified::Silent(_) if is_elsewhere(context, node, progress).await? => continue,
-            Identified::Silent(lack) => {
-                let lack = Box::pin(power.look(context, node)).await?.unwrap_or(lack);
+            Identified::Unresponsive(_) if is_elsewhere(context, node, progress).await? => continue,
+            Identified::Unresponsive(unmet) => {
+                let unmet = Box::pin(power.observe(context, node)).await?.unwrap_or(unmet);
                 Box::pin(prover.watch()).await;
                 prover.panics()?;
-                let waited = world.clock.now().duration_since(began);
+                let waited = systems.clock.now().duration_since(began);
                 let booted = waited > USUAL_BOOT.try_into().unwrap_or(jiff::SignedDuration::MAX);
                 let known = Known { was_there, was_on, booted };
-                let (lack, likely) = Box::pin(silence(context, node, lack, &known)).await?;
+                let (unmet, likely) = Box::pin(silence(context, node, unmet, &known)).await?;
                 let console = prover.last_words();
-                progress.note(format!("waiting for the machine: {}{likely}{console}", lack.words));
-                last = Lack { words: format!("{}{console}", lack.words), ..lack };
+                progress.note(format!("waiting for the machine: {}{likely}{console}", unmet.words));
+                last = Unmet { words: format!("{}{console}", unmet.words), ..unmet };
             }
         }
-        prover.during(world.clock.sleep(PAUSE)).await;
+        prover.during(systems.clock.sleep(INTERVAL)).await;
     }
-    Err(Error::world(format!(
+    Err(Error::systems(format!(
         "{} did not answer at {} within {} minutes ({})",
         node.name,
-        world.address(node),
-        PATIENCE.as_secs() / 60,
+        systems.address(node),
+        TIMEOUT.as_secs() / 60,
         last.words
     ))
     .coded(last.code)
-    .remedy(what_helps(context, node, &last)))
+    .hint(what_helps(context, node, &last)))
 }
 
 /// What is known of a machine that does not answer.
@@ -148,8 +150,8 @@ struct Known {
 }
 
 /// What a machine lacks that does not answer, and what is likely of it.
-async fn silence(context: &Context, node: &Node, lack: Lack, known: &Known) -> Result<(Lack, String)> {
-    let is_closed = lack.closed_port && node.role == model::blueprint::Role::Worker;
+async fn silence(context: &Context, node: &Node, unmet: Unmet, known: &Known) -> Result<(Unmet, String)> {
+    let is_closed = unmet.closed_port && node.role == model::blueprint::Role::Worker;
     // One that boots refuses connections for a while, too.
     if let Some(why) = context.no_control_plane().filter(|_| is_closed && (known.was_on || known.booted)) {
         return Err(signing::never(node, &why));
@@ -157,15 +159,15 @@ async fn silence(context: &Context, node: &Node, lack: Lack, known: &Known) -> R
     // One that refuses connections is up, so it was not wiped.
     Ok(match is_closed {
         true if known.was_on || known.booted => {
-            let lack = Box::pin(signing::unsigned(context, lack)).await;
+            let unmet = Box::pin(signing::unsigned(context, unmet)).await;
             (
-                Lack { words: format!("if it has its configuration already, it {}", lack.words), ..lack },
+                Unmet { words: format!("if it has its configuration already, it {}", unmet.words), ..unmet },
                 String::new(),
             )
         }
-        true => (lack, format!("; {SIGNED}")),
-        false if known.was_there && known.booted => (lack, format!("; {}", wiped(context, node))),
-        false => (lack, String::new()),
+        true => (unmet, format!("; {SIGNED}")),
+        false if known.was_there && known.booted => (unmet, format!("; {}", wiped(context, node))),
+        false => (unmet, String::new()),
     })
 }
 
@@ -202,7 +204,7 @@ fn done(node: &Node, prover: &Prover, sent: bool) -> Done {
 /// What is likely of a machine that was there before and does not come back, and what helps.
 pub(super) fn wiped(context: &Context, node: &Node) -> String {
     let name = &node.name;
-    match context.look.blueprint.is_only_control_plane(name) {
+    match context.snapshot.blueprint.is_only_control_plane(name) {
         true => format!(
             "perhaps its disk was wiped. {name} is the only control plane node, so the data of etcd would be gone with it: restore \
              the VM from a backup in Proxmox, or create the cluster again with `talosmith destroy` and `talosmith apply`"
@@ -216,8 +218,8 @@ pub(super) fn wiped(context: &Context, node: &Node) -> String {
 }
 
 /// What somebody can do about a machine that does not answer.
-fn what_helps(context: &Context, node: &Node, lack: &Lack) -> String {
-    if lack.code == CLOCK {
+fn what_helps(context: &Context, node: &Node, unmet: &Unmet) -> String {
+    if unmet.code == CLOCK {
         return "correct the clock of the machine's host, the clock of this computer, or the time servers under `network.ntp`"
             .to_owned();
     }
@@ -225,7 +227,7 @@ fn what_helps(context: &Context, node: &Node, lack: &Lack) -> String {
         return "look at its console: it must wait in maintenance mode, at the address that the file says"
             .to_owned();
     }
-    if lack.closed_port && node.role == model::blueprint::Role::Worker {
+    if unmet.closed_port && node.role == model::blueprint::Role::Worker {
         return format!(
             "{SIGNED}: see to the control plane nodes first. `talosmith node console {}` shows what it does",
             node.name
@@ -241,51 +243,51 @@ fn what_helps(context: &Context, node: &Node, lack: &Lack) -> String {
 /// Gives a machine that lost its configuration the same one once more; says whether it was there to take it. Whose it is is
 /// proved again, over the connection that carries the configuration.
 pub(super) async fn again(context: &Context, node: &Node, progress: &Progress) -> Result<bool> {
-    let (access, config) = (context.look.access()?, context.look.config(&node.name)?);
-    let (world, mut prover) = (&context.world, Prover::new(context, node));
+    let (access, config) = (context.snapshot.access()?, context.snapshot.config(&node.name)?);
+    let (systems, mut prover) = (&context.systems, Prover::new(context, node));
     let proving = async {
         loop {
-            match prover.during(Box::pin(identify(world, node, access))).await {
+            match prover.during(Box::pin(identify(systems, node, access))).await {
                 Identified::Maintenance(connection) => {
                     if Box::pin(prover.prove(&connection, progress)).await? {
                         prover
                             .during(Box::pin(keep_identity(context, node, prover.unproved(), progress)))
                             .await?;
                         context.configured().insert(node.name.clone());
-                        return send(world, node, connection, config).await.map(|()| true);
+                        return send(systems, node, connection, config).await.map(|()| true);
                     }
                 }
                 // It was restarted to be proved.
-                Identified::Silent(_) if prover.has_restarted() => {}
+                Identified::Unresponsive(_) if prover.has_restarted() => {}
                 Identified::Configured(_)
-                | Identified::Stranger { .. }
+                | Identified::ForeignMachine { .. }
                 | Identified::OtherKeys { .. }
-                | Identified::Silent(_) => return Ok(false),
+                | Identified::Unresponsive(_) => return Ok(false),
             }
-            prover.during(world.clock.sleep(PAUSE)).await;
+            prover.during(systems.clock.sleep(INTERVAL)).await;
         }
     };
-    world.clock.timeout(proof::BOOT, Box::pin(proving)).await.unwrap_or(Ok(false))
+    systems.clock.timeout(proof::BOOT, Box::pin(proving)).await.unwrap_or(Ok(false))
 }
 
 /// A DHCP server may give a machine another address than the one that the file expects it at. Its agent tells which. Where that
 /// one is the cluster's own address, nothing can go on: it is in every machine's configuration.
 async fn is_elsewhere(context: &Context, node: &Node, progress: &Progress) -> Result<bool> {
-    if !whereabouts::may_move(node) {
+    if !discovered::may_move(node) {
         return Ok(false);
     }
     let (host, vmid) = context.place_of(node);
-    if !whereabouts::search(&context.world, node, (&host, vmid), context.look.blueprint.vip).await {
+    if !discovered::search(&context.systems, node, (&host, vmid), context.snapshot.blueprint.vip).await {
         return Ok(false);
     }
-    let (is_at, wanted) = (context.world.address(node), node.address.addr());
-    let endpoint: http::Uri = context.look.blueprint.endpoint.parse().unwrap_or_default();
+    let (is_at, wanted) = (context.systems.address(node), node.address.addr());
+    let endpoint: http::Uri = context.snapshot.blueprint.endpoint.parse().unwrap_or_default();
     if endpoint.host() == Some(wanted.to_string().as_str()) {
-        return Err(Error::world(format!(
+        return Err(Error::systems(format!(
             "the DHCP server gave {} the address {is_at}, and the cluster's API is expected at {wanted}",
             node.name
         ))
-        .remedy(format!(
+        .hint(format!(
             "reserve {wanted} for {} in the DHCP server and restart the VM, or give the cluster an address of its own with \
              `network.vip`",
             node.mac
@@ -296,12 +298,14 @@ async fn is_elsewhere(context: &Context, node: &Node, progress: &Progress) -> Re
 }
 
 /// The machine has the disks that it was given. A disk that did not grow would fail it only later, and less clearly.
-async fn enough_room(world: &World, node: &Node, connection: &Maintenance) -> Result<()> {
+async fn enough_room(systems: &Systems, node: &Node, connection: &Maintenance) -> Result<()> {
     if node.external {
         return Ok(());
     }
     // A machine that does not tell now is not worse than one that was not asked.
-    let Ok(Ok(disks)) = world.clock.timeout(QUESTION, connection.disks()).await else { return Ok(()) };
+    let Ok(Ok(disks)) = systems.clock.timeout(REQUEST_TIMEOUT, connection.disks()).await else {
+        return Ok(());
+    };
     let mut has: Vec<u64> =
         disks.iter().filter(|disk| disk.is_writable()).map(|disk| disk.size >> 30).collect();
     let mut wanted: Vec<u64> = node.hardware.disks.iter().map(|disk| disk.size_gib).collect();
@@ -311,13 +315,13 @@ async fn enough_room(world: &World, node: &Node, connection: &Maintenance) -> Re
     let short = wanted.iter().enumerate().find(|(at, wanted)| has.get(*at).is_none_or(|has| has < *wanted));
     let Some((at, wanted)) = short else { return Ok(()) };
     let has = has.get(at).map_or_else(|| "none".to_owned(), |has| format!("{has} GiB"));
-    Err(Error::world(format!("{} lacks a disk of {wanted} GiB: where that should be, it has {has}", node.name))
+    Err(Error::systems(format!("{} lacks a disk of {wanted} GiB: where that should be, it has {has}", node.name))
         .coded("disk-too-small")
-        .remedy("look at its disks in Proxmox and grow the one that is too small, then restart the VM; nothing was sent to it"))
+        .hint("look at its disks in Proxmox and grow the one that is too small, then restart the VM; nothing was sent to it"))
 }
 
-async fn send(world: &World, node: &Node, connection: Maintenance, config: &str) -> Result<()> {
-    match world.clock.timeout(Duration::from_secs(30), connection.apply(config.as_bytes())).await {
+async fn send(systems: &Systems, node: &Node, connection: Maintenance, config: &str) -> Result<()> {
+    match systems.clock.timeout(Duration::from_secs(30), connection.apply(config.as_bytes())).await {
         Ok(Ok(_)) => Ok(()),
         // It is already on its way out of maintenance: an earlier try got through. The next look tells.
         Ok(Err(error))
@@ -329,22 +333,22 @@ async fn send(world: &World, node: &Node, connection: Maintenance, config: &str)
             Ok(())
         }
         Err(_) => Ok(()),
-        Ok(Err(error)) => Err(Error::world(format!("{} did not accept its configuration", node.name))
-            .remedy("the machine names what it does not like; a patch or a version is the usual reason")
+        Ok(Err(error)) => Err(Error::systems(format!("{} did not accept its configuration", node.name))
+            .hint("the machine names what it does not like; a patch or a version is the usual reason")
             .because(error)),
     }
 }
 
 /// A machine does not run what it was sent.
 pub(super) fn runs_another(node: &Node) -> Error {
-    Error::world(format!("{} runs another configuration than the one it was sent", node.name))
+    Error::systems(format!("{} runs another configuration than the one it was sent", node.name))
         .coded("configuration")
-        .remedy("another operator configured it at the same time; run the command again to see what it has")
+        .hint("another operator configured it at the same time; run the command again to see what it has")
 }
 
 /// After we sent a configuration, the machine must run exactly that one. Says whether it told.
-async fn runs_it(world: &World, node: &Node, machine: &Machine, config: &str) -> Result<bool> {
-    match world.clock.timeout(QUESTION, machine.machine_config()).await {
+async fn runs_it(systems: &Systems, node: &Node, machine: &Machine, config: &str) -> Result<bool> {
+    match systems.clock.timeout(REQUEST_TIMEOUT, machine.machine_config()).await {
         Ok(Ok(runs)) if digest(runs.expose_secret().as_bytes()) == digest(config.as_bytes()) => Ok(true),
         Ok(Ok(_)) => Err(runs_another(node)),
         // It answered a moment ago, and is busy now.

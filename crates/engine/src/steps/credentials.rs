@@ -15,19 +15,19 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value, json};
 
 use crate::context::{Context, Done};
-use crate::error::{Error, Kind, Result, remedy};
+use crate::error::{Error, Kind, Result, hint};
 use crate::kubernetes::Kubernetes;
 
 pub(super) async fn run(context: &Context, holder: Holder) -> Result<Done> {
-    let blueprint = &context.look.blueprint;
+    let blueprint = &context.snapshot.blueprint;
     let kubernetes =
-        Kubernetes::new(&context.world, &blueprint.endpoint, &context.look.access()?.kubernetes)?;
+        Kubernetes::new(&context.systems, &blueprint.endpoint, &context.snapshot.access()?.kubernetes)?;
     let place = holder.secret(blueprint);
     if kubernetes.has_secret(&place).await? {
         return Ok(Done::default());
     }
     let secret = match (holder.reference(blueprint), holder.account(blueprint)) {
-        (Some(reference), _) => context.look.referenced(reference)?,
+        (Some(reference), _) => context.snapshot.referenced(reference)?,
         (None, Some(account)) => make_account(context, &account, holder).await?,
         (None, None) => {
             let what = format!("the file says nothing about the credentials of {}", holder.title());
@@ -64,18 +64,18 @@ fn namespace(name: &str, holder: Holder) -> Value {
 
 /// Role, user, right and token, each made if it is missing.
 async fn make_account(context: &Context, account: &Account, holder: Holder) -> Result<SecretString> {
-    let pve = &context.world.pve;
+    let pve = &context.systems.pve;
     let failed = |error: pve::Error| {
-        let what = format!("could not make the account {} for {}", account.user, holder.title());
-        Error::world(what).remedy(remedy(&error)).because(error)
+        let what = format!("could not create the account {} for {}", account.user, holder.title());
+        Error::systems(what).hint(hint(&error)).because(error)
     };
-    let us = Mark::owner_of(context.look.cluster_id()?);
+    let us = Mark::owner_of(context.snapshot.cluster_id()?);
     let users = pve.users().await.map_err(failed)?;
     let there = users.iter().find(|user| user.name == account.user);
     if there.and_then(|user| holder::owner(&user.comment)).is_some_and(|owner| owner != us) {
         let what = format!("the account {} was made for another cluster in the same Proxmox", account.user);
-        let remedy = format!("name another one with `manifests.{}.user` in the file", holder.key());
-        return Err(Error::new(Kind::Refused, what).remedy(remedy));
+        let hint = format!("name another one with `manifests.{}.user` in the file", holder.key());
+        return Err(Error::new(Kind::Refused, what).hint(hint));
     }
     let tokens = match there {
         Some(_) => pve.tokens(&account.user).await.map_err(failed)?,
@@ -86,29 +86,30 @@ async fn make_account(context: &Context, account: &Account, holder: Holder) -> R
     let may_go =
         |token: &pve::UserToken| is_ours(&token.comment) || there.is_some_and(|user| is_ours(&user.comment));
     if old.is_some_and(|token| !may_go(token)) {
-        let (what, remedy) = holder.token_in_the_way(account);
-        return Err(Error::new(Kind::Refused, what).remedy(remedy));
+        let (what, hint) = holder.token_in_the_way(account);
+        return Err(Error::new(Kind::Refused, what).hint(hint));
     }
     let roles = pve.roles().await.map_err(failed)?;
     match roles.iter().find(|role| role.name == account.role) {
         None => pve.create_role(&account.role, account.privileges).await.map_err(failed)?,
         Some(role) => {
             let has = |privilege: &&&str| role.privileges.iter().any(|have| have == **privilege);
-            let lacks: Vec<&str> = account.privileges.iter().filter(|p| !has(p)).copied().collect();
-            if !lacks.is_empty() {
-                pve.add_to_role(&account.role, &lacks).await.map_err(failed)?;
+            let unmet_conditions: Vec<&str> =
+                account.privileges.iter().filter(|p| !has(p)).copied().collect();
+            if !unmet_conditions.is_empty() {
+                pve.add_to_role(&account.role, &unmet_conditions).await.map_err(failed)?;
             }
         }
     }
-    let comment = holder::comment(&context.look.blueprint.cluster, us);
+    let comment = holder::comment(&context.snapshot.blueprint.cluster, us);
     match old {
         Some(_) => pve.delete_token(&account.user, account.token).await.map_err(failed)?,
         None if there.is_none() => pve.create_user(&account.user, &comment).await.map_err(failed)?,
         None => {}
     }
     let (user, name) = (account.user.clone(), account.token.to_owned());
-    let wish = NewToken { user, name, separated: true, comment };
-    let token = pve.create_token(&wish).await.map_err(failed)?;
+    let request = NewToken { user, name, separated: true, comment };
+    let token = pve.create_token(&request).await.map_err(failed)?;
     let grant = Grant {
         path: "/".to_owned(),
         role: account.role.clone(),
@@ -127,18 +128,18 @@ pub(super) async fn remove_account(
     user: &str,
     role: Option<&str>,
 ) -> Result<Done> {
-    let pve = &context.world.pve;
+    let pve = &context.systems.pve;
     let failed = |error: pve::Error| {
         let what = format!("could not remove the account {user} of {}", holder.title());
-        Error::world(what).remedy(remedy(&error)).because(error)
+        Error::systems(what).hint(hint(&error)).because(error)
     };
-    let us = Mark::owner_of(context.look.cluster_id()?);
+    let us = Mark::owner_of(context.snapshot.cluster_id()?);
     let users = pve.users().await.map_err(failed)?;
     if let Some(there) = users.iter().find(|there| there.name == user) {
         if holder::owner(&there.comment) != Some(us) {
             let what = format!("the account {user} does not say any more that it was made for this cluster");
-            let remedy = "look at its comment in Proxmox; run the command again to leave it where it is";
-            return Err(Error::new(Kind::Refused, what).remedy(remedy));
+            let hint = "look at its comment in Proxmox; run the command again to leave it where it is";
+            return Err(Error::new(Kind::Refused, what).hint(hint));
         }
         pve.delete_user(user).await.map_err(failed)?;
     }
@@ -161,7 +162,7 @@ fn for_proxmox(blueprint: &Blueprint, token: &SecretString) -> Result<Entries> {
     let refused = |what: &str| Error::new(Kind::Input, what.to_owned());
     let Some((id, secret)) = token.expose_secret().trim().split_once('=') else {
         return Err(refused("the token for what runs in the cluster is not one")
-            .remedy("it looks like `user@realm!name=secret`"));
+            .hint("it looks like `user@realm!name=secret`"));
     };
     let api = blueprint.options.proxmox_api.as_ref();
     let api = api.ok_or_else(|| refused("the file does not say where Proxmox is"))?;

@@ -24,7 +24,7 @@ use crate::observe::machines;
 const WATCH: SignedDuration = SignedDuration::from_secs(120);
 /// After this long without evidence it is given up.
 const TIMEOUT: SignedDuration = SignedDuration::from_mins(10);
-const PAUSE: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(10);
 /// So many other machines are asked whether they answer.
 const OTHERS: usize = 5;
 
@@ -32,7 +32,7 @@ const OTHERS: usize = 5;
 pub(super) async fn still_dead(context: &Context, node: &Node, progress: &Progress) -> Result<()> {
     // Before the watch, too: where etcd needs the node, two minutes change nothing.
     keeps_quorum(context, node).await?;
-    let clock = &context.world.clock;
+    let clock = &context.systems.clock;
     let began = clock.now();
     let mut since = None;
     progress.note("watching it for two minutes, whether it is really dead");
@@ -50,32 +50,32 @@ pub(super) async fn still_dead(context: &Context, node: &Node, progress: &Progre
             }
             Some(doubt) => {
                 return Err(Error::new(Kind::Refused, format!("{} is not replaced: {doubt}", node.name))
-                    .remedy("run the command again: it observes the cluster again and continues"));
+                    .hint("run the command again: it observes the cluster again and continues"));
             }
         }
-        clock.sleep(PAUSE).await;
+        clock.sleep(INTERVAL).await;
     }
     keeps_quorum(context, node).await
 }
 
 /// What is seen of the node and around it now.
 async fn signs(context: &Context, node: &Node) -> Signs {
-    let (world, blueprint) = (&context.world, &context.look.blueprint);
-    let Ok(access) = context.look.access() else {
+    let (systems, blueprint) = (&context.systems, &context.snapshot.blueprint);
+    let Ok(access) = context.snapshot.access() else {
         return Signs { answers: false, kubernetes: Says::Unknown, others: 0 };
     };
     let others = blueprint.in_order().into_iter().filter(|other| other.name != node.name).take(OTHERS);
-    let others = join_all(others.map(|other| identify(world, other, access)));
+    let others = join_all(others.map(|other| identify(systems, other, access)));
     let kubernetes = async {
-        let client = Kubernetes::new(world, &blueprint.endpoint, &access.kubernetes).ok()?;
+        let client = Kubernetes::new(systems, &blueprint.endpoint, &access.kubernetes).ok()?;
         let nodes = client.nodes().await.ok()?;
         Some(nodes.get(&node.name).map_or(Says::NoNode, |seen| Says::Ready(seen.ready)))
     };
     let (seen, others, says) =
-        futures::join!(Box::pin(identify(world, node, access)), Box::pin(others), Box::pin(kubernetes));
+        futures::join!(Box::pin(identify(systems, node, access)), Box::pin(others), Box::pin(kubernetes));
     let configured = |other: &&Identified| matches!(other, Identified::Configured(_));
     Signs {
-        answers: !matches!(seen, Identified::Silent(_)),
+        answers: !matches!(seen, Identified::Unresponsive(_)),
         kubernetes: says.unwrap_or(Says::Unknown),
         others: others.iter().filter(configured).count(),
     }
@@ -83,13 +83,13 @@ async fn signs(context: &Context, node: &Node) -> Signs {
 
 /// etcd has its quorum without a control plane node, by what every other one says now.
 pub(super) async fn keeps_quorum(context: &Context, node: &Node) -> Result<()> {
-    let access = context.look.access()?;
-    let others = context.look.blueprint.control_planes().filter(|other| other.name != node.name);
+    let access = context.snapshot.access()?;
+    let others = context.snapshot.blueprint.control_planes().filter(|other| other.name != node.name);
     let asked = others.map(|other| async move {
-        let Identified::Configured(machine) = identify(&context.world, other, access).await else {
+        let Identified::Configured(machine) = identify(&context.systems, other, access).await else {
             return None;
         };
-        match machines::etcd(&context.world, other, &machine).await {
+        match machines::etcd(&context.systems, other, &machine).await {
             Etcd::Member { id, members: Some(members), .. } => {
                 Some(View { node: other.name.clone(), id, members })
             }
@@ -102,7 +102,6 @@ pub(super) async fn keeps_quorum(context: &Context, node: &Node) -> Result<()> {
         return Ok(());
     }
     quorum::may_remove(&node.name, &views).map_err(|blocker| {
-        Error::new(Kind::Refused, format!("{} is not replaced: {blocker}", node.name))
-            .remedy(blocker.remedy())
+        Error::new(Kind::Refused, format!("{} is not replaced: {blocker}", node.name)).hint(blocker.hint())
     })
 }

@@ -6,26 +6,26 @@ use talos_client::Factory;
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
-use crate::error::{Error, Kind, NO_EFFECT, Result, remedy};
+use crate::error::{Error, Kind, NO_EFFECT, Result, hint};
 
 /// Posts the schematic and checks that the factory computes the id that the plan was made with.
 pub(super) async fn register(context: &Context, image: &str, schematic: &str) -> Result<Done> {
-    let world = &context.world;
-    let wanted = context.look.blueprint.images.get(image).ok_or_else(|| {
+    let systems = &context.systems;
+    let wanted = context.snapshot.blueprint.images.get(image).ok_or_else(|| {
         Error::new(
             Kind::Refused,
             format!("the plan names the image {image}, which the blueprint does not have"),
         )
     })?;
     let attempt = || {
-        Error::world(format!("could not register the schematic with {}", wanted.factory)).remedy(
+        Error::systems(format!("could not register the schematic with {}", wanted.factory)).hint(
             "check that this machine reaches the Image Factory, or name another one with `image.factory`",
         )
     };
-    let factory = Factory::new(world.net.clone(), &world.clock, &wanted.factory, &world.factory_roots)
+    let factory = Factory::new(systems.net.clone(), &systems.clock, &wanted.factory, &systems.factory_roots)
         .map_err(|e| attempt().because(e))?;
-    let text = context.look.schematic(image)?;
-    let posted = world.clock.timeout(FACTORY, factory.post_schematic(text)).await;
+    let text = context.snapshot.schematic(image)?;
+    let posted = systems.clock.timeout(FACTORY, factory.post_schematic(text)).await;
     let answered = match posted {
         Ok(Ok(answer)) => answer,
         // Whoever has a mirror may have no way to the factory. The mirror knows what it was told before; the download tells.
@@ -38,11 +38,11 @@ pub(super) async fn register(context: &Context, image: &str, schematic: &str) ->
         Err(timed_out) => return Err(attempt().because(timed_out)),
     };
     if answered != schematic {
-        return Err(Error::world(format!(
+        return Err(Error::systems(format!(
             "the factory {} gave the schematic the id {answered}, we computed {schematic}",
             wanted.factory
         ))
-        .remedy("a factory that adds an owner changes ids and is not supported yet; use another factory"));
+        .hint("a factory that adds an owner changes ids and is not supported yet; use another factory"));
     }
     Ok(Done::default())
 }
@@ -56,7 +56,7 @@ pub(super) async fn download(
     url: &str,
     progress: &Progress,
 ) -> Result<Done> {
-    let pve = &context.world.pve;
+    let pve = &context.systems.pve;
     // It was put there since the plan: its name alone proves nothing.
     if let Some(done) = found(context, host, datastore, file, url).await? {
         return Ok(done);
@@ -68,7 +68,7 @@ pub(super) async fn download(
         checksum: None,
         verify_certificates: true,
     };
-    let attempt = || Error::world(format!("could not download {file} to {datastore} on {host}"));
+    let attempt = || Error::systems(format!("could not download {file} to {datastore} on {host}"));
     let mut tries = 1;
     loop {
         progress.percent("downloading", 0);
@@ -86,14 +86,14 @@ pub(super) async fn download(
         match finished {
             Ok(finished) => {
                 let Some(bytes) = length(context, host, datastore, file).await? else {
-                    return Err(attempt().coded(NO_EFFECT).remedy(format!(
-                        "Proxmox said it was done, but {datastore} does not list the file"
-                    )));
+                    return Err(attempt()
+                        .coded(NO_EFFECT)
+                        .hint(format!("Proxmox said it was done, but {datastore} does not list the file")));
                 };
                 let unknown = whole(context, host, url, bytes).await.map_err(|why| {
                     attempt()
                         .coded(NO_EFFECT)
-                        .remedy(format!("{why}; delete {file} in {datastore} and run the command again"))
+                        .hint(format!("{why}; delete {file} in {datastore} and run the command again"))
                 })?;
                 return Ok(Done { warnings: finished.warnings.into_iter().chain(unknown).collect() });
             }
@@ -103,12 +103,12 @@ pub(super) async fn download(
                     return Ok(done);
                 }
                 if tries >= TRIES || !worth_another_try(&error) {
-                    return Err(attempt().remedy(remedy(&error)).because(error));
+                    return Err(attempt().hint(hint(&error)).because(error));
                 }
             }
         }
         progress.note("the download failed; trying again");
-        context.world.clock.sleep(PAUSE * tries).await;
+        context.systems.clock.sleep(INTERVAL * tries).await;
         tries += 1;
     }
 }
@@ -128,7 +128,7 @@ async fn whole(
     url: &str,
     bytes: u64,
 ) -> std::result::Result<Option<String>, String> {
-    let asked = context.world.clock.timeout(FACTORY, context.world.pve.query_url(host, url)).await;
+    let asked = context.systems.clock.timeout(FACTORY, context.systems.pve.query_url(host, url)).await;
     match asked {
         Ok(Ok(pve::UrlAnswer::There { size: Some(expected) })) if bytes > 0 && expected == bytes => Ok(None),
         Ok(Ok(pve::UrlAnswer::There { size: Some(expected) })) if bytes > 0 => {
@@ -150,17 +150,17 @@ async fn found(
 ) -> Result<Option<Done>> {
     let Some(bytes) = length(context, host, datastore, file).await? else { return Ok(None) };
     let warnings = whole(context, host, url, bytes).await.map_err(|why| {
-        Error::world(format!("could not use {file} in {datastore} on {host}"))
+        Error::systems(format!("could not use {file} in {datastore} on {host}"))
             .coded(NO_EFFECT)
-            .remedy(format!("{why}; delete {file} in {datastore} and run the command again"))
+            .hint(format!("{why}; delete {file} in {datastore} and run the command again"))
     })?;
     Ok(Some(Done { warnings: warnings.into_iter().collect() }))
 }
 
 /// How many bytes a file in a datastore has (0 where Proxmox does not tell), if it is there.
 async fn length(context: &Context, host: &str, datastore: &str, file: &str) -> Result<Option<u64>> {
-    let content = context.world.pve.storage_content(host, datastore, "import").await.map_err(|e| {
-        Error::world(format!("could not list {datastore} on {host}")).remedy(remedy(&e)).because(e)
+    let content = context.systems.pve.storage_content(host, datastore, "import").await.map_err(|e| {
+        Error::systems(format!("could not list {datastore} on {host}")).hint(hint(&e)).because(e)
     })?;
     let volume = format!("{datastore}:import/{file}");
     Ok(content.iter().find(|c| c.volid == volume).map(|c| c.size.unwrap_or(0)))
@@ -174,9 +174,9 @@ fn percent(line: &str) -> Option<u8> {
 
 /// The factory computes nothing at this call, it only keeps the text.
 const FACTORY: Duration = Duration::from_secs(30);
-/// How often a download is begun.
+/// How often a download is started.
 const TRIES: u32 = 3;
-const PAUSE: Duration = Duration::from_secs(5);
+const INTERVAL: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

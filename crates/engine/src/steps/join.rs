@@ -17,15 +17,15 @@ use crate::error::{Error, Result};
 use crate::halt::{self, HaltWatch};
 use crate::health::not_ready;
 use crate::kubernetes::Kubernetes;
-use crate::lack::{Lack, PodWatch};
 use crate::observe::machines;
 use crate::render::digest;
 use crate::steps::configure;
-use crate::world::QUESTION;
+use crate::systems::REQUEST_TIMEOUT;
+use crate::unmet::{PodWatch, Unmet};
 use silence::Silence;
 
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
-const PAUSE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(15 * 60);
+const INTERVAL: Duration = Duration::from_secs(3);
 /// The code of a machine without the time.
 const CLOCK: &str = "clock";
 /// The code of a Kubernetes that does not answer.
@@ -34,26 +34,26 @@ const NO_KUBERNETES: &str = "kubernetes";
 const NO_QUORUM: &str = "etcd-no-quorum";
 
 pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> Result<Done> {
-    let world = &context.world;
-    let access = context.look.access()?;
-    let kubernetes = Kubernetes::new(world, &context.look.blueprint.endpoint, &access.kubernetes)?;
-    let last = std::sync::Mutex::new(Lack::new("nothing was seen of it"));
+    let systems = &context.systems;
+    let access = context.snapshot.access()?;
+    let kubernetes = Kubernetes::new(systems, &context.snapshot.blueprint.endpoint, &access.kubernetes)?;
+    let last = std::sync::Mutex::new(Unmet::new("nothing was seen of it"));
     let mut pods = PodWatch::of(&node.name);
     let mut watch = HaltWatch::default();
     let mut silence = Silence::new(context, node);
     let waiting = async {
         loop {
-            let looked = silence.during(machines::look_or_lack(world, node, access, None)).await;
+            let looked = silence.during(machines::observe_or_unmet(systems, node, access, None)).await;
             let missing = match looked {
                 Ok((machine, _)) => {
                     silence.ends();
                     missing(context, progress, node, &machine, &kubernetes, &mut pods).await?
                 }
-                Err(lack) => Some(Box::pin(silence.explain(lack)).await?),
+                Err(unmet) => Some(Box::pin(silence.explain(unmet)).await?),
             };
             let Some(missing) = missing else { return Ok(true) };
             if let Some(seen) = halts(context, node, &missing).await
-                && let Some(halted) = watch.judge(world.clock.now(), seen)
+                && let Some(halted) = watch.judge(systems.clock.now(), seen)
             {
                 return halt::ended(node, halted);
             }
@@ -64,13 +64,13 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             if let Ok(mut last) = last.lock() {
                 *last = missing;
             }
-            if pods.is_hopeless(world) {
+            if pods.is_hopeless(systems) {
                 return Ok(false);
             }
-            silence.during(world.clock.sleep(PAUSE)).await;
+            silence.during(systems.clock.sleep(INTERVAL)).await;
         }
     };
-    let joined = match world.clock.timeout(PATIENCE, waiting).await {
+    let joined = match systems.clock.timeout(TIMEOUT, waiting).await {
         Ok(joined) => Some(joined?),
         Err(_) => None,
     };
@@ -79,22 +79,22 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     }
     let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
     if joined == Some(false) {
-        return Err(Error::world(format!("{} does not get ready: {}", node.name, last.words))
+        return Err(Error::systems(format!("{} does not get ready: {}", node.name, last.words))
             .coded(last.code)
-            .remedy(
+            .hint(
                 "correct what the pod says (a registry, a mirror, a version, a value); running the command again goes on \
                  waiting",
             ));
     }
     let last = after_all(context, node, &kubernetes, last).await;
-    Err(Error::world(format!(
+    Err(Error::systems(format!(
         "{} did not join within {} minutes: {}",
         node.name,
-        PATIENCE.as_secs() / 60,
+        TIMEOUT.as_secs() / 60,
         last.words
     ))
     .coded(last.code)
-    .remedy(match silence.was_long() {
+    .hint(match silence.was_long() {
         true => format!(
             "look at its console with `talosmith node console {}`; {}",
             node.name,
@@ -108,7 +108,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
 
 /// The end of a wait for a majority of etcd, or for Kubernetes behind it, that does not come in this run: too many control plane nodes
 /// failed in it for good.
-fn without_majority(context: &Context, node: &Node, missing: &Lack) -> Option<Error> {
+fn without_majority(context: &Context, node: &Node, missing: &Unmet) -> Option<Error> {
     let (failed, all, why) = context.failed_control_planes();
     let hopeless = match (node.role, missing.code) {
         (Role::ControlPlane, NO_QUORUM) => failed * 2 >= all,
@@ -120,22 +120,22 @@ fn without_majority(context: &Context, node: &Node, missing: &Lack) -> Option<Er
             "{} does not join: {}, and {failed} of {all} control plane nodes failed in this run: {why}",
             node.name, missing.words
         );
-        Error::world(what)
+        Error::systems(what)
             .coded(missing.code)
-            .remedy("correct that first; the next run then continues with this node")
+            .hint("correct that first; the next run then continues with this node")
     })
 }
 
 /// What would make waiting for it useless, as far as it can be seen. Nothing where nobody told.
-async fn halts(context: &Context, node: &Node, missing: &Lack) -> Option<Option<Halted>> {
-    let (world, blueprint) = (&context.world, &context.look.blueprint);
-    let access = context.look.access().ok()?;
+async fn halts(context: &Context, node: &Node, missing: &Unmet) -> Option<Option<Halted>> {
+    let (systems, blueprint) = (&context.systems, &context.snapshot.blueprint);
+    let access = context.snapshot.access().ok()?;
     if missing.code == CLOCK {
         return Some(Some(service::no_time_comes(&node.ntp)));
     }
-    match halt::of_node(world, node, access).await {
+    match halt::of_node(systems, node, access).await {
         Some(None) if missing.code == NO_KUBERNETES => {
-            Some(halt::of_endpoint(world, &blueprint.endpoint, access, blueprint.control_planes()).await)
+            Some(halt::of_endpoint(systems, &blueprint.endpoint, access, blueprint.control_planes()).await)
         }
         seen => seen,
     }
@@ -149,63 +149,63 @@ async fn missing(
     machine: &Seen,
     kubernetes: &Kubernetes,
     pods: &mut PodWatch,
-) -> Result<Option<Lack>> {
+) -> Result<Option<Unmet>> {
     if machine.api == Api::Configured && context.unproved().contains(&node.name) {
-        let wanted = digest(context.look.config(&node.name)?.as_bytes());
+        let wanted = digest(context.snapshot.config(&node.name)?.as_bytes());
         match &machine.config_digest {
             Some(runs) if *runs == wanted => context.unproved().remove(&node.name),
             Some(_) => return Err(configure::runs_another(node)),
-            None => return Ok(Some(Lack::new("does not tell which configuration it runs"))),
+            None => return Ok(Some(Unmet::new("does not tell which configuration it runs"))),
         };
     }
-    Ok(lacks(context, progress, node, machine, kubernetes, pods).await)
+    Ok(unmet_conditions(context, progress, node, machine, kubernetes, pods).await)
 }
 
 /// What a machine that answers still lacks.
-async fn lacks(
+async fn unmet_conditions(
     context: &Context,
     progress: &Progress,
     node: &Node,
     machine: &Seen,
     kubernetes: &Kubernetes,
     pods: &mut PodWatch,
-) -> Option<Lack> {
+) -> Option<Unmet> {
     match &machine.api {
         Api::Configured => {}
         Api::Maintenance => {
             // A configuration can be lost between the machine's answer and its disk.
             let sent = Box::pin(configure::again(context, node, progress)).await;
             let words = "waits in maintenance: it lost its configuration";
-            return Some(Lack::new(match sent {
+            return Some(Unmet::new(match sent {
                 Ok(true) => format!("{words}; sending it again"),
                 Ok(false) => words.to_owned(),
                 Err(error) => format!("{words}, and {error}"),
             }));
         }
-        Api::Silent { why } => return Some(Lack::new(format!("does not answer ({why})"))),
-        Api::Stranger { why } => return Some(Lack::new(format!("its address answers, but {why}"))),
-        Api::OtherKeys { why } => return Some(Lack::new(format!("it has other keys: {why}"))),
+        Api::Unresponsive { why } => return Some(Unmet::new(format!("does not answer ({why})"))),
+        Api::ForeignMachine { why } => return Some(Unmet::new(format!("its address answers, but {why}"))),
+        Api::OtherKeys { why } => return Some(Unmet::new(format!("it has other keys: {why}"))),
     }
     if machine.unmet.iter().any(|unmet| unmet.starts_with("time:")) {
-        return Some(Lack::new(service::no_time(&node.ntp)).coded(CLOCK));
+        return Some(Unmet::new(service::no_time(&node.ntp)).coded(CLOCK));
     }
     if node.role == Role::ControlPlane {
         match &machine.etcd {
             Etcd::Member { learner: false, .. } => {}
-            Etcd::Member { learner: true, .. } => return Some(Lack::new("etcd: still a learner")),
+            Etcd::Member { learner: true, .. } => return Some(Unmet::new("etcd: still a learner")),
             other => {
                 let words = outside_etcd(other);
-                let endpoint = &context.look.blueprint.endpoint;
+                let endpoint = &context.snapshot.blueprint.endpoint;
                 // Where there is no discovery service, that is how it finds the others.
                 return Some(match kubernetes.nodes().await {
-                    Ok(_) => Lack::new(words),
-                    Err(_) => Lack::new(format!("{words}, and Kubernetes at {endpoint} does not answer"))
+                    Ok(_) => Unmet::new(words),
+                    Err(_) => Unmet::new(format!("{words}, and Kubernetes at {endpoint} does not answer"))
                         .coded(NO_KUBERNETES),
                 });
             }
         }
     }
-    let settled = context.look.blueprint.is_settled(machine.ready, machine.unmet.iter());
+    let settled = context.snapshot.blueprint.is_settled(machine.ready, machine.unmet.iter());
     if machine.stage.as_deref() != Some("running") || !settled {
         let stage = machine.stage.as_deref().unwrap_or("unknown");
         return Some(match machine.unmet.first() {
@@ -213,26 +213,26 @@ async fn lacks(
             Some(unmet) if unmet.starts_with("nodeReady") => match kubernetes.nodes().await {
                 Err(_) => no_kubernetes(context, node).await,
                 Ok(nodes) => match nodes.get(&node.name) {
-                    None => Lack::new("not registered in Kubernetes yet"),
-                    Some(n) if n.ready => Lack::new(format!("{stage}: {unmet}")),
+                    None => Unmet::new("not registered in Kubernetes yet"),
+                    Some(n) if n.ready => Unmet::new(format!("{stage}: {unmet}")),
                     Some(n) => {
-                        let lack = Lack::new(not_ready(&context.look.blueprint, n.not_ready.as_ref()));
-                        pods.explain(&context.world, kubernetes, lack).await
+                        let unmet = Unmet::new(not_ready(&context.snapshot.blueprint, n.not_ready.as_ref()));
+                        pods.explain(&context.systems, kubernetes, unmet).await
                     }
                 },
             },
-            Some(unmet) => Lack::new(format!("{stage}: {unmet}")),
-            None => Lack::new(stage),
+            Some(unmet) => Unmet::new(format!("{stage}: {unmet}")),
+            None => Unmet::new(stage),
         });
     }
     match kubernetes.nodes().await {
         Err(_) => Some(no_kubernetes(context, node).await),
         Ok(nodes) => match nodes.get(&node.name) {
-            None => Some(Lack::new("not registered in Kubernetes yet")),
+            None => Some(Unmet::new("not registered in Kubernetes yet")),
             // Without a network plug-in a node is as far as it can be once it is registered.
-            Some(n) if !n.ready && !context.look.blueprint.awaits_network() => {
-                let lack = Lack::new(not_ready(&context.look.blueprint, n.not_ready.as_ref()));
-                Some(pods.explain(&context.world, kubernetes, lack).await)
+            Some(n) if !n.ready && !context.snapshot.blueprint.awaits_network() => {
+                let unmet = Unmet::new(not_ready(&context.snapshot.blueprint, n.not_ready.as_ref()));
+                Some(pods.explain(&context.systems, kubernetes, unmet).await)
             }
             Some(_) => None,
         },
@@ -249,16 +249,16 @@ fn outside_etcd(etcd: &Etcd) -> &'static str {
 }
 
 /// Why Kubernetes does not answer, as far as the machine knows: without a majority in etcd it cannot.
-async fn no_kubernetes(context: &Context, node: &Node) -> Lack {
+async fn no_kubernetes(context: &Context, node: &Node) -> Unmet {
     match etcd_without_majority(context, node).await {
-        Some(lack) => lack,
-        None => Lack::new("waits for Kubernetes to answer").coded(NO_KUBERNETES),
+        Some(unmet) => unmet,
+        None => Unmet::new("waits for Kubernetes to answer").coded(NO_KUBERNETES),
     }
 }
 
 /// What a node that was waited for in vain lacks, with what the control planes know: without a majority, or while one of them
 /// is silent, etcd takes nobody in; and a Kubernetes that does not answer registers no worker.
-async fn after_all(context: &Context, node: &Node, kubernetes: &Kubernetes, last: Lack) -> Lack {
+async fn after_all(context: &Context, node: &Node, kubernetes: &Kubernetes, last: Unmet) -> Unmet {
     if last.is_explained() {
         return last;
     }
@@ -266,32 +266,32 @@ async fn after_all(context: &Context, node: &Node, kubernetes: &Kubernetes, last
     if node.role == Role::Worker && answers {
         return last;
     }
-    for other in context.look.blueprint.control_planes().filter(|other| other.name != node.name) {
+    for other in context.snapshot.blueprint.control_planes().filter(|other| other.name != node.name) {
         let seen = etcd_without_majority(context, other).await;
-        if let Some(lack) = seen {
-            let words = format!("{}; {}: {}", last.words, other.name, lack.words);
-            return Lack { words, ..lack };
+        if let Some(unmet) = seen {
+            let words = format!("{}; {}: {}", last.words, other.name, unmet.words);
+            return Unmet { words, ..unmet };
         }
     }
     if answers {
         return last;
     }
-    Lack::new(format!("{}; Kubernetes does not answer", last.words)).coded(NO_KUBERNETES)
+    Unmet::new(format!("{}; Kubernetes does not answer", last.words)).coded(NO_KUBERNETES)
 }
 
 /// What a machine says of an etcd that cannot decide, or that it says nothing.
-async fn etcd_without_majority(context: &Context, node: &Node) -> Option<Lack> {
-    let (world, address) = (&context.world, context.world.address(node));
-    let access = context.look.access().ok()?;
-    let machine = Machine::connect(&world.net, &world.clock, address, &access.talos).ok()?;
-    match world.clock.timeout(QUESTION, machine.etcd_members(false)).await {
+async fn etcd_without_majority(context: &Context, node: &Node) -> Option<Unmet> {
+    let (systems, address) = (&context.systems, context.systems.address(node));
+    let access = context.snapshot.access().ok()?;
+    let machine = Machine::connect(&systems.net, &systems.clock, address, &access.talos).ok()?;
+    match systems.clock.timeout(REQUEST_TIMEOUT, machine.etcd_members(false)).await {
         Ok(Err(error)) if error.kind() == Refused::NoQuorum => {
-            Some(Lack::of_machine("waits for etcd, which has no majority", &error))
+            Some(Unmet::of_machine("waits for etcd, which has no majority", &error))
         }
         Ok(Err(error)) if error.kind() == Refused::Unavailable => {
-            Some(Lack::of_machine("does not tell how etcd is", &error))
+            Some(Unmet::of_machine("does not tell how etcd is", &error))
         }
-        Err(_) => Some(Lack::new("does not tell how etcd is").coded("machine-unavailable")),
+        Err(_) => Some(Unmet::new("does not tell how etcd is").coded("machine-unavailable")),
         Ok(_) => None,
     }
 }

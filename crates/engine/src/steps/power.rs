@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pve::{Finished, PowerState, Upid};
 
-use crate::World;
+use crate::Systems;
 
 /// How long a VM may take to follow the manager of high availability, and how often it is looked at.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(90);
@@ -15,12 +15,12 @@ const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Follows a task that switches a VM, and, where the task was only a wish, waits for the VM. Says whether the VM got there.
 pub(super) async fn follow(
-    world: &World,
+    systems: &Systems,
     task: &Upid,
     vmid: u32,
     wanted: PowerState,
 ) -> pve::Result<(Finished, bool)> {
-    let (pve, clock) = (&world.pve, &world.clock);
+    let (pve, clock) = (&systems.pve, &systems.clock);
     let finished = pve.follow(task, |_| {}).await?;
     let began = clock.now();
     loop {

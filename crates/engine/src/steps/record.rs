@@ -17,8 +17,8 @@ pub(super) async fn create(
     member: Option<&str>,
     progress: &Progress,
 ) -> Result<Done> {
-    let (blueprint, id) = (&context.look.blueprint, context.look.cluster_id()?);
-    let made = Record::create(&context.world, blueprint, id, host, member, &context.holder).await?;
+    let (blueprint, id) = (&context.snapshot.blueprint, context.snapshot.cluster_id()?);
+    let made = Record::create(&context.systems, blueprint, id, host, member, &context.holder).await?;
     if let Some(member) = member {
         // It may have been there already, made by another run.
         made.seal_bootstrap(member).await?;
@@ -41,9 +41,9 @@ pub(super) async fn seal(
         record.seal_bootstrap(member).await?;
         return Ok(Done::default());
     }
-    let (blueprint, id) = (&context.look.blueprint, context.look.cluster_id()?);
-    let record = Record::existing(&context.world, blueprint, id, place.host, place.vmid, &context.holder);
-    let generations = ownership::generations(blueprint, &context.look.observed);
+    let (blueprint, id) = (&context.snapshot.blueprint, context.snapshot.cluster_id()?);
+    let record = Record::existing(&context.systems, blueprint, id, place.host, place.vmid, &context.holder);
+    let generations = ownership::generations(blueprint, &context.snapshot.observed);
     let record = record.with_generations(generations);
     record.restore(member).await?;
     context.record.send_replace(Some(record));
@@ -53,8 +53,8 @@ pub(super) async fn seal(
 
 /// Gives the record its name and its tags back.
 pub(super) async fn update(context: &Context, place: &Place<'_>) -> Result<Done> {
-    let blueprint = &context.look.blueprint;
-    tags::set(&context.world, place.host, place.vmid, blueprint, RECORD_NODE).await?;
+    let blueprint = &context.snapshot.blueprint;
+    tags::set(&context.systems, place.host, place.vmid, blueprint, RECORD_NODE).await?;
     Ok(Done::default())
 }
 
@@ -62,6 +62,6 @@ pub(super) async fn update(context: &Context, place: &Place<'_>) -> Result<Done>
 /// wait is over, during which our own lease is renewed.
 async fn outwait_lost_lease(context: &Context, progress: &Progress) -> Result<()> {
     progress.note("the lease in the lost record may have been held: waiting until its holder has stopped");
-    context.world.clock.sleep(model::lease::SUCCESSOR_WAITS).await;
+    context.systems.clock.sleep(model::lease::SUCCESSOR_WAITS).await;
     context.record()?.settle().await
 }

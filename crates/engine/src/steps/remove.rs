@@ -11,7 +11,7 @@ use model::ownership::{Act, Foreign};
 use pve::{Params, PowerState, VmConfig};
 
 use crate::context::{Context, Done};
-use crate::error::{Error, Kind, NO_EFFECT, Result, remedy};
+use crate::error::{Error, Kind, NO_EFFECT, Result, hint};
 use crate::missing::{self, Unclear};
 use crate::owned::{self, Place};
 use crate::steps::power;
@@ -74,7 +74,7 @@ impl From<pve::Error> for Trouble {
 impl Removal<'_> {
     async fn run(&self) -> Result<Done> {
         let verb = if self.end == End::Stopped { "stop" } else { "delete" };
-        let attempt = || Error::world(format!("could not {verb} {}, {}", self.what, self.place));
+        let attempt = || Error::systems(format!("could not {verb} {}, {}", self.what, self.place));
         let mut warnings = vec![];
         let mut tries = 1;
         loop {
@@ -84,9 +84,9 @@ impl Removal<'_> {
                 Err(Trouble::Proxmox(error))
                     if tries < ATTEMPTS && (error.is_missing() || worth_another_look(&error)) => {}
                 Err(Trouble::NoEffect) if tries < ATTEMPTS => {}
-                Err(Trouble::Proxmox(error)) => return Err(attempt().remedy(remedy(&error)).because(error)),
+                Err(Trouble::Proxmox(error)) => return Err(attempt().hint(hint(&error)).because(error)),
                 Err(Trouble::NoEffect) => {
-                    return Err(attempt().coded(NO_EFFECT).remedy(
+                    return Err(attempt().coded(NO_EFFECT).hint(
                         "Proxmox said it was done, but the VM is still as it was; look at its task log",
                     ));
                 }
@@ -94,19 +94,19 @@ impl Removal<'_> {
                 Err(Trouble::Foreign(why)) => return Err(owned::not_ours(self.what, self.place, why)),
                 Err(Trouble::Protected) => {
                     let what = format!("{}, {}, is protected in Proxmox", self.what, self.place);
-                    return Err(Error::new(Kind::Refused, what).remedy(
+                    return Err(Error::new(Kind::Refused, what).hint(
                         "it was left as it is; if it really has to go, switch its protection off in Proxmox (Options) and run \
                          the command again",
                     ));
                 }
             }
-            self.context.world.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
+            self.context.systems.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
             tries += 1;
         }
     }
 
     async fn round(&self, warnings: &mut Vec<String>) -> std::result::Result<(), Trouble> {
-        let (pve, vmid) = (&self.context.world.pve, self.place.vmid);
+        let (pve, vmid) = (&self.context.systems.pve, self.place.vmid);
         let Some((host, config)) = self.find().await? else { return Ok(()) };
         self.check(&config)?;
         if self.end != End::Unprotected && config.get("protection") == Some("1") {
@@ -117,7 +117,7 @@ impl Removal<'_> {
         if self.end != End::Unprotected && !is_stopped().await? {
             let task = pve.stop(&host, vmid).await?;
             let (finished, stopped) =
-                power::follow(&self.context.world, &task, vmid, PowerState::Stopped).await?;
+                power::follow(&self.context.systems, &task, vmid, PowerState::Stopped).await?;
             warnings.extend(finished.warnings);
             if !stopped {
                 return Err(Trouble::NoEffect);
@@ -143,10 +143,10 @@ impl Removal<'_> {
     /// Where the VM is now.
     async fn find(&self) -> std::result::Result<Option<(String, VmConfig)>, Trouble> {
         let Place { host, vmid } = *self.place;
-        match self.context.world.pve.vm_config(host, vmid).await {
+        match self.context.systems.pve.vm_config(host, vmid).await {
             Ok(config) => Ok(Some((host.to_owned(), config))),
             Err(error) if error.is_missing() => {
-                missing::seek(&self.context.world, vmid).await.map_err(Trouble::Unclear)
+                missing::seek(&self.context.systems, vmid).await.map_err(Trouble::Unclear)
             }
             Err(error) => Err(error.into()),
         }
@@ -164,6 +164,6 @@ fn unclear(error: Error, host: &str, why: Unclear) -> Error {
         Unclear::NotTold(_) | Unclear::Nowhere => error,
     };
     error
-        .remedy(format!("it is not on {host} any more; run the command again when every host answers"))
+        .hint(format!("it is not on {host} any more; run the command again when every host answers"))
         .because(why)
 }

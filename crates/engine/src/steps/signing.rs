@@ -7,8 +7,8 @@ use model::service;
 use crate::context::Context;
 use crate::error::Error;
 use crate::identify::{Identified, identify};
-use crate::lack::Lack;
-use crate::world::QUESTION;
+use crate::systems::REQUEST_TIMEOUT;
+use crate::unmet::Unmet;
 
 /// The code of a machine that does not answer.
 const CODE: &str = "machine-unavailable";
@@ -23,13 +23,13 @@ enum Signer {
 }
 
 /// Why nothing signs a worker's certificate.
-pub(super) async fn unsigned(context: &Context, lack: Lack) -> Lack {
-    let signers: Vec<&Node> = context.look.blueprint.control_planes().collect();
+pub(super) async fn unsigned(context: &Context, unmet: Unmet) -> Unmet {
+    let signers: Vec<&Node> = context.snapshot.blueprint.control_planes().collect();
     let seen = join_all(signers.iter().map(|node| Box::pin(ask(context, node)))).await;
     let seen = || signers.iter().zip(&seen);
     if let Some((node, _)) = seen().find(|(_, signer)| matches!(signer, Signer::NoTime)) {
         let why = service::no_time(&node.ntp);
-        return Lack::new(format!("waits for {} to sign its certificate: {why}", node.name)).coded("clock");
+        return Unmet::new(format!("waits for {} to sign its certificate: {why}", node.name)).coded("clock");
     }
     let not: Vec<String> = seen()
         .filter_map(|(node, signer)| match signer {
@@ -40,23 +40,23 @@ pub(super) async fn unsigned(context: &Context, lack: Lack) -> Lack {
     let waits = "waits for a control plane node to sign its certificate";
     let words = match not.len() == signers.len() {
         true => format!("{waits}, and none runs yet ({})", not.join("; ")),
-        false => format!("{waits} ({})", lack.words),
+        false => format!("{waits} ({})", unmet.words),
     };
-    Lack { words, ..lack }
+    Unmet { words, ..unmet }
 }
 
 async fn ask(context: &Context, node: &Node) -> Signer {
-    let world = &context.world;
-    let Ok(access) = context.look.access() else { return Signer::Not("it cannot be asked".to_owned()) };
-    let machine = match identify(world, node, access).await {
+    let systems = &context.systems;
+    let Ok(access) = context.snapshot.access() else { return Signer::Not("it cannot be asked".to_owned()) };
+    let machine = match identify(systems, node, access).await {
         Identified::Configured(machine) => machine,
         Identified::Maintenance(_) => return Signer::Not("it has no configuration yet".to_owned()),
-        Identified::Silent(_) => return Signer::Not("it does not answer".to_owned()),
-        Identified::Stranger { .. } | Identified::OtherKeys { .. } => {
+        Identified::Unresponsive(_) => return Signer::Not("it does not answer".to_owned()),
+        Identified::ForeignMachine { .. } | Identified::OtherKeys { .. } => {
             return Signer::Not("another machine answers at its address".to_owned());
         }
     };
-    match world.clock.timeout(QUESTION, machine.stage()).await {
+    match systems.clock.timeout(REQUEST_TIMEOUT, machine.stage()).await {
         Ok(Ok(status)) if status.unmet.iter().any(|unmet| unmet.name == "time") => Signer::NoTime,
         _ => Signer::Runs,
     }
@@ -64,10 +64,10 @@ async fn ask(context: &Context, node: &Node) -> Signer {
 
 /// The end of a wait for a certificate that nothing signs in this run.
 pub(super) fn never(node: &Node, why: &str) -> Error {
-    Error::world(format!(
+    Error::systems(format!(
         "{} waits for a control plane node to sign its certificate, and no control plane node runs in this run: {why}",
         node.name
     ))
     .coded(CODE)
-    .remedy("correct that first; the next run then goes on with this node")
+    .hint("correct that first; the next run then goes on with this node")
 }

@@ -11,7 +11,7 @@ use pve::Params;
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
-use crate::error::{Error, Kind, Result, remedy};
+use crate::error::{Error, Kind, Result, hint};
 use crate::owned::{self, Place};
 use crate::steps::update;
 use crate::steps::vm::{grow, make};
@@ -34,8 +34,8 @@ pub(super) async fn create(
     progress: &Progress,
 ) -> Result<Done> {
     let attempt = format!("could not create the template {}, {place}", template.name);
-    let blueprint = &context.look.blueprint;
-    let mark = Mark::new(&blueprint.cluster, Mark::owner_of(context.look.cluster_id()?), template.mark);
+    let blueprint = &context.snapshot.blueprint;
+    let mark = Mark::new(&blueprint.cluster, Mark::owner_of(context.snapshot.cluster_id()?), template.mark);
     let mut params: Params = [
         ("name", template.name.to_owned()),
         ("description", mark.describe(None)),
@@ -49,17 +49,17 @@ pub(super) async fn create(
     .into();
     tags::at_creation(blueprint, &mut params);
     // A clone gets another UUID, so a clone of the template is never taken for it.
-    let uuid = mark.uuid(context.look.cluster_id()?);
+    let uuid = mark.uuid(context.snapshot.cluster_id()?);
     params.insert("smbios1".to_owned(), format!("uuid={uuid}"));
-    let pve = &context.world.pve;
+    let pve = &context.systems.pve;
     progress.note("creating the template");
     let mut warnings =
         make(context, place, template.datastore, &attempt, template.mark, progress, || async {
             pve.create_vm(place.host, place.vmid, &params).await
         })
         .await?;
-    tags::set(&context.world, place.host, place.vmid, blueprint, template.mark).await?;
-    let failed = |e: pve::Error| Error::world(&attempt).remedy(remedy(&e)).because(e);
+    tags::set(&context.systems, place.host, place.vmid, blueprint, template.mark).await?;
+    let failed = |e: pve::Error| Error::systems(&attempt).hint(hint(&e)).because(e);
     let is_template = || async {
         let config = pve.vm_config(place.host, place.vmid).await.map_err(failed)?;
         Ok::<_, Error>(config.get("template") == Some("1"))
@@ -87,21 +87,21 @@ pub(super) async fn copy(
     progress: &Progress,
 ) -> Result<Done> {
     let attempt = format!("could not copy {}, {place}, from template {template}", node.name);
-    let mark = vm::mark(&context.look.blueprint, node)
+    let mark = vm::mark(&context.snapshot.blueprint, node)
         .ok_or_else(|| Error::new(Kind::Refused, format!("{} has no identity yet", node.name)))?;
-    let wish = pve::Clone {
+    let request = pve::Clone {
         newid: place.vmid,
         name: Some(node.name.clone()),
         description: Some(mark.while_creating().describe(node.hardware.description.as_deref())),
         full: true,
         storage: Some(datastore.to_owned()),
-        pool: context.look.blueprint.resource_pool.clone(),
+        pool: context.snapshot.blueprint.resource_pool.clone(),
         target: None,
     };
     source(context, place.host, template).await?;
     progress.note("copying the template");
     let mut warnings = make(context, place, datastore, &attempt, &node.name, progress, || async {
-        context.world.pve.clone_vm(place.host, template, &wish).await
+        context.systems.pve.clone_vm(place.host, template, &request).await
     })
     .await?;
     progress.note("giving it its hardware");
@@ -114,8 +114,8 @@ pub(super) async fn copy(
 /// What is copied is a template of ours, by its own mark. Its ID may have been given to another VM.
 async fn source(context: &Context, host: &str, vmid: u32) -> Result<()> {
     let place = Place { host, vmid };
-    let config = context.world.pve.vm_config(host, vmid).await.map_err(|e| {
-        Error::world(format!("could not read the template, {place}")).remedy(remedy(&e)).because(e)
+    let config = context.systems.pve.vm_config(host, vmid).await.map_err(|e| {
+        Error::systems(format!("could not read the template, {place}")).hint(hint(&e)).because(e)
     })?;
     let mark = Mark::find(config.description()).filter(Mark::is_template);
     let checked = match (&mark, config.get("template")) {

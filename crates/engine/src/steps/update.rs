@@ -12,7 +12,7 @@ use model::plan::drift::{self, Drift};
 use pve::Params;
 
 use crate::context::{Context, Done};
-use crate::error::{Error, Result, remedy};
+use crate::error::{Error, Result, hint};
 use crate::observe::proxmox;
 use crate::owned::{self, Place};
 use crate::steps::vm::ATTEMPTS;
@@ -27,8 +27,8 @@ pub(super) async fn run(
 ) -> Result<Done> {
     if let Some(pool) = pool {
         owned::read(context, Act::Change, &node.name, place).await?;
-        let put = context.world.pve.put_into_pool(pool, place.vmid).await;
-        put.map_err(|e| attempt(node, place).remedy(remedy(&e)).because(e))?;
+        let put = context.systems.pve.put_into_pool(pool, place.vmid).await;
+        put.map_err(|e| attempt(node, place).hint(hint(&e)).because(e))?;
     }
     change(context, node, place, |key| keys.contains_key(key)).await
 }
@@ -44,8 +44,8 @@ async fn change(
     place: &Place<'_>,
     planned: impl Fn(&str) -> bool,
 ) -> Result<Done> {
-    let pve = &context.world.pve;
-    let failed = |e: pve::Error| attempt(node, place).remedy(remedy(&e)).because(e);
+    let pve = &context.systems.pve;
+    let failed = |e: pve::Error| attempt(node, place).hint(hint(&e)).because(e);
     let mut warnings = vec![];
     for tries in 1..=ATTEMPTS {
         let (vm, digest) = read(context, node, place).await?;
@@ -68,30 +68,30 @@ async fn change(
             Err(error) => return Err(failed(error)),
         }
         // The next round reads again, and finds nothing more to do if this one took effect.
-        context.world.clock.sleep(Duration::from_millis(500 * u64::from(tries))).await;
+        context.systems.clock.sleep(Duration::from_millis(500 * u64::from(tries))).await;
     }
     Err(attempt(node, place)
-        .remedy("Proxmox took the change, but the VM still differs; `talosmith plan` shows in what"))
+        .hint("Proxmox took the change, but the VM still differs; `talosmith plan` shows in what"))
 }
 
 /// What differs, as the plan would see it. What a machine says of itself was weighed when the plan was made.
 fn differs(context: &Context, node: &Node, vm: &Vm) -> Drift {
-    let machine = context.look.observed.machines.get(&node.name);
-    drift::examine(&context.look.blueprint, node, vm, machine)
+    let machine = context.snapshot.observed.machines.get(&node.name);
+    drift::examine(&context.snapshot.blueprint, node, vm, machine)
 }
 
 /// The VM as it is now, if it is the node's.
 async fn read(context: &Context, node: &Node, place: &Place<'_>) -> Result<(Vm, String)> {
-    let failed = |e: pve::Error| attempt(node, place).remedy(remedy(&e)).because(e);
+    let failed = |e: pve::Error| attempt(node, place).hint(hint(&e)).because(e);
     let configs = owned::read(context, Act::Change, &node.name, place).await?;
     let Some((mut vm, _)) = proxmox::read(place.vmid, place.host, None, &configs) else {
         return Err(owned::not_ours(&node.name, place, Foreign::Another));
     };
     vm.recorded = owned::recorded(context, &node.name);
-    vm.running = proxmox::is_running(&context.world, place.host, place.vmid).await.map_err(failed)?;
+    vm.running = proxmox::is_running(&context.systems, place.host, place.vmid).await.map_err(failed)?;
     Ok((vm, configs.now.digest))
 }
 
 fn attempt(node: &Node, place: &Place<'_>) -> Error {
-    Error::world(format!("could not change {}, {place}", node.name))
+    Error::systems(format!("could not change {}, {place}", node.name))
 }

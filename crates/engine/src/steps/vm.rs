@@ -10,7 +10,7 @@ use pve::{Params, PowerState};
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
-use crate::error::{Error, Kind, NO_EFFECT, Result, remedy};
+use crate::error::{Error, Kind, NO_EFFECT, Result, hint};
 use crate::owned::{self, Place};
 use crate::proof;
 use crate::settled::settled;
@@ -33,7 +33,7 @@ pub(super) async fn create(
     progress.note("creating the VM");
     let datastore = node.disk_datastore.as_deref().unwrap_or_default();
     let warnings = make(context, place, datastore, &attempt, &node.name, progress, || async {
-        context.world.pve.create_vm(place.host, place.vmid, &params).await
+        context.systems.pve.create_vm(place.host, place.vmid, &params).await
     })
     .await?;
     // Tags, where they had to wait for the pool; and what only the finished VM has, its generation ID.
@@ -43,7 +43,7 @@ pub(super) async fn create(
     Ok(Done { warnings })
 }
 
-/// Begins a creation in `datastore` and follows it, again while Proxmox is busy. A VM that is there already is as good, if
+/// Starts a creation in `datastore` and follows it, again while Proxmox is busy. A VM that is there already is as good, if
 /// its mark says that it is `whose`.
 pub(super) async fn make<F>(
     context: &Context,
@@ -62,9 +62,9 @@ where
             true => {
                 format!("make room in {datastore} on {}, or name another datastore in the file", place.host)
             }
-            false => remedy(&error),
+            false => hint(&error),
         };
-        Error::world(attempt).remedy(advice).because(error)
+        Error::systems(attempt).hint(advice).because(error)
     };
     let mut tries = 1;
     loop {
@@ -73,7 +73,7 @@ where
             match begin().await {
                 Ok(upid) => {
                     let mut copied = 0;
-                    context.world.pve.follow(&upid, |line| copying(line, &mut copied, progress)).await
+                    context.systems.pve.follow(&upid, |line| copying(line, &mut copied, progress)).await
                 }
                 Err(error) => Err(error),
             }
@@ -84,8 +84,8 @@ where
                 return Ok(finished.warnings);
             }
             Ok(_) => {
-                return Err(Error::world(attempt).coded(NO_EFFECT).remedy(
-                    "Proxmox said it was done, with a warning, but the VM is not there; look at its task log",
+                return Err(Error::systems(attempt).coded(NO_EFFECT).hint(
+                    "Proxmox said it was done, with a warning, but the VM does not exist; look at its task log",
                 ));
             }
             Err(error) if error.is_exists() || error.effect_unknown() => {
@@ -102,17 +102,17 @@ where
         progress.note("Proxmox is busy; trying again");
         // Those that failed together must not come back together.
         let apart = Duration::from_millis(u64::from(place.vmid) * 137 % 1000);
-        context.world.clock.sleep(Duration::from_secs(2 * u64::from(tries)) + apart).await;
+        context.systems.clock.sleep(Duration::from_secs(2 * u64::from(tries)) + apart).await;
         tries += 1;
     }
 }
 
 /// Waits for a turn to make disks in a datastore: it gives out one at a time, and whoever waits for too long fails.
 async fn turn(context: &Context, host: &str, datastore: &str) -> pve::Turn {
-    let hosts = &context.look.observed.proxmox.inventory.hosts;
+    let hosts = &context.snapshot.observed.proxmox.inventory.hosts;
     let shared =
         hosts.get(host).and_then(|host| host.datastores.get(datastore)).is_some_and(|store| store.shared);
-    context.world.pve.storage_turn(host, datastore, shared).await
+    context.systems.pve.storage_turn(host, datastore, shared).await
 }
 
 /// Shows how far the copy of a disk is. The disks behind the first one are small, and count from 0 again; that is not shown.
@@ -135,16 +135,16 @@ fn transferred(line: &str) -> Option<u8> {
     rest.split(['.', '%']).next()?.parse().ok()
 }
 
-/// Waits for a creation that somebody else may have begun, then tells whether the VM carries this name of ours.
+/// Waits for a creation that somebody else may have started, then tells whether the VM carries this name of ours.
 async fn is_ours(context: &Context, whose: &str, place: &Place<'_>) -> Result<bool> {
-    let found = settled(&context.world, place.host, place.vmid).await?;
+    let found = settled(&context.systems, place.host, place.vmid).await?;
     Ok(found.is_some_and(|config| owned::check(context, Act::Change, place.vmid, whose, &config).is_ok()))
 }
 
 /// Everything that the file says about the VM; without its tags where it goes into a pool, because Proxmox looks at them before
 /// it looks at the pool, which may be all that the token has rights on.
 fn params(context: &Context, node: &Node, image: &str) -> Result<Params> {
-    let blueprint = &context.look.blueprint;
+    let blueprint = &context.snapshot.blueprint;
     let open = || Error::new(Kind::Refused, format!("{} is not fully decided yet", node.name));
     let mark = vm::mark(blueprint, node).filter(|_| node.uuid.is_some()).ok_or_else(open)?;
     let mut params: Params = vm::settings(blueprint, node);
@@ -174,8 +174,8 @@ pub(super) async fn grow(
     disk: &str,
     gib: u64,
 ) -> Result<Done> {
-    let attempt = || Error::world(format!("could not grow {disk} of {place} to {gib} GiB"));
-    let pve = &context.world.pve;
+    let attempt = || Error::systems(format!("could not grow {disk} of {place} to {gib} GiB"));
+    let pve = &context.systems.pve;
     let has = || async {
         let config = owned::read(context, Act::Change, node, place).await?.now;
         Ok::<_, Error>((config.drive(disk).and_then(|d| d.size).unwrap_or(0), config.digest))
@@ -197,21 +197,21 @@ pub(super) async fn grow(
             Err(error) if tries < ATTEMPTS && matches!(error.meaning(), pve::Kind::DigestMismatch) => {
                 tries += 1;
             }
-            Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
+            Err(error) => return Err(attempt().hint(hint(&error)).because(error)),
         }
     };
     if has().await?.0 < wanted {
         return Err(attempt()
             .coded(NO_EFFECT)
-            .remedy("Proxmox said it was done, but the disk is still smaller; look at its storage"));
+            .hint("Proxmox said it was done, but the disk is still smaller; look at its storage"));
     }
     Ok(Done { warnings: finished.warnings })
 }
 
 /// Starts the VM. One that runs already is as good.
 pub(super) async fn start(context: &Context, node: &str, place: &Place<'_>) -> Result<Done> {
-    let pve = &context.world.pve;
-    let attempt = || Error::world(format!("could not start {place}"));
+    let pve = &context.systems.pve;
+    let attempt = || Error::systems(format!("could not start {place}"));
     let mut tries = 1;
     let mut began = false;
     let mut slot = Box::pin(proof::slot(context, node, place.host)).await;
@@ -225,7 +225,7 @@ pub(super) async fn start(context: &Context, node: &str, place: &Place<'_>) -> R
             }
             began = true;
             let task = pve.start(place.host, place.vmid).await?;
-            power::follow(&context.world, &task, place.vmid, PowerState::Running).await.map(Ok)
+            power::follow(&context.systems, &task, place.vmid, PowerState::Running).await.map(Ok)
         };
         match task.await {
             Ok(Err(why)) => return Err(owned::not_ours(node, place, why)),
@@ -235,15 +235,15 @@ pub(super) async fn start(context: &Context, node: &str, place: &Place<'_>) -> R
                     return Ok(Done { warnings: finished.warnings });
                 }
                 if tries >= ATTEMPTS {
-                    return Err(attempt().coded(NO_EFFECT).remedy(
+                    return Err(attempt().coded(NO_EFFECT).hint(
                         "Proxmox said it was done, but the VM is not in that state; look at its task log",
                     ));
                 }
             }
             Err(error) if tries < ATTEMPTS && worth_another_look(&error) => {}
-            Err(error) => return Err(attempt().remedy(remedy(&error)).because(error)),
+            Err(error) => return Err(attempt().hint(hint(&error)).because(error)),
         }
-        context.world.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
+        context.systems.clock.sleep(Duration::from_secs(2 * u64::from(tries))).await;
         tries += 1;
     }
 }

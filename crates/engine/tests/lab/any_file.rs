@@ -115,7 +115,7 @@ async fn applied_once_there_is_nothing_left_to_do() {
         let rig = Rig::new();
         let ran = rig.apply(&text).await;
         assert_eq!(ran.outcome, Outcome::Done, "seed {seed}: {:?}\n{text}", ran.failures());
-        let plan = rig.look(&text).await.plan();
+        let plan = rig.observe(&text).await.plan();
         let steps: Vec<_> = plan.steps.iter().map(|s| s.action.describe()).collect();
         assert!(plan.is_empty(), "seed {seed}: {steps:?} {:?}\n{text}", plan.refusals);
         let waits: Vec<_> = plan.notes.iter().map(|n| &n.text).collect();

@@ -10,13 +10,13 @@ async fn an_empty_proxmox_becomes_a_healthy_cluster_and_a_second_run_is_empty() 
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.assert_whole().await;
-    let look = rig.look(HOME).await;
-    assert_eq!(look.observed.unobserved, []);
-    assert_eq!(look.observed.kubernetes.nodes.len(), 5);
-    let record = look.observed.proxmox.record.as_ref().unwrap();
+    let snapshot = rig.observe(HOME).await;
+    assert_eq!(snapshot.observed.unobserved, []);
+    assert_eq!(snapshot.observed.kubernetes.nodes.len(), 5);
+    let record = snapshot.observed.proxmox.record.as_ref().unwrap();
     assert!(record.state.bootstrap.as_ref().unwrap().done);
     assert_eq!(record.state.lease, None, "the lease is given back");
-    for condition in engine::health::conditions(&rig.world, &look).await {
+    for condition in engine::health::conditions(&rig.systems, &snapshot).await {
         assert_eq!(condition.missing, None, "{}", condition.name);
     }
 }
@@ -25,8 +25,8 @@ async fn an_empty_proxmox_becomes_a_healthy_cluster_and_a_second_run_is_empty() 
 async fn one_worker_more_is_the_only_thing_that_happens() {
     let rig = Rig::healthy().await;
     let grown = HOME.replace("count: 2", "count: 3");
-    let look = rig.look(&grown).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(&grown).await;
+    let plan = snapshot.plan();
     let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
     assert_eq!(
         ids,
@@ -38,9 +38,9 @@ async fn one_worker_more_is_the_only_thing_that_happens() {
             "check-health"
         ]
     );
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    assert!(rig.look(&grown).await.plan().is_empty());
+    assert!(rig.observe(&grown).await.plan().is_empty());
     assert_eq!(rig.etcd_clusters(), 1);
 }
 
@@ -49,14 +49,14 @@ async fn destroy_leaves_nothing_of_ours_and_everything_else() {
     let rig = Rig::new();
     let mine =
         pve::Params::from([("name".to_owned(), "nas".to_owned()), ("memory".to_owned(), "512".to_owned())]);
-    let upid = rig.world.pve.create_vm("pve2", 4711, &mine).await.unwrap();
-    rig.world.pve.follow(&upid, |_| {}).await.unwrap();
+    let upid = rig.systems.pve.create_vm("pve2", 4711, &mine).await.unwrap();
+    rig.systems.pve.follow(&upid, |_| {}).await.unwrap();
     rig.apply(HOME).await;
-    let look = rig.look(HOME).await;
-    let ran = rig.carry_out(&look, &look.plan_destroy(), "me").await.unwrap();
+    let snapshot = rig.observe(HOME).await;
+    let ran = rig.carry_out(&snapshot, &snapshot.plan_destroy(), "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert_eq!(rig.vmids().await, [4711]);
-    assert!(rig.look(HOME).await.plan_destroy().is_empty());
+    assert!(rig.observe(HOME).await.plan_destroy().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,25 +35,25 @@ fn started(ran: &Ran, id: &str) -> Timestamp {
     ran.events.iter().find(is).unwrap_or_else(|| panic!("{id} never started")).at
 }
 
-fn remedies(ran: &Ran) -> String {
-    let remedy = |event: &model::event::Event| match &event.what {
-        What::StepFailed { code, remedy, .. } => Some(format!("{code}: {remedy}")),
+fn hints(ran: &Ran) -> String {
+    let hint = |event: &model::event::Event| match &event.what {
+        What::StepFailed { code, hint, .. } => Some(format!("{code}: {hint}")),
         _ => None,
     };
-    ran.events.iter().filter_map(remedy).collect::<Vec<_>>().join("\n")
+    ran.events.iter().filter_map(hint).collect::<Vec<_>>().join("\n")
 }
 
 impl Rig {
     /// Waits until the new worker's VM runs; gives its host.
     async fn until_it_runs(&self) -> String {
         loop {
-            self.world.clock.sleep(Duration::from_millis(500)).await;
-            let resources = self.world.pve.cluster_resources().await.unwrap();
+            self.systems.clock.sleep(Duration::from_millis(500)).await;
+            let resources = self.systems.pve.cluster_resources().await.unwrap();
             let Some(host) = resources.into_iter().find(|r| r.vmid == Some(VM.into())).and_then(|r| r.node)
             else {
                 continue;
             };
-            if self.world.pve.is_running(&host, VM).await.unwrap_or(false) {
+            if self.systems.pve.is_running(&host, VM).await.unwrap_or(false) {
                 return host;
             }
         }
@@ -61,13 +61,17 @@ impl Rig {
 
     /// Waits until the new worker answers a client that has the cluster's keys.
     async fn until_it_answers(&self) {
-        let look = self.look(&more()).await;
-        let address = IpAddr::V4(look.blueprint.nodes[NEW].address.addr());
+        let snapshot = self.observe(&more()).await;
+        let address = IpAddr::V4(snapshot.blueprint.nodes[NEW].address.addr());
         loop {
-            self.world.clock.sleep(Duration::from_secs(1)).await;
-            let machine =
-                Machine::connect(&self.world.net, &self.world.clock, address, &look.access().unwrap().talos)
-                    .unwrap();
+            self.systems.clock.sleep(Duration::from_secs(1)).await;
+            let machine = Machine::connect(
+                &self.systems.net,
+                &self.systems.clock,
+                address,
+                &snapshot.access().unwrap().talos,
+            )
+            .unwrap();
             if machine.version().await.is_ok() {
                 return;
             }
@@ -75,8 +79,8 @@ impl Rig {
     }
 
     async fn switch_off(&self, host: &str) {
-        let stop = self.world.pve.stop(host, VM).await.unwrap();
-        self.world.pve.follow(&stop, |_| {}).await.unwrap();
+        let stop = self.systems.pve.stop(host, VM).await.unwrap();
+        self.systems.pve.follow(&stop, |_| {}).await.unwrap();
     }
 }
 
@@ -95,11 +99,7 @@ async fn f10_without_a_time_server_ntp_is_named_within_a_minute() {
     assert!(!notes.iter().any(|(_, _, note)| note.contains("trustd")), "{notes:?}");
     let failures = ran.failures().join("\n");
     assert!(failures.contains("time server") && !failures.contains("trustd"), "{failures}");
-    assert!(
-        remedies(&ran).contains("clock: ") && remedies(&ran).contains("network.ntp"),
-        "{}",
-        remedies(&ran)
-    );
+    assert!(hints(&ran).contains("clock: ") && hints(&ran).contains("network.ntp"), "{}", hints(&ran));
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,34 +112,34 @@ async fn f10_a_worker_without_the_time_ends_the_wait_and_names_the_time_server()
 #[tokio::test(start_paused = true)]
 async fn p12_t7_a_vm_that_is_switched_off_ends_the_wait_for_its_machine() {
     let rig = Rig::healthy().await;
-    let look = rig.look(&more()).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(&more()).await;
+    let plan = snapshot.plan();
     let off = Mutex::new(None);
     let switching = async {
         let host = rig.until_it_runs().await;
-        rig.world.clock.sleep(Duration::from_secs(5)).await;
+        rig.systems.clock.sleep(Duration::from_secs(5)).await;
         rig.switch_off(&host).await;
-        *off.lock().unwrap() = Some((host, rig.world.clock.now()));
+        *off.lock().unwrap() = Some((host, rig.systems.clock.now()));
     };
-    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), switching);
+    let (ran, ()) = futures::join!(rig.carry_out(&snapshot, &plan, "me"), switching);
     let (host, since) = off.lock().unwrap().take().unwrap();
     let ran = ran.unwrap();
     let failures = ran.failures().join("\n");
     assert!(failures.starts_with(&format!("configure/{NEW}: ")), "{failures}");
     assert!(failures.contains(&format!("VM {VM} on {host} is off")), "{failures}");
-    assert!(remedies(&ran).starts_with("vm-off: "), "{}", remedies(&ran));
+    assert!(hints(&ran).starts_with("vm-off: "), "{}", hints(&ran));
     let took = ran.events.last().unwrap().at.duration_since(since).as_secs();
     assert!(took <= 150, "{took} s");
 
     // Once more, when it has its configuration: it does not wait for a certificate, nor for a network plug-in.
-    let look = rig.look(&more()).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(&more()).await;
+    let plan = snapshot.plan();
     let switching = async {
         rig.until_it_answers().await;
         rig.switch_off(&host).await;
-        *off.lock().unwrap() = Some((host.clone(), rig.world.clock.now()));
+        *off.lock().unwrap() = Some((host.clone(), rig.systems.clock.now()));
     };
-    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), switching);
+    let (ran, ()) = futures::join!(rig.carry_out(&snapshot, &plan, "me"), switching);
     let (_, since) = off.lock().unwrap().take().unwrap();
     let ran = ran.unwrap();
     let failures = ran.failures().join("\n");
@@ -156,17 +156,17 @@ async fn p12_t7_a_vm_that_is_switched_off_ends_the_wait_for_its_machine() {
 #[tokio::test(start_paused = true)]
 async fn t7_e5_a_configured_machine_that_falls_silent_is_not_asked_without_credentials() {
     let rig = Rig::healthy().await;
-    let look = rig.look(&more()).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(&more()).await;
+    let plan = snapshot.plan();
     let since = Mutex::new(None);
     let unplugging = async {
         rig.until_it_answers().await;
-        *since.lock().unwrap() = Some(rig.world.clock.now());
+        *since.lock().unwrap() = Some(rig.systems.clock.now());
         rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: true });
-        rig.world.clock.sleep(Duration::from_mins(2)).await;
+        rig.systems.clock.sleep(Duration::from_mins(2)).await;
         rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: false });
     };
-    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), unplugging);
+    let (ran, ()) = futures::join!(rig.carry_out(&snapshot, &plan, "me"), unplugging);
     let ran = ran.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let since = since.into_inner().unwrap().unwrap();
@@ -184,17 +184,17 @@ async fn t7_e5_a_configured_machine_that_falls_silent_is_not_asked_without_crede
 #[tokio::test(start_paused = true)]
 async fn e7_a_system_that_panics_while_the_node_joins_is_told_by_its_console() {
     let rig = Rig::healthy().await;
-    let look = rig.look(&more()).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(&more()).await;
+    let plan = snapshot.plan();
     let since = Mutex::new(None);
     let breaking = async {
         rig.until_it_answers().await;
-        *since.lock().unwrap() = Some(rig.world.clock.now());
+        *since.lock().unwrap() = Some(rig.systems.clock.now());
         rig.lab.inject(Injection::BrokenSystem { vmid: VM, talos: "v1.13.9".to_owned(), broken: true });
         let host = rig.host_of(VM).await;
-        rig.world.pve.follow(&rig.world.pve.reset(&host, VM).await.unwrap(), |_| {}).await.unwrap();
+        rig.systems.pve.follow(&rig.systems.pve.reset(&host, VM).await.unwrap(), |_| {}).await.unwrap();
     };
-    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), breaking);
+    let (ran, ()) = futures::join!(rig.carry_out(&snapshot, &plan, "me"), breaking);
     let ran = ran.unwrap();
     let failures = ran.failures().join("\n");
     assert!(failures.contains("Kernel panic"), "{failures}");
@@ -208,28 +208,30 @@ async fn e7_a_system_that_panics_while_the_node_joins_is_told_by_its_console() {
 async fn e3_the_network_plug_in_is_named_only_for_registered_nodes() {
     let rig = Rig::new();
     let file = format!("{HOME}kubernetes: {{ cni: cilium }}\n");
-    let look = rig.look(&file).await;
-    let plan = look.plan();
-    let access = look.access().unwrap();
+    let snapshot = rig.observe(&file).await;
+    let plan = snapshot.plan();
+    let access = snapshot.access().unwrap();
     let registered = Mutex::new(std::collections::BTreeMap::<String, Timestamp>::new());
     let watching = async {
         loop {
-            rig.world.clock.sleep(Duration::from_secs(1)).await;
-            let Ok(client) =
-                engine::kubernetes::Kubernetes::new(&rig.world, &look.blueprint.endpoint, &access.kubernetes)
-            else {
+            rig.systems.clock.sleep(Duration::from_secs(1)).await;
+            let Ok(client) = engine::kubernetes::Kubernetes::new(
+                &rig.systems,
+                &snapshot.blueprint.endpoint,
+                &access.kubernetes,
+            ) else {
                 continue;
             };
             let names: Vec<String> =
                 client.nodes().await.map(|nodes| nodes.into_keys().collect()).unwrap_or_default();
-            let now = rig.world.clock.now();
+            let now = rig.systems.clock.now();
             for name in names {
                 registered.lock().unwrap().entry(name).or_insert(now);
             }
         }
     };
     let ran = tokio::select! {
-        ran = rig.carry_out(&look, &plan, "me") => ran.unwrap(),
+        ran = rig.carry_out(&snapshot, &plan, "me") => ran.unwrap(),
         () = watching => unreachable!(),
     };
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
@@ -254,26 +256,26 @@ async fn e3_the_network_plug_in_is_named_only_for_registered_nodes() {
 #[tokio::test(start_paused = true)]
 async fn f10_a_timeout_ends_the_run_and_says_what_was_waited_for() {
     let rig = Rig::healthy().await;
-    let look = rig.look(&more()).await;
-    let plan = look.plan();
-    let (wish, stop) = tokio::sync::watch::channel(Stop::No);
+    let snapshot = rig.observe(&more()).await;
+    let plan = snapshot.plan();
+    let (request, stop) = tokio::sync::watch::channel(Stop::No);
     let limit = async {
         rig.until_it_runs().await;
         rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: true });
-        rig.world.clock.sleep(Duration::from_secs(40)).await;
-        wish.send_replace(Stop::Timeout);
+        rig.systems.clock.sleep(Duration::from_secs(40)).await;
+        request.send_replace(Stop::Timeout);
     };
     let me = operator("me");
-    let (ran, ()) = futures::join!(rig.carry_out_until(stop, &look, &plan, &me), limit);
+    let (ran, ()) = futures::join!(rig.carry_out_until(stop, &snapshot, &plan, &me), limit);
     let ran = ran.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     let failures = ran.failures().join("\n");
     assert!(failures.starts_with(&format!("configure/{NEW}: ")), "{failures}");
     assert!(failures.contains("waiting for the machine"), "{failures}");
-    assert!(remedies(&ran).starts_with("timeout: "), "{}", remedies(&ran));
+    assert!(hints(&ran).starts_with("timeout: "), "{}", hints(&ran));
     // The lease is free, and the same command goes on.
     rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: false });
-    let look = rig.look(&more()).await;
-    let ran = rig.carry_out(&look, &look.plan(), "another").await.unwrap();
+    let snapshot = rig.observe(&more()).await;
+    let ran = rig.carry_out(&snapshot, &snapshot.plan(), "another").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
 }

@@ -11,10 +11,10 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const QUARTER: Duration = Duration::from_secs(900);
 
 fn machine(rig: &Rig, address: &str) -> Machine {
-    let now = rig.world.clock.now();
+    let now = rig.systems.clock.now();
     let identity = talos::secrets::talos_client(&bundle(), "os:admin", DAY, now).unwrap();
     let address: IpAddr = address.parse().unwrap();
-    Machine::connect(&rig.world.net, &rig.world.clock, address, &Credentials::from(&identity)).unwrap()
+    Machine::connect(&rig.systems.net, &rig.systems.clock, address, &Credentials::from(&identity)).unwrap()
 }
 
 #[tokio::test(start_paused = true)]

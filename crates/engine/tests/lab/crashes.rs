@@ -21,10 +21,10 @@ use crate::rig::{HOME, Rig, in_parallel, setting};
 /// Applies until it is done, at most three times: an operator who is told to wait for a lock waits, too.
 async fn go_on(rig: &Rig, file: &str, when: &str) {
     open(rig, 3);
-    let look = rig.look(file).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(file).await;
+    let plan = snapshot.plan();
     assert_eq!(plan.refusals, [], "{when}");
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{when}: {:?}", ran.failures());
     assert_eq!(rig.etcd_clusters(), 1, "{when}: exactly one etcd");
     rig.assert_nothing_to_do(file).await;
@@ -50,9 +50,9 @@ async fn crash_at_calls(moment: CallMoment, numbers: [u64; 4]) {
     let (keeps, shared) = (kept.clone(), Arc::downgrade(rig.lab.shared()));
     rig.lab.on_call(move |number, at, method, path| {
         if let Some(shared) = shared.upgrade().filter(|_| at == moment && numbers.contains(&(number + 1))) {
-            let world = shared.read(|world, _| serde_json::to_vec(world).unwrap());
+            let systems = shared.read(|systems, _| serde_json::to_vec(systems).unwrap());
             let when = format!("{moment:?} call {number}, {method} {path}");
-            keeps.lock().unwrap().push(Crash { world, home: Files::new(), when, vital: false });
+            keeps.lock().unwrap().push(Crash { systems, home: Files::new(), when, vital: false });
         }
         Verdict::GoOn
     });
@@ -61,7 +61,7 @@ async fn crash_at_calls(moment: CallMoment, numbers: [u64; 4]) {
     let kept = std::mem::take(&mut *kept.lock().unwrap());
     assert_eq!(kept.len(), numbers.len());
     for crash in kept {
-        let rig = Rig::copy_of(&crash.world);
+        let rig = Rig::copy_of(&crash.systems);
         go_on(&rig, HOME, &crash.when).await;
         rig.assert_whole().await;
     }
@@ -81,7 +81,7 @@ async fn after_the_world_did_it_and_before_we_knew() {
 async fn at_any_second_of_a_bring_up() {
     for seconds in [1, 31, 63, 67] {
         let rig = Rig::new();
-        let clock = rig.world.clock.clone();
+        let clock = rig.systems.clock.clone();
         crash_and_go_on(&rig, clock.sleep(Duration::from_secs(seconds)), &format!("after {seconds} s")).await;
     }
 }
@@ -106,7 +106,7 @@ async fn while_the_identity_and_the_bundle_are_written() {
 
 /// A world in which somebody could have died, and at which call.
 struct Crash {
-    world: Vec<u8>,
+    systems: Vec<u8>,
     /// What is in the operator's folder.
     home: Files,
     when: String,
@@ -116,7 +116,7 @@ struct Crash {
 
 impl Crash {
     fn rig(&self) -> Rig {
-        Rig::copy_of(&self.world).with_home(&self.home)
+        Rig::copy_of(&self.systems).with_home(&self.home)
     }
 }
 
@@ -127,12 +127,12 @@ fn nothing_yet() -> Rig {
 
 /// Opens the bundle, or creates one; gives every crash that there is in between. Each first run would draw other keys.
 fn open(rig: &Rig, number: u8) -> Vec<Crash> {
-    let world = rig.lab.shared().read(|world, _| serde_json::to_vec(world).unwrap());
+    let systems = rig.lab.shared().read(|systems, _| serde_json::to_vec(systems).unwrap());
     let mut crashes = vec![];
     rig.home.open(|| another_bundle(number), &mut |moment| {
-        let (world, home) = (world.clone(), rig.home.files());
+        let (systems, home) = (systems.clone(), rig.home.files());
         let when = format!("write {} of the identity and the bundle, {moment:?}", crashes.len() + 1);
-        crashes.push(Crash { world, home, when, vital: true });
+        crashes.push(Crash { systems, home, when, vital: true });
     });
     crashes
 }
@@ -171,12 +171,12 @@ async fn crashes_at(
             if !wanted(number, vital) {
                 return Verdict::GoOn;
             }
-            let world = shared.read(|world, _| serde_json::to_value(world).unwrap());
+            let systems = shared.read(|systems, _| serde_json::to_value(systems).unwrap());
             let mut crashes = crashes.lock().unwrap();
-            if crashes.0.insert(without_time(&world)) {
+            if crashes.0.insert(without_time(&systems)) {
                 let when = format!("{moment:?} call {number}, {method} {path}");
-                let world = serde_json::to_vec(&world).unwrap();
-                crashes.1.push(Crash { world, home: home.clone(), when, vital });
+                let systems = serde_json::to_vec(&systems).unwrap();
+                crashes.1.push(Crash { systems, home: home.clone(), when, vital });
             }
             Verdict::GoOn
         }
@@ -189,10 +189,10 @@ async fn crashes_at(
 }
 
 /// A hash of everything in a world but its time.
-fn without_time(world: &serde_json::Value) -> u64 {
+fn without_time(systems: &serde_json::Value) -> u64 {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut hasher = DefaultHasher::new();
-    for (key, value) in world.as_object().unwrap() {
+    for (key, value) in systems.as_object().unwrap() {
         if key != "now" && key != "rng" {
             (key, value.to_string()).hash(&mut hasher);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::Look;
+use engine::Snapshot;
 use lab::{CallFilter, Injection};
 use model::event::{Outcome, What};
 use model::plan::{Plan, RefusalCode};
@@ -14,19 +14,19 @@ use crate::rig::{HOME, Ran, Rig};
 async fn a7_a_restored_line_of_the_record_does_not_free_a_lease() {
     let rig = Rig::healthy().await;
     rig.without_line("talosmith-record:").await;
-    let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
-    let [refusal] = look.plan_destroy().refusals.try_into().unwrap();
+    let Ok(snapshot) = rig.session(HOME).observe_to_destroy().await else { panic!("it can be looked at") };
+    let [refusal] = snapshot.plan_destroy().refusals.try_into().unwrap();
     assert!(!refusal.why.contains("no member of etcd answers"), "no machine was asked: {}", refusal.why);
-    let line = refusal.remedy.split_once("this line says so: ").unwrap().1.to_owned();
+    let line = refusal.hint.split_once("this line says so: ").unwrap().1.to_owned();
     let host = rig.host_of(150_010).await;
-    let notes = rig.world.pve.vm_config(&host, 150_010).await.unwrap().description().to_owned();
+    let notes = rig.systems.pve.vm_config(&host, 150_010).await.unwrap().description().to_owned();
     rig.lab.person().set(150_010, "description", &format!("{notes}\n{line}\n")).unwrap();
-    let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
-    let plan = look.plan_destroy();
+    let Ok(snapshot) = rig.session(HOME).observe_to_destroy().await else { panic!("it can be looked at") };
+    let plan = snapshot.plan_destroy();
     assert_eq!(plan.refusals, []);
-    let began = rig.world.clock.now();
-    let ran = rig.carry_out(&look, &plan, "me").await;
-    let waited = rig.world.clock.now().duration_since(began).as_secs();
+    let began = rig.systems.clock.now();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await;
+    let waited = rig.systems.clock.now().duration_since(began).as_secs();
     assert!(waited >= 150, "{waited} s: {:?}", ran.map(|ran| ran.failures()));
     let vms = rig.vmids().await;
     assert!(vms.contains(&150_011), "what was seen before the wait is not acted upon: {vms:?}");
@@ -37,11 +37,11 @@ async fn destroy(rig: &Rig) -> (Vec<String>, Ran) {
 }
 
 async fn destroy_file(rig: &Rig, file: &str) -> (Vec<String>, Ran) {
-    let Ok(look) = rig.session(file).look_to_destroy().await else { panic!("it can be looked at") };
-    let plan = look.plan_destroy();
+    let Ok(snapshot) = rig.session(file).observe_to_destroy().await else { panic!("it can be looked at") };
+    let plan = snapshot.plan_destroy();
     assert_eq!(plan.refusals, []);
     let notes = plan.notes.iter().map(|n| n.text.clone()).collect();
-    (notes, rig.carry_out(&look, &plan, "me").await.unwrap())
+    (notes, rig.carry_out(&snapshot, &plan, "me").await.unwrap())
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,7 +69,7 @@ async fn a_dead_cluster_is_no_obstacle_and_what_is_out_of_reach_is_named() {
     assert!(left.contains(&150_010), "the record guards what is left");
 
     rig.lab.inject(Injection::HostOnline("pve3".to_owned()));
-    rig.world.clock.sleep(Duration::from_secs(30)).await;
+    rig.systems.clock.sleep(Duration::from_secs(30)).await;
     let (_, ran) = destroy(&rig).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert_eq!(rig.vmids().await, [] as [u64; 0]);
@@ -78,20 +78,20 @@ async fn a_dead_cluster_is_no_obstacle_and_what_is_out_of_reach_is_named() {
 const WORKER: u32 = 150_021;
 
 /// A plan to take everything away, and the look that it was made from.
-async fn planned(rig: &Rig) -> (Look, Plan) {
-    let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
-    let plan = look.plan_destroy();
-    (look, plan)
+async fn planned(rig: &Rig) -> (Snapshot, Plan) {
+    let Ok(snapshot) = rig.session(HOME).observe_to_destroy().await else { panic!("it can be looked at") };
+    let plan = snapshot.plan_destroy();
+    (snapshot, plan)
 }
 
 /// Moves a VM to another host, and says to which.
 async fn move_away(rig: &Rig, vmid: u32) -> String {
     let from = rig.host_of(vmid).await;
     let target = if from == "pve2" { "pve3" } else { "pve2" };
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     let online = pve.vm_status(&from, vmid).await.unwrap().power == pve::PowerState::Running;
-    let wish = pve::Migrate { target: target.to_owned(), online, with_local_disks: true };
-    pve.follow(&pve.migrate(&from, vmid, &wish).await.unwrap(), |_| {}).await.unwrap();
+    let request = pve::Migrate { target: target.to_owned(), online, with_local_disks: true };
+    pve.follow(&pve.migrate(&from, vmid, &request).await.unwrap(), |_| {}).await.unwrap();
     target.to_owned()
 }
 
@@ -101,14 +101,14 @@ async fn a_vm_that_moved_since_the_plan_is_deleted_where_it_is() {
     for runs in [true, false] {
         let rig = Rig::healthy().await;
         if !runs {
-            let pve = &rig.world.pve;
+            let pve = &rig.systems.pve;
             let stopping = pve.stop(&rig.host_of(WORKER).await, WORKER).await.unwrap();
             pve.follow(&stopping, |_| {}).await.unwrap();
-            rig.world.clock.sleep(Duration::from_secs(30)).await;
+            rig.systems.clock.sleep(Duration::from_secs(30)).await;
         }
-        let (look, plan) = planned(&rig).await;
+        let (snapshot, plan) = planned(&rig).await;
         move_away(&rig, WORKER).await;
-        let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+        let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
         assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
         assert_eq!(rig.vmids().await, [] as [u64; 0]);
     }
@@ -118,13 +118,13 @@ async fn a_vm_that_moved_since_the_plan_is_deleted_where_it_is() {
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_moved_and_lost_its_mark_stays() {
     let rig = Rig::healthy().await;
-    let (look, plan) = planned(&rig).await;
+    let (snapshot, plan) = planned(&rig).await;
     let host = move_away(&rig, WORKER).await;
     let theirs = pve::Params::from([("description".to_owned(), "mine now".to_owned())]);
-    rig.world.pve.update_config(&host, WORKER, &theirs, &[], None).await.unwrap();
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    rig.systems.pve.update_config(&host, WORKER, &theirs, &[], None).await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(rig.vmids().await, [150_010, u64::from(WORKER)]);
-    let status = rig.world.pve.vm_status(&host, WORKER).await.unwrap();
+    let status = rig.systems.pve.vm_status(&host, WORKER).await.unwrap();
     assert_eq!(status.power, pve::PowerState::Running, "it is not even stopped");
     let failures = ran.failures();
     assert_eq!(failures.len(), 1, "{failures:?}");
@@ -135,11 +135,11 @@ async fn a_vm_that_moved_and_lost_its_mark_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_moved_to_a_host_that_is_off_is_not_gone() {
     let rig = Rig::healthy().await;
-    let (look, plan) = planned(&rig).await;
+    let (snapshot, plan) = planned(&rig).await;
     let host = move_away(&rig, WORKER).await;
     assert_ne!(host, rig.host_of(150_010).await, "the record is elsewhere");
     rig.lab.inject(Injection::HostOffline(host.clone()));
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     let left = rig.vmids().await;
     assert!(left.contains(&150_010), "the record guards what is left: {left:?}");
     let told = format!("Proxmox lists it on {host}, which is offline");
@@ -154,8 +154,8 @@ async fn a_vm_that_moves_during_the_look_is_seen() {
     let which = CallFilter { method: "GET".into(), path_contains: format!("/qemu/{WORKER}/"), skip: 0 };
     let text = format!("Configuration file 'nodes/pve1/qemu-server/{WORKER}.conf' does not exist\n");
     rig.lab.inject(Injection::FailCall { which, status: 500, text });
-    let (look, plan) = planned(&rig).await;
-    assert_eq!(look.observed.unobserved, []);
+    let (snapshot, plan) = planned(&rig).await;
+    assert_eq!(snapshot.observed.unobserved, []);
     assert!(
         plan.steps.iter().any(|step| step.id.0.starts_with("delete-vm/home-work-1/")),
         "{:?}",
@@ -167,23 +167,23 @@ async fn a_vm_that_moves_during_the_look_is_seen() {
 #[tokio::test(start_paused = true)]
 async fn without_its_record_a_cluster_is_neither_changed_nor_taken_away() {
     let rig = Rig::healthy().await;
-    let pve = &rig.world.pve;
-    let wish = pve::Migrate { target: "pve3".to_owned(), online: false, with_local_disks: false };
-    pve.follow(&pve.migrate("pve1", 150_010, &wish).await.unwrap(), |_| {}).await.unwrap();
+    let pve = &rig.systems.pve;
+    let request = pve::Migrate { target: "pve3".to_owned(), online: false, with_local_disks: false };
+    pve.follow(&pve.migrate("pve1", 150_010, &request).await.unwrap(), |_| {}).await.unwrap();
     let params: pve::Params = [("tags".to_owned(), "mine".to_owned())].into_iter().collect();
     pve.update_config("pve1", 150_011, &params, &[], None).await.unwrap();
     rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
-    rig.world.clock.sleep(Duration::from_secs(30)).await;
-    let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
-    for plan in [rig.look(HOME).await.plan(), look.plan_destroy()] {
+    rig.systems.clock.sleep(Duration::from_secs(30)).await;
+    let Ok(snapshot) = rig.session(HOME).observe_to_destroy().await else { panic!("it can be looked at") };
+    for plan in [rig.observe(HOME).await.plan(), snapshot.plan_destroy()] {
         assert_eq!(plan.steps, []);
         let refusal = &plan.refusals[0];
         assert_eq!(refusal.code, RefusalCode::NoRecord);
         assert!(refusal.why.starts_with("VM 150010 on pve3 may be the cluster's record"), "{refusal:?}");
-        assert!(refusal.remedy.contains("mv /etc/pve/nodes/pve3/qemu-server/150010.conf"), "{refusal:?}");
+        assert!(refusal.hint.contains("mv /etc/pve/nodes/pve3/qemu-server/150010.conf"), "{refusal:?}");
     }
     rig.lab.inject(Injection::HostOnline("pve3".to_owned()));
-    rig.world.clock.sleep(Duration::from_secs(30)).await;
+    rig.systems.clock.sleep(Duration::from_secs(30)).await;
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
 }
@@ -192,7 +192,7 @@ async fn without_its_record_a_cluster_is_neither_changed_nor_taken_away() {
 async fn a_protected_cluster_stays() {
     let rig = Rig::healthy().await;
     let protected = HOME.replace("cluster: home", "cluster: home\nprotect: true");
-    let plan = rig.look(&protected).await.plan_destroy();
+    let plan = rig.observe(&protected).await.plan_destroy();
     assert_eq!(plan.steps, []);
     assert_eq!(plan.refusals[0].code, RefusalCode::Protected);
 }
@@ -204,7 +204,7 @@ const WITH_ACCOUNTS: &str = "manifests: { proxmox_ccm: {}, proxmox_csi: { user: 
 async fn accounts_of_ours_go_and_those_of_people_stay() {
     let one = HOME.replace("count: 3", "count: 1").replace("count: 2", "count: 1");
     let (rig, file) = (Rig::new(), format!("{one}{WITH_ACCOUNTS}"));
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     pve.create_user("people@pve", "made by hand").await.unwrap();
     let ran = rig.apply(&file).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
@@ -231,14 +231,14 @@ async fn accounts_of_ours_go_and_those_of_people_stay() {
 async fn a_token_of_a_person_is_not_replaced() {
     let one = HOME.replace("count: 3", "count: 1").replace("count: 2", "count: 1");
     let (rig, file) = (Rig::new(), format!("{one}{WITH_ACCOUNTS}"));
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     pve.create_user("people@pve", "made by hand").await.unwrap();
-    let early = rig.look(&file).await;
+    let early = rig.observe(&file).await;
     let (user, name) = ("people@pve".to_owned(), "kubernetes".to_owned());
     pve.create_token(&pve::NewToken { user, name, separated: true, comment: "mine".to_owned() })
         .await
         .unwrap();
-    let plan = rig.look(&file).await.plan();
+    let plan = rig.observe(&file).await.plan();
     let told: Vec<_> = plan.refusals.iter().map(|r| (r.code, r.why.as_str())).collect();
     let why = "the user people@pve of the storage driver has a token kubernetes already, which does not say that it was made \
                for this cluster";
@@ -255,8 +255,8 @@ async fn a_token_of_a_person_is_not_replaced() {
 async fn an_account_of_another_cluster_is_not_taken() {
     let (rig, file) = (Rig::new(), format!("{HOME}{WITH_ACCOUNTS}"));
     let theirs = model::holder::comment("home", model::mark::Mark::owner_of("another bundle"));
-    rig.world.pve.create_user("home-ccm@pve", &theirs).await.unwrap();
-    let plan = rig.look(&file).await.plan();
+    rig.systems.pve.create_user("home-ccm@pve", &theirs).await.unwrap();
+    let plan = rig.observe(&file).await.plan();
     assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::TakenAccount]);
-    assert!(plan.refusals[0].remedy.contains("`manifests.proxmox_ccm.user`"), "{:?}", plan.refusals);
+    assert!(plan.refusals[0].hint.contains("`manifests.proxmox_ccm.user`"), "{:?}", plan.refusals);
 }

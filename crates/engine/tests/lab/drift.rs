@@ -13,16 +13,16 @@ const WORKER: u32 = 150_021;
 impl Rig {
     async fn set(&self, host: &str, vmid: u32, pairs: &[(&str, &str)]) {
         let params: Params = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        self.world.pve.update_config(host, vmid, &params, &[], None).await.unwrap();
+        self.systems.pve.update_config(host, vmid, &params, &[], None).await.unwrap();
     }
 
     async fn repaired(&self, file: &str, steps: &[&str]) {
-        let look = self.look(file).await;
-        let plan = look.plan();
+        let snapshot = self.observe(file).await;
+        let plan = snapshot.plan();
         assert_eq!(plan.refusals, []);
         let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
         assert_eq!(ids, steps);
-        let ran = self.carry_out(&look, &plan, "me").await.unwrap();
+        let ran = self.carry_out(&snapshot, &plan, "me").await.unwrap();
         assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
         self.assert_nothing_to_do(file).await;
     }
@@ -34,7 +34,7 @@ async fn tags_notes_and_a_change_that_waits_are_put_right() {
     let host = rig.host_of(WORKER).await;
     rig.set(&host, WORKER, &[("tags", "mine"), ("onboot", "0"), ("cores", "9")]).await;
     rig.repaired(HOME, &["update-vm/home-work-1", "check-health"]).await;
-    let config = rig.world.pve.vm_config(&host, WORKER).await.unwrap();
+    let config = rig.systems.pve.vm_config(&host, WORKER).await.unwrap();
     assert_eq!(config.tags(), ["mine", "talosmith"]);
     assert_eq!(config.get("cores"), Some("4"));
 }
@@ -44,15 +44,15 @@ async fn tags_notes_and_a_change_that_waits_are_put_right() {
 async fn a_vm_whose_notes_lost_the_mark_is_known_by_its_uuid() {
     let rig = Rig::healthy().await;
     let host = rig.host_of(WORKER).await;
-    let before = rig.world.pve.vm_config(&host, WORKER).await.unwrap().description().to_owned();
+    let before = rig.systems.pve.vm_config(&host, WORKER).await.unwrap().description().to_owned();
     rig.set(&host, WORKER, &[("description", "my files")]).await;
-    let look = rig.look(HOME).await;
-    for plan in [look.plan(), rig.session(HOME).look_to_destroy().await.unwrap().plan_destroy()] {
+    let snapshot = rig.observe(HOME).await;
+    for plan in [snapshot.plan(), rig.session(HOME).observe_to_destroy().await.unwrap().plan_destroy()] {
         let [refusal] = plan.refusals.as_slice() else { panic!("{:?}", plan.refusals) };
         let told =
             format!("VM {WORKER} on {host} is home-work-1 by its UUID, but its notes do not say so any more");
         assert_eq!((refusal.code, &refusal.why), (model::plan::RefusalCode::LostMark, &told));
-        let line = refusal.remedy.split(": ").skip(1).collect::<Vec<_>>().join(": ");
+        let line = refusal.hint.split(": ").skip(1).collect::<Vec<_>>().join(": ");
         let (told, had) =
             (model::mark::Mark::find(&line).unwrap(), model::mark::Mark::find(&before).unwrap());
         assert!(told.names(had.owner, &had.node), "{line}");
@@ -66,7 +66,7 @@ async fn a_vm_whose_notes_lost_the_mark_is_known_by_its_uuid() {
 async fn what_needs_a_restart_is_refused_and_nothing_is_touched() {
     let rig = Rig::healthy().await;
     let larger = HOME.replace("pools:", "defaults: { worker: { cpu: 6 } }\npools:");
-    let plan = rig.look(&larger).await.plan();
+    let plan = rig.observe(&larger).await.plan();
     assert!(plan.steps.is_empty());
     assert!(
         plan.refusals[0].why.contains("(cores 4 → 6), and changing that means stopping"),
@@ -80,10 +80,10 @@ async fn what_needs_a_restart_is_refused_and_nothing_is_touched() {
 async fn a_vm_that_was_switched_off_and_changed_is_completed_and_started() {
     let rig = Rig::healthy().await;
     let host = rig.host_of(WORKER).await;
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     pve.follow(&pve.stop(&host, WORKER).await.unwrap(), |_| {}).await.unwrap();
     rig.set(&host, WORKER, &[("memory", "1024"), ("balloon", "512")]).await;
-    let plan = rig.look(HOME).await.plan();
+    let plan = rig.observe(HOME).await.plan();
     let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
     assert!(ids.starts_with(&["update-vm/home-work-1", "start-vm/home-work-1"]), "{ids:?}");
     let ran = rig.apply(HOME).await;
@@ -97,7 +97,7 @@ async fn a_boot_disk_grows_while_the_machine_runs() {
     let larger = HOME.replace("pools:", "defaults: { worker: { disk: 60G } }\npools:");
     rig.repaired(&larger, &["grow-disk/home-work-1/scsi0", "grow-disk/home-work-2/scsi0", "check-health"])
         .await;
-    let plan = rig.look(HOME).await.plan();
+    let plan = rig.observe(HOME).await.plan();
     assert!(plan.refusals[0].why.contains("a disk never shrinks"), "{:?}", plan.refusals);
 }
 
@@ -105,7 +105,7 @@ async fn a_boot_disk_grows_while_the_machine_runs() {
 async fn a_node_whose_vm_is_gone_is_made_again() {
     let rig = Rig::healthy().await;
     let host = rig.host_of(WORKER).await;
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     pve.follow(&pve.stop(&host, WORKER).await.unwrap(), |_| {}).await.unwrap();
     pve.follow(&pve.delete_vm(&host, WORKER, true).await.unwrap(), |_| {}).await.unwrap();
     let ran = rig.apply(HOME).await;
@@ -116,12 +116,12 @@ async fn a_node_whose_vm_is_gone_is_made_again() {
 #[tokio::test(start_paused = true)]
 async fn a_configuration_that_was_changed_by_hand_is_put_right_where_that_does_not_disturb() {
     let rig = Rig::healthy().await;
-    let look = rig.look(HOME).await;
-    let node = &look.blueprint.nodes["home-work-1"];
+    let snapshot = rig.observe(HOME).await;
+    let node = &snapshot.blueprint.nodes["home-work-1"];
     let address = std::net::IpAddr::V4(node.address.addr());
-    let access = look.access().unwrap();
+    let access = snapshot.access().unwrap();
     let machine =
-        talos_client::Machine::connect(&rig.world.net, &rig.world.clock, address, &access.talos).unwrap();
+        talos_client::Machine::connect(&rig.systems.net, &rig.systems.clock, address, &access.talos).unwrap();
     let runs = machine.machine_config().await.unwrap();
     let runs = secrecy::ExposeSecret::expose_secret(&runs);
     let change = |from: &str, to: &str| {
@@ -130,8 +130,8 @@ async fn a_configuration_that_was_changed_by_hand_is_put_right_where_that_does_n
     };
     let hot = change("machine:\n", "machine:\n    sysctls:\n        vm.swappiness: \"7\"\n");
     machine.apply(hot.as_bytes()).await.unwrap();
-    rig.world.clock.sleep(Duration::from_secs(5)).await;
-    let plan = rig.look(HOME).await.plan();
+    rig.systems.clock.sleep(Duration::from_secs(5)).await;
+    let plan = rig.observe(HOME).await.plan();
     assert!(plan.steps[0].reason.contains("machine.sysctls"), "{:?} {:?}", plan.steps, plan.refusals);
     assert!(matches!(plan.steps[0].action, Action::Reconfigure { .. }));
     rig.repaired(HOME, &["reconfigure/home-work-1", "check-health"]).await;
@@ -142,7 +142,7 @@ async fn a_configuration_that_was_changed_by_hand_is_put_right_where_that_does_n
 async fn what_may_cut_machines_off_is_refused_and_the_rest_goes_one_after_another() {
     let rig = Rig::healthy().await;
     let changed = HOME.replace("gateway: 10.25.150.1,", "gateway: 10.25.150.2, dns: [10.25.150.3],");
-    let plan = rig.look(&changed).await.plan();
+    let plan = rig.observe(&changed).await.plan();
     assert!(plan.steps.is_empty());
     assert_eq!(plan.refusals.len(), 5, "{:?}", plan.refusals);
     for refusal in &plan.refusals {
@@ -151,10 +151,10 @@ async fn what_may_cut_machines_off_is_refused_and_the_rest_goes_one_after_anothe
     }
 
     let names = HOME.replace("vip:", "dns: [10.25.150.3], ntp: [10.25.150.4], vip:");
-    let look = rig.look(&names).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(&names).await;
+    let plan = snapshot.plan();
     assert_eq!(plan.refusals, []);
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let mut running: Vec<&str> = vec![];
     for event in &ran.events {
@@ -179,7 +179,7 @@ async fn first_use_1_an_extension_is_not_said_to_be_there_before_it_runs() {
     ] {
         let rig = Rig::healthy().await;
         let file = HOME.replace("pools:", &format!("image: {{ {image} }}\npools:"));
-        let plan = rig.look(&file).await.plan();
+        let plan = rig.observe(&file).await.plan();
         assert_eq!((plan.steps.len(), plan.refusals.len(), plan.blocked.len()), (0, 0, 5), "{plan:?}");
         assert!(
             plan.blocked.iter().all(|blocked| blocked.what.contains("that takes an upgrade")),
@@ -190,7 +190,7 @@ async fn first_use_1_an_extension_is_not_said_to_be_there_before_it_runs() {
         let labelled = file.replace("pools:", &labels);
         let ran = rig.apply(&labelled).await;
         assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-        let plan = rig.look(&labelled).await.plan();
+        let plan = rig.observe(&labelled).await.plan();
         assert_eq!((plan.steps.len(), plan.blocked.len()), (0, 5), "{plan:?}");
     }
 }
@@ -199,7 +199,7 @@ async fn first_use_1_an_extension_is_not_said_to_be_there_before_it_runs() {
 #[tokio::test(start_paused = true)]
 async fn first_use_4_a_removed_node_is_left_to_do() {
     let rig = Rig::healthy().await;
-    let plan = rig.look(&HOME.replace("worker, count: 2", "worker, count: 1")).await.plan();
+    let plan = rig.observe(&HOME.replace("worker, count: 2", "worker, count: 1")).await.plan();
     assert!(plan.steps.is_empty() && plan.refusals.is_empty() && !plan.is_empty());
     assert!(plan.blocked[0].what.starts_with("home-work-2 (VM 150022 on "), "{:?}", plan.blocked);
 }
@@ -207,13 +207,14 @@ async fn first_use_4_a_removed_node_is_left_to_do() {
 /// Hands a machine another configuration, as somebody with talosctl would.
 async fn by_hand(rig: &Rig, node: &str, change: impl FnOnce(String) -> String) {
     use secrecy::ExposeSecret as _;
-    let look = rig.look(HOME).await;
-    let address = std::net::IpAddr::V4(look.blueprint.nodes[node].address.addr());
-    let talos = &look.access().unwrap().talos;
-    let machine = talos_client::Machine::connect(&rig.world.net, &rig.world.clock, address, talos).unwrap();
+    let snapshot = rig.observe(HOME).await;
+    let address = std::net::IpAddr::V4(snapshot.blueprint.nodes[node].address.addr());
+    let talos = &snapshot.access().unwrap().talos;
+    let machine =
+        talos_client::Machine::connect(&rig.systems.net, &rig.systems.clock, address, talos).unwrap();
     let runs = machine.machine_config().await.unwrap().expose_secret().to_owned();
     machine.apply(change(runs).as_bytes()).await.unwrap();
-    rig.world.clock.sleep(Duration::from_secs(5)).await;
+    rig.systems.clock.sleep(Duration::from_secs(5)).await;
 }
 
 /// Between the look and the change somebody else gave the machine another configuration: ours would undo it, with a reboot.
@@ -221,21 +222,21 @@ async fn by_hand(rig: &Rig, node: &str, change: impl FnOnce(String) -> String) {
 async fn by_reading_1_a_machine_that_was_changed_since_the_look_is_not_configured() {
     let rig = Rig::healthy().await;
     let file = HOME.replace("pools:", "defaults: { worker: { labels: { a: b } } }\npools:");
-    let look = rig.look(&file).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(&file).await;
+    let plan = snapshot.plan();
     by_hand(&rig, "home-work-1", |runs| {
         runs.replacen("machine:\n", "machine:\n    sysctls:\n        vm.swappiness: \"7\"\n", 1)
     })
     .await;
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     let failures = ran.failures().join("\n");
     assert!(
         failures.contains("the configuration of home-work-1 was changed since the plan was made"),
         "{failures}"
     );
-    let runs = rig.look(&file).await.observed.machines["home-work-1"].clone();
-    assert_ne!(runs.config_digest, look.rendered.configs.get("home-work-1").cloned(), "nothing was sent");
+    let runs = rig.observe(&file).await.observed.machines["home-work-1"].clone();
+    assert_ne!(runs.config_digest, snapshot.rendered.configs.get("home-work-1").cloned(), "nothing was sent");
 }
 
 /// The class of a change was wrong: the machine refuses, and nothing reboots.
@@ -244,9 +245,9 @@ async fn arch1_a_change_that_needs_a_reboot_after_all_is_refused_by_the_machine(
     let rig = Rig::healthy().await;
     by_hand(&rig, "home-work-1", |runs| runs.replacen("machine:\n", "machine:\n    env:\n        A: b\n", 1))
         .await;
-    rig.world.clock.sleep(Duration::from_secs(120)).await;
-    let look = rig.look(HOME).await;
-    let mut plan = look.plan();
+    rig.systems.clock.sleep(Duration::from_secs(120)).await;
+    let snapshot = rig.observe(HOME).await;
+    let mut plan = snapshot.plan();
     assert!(!plan.refusals.is_empty(), "the plan knows that it needs a reboot");
     // A plan that did not know.
     plan.refusals.clear();
@@ -260,21 +261,21 @@ async fn arch1_a_change_that_needs_a_reboot_after_all_is_refused_by_the_machine(
         seconds: 1,
     }];
     let boots = rig.boot_id("home-work-1").await;
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     let failures = ran.failures().join("\n");
     assert!(failures.contains("immediate mode") && !failures.contains("diff"), "{failures}");
-    rig.world.clock.sleep(Duration::from_secs(120)).await;
+    rig.systems.clock.sleep(Duration::from_secs(120)).await;
     assert_eq!(rig.boot_id("home-work-1").await, boots, "it did not reboot");
 }
 
 impl Rig {
     async fn boot_id(&self, node: &str) -> String {
-        let look = self.look(HOME).await;
-        let address = std::net::IpAddr::V4(look.blueprint.nodes[node].address.addr());
-        let talos = &look.access().unwrap().talos;
+        let snapshot = self.observe(HOME).await;
+        let address = std::net::IpAddr::V4(snapshot.blueprint.nodes[node].address.addr());
+        let talos = &snapshot.access().unwrap().talos;
         let machine =
-            talos_client::Machine::connect(&self.world.net, &self.world.clock, address, talos).unwrap();
+            talos_client::Machine::connect(&self.systems.net, &self.systems.clock, address, talos).unwrap();
         machine.boot_id().await.unwrap()
     }
 }
@@ -283,7 +284,7 @@ impl Rig {
 async fn the_address_of_a_machine_is_not_changed() {
     let rig = Rig::healthy().await;
     let other = HOME.replace("count: 2", "count: 2, addresses: 10.25.150.51-10.25.150.59");
-    let plan = rig.look(&other).await.plan();
+    let plan = rig.observe(&other).await.plan();
     assert!(plan.steps.is_empty());
     let told =
         "home-work-1 (VM 150021) was made with the address 10.25.150.21/24, the file says 10.25.150.51/24";
@@ -299,19 +300,19 @@ async fn a_disk_that_the_file_does_not_have_any_more_keeps_its_data() {
     let with = without.replace("role: worker,", "role: worker, disks: { data: { size: 10G } },");
     let ran = rig.apply(&with).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    let plan = rig.look(&without).await.plan();
+    let plan = rig.observe(&without).await.plan();
     assert!(plan.steps.is_empty());
     let told = "home-work-1 has UserVolumeConfig/data, and the file does not";
     assert!(plan.refusals[0].why.starts_with(told), "{:?}", plan.refusals);
 
     let session = rig.session(&without).allowing(["home-work-1".to_owned()]);
-    let Ok(look) = session.look().await else { panic!("it can be looked at") };
-    let plan = look.plan();
+    let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
+    let plan = snapshot.plan();
     let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
     assert_eq!(ids, ["reconfigure/home-work-1", "check-health"]);
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    let plan = rig.look(&without).await.plan();
+    let plan = rig.observe(&without).await.plan();
     assert!(plan.is_empty(), "{plan:?}");
     let told = "the disk scsi1 with 10 GiB of home-work-1 (VM 150021) is not in the file; it is left as it is, with its data";
     assert_eq!(plan.notes.iter().map(|n| n.text.as_str()).collect::<Vec<_>>(), [told]);
@@ -325,36 +326,36 @@ async fn where_a_vm_runs_is_for_proxmox_to_decide() {
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let from = rig.host_of(WORKER).await;
     let target = if from == "pve1" { "pve2" } else { "pve1" };
-    let wish = pve::Migrate { target: target.to_owned(), online: true, with_local_disks: true };
-    let pve = &rig.world.pve;
-    pve.follow(&pve.migrate(&from, WORKER, &wish).await.unwrap(), |_| {}).await.unwrap();
-    rig.world.clock.sleep(Duration::from_secs(30)).await;
+    let request = pve::Migrate { target: target.to_owned(), online: true, with_local_disks: true };
+    let pve = &rig.systems.pve;
+    pve.follow(&pve.migrate(&from, WORKER, &request).await.unwrap(), |_| {}).await.unwrap();
+    rig.systems.clock.sleep(Duration::from_secs(30)).await;
     rig.assert_nothing_to_do(HOME).await;
     assert_eq!(rig.host_of(WORKER).await, target);
 }
 
 impl Rig {
     async fn reset(&self, node: &str, partitions: &[&str]) {
-        let look = self.look(HOME).await;
-        let address = std::net::IpAddr::V4(look.blueprint.nodes[node].address.addr());
-        let access = look.access().unwrap();
+        let snapshot = self.observe(HOME).await;
+        let address = std::net::IpAddr::V4(snapshot.blueprint.nodes[node].address.addr());
+        let access = snapshot.access().unwrap();
         let machine =
-            talos_client::Machine::connect(&self.world.net, &self.world.clock, address, &access.talos)
+            talos_client::Machine::connect(&self.systems.net, &self.systems.clock, address, &access.talos)
                 .unwrap();
         let partitions = partitions.iter().map(|label| (*label).to_owned()).collect();
         // A person who is careless: no leave from etcd first.
         let reset = talos_client::Reset { graceful: false, reboot: true, partitions };
         machine.reset(&reset).await.unwrap();
-        self.world.clock.sleep(Duration::from_secs(60)).await;
+        self.systems.clock.sleep(Duration::from_secs(60)).await;
     }
 
     /// Looks, plans and carries out, where the data of a node may be deleted.
     async fn apply_allowing(&self, node: &str) -> crate::rig::Ran {
         let session = self.session(HOME).allowing([node.to_owned()]);
-        let Ok(look) = session.look().await else { panic!("it can be looked at") };
-        let plan = look.plan();
+        let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
+        let plan = snapshot.plan();
         assert_eq!(plan.refusals, []);
-        self.carry_out(&look, &plan, "me").await.unwrap()
+        self.carry_out(&snapshot, &plan, "me").await.unwrap()
     }
 }
 
@@ -363,7 +364,7 @@ async fn a_node_that_lost_its_state_is_configured_again_and_joins() {
     for node in ["home-work-1", "home-control-2"] {
         let rig = Rig::healthy().await;
         rig.reset(node, &["STATE", "EPHEMERAL"]).await;
-        let plan = rig.look(HOME).await.plan();
+        let plan = rig.observe(HOME).await.plan();
         let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
         assert!(ids.contains(&format!("configure/{node}").as_str()), "{ids:?}");
         assert!(!ids.iter().any(|id| id.starts_with("bootstrap")), "{ids:?}");
@@ -381,15 +382,15 @@ async fn a_node_without_any_system_is_made_anew_where_that_is_allowed() {
         // Without a word it is waited for, and what can be done is told.
         let ran = rig.apply(HOME).await;
         assert_eq!(ran.outcome, Outcome::Failed);
-        let remedies: Vec<String> = ran
+        let hints: Vec<String> = ran
             .events
             .iter()
             .filter_map(|e| match &e.what {
-                What::StepFailed { remedy, .. } => Some(remedy.clone()),
+                What::StepFailed { hint, .. } => Some(hint.clone()),
                 _ => None,
             })
             .collect();
-        assert!(remedies[0].contains(&format!("--allow-destroy {node}`")), "{remedies:?}");
+        assert!(hints[0].contains(&format!("--allow-destroy {node}`")), "{hints:?}");
         // While a step waits for it, too, as a command that can be typed.
         let hint = format!("`talosmith apply --allow-destroy {node}`");
         let hints = |e: &&model::event::Event| matches!(&e.what, What::StepProgress { note, .. } if note.contains(&hint));
@@ -406,17 +407,17 @@ async fn a_node_that_answers_after_all_keeps_its_vm() {
     let rig = Rig::healthy().await;
     rig.lab.inject(lab::Injection::Unplugged { vmid: WORKER, unplugged: true });
     // Long enough for Kubernetes to miss it, too.
-    rig.world.clock.sleep(Duration::from_secs(120)).await;
+    rig.systems.clock.sleep(Duration::from_secs(120)).await;
     let session = rig.session(HOME).allowing(["home-work-1".to_owned()]);
-    let Ok(look) = session.look().await else { panic!("it can be looked at") };
-    let plan = look.plan();
+    let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
+    let plan = snapshot.plan();
     assert!(plan.steps.iter().any(|s| matches!(s.action, Action::DeleteVm { .. })), "{plan:?}");
     let fetched = |s: &model::step::Step| matches!(s.action, Action::DownloadImage { .. });
     assert!(!plan.steps.iter().any(fetched), "its image is where it was: {plan:?}");
 
     rig.lab.inject(lab::Injection::Clear);
-    rig.world.clock.sleep(Duration::from_secs(30)).await;
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    rig.systems.clock.sleep(Duration::from_secs(30)).await;
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     assert!(ran.failures().iter().any(|f| f.contains("answers after all")), "{:?}", ran.failures());
     rig.assert_nothing_to_do(HOME).await;
@@ -426,15 +427,15 @@ async fn a_node_that_answers_after_all_keeps_its_vm() {
 async fn what_is_allowed_is_not_asked_for() {
     let rig = Rig::healthy().await;
     let allowing = |nodes: &[&str]| rig.session(HOME).allowing(nodes.iter().map(|n| (*n).to_owned()));
-    let Ok(look) = allowing(&["home-work-1", "home-control-1"]).look().await else {
+    let Ok(snapshot) = allowing(&["home-work-1", "home-control-1"]).observe().await else {
         panic!("it can be looked at")
     };
-    assert!(look.plan().is_empty(), "{:?}", look.plan());
+    assert!(snapshot.plan().is_empty(), "{:?}", snapshot.plan());
 
     // One that Kubernetes hears of is there, even if we do not reach it.
     rig.lab.inject(lab::Injection::Unplugged { vmid: WORKER, unplugged: true });
-    let Ok(look) = allowing(&["home-work-1"]).look().await else { panic!("it can be looked at") };
-    let plan = look.plan();
+    let Ok(snapshot) = allowing(&["home-work-1"]).observe().await else { panic!("it can be looked at") };
+    let plan = snapshot.plan();
     assert!(plan.notes.iter().any(|n| n.text.contains("it is not replaced")), "{:?}", plan.notes);
     assert!(!plan.steps.iter().any(|s| matches!(s.action, Action::DeleteVm { .. })));
     rig.lab.inject(lab::Injection::Clear);
@@ -443,9 +444,9 @@ async fn what_is_allowed_is_not_asked_for() {
     for vmid in [150_012, 150_013] {
         rig.lab.inject(lab::Injection::Unplugged { vmid, unplugged: true });
     }
-    rig.world.clock.sleep(Duration::from_secs(60)).await;
-    let Ok(look) = allowing(&["home-control-2"]).look().await else { panic!("it can be looked at") };
-    let plan = look.plan();
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
+    let Ok(snapshot) = allowing(&["home-control-2"]).observe().await else { panic!("it can be looked at") };
+    let plan = snapshot.plan();
     assert!(plan.steps.is_empty());
     assert!(plan.refusals[0].why.contains("home-control-2 cannot be replaced"), "{:?}", plan.refusals);
 }
@@ -456,23 +457,23 @@ async fn health_says_that_machines_are_off() {
     let rig = Rig::healthy().await;
     for vmid in [150_011, 150_012, 150_013] {
         let host = rig.host_of(vmid).await;
-        let stop = rig.world.pve.stop(&host, vmid).await.unwrap();
-        rig.world.pve.follow(&stop, |_| {}).await.unwrap();
+        let stop = rig.systems.pve.stop(&host, vmid).await.unwrap();
+        rig.systems.pve.follow(&stop, |_| {}).await.unwrap();
     }
-    let look = rig.look(HOME).await;
-    let conditions = engine::health::conditions(&rig.world, &look).await;
+    let snapshot = rig.observe(HOME).await;
+    let conditions = engine::health::conditions(&rig.systems, &snapshot).await;
     let told: Vec<String> =
         conditions.into_iter().filter_map(|c| Some(format!("{}: {}", c.name, c.missing?))).collect();
-    let silent = "Kubernetes at https://10.25.150.10:6443 did not list its nodes: host unreachable";
+    let unresponsive = "Kubernetes at https://10.25.150.10:6443 did not list its nodes: host unreachable";
     let wanted = [
-        "etcd members are the control planes: no member answers: home-control-1 is off (VM 150011 on pve1); home-control-2 is \
+        "etcd members are the control plane nodes: no member answers: home-control-1 is off (VM 150011 on pve1); home-control-2 is \
          off (VM 150012 on pve2); home-control-3 is off (VM 150013 on pve3)"
             .to_owned(),
         "every machine runs and is ready: home-control-1 is off (VM 150011 on pve1); home-control-2 is off (VM \
          150012 on pve2); home-control-3 is off (VM 150013 on pve3)"
             .to_owned(),
-        format!("every node is ready in Kubernetes: {silent}"),
-        format!("the control plane's pods are ready: {silent}"),
+        format!("every node is ready in Kubernetes: {unresponsive}"),
+        format!("the control plane's pods are ready: {unresponsive}"),
     ];
     assert_eq!(told, wanted);
 }
@@ -489,7 +490,7 @@ async fn a_manifest_that_differs_is_not_said_to_be_applied() {
         format!("{small}manifests: {{ inline: {{ one: '{text}' }} }}\n")
     };
     assert_eq!(rig.apply(&file("old")).await.outcome, Outcome::Done);
-    let plan = rig.look(&file("new")).await.plan();
+    let plan = rig.observe(&file("new")).await.plan();
     let told: Vec<&str> = plan.notes.iter().map(|note| note.text.as_str()).collect();
     assert!(told.iter().any(|text| text.contains("changes none that it applied before")), "{plan:?}");
 }

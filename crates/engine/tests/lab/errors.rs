@@ -14,7 +14,7 @@ fn params(pairs: &[(&str, &str)]) -> Params {
 
 fn client(rig: &Rig, endpoint: &str, token: &str, trust: &Trust) -> Client {
     let endpoints = Endpoints::parse([endpoint]).unwrap();
-    Client::connect(endpoints, &token.parse().unwrap(), trust, rig.lab.net(), rig.world.clock.clone())
+    Client::connect(endpoints, &token.parse().unwrap(), trust, rig.lab.net(), rig.systems.clock.clone())
         .unwrap()
 }
 
@@ -25,7 +25,7 @@ fn next(rig: &Rig, status: u16, text: &str) {
 #[tokio::test(start_paused = true)]
 async fn the_lab_produces_every_kind_of_failure() {
     let rig = Rig::new();
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     let facts = rig.lab.facts();
     let trust = Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]);
     let made =
@@ -75,16 +75,16 @@ async fn the_lab_produces_every_kind_of_failure() {
     ]);
     fails!(client(&rig, "https://pve1:8006", &facts.token, &other).version(), Kind::Untrusted { .. });
     pve.create_user("nobody@pve", "").await.unwrap();
-    let wish = pve::NewToken {
+    let request = pve::NewToken {
         user: "nobody@pve".to_owned(),
         name: "t1".to_owned(),
         separated: true,
         comment: String::new(),
     };
-    let token = pve.create_token(&wish).await.unwrap();
+    let token = pve.create_token(&request).await.unwrap();
     let token = secrecy::ExposeSecret::expose_secret(&token.reveal()).to_owned();
-    let nobody = client(&rig, "https://pve1:8006", &token, &trust);
-    fails!(nobody.create_vm("pve1", 104, &Params::new()), Kind::Permission { .. });
+    let no_one = client(&rig, "https://pve1:8006", &token, &trust);
+    fails!(no_one.create_vm("pve1", 104, &Params::new()), Kind::Permission { .. });
 
     next(&rig, 501, "Method 'GET /version' not implemented");
     fails!(pve.version(), Kind::NotImplemented { .. });
@@ -95,7 +95,7 @@ async fn the_lab_produces_every_kind_of_failure() {
         after: true,
     });
     fails!(pve.create_vm("pve1", 105, &Params::new()), Kind::Lost(_));
-    rig.world.clock.sleep(Duration::from_secs(5)).await;
+    rig.systems.clock.sleep(Duration::from_secs(5)).await;
     pve.vm_config("pve1", 105).await.unwrap();
     // The lab's tasks all come to their end; one that does not is the client's own test.
     seen.insert("task-stuck");

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{Look, Session};
+use engine::{Session, Snapshot};
 use lab::{CallFilter, CallMoment, Injection, LabConfig, Verdict, When, Wire};
 use model::event::Outcome;
 use model::observed::Etcd;
@@ -24,7 +24,7 @@ const CONTROL: [u32; 3] = [150_011, 150_012, 150_013];
 impl Rig {
     /// Somebody deletes a VM in the Proxmox UI.
     async fn delete(&self, vmid: u32) {
-        let (pve, host) = (&self.world.pve, self.host_of(vmid).await);
+        let (pve, host) = (&self.systems.pve, self.host_of(vmid).await);
         let unprotected = Params::from([("protection".to_owned(), "0".to_owned())]);
         pve.update_config(&host, vmid, &unprotected, &[], None).await.unwrap();
         self.off(vmid).await;
@@ -32,7 +32,7 @@ impl Rig {
     }
 
     async fn off(&self, vmid: u32) {
-        let (pve, host) = (&self.world.pve, self.host_of(vmid).await);
+        let (pve, host) = (&self.systems.pve, self.host_of(vmid).await);
         if pve.vm_status(&host, vmid).await.unwrap().power == pve::PowerState::Running {
             pve.follow(&pve.stop(&host, vmid).await.unwrap(), |_| {}).await.unwrap();
         }
@@ -40,17 +40,17 @@ impl Rig {
 
     /// The notes of the record, with lines that start like this taken out.
     pub async fn without_line(&self, starts: &str) {
-        let (pve, host) = (&self.world.pve, self.host_of(RECORD).await);
+        let (pve, host) = (&self.systems.pve, self.host_of(RECORD).await);
         let config = pve.vm_config(&host, RECORD).await.unwrap();
         let kept = config.description().lines().filter(|line| !line.starts_with(starts));
         let notes = Params::from([("description".to_owned(), kept.collect::<Vec<_>>().join("\n"))]);
         pve.update_config(&host, RECORD, &notes, &[], None).await.unwrap();
     }
 
-    async fn allowing(&self, file: &str, nodes: &[&str]) -> Look {
+    async fn allowing(&self, file: &str, nodes: &[&str]) -> Snapshot {
         let session = self.session(file).allowing(nodes.iter().map(|node| (*node).to_owned()));
-        let Ok(look) = session.look().await else { panic!("it can be looked at") };
-        look
+        let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
+        snapshot
     }
 
     fn unplug(&self, vmid: u32) {
@@ -72,10 +72,10 @@ impl Rig {
 
     /// A careless person resets partitions of the machine at an address.
     async fn wipe(&self, file: &str, node: &str, partitions: &[&str]) {
-        let look = self.look(file).await;
-        let address = std::net::IpAddr::V4(look.blueprint.nodes[node].address.addr());
-        let access = look.access().unwrap();
-        let (net, clock) = (&self.world.net, &self.world.clock);
+        let snapshot = self.observe(file).await;
+        let address = std::net::IpAddr::V4(snapshot.blueprint.nodes[node].address.addr());
+        let access = snapshot.access().unwrap();
+        let (net, clock) = (&self.systems.net, &self.systems.clock);
         let machine = talos_client::Machine::connect(net, clock, address, &access.talos).unwrap();
         let partitions = partitions.iter().map(|label| (*label).to_owned()).collect();
         machine.reset(&talos_client::Reset { graceful: false, reboot: true, partitions }).await.unwrap();
@@ -83,12 +83,12 @@ impl Rig {
     }
 
     async fn let_pass(&self, seconds: u64) {
-        self.world.clock.sleep(Duration::from_secs(seconds)).await;
+        self.systems.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
     async fn is_running(&self, vmid: u32) -> bool {
         let host = self.host_of(vmid).await;
-        self.world.pve.vm_status(&host, vmid).await.unwrap().power == pve::PowerState::Running
+        self.systems.pve.vm_status(&host, vmid).await.unwrap().power == pve::PowerState::Running
     }
 }
 
@@ -113,17 +113,17 @@ async fn a2_a_missing_record_beside_vms_of_the_cluster_refuses_bootstrap() {
         rig.delete(vmid).await;
     }
     rig.let_pass(30).await;
-    let plan = rig.look(HOME).await.plan();
+    let plan = rig.observe(HOME).await.plan();
     assert_eq!(kinds(&plan), Vec::<&str>::new());
     let refusal = plan.refusals.iter().find(|r| r.why.contains("record is missing")).unwrap();
-    assert!(!refusal.remedy.contains("delete"), "{refusal:?}");
+    assert!(!refusal.hint.contains("delete"), "{refusal:?}");
     // Also where they are all off, and where the file does not name them any more.
     for vmid in [150_021, 150_022] {
         rig.off(vmid).await;
     }
-    assert_ne!(rig.look(HOME).await.plan().refusals, []);
+    assert_ne!(rig.observe(HOME).await.plan().refusals, []);
     let renamed = HOME.replace("  work:", "  other:");
-    assert_ne!(rig.look(&renamed).await.plan().refusals, []);
+    assert_ne!(rig.observe(&renamed).await.plan().refusals, []);
 }
 
 /// The record is gone while etcd runs: it is created again, and says at once that etcd is bootstrapped.
@@ -138,8 +138,8 @@ async fn a2_a_missing_record_of_a_live_cluster_is_created_with_its_bootstrap_mar
         () = rig.let_pass(20) => {}
         _ = rig.apply(HOME) => panic!("it waits for a holder of the lost lease"),
     }
-    let look = rig.look(HOME).await;
-    let mark = look.observed.proxmox.record.as_ref().unwrap().state.bootstrap.clone().unwrap();
+    let snapshot = rig.observe(HOME).await;
+    let mark = snapshot.observed.proxmox.record.as_ref().unwrap().state.bootstrap.clone().unwrap();
     assert!(mark.done, "{mark:?}");
     assert_eq!(bootstraps.load(Ordering::Relaxed), 0);
     assert_eq!(rig.etcd_clusters(), 1);
@@ -151,12 +151,12 @@ async fn a2_a_missing_record_of_a_live_cluster_is_created_with_its_bootstrap_mar
 async fn a2_a_record_that_lost_its_line_gets_its_mark_again() {
     let rig = Rig::healthy().await;
     rig.without_line("talosmith-record:").await;
-    let look = rig.look(HOME).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(HOME).await;
+    let plan = snapshot.plan();
     assert_eq!(kinds(&plan), ["seal-record"], "{:?}", plan.refusals);
-    done(&rig.carry_out(&look, &plan, "me").await.unwrap());
-    let look = rig.look(HOME).await;
-    let record = look.observed.proxmox.record.as_ref().unwrap();
+    done(&rig.carry_out(&snapshot, &plan, "me").await.unwrap());
+    let snapshot = rig.observe(HOME).await;
+    let record = snapshot.observed.proxmox.record.as_ref().unwrap();
     assert!(record.state.bootstrap.as_ref().unwrap().done);
     assert_eq!(record.state.lease, None, "the lease is released");
     rig.assert_whole().await;
@@ -171,11 +171,11 @@ async fn a2_an_unreadable_record_without_members_refuses() {
         for vmid in CONTROL {
             rig.unplug(vmid);
         }
-        let plan = rig.look(HOME).await.plan();
+        let plan = rig.observe(HOME).await.plan();
         assert_eq!(kinds(&plan), Vec::<&str>::new());
         assert_ne!(plan.refusals, [], "{lost}");
         for refusal in &plan.refusals {
-            assert!(!refusal.remedy.contains("delete that VM"), "{refusal:?}");
+            assert!(!refusal.hint.contains("delete that VM"), "{refusal:?}");
         }
     }
 }
@@ -212,16 +212,16 @@ async fn a3_one_control_plane_node_is_replaced_per_run() {
         rig.wipe(&five, node, &[]).await;
     }
     rig.let_pass(120).await;
-    let look = rig.allowing(&five, &both).await;
-    let plan = look.plan();
+    let snapshot = rig.allowing(&five, &both).await;
+    let plan = snapshot.plan();
     assert_eq!(plan.refusals, []);
     assert_eq!(deleted(&plan), ["home-control-4"]);
     assert!(plan.notes.iter().any(|n| n.text.contains("home-control-5")), "{:?}", plan.notes);
-    done(&rig.carry_out(&look, &plan, "me").await.unwrap());
-    let look = rig.allowing(&five, &both).await;
-    let plan = look.plan();
+    done(&rig.carry_out(&snapshot, &plan, "me").await.unwrap());
+    let snapshot = rig.allowing(&five, &both).await;
+    let plan = snapshot.plan();
     assert_eq!(deleted(&plan), ["home-control-5"], "{:?}", plan.refusals);
-    done(&rig.carry_out(&look, &plan, "me").await.unwrap());
+    done(&rig.carry_out(&snapshot, &plan, "me").await.unwrap());
     assert_eq!(rig.etcd_clusters(), 1);
     rig.assert_nothing_to_do(&five).await;
 }
@@ -232,12 +232,12 @@ async fn a3_the_majority_is_counted_again_before_the_stop() {
     let rig = Rig::healthy().await;
     rig.unplug(150_013);
     rig.let_pass(120).await;
-    let look = rig.allowing(HOME, &["home-control-3"]).await;
-    let plan = look.plan();
+    let snapshot = rig.allowing(HOME, &["home-control-3"]).await;
+    let plan = snapshot.plan();
     assert_eq!(deleted(&plan), ["home-control-3"], "{:?}", plan.refusals);
     rig.off(150_012).await;
     let stops = rig.count_calls("/status/stop");
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     let told = "no other voting member of etcd gives its list";
     assert!(ran.failures().iter().any(|f| f.contains(told)), "{:?}", ran.failures());
@@ -262,14 +262,14 @@ async fn a4_evidence_is_looked_for_again_before_the_stop() {
     let rig = Rig::healthy().await;
     rig.unplug(WORKER);
     rig.let_pass(120).await;
-    let look = rig.allowing(HOME, &["home-work-1"]).await;
-    let plan = look.plan();
+    let snapshot = rig.allowing(HOME, &["home-work-1"]).await;
+    let plan = snapshot.plan();
     assert_eq!(deleted(&plan), ["home-work-1"], "{:?}", plan.refusals);
     for vmid in CONTROL.into_iter().chain([150_022]) {
         rig.unplug(vmid);
     }
     let stops = rig.count_calls("/status/stop");
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     assert_eq!(stops.load(Ordering::Relaxed), 0, "{:?}", ran.failures());
 }
@@ -280,8 +280,8 @@ async fn a4_ready_in_kubernetes_vetoes_the_stop() {
     let rig = Rig::healthy().await;
     rig.unplug(WORKER);
     rig.let_pass(120).await;
-    let look = rig.allowing(HOME, &["home-work-1"]).await;
-    let plan = look.plan();
+    let snapshot = rig.allowing(HOME, &["home-work-1"]).await;
+    let plan = snapshot.plan();
     assert_eq!(deleted(&plan), ["home-work-1"], "{:?}", plan.refusals);
     rig.lab.inject(Injection::Clear);
     let which = CallFilter { method: String::new(), path_contains: "10.25.150.21:50000".to_owned(), skip: 0 };
@@ -289,7 +289,7 @@ async fn a4_ready_in_kubernetes_vetoes_the_stop() {
     rig.lab.inject(Injection::Wire { fault: Wire::BlackHole, when });
     rig.let_pass(60).await;
     let stops = rig.count_calls("/status/stop");
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     assert!(ran.failures().iter().any(|f| f.contains("Ready")), "{:?}", ran.failures());
     assert_eq!(stops.load(Ordering::Relaxed), 0);
@@ -301,8 +301,8 @@ async fn a4_a_node_that_comes_back_within_two_minutes_keeps_its_vm() {
     let rig = Rig::healthy().await;
     rig.unplug(WORKER);
     rig.let_pass(120).await;
-    let look = rig.allowing(HOME, &["home-work-1"]).await;
-    let plan = look.plan();
+    let snapshot = rig.allowing(HOME, &["home-work-1"]).await;
+    let plan = snapshot.plan();
     let mended = async {
         rig.let_pass(90).await;
         rig.lab.inject(Injection::Clear);
@@ -311,7 +311,7 @@ async fn a4_a_node_that_comes_back_within_two_minutes_keeps_its_vm() {
     let stops = rig.count_calls("/status/stop");
     let ran = tokio::select! {
         biased;
-        ran = rig.carry_out(&look, &plan, "me") => ran.unwrap(),
+        ran = rig.carry_out(&snapshot, &plan, "me") => ran.unwrap(),
         () = mended => panic!("never"),
     };
     assert_eq!(ran.outcome, Outcome::Failed);
@@ -355,7 +355,7 @@ async fn a_bootstrap_is_not_repeated_while_a_control_plane_node_cannot_be_seen()
             && path.ends_with("/Bootstrap")
             && counted.fetch_add(1, Ordering::Relaxed) == 0
         {
-            shared.with(|world, now| world.machines.power_cycle(CONTROL[0], now));
+            shared.with(|systems, now| systems.machines.power_cycle(CONTROL[0], now));
             calls.notify_one();
         }
         Verdict::GoOn
@@ -385,9 +385,9 @@ async fn t1_an_answering_kubernetes_means_that_etcd_exists() {
         let when = When::Chance { which, permille: 1000, seed: 1 };
         rig.lab.inject(Injection::Wire { fault: Wire::BlackHole, when });
     }
-    let look = rig.look(HOME).await;
-    assert!(look.observed.kubernetes.answered);
-    let plan = look.plan();
+    let snapshot = rig.observe(HOME).await;
+    assert!(snapshot.observed.kubernetes.answered);
+    let plan = snapshot.plan();
     assert!(!kinds(&plan).contains(&"bootstrap"), "{:?}", kinds(&plan));
     assert!(plan.refusals.iter().any(|r| r.why.contains("Kubernetes")), "{:?}", plan.refusals);
 }
@@ -395,7 +395,7 @@ async fn t1_an_answering_kubernetes_means_that_etcd_exists() {
 impl Rig {
     /// The record as it was before etcd was bootstrapped, as after the restore of a backup.
     async fn without_mark(&self) {
-        let (pve, host) = (&self.world.pve, self.host_of(RECORD).await);
+        let (pve, host) = (&self.systems.pve, self.host_of(RECORD).await);
         let config = pve.vm_config(&host, RECORD).await.unwrap();
         let mark = model::mark::Mark::find(config.description()).unwrap();
         let notes = mark.describe_record(&model::mark::RecordState::default());
@@ -411,10 +411,10 @@ async fn t2_a_worker_that_was_registered_refuses_a_new_etcd() {
     done(&rig.apply(METAL).await);
     rig.wipe(METAL, "cp-1", &["STATE", "EPHEMERAL"]).await;
     let bootstraps = rig.count_calls("/Bootstrap");
-    let plan = rig.look(METAL).await.plan();
+    let plan = rig.observe(METAL).await.plan();
     assert_eq!(kinds(&plan), Vec::<&str>::new());
     let refusal = plan.refusals.iter().find(|r| r.why.contains("w-1")).unwrap();
-    assert!(refusal.remedy.contains("snapshot"), "{refusal:?}");
+    assert!(refusal.hint.contains("snapshot"), "{refusal:?}");
     assert_eq!(bootstraps.load(Ordering::Relaxed), 0);
 }
 
@@ -425,17 +425,17 @@ async fn t3_machines_with_other_keys_are_refused_at_once() {
     done(&rig.apply(METAL).await);
     let contract = Contract::parse("v1.13").unwrap();
     let other = Bundle::generate(contract, LabConfig::first_moment()).unwrap();
-    let session = Session::new(rig.world.clone(), spec(METAL), Some(other));
-    let before = rig.world.clock.now();
-    let Ok(look) = session.look().await else { panic!("it can be looked at") };
-    let plan = look.plan();
+    let session = Session::new(rig.systems.clone(), spec(METAL), Some(other));
+    let before = rig.systems.clock.now();
+    let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
+    let plan = snapshot.plan();
     assert_eq!(kinds(&plan), Vec::<&str>::new());
     for node in ["cp-1", "w-1"] {
         let why = |r: &&model::plan::Refusal| r.why.contains(node) && r.why.contains("other keys");
         let refusal = plan.refusals.iter().find(why);
-        assert!(refusal.is_some_and(|r| r.remedy.contains("bundle")), "{node}: {:?}", plan.refusals);
+        assert!(refusal.is_some_and(|r| r.hint.contains("bundle")), "{node}: {:?}", plan.refusals);
     }
-    let took = rig.world.clock.now().duration_since(before);
+    let took = rig.systems.clock.now().duration_since(before);
     assert!(took < jiff::SignedDuration::from_secs(30), "{took}");
 }
 
@@ -453,9 +453,9 @@ nodes:
     let rig = metal().await;
     done(&rig.apply(single).await);
     rig.wipe(single, "cp-1", &["STATE"]).await;
-    let look = rig.look(single).await;
-    assert_eq!(look.observed.machines["cp-1"].stage.as_deref(), Some("maintenance"));
-    assert_eq!(look.observed.machines["cp-1"].etcd, Etcd::Unknown);
+    let snapshot = rig.observe(single).await;
+    assert_eq!(snapshot.observed.machines["cp-1"].stage.as_deref(), Some("maintenance"));
+    assert_eq!(snapshot.observed.machines["cp-1"].etcd, Etcd::Unknown);
     let bootstraps = rig.count_calls("/Bootstrap");
     done(&rig.apply(single).await);
     assert_eq!(bootstraps.load(Ordering::Relaxed), 0, "it has its data");
@@ -470,7 +470,7 @@ async fn a7_the_holder_of_a_lost_lease_is_outwaited() {
         let rig = Rig::healthy().await;
         rig.delete(RECORD).await;
         let times: Arc<Mutex<Vec<(String, jiff::Timestamp)>>> = Arc::default();
-        let (kept, clock) = (times.clone(), rig.world.clock.clone());
+        let (kept, clock) = (times.clone(), rig.systems.clock.clone());
         rig.lab.on_call(move |_, moment, method, path| {
             if moment == CallMoment::Before && method == "POST" && path.ends_with("/qemu") {
                 kept.lock().unwrap().push((path.to_owned(), clock.now()));
@@ -485,8 +485,8 @@ async fn a7_the_holder_of_a_lost_lease_is_outwaited() {
                 _ = rig.apply(&file) => panic!("it waits longer"),
             }
             assert_eq!(times.lock().unwrap().len(), 1, "only the record was created");
-            let look = rig.look(&file).await;
-            let again = rig.carry_out(&look, &look.plan(), "me").await;
+            let snapshot = rig.observe(&file).await;
+            let again = rig.carry_out(&snapshot, &snapshot.plan(), "me").await;
             assert!(again.is_err(), "it waits, and observes again");
         }
         let ran = rig.apply(&file).await;
@@ -504,19 +504,19 @@ async fn a7_the_holder_of_a_lost_lease_is_outwaited() {
 #[tokio::test(start_paused = true)]
 async fn by_reading_2_a_control_plane_node_that_cannot_be_seen_blocks_the_call() {
     let rig = Rig::new();
-    let look = rig.look(HOME).await;
-    let mut plan = look.plan();
-    let later = ["bootstrap", "join", "give-credentials", "check-health"];
+    let snapshot = rig.observe(HOME).await;
+    let mut plan = snapshot.plan();
+    let later = ["bootstrap", "join", "create-credentials", "check-health"];
     plan.steps.retain(|step| !later.iter().any(|kind| step.id.0.starts_with(kind)));
-    done(&rig.carry_out(&look, &plan, "me").await.unwrap());
+    done(&rig.carry_out(&snapshot, &plan, "me").await.unwrap());
     rig.wipe(HOME, "home-control-2", &["STATE"]).await;
     rig.lab.person().power_off(CONTROL[2]).unwrap();
-    let look = rig.look(HOME).await;
-    let mut plan = look.plan();
+    let snapshot = rig.observe(HOME).await;
+    let mut plan = snapshot.plan();
     plan.steps.retain(|step| step.id.0.starts_with("bootstrap/"));
     plan.steps.iter_mut().for_each(|step| step.after.clear());
     let bootstraps = rig.count_calls("/Bootstrap");
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     let told = ran.failures().join("\n");
     assert!(
         told.contains("home-control-2 is in maintenance mode and does not show whether it has etcd data"),
@@ -534,10 +534,10 @@ async fn a2_vms_without_their_tag_at_other_ids_are_found() {
         rig.lab.person().set(vmid, "tags", "mine").unwrap();
     }
     let moved = HOME.replace("pve1:8006' }", "pve1:8006', record: 7010 }");
-    let plan = rig.look(&moved).await.plan();
+    let plan = rig.observe(&moved).await.plan();
     assert!(!kinds(&plan).iter().any(|kind| kind.starts_with("create")), "{:?}", kinds(&plan));
     rig.lab.person().set(RECORD, "name", "renamed").unwrap();
-    let plan = rig.look(&moved).await.plan();
+    let plan = rig.observe(&moved).await.plan();
     assert!(!kinds(&plan).iter().any(|kind| kind.starts_with("create")), "{:?}", kinds(&plan));
 }
 
@@ -549,8 +549,8 @@ async fn a8_a_vm_with_our_uuid_and_another_owner_is_not_overlooked() {
     let owner = model::mark::Mark::find(&notes).unwrap().owner.to_string();
     let other = notes.replace(&owner, "00000000-0000-5000-8000-000000000000");
     rig.lab.person().set(WORKER, "description", &other).unwrap();
-    let Ok(look) = rig.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
-    let plan = look.plan_destroy();
+    let Ok(snapshot) = rig.session(HOME).observe_to_destroy().await else { panic!("it can be looked at") };
+    let plan = snapshot.plan_destroy();
     assert!(!plan.refusals.is_empty(), "{:?}", kinds(&plan));
     assert!(plan.steps.is_empty());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::{Session, World};
+use engine::{Session, Systems};
 use model::event::Outcome;
 use pve::Params;
 
@@ -19,14 +19,14 @@ nodes:
 
 /// A machine that somebody else made and started from a Talos image.
 async fn machine(rig: &Rig, vmid: u32, last: u8) {
-    let look = rig.look(HOME).await;
-    let image = look.blueprint.images.values().next().unwrap();
-    let schematic = &look.rendered.schematics["default"];
-    let (net, clock) = (rig.world.net.clone(), &rig.world.clock);
-    let factory = talos_client::Factory::new(net, clock, &image.factory, &rig.world.factory_roots).unwrap();
+    let snapshot = rig.observe(HOME).await;
+    let image = snapshot.blueprint.images.values().next().unwrap();
+    let schematic = &snapshot.rendered.schematics["default"];
+    let (net, clock) = (rig.systems.net.clone(), &rig.systems.clock);
+    let factory = talos_client::Factory::new(net, clock, &image.factory, &rig.systems.factory_roots).unwrap();
     let made = engine::render::schematic(image, &model::attachments::Attachments::new()).unwrap();
     factory.post_schematic(&made.text).await.unwrap();
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     let file = format!("of-{vmid}.qcow2");
     let download = pve::DownloadUrl {
         url: image.url(schematic),
@@ -58,20 +58,20 @@ pub async fn metal() -> Rig {
     let rig = Rig::new();
     machine(&rig, 9001, 31).await;
     machine(&rig, 9002, 32).await;
-    rig.world.clock.sleep(Duration::from_secs(60)).await;
-    let world = World { pve: pve::Client::of_nothing(rig.world.clock.clone()), ..rig.world.clone() };
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
+    let systems = Systems { pve: pve::Client::of_nothing(rig.systems.clock.clone()), ..rig.systems.clone() };
     for vmid in [9001, 9002] {
         rig.guard.watch.allow_external(vmid);
     }
-    rig.with_world(world)
+    rig.with_world(systems)
 }
 
 /// The lease of that cluster.
 pub async fn lease(rig: &Rig) -> engine::kubernetes::lease::Found {
-    let look = rig.look(METAL).await;
-    let access = look.access().unwrap();
+    let snapshot = rig.observe(METAL).await;
+    let access = snapshot.access().unwrap();
     let kubernetes =
-        engine::kubernetes::Kubernetes::new(&rig.world, &look.blueprint.endpoint, &access.kubernetes)
+        engine::kubernetes::Kubernetes::new(&rig.systems, &snapshot.blueprint.endpoint, &access.kubernetes)
             .unwrap();
     kubernetes.find_lease("kube-system", "talosmith-metal").await.unwrap()
 }
@@ -79,26 +79,26 @@ pub async fn lease(rig: &Rig) -> engine::kubernetes::lease::Found {
 #[tokio::test(start_paused = true)]
 async fn a_cluster_of_machines_that_others_made_needs_no_proxmox() {
     let rig = metal().await;
-    let session = Session::new(rig.world.clone(), spec(METAL), Some(bundle()));
-    let Ok(look) = session.look().await else { panic!("looking works without Proxmox") };
-    let plan = look.plan();
+    let session = Session::new(rig.systems.clone(), spec(METAL), Some(bundle()));
+    let Ok(snapshot) = session.observe().await else { panic!("looking works without Proxmox") };
+    let plan = snapshot.plan();
     assert_eq!(plan.refusals, []);
     assert!(plan.notes[0].text.contains("apply from one place only"), "{:?}", plan.notes);
     let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
     let all = ["configure/cp-1", "configure/w-1", "bootstrap/cp-1", "join/cp-1", "join/w-1", "check-health"];
     assert_eq!(ids, all);
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    let Ok(look) = session.look().await else { panic!("looking works without Proxmox") };
-    assert!(look.plan().is_empty(), "{:?}", look.plan());
-    assert_eq!(look.plan().notes, []);
+    let Ok(snapshot) = session.observe().await else { panic!("looking works without Proxmox") };
+    assert!(snapshot.plan().is_empty(), "{:?}", snapshot.plan());
+    assert_eq!(snapshot.plan().notes, []);
     assert_eq!(rig.etcd_clusters(), 1);
 
     // A node that the file does not have any more is still there, and that is told.
     let fewer: String =
         METAL.lines().filter(|line| !line.contains("w-1:")).map(|l| format!("{l}\n")).collect();
     let fewer = format!("{fewer}kubernetes: {{ schedule_on_control_planes: true }}\n");
-    let blocked = rig.look(&fewer).await.plan().blocked;
+    let blocked = rig.observe(&fewer).await.plan().blocked;
     assert_eq!(blocked.len(), 1, "{blocked:?}");
     assert!(blocked[0].what.starts_with("w-1 is a node of Kubernetes and is not in the file"), "{blocked:?}");
 }
@@ -107,9 +107,9 @@ async fn a_cluster_of_machines_that_others_made_needs_no_proxmox() {
 async fn a_machine_with_another_card_is_not_the_one_that_the_file_means() {
     let rig = Rig::new();
     machine(&rig, 9001, 31).await;
-    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
     let other = METAL.replace("BC:24:11:00:00:31", "BC:24:11:00:00:99");
-    let plan = rig.look(&other).await.plan();
+    let plan = rig.observe(&other).await.plan();
     assert!(plan.steps.is_empty());
     assert!(
         plan.refusals[0].why.contains("it has no network interface with the MAC address BC:24:11:00:00:99"),
@@ -122,12 +122,12 @@ async fn a_machine_with_another_card_is_not_the_one_that_the_file_means() {
 #[tokio::test(start_paused = true)]
 async fn machines_that_were_configured_are_not_given_to_a_new_bundle() {
     let rig = metal().await;
-    let plan = |look: engine::Look| look.plan();
-    let empty = || Session::new(rig.world.clone(), spec(METAL), None);
-    assert_eq!(plan(empty().look().await.unwrap()).refusals, [], "they wait for a configuration");
+    let plan = |snapshot: engine::Snapshot| snapshot.plan();
+    let empty = || Session::new(rig.systems.clone(), spec(METAL), None);
+    assert_eq!(plan(empty().observe().await.unwrap()).refusals, [], "they wait for a configuration");
     let ran = rig.apply(METAL).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    let refusals = plan(empty().look().await.unwrap()).refusals;
+    let refusals = plan(empty().observe().await.unwrap()).refusals;
     let told =
         "the secrets bundle is missing, but cp-1, w-1 are configured already, with keys that are not here";
     assert_eq!(refusals.iter().map(|r| r.why.as_str()).collect::<Vec<_>>(), [told]);

@@ -239,7 +239,7 @@ fn allowed(breaks: &Breaks) -> &'static [&'static str] {
     match breaks {
         Breaks::Known(number, _) => codes(*number).unwrap_or_default(),
         Breaks::Cut { .. } => &["answer-lost", "no-answer"],
-        // Proxmox does not answer, its task ends, a machine is waited for in vain, or cannot be seen and etcd not begun. Two
+        // Proxmox does not answer, its task ends, a machine is waited for in vain, or cannot be seen and etcd not started. Two
         // hosts less, and Proxmox itself has no majority.
         Breaks::PowerCut { .. } => &[
             "no-quorum",
@@ -288,13 +288,13 @@ fn refusals(breaks: &Breaks) -> &'static [RefusalCode] {
 /// Whether it came to pass during the try. What happens at its time is in `happened`, if the try was not over by then.
 fn came_to_pass(rig: &Rig, index: usize, breaks: &Breaks, happened: &BTreeSet<usize>) -> bool {
     let there = |vmid: &u32| rig.lab.person().config(*vmid).is_some();
-    rig.lab.shared().read(|world, _| match breaks {
-        Breaks::Known(number, _) => world.faults.met().iter().any(|met| met.number == *number),
+    rig.lab.shared().read(|systems, _| match breaks {
+        Breaks::Known(number, _) => systems.faults.met().iter().any(|met| met.number == *number),
         Breaks::Wire { fault, .. } => {
             let words = format!("{fault} at ");
-            world.faults.wires_met().iter().any(|met| met.starts_with(&words))
+            systems.faults.wires_met().iter().any(|met| met.starts_with(&words))
         }
-        Breaks::Cut { which, after } => world.faults.calls_met().iter().any(|met| {
+        Breaks::Cut { which, after } => systems.faults.calls_met().iter().any(|met| {
             met.contains(&format!(" at {} ", which.method))
                 && met.contains(&which.path_contains)
                 && met.contains("after the call") == *after
@@ -313,8 +313,8 @@ async fn strangers(rig: &Rig) {
         let params =
             [("name", "stranger"), ("memory", "512"), ("tags", "talosmith"), ("description", &notes)];
         let params: Params = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let upid = rig.world.pve.create_vm(host, vmid, &params).await.unwrap();
-        rig.world.pve.follow(&upid, |_| {}).await.unwrap();
+        let upid = rig.systems.pve.create_vm(host, vmid, &params).await.unwrap();
+        rig.systems.pve.follow(&upid, |_| {}).await.unwrap();
     }
     rig.lab.person().power_on(4711).unwrap();
 }
@@ -322,7 +322,7 @@ async fn strangers(rig: &Rig) {
 /// What came of one try.
 enum Came {
     Ran(Ran),
-    /// It stopped before it began, with this code.
+    /// It stopped before it started, with this code.
     Stopped(String),
     /// Nothing was done, because something could not be seen.
     Refused(Vec<(Option<RefusalCode>, String)>),
@@ -332,22 +332,24 @@ enum Came {
 async fn attempt(rig: &Rig, goal: Goal) -> Came {
     for _ in 0..3 {
         let session = rig.session(&goal.file());
-        let look = match goal {
-            Goal::Destroy => session.look_to_destroy().await,
-            Goal::Create | Goal::CreateFromTemplate => session.look().await,
+        let snapshot = match goal {
+            Goal::Destroy => session.observe_to_destroy().await,
+            Goal::Create | Goal::CreateFromTemplate => session.observe().await,
         };
-        let look = match look {
-            Ok(look) => look,
-            Err(engine::session::LookError::Engine(error)) => return Came::Stopped(error.code().to_owned()),
-            Err(engine::session::LookError::File(found)) => {
+        let snapshot = match snapshot {
+            Ok(snapshot) => snapshot,
+            Err(engine::session::ObserveError::Engine(error)) => {
+                return Came::Stopped(error.code().to_owned());
+            }
+            Err(engine::session::ObserveError::File(found)) => {
                 return Came::Refused(vec![(None, format!("{found:?}"))]);
             }
         };
-        let plan = if goal == Goal::Destroy { look.plan_destroy() } else { look.plan() };
+        let plan = if goal == Goal::Destroy { snapshot.plan_destroy() } else { snapshot.plan() };
         if !plan.refusals.is_empty() {
             return Came::Refused(plan.refusals.into_iter().map(|r| (Some(r.code), r.why)).collect());
         }
-        match rig.carry_out(&look, &plan, "me").await {
+        match rig.carry_out(&snapshot, &plan, "me").await {
             Ok(ran) => return Came::Ran(ran),
             Err(error) if error.kind() == engine::error::Kind::Stale => {}
             Err(error) => return Came::Stopped(error.code().to_owned()),
@@ -371,34 +373,34 @@ async fn breaking(rig: &Rig, breaks: &[Breaks], over: &AtomicBool, happened: &Mu
             | Breaks::Wire { .. }
             | Breaks::SmallDisk { .. } => {}
             Breaks::PowerCut { host, at, seconds } => {
-                rig.world.clock.sleep(Duration::from_secs(*at)).await;
+                rig.systems.clock.sleep(Duration::from_secs(*at)).await;
                 happens(true);
                 rig.lab.inject(Injection::HostOffline(host.clone()));
-                rig.world.clock.sleep(Duration::from_secs(*seconds)).await;
+                rig.systems.clock.sleep(Duration::from_secs(*seconds)).await;
                 rig.lab.inject(Injection::HostOnline(host.clone()));
             }
             Breaks::Stopped { vmid, at } => {
-                rig.world.clock.sleep(Duration::from_secs(*at)).await;
+                rig.systems.clock.sleep(Duration::from_secs(*at)).await;
                 happens(stop(rig, *vmid).await);
             }
             Breaks::NoMajority { at } => {
-                rig.world.clock.sleep(Duration::from_secs(*at)).await;
+                rig.systems.clock.sleep(Duration::from_secs(*at)).await;
                 let one = stop(rig, 150_012).await;
                 happens(stop(rig, 150_013).await || one);
             }
             Breaks::Unplugged { vmid, at, seconds } => {
-                rig.world.clock.sleep(Duration::from_secs(*at)).await;
+                rig.systems.clock.sleep(Duration::from_secs(*at)).await;
                 happens(rig.lab.person().config(*vmid).is_some());
                 rig.lab.inject(Injection::Unplugged { vmid: *vmid, unplugged: true });
-                rig.world.clock.sleep(Duration::from_secs(*seconds)).await;
+                rig.systems.clock.sleep(Duration::from_secs(*seconds)).await;
                 rig.lab.inject(Injection::Unplugged { vmid: *vmid, unplugged: false });
             }
             Breaks::NoTime { host, ahead, at, seconds } => {
-                rig.world.clock.sleep(Duration::from_secs(*at)).await;
+                rig.systems.clock.sleep(Duration::from_secs(*at)).await;
                 happens(true);
                 rig.lab.inject(Injection::HostClock { node: host.clone(), ahead: *ahead });
                 rig.lab.inject(Injection::TimeServers { answer: false });
-                rig.world.clock.sleep(Duration::from_secs(*seconds)).await;
+                rig.systems.clock.sleep(Duration::from_secs(*seconds)).await;
                 rig.lab.inject(Injection::TimeServers { answer: true });
             }
         }
@@ -411,7 +413,7 @@ async fn stop(rig: &Rig, vmid: u32) -> bool {
     let mut stopped = false;
     for host in HOSTS {
         // Only one has it, and perhaps none yet.
-        stopped |= rig.world.pve.stop(host, vmid).await.is_ok();
+        stopped |= rig.systems.pve.stop(host, vmid).await.is_ok();
     }
     stopped
 }
@@ -451,7 +453,7 @@ async fn run(seed: u64) -> String {
     let dies = breaks.iter().filter_map(|b| if let Breaks::Dies { at } = b { Some(*at) } else { None }).min();
     let death = async {
         match dies {
-            Some(at) => rig.world.clock.sleep(Duration::from_secs(at)).await,
+            Some(at) => rig.systems.clock.sleep(Duration::from_secs(at)).await,
             None => std::future::pending().await,
         }
     };
@@ -553,27 +555,27 @@ fn needs_root(breaks: &[Breaks], ran: &Ran) -> bool {
         .events
         .iter()
         .filter_map(|e| match &e.what {
-            What::StepFailed { code, remedy, .. } => Some((code, remedy)),
+            What::StepFailed { code, hint, .. } => Some((code, hint)),
             _ => None,
         })
         .collect();
     may_leave_a_lock(breaks)
         && !failed.is_empty()
-        && failed.iter().all(|(code, remedy)| *code == "locked" && remedy.contains("qm unlock"))
+        && failed.iter().all(|(code, hint)| *code == "locked" && hint.contains("qm unlock"))
 }
 
 /// The same world with everything mended, a while later.
 async fn mended(rig: &Rig, breaks: &[Breaks]) -> Rig {
     rig.lab.inject(Injection::Clear);
-    let world = rig.lab.shared().read(|world, _| serde_json::to_vec(world).unwrap());
-    let rig = Rig::copy_of(&world);
+    let systems = rig.lab.shared().read(|systems, _| serde_json::to_vec(systems).unwrap());
+    let rig = Rig::copy_of(&systems);
     for one in breaks {
         // A machine sees another disk when it starts.
         if let Breaks::SmallDisk { vmid } = one {
             stop(&rig, *vmid).await;
         }
     }
-    rig.world.clock.sleep(Duration::from_secs(30)).await;
+    rig.systems.clock.sleep(Duration::from_secs(30)).await;
     rig
 }
 

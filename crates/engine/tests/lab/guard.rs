@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use engine::Look;
+use engine::Snapshot;
 use lab::{Lab, Rules, VmConfig, Watch};
 use model::blueprint::Role;
 use model::mark::Mark;
@@ -33,12 +33,12 @@ impl Guard {
     }
 
     /// The cluster that was looked at is ours.
-    pub fn owns(&self, look: &Look) {
-        let Some(id) = &look.blueprint.cluster_id else { return };
+    pub fn owns(&self, snapshot: &Snapshot) {
+        let Some(id) = &snapshot.blueprint.cluster_id else { return };
         let mut owners = self.owners.lock().unwrap();
         let known = owners.clone();
         owners.0.insert(Mark::owner_of(id).to_string());
-        let nodes = look.blueprint.nodes.iter();
+        let nodes = snapshot.blueprint.nodes.iter();
         owners.1.extend(nodes.filter_map(|(name, node)| {
             Some((name.clone(), (node.uuid?.to_string(), node.role == Role::ControlPlane)))
         }));
@@ -50,7 +50,7 @@ impl Guard {
     /// What is left behind that nobody will ever clean up.
     pub fn leftovers(&self, lab: &Lab) -> Vec<String> {
         let rules = rules(self.owners.clone(), self.deleting.clone());
-        lab.shared().read(|world, _| lab::leftovers(world, &rules))
+        lab.shared().read(|systems, _| lab::leftovers(systems, &rules))
     }
 
     /// Fails the test if anything happened that must not.
@@ -119,7 +119,7 @@ fn line(config: &VmConfig, word: &str) -> Option<Value> {
     find(config.get("description")?, word)
 }
 
-/// The last line of notes that begins with a word.
+/// The last line of notes that starts with a word.
 fn find(notes: &str, word: &str) -> Option<Value> {
     let text = notes.lines().rev().find_map(|line| line.trim().strip_prefix(word))?;
     serde_json::from_str(text.trim()).ok()

@@ -43,7 +43,7 @@ async fn what_the_file_says_about_a_vm_is_found_in_proxmox() {
     let rig = Rig::new();
     let ran = rig.apply(RICH).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    let config = rig.world.pve.vm_config("pve1", 150_011).await.unwrap();
+    let config = rig.systems.pve.vm_config("pve1", 150_011).await.unwrap();
     for (key, value) in [
         ("cores", "6"),
         ("cpu", "host"),
@@ -70,7 +70,7 @@ async fn what_the_file_says_about_a_vm_is_found_in_proxmox() {
     }
     assert_eq!(config.drive("efidisk0").unwrap().options.get("pre-enrolled-keys"), Some("0"));
     assert_eq!(config.drive("tpmstate0").unwrap().options.get("version"), Some("v2.0"));
-    let other = rig.world.pve.vm_config("pve2", 4711).await.unwrap();
+    let other = rig.systems.pve.vm_config("pve2", 4711).await.unwrap();
     assert!(other.get("net0").unwrap().starts_with("e1000="), "{other:?}");
     rig.assert_nothing_to_do(RICH).await;
 }
@@ -109,7 +109,7 @@ async fn cards_disks_devices_and_pools_are_found_in_proxmox() {
     host.bridges.push("vmbr1".to_owned());
     host.storages[0].content.push("images".to_owned());
     let rig = Rig::with(config);
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     let device = "node=pve1,path=0000:01:00.0,id=10de:2204,iommugroup=11,subsystem-id=10de:1467";
     pve.create_pci_mapping("gpu", &[device.to_owned()]).await.unwrap();
     let ran = rig.apply(WIRED).await;
@@ -136,8 +136,8 @@ async fn cards_disks_devices_and_pools_are_found_in_proxmox() {
     }
     assert_eq!(config.drive("efidisk0").unwrap().options.get("pre-enrolled-keys"), Some("0"));
     assert_eq!(config.drive("tpmstate0").unwrap().options.get("version"), Some("v2.0"));
-    let look = rig.look(WIRED).await;
-    let vm = look.observed.proxmox.marked.iter().find(|vm| vm.vmid == 150_011).unwrap();
+    let snapshot = rig.observe(WIRED).await;
+    let vm = snapshot.observed.proxmox.marked.iter().find(|vm| vm.vmid == 150_011).unwrap();
     assert_eq!(vm.pool.as_deref(), Some("k8s"));
     rig.assert_nothing_to_do(WIRED).await;
 }
@@ -150,14 +150,14 @@ async fn nodes_can_be_copies_of_templates() {
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert_eq!(rig.etcd_clusters(), 1);
     rig.assert_nothing_to_do(&file).await;
-    let look = rig.look(&file).await;
-    let owner = model::mark::Mark::owner_of(look.blueprint.cluster_id.as_deref().unwrap());
-    let templates = look.observed.proxmox.templates(owner).count();
-    assert_eq!(templates, 5, "control planes on three hosts, workers on two");
-    let config = rig.world.pve.vm_config("pve1", 150_011).await.unwrap();
-    assert_eq!(config.mac(0).as_deref(), Some(look.blueprint.nodes["home-control-1"].mac.as_str()));
+    let snapshot = rig.observe(&file).await;
+    let owner = model::mark::Mark::owner_of(snapshot.blueprint.cluster_id.as_deref().unwrap());
+    let templates = snapshot.observed.proxmox.templates(owner).count();
+    assert_eq!(templates, 5, "control plane nodes on three hosts, workers on two");
+    let config = rig.systems.pve.vm_config("pve1", 150_011).await.unwrap();
+    assert_eq!(config.mac(0).as_deref(), Some(snapshot.blueprint.nodes["home-control-1"].mac.as_str()));
     // Copies go with the cluster, and so do the templates.
-    let ran = rig.carry_out(&look, &look.plan_destroy(), "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &snapshot.plan_destroy(), "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert_eq!(rig.vmids().await, Vec::<u64>::new());
 }
@@ -174,7 +174,7 @@ async fn calls_of_a_look(rig: &Rig, file: &str) -> u64 {
             Verdict::GoOn
         }
     });
-    rig.look(file).await;
+    rig.observe(file).await;
     calls.load(Ordering::Relaxed)
 }
 

@@ -23,7 +23,7 @@ fn by_uuid() -> String {
 fn stolen(rig: &Rig) -> usize {
     rig.lab
         .shared()
-        .read(|world, _| world.faults.relayed().iter().filter(|sent| sent.config.is_some()).count())
+        .read(|systems, _| systems.faults.relayed().iter().filter(|sent| sent.config.is_some()).count())
 }
 
 fn notes(events: &[Event], words: &str) -> usize {
@@ -32,12 +32,12 @@ fn notes(events: &[Event], words: &str) -> usize {
     events.iter().filter(says).count()
 }
 
-fn remedies(events: &[Event]) -> String {
-    let remedy = events.iter().filter_map(|event| match &event.what {
-        What::StepFailed { code, remedy, .. } => Some(format!("{code}: {remedy}")),
+fn hints(events: &[Event]) -> String {
+    let hint = events.iter().filter_map(|event| match &event.what {
+        What::StepFailed { code, hint, .. } => Some(format!("{code}: {hint}")),
         _ => None,
     });
-    remedy.collect::<Vec<_>>().join("\n")
+    hint.collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,12 +53,12 @@ async fn a1_a_relay_receives_nothing_and_apply_says_why() {
         said.matches("fingerprint").count() == 1 && said.contains("the console of VM 150011 names"),
         "{said}"
     );
-    let remedies = remedies(&ran.events);
-    assert!(remedies.contains("machine-identity: nothing was sent to it"), "{remedies}");
-    assert!(remedies.contains("relay") && remedies.contains("another machine has the address"), "{remedies}");
+    let hints = hints(&ran.events);
+    assert!(hints.contains("machine-identity: nothing was sent to it"), "{hints}");
+    assert!(hints.contains("relay") && hints.contains("another machine has the address"), "{hints}");
     assert_eq!(stolen(&rig), 0);
     // What the console said is kept for the report.
-    let tail = rig.world.consoles.tail("home-control-1");
+    let tail = rig.systems.consoles.tail("home-control-1");
     assert!(tail.iter().any(|line| line.contains("server certificate issued")), "{tail:?}");
     // Without the relay the same command goes on.
     rig.lab.inject(Injection::Relay { vmid: VM, present: false });
@@ -71,12 +71,12 @@ async fn a1_a_relay_receives_nothing_and_apply_says_why() {
 async fn a1_with_uuid_the_plan_warns_and_the_relay_has_the_keys() {
     let rig = Rig::new();
     rig.lab.inject(Injection::Relay { vmid: VM, present: true });
-    let look = rig.look(&by_uuid()).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(&by_uuid()).await;
+    let plan = snapshot.plan();
     let warning = plan.notes.iter().find(|note| note.text.contains("SMBIOS UUID only"));
     let text = &warning.unwrap().text;
     assert!(text.contains("home-control-1") && text.contains("could receive the cluster's keys"), "{text}");
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert_eq!(stolen(&rig), 1, "this is what the warning is about");
     // Which machines got their keys unproved stays in the journal.
@@ -90,7 +90,7 @@ async fn a1_with_uuid_the_plan_warns_and_the_relay_has_the_keys() {
     assert_eq!(kept.len(), 5);
     assert!(kept.iter().all(|said| said.contains("without a proof of its identity")), "i16: {kept:?}");
     // And in the cluster record VM, where `status` reads it.
-    let record = rig.look(&by_uuid()).await.observed.proxmox.record.clone().unwrap();
+    let record = rig.observe(&by_uuid()).await.observed.proxmox.record.clone().unwrap();
     assert_eq!(record.state.unproved.len(), 5, "i16: {record:?}");
     assert_eq!(record.state.unproved["home-work-1"], "SMBIOS UUID (`proxmox.identity: uuid`)");
 }
@@ -102,7 +102,7 @@ fn sent(rig: &Rig) -> Arc<Mutex<Vec<Vec<u8>>>> {
     rig.lab.on_call(move |_, at, _, path| {
         let sends = at == CallMoment::After && path.ends_with("/ApplyConfiguration");
         if let Some(shared) = shared.upgrade().filter(|_| sends) {
-            keeps.lock().unwrap().push(shared.read(|world, _| serde_json::to_vec(world).unwrap()));
+            keeps.lock().unwrap().push(shared.read(|systems, _| serde_json::to_vec(systems).unwrap()));
         }
         Verdict::GoOn
     });
@@ -110,7 +110,7 @@ fn sent(rig: &Rig) -> Arc<Mutex<Vec<Vec<u8>>>> {
 }
 
 async fn unproved(rig: &Rig) -> BTreeMap<String, String> {
-    rig.look(&by_uuid()).await.observed.proxmox.record.clone().unwrap().state.unproved
+    rig.observe(&by_uuid()).await.observed.proxmox.record.clone().unwrap().state.unproved
 }
 
 /// A run may die right after a machine has its keys, and the next one finds it configured: so the record says it before.
@@ -127,8 +127,8 @@ async fn i16_who_receives_keys_unproved_is_in_the_record_before_they_are_sent() 
     );
     let kept = std::mem::take(&mut *kept.lock().unwrap());
     assert_eq!(kept.len(), 5);
-    for (configured, world) in kept.iter().enumerate() {
-        let listed = unproved(&Rig::copy_of(world)).await;
+    for (configured, systems) in kept.iter().enumerate() {
+        let listed = unproved(&Rig::copy_of(systems)).await;
         assert!(listed.len() > configured, "{configured}: {listed:?}");
     }
     // A machine that is made again and proved is not listed any more, from the same moment on.
@@ -138,8 +138,8 @@ async fn i16_who_receives_keys_unproved_is_in_the_record_before_they_are_sent() 
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let kept = std::mem::take(&mut *kept.lock().unwrap());
-    let [world] = kept.as_slice() else { panic!("one machine was configured, not {}", kept.len()) };
-    let listed = unproved(&Rig::copy_of(world)).await;
+    let [systems] = kept.as_slice() else { panic!("one machine was configured, not {}", kept.len()) };
+    let listed = unproved(&Rig::copy_of(systems)).await;
     assert!(listed.len() == 4 && !listed.contains_key("home-work-1"), "{listed:?}");
 }
 
@@ -197,18 +197,18 @@ async fn a_console_of_a_quiet_machine_that_breaks_again_and_again_is_opened_agai
     // So that the line with its certificate falls into a gap.
     let fault = Some(ConsoleFault::Cut(Duration::from_millis(5500)));
     rig.lab.inject(Injection::Console { vmid: VM, fault });
-    let look = rig.look(HOME).await;
+    let snapshot = rig.observe(HOME).await;
     // Nothing is printed and nothing answers for two minutes, in which the console breaks some twenty times.
     let unplugging = async {
-        while !rig.world.pve.is_running("pve1", VM).await.unwrap_or(false) {
-            rig.world.clock.sleep(Duration::from_millis(500)).await;
+        while !rig.systems.pve.is_running("pve1", VM).await.unwrap_or(false) {
+            rig.systems.clock.sleep(Duration::from_millis(500)).await;
         }
         rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: true });
-        rig.world.clock.sleep(Duration::from_mins(2)).await;
+        rig.systems.clock.sleep(Duration::from_mins(2)).await;
         rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: false });
     };
-    let plan = look.plan();
-    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), unplugging);
+    let plan = snapshot.plan();
+    let (ran, ()) = futures::join!(rig.carry_out(&snapshot, &plan, "me"), unplugging);
     let ran = ran.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.assert_whole().await;
@@ -221,7 +221,7 @@ async fn without_a_word_on_its_console_a_machine_gets_nothing() {
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Failed);
     assert!(ran.failures()[0].contains("the console of VM 150011 does not name"), "{:?}", ran.failures());
-    assert!(remedies(&ran.events).contains("close other consoles of VM 150011"));
+    assert!(hints(&ran.events).contains("close other consoles of VM 150011"));
     // The machine waits since, and its lines are gone: it is restarted once.
     rig.lab.inject(Injection::Console { vmid: VM, fault: None });
     let ran = rig.apply(HOME).await;
@@ -236,13 +236,13 @@ async fn issue_16_a_timeout_names_the_console_that_is_silent() {
     for seconds in [90, 105, 120] {
         let rig = Rig::new();
         rig.lab.inject(Injection::Console { vmid: VM, fault: Some(ConsoleFault::Silent) });
-        let (look, me) = (rig.look(HOME).await, crate::rig::operator("me"));
-        let (plan, (wish, stop)) = (look.plan(), tokio::sync::watch::channel(engine::apply::Stop::No));
+        let (snapshot, me) = (rig.observe(HOME).await, crate::rig::operator("me"));
+        let (plan, (request, stop)) = (snapshot.plan(), tokio::sync::watch::channel(engine::apply::Stop::No));
         let limit = async {
-            rig.world.clock.sleep(Duration::from_secs(seconds)).await;
-            wish.send_replace(engine::apply::Stop::Timeout);
+            rig.systems.clock.sleep(Duration::from_secs(seconds)).await;
+            request.send_replace(engine::apply::Stop::Timeout);
         };
-        let (ran, ()) = futures::join!(rig.carry_out_until(stop, &look, &plan, &me), limit);
+        let (ran, ()) = futures::join!(rig.carry_out_until(stop, &snapshot, &plan, &me), limit);
         let failures = ran.unwrap().failures();
         let told = failures.iter().find(|told| told.starts_with("configure/home-control-1"));
         let told = told.unwrap_or_else(|| panic!("{seconds}: {failures:?}"));
@@ -256,23 +256,23 @@ async fn issue_16_a_failed_proof_is_not_forgotten_without_the_console() {
     let rig = Rig::new();
     rig.lab.inject(Injection::Relay { vmid: VM, present: true });
     assert_eq!(rig.apply(HOME).await.outcome, Outcome::Failed);
-    let look = rig.look(HOME).await;
-    assert!(look.observed.proxmox.record.as_ref().unwrap().state.doubted.contains_key("home-control-1"));
-    let mut blind = look.clone();
-    let nodes = look.blueprint.nodes.keys().cloned().collect();
+    let snapshot = rig.observe(HOME).await;
+    assert!(snapshot.observed.proxmox.record.as_ref().unwrap().state.doubted.contains_key("home-control-1"));
+    let mut blind = snapshot.clone();
+    let nodes = snapshot.blueprint.nodes.keys().cloned().collect();
     Arc::make_mut(&mut blind.observed).proxmox.no_console = Some(nodes);
     let plan = blind.plan();
     let codes: Vec<RefusalCode> = plan.refusals.iter().map(|refusal| refusal.code).collect();
     assert_eq!(codes, [RefusalCode::Identity], "{:?}", plan.refusals);
     let refusal = &plan.refusals[0];
     assert!(refusal.why.contains("home-control-1") && !refusal.why.contains("home-control-2"), "{refusal:?}");
-    assert!(refusal.remedy.contains("`proxmox.identity: uuid`"), "{refusal:?}");
+    assert!(refusal.hint.contains("`proxmox.identity: uuid`"), "{refusal:?}");
     // The file may say so.
-    assert_eq!(rig.look(&by_uuid()).await.plan().refusals, []);
+    assert_eq!(rig.observe(&by_uuid()).await.plan().refusals, []);
     // Once it is proved, nothing is left of it.
     rig.lab.inject(Injection::Relay { vmid: VM, present: false });
     assert_eq!(rig.apply(HOME).await.outcome, Outcome::Done);
-    let record = rig.look(HOME).await.observed.proxmox.record.clone().unwrap();
+    let record = rig.observe(HOME).await.observed.proxmox.record.clone().unwrap();
     assert!(record.state.doubted.is_empty(), "{record:?}");
 }
 
@@ -280,15 +280,15 @@ async fn issue_16_a_failed_proof_is_not_forgotten_without_the_console() {
 async fn the_last_line_on_its_console_is_part_of_the_reason_while_a_machine_does_not_come_up() {
     let rig = Rig::new();
     // The network of the first machine is gone from the moment at which it was started.
-    let look = rig.look(HOME).await;
+    let snapshot = rig.observe(HOME).await;
     let unplugging = async {
-        while !rig.world.pve.is_running("pve1", VM).await.unwrap_or(false) {
-            rig.world.clock.sleep(Duration::from_millis(500)).await;
+        while !rig.systems.pve.is_running("pve1", VM).await.unwrap_or(false) {
+            rig.systems.clock.sleep(Duration::from_millis(500)).await;
         }
         rig.lab.inject(Injection::Unplugged { vmid: VM, unplugged: true });
     };
-    let plan = look.plan();
-    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), unplugging);
+    let plan = snapshot.plan();
+    let (ran, ()) = futures::join!(rig.carry_out(&snapshot, &plan, "me"), unplugging);
     let ran = ran.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     assert!(notes(&ran.events, "; the last line on its console: [") > 0);
@@ -318,12 +318,12 @@ async fn a_machine_that_waited_before_is_restarted_only_if_nobody_uses_it() {
 async fn an_external_machine_needs_its_fingerprint_or_a_word() {
     let rig = metal().await;
     let undeclared = METAL.replace(", unverified: true", "");
-    let plan = rig.look(&undeclared).await.plan();
+    let plan = rig.observe(&undeclared).await.plan();
     let codes: Vec<RefusalCode> = plan.refusals.iter().map(|refusal| refusal.code).collect();
     assert_eq!(codes, [RefusalCode::Identity]);
     assert!(plan.refusals[0].why.contains("cp-1, w-1"), "{:?}", plan.refusals);
     let shown = async |address: &str| {
-        let (net, clock) = (&rig.world.net, &rig.world.clock);
+        let (net, clock) = (&rig.systems.net, &rig.systems.clock);
         let machine = talos_client::Maintenance::connect(net, clock, address.parse().unwrap()).await.unwrap();
         machine.fingerprint().unwrap()
     };
@@ -335,8 +335,8 @@ async fn an_external_machine_needs_its_fingerprint_or_a_word() {
     };
     // Each has the fingerprint of the other.
     let swapped = with(&worker, &control);
-    let look = rig.look(&swapped).await;
-    let ran = rig.carry_out(&look, &look.plan(), "me").await.unwrap();
+    let snapshot = rig.observe(&swapped).await;
+    let ran = rig.carry_out(&snapshot, &snapshot.plan(), "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     assert!(
         ran.failures()[0].contains(&format!("fingerprint {control}, and the file says {worker}")),
@@ -344,11 +344,11 @@ async fn an_external_machine_needs_its_fingerprint_or_a_word() {
         ran.failures()
     );
     let right = with(&control, &worker);
-    let look = rig.look(&right).await;
-    let ran = rig.carry_out(&look, &look.plan(), "me").await.unwrap();
+    let snapshot = rig.observe(&right).await;
+    let ran = rig.carry_out(&snapshot, &snapshot.plan(), "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     // Once they are configured, nobody asks for it any more.
-    assert_eq!(rig.look(&undeclared).await.plan().refusals, []);
+    assert_eq!(rig.observe(&undeclared).await.plan().refusals, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -358,32 +358,32 @@ async fn a_hundred_machines_keep_few_consoles_open() {
     let text = HOME
         .replace("10.25.150.0/24", "10.25.150.0/23")
         .replace("count: 2", "count: 97, addresses: 10.25.151.21");
-    let look = rig.look(&text).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(&text).await;
+    let plan = snapshot.plan();
     assert_eq!(plan.refusals, []);
-    let began = rig.world.clock.now();
+    let began = rig.systems.clock.now();
     let most = async {
         let mut most = 0;
         loop {
             let mut open = 0;
             for host in 1..=5 {
-                let tasks = rig.world.pve.tasks(&format!("pve{host}"), began.as_second()).await.unwrap();
+                let tasks = rig.systems.pve.tasks(&format!("pve{host}"), began.as_second()).await.unwrap();
                 open += tasks
                     .iter()
                     .filter(|(upid, end)| upid.to_string().contains(":vncproxy:") && end.is_none())
                     .count();
             }
             most = most.max(open);
-            rig.world.clock.sleep(Duration::from_secs(1)).await;
-            if rig.world.clock.now().duration_since(began) > jiff::SignedDuration::from_secs(240) {
+            rig.systems.clock.sleep(Duration::from_secs(1)).await;
+            if rig.systems.clock.now().duration_since(began) > jiff::SignedDuration::from_secs(240) {
                 return most;
             }
         }
     };
-    let (ran, most) = futures::join!(rig.carry_out(&look, &plan, "me"), most);
+    let (ran, most) = futures::join!(rig.carry_out(&snapshot, &plan, "me"), most);
     let ran = ran.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    let took = rig.world.clock.now().duration_since(began);
+    let took = rig.systems.clock.now().duration_since(began);
     println!("a hundred machines: at most {most} consoles, {took:#}");
     assert!((16..=40).contains(&most), "{most} consoles at once");
 }
@@ -393,19 +393,19 @@ async fn a_hundred_machines_keep_few_consoles_open() {
 async fn i16_a_vm_that_is_stopped_and_started_while_it_boots_is_proved_again() {
     for after in [6, 25] {
         let rig = Rig::new();
-        let look = rig.look(HOME).await;
-        let plan = look.plan();
-        let pve = &rig.world.pve;
+        let snapshot = rig.observe(HOME).await;
+        let plan = snapshot.plan();
+        let pve = &rig.systems.pve;
         let power = async {
             while !pve.is_running("pve1", VM).await.unwrap_or(false) {
-                rig.world.clock.sleep(Duration::from_millis(500)).await;
+                rig.systems.clock.sleep(Duration::from_millis(500)).await;
             }
-            rig.world.clock.sleep(Duration::from_secs(after)).await;
+            rig.systems.clock.sleep(Duration::from_secs(after)).await;
             pve.follow(&pve.stop("pve1", VM).await.unwrap(), |_| {}).await.unwrap();
-            rig.world.clock.sleep(Duration::from_secs(3)).await;
+            rig.systems.clock.sleep(Duration::from_secs(3)).await;
             pve.follow(&pve.start("pve1", VM).await.unwrap(), |_| {}).await.unwrap();
         };
-        let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), power);
+        let (ran, ()) = futures::join!(rig.carry_out(&snapshot, &plan, "me"), power);
         let ran = ran.unwrap();
         assert_eq!(ran.outcome, Outcome::Done, "{after}: {:?}", ran.failures());
         rig.assert_whole().await;
@@ -417,14 +417,14 @@ async fn i16_a_vm_that_is_stopped_and_started_while_it_boots_is_proved_again() {
 async fn i16_an_undeclared_external_machine_is_refused_before_there_is_a_bundle() {
     let rig = metal().await;
     let undeclared = METAL.replace(", unverified: true", "");
-    let session = engine::Session::new(rig.world.clone(), crate::rig::spec(&undeclared), None);
-    let Ok(look) = session.look().await else { panic!("it can be looked at") };
-    let codes: Vec<RefusalCode> = look.plan().refusals.iter().map(|refusal| refusal.code).collect();
+    let session = engine::Session::new(rig.systems.clone(), crate::rig::spec(&undeclared), None);
+    let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
+    let codes: Vec<RefusalCode> = snapshot.plan().refusals.iter().map(|refusal| refusal.code).collect();
     assert_eq!(codes, [RefusalCode::Identity]);
     // Declared ones are not.
-    let session = engine::Session::new(rig.world.clone(), crate::rig::spec(METAL), None);
-    let Ok(look) = session.look().await else { panic!("it can be looked at") };
-    assert_eq!(look.plan().refusals, []);
+    let session = engine::Session::new(rig.systems.clone(), crate::rig::spec(METAL), None);
+    let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
+    assert_eq!(snapshot.plan().refusals, []);
 }
 
 /// Something that happens to the console or the certificate of a VM.

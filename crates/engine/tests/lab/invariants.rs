@@ -8,14 +8,14 @@ use crate::rig::{HOME, Rig, operator};
 #[tokio::test(start_paused = true)]
 async fn an_operator_that_touches_what_is_not_theirs_is_seen() {
     let rig = Rig::healthy().await;
-    rig.guard.owns(&rig.look(HOME).await);
+    rig.guard.owns(&rig.observe(HOME).await);
     let person = rig.lab.person();
     person.create("pve1", 4711, &[("name", "theirs")]).unwrap();
     let kim = rig.world_of(&operator("kim"));
     kim.pve.start("pve1", 4711).await.unwrap();
     rig.guard.expect(&[4, 5]);
     // The same by somebody whom nobody watches.
-    rig.world.pve.stop("pve1", 4711).await.unwrap();
+    rig.systems.pve.stop("pve1", 4711).await.unwrap();
     rig.guard.expect(&[]);
     // A clone has the notes of its source and is not ours.
     let host = rig.host_of(150_021).await;
@@ -29,10 +29,10 @@ async fn a_way_that_is_cut_for_one_operator_is_open_for_another() {
     let rig = Rig::healthy().await;
     let which = Partition { origin: Some("eva@test".to_owned()), far: Far::Proxmox, lost: Lost::Requests };
     rig.lab.inject(Injection::Partition { which, cut: true });
-    let look = rig.look(&HOME.replace("count: 2", "count: 3")).await;
-    let plan = look.plan();
-    let cut = rig.carry_out(&look, &plan, "eva").await;
+    let snapshot = rig.observe(&HOME.replace("count: 2", "count: 3")).await;
+    let plan = snapshot.plan();
+    let cut = rig.carry_out(&snapshot, &plan, "eva").await;
     assert!(cut.is_err(), "Proxmox does not answer eva");
-    let ran = rig.carry_out(&look, &plan, "kim").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "kim").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
 }

@@ -3,7 +3,7 @@
 //!
 //! The proof changes one value after the other in the input's own text: whatever was read must then show. That VMs and
 //! machines really get what is compared here is what `seeds` proves: after an apply, Proxmox and machines are asked, and
-//! nothing differs. A value whose every other is refused was read by the checks. Where each key went is written down in `places`, for people; `UPDATE_FIXTURES=1` writes it anew.
+//! nothing differs. A value whose every other is refused was read by the checks. Where each key went is written down in `places`, for people; `UPDATE_FIXTURES=1` writes it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

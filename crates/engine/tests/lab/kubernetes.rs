@@ -266,10 +266,10 @@ impl Account<'_> {
 #[tokio::test(start_paused = true)]
 async fn the_labs_kubernetes_answers_the_engine() {
     let rig = Rig::healthy().await;
-    let identity = talos::secrets::kubernetes_admin(&bundle(), DAY, rig.world.clock.now()).unwrap();
-    let kubernetes = Kubernetes::new(&rig.world, "https://10.25.150.10:6443", &identity).unwrap();
+    let identity = talos::secrets::kubernetes_admin(&bundle(), DAY, rig.systems.clock.now()).unwrap();
+    let kubernetes = Kubernetes::new(&rig.systems, "https://10.25.150.10:6443", &identity).unwrap();
     // Boxed, because in one piece it is larger than the stack of a test.
-    Box::pin(Account { kubernetes: &kubernetes, clock: &rig.world.clock }.everything()).await;
+    Box::pin(Account { kubernetes: &kubernetes, clock: &rig.systems.clock }.everything()).await;
 }
 
 #[tokio::test]
@@ -287,8 +287,8 @@ async fn a_real_kubernetes_answers_the_engine() {
 #[tokio::test(start_paused = true)]
 async fn by_reading_6_a_drain_takes_back_only_its_own_cordon() {
     let rig = Rig::healthy().await;
-    let identity = talos::secrets::kubernetes_admin(&bundle(), DAY, rig.world.clock.now()).unwrap();
-    let kubernetes = Kubernetes::new(&rig.world, "https://10.25.150.10:6443", &identity).unwrap();
+    let identity = talos::secrets::kubernetes_admin(&bundle(), DAY, rig.systems.clock.now()).unwrap();
+    let kubernetes = Kubernetes::new(&rig.systems, "https://10.25.150.10:6443", &identity).unwrap();
     let node = "home-work-1";
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare", "namespace": "default"},

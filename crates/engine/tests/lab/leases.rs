@@ -11,7 +11,7 @@ use ambient::{Clock, Dial, Net, Stream};
 use engine::apply::Stop;
 use engine::error::Kind;
 use engine::lease::Operator;
-use engine::{Session, World};
+use engine::{Session, Systems};
 use jiff::{SignedDuration, Timestamp};
 use lab::{CallMoment, Verdict};
 use model::event::{Outcome, What};
@@ -100,7 +100,7 @@ impl AsyncWrite for Noted {
 /// An operator with a clock and a way of her own. The lab knows whose calls they are.
 struct Apart<'a> {
     rig: &'a Rig,
-    world: World,
+    systems: Systems,
     way: Way,
     who: Operator,
 }
@@ -108,11 +108,11 @@ struct Apart<'a> {
 impl<'a> Apart<'a> {
     fn new(rig: &'a Rig, who: Operator) -> Self {
         let facts = rig.lab.facts();
-        let clock = Clock::from(rig.world.clock.now(), 1.0);
+        let clock = Clock::from(rig.systems.clock.now(), 1.0);
         let way = Way {
             inner: rig.lab.net_of(&who.name),
             // Moments are told by the lab's clock, whatever hers says.
-            clock: rig.world.clock.clone(),
+            clock: rig.systems.clock.clone(),
             no_proxmox: Arc::default(),
             no_kubernetes: Arc::default(),
             written: Arc::default(),
@@ -127,18 +127,18 @@ impl<'a> Apart<'a> {
             clock.clone(),
         )
         .unwrap();
-        let world = World { pve, net, clock, ..rig.world.clone() };
-        Self { rig, world, way, who }
+        let systems = Systems { pve, net, clock, ..rig.systems.clone() };
+        Self { rig, systems, way, who }
     }
 
     /// Looks, plans, carries out; looks again as often as that was too early.
     async fn apply(&self, file: &str) -> engine::Result<Ran> {
         loop {
-            let session = Session::new(self.world.clone(), spec(file), Some(bundle()));
-            let Ok(look) = session.look().await else { panic!("she can look") };
+            let session = Session::new(self.systems.clone(), spec(file), Some(bundle()));
+            let Ok(snapshot) = session.observe().await else { panic!("she can look") };
             let (_wish, stop) = watch::channel(Stop::No);
-            let plan = look.plan();
-            match Box::pin(self.rig.carry_out_in(&self.world, stop, &look, &plan, &self.who)).await {
+            let plan = snapshot.plan();
+            match Box::pin(self.rig.carry_out_in(&self.systems, stop, &snapshot, &plan, &self.who)).await {
                 Err(error) if error.kind() == Kind::Stale => {}
                 result => return result,
             }
@@ -148,8 +148,8 @@ impl<'a> Apart<'a> {
 
 async fn apply(rig: &Rig, file: &str, who: &Operator) -> engine::Result<Ran> {
     loop {
-        let look = rig.look(file).await;
-        match Box::pin(rig.carry_out_as(&look, &look.plan(), who)).await {
+        let snapshot = rig.observe(file).await;
+        match Box::pin(rig.carry_out_as(&snapshot, &snapshot.plan(), who)).await {
             Err(error) if error.kind() == Kind::Stale => {}
             result => return result,
         }
@@ -174,12 +174,12 @@ async fn cut_off_from_proxmox(set_back: bool) {
     let way = &eva.way;
     let (hers, kims) = (busy_for_long(), HOME.replace("count: 2", "count: 3"));
     let second = async {
-        rig.world.clock.sleep(Duration::from_secs(50)).await;
+        rig.systems.clock.sleep(Duration::from_secs(50)).await;
         way.no_proxmox.store(true, Ordering::Relaxed);
         if set_back {
-            eva.world.clock.set_by(SignedDuration::from_mins(-4));
+            eva.systems.clock.set_by(SignedDuration::from_mins(-4));
         }
-        let cut = rig.world.clock.now();
+        let cut = rig.systems.clock.now();
         (cut, apply(&rig, &kims, &kim).await.unwrap())
     };
     let (first, (cut, second)) = futures::join!(eva.apply(&hers), second);
@@ -212,12 +212,12 @@ async fn two_runs_from_one_place(
     first: impl Future<Output = engine::Result<Ran>>,
 ) {
     let again = async {
-        rig.world.clock.sleep(Duration::from_secs(50)).await;
-        let (asked, eva) = (rig.world.clock.now(), operator("eva"));
+        rig.systems.clock.sleep(Duration::from_secs(50)).await;
+        let (asked, eva) = (rig.systems.clock.now(), operator("eva"));
         let ran = tokio::select! {
             biased;
             ran = apply(rig, second, &eva) => Some(ran.unwrap()),
-            () = rig.world.clock.sleep(Duration::from_secs(120)) => None,
+            () = rig.systems.clock.sleep(Duration::from_secs(120)) => None,
         };
         (asked, ran)
     };
@@ -243,7 +243,7 @@ async fn run_id_a_run_notices_another_one_from_the_same_place_in_the_record() {
     let (hers, second) = (busy_for_long(), HOME.replace("count: 2", "count: 3"));
     let eva = operator("eva");
     two_runs_from_one_place(&rig, &hers, &second, apply(&rig, &hers, &eva)).await;
-    let state = rig.look(HOME).await.observed.proxmox.record.clone().unwrap().state;
+    let state = rig.observe(HOME).await.observed.proxmox.record.clone().unwrap().state;
     assert_eq!(state.lease, None, "the second one released it");
 }
 
@@ -257,13 +257,13 @@ async fn run_id_a_run_notices_another_one_from_the_same_place_in_kubernetes() {
     let found = crate::external::lease(&rig).await;
     assert_eq!(found.holder.as_deref(), Some("eva@test (eva)"), "the second one still had it when it died");
     // As fast as before: the lock proves that the run before is dead.
-    let asked = rig.world.clock.now();
+    let asked = rig.systems.clock.now();
     let third = endless().replace("33", "34");
     let ran = apply(&rig, &third, &eva);
     tokio::select! {
         biased;
-        () = rig.world.clock.sleep(Duration::from_secs(20)) => {}
-        ran = ran => panic!("{:?} after {}", ran.map(|ran| ran.failures()), rig.world.clock.now().duration_since(asked)),
+        () = rig.systems.clock.sleep(Duration::from_secs(20)) => {}
+        ran = ran => panic!("{:?} after {}", ran.map(|ran| ran.failures()), rig.systems.clock.now().duration_since(asked)),
     }
     assert!(crate::external::lease(&rig).await.since > Some(asked), "it is the third run's");
 }
@@ -277,16 +277,16 @@ async fn a7_a_holder_that_was_stopped_changes_nothing_when_it_goes_on() {
     let mut first = Box::pin(eva.apply(&hers));
     tokio::select! {
         biased;
-        () = rig.world.clock.sleep(Duration::from_secs(36)) => {}
+        () = rig.systems.clock.sleep(Duration::from_secs(36)) => {}
         _ = &mut first => panic!("nothing answers for w-9"),
     }
     let mut second = Box::pin(apply(&rig, &kims, &kim));
     tokio::select! {
         biased;
-        () = rig.world.clock.sleep(SUCCESSOR_WAITS + Duration::from_secs(10)) => {}
+        () = rig.systems.clock.sleep(SUCCESSOR_WAITS + Duration::from_secs(10)) => {}
         _ = &mut second => panic!("too fast"),
     }
-    let woken = rig.world.clock.now();
+    let woken = rig.systems.clock.now();
     let (first, second) = futures::join!(first, second);
     let (first, second) = (first.unwrap(), second.unwrap());
     assert!(started(&second) < woken, "Kim was at work");
@@ -311,7 +311,7 @@ async fn a7_a_holder_whose_record_is_gone_stops_at_once() {
         let rig = Rig::healthy().await;
         let eva = Apart::new(&rig, operator("eva"));
         let person = async {
-            rig.world.clock.sleep(Duration::from_secs(50)).await;
+            rig.systems.clock.sleep(Duration::from_secs(50)).await;
             let person = rig.lab.person();
             match what {
                 "migrated" => person.migrate(150_010, "pve2").unwrap(),
@@ -323,7 +323,7 @@ async fn a7_a_holder_whose_record_is_gone_stops_at_once() {
             if what == "reused" {
                 person.create("pve1", 150_010, &[("name", "theirs")]).unwrap();
             }
-            rig.world.clock.now()
+            rig.systems.clock.now()
         };
         let hers = busy_for_long();
         let (ran, gone) = futures::join!(eva.apply(&hers), person);
@@ -342,9 +342,9 @@ async fn a7_a_holder_goes_on_once_it_has_renewed() {
     let eva = Apart::new(&rig, operator("eva"));
     let way = &eva.way;
     let outage = async {
-        rig.world.clock.sleep(Duration::from_secs(38)).await;
+        rig.systems.clock.sleep(Duration::from_secs(38)).await;
         way.no_proxmox.store(true, Ordering::Relaxed);
-        rig.world.clock.sleep(Duration::from_secs(120)).await;
+        rig.systems.clock.sleep(Duration::from_secs(120)).await;
         way.no_proxmox.store(false, Ordering::Relaxed);
     };
     let (ran, ()) = futures::join!(eva.apply(HOME), outage);
@@ -365,7 +365,7 @@ async fn t4_a_run_that_makes_kubernetes_takes_the_lease_as_soon_as_it_answers() 
     let mut first = Box::pin(apply(&rig, &file, &eva));
     tokio::select! {
         biased;
-        () = rig.world.clock.sleep(Duration::from_secs(5 * 60)) => {}
+        () = rig.systems.clock.sleep(Duration::from_secs(5 * 60)) => {}
         _ = &mut first => panic!("nothing answers for w-2"),
     }
     assert_eq!(crate::external::lease(&rig).await.holder.as_deref(), Some("eva@test (eva)"));
@@ -384,26 +384,26 @@ async fn t4_a_run_without_a_lease_stops_when_another_operator_has_it() {
     let metal = crate::external::metal().await;
     assert_eq!(apply(&metal, METAL, &operator("first")).await.unwrap().outcome, Outcome::Done);
     let mut eva = Apart::new(&metal, operator("eva"));
-    eva.world.pve = metal.world.pve.clone();
+    eva.systems.pve = metal.systems.pve.clone();
     let way = &eva.way;
     way.no_kubernetes.store(true, Ordering::Relaxed);
     let (file, kim) = (endless(), operator("kim"));
     // She sees no Kubernetes, so there is no place for her lease.
     let first = eva.apply(&file);
     let second = async {
-        metal.world.clock.sleep(Duration::from_secs(20)).await;
+        metal.systems.clock.sleep(Duration::from_secs(20)).await;
         let mut kims = Box::pin(apply(&metal, &file, &kim));
         tokio::select! {
             biased;
-            () = metal.world.clock.sleep(Duration::from_secs(20)) => {}
+            () = metal.systems.clock.sleep(Duration::from_secs(20)) => {}
             _ = &mut kims => panic!("nothing answers for w-2"),
         }
         assert_eq!(crate::external::lease(&metal).await.holder.as_deref(), Some("kim@test (kim)"));
         way.no_kubernetes.store(false, Ordering::Relaxed);
-        let back = metal.world.clock.now();
+        let back = metal.systems.clock.now();
         tokio::select! {
             biased;
-            () = metal.world.clock.sleep(Duration::from_secs(60)) => {}
+            () = metal.systems.clock.sleep(Duration::from_secs(60)) => {}
             _ = &mut kims => panic!("nothing answers for w-2"),
         }
         back
@@ -429,23 +429,23 @@ async fn a_take_over_in_kubernetes_that_was_killed_waits_again() {
     let mut first = Box::pin(apply(&rig, &file, &eva));
     tokio::select! {
         biased;
-        () = rig.world.clock.sleep(Duration::from_secs(30)) => {}
+        () = rig.systems.clock.sleep(Duration::from_secs(30)) => {}
         _ = &mut first => panic!("nothing answers for w-2"),
     }
     drop(first);
-    let taken = rig.world.clock.now();
+    let taken = rig.systems.clock.now();
     tokio::select! {
         biased;
         _ = apply(&rig, &file, &kim) => panic!("it waits longer"),
-        () = rig.world.clock.sleep(Duration::from_secs(40)) => {}
+        () = rig.systems.clock.sleep(Duration::from_secs(40)) => {}
     }
     let found = crate::external::lease(&rig).await;
     assert_eq!(found.holder.as_deref(), Some("kim@test (kim)"));
     assert!(found.outwaits.is_some(), "{found:?}");
-    let look = rig.look(METAL).await;
-    let again = rig.carry_out(&look, &look.plan(), "kim").await;
+    let snapshot = rig.observe(METAL).await;
+    let again = rig.carry_out(&snapshot, &snapshot.plan(), "kim").await;
     assert_eq!(again.err().map(|error| error.kind()), Some(Kind::Stale));
-    let waited = rig.world.clock.now().duration_since(taken).as_secs();
+    let waited = rig.systems.clock.now().duration_since(taken).as_secs();
     assert!(waited >= i64::try_from(SUCCESSOR_WAITS.as_secs()).unwrap(), "{waited}");
     let found = crate::external::lease(&rig).await;
     assert_eq!((found.holder, found.outwaits), (None, None), "the wait is over, and the lease released");
@@ -459,13 +459,13 @@ async fn t4_a_free_lease_that_another_operator_had_stops_a_run_that_did_not_see_
     assert_eq!(apply(&metal, METAL, &operator("eva")).await.unwrap().outcome, Outcome::Done);
     for (who, goes_on) in [("eva", true), ("kim", false)] {
         let mut late = Apart::new(&metal, operator(who));
-        late.world.pve = metal.world.pve.clone();
+        late.systems.pve = metal.systems.pve.clone();
         late.way.no_kubernetes.store(true, Ordering::Relaxed);
         let file = endless();
         let back = async {
-            metal.world.clock.sleep(Duration::from_secs(20)).await;
+            metal.systems.clock.sleep(Duration::from_secs(20)).await;
             late.way.no_kubernetes.store(false, Ordering::Relaxed);
-            metal.world.clock.sleep(Duration::from_secs(40)).await;
+            metal.systems.clock.sleep(Duration::from_secs(40)).await;
         };
         let mut run = Box::pin(late.apply(&file));
         let ended = tokio::select! {
@@ -487,7 +487,7 @@ async fn t4_a_free_lease_that_another_operator_had_stops_a_run_that_did_not_see_
 #[tokio::test(start_paused = true)]
 async fn arch3_steps_that_never_start_are_a_failure() {
     let rig = Rig::healthy().await;
-    let look = rig.look(HOME).await;
+    let snapshot = rig.observe(HOME).await;
     let step = |id: &str, after: &str| Step {
         id: StepId(id.to_owned()),
         action: Action::CheckHealth,
@@ -496,12 +496,12 @@ async fn arch3_steps_that_never_start_are_a_failure() {
         disruption: Disruption::None,
         seconds: 1,
     };
-    let mut plan = look.plan();
+    let mut plan = snapshot.plan();
     plan.steps = vec![step("a", "b"), step("b", "a")];
-    let error = rig.carry_out(&look, &plan, "me").await.err().expect("nothing of it is started");
+    let error = rig.carry_out(&snapshot, &plan, "me").await.err().expect("nothing of it is started");
     assert!(error.causes().join(": ").contains("these steps wait for each other: a, b"), "{error}");
     plan.steps = vec![step("a", "not-in-the-plan")];
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     assert_eq!(ran.failures(), ["a: it was never started: it waits for not-in-the-plan"]);
 }
@@ -519,8 +519,8 @@ async fn a7_no_call_changes_anything_before_the_lease_is_taken() {
         Verdict::GoOn
     });
     let more = HOME.replace("count: 2", "count: 3");
-    let look = rig.look(&more).await;
-    let ran = rig.carry_out(&look, &look.plan(), "eva").await.unwrap();
+    let snapshot = rig.observe(&more).await;
+    let ran = rig.carry_out(&snapshot, &snapshot.plan(), "eva").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let changes = changes.lock().unwrap();
     assert!(changes.first().unwrap().ends_with("/qemu/150010/config"), "{changes:?}");

@@ -41,13 +41,13 @@ async fn make(client: &Client, clock: &Clock, vmid: u32) -> Vec<pve::Error> {
         let _turn = client.storage_turn(&host, "local-lvm", false).await;
         let made = async { client.follow(&client.create_vm(&host, vmid, &params).await?, |_| {}).await };
         let Err(error) = made.await else { return failures };
-        let look = error.effect_unknown() || error.is_exists();
-        assert!(look || error.is_transient(), "{error}");
+        let snapshot = error.effect_unknown() || error.is_exists();
+        assert!(snapshot || error.is_transient(), "{error}");
         if !error.is_exists() {
             failures.push(error);
         }
         clock.sleep(Duration::from_secs(5)).await;
-        if look
+        if snapshot
             && client.vm_config(&host, vmid).await.is_ok_and(|config| config.description().contains(&mark))
         {
             return failures;
@@ -136,8 +136,8 @@ async fn with_every_tenth_call_failing_each_is_still_made_once() {
         *reported.entry(codes(error).to_owned()).or_default() += 1;
     }
     let mut ordered: BTreeMap<String, usize> = BTreeMap::new();
-    lab.shared().read(|world, _| {
-        for met in world.faults.met() {
+    lab.shared().read(|systems, _| {
+        for met in systems.faults.met() {
             *ordered.entry(met.number.to_string()).or_default() += 1;
         }
     });

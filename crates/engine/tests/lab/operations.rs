@@ -161,12 +161,12 @@ async fn perform(rig: &Rig, act: Act) -> bool {
             .and_then(|()| person.create("pve2", vmid, &[("name", "theirs"), ("description", "not yours")])),
         Act::RolledBack(vmid) => {
             let taken = person.snapshot(vmid, "before");
-            rig.world.clock.sleep(Duration::from_secs(60)).await;
+            rig.systems.clock.sleep(Duration::from_secs(60)).await;
             taken.and_then(|()| person.rollback(vmid, "before"))
         }
         Act::Restored(vmid) => {
             let kept = person.backup(vmid);
-            rig.world.clock.sleep(Duration::from_secs(60)).await;
+            rig.systems.clock.sleep(Duration::from_secs(60)).await;
             kept.and_then(|kept| person.delete(vmid).and_then(|()| person.restore(&kept)))
         }
     };
@@ -246,22 +246,22 @@ async fn attempt(rig: &Rig, operation: Operation, file: &str, who: &Operator) ->
         let allowed = (operation == Operation::Replace).then(|| DEAD.map(|(_, name)| name.to_owned()));
         // What cuts an operator off cuts off their observation as well.
         let mut session = rig.session(file);
-        session.world = rig.world_of(who);
+        session.systems = rig.world_of(who);
         let session = session.allowing(allowed.into_iter().flatten());
-        let look = match operation {
-            Operation::Destroy => session.look_to_destroy().await,
-            _ => session.look().await,
+        let snapshot = match operation {
+            Operation::Destroy => session.observe_to_destroy().await,
+            _ => session.observe().await,
         };
-        let look = match look {
-            Ok(look) => look,
-            Err(engine::session::LookError::Engine(error)) => return error.code().to_owned(),
-            Err(engine::session::LookError::File(found)) => panic!("{found:?}"),
+        let snapshot = match snapshot {
+            Ok(snapshot) => snapshot,
+            Err(engine::session::ObserveError::Engine(error)) => return error.code().to_owned(),
+            Err(engine::session::ObserveError::File(found)) => panic!("{found:?}"),
         };
-        let plan = if operation == Operation::Destroy { look.plan_destroy() } else { look.plan() };
+        let plan = if operation == Operation::Destroy { snapshot.plan_destroy() } else { snapshot.plan() };
         if let Some(refusal) = plan.refusals.first() {
             return format!("refused: {}", refusal.why);
         }
-        match rig.carry_out_as(&look, &plan, who).await {
+        match rig.carry_out_as(&snapshot, &plan, who).await {
             Ok(ran) if ran.outcome == Outcome::Done => return "done".to_owned(),
             Ok(ran) => return format!("failed: {:?}", ran.failures()),
             Err(error) if error.kind() == engine::error::Kind::Stale => {}
@@ -275,7 +275,7 @@ async fn attempt(rig: &Rig, operation: Operation, file: &str, who: &Operator) ->
 async fn is_done(rig: &Rig, operation: Operation, file: &str) -> bool {
     match operation {
         Operation::Destroy => rig.vmids().await == [u64::from(OF_OTHERS)],
-        _ => rig.look(file).await.plan().is_empty(),
+        _ => rig.observe(file).await.plan().is_empty(),
     }
 }
 
@@ -297,7 +297,7 @@ async fn run(seed: u64) -> Ran {
     rig.guard.deleting.store(operation == Operation::Destroy, Ordering::Relaxed);
     rig.lab.person().create("pve2", OF_OTHERS, &[("name", "theirs"), ("tags", "talosmith")]).unwrap();
     // Long ago, so that nobody may be excused with its creation.
-    rig.world.clock.sleep(Duration::from_secs(900)).await;
+    rig.systems.clock.sleep(Duration::from_secs(900)).await;
     let mut acts: Vec<Act> = wanted.into_iter().filter_map(|kind| act(kind, chance)).collect();
     // A replacement without a majority is refused, and then nothing pulls an image.
     if operation == Operation::Replace && wanted.contains(&"service failed for good") {
@@ -322,7 +322,7 @@ async fn run(seed: u64) -> Ran {
     if operation == Operation::Replace {
         rig.lab.inject(Injection::Unplugged { vmid: dead, unplugged: true });
         // Until Kubernetes says that it is not ready.
-        rig.world.clock.sleep(Duration::from_secs(120)).await;
+        rig.systems.clock.sleep(Duration::from_secs(120)).await;
     }
     let breaking = wanted.into_iter().filter_map(|kind| injection(kind, operation, dead, chance));
     let mut injections: Vec<(Injection, u64)> = breaking.collect();
@@ -355,39 +355,39 @@ async fn run(seed: u64) -> Ran {
     let later = chance.below(60);
     let two =
         operation == Operation::TwoOperators || wanted.contains(&"second operator") || chance.below(6) == 0;
-    let (begun, calm) = (Mutex::new(BTreeSet::new()), chance.one(&[0, 1, 3, 10, 30]));
+    let (started, calm) = (Mutex::new(BTreeSet::new()), chance.one(&[0, 1, 3, 10, 30]));
     for (injection, _) in now {
-        begun.lock().unwrap().extend(words(&injection).map(str::to_owned));
+        started.lock().unwrap().extend(words(&injection).map(str::to_owned));
         rig.lab.inject(injection);
     }
 
     let (acknowledged, me, kim) = (AtomicU64::new(0), operator("me"), operator("kim"));
     let canary = async {
         for number in 1.. {
-            rig.world.clock.sleep(Duration::from_secs(1)).await;
+            rig.systems.clock.sleep(Duration::from_secs(1)).await;
             if rig.lab.write_canary(number) {
                 acknowledged.store(number, Ordering::Relaxed);
             }
         }
     };
     let breaks = async {
-        rig.world.clock.sleep(Duration::from_secs(calm)).await;
+        rig.systems.clock.sleep(Duration::from_secs(calm)).await;
         for (injection, seconds) in &injections {
             rig.lab.inject(injection.clone());
-            begun.lock().unwrap().extend(words(injection).map(str::to_owned));
-            rig.world.clock.sleep(Duration::from_secs(*seconds)).await;
+            started.lock().unwrap().extend(words(injection).map(str::to_owned));
+            rig.systems.clock.sleep(Duration::from_secs(*seconds)).await;
         }
         std::future::pending::<()>().await;
     };
     let death = async {
         match dies {
-            Some(at) => rig.world.clock.sleep(at).await,
+            Some(at) => rig.systems.clock.sleep(at).await,
             None => std::future::pending().await,
         }
     };
     let second = async {
         if two {
-            rig.world.clock.sleep(Duration::from_secs(later)).await;
+            rig.systems.clock.sleep(Duration::from_secs(later)).await;
             attempt(&rig, operation, &file, &kim).await;
         }
     };
@@ -403,12 +403,12 @@ async fn run(seed: u64) -> Ran {
         () = breaks => unreachable!("it goes on for ever"),
         (how, ()) = async { futures::join!(first, second) } => how,
     };
-    met.append(&mut begun.lock().unwrap());
+    met.append(&mut started.lock().unwrap());
     met.extend((how == "died").then(|| "crash".to_owned()));
     met.extend(two.then(|| "second operator".to_owned()));
-    rig.lab.shared().read(|world, _| {
-        met.extend(world.faults.partitions_met().keys().map(|far| format!("cut: {far}")));
-        met.extend(world.faults.wires_met().first().map(|_| "connections that break".to_owned()));
+    rig.lab.shared().read(|systems, _| {
+        met.extend(systems.faults.partitions_met().keys().map(|far| format!("cut: {far}")));
+        met.extend(systems.faults.wires_met().first().map(|_| "connections that break".to_owned()));
     });
     let failed = rig.lab.person().failed_services();
     met.extend(failed.first().map(|_| "service failed for good".to_owned()));
@@ -416,7 +416,7 @@ async fn run(seed: u64) -> Ran {
     let gone = operation == Operation::Destroy && how == "done";
     if acknowledged > 0 && !gone && operation != Operation::Destroy {
         rig.lab.inject(Injection::Clear);
-        rig.world.clock.sleep(Duration::from_secs(120)).await;
+        rig.systems.clock.sleep(Duration::from_secs(120)).await;
         let read = rig.lab.read_canary();
         assert!(
             read >= Some(acknowledged),
@@ -431,7 +431,7 @@ async fn run(seed: u64) -> Ran {
         let _ = rig.lab.person().power_off(vmid);
     }
     // The lease of one who died, or whose way was cut, runs out.
-    rig.world.clock.sleep(Duration::from_secs(600)).await;
+    rig.systems.clock.sleep(Duration::from_secs(600)).await;
     let mut tries = vec![how.clone()];
     // A run that ends well may leave something to the next one: a machine that was off could not be compared with the file.
     while !(tries.len() > 1 && is_done(&rig, operation, &file).await) {
@@ -451,7 +451,7 @@ async fn run(seed: u64) -> Ran {
             for vmid in failed {
                 rig.lab.person().power_off(vmid).and_then(|()| rig.lab.person().power_on(vmid)).unwrap();
             }
-            rig.world.clock.sleep(Duration::from_secs(60)).await;
+            rig.systems.clock.sleep(Duration::from_secs(60)).await;
         }
         tries.push(attempt(&rig, operation, &file, &me).await);
     }

@@ -18,8 +18,8 @@ fn taking_over(place: &str) -> Operator {
 /// Looks, plans, carries out; looks again as often as the world was looked at too early.
 async fn apply_as(rig: &Rig, who: &Operator) -> engine::Result<crate::rig::Ran> {
     loop {
-        let look = rig.look(HOME).await;
-        match rig.carry_out_as(&look, &look.plan(), who).await {
+        let snapshot = rig.observe(HOME).await;
+        match rig.carry_out_as(&snapshot, &snapshot.plan(), who).await {
             Err(error) if error.kind() == Kind::Stale => {}
             result => return result,
         }
@@ -31,7 +31,7 @@ async fn the_second_operator_is_told_who_is_at_work() {
     let rig = Rig::new();
     let (eva, kim) = (operator("eva"), operator("kim"));
     let second = async {
-        rig.world.clock.sleep(Duration::from_secs(40)).await;
+        rig.systems.clock.sleep(Duration::from_secs(40)).await;
         apply_as(&rig, &kim).await
     };
     let (first, second) = futures::join!(apply_as(&rig, &eva), second);
@@ -54,7 +54,7 @@ async fn of_two_who_begin_at_once_one_works() {
     rig.assert_whole().await;
 
     // And on a cluster that exists, where both read the same free lease.
-    rig.world.pve.follow(&rig.world.pve.stop("pve1", 150_021).await.unwrap(), |_| {}).await.unwrap();
+    rig.systems.pve.follow(&rig.systems.pve.stop("pve1", 150_021).await.unwrap(), |_| {}).await.unwrap();
     let (one, other) = futures::join!(apply_as(&rig, &eva), apply_as(&rig, &kim));
     let busy = [&one, &other].iter().filter(|r| r.as_ref().is_err_and(|e| e.kind() == Kind::Busy)).count();
     assert_eq!(busy, 1, "{:?} {:?}", one.err(), other.err());
@@ -66,7 +66,7 @@ async fn a_living_holder_finds_out_before_its_successor_begins() {
     let rig = Rig::new();
     let (eva, kim) = (operator("eva"), taking_over("kim"));
     let second = async {
-        rig.world.clock.sleep(Duration::from_secs(33)).await;
+        rig.systems.clock.sleep(Duration::from_secs(33)).await;
         apply_as(&rig, &kim).await
     };
     let (first, second) = futures::join!(apply_as(&rig, &eva), second);
@@ -86,16 +86,16 @@ async fn a_lease_that_turned_out_to_be_of_no_use_is_given_back() {
     let rig = Rig::new();
     let grown = HOME.replace("count: 2", "count: 3");
     assert_eq!(apply_as(&rig, &operator("eva")).await.unwrap().outcome, Outcome::Done);
-    let look = rig.look(&grown).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(&grown).await;
+    let plan = snapshot.plan();
     tokio::select! {
         biased;
-        () = rig.world.clock.sleep(Duration::from_secs(5)) => {}
-        _ = rig.carry_out(&look, &plan, "eva") => panic!("too fast"),
+        () = rig.systems.clock.sleep(Duration::from_secs(5)) => {}
+        _ = rig.carry_out(&snapshot, &plan, "eva") => panic!("too fast"),
     }
-    let stale = rig.carry_out_as(&look, &plan, &taking_over("kim")).await.err().unwrap();
+    let stale = rig.carry_out_as(&snapshot, &plan, &taking_over("kim")).await.err().unwrap();
     assert_eq!(stale.kind(), Kind::Stale);
-    let record = rig.look(HOME).await.observed.proxmox.record.clone().unwrap();
+    let record = rig.observe(HOME).await.observed.proxmox.record.clone().unwrap();
     assert_eq!(record.state.lease, None, "nobody holds it");
 }
 
@@ -105,13 +105,13 @@ async fn a_lease_that_nobody_renews_is_watched_and_then_taken() {
     let (eva, kim) = (operator("eva"), operator("kim"));
     tokio::select! {
         biased;
-        () = rig.world.clock.sleep(Duration::from_secs(50)) => {}
+        () = rig.systems.clock.sleep(Duration::from_secs(50)) => {}
         _ = apply_as(&rig, &eva) => panic!("too fast"),
     }
     let busy = apply_as(&rig, &kim).await.err().unwrap();
     assert_eq!(busy.kind(), Kind::Busy, "dead, but nobody can know yet");
-    rig.world.clock.sleep(Duration::from_secs(6 * 60)).await;
-    let before = rig.world.clock.now();
+    rig.systems.clock.sleep(Duration::from_secs(6 * 60)).await;
+    let before = rig.systems.clock.now();
     let ran = apply_as(&rig, &kim).await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let waited = ran.events[0].at.duration_since(before).as_secs();
@@ -123,20 +123,20 @@ async fn a_lease_that_nobody_renews_is_watched_and_then_taken() {
 #[tokio::test(start_paused = true)]
 async fn a_wish_to_stop_does_not_wait_for_a_task_that_never_ends() {
     let rig = Rig::new();
-    let look = rig.look(HOME).await;
+    let snapshot = rig.observe(HOME).await;
     // Nobody hears any more how the creations of nodes get on.
     rig.lab.on_call(|_, moment, _, path| {
         let creation = path.contains("/tasks/") && path.contains("qmcreate") && !path.contains("150010");
         if creation && moment == CallMoment::Before { Verdict::Hold } else { Verdict::GoOn }
     });
-    let (wish, stop) = watch::channel(Stop::No);
-    let (plan, eva) = (look.plan(), operator("eva"));
+    let (request, stop) = watch::channel(Stop::No);
+    let (plan, eva) = (snapshot.plan(), operator("eva"));
     let stopping = async {
-        rig.world.clock.sleep(Duration::from_secs(60)).await;
-        wish.send_replace(Stop::Gently);
-        rig.world.clock.now()
+        rig.systems.clock.sleep(Duration::from_secs(60)).await;
+        request.send_replace(Stop::Graceful);
+        rig.systems.clock.now()
     };
-    let run = rig.carry_out_until(stop, &look, &plan, &eva);
+    let run = rig.carry_out_until(stop, &snapshot, &plan, &eva);
     let (ran, stopped) = futures::join!(run, stopping);
     let ran = ran.unwrap();
     assert_eq!(ran.outcome, Outcome::Interrupted);
@@ -155,7 +155,7 @@ async fn a_wrong_clock_alone_takes_nothing() {
     // Kim's clock is an hour ahead, so every lease looks expired to her.
     let ahead = rig.an_hour_ahead();
     let second = async {
-        rig.world.clock.sleep(Duration::from_secs(10)).await;
+        rig.systems.clock.sleep(Duration::from_secs(10)).await;
         apply_as(&ahead, &kim).await
     };
     let (first, second) = futures::join!(apply_as(&rig, &eva), second);
@@ -171,11 +171,11 @@ async fn a_holder_that_wakes_up_after_a_takeover_changes_nothing_more() {
     let mut first = Box::pin(apply_as(&rig, &eva));
     tokio::select! {
         biased;
-        () = rig.world.clock.sleep(Duration::from_secs(35)) => {}
+        () = rig.systems.clock.sleep(Duration::from_secs(35)) => {}
         _ = &mut first => panic!("too fast"),
     }
     // The lid is closed: nothing of hers runs, while the world goes on.
-    rig.world.clock.sleep(Duration::from_secs(6 * 60)).await;
+    rig.systems.clock.sleep(Duration::from_secs(6 * 60)).await;
     let ran = apply_as(&rig, &kim).await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let changes = rig.count_changes();
@@ -189,8 +189,8 @@ async fn a_holder_that_wakes_up_after_a_takeover_changes_nothing_more() {
 /// Looks at machines that are not ours to create, plans, carries out; again as often as that was too early.
 async fn apply_metal(rig: &Rig, file: &str, who: &Operator) -> engine::Result<crate::rig::Ran> {
     loop {
-        let look = rig.look(file).await;
-        match rig.carry_out_as(&look, &look.plan(), who).await {
+        let snapshot = rig.observe(file).await;
+        match rig.carry_out_as(&snapshot, &snapshot.plan(), who).await {
             Err(error) if error.kind() == Kind::Stale => {}
             result => return result,
         }
@@ -211,7 +211,7 @@ async fn without_proxmox_the_lease_in_kubernetes_keeps_operators_apart() {
     let (rig, file) = metal_that_waits().await;
     let (eva, kim) = (operator("eva"), operator("kim"));
     let second = async {
-        rig.world.clock.sleep(Duration::from_secs(40)).await;
+        rig.systems.clock.sleep(Duration::from_secs(40)).await;
         apply_metal(&rig, &file, &kim).await
     };
     let mut first = Box::pin(apply_metal(&rig, &file, &eva));
@@ -226,14 +226,14 @@ async fn without_proxmox_the_lease_in_kubernetes_keeps_operators_apart() {
     assert!(told.starts_with("eva@test (eva) is changing the cluster since 2026-"), "{told}");
     assert!(told.contains("the lease ends at 2026-") && told.contains("`--take-over`"), "{told}");
 
-    // Taken over: the holder finds out before the other one begins.
+    // Taken over: the holder finds out before the other one starts.
     let kim = taking_over("kim");
     let third = apply_metal(&rig, &file, &kim);
     let (first, third) = futures::join!(first, async {
         tokio::select! {
             biased;
             _ = third => None,
-            () = rig.world.clock.sleep(Duration::from_secs(300)) => Some(rig.world.clock.now()),
+            () = rig.systems.clock.sleep(Duration::from_secs(300)) => Some(rig.systems.clock.now()),
         }
     });
     let first = first.unwrap();
@@ -252,16 +252,16 @@ async fn without_proxmox_a_holder_that_slept_changes_nothing_more() {
     let mut first = Box::pin(apply_metal(&rig, &file, &eva));
     tokio::select! {
         biased;
-        () = rig.world.clock.sleep(Duration::from_secs(30)) => {}
+        () = rig.systems.clock.sleep(Duration::from_secs(30)) => {}
         _ = &mut first => panic!("nobody answers for w-2"),
     }
     // The lid is closed: her lease runs out, and the next one watches it for a while before taking it.
-    rig.world.clock.sleep(Duration::from_secs(4 * 60)).await;
+    rig.systems.clock.sleep(Duration::from_secs(4 * 60)).await;
     let mut second = Box::pin(apply_metal(&rig, &file, &kim));
-    let before = rig.world.clock.now();
+    let before = rig.systems.clock.now();
     tokio::select! {
         biased;
-        () = rig.world.clock.sleep(Duration::from_secs(200)) => {}
+        () = rig.systems.clock.sleep(Duration::from_secs(200)) => {}
         _ = &mut second => panic!("nobody answers for w-2"),
     }
     let found = crate::external::lease(&rig).await;
@@ -286,11 +286,11 @@ async fn without_proxmox_a_lease_that_somebody_had_meanwhile_is_gone() {
     let mut first = Box::pin(apply_metal(&rig, &file, &eva));
     tokio::select! {
         biased;
-        () = rig.world.clock.sleep(Duration::from_secs(30)) => {}
+        () = rig.systems.clock.sleep(Duration::from_secs(30)) => {}
         _ = &mut first => panic!("nobody answers for w-2"),
     }
-    let look = rig.look(&file).await;
-    let stale = rig.carry_out_as(&look, &look.plan(), &taking_over("kim")).await.err().unwrap();
+    let snapshot = rig.observe(&file).await;
+    let stale = rig.carry_out_as(&snapshot, &snapshot.plan(), &taking_over("kim")).await.err().unwrap();
     assert_eq!(stale.kind(), Kind::Stale);
     assert_eq!(crate::external::lease(&rig).await.holder, None, "given back");
     let woken = first.await.unwrap();
@@ -307,23 +307,23 @@ async fn without_proxmox_a_lease_that_somebody_had_meanwhile_is_gone() {
 async fn a7_an_interrupted_take_over_waits_again() {
     let rig = Rig::healthy().await;
     let file = HOME.replace("count: 2", "count: 3");
-    let look = rig.look(&file).await;
-    let plan = look.plan();
-    let started = rig.world.clock.now();
+    let snapshot = rig.observe(&file).await;
+    let plan = snapshot.plan();
+    let started = rig.systems.clock.now();
     // Another operator is at work, and is not seen to stop.
     tokio::select! {
-        _ = rig.carry_out(&look, &plan, "me") => panic!("it takes longer"),
-        () = rig.world.clock.sleep(Duration::from_secs(10)) => {}
+        _ = rig.carry_out(&snapshot, &plan, "me") => panic!("it takes longer"),
+        () = rig.systems.clock.sleep(Duration::from_secs(10)) => {}
     }
-    let look = rig.look(&file).await;
-    let (plan, kim) = (look.plan(), taking_over("kim"));
+    let snapshot = rig.observe(&file).await;
+    let (plan, kim) = (snapshot.plan(), taking_over("kim"));
     tokio::select! {
-        _ = rig.carry_out_as(&look, &plan, &kim) => panic!("it waits longer"),
-        () = rig.world.clock.sleep(Duration::from_secs(20)) => {}
+        _ = rig.carry_out_as(&snapshot, &plan, &kim) => panic!("it waits longer"),
+        () = rig.systems.clock.sleep(Duration::from_secs(20)) => {}
     }
-    let look = rig.look(&file).await;
-    let again = rig.carry_out(&look, &look.plan(), "kim").await;
+    let snapshot = rig.observe(&file).await;
+    let again = rig.carry_out(&snapshot, &snapshot.plan(), "kim").await;
     assert_eq!(again.err().map(|error| error.kind()), Some(Kind::Stale));
-    let waited = rig.world.clock.now().duration_since(started).as_secs();
+    let waited = rig.systems.clock.now().duration_since(started).as_secs();
     assert!(waited >= i64::try_from(model::lease::SUCCESSOR_WAITS.as_secs()).unwrap(), "{waited}");
 }

@@ -21,7 +21,7 @@ async fn a_changed_record_id_and_hosts_that_leave_a_vm_out_are_blocked() {
         (&fewer, "home-control-3 is on pve3, which `hosts` in the file leaves out"),
         (&pool, "home-control-3 is on pve3, which `hosts` in the file leaves out"),
     ] {
-        let plan = rig.look(file).await.plan();
+        let plan = rig.observe(file).await.plan();
         assert!(!plan.is_empty(), "{told}");
         assert_eq!((plan.steps.len(), plan.refusals.len()), (0, 0), "{plan:?}");
         let blocked: Vec<&str> = plan.blocked.iter().map(|blocked| blocked.what.as_str()).collect();
@@ -32,16 +32,16 @@ async fn a_changed_record_id_and_hosts_that_leave_a_vm_out_are_blocked() {
 #[tokio::test(start_paused = true)]
 async fn the_record_gets_its_name_and_tags_back() {
     let rig = Rig::healthy().await;
-    let (pve, host) = (&rig.world.pve, rig.host_of(RECORD).await);
+    let (pve, host) = (&rig.systems.pve, rig.host_of(RECORD).await);
     pve.update_config(&host, RECORD, &Params::new(), &["tags"], None).await.unwrap();
     rig.lab.person().set(RECORD, "name", "mine").unwrap();
-    rig.world.clock.sleep(Duration::from_secs(30)).await;
-    let look = rig.look(HOME).await;
-    let plan = look.plan();
+    rig.systems.clock.sleep(Duration::from_secs(30)).await;
+    let snapshot = rig.observe(HOME).await;
+    let plan = snapshot.plan();
     let [step] = plan.steps.as_slice() else { panic!("{:?}", plan.steps) };
     assert_eq!(step.id.0, "update-record");
     assert_eq!(step.reason, "its name is mine → home-record; it lost the tags talosmith");
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let config = pve.vm_config(&host, RECORD).await.unwrap();
     assert_eq!((config.get("name"), config.get("tags")), (Some("home-record"), Some("talosmith")));
@@ -52,7 +52,7 @@ async fn the_record_gets_its_name_and_tags_back() {
 async fn a_pool_that_does_not_exist_is_refused_before_anything_is_moved_into_it() {
     let rig = Rig::healthy().await;
     let file = HOME.replace("'https://pve1:8006'", "'https://pve1:8006', pool: nowhere");
-    let plan = rig.look(&file).await.plan();
+    let plan = rig.observe(&file).await.plan();
     assert_eq!(plan.steps, []);
     assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::NotThere]);
     assert!(plan.refusals[0].why.contains("no resource pool nowhere"), "{:?}", plan.refusals);

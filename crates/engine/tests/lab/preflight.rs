@@ -9,7 +9,7 @@ use crate::rig::{HOME, Rig};
 
 async fn refusals(rig: &Rig, file: &str) -> Vec<String> {
     let changes = rig.count_changes();
-    let plan = rig.look(file).await.plan();
+    let plan = rig.observe(file).await.plan();
     assert!(plan.refusals.iter().all(|r| r.code == RefusalCode::Image), "{:?}", plan.refusals);
     assert_eq!(changes.load(std::sync::atomic::Ordering::Relaxed), 0, "nothing was touched");
     plan.refusals.into_iter().map(|refusal| refusal.why).collect()
@@ -49,20 +49,20 @@ async fn a_factory_out_of_reach_is_told_for_this_machine_and_for_each_host() {
 #[tokio::test(start_paused = true)]
 async fn e8_a_file_that_is_not_the_image_is_not_used_when_it_appears_after_the_plan() {
     let rig = Rig::new();
-    let look = rig.look(HOME).await;
-    let plan = look.plan();
+    let snapshot = rig.observe(HOME).await;
+    let plan = snapshot.plan();
     let download = plan.steps.iter().find_map(|step| match &step.action {
         Action::DownloadImage { host, datastore, file, url } => Some((host, datastore, file, url)),
         _ => None,
     });
     let (host, datastore, file, _) = download.unwrap();
     // A person fetches another file under the name of the image.
-    let world = &rig.world;
+    let systems = &rig.systems;
     let factory = talos_client::Factory::new(
-        world.net.clone(),
-        &world.clock,
+        systems.net.clone(),
+        &systems.clock,
         "https://factory.talos.dev",
-        &world.factory_roots,
+        &systems.factory_roots,
     );
     let other = factory.unwrap().post_schematic("customization: {}\n").await.unwrap();
     let theirs = pve::DownloadUrl {
@@ -72,19 +72,19 @@ async fn e8_a_file_that_is_not_the_image_is_not_used_when_it_appears_after_the_p
         checksum: None,
         verify_certificates: true,
     };
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     pve.follow(&pve.download_url(host, datastore, &theirs).await.unwrap(), |_| {}).await.unwrap();
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     let told = ran.failures().join("\n");
     assert!(told.contains(&format!("could not use {file} in {datastore} on {host}")), "{told}");
-    let remedies = ran.events.iter().filter_map(|event| match &event.what {
-        What::StepFailed { remedy, .. } => Some(remedy.clone()),
+    let hints = ran.events.iter().filter_map(|event| match &event.what {
+        What::StepFailed { hint, .. } => Some(hint.clone()),
         _ => None,
     });
-    let remedies = remedies.collect::<Vec<_>>().join("\n");
-    assert!(remedies.contains("bytes, and the image at") && remedies.contains("delete"), "{remedies}");
-    let taken = rig.look(HOME).await.observed.proxmox.taken.clone();
+    let hints = hints.collect::<Vec<_>>().join("\n");
+    assert!(hints.contains("bytes, and the image at") && hints.contains("delete"), "{hints}");
+    let taken = rig.observe(HOME).await.observed.proxmox.taken.clone();
     assert!(
         !taken.iter().any(|(vmid, guest)| guest.host == *host && *vmid != 150_010),
         "no VM was made of it: {taken:?}"
@@ -98,7 +98,7 @@ async fn a_pool_or_a_device_that_is_not_there_is_told() {
     let file = HOME.replace("proxmox: {", "proxmox: { pool: nosuch,");
     let file = format!("{file}sizes: {{ gpu: {{ pci: [card] }} }}\n")
         .replace("work:    { role: worker,", "work: { role: worker, size: gpu, hosts: [pve2],");
-    let plan = rig.look(&file).await.plan();
+    let plan = rig.observe(&file).await.plan();
     let told: Vec<&str> = plan.refusals.iter().map(|refusal| refusal.why.as_str()).collect();
     let wanted = [
         "there is no resource pool nosuch, or the token may not see it",
@@ -118,7 +118,7 @@ async fn a_document_that_nobody_has_is_told() {
     let more =
         format!("manifests: {{ urls: ['{there}', '{gone}', '{secret}'] }}\nkubernetes: {{ cni: cilium }}\n");
     let told = async || -> Vec<String> {
-        let plan = rig.look(&format!("{HOME}{more}")).await.plan();
+        let plan = rig.observe(&format!("{HOME}{more}")).await.plan();
         assert_eq!(plan.refusals, []);
         plan.notes.into_iter().map(|note| note.text).filter(|text| text.contains("find")).collect()
     };
@@ -182,21 +182,21 @@ async fn a_chart_that_does_not_come_ends_the_waiting_with_the_pods_own_words() {
 async fn by_reading_3_a_file_that_only_has_the_name_of_the_image_is_refused() {
     let rig = Rig::healthy().await;
     let more = HOME.replace("worker, count: 2", "worker, count: 3");
-    let look = rig.look(&more).await;
-    assert_eq!(look.plan().refusals, []);
-    let stored = look.observed.proxmox.images.iter().next().cloned().expect("its image is there");
+    let snapshot = rig.observe(&more).await;
+    assert_eq!(snapshot.plan().refusals, []);
+    let stored = snapshot.observed.proxmox.images.iter().next().cloned().expect("its image is there");
     let upload = pve::Upload {
         filename: stored.file.clone(),
         content: "import".to_owned(),
         checksum: None,
         bytes: b"QFI\xfb and nothing more".to_vec().into(),
     };
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     for host in ["pve1", "pve2", "pve3"] {
         let upid = pve.upload(host, &stored.datastore, &upload).await.unwrap();
         pve.follow(&upid, |_| {}).await.unwrap();
     }
-    let plan = rig.look(&more).await.plan();
+    let plan = rig.observe(&more).await.plan();
     assert!(plan.steps.is_empty());
     let [refusal] = plan.refusals.as_slice() else { panic!("{:?}", plan.refusals) };
     assert_eq!(refusal.code, RefusalCode::Image);

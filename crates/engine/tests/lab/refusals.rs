@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use engine::error::Kind;
-use engine::session::LookError;
-use engine::{Session, World};
+use engine::session::ObserveError;
+use engine::{Session, Systems};
 use lab::{CallFilter, Injection};
 use model::event::{Outcome, What};
 use model::observed::Api;
@@ -18,15 +18,15 @@ fn params(pairs: &[(&str, &str)]) -> Params {
 }
 
 /// A machine of somebody else that has the address of `home-control-2`, from the same image as ours.
-async fn stranger(rig: &Rig) {
-    let look = rig.look(HOME).await;
-    let image = look.blueprint.images.values().next().unwrap();
-    let schematic = &look.rendered.schematics["default"];
+async fn foreign(rig: &Rig) {
+    let snapshot = rig.observe(HOME).await;
+    let image = snapshot.blueprint.images.values().next().unwrap();
+    let schematic = &snapshot.rendered.schematics["default"];
     let factory = talos_client::Factory::new(
-        rig.world.net.clone(),
-        &rig.world.clock,
+        rig.systems.net.clone(),
+        &rig.systems.clock,
         &image.factory,
-        &rig.world.factory_roots,
+        &rig.systems.factory_roots,
     )
     .unwrap();
     let made = engine::render::schematic(image, &model::attachments::Attachments::new()).unwrap();
@@ -38,7 +38,7 @@ async fn stranger(rig: &Rig) {
         checksum: None,
         verify_certificates: true,
     };
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     pve.follow(&pve.download_url("pve2", "local", &download).await.unwrap(), |_| {}).await.unwrap();
     let vm = params(&[
         ("name", "someone-elses"),
@@ -53,41 +53,44 @@ async fn stranger(rig: &Rig) {
     ]);
     pve.follow(&pve.create_vm("pve2", 4711, &vm).await.unwrap(), |_| {}).await.unwrap();
     pve.follow(&pve.start("pve2", 4711).await.unwrap(), |_| {}).await.unwrap();
-    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stranger_at_a_nodes_address_gets_no_configuration() {
     let rig = Rig::new();
     // It comes after everything was looked at.
-    let look = rig.look(HOME).await;
-    let plan = look.plan();
-    stranger(&rig).await;
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let snapshot = rig.observe(HOME).await;
+    let plan = snapshot.plan();
+    foreign(&rig).await;
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     let failures = ran.failures();
     let told = failures.iter().find(|f| f.starts_with("configure/home-control-2")).unwrap();
     assert!(told.contains("11111111-2222-4333-8444-555555555555"), "{told}");
     assert!(told.contains("it seems to be VM 4711 (someone-elses) on pve2"), "{told}");
-    assert!(!rig.lab.shared().read(|world, _| world.machines.is_configured(4711)), "nothing was sent to it");
+    assert!(
+        !rig.lab.shared().read(|systems, _| systems.machines.is_configured(4711)),
+        "nothing was sent to it"
+    );
     assert_eq!(rig.etcd_clusters(), 0, "not every control plane was seen, so etcd was not begun");
     let skipped = ran.events.iter().any(
         |e| matches!(&e.what, What::StepSkipped { step, because, .. } if step.0.starts_with("bootstrap/") && because.0 == "configure/home-control-2"),
     );
     assert!(skipped, "the bootstrap says why it was not begun");
 
-    // Looking again says the same, and now refuses before anything is begun.
-    let look = rig.look(HOME).await;
-    assert!(matches!(look.observed.machines["home-control-2"].api, Api::Stranger { .. }));
-    let plan = look.plan();
+    // Looking again says the same, and now refuses before anything is started.
+    let snapshot = rig.observe(HOME).await;
+    assert!(matches!(snapshot.observed.machines["home-control-2"].api, Api::ForeignMachine { .. }));
+    let plan = snapshot.plan();
     assert!(plan.steps.is_empty() && plan.refusals[0].why.contains("VM 4711"), "{:?}", plan.refusals);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_address_that_somebody_has_is_told_before_anything_is_made() {
     let rig = Rig::new();
-    stranger(&rig).await;
-    let plan = rig.look(HOME).await.plan();
+    foreign(&rig).await;
+    let plan = rig.observe(HOME).await.plan();
     assert!(plan.steps.is_empty());
     let why: Vec<&str> = plan.refusals.iter().map(|r| r.why.as_str()).collect();
     let told = "the address 10.25.150.12 of home-control-2 is taken: something answers there on port 50000";
@@ -98,12 +101,12 @@ async fn an_address_that_somebody_has_is_told_before_anything_is_made() {
 async fn a_lost_bundle_is_refused_and_nothing_is_touched() {
     let rig = Rig::healthy().await;
     let before = rig.vmids().await;
-    let without = Session::new(rig.world.clone(), spec(HOME), None);
-    let Ok(look) = without.look().await else { panic!("looking works without a bundle") };
-    for plan in [look.plan(), look.plan_destroy()] {
+    let without = Session::new(rig.systems.clone(), spec(HOME), None);
+    let Ok(snapshot) = without.observe().await else { panic!("looking works without a bundle") };
+    for plan in [snapshot.plan(), snapshot.plan_destroy()] {
         assert!(plan.steps.is_empty());
         assert!(plan.refusals[0].why.contains("the secrets bundle is missing"), "{:?}", plan.refusals);
-        let error = rig.carry_out(&look, &plan, "me").await.err().unwrap();
+        let error = rig.carry_out(&snapshot, &plan, "me").await.err().unwrap();
         assert_eq!(error.kind(), Kind::Refused);
     }
     assert_eq!(rig.vmids().await, before);
@@ -112,14 +115,14 @@ async fn a_lost_bundle_is_refused_and_nothing_is_touched() {
 #[tokio::test(start_paused = true)]
 async fn a_control_plane_that_cannot_be_seen_means_no_bootstrap() {
     let rig = Rig::new();
-    let look = rig.look(HOME).await;
+    let snapshot = rig.observe(HOME).await;
     // One host loses power while its control plane boots.
     let power_cut = async {
-        rig.world.clock.sleep(Duration::from_secs(40)).await;
+        rig.systems.clock.sleep(Duration::from_secs(40)).await;
         rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
     };
-    let plan = look.plan();
-    let (ran, ()) = futures::join!(rig.carry_out(&look, &plan, "me"), power_cut);
+    let plan = snapshot.plan();
+    let (ran, ()) = futures::join!(rig.carry_out(&snapshot, &plan, "me"), power_cut);
     let ran = ran.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     assert_eq!(rig.etcd_clusters(), 0, "{:?}", ran.failures());
@@ -157,7 +160,7 @@ async fn addresses_may_come_from_a_dhcp_server() {
     let rig = Rig::with(config);
     let ran = rig.apply(&file).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    assert_eq!(rig.world.pve.vm_config("pve1", 150_011).await.unwrap().get("ipconfig0"), Some("ip=dhcp"));
+    assert_eq!(rig.systems.pve.vm_config("pve1", 150_011).await.unwrap().get("ipconfig0"), Some("ip=dhcp"));
     rig.assert_nothing_to_do(&file).await;
 }
 
@@ -173,10 +176,10 @@ async fn an_address_without_a_reservation_is_found_by_the_card() {
     let ran = rig.apply(&file).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     // Somebody who knows nothing of that run finds them, too.
-    let later = rig.with_world(World { found: Default::default(), ..rig.world.clone() });
-    let look = later.look(&file).await;
-    assert!(look.plan().is_empty(), "{:?}", look.plan());
-    let addresses: Vec<String> = look.blueprint.nodes.values().map(|n| n.address.to_string()).collect();
+    let later = rig.with_world(Systems { found: Default::default(), ..rig.systems.clone() });
+    let snapshot = later.observe(&file).await;
+    assert!(snapshot.plan().is_empty(), "{:?}", snapshot.plan());
+    let addresses: Vec<String> = snapshot.blueprint.nodes.values().map(|n| n.address.to_string()).collect();
     assert!(addresses.iter().all(|a| !a.starts_with("10.25.150.11/")), "{addresses:?}");
 }
 
@@ -198,24 +201,24 @@ async fn without_an_address_of_its_own_the_cluster_needs_the_reservation() {
 async fn without_proxmox_the_rest_is_seen_and_nothing_is_planned() {
     let rig = Rig::healthy().await;
     // An address at which nobody is at home.
-    let nobody = pve::Client::connect(
+    let no_one = pve::Client::connect(
         pve::Endpoints::parse(["https://10.25.150.99:8006"]).unwrap(),
         &rig.lab.facts().token.parse().unwrap(),
         &pve::Trust::Insecure,
         rig.lab.net(),
-        rig.world.clock.clone(),
+        rig.systems.clock.clone(),
     );
-    let world = World { pve: nobody.unwrap(), ..rig.world.clone() };
-    let session = Session::new(world, spec(HOME), Some(bundle()));
-    let Err(LookError::Engine(error)) = session.look().await else {
+    let systems = Systems { pve: no_one.unwrap(), ..rig.systems.clone() };
+    let session = Session::new(systems, spec(HOME), Some(bundle()));
+    let Err(ObserveError::Engine(error)) = session.observe().await else {
         panic!("nothing may be changed without Proxmox")
     };
     assert_eq!(error.code(), "no-answer");
-    let Ok(look) = session.look_around().await else { panic!("the machines answer") };
-    assert_eq!(look.observed.machines.values().filter(|machine| machine.ready).count(), 5);
-    assert_eq!(look.observed.kubernetes.nodes.len(), 5);
-    assert_eq!(look.observed.unobserved.len(), 1, "{:?}", look.observed.unobserved);
-    for plan in [look.plan(), look.plan_destroy()] {
+    let Ok(snapshot) = session.refresh().await else { panic!("the machines answer") };
+    assert_eq!(snapshot.observed.machines.values().filter(|machine| machine.ready).count(), 5);
+    assert_eq!(snapshot.observed.kubernetes.nodes.len(), 5);
+    assert_eq!(snapshot.observed.unobserved.len(), 1, "{:?}", snapshot.observed.unobserved);
+    for plan in [snapshot.plan(), snapshot.plan_destroy()] {
         assert!(plan.steps.is_empty());
         assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::NoProxmox]);
     }
@@ -226,11 +229,11 @@ async fn without_proxmox_the_rest_is_seen_and_nothing_is_planned() {
 async fn p5_hosts_and_guests_of_unknown_state_are_neither_offline_nor_stopped() {
     let rig = Rig::healthy().await;
     rig.lab.inject(Injection::StatusDaemons { silent: true });
-    let look = rig.look(HOME).await;
-    assert!(look.observed.proxmox.inventory.hosts.values().all(|host| host.online));
-    assert!(look.observed.proxmox.marked.iter().filter(|vm| vm.mark.is_node()).all(|vm| vm.running));
+    let snapshot = rig.observe(HOME).await;
+    assert!(snapshot.observed.proxmox.inventory.hosts.values().all(|host| host.online));
+    assert!(snapshot.observed.proxmox.marked.iter().filter(|vm| vm.mark.is_node()).all(|vm| vm.running));
     rig.assert_nothing_to_do(HOME).await;
-    let removal = rig.session(HOME).look_to_destroy().await.unwrap().plan_destroy();
+    let removal = rig.session(HOME).observe_to_destroy().await.unwrap().plan_destroy();
     assert_eq!(removal.refusals, []);
     let gone = |step: &&model::step::Step| matches!(step.action, model::step::Action::DeleteVm { .. });
     assert_eq!(removal.steps.iter().filter(gone).count(), 5);
@@ -239,6 +242,6 @@ async fn p5_hosts_and_guests_of_unknown_state_are_neither_offline_nor_stopped() 
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     // A host that is off is off, whoever reports.
     rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
-    let look = rig.look(HOME).await;
-    assert!(!look.observed.proxmox.inventory.hosts["pve3"].online);
+    let snapshot = rig.observe(HOME).await;
+    assert!(!snapshot.observed.proxmox.inventory.hosts["pve3"].online);
 }

@@ -16,27 +16,29 @@ const WORKER: u32 = 150_021;
 impl Rig {
     /// Takes the cluster of [`HOME`] away.
     async fn destroyed(&self) {
-        let Ok(look) = self.session(HOME).look_to_destroy().await else { panic!("it can be looked at") };
-        let plan = look.plan_destroy();
+        let Ok(snapshot) = self.session(HOME).observe_to_destroy().await else {
+            panic!("it can be looked at")
+        };
+        let plan = snapshot.plan_destroy();
         assert_eq!(plan.refusals, []);
-        let ran = self.carry_out(&look, &plan, "me").await.unwrap();
+        let ran = self.carry_out(&snapshot, &plan, "me").await.unwrap();
         assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
         assert_eq!(self.vmids().await, [] as [u64; 0]);
     }
 
     /// The same world, where high availability looks after a VM.
     fn with_ha(&self, vmid: u32, state: &str) -> Self {
-        let mut world = self.as_json();
-        world["hypervisor"]["ha"][format!("vm:{vmid}")] = json!({ "state": state });
-        Self::copy_of(&serde_json::to_vec(&world).unwrap())
+        let mut systems = self.as_json();
+        systems["hypervisor"]["ha"][format!("vm:{vmid}")] = json!({ "state": state });
+        Self::copy_of(&serde_json::to_vec(&systems).unwrap())
     }
 
     fn as_json(&self) -> Value {
-        self.lab.shared().read(|world, _| serde_json::to_value(world).unwrap())
+        self.lab.shared().read(|systems, _| serde_json::to_value(systems).unwrap())
     }
 
     async fn count(&self, host: &str, since: i64, kind: &str) -> usize {
-        let tasks = self.world.pve.tasks(host, since).await.unwrap();
+        let tasks = self.systems.pve.tasks(host, since).await.unwrap();
         tasks.iter().filter(|(upid, _)| upid.kind == kind).count()
     }
 }
@@ -45,18 +47,18 @@ impl Rig {
 async fn lab_9_2_a_highly_available_vm_is_asked_for_once_and_waited_for() {
     let rig = Rig::healthy().await;
     let host = rig.host_of(WORKER).await;
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     pve.follow(&pve.stop(&host, WORKER).await.unwrap(), |_| {}).await.unwrap();
-    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
 
     let rig = rig.with_ha(WORKER, "stopped");
-    let since = rig.world.clock.now().as_second();
+    let since = rig.systems.clock.now().as_second();
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    assert_eq!(rig.world.pve.vm_status(&host, WORKER).await.unwrap().power, PowerState::Running);
+    assert_eq!(rig.systems.pve.vm_status(&host, WORKER).await.unwrap().power, PowerState::Running);
     assert_eq!(rig.count(&host, since, "hastart").await, 1, "one wish is enough");
 
-    let since = rig.world.clock.now().as_second();
+    let since = rig.systems.clock.now().as_second();
     rig.destroyed().await;
     assert_eq!(rig.count(&host, since, "hastop").await, 1, "one wish is enough");
 }
@@ -64,7 +66,7 @@ async fn lab_9_2_a_highly_available_vm_is_asked_for_once_and_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn lab_9_2_a_lock_that_the_clean_up_after_a_stop_holds_is_waited_for() {
     let rig = Rig::healthy().await;
-    let (pve, host) = (&rig.world.pve, rig.host_of(WORKER).await);
+    let (pve, host) = (&rig.systems.pve, rig.host_of(WORKER).await);
     // A person stops and starts it at once: the host holds its lock for half a minute from then on.
     pve.follow(&pve.stop(&host, WORKER).await.unwrap(), |_| {}).await.unwrap();
     pve.follow(&pve.start(&host, WORKER).await.unwrap(), |_| {}).await.unwrap();
@@ -88,5 +90,5 @@ async fn lab_9_1_a_cluster_comes_up_as_on_9_2() {
     let one = HOME.replace("count: 3", "count: 1").replace("count: 2", "count: 1");
     let ran = rig.apply(&one).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    assert_eq!(rig.world.pve.version().await.unwrap().text, "9.1.8");
+    assert_eq!(rig.systems.pve.version().await.unwrap().text, "9.1.8");
 }

@@ -13,8 +13,8 @@ async fn the_report_has_the_logs_and_no_secret() {
     let which =
         CallFilter { method: "POST".to_owned(), path_contains: "/nodes/pve2/qemu".to_owned(), skip: 0 };
     rig.lab.inject(Injection::Known { number: 47, when: When::Call(which) });
-    let look = rig.look(HOME).await;
-    let ran = rig.carry_out(&look, &look.plan(), "me").await.unwrap();
+    let snapshot = rig.observe(HOME).await;
+    let ran = rig.carry_out(&snapshot, &snapshot.plan(), "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
 
     // Every secret of the bundle, in a place that goes into the report.
@@ -23,8 +23,13 @@ async fn the_report_has_the_logs_and_no_secret() {
     let secrets = bundle().to_yaml();
     std::fs::write(&journal, format!("the last line\n{secrets}\n")).unwrap();
     let scrub = Scrub::of(&bundle());
-    let failed =
-        Failed { world: &rig.world, look: &look, events: &ran.events, journal: &journal, scrub: &scrub };
+    let failed = Failed {
+        systems: &rig.systems,
+        snapshot: &snapshot,
+        events: &ran.events,
+        journal: &journal,
+        scrub: &scrub,
+    };
     let path = report::write(folder.path(), &failed).await.unwrap();
 
     let mut all = String::new();
@@ -63,13 +68,18 @@ async fn the_report_has_the_logs_and_no_secret() {
 async fn a_machine_that_answers_tells_its_services_and_its_kernel_log() {
     let rig = Rig::new();
     rig.lab.inject(Injection::TimeServers { answer: false });
-    let look = rig.look(HOME).await;
-    let ran = rig.carry_out(&look, &look.plan(), "me").await.unwrap();
+    let snapshot = rig.observe(HOME).await;
+    let ran = rig.carry_out(&snapshot, &snapshot.plan(), "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
     let folder = tempfile::tempdir().unwrap();
     let (journal, scrub) = (folder.path().join("journal.jsonl"), Scrub::of(&bundle()));
-    let failed =
-        Failed { world: &rig.world, look: &look, events: &ran.events, journal: &journal, scrub: &scrub };
+    let failed = Failed {
+        systems: &rig.systems,
+        snapshot: &snapshot,
+        events: &ran.events,
+        journal: &journal,
+        scrub: &scrub,
+    };
     let path = report::write(folder.path(), &failed).await.unwrap();
     let machine = std::fs::read_to_string(path.join("machine-home-control-1.txt")).unwrap();
     for words in

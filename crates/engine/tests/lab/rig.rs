@@ -7,10 +7,10 @@ use ambient::{Clock, Random};
 use engine::apply::{Run, Stop};
 use engine::doctor::{Finding, Unexamined};
 use engine::emit::Emitter;
-use engine::grounds::{Grounds, Whom};
 use engine::lease::Operator;
-use engine::session::LookError;
-use engine::{Look, Session, World};
+use engine::session::ObserveError;
+use engine::setup::{SetupPlan, Whom};
+use engine::{Session, Snapshot, Systems};
 use lab::{Lab, LabConfig};
 use model::diagnostic::Source;
 use model::event::{Event, Outcome, What};
@@ -43,11 +43,11 @@ pools:
 pub struct Rig {
     pub lab: Arc<Lab>,
     /// How tests themselves reach the lab: as another person, whom nobody watches.
-    pub world: World,
+    pub systems: Systems,
     pub guard: Arc<Guard>,
     /// The operators' folder.
     pub home: Arc<Home>,
-    /// Whether `world` speaks to Proxmox in a way of its own, which operators are to use as well.
+    /// Whether `systems` speaks to Proxmox in a way of its own, which operators are to use as well.
     own_client: bool,
     /// The token that operators have, if it is not root's.
     token: Option<Arc<str>>,
@@ -87,8 +87,8 @@ pub fn bundle() -> Bundle {
 }
 
 /// What `doctor` finds, with the bundle that all tests share.
-pub async fn examine(world: &World, spec: &Spec) -> Result<Vec<Finding>, Unexamined> {
-    Box::pin(engine::doctor::examine(&Session::new(world.clone(), spec.clone(), Some(bundle())))).await
+pub async fn examine(systems: &Systems, spec: &Spec) -> Result<Vec<Finding>, Unexamined> {
+    Box::pin(engine::doctor::examine(&Session::new(systems.clone(), spec.clone(), Some(bundle())))).await
 }
 
 pub fn operator(place: &str) -> Operator {
@@ -105,7 +105,7 @@ impl Rig {
         Self::of(Lab::open(config, clock.clone()).unwrap(), clock)
     }
 
-    /// A healthy cluster of [`HOME`], brought up once and copied for every test that begins with one.
+    /// A healthy cluster of [`HOME`], brought up once and copied for every test that starts with one.
     pub async fn healthy() -> Self {
         static WORLD: OnceCell<Vec<u8>> = OnceCell::const_new();
         let bring_up = async || {
@@ -113,23 +113,23 @@ impl Rig {
             // Boxed, because it is larger than the stack of a test likes.
             let ran = Box::pin(rig.apply_with_least_rights(HOME)).await;
             assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-            rig.lab.shared().read(|world, _| serde_json::to_vec(world).unwrap())
+            rig.lab.shared().read(|systems, _| serde_json::to_vec(systems).unwrap())
         };
         Self::copy_of(WORLD.get_or_init(bring_up).await)
     }
 
     /// Goes on with a copy of a world.
-    pub fn copy_of(world: &[u8]) -> Self {
-        let world: lab::World = serde_json::from_slice(world).unwrap();
-        let clock = Clock::from(world.now, 1.0);
-        Self::of(Lab::of(world, clock.clone()), clock)
+    pub fn copy_of(systems: &[u8]) -> Self {
+        let systems: lab::World = serde_json::from_slice(systems).unwrap();
+        let clock = Clock::from(systems.now, 1.0);
+        Self::of(Lab::of(systems, clock.clone()), clock)
     }
 
     fn of(lab: Lab, clock: Clock) -> Self {
         let guard = Arc::new(Guard::new(&lab));
-        let world = reach(&lab, clock, "", None);
+        let systems = reach(&lab, clock, "", None);
         let home = Arc::new(Home::new());
-        Self { lab: Arc::new(lab), world, guard, home, own_client: false, token: None }
+        Self { lab: Arc::new(lab), systems, guard, home, own_client: false, token: None }
     }
 
     /// The same lab, with another folder of the operator.
@@ -145,83 +145,88 @@ impl Rig {
     }
 
     /// The same lab, reached in another way.
-    pub fn with_world(&self, world: World) -> Self {
-        Self { world, own_client: true, ..self.clone() }
+    pub fn with_world(&self, systems: Systems) -> Self {
+        Self { systems, own_client: true, ..self.clone() }
     }
 
     /// How an operator reaches the lab: over connections that are known to be theirs, so that all they do is watched.
-    pub fn world_of(&self, operator: &Operator) -> World {
-        let theirs = reach(&self.lab, self.world.clock.clone(), &operator.name, self.token.as_deref());
-        let pve = if self.own_client { self.world.pve.clone() } else { theirs.pve };
-        World { pve, net: theirs.net, ..self.world.clone() }
+    pub fn world_of(&self, operator: &Operator) -> Systems {
+        let theirs = reach(&self.lab, self.systems.clock.clone(), &operator.name, self.token.as_deref());
+        let pve = if self.own_client { self.systems.pve.clone() } else { theirs.pve };
+        Systems { pve, net: theirs.net, ..self.systems.clone() }
     }
 
     pub fn session(&self, text: &str) -> Session {
-        Session::new(self.world.clone(), spec(text), self.home.bundle())
+        Session::new(self.systems.clone(), spec(text), self.home.bundle())
     }
 
-    pub async fn look(&self, text: &str) -> Look {
-        match self.session(text).look().await {
-            Ok(look) => look,
-            Err(LookError::Engine(error)) => panic!("{:?}", error.causes()),
-            Err(LookError::File(found)) => panic!("{found:?}"),
+    pub async fn observe(&self, text: &str) -> Snapshot {
+        match self.session(text).observe().await {
+            Ok(snapshot) => snapshot,
+            Err(ObserveError::Engine(error)) => panic!("{:?}", error.causes()),
+            Err(ObserveError::File(found)) => panic!("{found:?}"),
         }
     }
 
     /// Looks, plans and carries out, as one operator.
     pub async fn apply(&self, text: &str) -> Ran {
-        let look = self.look(text).await;
-        let plan = look.plan();
+        let snapshot = self.observe(text).await;
+        let plan = snapshot.plan();
         assert_eq!(plan.refusals, []);
-        self.carry_out(&look, &plan, "me").await.unwrap()
+        self.carry_out(&snapshot, &plan, "me").await.unwrap()
     }
 
     /// The same, with the token that is set up for the file, which may do the least that the file needs.
     pub async fn apply_with_least_rights(&self, text: &str) -> Ran {
         let (user, token) = ("talosmith@pve".to_owned(), "talosmith".to_owned());
         let whom = Whom { user, token, renew: true, accounts: true };
-        let grounds = Grounds::survey(&self.world, &spec(text), &whom).await;
-        let grounds = grounds.unwrap_or_else(|why| panic!("{why:?}"));
-        let token = grounds.prepare(&self.world.pve, |_| {}).await.unwrap().unwrap();
+        let setup_plan = SetupPlan::survey(&self.systems, &spec(text), &whom).await;
+        let setup_plan = setup_plan.unwrap_or_else(|why| panic!("{why:?}"));
+        let token = setup_plan.prepare(&self.systems.pve, |_| {}).await.unwrap().unwrap();
         let token = Some(token.reveal().expose_secret().into());
         let rig = Self { token, ..self.clone() };
-        let world = rig.world_of(&operator("me"));
-        let look = match Session::new(world, spec(text), self.home.bundle()).look().await {
-            Ok(look) => look,
-            Err(LookError::Engine(error)) => panic!("{:?}", error.causes()),
-            Err(LookError::File(found)) => panic!("{found:?}"),
+        let systems = rig.world_of(&operator("me"));
+        let snapshot = match Session::new(systems, spec(text), self.home.bundle()).observe().await {
+            Ok(snapshot) => snapshot,
+            Err(ObserveError::Engine(error)) => panic!("{:?}", error.causes()),
+            Err(ObserveError::File(found)) => panic!("{found:?}"),
         };
-        let plan = look.plan();
+        let plan = snapshot.plan();
         assert_eq!(plan.refusals, []);
-        rig.carry_out(&look, &plan, "me").await.unwrap()
+        rig.carry_out(&snapshot, &plan, "me").await.unwrap()
     }
 
-    pub async fn carry_out(&self, look: &Look, plan: &Plan, place: &str) -> engine::Result<Ran> {
-        self.carry_out_as(look, plan, &operator(place)).await
+    pub async fn carry_out(&self, snapshot: &Snapshot, plan: &Plan, place: &str) -> engine::Result<Ran> {
+        self.carry_out_as(snapshot, plan, &operator(place)).await
     }
 
-    pub async fn carry_out_as(&self, look: &Look, plan: &Plan, operator: &Operator) -> engine::Result<Ran> {
+    pub async fn carry_out_as(
+        &self,
+        snapshot: &Snapshot,
+        plan: &Plan,
+        operator: &Operator,
+    ) -> engine::Result<Ran> {
         let (_wish, stop) = watch::channel(Stop::No);
-        self.carry_out_until(stop, look, plan, operator).await
+        self.carry_out_until(stop, snapshot, plan, operator).await
     }
 
     /// The same, for somebody who may wish to stop.
     pub async fn carry_out_until(
         &self,
         stop: watch::Receiver<Stop>,
-        look: &Look,
+        snapshot: &Snapshot,
         plan: &Plan,
         operator: &Operator,
     ) -> engine::Result<Ran> {
-        self.carry_out_in(&self.world_of(operator), stop, look, plan, operator).await
+        self.carry_out_in(&self.world_of(operator), stop, snapshot, plan, operator).await
     }
 
     /// The same, for an operator with a way and a clock of their own.
     pub async fn carry_out_in(
         &self,
-        world: &World,
+        systems: &Systems,
         stop: watch::Receiver<Stop>,
-        look: &Look,
+        snapshot: &Snapshot,
         plan: &Plan,
         operator: &Operator,
     ) -> engine::Result<Ran> {
@@ -230,25 +235,26 @@ impl Rig {
             let events = events.clone();
             Arc::new(move |event: &Event| events.lock().unwrap().push(event.clone()))
         };
-        let emitter = Emitter::new(self.world.clock.clone(), plan, None, listener);
+        let emitter = Emitter::new(self.systems.clock.clone(), plan, None, listener);
         let deletes = |action: &Action| {
             use Action::{DeleteRecord, DeleteVm, RemoveAccount, StopVm};
             matches!(action, StopVm { .. } | DeleteVm { .. } | RemoveAccount { .. } | DeleteRecord { .. })
         };
         let deletes_all = plan.steps.iter().all(|step| deletes(&step.action));
         self.guard.watch.set_deleting(deletes_all);
-        self.guard.owns(look);
+        self.guard.owns(snapshot);
         let by_console = |node: &&model::blueprint::Node| {
-            model::identity::method(&look.blueprint, &look.observed, node) == model::identity::Method::Console
+            model::identity::method(&snapshot.blueprint, &snapshot.observed, node)
+                == model::identity::Method::Console
         };
-        let mut vms = look.blueprint.nodes.values().filter(|node| !node.external);
+        let mut vms = snapshot.blueprint.nodes.values().filter(|node| !node.external);
         self.guard.watch.require_console_identity(!self.own_client && vms.all(|node| by_console(&node)));
-        let run = Run { world, look, operator, stop, emitter: &emitter, verb: "apply" };
+        let run = Run { systems, snapshot, operator, stop, emitter: &emitter, verb: "apply" };
         // Boxed, because it is larger than the stack of a test likes.
         let outcome = Box::pin(engine::apply::run(run, plan)).await;
         self.lab.shared().look();
         self.guard.check();
-        self.home.check(look.blueprint.cluster_id.as_deref());
+        self.home.check(snapshot.blueprint.cluster_id.as_deref());
         let outcome = outcome?;
         let events = events.lock().unwrap().clone();
         no_secret_in(&events);
@@ -257,8 +263,8 @@ impl Rig {
 
     /// The same lab, seen by somebody whose clock is wrong.
     pub fn an_hour_ahead(&self) -> Self {
-        let clock = Clock::from(self.world.clock.now() + jiff::SignedDuration::from_hours(1), 1.0);
-        Self { world: World { clock, ..self.world.clone() }, ..self.clone() }
+        let clock = Clock::from(self.systems.clock.now() + jiff::SignedDuration::from_hours(1), 1.0);
+        Self { systems: Systems { clock, ..self.systems.clone() }, ..self.clone() }
     }
 
     /// Counts calls that change something, from now on.
@@ -268,13 +274,13 @@ impl Rig {
 
     /// The host that has a VM.
     pub async fn host_of(&self, vmid: u32) -> String {
-        let resources = self.world.pve.cluster_resources().await.unwrap();
+        let resources = self.systems.pve.cluster_resources().await.unwrap();
         resources.into_iter().find(|r| r.vmid == Some(vmid.into())).and_then(|r| r.node).unwrap()
     }
 
     /// Ids of all VMs that Proxmox has.
     pub async fn vmids(&self) -> Vec<u64> {
-        let resources = self.world.pve.cluster_resources().await.unwrap();
+        let resources = self.systems.pve.cluster_resources().await.unwrap();
         let mut ids: Vec<u64> =
             resources.iter().filter(|r| r.kind == "qemu").filter_map(|r| r.vmid).collect();
         ids.sort_unstable();
@@ -282,12 +288,12 @@ impl Rig {
     }
 
     pub fn etcd_clusters(&self) -> usize {
-        self.lab.shared().read(|world, _| world.machines.etcd_clusters())
+        self.lab.shared().read(|systems, _| systems.machines.etcd_clusters())
     }
 
     /// Nothing is left to do or to tell.
     pub async fn assert_nothing_to_do(&self, text: &str) {
-        let plan = self.look(text).await.plan();
+        let plan = self.observe(text).await.plan();
         let steps: Vec<_> = plan.steps.iter().map(|s| (s.action.describe(), &s.reason)).collect();
         assert!(plan.is_empty(), "{steps:?} {:?}", plan.refusals);
         assert_eq!(plan.notes, []);
@@ -303,7 +309,7 @@ impl Rig {
 }
 
 /// The lab, reached over connections that carry a name, with a token or with root's.
-fn reach(lab: &Lab, clock: Clock, origin: &str, token: Option<&str>) -> World {
+fn reach(lab: &Lab, clock: Clock, origin: &str, token: Option<&str>) -> Systems {
     let facts = lab.facts();
     let address = format!("https://{}", facts.endpoint);
     let trust = pve::Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]);
@@ -317,7 +323,7 @@ fn reach(lab: &Lab, clock: Clock, origin: &str, token: Option<&str>) -> World {
     .unwrap();
     let roots = CertificateDer::pem_slice_iter(facts.factory_ca_pem.as_bytes()).map(Result::unwrap).collect();
     let factory_roots = Arc::new(Roots::only(roots));
-    World {
+    Systems {
         pve,
         net: lab.net_of(origin),
         // A world that was copied goes on, and so does chance: a run in it is no run of before.

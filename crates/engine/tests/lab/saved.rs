@@ -15,24 +15,24 @@ fn params(pairs: &[(&str, &str)]) -> Params {
 async fn f5_what_others_do_meanwhile_leaves_a_saved_plan_as_it_is() {
     let rig = Rig::healthy().await;
     let larger = HOME.replace("count: 2", "count: 3");
-    let look = rig.look(&larger).await;
-    let saved = SavedPlan::parse(&SavedPlan::new(&look, &look.plan()).to_text()).unwrap();
-    let used = look.observed.proxmox.inventory.hosts["pve1"].memory_used_mib;
+    let snapshot = rig.observe(&larger).await;
+    let saved = SavedPlan::parse(&SavedPlan::new(&snapshot, &snapshot.plan()).to_text()).unwrap();
+    let used = snapshot.observed.proxmox.inventory.hosts["pve1"].memory_used_mib;
 
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     let theirs = params(&[("name", "mail"), ("memory", "2048")]);
     pve.follow(&pve.create_vm("pve1", 777, &theirs).await.unwrap(), |_| {}).await.unwrap();
     pve.follow(&pve.start("pve1", 777).await.unwrap(), |_| {}).await.unwrap();
-    rig.world.clock.sleep(Duration::from_secs(30)).await;
-    let look = rig.look(&larger).await;
-    assert!(look.observed.proxmox.inventory.hosts["pve1"].memory_used_mib > used);
-    let now = SavedPlan::new(&look, &look.plan());
+    rig.systems.clock.sleep(Duration::from_secs(30)).await;
+    let snapshot = rig.observe(&larger).await;
+    assert!(snapshot.observed.proxmox.inventory.hosts["pve1"].memory_used_mib > used);
+    let now = SavedPlan::new(&snapshot, &snapshot.plan());
     assert!(saved.still_holds(&now), "{:?}\n{:?}", saved.facts, now.facts);
 
-    let host = &look.observed.proxmox.taken[&150_021].host;
+    let host = &snapshot.observed.proxmox.taken[&150_021].host;
     pve.update_config(host, 150_021, &params(&[("tags", "mine")]), &[], None).await.unwrap();
-    let look = rig.look(&larger).await;
-    let now = SavedPlan::new(&look, &look.plan());
+    let snapshot = rig.observe(&larger).await;
+    let now = SavedPlan::new(&snapshot, &snapshot.plan());
     assert!(!saved.still_holds(&now));
     let changed: Vec<&String> = now
         .facts
@@ -44,8 +44,8 @@ async fn f5_what_others_do_meanwhile_leaves_a_saved_plan_as_it_is() {
 
     // What waits for the next start is different, too: a serial port that goes takes the proof of the machine with it.
     pve.update_config(host, 150_021, &params(&[]), &["serial0"], None).await.unwrap();
-    let look = rig.look(&larger).await;
-    let later = SavedPlan::new(&look, &look.plan());
+    let snapshot = rig.observe(&larger).await;
+    let later = SavedPlan::new(&snapshot, &snapshot.plan());
     let changed: Vec<(&String, &String)> =
         later.facts.iter().filter(|(name, value)| now.facts.get(*name) != Some(value)).collect();
     let [(name, value)] = changed.as_slice() else { panic!("{changed:?}") };

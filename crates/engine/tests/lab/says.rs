@@ -10,8 +10,8 @@ use crate::rig::{HOME, Rig, examine};
 impl Rig {
     /// The condition of health about etcd.
     async fn etcd_condition(&self) -> String {
-        let look = self.session(HOME).look_around().await.unwrap();
-        let conditions = engine::health::conditions(&self.world, &look).await;
+        let snapshot = self.session(HOME).refresh().await.unwrap();
+        let conditions = engine::health::conditions(&self.systems, &snapshot).await;
         conditions.into_iter().find(|c| c.name.starts_with("etcd")).unwrap().missing.unwrap_or_default()
     }
 }
@@ -19,32 +19,32 @@ impl Rig {
 #[tokio::test(start_paused = true)]
 async fn t6_a_lost_quorum_is_said_by_plan_and_health() {
     let rig = Rig::healthy().await;
-    let look = rig.look(HOME).await;
-    let whole = model::quorum::standing(&look.blueprint, &look.observed.machines).unwrap();
+    let snapshot = rig.observe(HOME).await;
+    let whole = model::quorum::standing(&snapshot.blueprint, &snapshot.observed.machines).unwrap();
     let text = whole.to_string();
     assert!(
         text.starts_with("3 of 3 members answer, quorum holds, 1 failure is tolerated; leader home-"),
         "{text}"
     );
     assert!(text.contains("; VIP 10.25.150.10 on home-control-"), "{text}");
-    assert_eq!(look.plan().notes, [], "nothing to tell of an etcd that is whole");
+    assert_eq!(snapshot.plan().notes, [], "nothing to tell of an etcd that is whole");
     assert_eq!(rig.etcd_condition().await, "");
 
     // The first one, which nothing may stop at.
     rig.lab.inject(Injection::Unplugged { vmid: 150_011, unplugged: true });
-    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
     let tight = "2 of 3 members answer, quorum holds, one more failure loses it; etcd on home-control-1 does not answer; leader home-control-";
     let told =
         |plan: model::plan::Plan| plan.notes.into_iter().map(|n| n.text).collect::<Vec<_>>().join("\n");
-    let notes = told(rig.look(HOME).await.plan());
+    let notes = told(rig.observe(HOME).await.plan());
     assert!(notes.contains(&format!("etcd: {tight}")), "{notes}");
     let condition = rig.etcd_condition().await;
     assert!(condition.starts_with(tight), "{condition}");
 
     rig.lab.inject(Injection::Unplugged { vmid: 150_012, unplugged: true });
-    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
     let lost = "quorum lost: home-control-3 answers and sees no leader; etcd on home-control-1, home-control-2 does not answer";
-    let notes = told(rig.look(HOME).await.plan());
+    let notes = told(rig.observe(HOME).await.plan());
     assert!(notes.contains(&format!("etcd: {lost}")), "{notes}");
     let condition = rig.etcd_condition().await;
     assert!(condition.starts_with(lost), "{condition}");
@@ -58,9 +58,9 @@ async fn issue_15_a_control_plane_node_is_created_again_only_while_etcd_has_a_ma
     let person = rig.lab.person();
     person.power_off(150_012).unwrap();
     person.delete(150_013).unwrap();
-    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
     let grown = HOME.replace("count: 2", "count: 3");
-    let plan = rig.look(&grown).await.plan();
+    let plan = rig.observe(&grown).await.plan();
     assert_eq!(plan.refusals, []);
     let has = |id: &str| plan.steps.iter().any(|step| step.id.0 == id);
     assert!(has("start-vm/home-control-2") && has("create-vm/home-work-3"), "{plan:?}");
@@ -72,8 +72,8 @@ async fn issue_15_a_control_plane_node_is_created_again_only_while_etcd_has_a_ma
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let ran = rig.apply(&grown).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    let look = rig.look(&grown).await;
-    assert!(look.plan().is_empty(), "{:?}", look.plan());
+    let snapshot = rig.observe(&grown).await;
+    assert!(snapshot.plan().is_empty(), "{:?}", snapshot.plan());
     assert_eq!(rig.etcd_clusters(), 1);
 }
 
@@ -82,13 +82,13 @@ async fn issue_15_a_control_plane_node_is_created_again_only_while_etcd_has_a_ma
 async fn first_use_20_what_the_cluster_knows_is_not_planned_as_new() {
     let rig = Rig::healthy().await;
     rig.lab.inject(Injection::Unplugged { vmid: 150_021, unplugged: true });
-    let (pve, host) = (&rig.world.pve, rig.host_of(150_022).await);
+    let (pve, host) = (&rig.systems.pve, rig.host_of(150_022).await);
     let unprotected = pve::Params::from([("protection".to_owned(), "0".to_owned())]);
     pve.update_config(&host, 150_022, &unprotected, &[], None).await.unwrap();
     pve.follow(&pve.stop(&host, 150_022).await.unwrap(), |_| {}).await.unwrap();
     pve.follow(&pve.delete_vm(&host, 150_022, true).await.unwrap(), |_| {}).await.unwrap();
-    rig.world.clock.sleep(Duration::from_secs(60)).await;
-    let plan = rig.look(HOME).await.plan();
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
+    let plan = rig.observe(HOME).await.plan();
     let told = |id: &str| {
         let step = plan.steps.iter().find(|step| step.id.0 == id);
         step.map(|step| (step.action.describe(), step.reason.clone()))
@@ -114,7 +114,7 @@ async fn p7_more_cores_than_the_host_has_are_refused_before_anything_is_made() {
     let file = format!("{HOME}sizes: {{ big: {{ cpu: 200 }} }}\n")
         .replace("role: worker,", "role: worker, size: big,");
     let changes = rig.count_changes();
-    let plan = rig.look(&file).await.plan();
+    let plan = rig.observe(&file).await.plan();
     assert_eq!(changes.load(std::sync::atomic::Ordering::Relaxed), 0);
     let refusal = plan.refusals.iter().find(|r| r.code == model::plan::RefusalCode::Processors).unwrap();
     assert!(refusal.why.starts_with("home-work-1 asks for 200 cores, and pve"), "{refusal:?}");
@@ -131,14 +131,22 @@ async fn p7_more_cores_than_the_host_has_are_refused_before_anything_is_made() {
 async fn t10_doctor_examines_a_cluster_without_proxmox() {
     let rig = crate::external::metal().await;
     let spec = crate::rig::spec(crate::external::METAL);
-    let found = examine(&rig.world, &spec).await.unwrap();
+    let found = examine(&rig.systems, &spec).await.unwrap();
     let told: Vec<_> = found.iter().map(|f| (f.what.as_str(), f.verdict)).collect();
-    use engine::doctor::Verdict::Good;
-    assert_eq!(told, [("Proxmox", Good), ("machine cp-1", Good), ("machine w-1", Good), ("plan", Good)]);
+    use engine::doctor::Verdict;
+    assert_eq!(
+        told,
+        [
+            ("Proxmox", Verdict::Ok),
+            ("machine cp-1", Verdict::Ok),
+            ("machine w-1", Verdict::Ok),
+            ("plan", Verdict::Ok)
+        ]
+    );
     let dark = crate::rig::spec(&crate::external::METAL.replace("10.25.150.32", "10.25.150.99"));
-    let found = examine(&rig.world, &dark).await.unwrap();
+    let found = examine(&rig.systems, &dark).await.unwrap();
     let lost = found.iter().find(|f| f.what == "machine w-1").unwrap();
-    assert_eq!(lost.verdict, engine::doctor::Verdict::Doubtful);
+    assert_eq!(lost.verdict, Verdict::Warning);
     assert_eq!(lost.detail, "nothing answers at 10.25.150.99, port 50000 (the Talos API)");
 }
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::health::Condition;
-use engine::session::LookError;
-use engine::{Look, Session};
+use engine::session::ObserveError;
+use engine::{Session, Snapshot};
 use import::{Imported, Input, Reach, import};
 use lab::{HostConfig, LabConfig, PciConfig, StorageConfig, StorageKind};
 use model::attachments::Attachments;
@@ -135,24 +135,24 @@ impl Tried {
         arrange(&mut config);
         let rig = Rig::with(config);
         let attachments = seed.attachments(&spec);
-        let session = Session::new(rig.world.clone(), spec, Some(bundle())).with_attachments(attachments);
+        let session = Session::new(rig.systems.clone(), spec, Some(bundle())).with_attachments(attachments);
         let session = session.with_references(Arc::new(|_: &str| Ok(SecretString::from("me:a token"))));
         Self { rig, session }
     }
 
-    async fn look(&self) -> Look {
-        match self.session.look().await {
-            Ok(look) => look,
-            Err(LookError::Engine(error)) => panic!("{:?}", error.causes()),
-            Err(LookError::File(found)) => panic!("{found:?}"),
+    async fn observe(&self) -> Snapshot {
+        match self.session.observe().await {
+            Ok(snapshot) => snapshot,
+            Err(ObserveError::Engine(error)) => panic!("{:?}", error.causes()),
+            Err(ObserveError::File(found)) => panic!("{found:?}"),
         }
     }
 
     async fn apply(&self) -> Ran {
-        let look = self.look().await;
-        let plan = look.plan();
+        let snapshot = self.observe().await;
+        let plan = snapshot.plan();
         assert_eq!(plan.refusals, []);
-        self.rig.carry_out(&look, &plan, "me").await.unwrap()
+        self.rig.carry_out(&snapshot, &plan, "me").await.unwrap()
     }
 
     /// Applies and gives the conditions afterwards. There is nothing left to do.
@@ -160,11 +160,11 @@ impl Tried {
         let ran = self.apply().await;
         assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
         assert_eq!(self.rig.etcd_clusters(), 1);
-        let look = self.look().await;
-        let plan = look.plan();
+        let snapshot = self.observe().await;
+        let plan = snapshot.plan();
         let steps: Vec<_> = plan.steps.iter().map(|s| (s.action.describe(), &s.reason)).collect();
         assert!(plan.is_empty(), "{steps:?} {:?}", plan.refusals);
-        let conditions = engine::health::conditions(&self.rig.world, &look).await;
+        let conditions = engine::health::conditions(&self.rig.systems, &snapshot).await;
         for condition in &conditions {
             assert_eq!(condition.missing, None, "{}", condition.name);
         }
@@ -219,12 +219,12 @@ async fn inputs_of_other_tools_come_up_as_they_are_imported() {
     let seed = Seed::named("flux-module");
     let tried = Tried::new(&seed, seed.spec());
     tried.is_healthy().await;
-    let look = tried.look().await;
-    assert!(look.observed.kubernetes.secrets.contains("flux-system/cluster-repository"));
+    let snapshot = tried.observe().await;
+    assert!(snapshot.observed.kubernetes.secrets.contains("flux-system/cluster-repository"));
     let seed = Seed::named("grouped");
     let tried = Tried::new(&seed, seed.spec());
     tried.waits_for("the cloud provider has seen every node", "cloud provider").await;
-    let users = tried.rig.world.pve.users().await.unwrap();
+    let users = tried.rig.systems.pve.users().await.unwrap();
     assert!(users.iter().any(|user| user.name == "meadow-ccm@pve"), "{users:?}");
 }
 
@@ -294,7 +294,7 @@ async fn lists_by_role_come_up_where_only_their_mirrors_answer() {
     // What the file does not lead to its mirrors does not come, and the reason is told.
     let mut without_proxy = wanted.clone();
     without_proxy.image.mirror = None;
-    let refusals = closed(without_proxy).look().await.plan().refusals;
+    let refusals = closed(without_proxy).observe().await.plan().refusals;
     assert!(!refusals.is_empty(), "before anything is made");
     for refusal in refusals {
         assert_eq!(refusal.code, RefusalCode::Image, "{refusal:?}");

@@ -80,8 +80,8 @@ async fn six() -> String {
     let clock = Clock::from(LabConfig::first_moment(), 1.0);
     let lab = Lab::open(LabConfig::default(), clock.clone()).unwrap();
     let (net, bundle, numbers) = (lab.net(), bundle(), 11..=16);
-    lab.shared().with(|world, now| {
-        numbers.clone().for_each(|number| world.machines.power_on(number, boot(number), now));
+    lab.shared().with(|systems, now| {
+        numbers.clone().for_each(|number| systems.machines.power_on(number, boot(number), now));
     });
     clock.sleep(Duration::from_secs(40)).await;
     for number in numbers.clone() {

@@ -15,8 +15,8 @@ use serde_json::Value;
 use crate::rig::{HOME, Rig};
 
 /// The sum of what Proxmox and the machines need for the slowest control plane, in seconds.
-fn longest_chain(world: &Value, control_planes: &[(u32, String)]) -> f64 {
-    let tasks: Vec<&Value> = world["hypervisor"]["tasks"].as_object().unwrap().values().collect();
+fn longest_chain(systems: &Value, control_planes: &[(u32, String)]) -> f64 {
+    let tasks: Vec<&Value> = systems["hypervisor"]["tasks"].as_object().unwrap().values().collect();
     let took = |task: &&Value| {
         let moment = |key: &str| task[key].as_str().unwrap().parse::<Timestamp>().unwrap();
         moment("ended").duration_since(moment("started")).as_secs_f64()
@@ -60,19 +60,19 @@ fn peak_memory() -> Option<u64> {
 
 /// Brings a file up and gives the seconds that it took in the lab, those of the longest chain, and those of planning.
 async fn measured(rig: &Rig, file: &str) -> (f64, f64, Duration) {
-    let look = rig.look(file).await;
+    let snapshot = rig.observe(file).await;
     #[expect(clippy::disallowed_methods, reason = "planning takes real time, not the lab's")]
     let began = std::time::Instant::now();
-    let plan = look.plan();
+    let plan = snapshot.plan();
     let planning = began.elapsed();
-    let before = rig.world.clock.now();
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let before = rig.systems.clock.now();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    let took = rig.world.clock.now().duration_since(before).as_secs_f64();
+    let took = rig.systems.clock.now().duration_since(before).as_secs_f64();
     let control_planes: Vec<(u32, String)> =
-        look.blueprint.control_planes().map(|n| (n.vmid, n.host.clone().unwrap())).collect();
-    let world = rig.lab.shared().read(|world, _| serde_json::to_value(world).unwrap());
-    (took, longest_chain(&world, &control_planes), planning)
+        snapshot.blueprint.control_planes().map(|n| (n.vmid, n.host.clone().unwrap())).collect();
+    let systems = rig.lab.shared().read(|systems, _| serde_json::to_value(systems).unwrap());
+    (took, longest_chain(&systems, &control_planes), planning)
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use engine::{Look, Session};
+use engine::{Session, Snapshot};
 use flate2::read::GzDecoder;
 use model::event::Outcome;
 use model::step::{Action, Disruption};
@@ -29,11 +29,11 @@ fn bundle() -> Bundle {
 }
 
 /// A look at it with its own keys.
-pub async fn look(rig: &Rig) -> Look {
-    let Ok(look) = Session::new(rig.world.clone(), spec(HOME), Some(bundle())).look().await else {
+pub async fn observe(rig: &Rig) -> Snapshot {
+    let Ok(snapshot) = Session::new(rig.systems.clone(), spec(HOME), Some(bundle())).observe().await else {
         panic!("it can be looked at")
     };
-    look
+    snapshot
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,14 +42,14 @@ async fn stored_world_of_f9b9111_continues() {
     let uptimes = async || {
         let mut uptimes = vec![];
         for vmid in [150_011, 150_012, 150_013, 150_021, 150_022] {
-            let status = rig.world.pve.vm_status(&rig.host_of(vmid).await, vmid).await.unwrap();
+            let status = rig.systems.pve.vm_status(&rig.host_of(vmid).await, vmid).await.unwrap();
             assert_eq!(status.power, pve::PowerState::Running);
-            uptimes.push(rig.world.clock.now().as_second() - i64::try_from(status.uptime).unwrap());
+            uptimes.push(rig.systems.clock.now().as_second() - i64::try_from(status.uptime).unwrap());
         }
         uptimes
     };
     let before = uptimes().await;
-    let first = look(&rig).await;
+    let first = observe(&rig).await;
     let plan = first.plan();
     assert_eq!(plan.refusals, []);
     for step in &plan.steps {
@@ -65,7 +65,7 @@ async fn stored_world_of_f9b9111_continues() {
     }
     let ran = rig.carry_out(&first, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    let again = look(&rig).await.plan();
+    let again = observe(&rig).await.plan();
     assert!(again.is_empty(), "{again:?}");
     assert_eq!(again.notes, []);
     let moved = before.iter().zip(uptimes().await).any(|(before, after)| (after - before).abs() > 1);

@@ -88,18 +88,18 @@ impl Rig {
     /// The world after a bring-up of [`HOME`], made once for all tests here.
     async fn home() -> Self {
         static HEALTHY: OnceCell<Vec<u8>> = OnceCell::const_new();
-        let world = HEALTHY.get_or_init(|| async {
+        let systems = HEALTHY.get_or_init(|| async {
             let rig = Self::new();
             Box::pin(rig.apply(HOME)).await;
-            rig.lab.shared().read(|world, _| serde_json::to_vec(world).unwrap())
+            rig.lab.shared().read(|systems, _| serde_json::to_vec(systems).unwrap())
         });
-        Self::copy_of(world.await)
+        Self::copy_of(systems.await)
     }
 
     /// A machine of some release that waits for its configuration, at .61.
     async fn with_waiting(talos: &str) -> Self {
         let rig = Self::new();
-        rig.lab.shared().with(|world, now| world.machines.power_on(9061, boot(61, talos), now));
+        rig.lab.shared().with(|systems, now| systems.machines.power_on(9061, boot(61, talos), now));
         rig.pass(40).await;
         rig
     }
@@ -121,17 +121,17 @@ impl Rig {
     }
 
     async fn pass(&self, seconds: u64) {
-        self.world.clock.sleep(Duration::from_secs(seconds)).await;
+        self.systems.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
     async fn maintenance(&self) -> Maintenance {
-        Maintenance::connect(&self.world.net, &self.world.clock, address(61)).await.unwrap()
+        Maintenance::connect(&self.systems.net, &self.systems.clock, address(61)).await.unwrap()
     }
 
     fn machine(&self, last: u8) -> Machine {
         let identity =
-            talos::secrets::talos_client(&bundle(), "os:admin", DAY, self.world.clock.now()).unwrap();
+            talos::secrets::talos_client(&bundle(), "os:admin", DAY, self.systems.clock.now()).unwrap();
         let credentials = Credentials::from(&identity);
-        Machine::connect(&self.world.net, &self.world.clock, address(last), &credentials).unwrap()
+        Machine::connect(&self.systems.net, &self.systems.clock, address(last), &credentials).unwrap()
     }
 }

@@ -23,10 +23,10 @@ fn notes(plan: &Plan) -> Vec<&str> {
 impl Rig {
     /// A VM of another user.
     async fn theirs(&self, host: &str, vmid: u32) {
-        let pve = &self.world.pve;
-        let wish = params(&[("name", "web"), ("memory", "512")]);
-        pve.follow(&pve.create_vm(host, vmid, &wish).await.unwrap(), |_| {}).await.unwrap();
-        self.world.clock.sleep(Duration::from_secs(30)).await;
+        let pve = &self.systems.pve;
+        let request = params(&[("name", "web"), ("memory", "512")]);
+        pve.follow(&pve.create_vm(host, vmid, &request).await.unwrap(), |_| {}).await.unwrap();
+        self.systems.clock.sleep(Duration::from_secs(30)).await;
     }
 
     fn fail(&self, vmid: u32, status: u16, text: &str) {
@@ -41,15 +41,15 @@ async fn an_unreadable_vm_keeps_a_new_cluster_from_being_created() {
     let rig = Rig::new();
     rig.theirs("pve2", 4711).await;
     rig.fail(4711, 500, "unable to read the file");
-    let plan = rig.look(HOME).await.plan();
+    let plan = rig.observe(HOME).await.plan();
     assert_eq!(plan.steps, []);
     assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::NoRecord]);
     let refusal = &plan.refusals[0];
     assert!(refusal.why.contains("VM 4711 (web) on pve2"), "{refusal:?}");
-    assert!(refusal.remedy.contains("`hosts: { pve1: {}, pve3: {} }`"), "{refusal:?}");
+    assert!(refusal.hint.contains("`hosts: { pve1: {}, pve3: {} }`"), "{refusal:?}");
     // A right that is missing is no such reason.
     rig.fail(4711, 403, "Permission check failed (/vms/4711, VM.Audit)");
-    let plan = rig.look(HOME).await.plan();
+    let plan = rig.observe(HOME).await.plan();
     assert_eq!(plan.refusals, []);
     assert!(
         notes(&plan)[0].starts_with("1 VM cannot be checked: the token has no right"),
@@ -64,23 +64,23 @@ async fn an_unreadable_vm_keeps_a_new_cluster_from_being_created() {
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_record_under_another_id_is_not_a_missing_one() {
     let rig = Rig::new();
-    let look = rig.look(HOME).await;
-    let mut plan = look.plan();
+    let snapshot = rig.observe(HOME).await;
+    let mut plan = snapshot.plan();
     plan.steps.retain(|step| step.id.0 == "create-record");
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let host = rig.host_of(RECORD).await;
-    let world = rig.lab.shared().read(|world, _| serde_json::to_vec(world).unwrap());
-    let mut world: serde_json::Value = serde_json::from_slice(&world).unwrap();
-    let vms = world["hypervisor"]["vms"].as_object_mut().unwrap();
+    let systems = rig.lab.shared().read(|systems, _| serde_json::to_vec(systems).unwrap());
+    let mut systems: serde_json::Value = serde_json::from_slice(&systems).unwrap();
+    let vms = systems["hypervisor"]["vms"].as_object_mut().unwrap();
     let mut record = vms.remove(&RECORD.to_string()).unwrap();
     record["vmid"] = 4711.into();
     record["config"]["name"] = "other".into();
     record["config"].as_object_mut().unwrap().remove("tags");
     vms.insert("4711".to_owned(), record);
-    let rig = Rig::copy_of(&serde_json::to_vec(&world).unwrap());
+    let rig = Rig::copy_of(&serde_json::to_vec(&systems).unwrap());
     rig.fail(4711, 595, "No route to host");
-    let plan = rig.look(HOME).await.plan();
+    let plan = rig.observe(HOME).await.plan();
     assert_eq!(plan.steps, []);
     let told = format!("VM 4711 (other) on {host}");
     assert!(plan.refusals.iter().any(|r| r.why.contains(&told)), "{:?}", plan.refusals);
@@ -92,7 +92,7 @@ async fn an_offline_host_is_named_before_a_new_cluster_is_created() {
     let rig = Rig::new();
     rig.theirs("pve3", 4711).await;
     rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
-    let plan = rig.look(HOME).await.plan();
+    let plan = rig.observe(HOME).await.plan();
     assert_eq!(plan.refusals, []);
     assert!(
         notes(&plan)[0].starts_with("1 VM on pve3 cannot be checked: the host is offline"),
@@ -100,11 +100,11 @@ async fn an_offline_host_is_named_before_a_new_cluster_is_created() {
         plan.notes
     );
     // Without its name, which a real Proxmox does not list then, and with our tag, it may be ours.
-    let pve = &rig.world.pve;
+    let pve = &rig.systems.pve;
     rig.lab.inject(Injection::HostOnline("pve3".to_owned()));
     pve.update_config("pve3", 4711, &params(&[("tags", "talosmith")]), &[], None).await.unwrap();
     rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
-    let plan = rig.look(HOME).await.plan();
+    let plan = rig.observe(HOME).await.plan();
     assert_eq!(plan.steps, []);
     assert!(plan.refusals[0].why.contains("VM 4711 (web) on pve3"), "{:?}", plan.refusals);
     let without = HOME.replace("pools:", "hosts: { pve1: {}, pve2: {} }\npools:");
@@ -115,11 +115,11 @@ async fn an_offline_host_is_named_before_a_new_cluster_is_created() {
 impl Rig {
     /// The same world with a token that may do everything, but sees nothing of these VMs.
     async fn blind_to(&self, vmids: &[u32]) -> Self {
-        let (pve, facts) = (&self.world.pve, self.lab.facts());
+        let (pve, facts) = (&self.systems.pve, self.lab.facts());
         pve.create_user("blind@pve", "").await.unwrap();
         let (user, name) = ("blind@pve".to_owned(), "t1".to_owned());
-        let wish = NewToken { user: user.clone(), name, separated: true, comment: String::new() };
-        let token = pve.create_token(&wish).await.unwrap();
+        let request = NewToken { user: user.clone(), name, separated: true, comment: String::new() };
+        let token = pve.create_token(&request).await.unwrap();
         let hidden = vmids.iter().map(|vmid| (format!("/vms/{vmid}"), "NoAccess"));
         for (path, role) in hidden.chain([("/".to_owned(), "Administrator")]) {
             let (role, token) = (role.to_owned(), "blind@pve!t1".to_owned());
@@ -128,9 +128,9 @@ impl Rig {
         let token = token.reveal().expose_secret().parse().unwrap();
         let trust = Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]);
         let endpoints = Endpoints::parse([format!("https://{}", facts.endpoint).as_str()]).unwrap();
-        let (net, clock) = (self.world.net.clone(), self.world.clock.clone());
+        let (net, clock) = (self.systems.net.clone(), self.systems.clock.clone());
         let pve = pve::Client::connect(endpoints, &token, &trust, net, clock).unwrap();
-        self.with_world(engine::World { pve, ..self.world.clone() })
+        self.with_world(engine::Systems { pve, ..self.systems.clone() })
     }
 }
 
@@ -139,11 +139,11 @@ async fn what_the_token_may_not_see_is_not_absent() {
     let file = HOME.replace("8006' }", "8006', record: 9999 }");
     for (hidden, whose) in [(RECORD, "the cluster's record"), (150_021, "home-work-1")] {
         let rig = Rig::healthy().await.blind_to(&[hidden]).await;
-        let destroy = rig.session(HOME).look_to_destroy().await.unwrap_or_else(|e| panic!("{e:?}"));
-        let mut plans = vec![rig.look(HOME).await.plan(), destroy.plan_destroy()];
+        let destroy = rig.session(HOME).observe_to_destroy().await.unwrap_or_else(|e| panic!("{e:?}"));
+        let mut plans = vec![rig.observe(HOME).await.plan(), destroy.plan_destroy()];
         if hidden == RECORD {
             // Nor is a second record created under another ID.
-            plans.push(rig.look(&file).await.plan());
+            plans.push(rig.observe(&file).await.plan());
         }
         for plan in plans {
             assert_eq!(plan.steps, []);
@@ -162,7 +162,7 @@ async fn a_vm_that_is_listed_and_that_no_host_has_is_not_absent() {
     for _ in 0..8 {
         rig.fail(150_021, 500, "Configuration file 'nodes/pve1/qemu-server/150021.conf' does not exist");
     }
-    let plan = rig.look(HOME).await.plan();
+    let plan = rig.observe(HOME).await.plan();
     assert!(!plan.is_empty());
     assert!(plan.steps.is_empty(), "{:?}", plan.steps);
 }
@@ -175,7 +175,7 @@ async fn a_host_that_is_off_leaves_unknown_what_it_has() {
         return;
     }
     rig.lab.inject(Injection::HostOffline(host));
-    let plan = rig.look(HOME).await.plan();
+    let plan = rig.observe(HOME).await.plan();
     assert_eq!(plan.refusals, []);
     assert!(plan.unknown.iter().any(|n| n.text.contains("home-work-2")), "{:?}", plan.unknown);
     assert!(!plan.is_empty());

@@ -14,16 +14,17 @@ use crate::rig::{HOME, Rig};
 
 impl Rig {
     async fn control(&self, name: &str) -> Machine {
-        let look = self.look(HOME).await;
-        let address = IpAddr::V4(look.blueprint.nodes[name].address.addr());
-        Machine::connect(&self.world.net, &self.world.clock, address, &look.access().unwrap().talos).unwrap()
+        let snapshot = self.observe(HOME).await;
+        let address = IpAddr::V4(snapshot.blueprint.nodes[name].address.addr());
+        Machine::connect(&self.systems.net, &self.systems.clock, address, &snapshot.access().unwrap().talos)
+            .unwrap()
     }
 
     /// Applies; the run must fail within so many seconds, with these words.
     pub async fn fails_within(&self, file: &str, seconds: i64, words: &str) {
-        let began = self.world.clock.now();
+        let began = self.systems.clock.now();
         let ran = self.apply(file).await;
-        let took = self.world.clock.now().duration_since(began).as_secs();
+        let took = self.systems.clock.now().duration_since(began).as_secs();
         assert_eq!(ran.outcome, Outcome::Failed);
         let failures = ran.failures().join("\n");
         assert!(failures.contains(words), "{failures}");
@@ -48,38 +49,35 @@ async fn t5_a_kubelet_whose_image_cannot_be_pulled_ends_the_wait() {
 }
 
 /// A control plane node cannot pull etcd, and the operator dies before etcd is bootstrapped. That node cannot show whether it has etcd data,
-/// so nothing is bootstrapped, and the reason is not that it is slow. The remedy leads to a healthy cluster.
+/// so nothing is bootstrapped, and the reason is not that it is slow. The hint leads to a healthy cluster.
 #[tokio::test(start_paused = true)]
 async fn t5_an_etcd_that_talos_gave_up_is_named_before_bootstrap() {
     let rig = Rig::new();
     rig.lab.inject(Injection::NoImage { vmid: 150_012, service: "etcd".to_owned(), missing: true });
     let dead = Arc::new(AtomicBool::new(false));
-    let silent = dead.clone();
+    let unresponsive = dead.clone();
     rig.lab.on_call(move |_, moment, _, path| {
         let before = moment == CallMoment::Before && path.ends_with("/Bootstrap");
-        if before && !silent.load(Ordering::Relaxed) { Verdict::Hold } else { Verdict::GoOn }
+        if before && !unresponsive.load(Ordering::Relaxed) { Verdict::Hold } else { Verdict::GoOn }
     });
     tokio::select! {
         biased;
-        () = rig.world.clock.sleep(Duration::from_secs(120)) => {}
+        () = rig.systems.clock.sleep(Duration::from_secs(120)) => {}
         _ = rig.apply(HOME) => panic!("nothing is bootstrapped"),
     }
     dead.store(true, Ordering::Relaxed);
-    rig.world.clock.sleep(Duration::from_secs(300)).await;
+    rig.systems.clock.sleep(Duration::from_secs(300)).await;
     rig.lab.inject(Injection::Clear);
     let words = "home-control-2 does not say whether it has etcd data: its service etcd failed, and Talos does not try again";
     rig.fails_within(HOME, 30, words).await;
     let ran = rig.apply(HOME).await;
-    let remedy = ran.events.iter().find_map(|event| match &event.what {
-        What::StepFailed { remedy, code, .. } if code == "service-halted" => Some(remedy.clone()),
+    let hint = ran.events.iter().find_map(|event| match &event.what {
+        What::StepFailed { hint, code, .. } if code == "service-halted" => Some(hint.clone()),
         _ => None,
     });
-    assert!(
-        remedy.as_ref().is_some_and(|remedy| remedy.contains("`talosctl -n 10.25.150.12 reboot`")),
-        "{remedy:?}"
-    );
+    assert!(hint.as_ref().is_some_and(|hint| hint.contains("`talosctl -n 10.25.150.12 reboot`")), "{hint:?}");
     rig.control("home-control-2").await.reboot(Reboot::Usual).await.unwrap();
-    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
     assert_eq!(rig.apply(HOME).await.outcome, Outcome::Done);
     rig.assert_whole().await;
 }
@@ -91,8 +89,8 @@ async fn issue_16_a_worker_does_not_wait_for_a_control_plane_that_failed() {
     let (rig, file) = (Rig::new(), HOME.replace("controlplane, count: 3", "controlplane, count: 1"));
     rig.lab.inject(Injection::Console { vmid: 150_011, fault: Some(lab::ConsoleFault::Silent) });
     assert_eq!(rig.apply(&file).await.outcome, Outcome::Failed);
-    rig.world.clock.sleep(Duration::from_secs(120)).await;
-    let began = rig.world.clock.now();
+    rig.systems.clock.sleep(Duration::from_secs(120)).await;
+    let began = rig.systems.clock.now();
     let ran = rig.apply(&file).await;
     let failures = ran.failures();
     let failed = |step: &str| {
@@ -121,7 +119,7 @@ async fn issue_16_a_worker_does_not_wait_for_a_control_plane_that_failed() {
 async fn t5_a_control_plane_that_left_etcd_ends_the_wait() {
     let rig = Rig::healthy().await;
     rig.control("home-control-3").await.etcd_leave().await.unwrap();
-    rig.world.clock.sleep(Duration::from_secs(30)).await;
+    rig.systems.clock.sleep(Duration::from_secs(30)).await;
     rig.fails_within(HOME, 240, "home-control-3 does not join: its service etcd has ended").await;
 }
 
@@ -130,7 +128,7 @@ async fn t5_a_removed_member_that_kept_its_data_ends_the_wait() {
     let rig = Rig::healthy().await;
     let third = rig.control("home-control-3").await.etcd_status().await.unwrap().member;
     rig.control("home-control-1").await.etcd_remove_member(third).await.unwrap();
-    rig.world.clock.sleep(Duration::from_secs(30)).await;
+    rig.systems.clock.sleep(Duration::from_secs(30)).await;
     rig.fails_within(HOME, 240, "home-control-3 does not join: its service etcd restarts for ever").await;
 }
 
@@ -146,12 +144,12 @@ async fn t1_a_member_that_prepares_again_has_data() {
         let etcd = services.iter().find(|service| service.id == "etcd").map(|etcd| etcd.state.clone());
         if etcd.as_deref() == Some("Preparing") {
             prepared = true;
-            let seen = rig.look(HOME).await.observed.machines["home-control-2"].etcd.clone();
+            let seen = rig.observe(HOME).await.observed.machines["home-control-2"].etcd.clone();
             assert_ne!(seen, Etcd::Empty);
         } else if etcd.as_deref() == Some("Running") && prepared {
             return;
         }
-        rig.world.clock.sleep(Duration::from_millis(200)).await;
+        rig.systems.clock.sleep(Duration::from_millis(200)).await;
     }
     panic!("it was not seen to prepare: {prepared}");
 }

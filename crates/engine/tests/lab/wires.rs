@@ -13,9 +13,9 @@ use crate::rig::{HOME, Ran, Rig, bundle};
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn machine(rig: &Rig, address: &str) -> Machine {
-    let identity = talos::secrets::talos_client(&bundle(), "os:admin", DAY, rig.world.clock.now()).unwrap();
+    let identity = talos::secrets::talos_client(&bundle(), "os:admin", DAY, rig.systems.clock.now()).unwrap();
     let address: IpAddr = address.parse().unwrap();
-    Machine::connect(&rig.world.net, &rig.world.clock, address, &Credentials::from(&identity)).unwrap()
+    Machine::connect(&rig.systems.net, &rig.systems.clock, address, &Credentials::from(&identity)).unwrap()
 }
 
 /// At the next call or connection whose method and place fit.
@@ -76,7 +76,7 @@ async fn what_a_machine_does_not_tell_is_in_the_plan() {
         let path_contains = "10.25.150.21:50000/cosi.resource.State/Get".to_owned();
         let which = CallFilter { method: "CALL".to_owned(), path_contains, skip };
         rig.lab.inject(Injection::Wire { fault: Wire::BlackHole, when: When::Call(which) });
-        notes.extend(rig.look(HOME).await.plan().notes.into_iter().map(|note| note.text));
+        notes.extend(rig.observe(HOME).await.plan().notes.into_iter().map(|note| note.text));
         rig.lab.inject(Injection::Clear);
     }
     for what in ["the stage", "the configuration"] {
@@ -85,7 +85,7 @@ async fn what_a_machine_does_not_tell_is_in_the_plan() {
     }
 }
 
-/// A download that was begun, or not, without anybody hearing of it is begun again.
+/// A download that was started, or not, without anybody hearing of it is started again.
 #[tokio::test(start_paused = true)]
 async fn a_download_whose_answer_is_lost_is_begun_again() {
     for after in [false, true] {
@@ -93,12 +93,12 @@ async fn a_download_whose_answer_is_lost_is_begun_again() {
         let path_contains = "/download-url".to_owned();
         let which = CallFilter { method: "POST".to_owned(), path_contains, skip: 0 };
         rig.lab.inject(Injection::CutCall { which, after });
-        let look = rig.look(HOME).await;
-        let mut plan = look.plan();
+        let snapshot = rig.observe(HOME).await;
+        let mut plan = snapshot.plan();
         let kept = ["create-record", "register-", "download-"];
         plan.steps.retain(|step| kept.iter().any(|kind| step.id.0.starts_with(kind)));
         let downloads = plan.steps.len() - 2;
-        let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+        let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
         assert_eq!((downloads, ran.outcome), (3, Outcome::Done), "{:?} {:?}", ran.failures(), plan.steps);
     }
 }
@@ -128,13 +128,13 @@ async fn a_disk_that_did_not_grow_gets_no_configuration() {
     rig.lab.inject(Injection::SmallDisk { vmid: 150_021, gib: 3 });
     let ran = rig.apply(HOME).await;
     assert_eq!(codes(&ran), ["disk-too-small"], "{:?}", ran.failures());
-    assert!(!rig.lab.shared().read(|world, _| world.machines.is_configured(150_021)));
+    assert!(!rig.lab.shared().read(|systems, _| systems.machines.is_configured(150_021)));
     rig.lab.inject(Injection::Clear);
     for host in ["pve1", "pve2", "pve3"] {
         // Only one has it.
-        let _ = rig.world.pve.stop(host, 150_021).await;
+        let _ = rig.systems.pve.stop(host, 150_021).await;
     }
-    rig.world.clock.sleep(Duration::from_secs(15)).await;
+    rig.systems.clock.sleep(Duration::from_secs(15)).await;
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.assert_whole().await;
@@ -175,12 +175,12 @@ async fn a_release_that_does_not_come_up_leaves_the_old_one_running() {
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.lab.inject(Injection::BrokenSystem { vmid: 150_021, talos, broken: true });
     let worker = machine(&rig, "10.25.150.21");
-    let schematic = rig.look(HOME).await.rendered.schematics["default"].clone();
+    let schematic = rig.observe(HOME).await.rendered.schematics["default"].clone();
     let image = format!("factory.talos.dev/nocloud-installer/{schematic}:v1.13.10");
     let mut heard = vec![];
     worker.upgrade(&image, |progress| heard.push(progress)).await.unwrap();
     worker.reboot_and_wait(Reboot::Usual, Duration::from_secs(900)).await.unwrap();
     assert_eq!(worker.version().await.unwrap().tag, "v1.13.9", "back, healthy, and old");
-    rig.world.clock.sleep(Duration::from_secs(60)).await;
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
     rig.assert_nothing_to_do(HOME).await;
 }

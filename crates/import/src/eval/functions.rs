@@ -12,7 +12,7 @@ use model::load::{Scalar, Tree};
 use super::{Evaluator, Outcome, Scope, boolean, number, numeric, pairs, plain, put, same, text};
 use crate::notes::Trouble;
 
-/// What the value of `file("x")` begins with. No text of an input can hold a NUL.
+/// What the value of `file("x")` starts with. No text of an input can hold a NUL.
 pub(crate) const FILE: &str = "\u{0}file:";
 
 /// No text that a function makes is longer.

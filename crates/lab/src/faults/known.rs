@@ -13,7 +13,7 @@ pub(crate) enum Shows {
     Answer(u16, &'static str, u64),
     /// The same, but what was asked for happens.
     AnswerAfter(u16, &'static str, u64),
-    /// The call is answered with a task, which ends with this text; nothing else happens. A call that begins no task is
+    /// The call is answered with a task, which ends with this text; nothing else happens. A call that starts no task is
     /// answered with 500 and the text.
     Task(&'static str),
     /// The call is answered as one with a wrong parameter: its name, and what is wrong with it.

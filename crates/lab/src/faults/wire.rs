@@ -20,7 +20,7 @@ pub enum Wire {
     Reset,
     /// The connection is reset after the machine did what was asked and before it answered.
     Lost,
-    /// The answer begins, and is cut off in the middle.
+    /// The answer starts, and is cut off in the middle.
     Cut,
     /// Packets vanish: no answer ever comes.
     BlackHole,

@@ -172,7 +172,7 @@ pub(crate) fn copy_time(bytes: u64) -> Duration {
     Duration::from_millis(1200 + bytes.saturating_mul(1000) / COPY_RATE)
 }
 
-/// Writes the progress of a copy that begins at `begun`; gives how long it takes.
+/// Writes the progress of a copy that starts at `started`; gives how long it takes.
 pub(crate) fn copying(bytes: u64, begun: Duration, lines: &mut Vec<(Duration, String)>) -> Duration {
     let copy = copy_time(bytes);
     let whole = readable(bytes);

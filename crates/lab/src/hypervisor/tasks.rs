@@ -17,7 +17,7 @@ pub(crate) struct Task {
     pub(crate) node: String,
     pub(crate) kind: String,
     pub(crate) id: String,
-    /// `user@realm`, with `!token` if a token began it.
+    /// `user@realm`, with `!token` if a token started it.
     pub(crate) user: String,
     pub(crate) pid: u32,
     pub(crate) pstart: i64,

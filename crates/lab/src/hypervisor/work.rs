@@ -197,7 +197,7 @@ pub(crate) enum PowerKind {
 }
 
 impl Power {
-    /// Whether a shutdown that began at `started` still waits for an agent that does not answer.
+    /// Whether a shutdown that started at `started` still waits for an agent that does not answer.
     pub(crate) fn waits_for_agent(&self, started: Timestamp, now: Timestamp) -> bool {
         matches!(self.kind, PowerKind::Shutdown { .. })
             && now.duration_since(started).unsigned_abs() < AGENT_PATIENCE

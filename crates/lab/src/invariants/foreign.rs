@@ -1,7 +1,7 @@
 //! VMs of others: everything that anybody would notice about them, compared around each change.
 //!
 //! What another person does to a VM is theirs, and nothing else: the VM is compared before their call and looked at again after it. A
-//! task that their call began goes on after the answer, so until it has ended the VM may change.
+//! task that their call started goes on after the answer, so until it has ended the VM may change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ struct Seen {
 struct Theirs {
     /// Since when a call is under way, and the tasks that ran before it.
     call: Option<(Timestamp, BTreeSet<String>)>,
-    /// The tasks that their calls began.
+    /// The tasks that their calls started.
     tasks: BTreeSet<String>,
     /// When its machine was told something that may turn it off.
     machine: Option<Timestamp>,
@@ -58,7 +58,7 @@ impl Foreign {
         }
     }
 
-    /// Another person's call to Proxmox begins.
+    /// Another person's call to Proxmox starts.
     pub(super) fn begins(&mut self, vmid: u32, world: &World) {
         let before = tasks_of(vmid, world).collect();
         self.theirs.entry(vmid).or_default().call = Some((world.now, before));

@@ -170,7 +170,7 @@ fn step(pod: &Value, nodes: &Nodes, outside: Option<&BTreeSet<String>>) -> Step 
                 return again.map_or(Step::Nothing, Step::Start);
             }
             match since(pod, "Ready").and_then(|from| from.checked_add(RUN).ok()) {
-                // What cannot fetch its chart begins again and again.
+                // What cannot fetch its chart starts again and again.
                 Some(at)
                     if Release::of(pod)
                         .is_some_and(|r| outside.is_some_and(|open| !open.contains(&r.host))) =>

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 /// The media type.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// What every message begins with.
+/// What every message starts with.
 const PREFIX: &[u8] = b"k8s\0";
 
 /// Fields by number: name and type.

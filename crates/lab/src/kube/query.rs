@@ -8,7 +8,7 @@ pub(crate) struct Query {
     pub(crate) watch: bool,
     /// The version that was given; `None` when none was.
     pub(crate) version: Option<u64>,
-    /// A watch that begins with what is there, and says when that was all.
+    /// A watch that starts with what is there, and says when that was all.
     pub(crate) initial_events: bool,
     pub(crate) bookmarks: bool,
     /// Seconds after which a watch ends.

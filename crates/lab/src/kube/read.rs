@@ -98,7 +98,7 @@ pub(crate) fn read(
     })
 }
 
-/// Where a further page begins: after a key, in the list of a version.
+/// Where a further page starts: after a key, in the list of a version.
 fn continuation(token: &str, newest: u64) -> Result<(String, u64), Trouble> {
     if token.is_empty() {
         return Ok((String::new(), newest));

@@ -1,6 +1,6 @@
 //! Kubernetes' objects: any kind, by group, plural, namespace and name, with versions that count up.
 //!
-//! The newest changes are remembered, so that a watch can begin in the past. They are not saved with the world: after a
+//! The newest changes are remembered, so that a watch can start in the past. They are not saved with the world: after a
 //! restart of the lab a watch from before is told that its version is too old, as after a compaction of etcd.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,6 +1,6 @@
 //! Watching a list: one line of JSON for each change, for as long as the client stays.
 //!
-//! A watch goes through the remembered changes, so none is missed and all come in order. One that begins without a version
+//! A watch goes through the remembered changes, so none is missed and all come in order. One that starts without a version
 //! gets what is there first. Clients that ask for bookmarks are told now and then how far the watch has come.
 
 use std::collections::VecDeque;

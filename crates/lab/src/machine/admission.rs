@@ -1,6 +1,6 @@
 //! What a machine says about a configuration before it takes it: parsing, unknown keys, validation.
 //!
-//! The words are those of real machines. Documents are split by hand, because the line on which one begins is part of the
+//! The words are those of real machines. Documents are split by hand, because the line on which one starts is part of the
 //! answer. Which keys and kinds a release knows, and most of what they must hold, is the business of `talos`, which Talos'
 //! own library was compared with; the refusals that were seen on real machines are made here in their own words first.
 

@@ -318,7 +318,7 @@ fn again(
     Ok(Applied { mode, details })
 }
 
-/// The moments of going down that begin now.
+/// The moments of going down that start now.
 pub(super) fn leaving(why: Leave, now: Timestamp) -> Leaving {
     let work = if why == Leave::Upgrade { timing::INSTALL } else { Duration::ZERO };
     let quits = after(now, timing::LEAVING_API + work);

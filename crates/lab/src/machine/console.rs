@@ -1,6 +1,6 @@
 //! What a machine prints on its serial console.
 //!
-//! Lines are written with the moment at which they are printed, which may be in the future: a boot is written when it begins.
+//! Lines are written with the moment at which they are printed, which may be in the future: a boot is written when it starts.
 //! A client cannot read what was printed before it connected, so only what is to come is kept, and a little of what was. When
 //! the machine loses its power or restarts, what it would have printed is gone.
 

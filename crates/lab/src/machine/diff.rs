@@ -1,6 +1,6 @@
 //! How a machine shows the difference between two configurations.
 //!
-//! It writes both anew in one order before it compares, so the order of keys, comments and quotes make no difference. The
+//! It writes both again in one order before it compares, so the order of keys, comments and quotes make no difference. The
 //! order here is that of the configuration that it has.
 
 use talos::config::{Documents, Map, Value};

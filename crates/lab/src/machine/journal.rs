@@ -1,8 +1,8 @@
 //! What a machine publishes: sequences with their phases and tasks, states of services, its own status.
 //!
-//! Sequences are written where they begin and end (`sequences`). Services and status are compared after each step with what
+//! Sequences are written where they start and end (`sequences`). Services and status are compared after each step with what
 //! was told last, and the way from the one to the other is written out, because readers see every state on it. The log
-//! begins anew with each boot, as the buffer of a real machine does.
+//! starts again with each boot, as the buffer of a real machine does.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -66,7 +66,7 @@ pub struct Told {
     /// The first sequence is being published; the console had it when it ran.
     #[serde(skip)]
     pub(super) initializing: bool,
-    /// Whether the boot sequence has begun and not ended.
+    /// Whether the boot sequence has started and not ended.
     pub(super) booting: bool,
 }
 

@@ -171,7 +171,7 @@ pub struct Node {
     pub settings: Settings,
     /// Since when its address is in use; the older of two keeps it.
     pub network_from: Timestamp,
-    /// When the boot sequence began.
+    /// When the boot sequence started.
     pub began: Timestamp,
     /// When the API listens, once it has a certificate.
     pub api_from: Option<Timestamp>,
@@ -193,7 +193,7 @@ pub struct Node {
     /// How many configurations were active since the start; Kubernetes' static pods carry it.
     #[serde(default)]
     pub generation: u64,
-    /// A trial that began in maintenance has ended: nothing gives this machine an API again before it restarts.
+    /// A trial that started in maintenance has ended: nothing gives this machine an API again before it restarts.
     #[serde(default)]
     pub without_api: bool,
     /// The kubelet was stopped by its API.

@@ -88,7 +88,7 @@ impl Machines {
         stable_uuid(&[uuid, &now.to_string(), &count.to_string(), "actor"])
     }
 
-    /// Begins to go down, and says on whose behalf. A reboot or shutdown replaces one that is under way; a reset does not.
+    /// Starts to go down, and says on whose behalf. A reboot or shutdown replaces one that is under way; a reset does not.
     pub(crate) fn leave(&mut self, vmid: u32, why: Leave, now: Timestamp) -> String {
         self.now = self.now.max(now);
         let actor = self.actor(vmid, now);

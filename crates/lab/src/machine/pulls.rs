@@ -2,7 +2,7 @@
 //!
 //! Such a service is preparing for as long as the machine tries, then it has failed, and nobody tries again: a person can
 //! start the kubelet, etcd comes back only with a restart or a bootstrap. With the right image in the configuration the
-//! kubelet begins anew. A registry that does not answer is another matter (`reach`): for that a machine waits for ever.
+//! kubelet starts again. A registry that does not answer is another matter (`reach`): for that a machine waits for ever.
 
 use jiff::Timestamp;
 
@@ -44,7 +44,7 @@ impl Machines {
         self.iter().filter(|(_, machine)| machine.node().is_some_and(failed)).map(|(vmid, _)| vmid).collect()
     }
 
-    /// Services begin to fail, fail, or begin anew.
+    /// Services start to fail, fail, or start again.
     pub(super) fn step_images(&mut self, vmid: u32) -> bool {
         let now = self.now;
         let has = |service: &str| !self.no_images.contains(&(vmid, service.to_owned()));

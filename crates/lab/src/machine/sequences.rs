@@ -59,7 +59,7 @@ const BOOT: Phases = &[
     ("userSetup", &["writeUserFiles"]),
 ];
 
-/// What every way down begins with after its own first phases.
+/// What every way down starts with after its own first phases.
 const STOP_SERVICES: Phases = &[
     ("stopServices", &["stopServicesForUpgrade"]),
     ("umount", &["unmountPodMounts"]),
@@ -183,7 +183,7 @@ impl Machine {
         self.publish(at, "", what);
     }
 
-    /// etcd is told to make a cluster: whatever it was doing ends, and it starts anew.
+    /// etcd is told to make a cluster: whatever it was doing ends, and it starts again.
     pub(super) fn publish_bootstrap(&mut self, at: Timestamp) {
         for (state, words) in [
             ("Finished", "Service finished successfully"),
@@ -214,7 +214,7 @@ impl Machine {
         self.sequence(at, "", "boot", Stop);
     }
 
-    /// A way down begins. What was going on is cut off.
+    /// A way down starts. What was going on is cut off.
     pub(super) fn publish_leaving(
         &mut self,
         at: Timestamp,
@@ -271,7 +271,7 @@ impl Machine {
         self.task(at, actor, "stopAllServices", Start);
     }
 
-    /// A sequence that could not begin because another has the lock. Nobody is named: readers cannot tell whose it was.
+    /// A sequence that could not start because another has the lock. Nobody is named: readers cannot tell whose it was.
     pub(super) fn publish_locked(&mut self, at: Timestamp, why: &Leave) {
         let words = "sequence not started: locked".to_owned();
         self.publish(at, "", Happening::Failure(why.name().to_owned(), Fault::Locked, words));

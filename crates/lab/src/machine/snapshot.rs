@@ -1,4 +1,4 @@
-//! etcd's database as a file: what `EtcdSnapshot` streams and what a recovery begins from.
+//! etcd's database as a file: what `EtcdSnapshot` streams and what a recovery starts from.
 //!
 //! The file is one that etcd's own tools open: a bbolt database with etcd's buckets, in `key` one entry for each object of
 //! Kubernetes, under the revision of its last change. One entry more, of the newest revision, holds what the lab knows besides.

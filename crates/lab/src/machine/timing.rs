@@ -23,9 +23,9 @@ pub const MAINTENANCE_LINGERS: Duration = ms(300);
 pub const SWITCH: Duration = ms(400);
 /// With open streams of the maintenance API it comes only when those have been cut off.
 pub const STREAMS_LINGER: Duration = ms(10_000);
-/// The container runtime is up this long after the boot sequence began; `Bootstrap` and the kubelet need it.
+/// The container runtime is up this long after the boot sequence started; `Bootstrap` and the kubelet need it.
 pub const CRI: Duration = ms(3_000);
-/// trustd answers this long after the boot sequence began.
+/// trustd answers this long after the boot sequence started.
 pub const TRUSTD: Duration = ms(1_500);
 /// The clock is in step this long after the network is up.
 pub const CLOCK_SYNC: Duration = ms(2_000);

@@ -42,7 +42,7 @@ const LONG_AGO: i64 = 946_684_800;
 const LONG: Duration = Duration::from_secs(90 * 365 * 24 * 3600);
 /// How long Talos' own certificates live.
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// After how many seconds they are made anew.
+/// After how many seconds they are made again.
 const RENEWED: i64 = 12 * 3600;
 
 /// Who looks at a certificate.

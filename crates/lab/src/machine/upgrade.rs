@@ -71,7 +71,7 @@ impl Machines {
         ))
     }
 
-    /// What the old upgrade call asks etcd before it begins.
+    /// What the old upgrade call asks etcd before it starts.
     pub(crate) fn etcd_allows_upgrade(&self, vmid: u32) -> Result<(), Refusal> {
         let refuse = |words: String| {
             Err(Refusal::new(Code::Unknown, format!("error validating etcd for upgrade: {words}")))

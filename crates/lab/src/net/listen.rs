@@ -11,7 +11,7 @@ use crate::machine::{Kind, Listener, tls};
 use crate::shared::Shared;
 use crate::{kube_api, talos_api};
 
-/// Serves `stream` as `listener` until either side ends it. Once its `line` is ending, nothing new is begun.
+/// Serves `stream` as `listener` until either side ends it. Once its `line` is ending, nothing new is started.
 pub(super) async fn serve(
     listener: Listener,
     shared: Arc<Shared>,

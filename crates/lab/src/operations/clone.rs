@@ -20,7 +20,7 @@ use crate::operations::tasks::{self, Next};
 use crate::schema::{Parts, print_size};
 use crate::world::World;
 
-/// Checks the wish and begins the task.
+/// Checks the wish and starts the task.
 pub(crate) fn clone(world: &mut World, node: &str, mut wish: Clone, caller: &str) -> Result<String, Refusal> {
     let hypervisor = &world.hypervisor;
     wish.target = wish.target.filter(|target| target != node && target != "localhost");

@@ -20,7 +20,7 @@ use crate::rng::Rng;
 use crate::schema::Parts;
 use crate::world::World;
 
-/// Checks the wish, reserves the number and begins the task.
+/// Checks the wish, reserves the number and starts the task.
 pub(crate) fn create(
     world: &mut World,
     node: &str,

@@ -14,7 +14,7 @@ use crate::operations::import::is_image;
 use crate::operations::tasks::{self, Next};
 use crate::world::World;
 
-/// Checks the wish and begins the download.
+/// Checks the wish and starts the download.
 pub(crate) fn download(
     world: &mut World,
     node: &str,

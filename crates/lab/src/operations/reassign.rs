@@ -11,7 +11,7 @@ use crate::hypervisor::{drive, options};
 use crate::operations::tasks::{self, Next};
 use crate::world::World;
 
-/// Checks the wish and begins the task. `digests` are those that the two configurations must have.
+/// Checks the wish and starts the task. `digests` are those that the two configurations must have.
 pub(crate) fn begin(
     world: &mut World,
     node: &str,

@@ -31,7 +31,7 @@ impl Next {
     }
 }
 
-/// Begins a task and runs its first stage. Gives its id.
+/// Starts a task and runs its first stage. Gives its id.
 pub(crate) fn begin(world: &mut World, node: &str, kind: &str, id: &str, user: &str, work: Work) -> String {
     let now = world.now;
     let (pid, pstart) = match world.hypervisor.hosts.get_mut(node) {

@@ -29,7 +29,7 @@ fn head(task: &Task) -> Value {
 
 fn list_row(task: &Task) -> Value {
     let mut row = head(task);
-    // In lists, who began a task is not taken apart.
+    // In lists, who started a task is not taken apart.
     row["user"] = json!(task.user);
     if let Some(fields) = row.as_object_mut() {
         fields.remove("tokenid");
@@ -127,12 +127,12 @@ fn find<'a>(world: &'a World, call: &Call) -> Result<Option<&'a Task>, Refusal> 
     }
 }
 
-/// A token began its own tasks, a user also those of its tokens.
+/// A token started its own tasks, a user also those of its tokens.
 fn is_own(caller: &str, task: &Task) -> bool {
     task.user == caller || task.user.split('!').next() == Some(caller)
 }
 
-/// Whoever began a task sees it, an auditor sees all.
+/// Whoever started a task sees it, an auditor sees all.
 fn may_see(world: &World, caller: &str, task: &Task) -> bool {
     is_own(caller, task) || world.hypervisor.access.may(caller, &format!("/nodes/{}", task.node), "Sys.Audit")
 }
@@ -183,7 +183,7 @@ pub(super) fn log(world: &World, call: &Call) -> Result<Data, Refusal> {
     Ok(Data::of_total(Value::Array(page), lines.len()))
 }
 
-/// The type of the task that a call begins, and the parameter that its id comes from.
+/// The type of the task that a call starts, and the parameter that its id comes from.
 pub(super) fn kind(method: &str, path: &str) -> Option<(&'static str, &'static str)> {
     let vm = |kind| Some((kind, "vmid"));
     match (method, path.rsplit('/').next().unwrap_or_default()) {

@@ -239,7 +239,7 @@ pub(super) fn index(world: &World, call: &Call) -> Result<Data, Refusal> {
     Ok(json!(names.map(|name| json!({ "subdir": name }))).into())
 }
 
-/// The values of cloud-init, in force and waiting for the drive to be made anew.
+/// The values of cloud-init, in force and waiting for the drive to be made again.
 pub(super) fn cloudinit_values(world: &World, call: &Call) -> Result<Data, Refusal> {
     let vm = find(world, call)?;
     let known =

@@ -184,7 +184,7 @@ impl Caller {
         self.act(|machines, now| machines.upload_snapshot(self.vmid, file, now)).await
     }
 
-    /// Validates or begins a downgrade; without a version, ends one. etcd goes down by one minor release and no further.
+    /// Validates or starts a downgrade; without a version, ends one. etcd goes down by one minor release and no further.
     pub(super) async fn downgrade(
         &self,
         what: &str,

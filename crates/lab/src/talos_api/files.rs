@@ -1,6 +1,6 @@
 //! Files: a small tree of what people and programs look for, and the calls that walk it.
 //!
-//! The tree is made anew for each call from what the machine is now (`tree`); listing, reading, copying and measuring are rules
+//! The tree is made again for each call from what the machine is now (`tree`); listing, reading, copying and measuring are rules
 //! over it, with the words that Go's file functions have. Folders come before what is in them and names in order, as a walk
 //! goes.
 
@@ -51,7 +51,7 @@ type Path = Vec<String>;
 /// All there is, by path.
 pub(super) struct Tree(BTreeMap<Path, Entry>);
 
-/// Where a walk began, and what it went through.
+/// Where a walk started, and what it went through.
 type Walk<'a> = (Path, Vec<(&'a Path, &'a Entry)>);
 
 /// Why a path leads nowhere, in the kernel's words.
@@ -124,7 +124,7 @@ impl Tree {
         Err(Nowhere::Missing)
     }
 
-    /// A path and everything below it, in the order of a walk. A link is followed where the walk begins.
+    /// A path and everything below it, in the order of a walk. A link is followed where the walk starts.
     fn walk(&self, root: &str) -> Result<Walk<'_>, Nowhere> {
         let root = self.resolve(root, false).and_then(|_| self.resolve(root, true))?;
         let all = self.0.range(root.clone()..).take_while(|(path, _)| path.starts_with(&root)).collect();
@@ -139,7 +139,7 @@ fn rooted(path: &str) -> String {
     if trimmed.is_empty() { "/".to_owned() } else { trimmed.to_owned() }
 }
 
-/// What a path is called from where a walk began.
+/// What a path is called from where a walk started.
 fn relative(root: &Path, path: &Path, entry: &Entry) -> String {
     match path.get(root.len()..) {
         Some([]) if *entry == Entry::Folder => ".".to_owned(),

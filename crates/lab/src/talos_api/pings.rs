@@ -96,7 +96,7 @@ impl Frames {
         self.filled == 0 && self.left == 0
     }
 
-    /// Goes over `bytes` and tells the kind and flags of each frame that begins in them.
+    /// Goes over `bytes` and tells the kind and flags of each frame that starts in them.
     fn pass(&mut self, mut bytes: &[u8], mut begins: impl FnMut(u8, u8)) {
         while !bytes.is_empty() {
             if self.left > 0 {

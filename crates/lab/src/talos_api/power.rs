@@ -35,7 +35,7 @@ impl Caller {
         self.act(|machines, now| Ok(machines.reset(self.vmid, request.graceful, wipe, now))).await
     }
 
-    /// What a machine looks at before it begins to reset itself.
+    /// What a machine looks at before it starts to reset itself.
     fn check_reset(&self, request: &wire::ResetRequest) -> Result<(), Status> {
         use wire::reset_request::WipeMode;
         let disks = self.read(|machines, _| {
@@ -190,7 +190,7 @@ impl Caller {
     }
 }
 
-/// What the last health check of a service found, and its words. One that began is looked at only after a while; one that
+/// What the last health check of a service found, and its words. One that started is looked at only after a while; one that
 /// ran and ended is known not to run. Services of extensions are never looked at.
 fn health(service: &Service, ran: bool) -> (Option<bool>, String) {
     match (service.state, service.healthy) {

@@ -102,7 +102,7 @@ fn pem_block(text: &[u8]) -> Option<Vec<u8>> {
     base64::engine::general_purpose::STANDARD.decode(body).ok()
 }
 
-/// Whether bytes begin as a signing request does, in the words of who reads them.
+/// Whether bytes start as a signing request does, in the words of who reads them.
 fn check_request(der: &[u8]) -> Result<(), String> {
     let Some((tag, rest)) = der.split_first() else {
         return Err("asn1: syntax error: sequence truncated".to_owned());

@@ -1,7 +1,7 @@
 //! Files that must be refused, each with all that is said about it.
 //!
 //! Every `NAME.yaml` under `tests/fixtures` stands beside a `NAME.txt` with the whole output. `UPDATE_FIXTURES=1` writes
-//! them anew.
+//! them again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -43,11 +43,7 @@ fn every_fixture_says_what_is_expected_and_every_code_has_one() {
         let mut once = BTreeSet::new();
         for one in &found {
             assert!(once.insert(render(std::slice::from_ref(one))), "{name} says something twice");
-            assert!(
-                one.help.is_some() || one.code == codes::WRONG_TYPE,
-                "{name}: {} has no remedy",
-                one.code
-            );
+            assert!(one.help.is_some() || one.code == codes::WRONG_TYPE, "{name}: {} has no hint", one.code);
         }
         if name.starts_with("ts") {
             let code = name.get(..6).unwrap_or_default();

@@ -224,7 +224,8 @@ fn counts(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         found.push(problem.help(format!("use {} or {}", control_planes - 1, control_planes + 1)));
     }
     if control_planes > 1 && draft.spec.endpoint.is_none() && draft.spec.network.vip.is_none() {
-        let message = format!("{control_planes} control planes are reached at the address of one of them");
+        let message =
+            format!("{control_planes} control plane nodes are reached at the address of one of them");
         let problem = Diagnostic::warning(codes::SINGLE_ENDPOINT, message).at_key(Path::of(&["network"]), "");
         found.push(problem.help("add `vip`, or give the address of a load balancer as `endpoint`"));
     }

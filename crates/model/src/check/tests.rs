@@ -184,7 +184,7 @@ error[TS0404] gateway and VIP are both 10.25.150.10
   help: give the VIP an address that nothing else has
 ");
     insta::assert_snapshot!(problems_with("network: { cidr: 10.25.150.0/30, gateway: 10.25.150.1 }\n"), @"
-warning[TS0418] 3 control planes are reached at the address of one of them
+warning[TS0418] 3 control plane nodes are reached at the address of one of them
   at network «network»
   help: add `vip`, or give the address of a load balancer as `endpoint`
 error[TS0402] `10.25.150.0/30` has an unusable size
@@ -192,7 +192,7 @@ error[TS0402] `10.25.150.0/30` has an unusable size
   help: the prefix length must be 8 to 29
 ");
     insta::assert_snapshot!(problems_with("network: { cidr: 10.100.0.0/24, gateway: 10.100.0.1 }\nkubernetes: { pod_cidr: 10.96.0.0/16 }\n"), @"
-warning[TS0418] 3 control planes are reached at the address of one of them
+warning[TS0418] 3 control plane nodes are reached at the address of one of them
   at network «network»
   help: add `vip`, or give the address of a load balancer as `endpoint`
 error[TS0406] the network of the services, 10.96.0.0/12, overlaps that of the nodes, 10.100.0.0/24
@@ -293,7 +293,7 @@ error[TS0411] the pool `e` has 3 nodes, but room for 2 addresses
 error[TS0403] the pool `work` would start at 10.25.150.21, which is not in 10.25.150.0/28
   at pools.work «work»
   help: give the pool `addresses` of its own
-warning[TS0418] 3 control planes are reached at the address of one of them
+warning[TS0418] 3 control plane nodes are reached at the address of one of them
   at network «network»
   help: add `vip`, or give the address of a load balancer as `endpoint`
 ");

@@ -228,7 +228,7 @@ fn only_a_machine_that_nobody_knows_is_restarted() {
             let members = Some([&own()[..], others].concat());
             let etcd = Etcd::Member { id: name.to_owned(), learner: false, members };
             seen.machines
-                .insert(name.to_owned(), Machine { api: Api::Configured, etcd, ..Machine::silent("") });
+                .insert(name.to_owned(), Machine { api: Api::Configured, etcd, ..Machine::unresponsive("") });
         }
     };
     tells(&mut seen, &[]);

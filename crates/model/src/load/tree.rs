@@ -17,14 +17,14 @@ use crate::diagnostic::{Anchor, Diagnostic, Path, Segment, Span, codes};
 pub enum Tree {
     /// Keys and values, in file order.
     Map {
-        /// Where it begins.
+        /// Where it starts.
         span: Span,
         /// Key, where the key stands, value.
         entries: Vec<(String, Span, Tree)>,
     },
     /// A list.
     List {
-        /// Where it begins.
+        /// Where it starts.
         span: Span,
         /// Its items.
         items: Vec<Tree>,
@@ -56,7 +56,7 @@ pub enum Scalar {
 }
 
 impl Tree {
-    /// Where it stands; for a map or list, where it begins.
+    /// Where it stands; for a map or list, where it starts.
     #[must_use]
     pub fn span(&self) -> Span {
         match self {

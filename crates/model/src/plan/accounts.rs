@@ -25,8 +25,8 @@ pub(super) fn taken(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
     let in_the_way = Holder::accounts(blueprint)
         .filter(|(holder, account)| seen.foreign_tokens.contains(&account.user) && !has_secret(*holder))
         .map(|(holder, account)| {
-            let (why, remedy) = holder.token_in_the_way(&account);
-            Refusal { code: RefusalCode::TakenAccount, why, remedy }
+            let (why, hint) = holder.token_in_the_way(&account);
+            Refusal { code: RefusalCode::TakenAccount, why, hint }
         });
     Holder::accounts(blueprint)
         .filter(|(_, account)| {
@@ -39,7 +39,7 @@ pub(super) fn taken(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
                 account.user,
                 holder.title()
             ),
-            remedy: format!("name another one with `manifests.{}.user` in the file", holder.key()),
+            hint: format!("name another one with `manifests.{}.user` in the file", holder.key()),
         })
         .chain(in_the_way)
         .collect()

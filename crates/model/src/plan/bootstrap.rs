@@ -64,7 +64,7 @@ pub(super) fn judge(blueprint: &Blueprint, observed: &Observed) -> Verdict {
                     "an earlier run started etcd on {}, whose VM is gone: whether etcd ran there is unknown",
                     mark.node
                 ),
-                remedy: "bring a control plane node with etcd's data back, or restore etcd from a snapshot; to start over, run \
+                hint: "bring a control plane node with etcd's data back, or restore etcd from a snapshot; to start over, run \
                          `talosmith destroy` and apply again"
                     .to_owned(),
             }]);
@@ -76,7 +76,7 @@ pub(super) fn judge(blueprint: &Blueprint, observed: &Observed) -> Verdict {
             return Verdict::Blocked(vec![Refusal {
                 code: RefusalCode::Etcd,
                 why: format!("an earlier run started etcd on {}, which the file no longer has", mark.node),
-                remedy: "put that node back into the file, apply, and remove it afterwards".to_owned(),
+                hint: "put that node back into the file, apply, and remove it afterwards".to_owned(),
             }]);
         }
         None if blueprint.has_proxmox() => (
@@ -100,10 +100,10 @@ fn is_gone(blueprint: &Blueprint, observed: &Observed, node: &str) -> bool {
 
 /// What shows that the cluster exists or existed, although no member of etcd answers.
 fn signs(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
-    let refusal = |why: String, remedy: &str| Refusal {
+    let refusal = |why: String, hint: &str| Refusal {
         code: RefusalCode::Etcd,
         why: format!("etcd must not be bootstrapped: {why}"),
-        remedy: remedy.to_owned(),
+        hint: hint.to_owned(),
     };
     let mut signs = vec![];
     if observed.kubernetes.answered || observed.kubernetes.refused {
@@ -112,9 +112,9 @@ fn signs(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
              the file is seen as a member of it",
             blueprint.endpoint
         );
-        let remedy =
+        let hint =
             "make the control plane nodes reachable from here, and put those that it runs on into the file";
-        signs.push(refusal(why, remedy));
+        signs.push(refusal(why, hint));
     }
     let registered = |node: &&Node| {
         observed.machines.get(&node.name).is_some_and(|machine| machine.kubelet == Kubelet::Registered)
@@ -125,9 +125,9 @@ fn signs(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
             "{registered} was registered in Kubernetes with this cluster's keys, so the cluster existed, and a new etcd would be \
              empty"
         );
-        let remedy = "bring a control plane node with etcd's data back, or restore etcd from a snapshot; to start over, wipe \
+        let hint = "bring a control plane node with etcd's data back, or restore etcd from a snapshot; to start over, wipe \
                       those machines with `talosctl reset` or, where they are VMs of the cluster, run `talosmith destroy`";
-        signs.push(refusal(why, remedy));
+        signs.push(refusal(why, hint));
     }
     let runs = |machine: &Machine| {
         machine.api == Api::Configured
@@ -144,15 +144,15 @@ fn signs(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let outside: Vec<String> = ours(blueprint, observed).filter(outside).map(named).collect();
     if let Some(outside) = names(outside.iter()) {
         let why = format!("{outside} belongs to this cluster, is not in the file, and may have etcd's data");
-        let remedy = "put it back into the file; if you know that it has no data, delete that VM in Proxmox";
-        signs.push(refusal(why, remedy));
+        let hint = "put it back into the file; if you know that it has no data, delete that VM in Proxmox";
+        signs.push(refusal(why, hint));
     }
     if let Some(gone) = names(gone(blueprint, observed).iter()) {
         let why = format!(
             "the record knows VMs of control plane nodes that no longer exist ({gone}), and they may have had etcd's data"
         );
-        let remedy = "bring them back, or restore etcd from a snapshot; to start over, run `talosmith destroy` and apply again";
-        signs.push(refusal(why, remedy));
+        let hint = "bring them back, or restore etcd from a snapshot; to start over, run `talosmith destroy` and apply again";
+        signs.push(refusal(why, hint));
     }
     signs
 }
@@ -200,7 +200,7 @@ fn data_is_gone(blueprint: &Blueprint, observed: &Observed, mark: &BootstrapMark
             "etcd was bootstrapped on {} at {}, but no control plane has its data any more",
             mark.node, mark.at
         ),
-        remedy: "restore etcd from a snapshot, or destroy the cluster and apply again".to_owned(),
+        hint: "restore etcd from a snapshot, or destroy the cluster and apply again".to_owned(),
     }]
 }
 
@@ -223,7 +223,7 @@ pub(super) fn lost_record(blueprint: &Blueprint, observed: &Observed) -> Vec<Ref
                      bootstrapped is unknown",
                     named(vm)
                 ),
-                remedy: format!(
+                hint: format!(
                     "restore the record, VM {}, from a backup; or make a control plane node that has etcd's data reachable, then \
                      the record is created again; to give the cluster up, run `talosmith destroy`",
                     blueprint.record.vmid
@@ -261,7 +261,7 @@ pub(super) fn unreadable_record(blueprint: &Blueprint, observed: &Observed) -> V
              whether etcd was bootstrapped, and who holds the lease, is unknown",
             record.vmid, record.host
         ),
-        remedy: format!(
+        hint: format!(
             "make a control plane node reachable and apply, then the line is written again; or restore the line from a backup; \
              if etcd was bootstrapped, this line says so: {line}"
         ),

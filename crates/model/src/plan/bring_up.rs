@@ -181,7 +181,7 @@ impl Builder<'_> {
             self.refusals.push(Refusal {
                 code: RefusalCode::Host,
                 why: "no Proxmox host could be chosen for the cluster's record".to_owned(),
-                remedy: "check that a host is online and that the token may see it".to_owned(),
+                hint: "check that a host is online and that the token may see it".to_owned(),
             });
             return;
         };
@@ -246,10 +246,10 @@ impl Builder<'_> {
                 return;
             }
             // That the keys are lost is told for all of them at once.
-            (_, Some(Api::Stranger { .. })) if self.blueprint.cluster_id.is_none() => return,
-            (_, Some(Api::Stranger { why })) => return self.refusals.push(foreign_machine(node, why)),
+            (_, Some(Api::ForeignMachine { .. })) if self.blueprint.cluster_id.is_none() => return,
+            (_, Some(Api::ForeignMachine { why })) => return self.refusals.push(foreign_machine(node, why)),
             (_, Some(Api::OtherKeys { why })) => return self.refusals.push(other_keys(node, why)),
-            (_, Some(Api::Silent { why })) => match self.knows(node) {
+            (_, Some(Api::Unresponsive { why })) => match self.knows(node) {
                 Some(knows) => {
                     format!("it does not answer ({why}), and {knows} knows it: it was configured before")
                 }
@@ -258,8 +258,8 @@ impl Builder<'_> {
             (Some(vm), None) if !vm.running => "it is off; what it has is seen once it runs".to_owned(),
             (_, None) => "it has not been configured yet, as far as can be seen".to_owned(),
         };
-        let silent = matches!(machine.map(|m| &m.api), Some(Api::Silent { .. }));
-        let if_needed = silent && (vm.is_some() || node.external) && self.knows(node).is_some();
+        let unresponsive = matches!(machine.map(|m| &m.api), Some(Api::Unresponsive { .. }));
+        let if_needed = unresponsive && (vm.is_some() || node.external) && self.knows(node).is_some();
         let action = Action::Configure { node: node.name.clone(), if_needed };
         self.push(action, started, reason, usual::CONFIGURE);
     }
@@ -278,7 +278,7 @@ impl Builder<'_> {
             node: Some(node.name.clone()),
             what: format!("{} is not {act}: etcd takes no new member: {closed}", node.name),
             disruption: Disruption::None,
-            remedy: closed.remedy().to_owned(),
+            hint: closed.hint().to_owned(),
         });
         self.postponed.insert(node.name.clone());
         true
@@ -319,7 +319,7 @@ impl Builder<'_> {
                     "Proxmox holds the lock `{lock}` on {} (VM {} on {})",
                     node.name, vm.vmid, vm.host
                 ),
-                remedy: format!(
+                hint: format!(
                     "wait for the task that holds it; if it died, run `qm unlock {}` on {} as root",
                     vm.vmid, vm.host
                 ),
@@ -465,7 +465,7 @@ impl Builder<'_> {
             }
             let user = to.account(self.blueprint).map(|account| account.user);
             let reason = format!("Kubernetes has no Secret {place}");
-            self.push(Action::GiveCredentials { to, user }, joined.clone(), reason, usual::CREDENTIALS);
+            self.push(Action::CreateCredentials { to, user }, joined.clone(), reason, usual::CREDENTIALS);
         }
     }
 
@@ -515,7 +515,7 @@ fn foreign_machine(node: &Node, why: &str) -> Refusal {
     Refusal {
         code: RefusalCode::ForeignMachine,
         why: format!("what answers at {address} is not {name}: {why}"),
-        remedy: format!(
+        hint: format!(
             "free the address {address} or give {name} another one; nothing was sent to that machine"
         ),
     }
@@ -529,7 +529,7 @@ fn other_keys(node: &Node, why: &str) -> Refusal {
         why: format!(
             "{name} at {address} is configured with other keys than those of the secrets bundle: {why}"
         ),
-        remedy: "use the bundle that fits, for example after its certificate authority was rotated elsewhere; if the machine belongs \
+        hint: "use the bundle that fits, for example after its certificate authority was rotated elsewhere; if the machine belongs \
                  to another cluster, give the node another address; if it is of no use any more, wipe it with `talosctl reset`"
             .to_owned(),
     }

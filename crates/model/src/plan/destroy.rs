@@ -23,7 +23,8 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
         let (node, host, vmid) = (vm.mark.node.clone(), vm.host.clone(), vm.vmid);
         let mut after = vec![];
         if vm.running {
-            let stop = Action::StopVm { node: node.clone(), host: host.clone(), vmid, if_silent: false };
+            let stop =
+                Action::StopVm { node: node.clone(), host: host.clone(), vmid, if_unresponsive: false };
             after.push(stop.id());
             steps.push(step(stop, vec![], "a running VM cannot be deleted", 5));
         }

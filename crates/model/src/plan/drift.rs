@@ -59,11 +59,11 @@ pub fn moved(node: &Node, vm: &Vm, machine: Option<&Machine>, in_kubernetes: boo
     (has != wanted).then(|| Refusal {
         code: RefusalCode::Differs,
         why: format!(
-            "{} (VM {}) was made with the address {has}, the file says {wanted}, and it is not there: the address of a \
+            "{} (VM {}) was made with the address {has}, the file says {wanted}, and it does not answer there: the address of a \
              machine is not changed",
             node.name, vm.vmid
         ),
-        remedy: format!(
+        hint: format!(
             "write {} in the file (`address` of the node, or `addresses` of its pool); or, if all other nodes keep their \
              addresses, drain it, run `talosctl reset`, delete VM {} and apply, which creates it again at {}. A whole cluster cannot be \
              moved to another network",
@@ -106,7 +106,7 @@ impl Examined<'_> {
                     measured(key, wanted),
                     now.map_or_else(|| "not set".to_owned(), |now| measured(key, now))
                 );
-                let remedy = format!(
+                let hint = format!(
                     "drain the node, then stop and start VM {} in Proxmox, one node at a time",
                     self.vm.vmid
                 );
@@ -114,7 +114,7 @@ impl Examined<'_> {
                     node: Some(self.node.name.clone()),
                     what,
                     disruption: Disruption::Reboot,
-                    remedy,
+                    hint,
                 });
             }
             return;
@@ -153,7 +153,7 @@ impl Examined<'_> {
                             self.vm.vmid,
                             short(seen)
                         ),
-                        remedy: "give the disk in the file another `slot`, or move the other one".to_owned(),
+                        hint: "give the disk in the file another `slot`, or move the other one".to_owned(),
                     });
                     return;
                 }
@@ -183,7 +183,7 @@ impl Examined<'_> {
                         "{} (VM {} on {}) has no boot disk at {}",
                         self.node.name, self.vm.vmid, self.vm.host, drive.key
                     ),
-                    remedy: "it was removed, or the file names another bus now; delete the VM, and `talosmith apply` recreates the node"
+                    hint: "it was removed, or the file names another bus now; delete the VM, and `talosmith apply` recreates the node"
                         .to_owned(),
                 });
                 return;
@@ -212,7 +212,7 @@ impl Examined<'_> {
                     "{} of {} has {has} GiB and the file says {wanted}: a disk never shrinks",
                     drive.key, self.node.name
                 ),
-                remedy: format!("write {has}G in the file; only a new node can have a smaller disk"),
+                hint: format!("write {has}G in the file; only a new node can have a smaller disk"),
             }),
             _ => {}
         }
@@ -324,7 +324,7 @@ impl Examined<'_> {
                     self.node.name,
                     what.join("; ")
                 ),
-                remedy: format!(
+                hint: format!(
                     "{in_file}change VM {} in Proxmox, then drain the node and stop and start the VM, one node at a time",
                     self.vm.vmid
                 ),
@@ -363,7 +363,7 @@ fn class(
         "net" if now.is_none() => Disruption::InPlace,
         // A machine that cannot be reached loses nothing by it.
         "net" if only(&["bridge", "tag"]) => match machine.map(|m| &m.api) {
-            Some(Api::Silent { .. }) | None => Disruption::InPlace,
+            Some(Api::Unresponsive { .. }) | None => Disruption::InPlace,
             _ => Disruption::ServiceRestart,
         },
         _ => Disruption::Reboot,

@@ -47,11 +47,12 @@ impl<'a> Builder<'a> {
             let name = node.name.as_str();
             match identity::method(self.blueprint, self.observed, node) {
                 Method::Console => {
-                    let lacks = self.observed.proxmox.no_console.as_ref();
-                    let lacks = lacks.filter(|nodes| nodes.contains(name)).map(|_| name);
+                    let unmet_conditions = self.observed.proxmox.no_console.as_ref();
+                    let unmet_conditions =
+                        unmet_conditions.filter(|nodes| nodes.contains(name)).map(|_| name);
                     match self.blueprint.options.identity {
-                        Some(_) => found.denied.extend(lacks),
-                        None => found.doubted.extend(lacks),
+                        Some(_) => found.denied.extend(unmet_conditions),
+                        None => found.doubted.extend(unmet_conditions),
                     }
                     let without = identity::runs_without_serial_port(self.blueprint, self.observed, node);
                     found.without_port.extend(without.map(|vm| (name, vm)));
@@ -112,7 +113,7 @@ impl<'a> Builder<'a> {
                     if found.undeclared.len() == 1 { "s" } else { "" },
                     if found.undeclared.len() == 1 { "it is" } else { "they are" },
                 ),
-                remedy: format!(
+                hint: format!(
                     "copy the fingerprint from the last line `server certificate issued` on the machine's console into the file, \
                      `nodes: {{ {first}: {{ identity: {{ fingerprint: … }} }} }}`; or, in a network that you trust, write `found.unverified: true` there"
                 ),
@@ -129,7 +130,7 @@ impl<'a> Builder<'a> {
                     "{name} must prove itself through its console, and its VM {} runs without the serial port `serial0`",
                     vm.vmid
                 ),
-                remedy: format!("{add}stop and start the VM in Proxmox: a serial port is there from the next start on"),
+                hint: format!("{add}stop and start the VM in Proxmox: a serial port is there from the next start on"),
             });
         }
         if !found.doubted.is_empty() {
@@ -140,7 +141,7 @@ impl<'a> Builder<'a> {
                      nothing but the SMBIOS UUID would tell them apart, which a relay passes on",
                     list(&found.doubted)
                 ),
-                remedy: "give VM.Console to the token's role (`talosmith proxmox setup`); or, if you found out why and trust the network, set \
+                hint: "give VM.Console to the token's role (`talosmith proxmox setup`); or, if you found out why and trust the network, set \
                          `proxmox.identity: uuid`"
                     .to_owned(),
             });
@@ -152,14 +153,14 @@ impl<'a> Builder<'a> {
                     "`proxmox.identity` is `console`, and the token lacks VM.Console on the VMs of {}",
                     list(&found.denied)
                 ),
-                remedy: "run `talosmith proxmox setup`, or give VM.Console to the token's role".to_owned(),
+                hint: "run `talosmith proxmox setup`, or give VM.Console to the token's role".to_owned(),
             });
         }
     }
 }
 
 fn by_uuid_only(why: Unproved, nodes: &[&str]) -> Note {
-    let (because, remedy) = match why {
+    let (because, hint) = match why {
         Unproved::Chosen => (
             "`proxmox.identity` is `uuid`",
             "Set it to `console`, or apply from a network path that you trust",
@@ -177,7 +178,7 @@ fn by_uuid_only(why: Unproved, nodes: &[&str]) -> Note {
     Note {
         text: format!(
             "{} {is} known by SMBIOS UUID only, because {because}: a relay in the network between this computer and {it} could \
-             receive the cluster's keys. {remedy}",
+             receive the cluster's keys. {hint}",
             list(nodes)
         ),
     }

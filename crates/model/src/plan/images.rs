@@ -82,11 +82,11 @@ impl Builder<'_> {
             site.image.talos.replace('.', "-"),
             site.host
         );
-        let begun = |s: &crate::step::Step| match &s.action {
+        let started = |s: &crate::step::Step| match &s.action {
             Action::CreateTemplate { mark: other, vmid, .. } if *other == mark => Some((*vmid, s.id.clone())),
             _ => None,
         };
-        if let Some((vmid, step)) = self.steps.iter().find_map(begun) {
+        if let Some((vmid, step)) = self.steps.iter().find_map(started) {
             return (vmid, Some(step));
         }
         let vmid = found.map_or_else(|| self.free_template_id(), |found| found.vmid);

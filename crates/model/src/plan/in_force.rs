@@ -62,12 +62,12 @@ impl Builder<'_> {
             _ => None,
         };
         if let Some(what) = what {
-            let remedy = format!(
+            let hint = format!(
                 "put `image` in the file back to what runs; or, one node at a time, run `talosctl upgrade --nodes {} --image IMAGE` with \
                  the `machine.install.image` that `talosmith render` writes for it",
                 node.address.addr()
             );
-            self.block(&node.name, Disruption::Reboot, what, remedy);
+            self.block(&node.name, Disruption::Reboot, what, hint);
         }
         let written = |change: &ConfigChange| match change.costs {
             ConfigCost::Install if image == Image::Same => {

@@ -39,7 +39,7 @@ pub(super) fn another_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<
             blueprint.cluster,
             list(&found)
         ),
-        remedy: remedy(&found),
+        hint: hint(&found),
     }]
 }
 
@@ -54,7 +54,7 @@ pub(super) fn list(vms: &[&Vm]) -> String {
 }
 
 /// What to do about VMs whose keys are not here.
-pub(super) fn remedy(vms: &[&Vm]) -> String {
+pub(super) fn hint(vms: &[&Vm]) -> String {
     let first = vms.first().map(|vm| vm.vmid).unwrap_or_default();
     format!(
         "restore the bundle from your backup; if those VMs belong to another cluster, give this one another name; to delete them \

@@ -10,7 +10,7 @@ use crate::observed::{RecordSeen, Vm};
 use crate::ownership;
 use crate::step::{Action, Disruption};
 
-/// With this begins the note about a deletion that was interrupted.
+/// With this starts the note about a deletion that was interrupted.
 pub const DELETION: &str = "its deletion started at ";
 
 impl Builder<'_> {
@@ -130,16 +130,17 @@ impl Builder<'_> {
                     seen.vmid
                 ),
                 disruption: Disruption::Replace,
-                remedy: format!("write `record: {}` under `proxmox` in the file", seen.vmid),
+                hint: format!("write `record: {}` under `proxmox` in the file", seen.vmid),
             });
         }
         let vm = self.observed.proxmox.marked.iter().find(|vm| vm.vmid == seen.vmid);
         let has: Option<Vec<&str>> =
             vm.map(|vm| vm.next("tags").unwrap_or_default().split([';', ',', ' ']).collect());
-        let lacks = |tag: &&String| {
+        let unmet_conditions = |tag: &&String| {
             has.as_ref().is_some_and(|has| !has.iter().any(|has| has.eq_ignore_ascii_case(tag)))
         };
-        let missing: Vec<&str> = self.blueprint.tags.iter().filter(lacks).map(String::as_str).collect();
+        let missing: Vec<&str> =
+            self.blueprint.tags.iter().filter(unmet_conditions).map(String::as_str).collect();
         let name = &self.blueprint.record.name;
         let renamed = vm.filter(|vm| vm.name != *name).map(|vm| format!("its name is {} → {name}", vm.name));
         let lost = (!missing.is_empty()).then(|| format!("it lost the tags {}", missing.join(", ")));
@@ -151,7 +152,7 @@ impl Builder<'_> {
         }
     }
 
-    pub(super) fn block(&mut self, node: &str, disruption: Disruption, what: String, remedy: String) {
-        self.blocked.push(Blocked { node: Some(node.to_owned()), what, disruption, remedy });
+    pub(super) fn block(&mut self, node: &str, disruption: Disruption, what: String, hint: String) {
+        self.blocked.push(Blocked { node: Some(node.to_owned()), what, disruption, hint });
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn newer(observed: &Observed) -> Vec<Refusal> {
             "the notes of VM {vmid} on {} were written by a newer Talosmith (version {version} of their format)",
             observed.proxmox.unread.get(vmid).map(String::as_str).unwrap_or_default()
         ),
-        remedy: "upgrade this program; nothing was changed".to_owned(),
+        hint: "upgrade this program; nothing was changed".to_owned(),
     };
     observed.proxmox.newer.iter().map(refusal).collect()
 }
@@ -40,7 +40,7 @@ pub(super) fn foreign(blueprint: &Blueprint, observed: &Observed, act: Act) -> V
                     "VM {vmid} ({}) on {host} carries the mark of {what}, but is another VM: {why}",
                     vm.name
                 ),
-                remedy: format!(
+                hint: format!(
                     "if it is not needed, delete VM {vmid}; to keep it for something else, remove the line `talosmith-mark:` from \
                      its notes"
                 ),
@@ -48,7 +48,7 @@ pub(super) fn foreign(blueprint: &Blueprint, observed: &Observed, act: Act) -> V
             Foreign::Restored => Some(Refusal {
                 code: RefusalCode::Restored,
                 why: format!("{what} (VM {vmid} on {host}) is not as Talosmith left it: {why}"),
-                remedy: restored(blueprint, observed, vm),
+                hint: restored(blueprint, observed, vm),
             }),
             Foreign::Another | Foreign::Unfinished => None,
         }
@@ -69,7 +69,7 @@ fn accepted_in_part(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
     let Some(found) = ownership::partly_accepted(blueprint, observed) else { return vec![] };
     let newer: Vec<&str> = found.newer.iter().map(|vm| vm.mark.node.as_str()).collect();
     let newer = newer.join(", ");
-    let (but, remedy) = match found.unread.first() {
+    let (but, hint) = match found.unread.first() {
         _ if !newer.is_empty() => (
             format!("but {newer} was not: its etcd data is newer"),
             format!(
@@ -89,7 +89,7 @@ fn accepted_in_part(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
             "{} (VM {} on {}) was restored or rolled back, which its notes accept, {but}",
             vm.mark.node, vm.vmid, vm.host
         ),
-        remedy: if has_quorum(blueprint, observed) { remove_member(vm) } else { remedy.clone() },
+        hint: if has_quorum(blueprint, observed) { remove_member(vm) } else { hint.clone() },
     };
     found.accepted.iter().map(refusal).collect()
 }
@@ -159,7 +159,7 @@ pub(super) fn unfinished(blueprint: &Blueprint, observed: &Observed) -> Vec<Refu
                 whose(blueprint, *vmid),
                 creation.lock
             ),
-            remedy: remedy(*vmid, host),
+            hint: hint(*vmid, host),
         }
     };
     let dead = observed.proxmox.creating.iter().filter(|(_, creation)| creation.active == Some(false));
@@ -168,7 +168,7 @@ pub(super) fn unfinished(blueprint: &Blueprint, observed: &Observed) -> Vec<Refu
 
 /// How root removes what a killed creation left. Disks that no configuration names stay without the second option.
 #[must_use]
-pub fn remedy(vmid: u32, host: &str) -> String {
+pub fn hint(vmid: u32, host: &str) -> String {
     format!(
         "make sure that no other run is creating this VM; then, as root on {host}, run `qm destroy {vmid} --skiplock \
          --destroy-unreferenced-disks 1 --purge`, and run the command again"
@@ -196,7 +196,7 @@ pub(super) fn protected(blueprint: &Blueprint, observed: &Observed) -> Vec<Refus
     vms.map(|vm| Refusal {
         code: RefusalCode::Protected,
         why: format!("{} (VM {} on {}) is protected in Proxmox", vm.mark.node, vm.vmid, vm.host),
-        remedy: format!(
+        hint: format!(
             "if it really has to go, switch its protection off: `qm set {} --protection 0` on {}, or in its options",
             vm.vmid, vm.host
         ),

@@ -52,14 +52,14 @@ pub(super) fn rights(observed: &Observed) -> Vec<Refusal> {
     vec![Refusal {
         code: RefusalCode::Rights,
         why: format!("the token may not do what is needed: it lacks {}", told.join("; ")),
-        remedy: format!("give these privileges to the token's role: Datacenter, Permissions{accounts}"),
+        hint: format!("give these privileges to the token's role: Datacenter, Permissions{accounts}"),
     }]
 }
 
 /// Images that cannot be had.
 pub(super) fn images(observed: &Observed) -> Vec<Refusal> {
     let refusal = |missing: &NoImage| {
-        let (why, remedy) = match missing {
+        let (why, hint) = match missing {
             NoImage::FactorySilent { factory, why } => (
                 format!("the Image Factory {factory} does not answer here: {why}"),
                 "check this machine's way to it, or name another one with `image.factory`, or a mirror with `image.mirror`".to_owned(),
@@ -87,7 +87,7 @@ pub(super) fn images(observed: &Observed) -> Vec<Refusal> {
                 "put the image there, or let this machine reach the factory once, so that it knows the schematic".to_owned(),
             ),
         };
-        Refusal { code: RefusalCode::Image, why, remedy }
+        Refusal { code: RefusalCode::Image, why, hint }
     };
     observed.proxmox.no_images.iter().map(refusal).collect()
 }
@@ -110,7 +110,7 @@ fn unsized_images(observed: &Observed) -> Vec<Note> {
 /// What the file names in Proxmox, and new nodes need.
 pub(super) fn named(observed: &Observed) -> Vec<Refusal> {
     let refusal = |missing: &NotThere| {
-        let (why, remedy) = match missing {
+        let (why, hint) = match missing {
             NotThere::Pool { pool } => (
                 format!("there is no resource pool {pool}, or the token may not see it"),
                 "make it under Datacenter, Permissions, Pools, or run `talosmith proxmox setup`",
@@ -124,7 +124,7 @@ pub(super) fn named(observed: &Observed) -> Vec<Refusal> {
                 "give the device's address in the file and run `talosmith proxmox setup`",
             ),
         };
-        Refusal { code: RefusalCode::NotThere, why, remedy: remedy.to_owned() }
+        Refusal { code: RefusalCode::NotThere, why, hint: hint.to_owned() }
     };
     observed.proxmox.not_there.iter().map(refusal).collect()
 }
@@ -175,7 +175,7 @@ pub(super) fn addresses(blueprint: &Blueprint, observed: &Observed) -> Vec<Refus
         .map(|(address, seen)| Refusal {
             code: RefusalCode::TakenAddress,
             why: format!("the address {address} of {} is taken: {seen}", whose(*address)),
-            remedy: "free it, or choose another in the file".to_owned(),
+            hint: "free it, or choose another in the file".to_owned(),
         })
         .collect()
 }
@@ -195,7 +195,7 @@ pub(super) fn memory(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
             (has > 0 && mib > has).then(|| Refusal {
                 code: RefusalCode::Memory,
                 why: format!("the nodes on {host} need {mib} MiB of memory, and it has {has} MiB"),
-                remedy: "give the nodes less memory, or spread them over more hosts".to_owned(),
+                hint: "give the nodes less memory, or spread them over more hosts".to_owned(),
             })
         })
         .collect()
@@ -212,7 +212,7 @@ pub(super) fn processors(blueprint: &Blueprint, observed: &Observed) -> Vec<Refu
                 "{} asks for {} cores, and {host} has {has} CPUs: Proxmox would not start it",
                 node.name, node.cores
             ),
-            remedy: "give it fewer cores (`cores` of its size or pool), or another host".to_owned(),
+            hint: "give it fewer cores (`cores` of its size or pool), or another host".to_owned(),
         })
     };
     to_create(blueprint, &observed.proxmox).filter_map(too_many).collect()
@@ -278,6 +278,6 @@ fn one_host_lost(blueprint: &Blueprint, observed: &Observed) -> Option<Note> {
     let (host, most) = by_host.into_iter().max_by_key(|(_, count)| *count)?;
     let survives = all - most > all / 2;
     (all >= 3 && online >= 3 && !survives).then(|| Note {
-        text: format!("{most} of {all} control planes are on {host}: without it etcd stops; `hosts` of the pool can spread them"),
+        text: format!("{most} of {all} control plane nodes are on {host}: without it etcd stops; `hosts` of the pool can spread them"),
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! It gets the right one only where it follows at once. What may cut it off, restarts something or takes a volume from what
 //! uses it is refused with what it costs; the volume can be allowed by name, like everything that concerns data. Control planes
-//! are configured anew one after another, each once the one before it was seen to run what it was sent, and workers
+//! are configured again one after another, each once the one before it was seen to run what it was sent, and workers
 //! when all control planes do: a mistake in the file then ends with the first machine.
 
 use super::bring_up::{Builder, usual};
@@ -57,7 +57,7 @@ impl Builder<'_> {
                     node.name,
                     too_much.join(", and ")
                 ),
-                remedy: "put the file back to what runs (a patch can say it), or change the machine with talosctl, one node \
+                hint: "put the file back to what runs (a patch can say it), or change the machine with talosctl, one node \
                          at a time"
                     .to_owned(),
             });
@@ -75,7 +75,7 @@ impl Builder<'_> {
                     "{} has {volumes}, and the file does not: what uses it would lose its data from one moment to the next",
                     node.name
                 ),
-                remedy: format!(
+                hint: format!(
                     "put the disk back into the file; or, when nothing uses it any more, apply with `--allow-destroy {}`: it is \
                      unmounted, and its disk stays until you remove it in Proxmox",
                     node.name
@@ -120,7 +120,7 @@ impl Builder<'_> {
     /// One reason for all nodes: the address of the API is one thing.
     fn refuse_endpoint(&mut self, old: &str, new: &str) {
         let host = old.trim_start_matches("https://").split([':', '/']).next().unwrap_or(old);
-        let remedy = match self.blueprint.vip {
+        let hint = match self.blueprint.vip {
             Some(_) => format!("write `vip: {host}` under `network` again"),
             None => format!("write the file so that the endpoint is {old} again"),
         };
@@ -130,14 +130,14 @@ impl Builder<'_> {
                 "the machines have the Kubernetes API at {old}, and the file says {new}: this version does not change the VIP or endpoint \
                  of a cluster that runs"
             ),
-            remedy,
+            hint,
         };
         if !self.refusals.contains(&refusal) {
             self.refusals.push(refusal);
         }
     }
 
-    /// The control plane that is configured anew before whoever comes next. Nodes come with the control planes first.
+    /// The control plane that is configured again before whoever comes next. Nodes come with the control planes first.
     fn last_control_plane(&self) -> Option<StepId> {
         let is_control_plane = |name: &String| {
             self.blueprint.nodes.get(name).is_some_and(|node| node.role == Role::ControlPlane)

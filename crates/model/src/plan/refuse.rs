@@ -11,10 +11,10 @@ use crate::ownership::{Act, Evidence, may};
 /// Without Proxmox nothing can be compared: every VM would look as if it were gone.
 #[must_use]
 pub fn silence(observed: &Observed) -> Option<Refusal> {
-    observed.proxmox.silent.as_ref().map(|why| Refusal {
+    observed.proxmox.unresponsive.as_ref().map(|why| Refusal {
         code: RefusalCode::NoProxmox,
         why: format!("Proxmox does not answer ({why}), so it cannot be said what differs"),
-        remedy: "make sure that a host of `proxmox.endpoint` or `proxmox.endpoints` is on and can be reached"
+        hint: "make sure that a host of `proxmox.endpoint` or `proxmox.endpoints` is on and can be reached"
             .to_owned(),
     })
 }
@@ -47,7 +47,7 @@ fn hidden(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
                 "VM {vmid}, which has the VM ID of {}, is not listed, and whether it exists could not be asked: {why}",
                 whose(*vmid)
             ),
-            remedy: "run the command again once Proxmox answers".to_owned(),
+            hint: "run the command again once Proxmox answers".to_owned(),
         },
         None => Refusal {
             code: RefusalCode::Rights,
@@ -55,7 +55,7 @@ fn hidden(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
                 "VM {vmid}, which has the VM ID of {}, exists, and the token may not see it",
                 whose(*vmid)
             ),
-            remedy: format!(
+            hint: format!(
                 "give the token VM.Audit on /vms/{vmid}, or put the VM back into the pool that the token has rights on; `talosmith doctor` \
              shows its rights. If it is another user's VM, choose another VM ID in the file"
             ),
@@ -90,7 +90,7 @@ pub fn protected(blueprint: &Blueprint) -> Vec<Refusal> {
     vec![Refusal {
         code: RefusalCode::Protected,
         why: format!("the file protects the cluster {}", blueprint.cluster),
-        remedy: "set `protect: false` in the file if you really want to destroy it".to_owned(),
+        hint: "set `protect: false` in the file if you really want to destroy it".to_owned(),
     }]
 }
 
@@ -105,7 +105,7 @@ fn old_proxmox(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         _ => vec![Refusal {
             code: RefusalCode::OldProxmox,
             why: format!("Proxmox VE {version} is too old: Talosmith needs 9.0 or newer"),
-            remedy: "upgrade Proxmox VE first; version 8 is past its end of life".to_owned(),
+            hint: "upgrade Proxmox VE first; version 8 is past its end of life".to_owned(),
         }],
     }
 }
@@ -115,7 +115,8 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     if blueprint.cluster_id.is_some() {
         return vec![];
     }
-    let configured = observed.machines.iter().filter(|(_, seen)| matches!(seen.api, Api::Stranger { .. }));
+    let configured =
+        observed.machines.iter().filter(|(_, seen)| matches!(seen.api, Api::ForeignMachine { .. }));
     let configured: Vec<&str> = configured.map(|(name, _)| name.as_str()).collect();
     if !configured.is_empty() {
         let (is, they) = if configured.len() == 1 { ("is", "it") } else { ("are", "they") };
@@ -125,7 +126,7 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
                 "the secrets bundle is missing, but {} {is} configured already, with keys that are not here",
                 configured.join(", ")
             ),
-            remedy: format!(
+            hint: format!(
                 "restore the bundle from your backup; if {they} {is} of no use to anybody, reset with `talosctl reset`"
             ),
         }];
@@ -143,7 +144,7 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
             blueprint.cluster,
             lost::list(&found)
         ),
-        remedy: lost::remedy(&found),
+        hint: lost::hint(&found),
     }]
 }
 
@@ -157,7 +158,7 @@ fn lost_marks(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         let recorded = observed.proxmox.record.as_ref().and_then(|seen| seen.state.generations.get(node));
         let vmgenid = recorded.or_else(|| observed.proxmox.unmarked_generations.get(vmid)).copied();
         let mark = Mark { vmgenid, ..Mark::new(&blueprint.cluster, owner, node) };
-        let (what, remedy) = match node.as_str() {
+        let (what, hint) = match node.as_str() {
             // Without it nothing would say that etcd was bootstrapped, so it is never to be deleted.
             RECORD_NODE => (
                 "the cluster's record",
@@ -172,7 +173,7 @@ fn lost_marks(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         Refusal {
             code: RefusalCode::LostMark,
             why: format!("VM {vmid} on {host} is {what} by its UUID, but its notes do not say so any more"),
-            remedy,
+            hint,
         }
     };
     observed.proxmox.unmarked.iter().map(refusal).collect()
@@ -197,7 +198,7 @@ fn doubled_identity(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
                 vms.iter().copied().filter(|v| Some(v.vmid) != original.map(|o| o.vmid)).collect();
             let certain = original.is_some_and(proven) && !copies.iter().any(|v| proven(v));
             let copies: Vec<String> = copies.into_iter().map(place).collect();
-            let remedy = match certain {
+            let hint = match certain {
                 true => format!(
                     "delete the copy, {}, or remove the line `talosmith-mark:` from its notes",
                     copies.join(" and ")
@@ -207,7 +208,7 @@ fn doubled_identity(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
             Refusal {
                 code: RefusalCode::Doubled,
                 why: format!("{node} exists {} times, as {}", vms.len(), where_.join(" and ")),
-                remedy,
+                hint,
             }
         })
         .collect()
@@ -236,7 +237,7 @@ fn record_out_of_sight(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusa
         why: format!(
             "VM {vmid} on {host} may be the cluster's record and could not be read; without it nothing keeps two operators apart"
         ),
-        remedy: format!(
+        hint: format!(
             "bring {host} back; if it is lost for good, move the record, which has no disk, as root on another host: \
              `mv /etc/pve/nodes/{host}/qemu-server/{vmid}.conf /etc/pve/qemu-server/`"
         ),
@@ -263,7 +264,7 @@ fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
             let guest = observed.proxmox.taken.get(&vmid).filter(|g| !being_made(g.lock.as_deref()))?;
             let name = guest.name.as_deref().map_or_else(String::new, |n| format!(" ({n})"));
             let marked = observed.proxmox.marked.iter().find(|vm| vm.vmid == vmid);
-            let (why, remedy) = match marked.map(|vm| &vm.mark) {
+            let (why, hint) = match marked.map(|vm| &vm.mark) {
                 Some(mark) if Some(mark.owner) == owner => (
                     format!(
                         "the id {vmid} {whose} is in use by {}, a node of this cluster that is not in the file",
@@ -287,7 +288,7 @@ fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
                     format!("choose another id with {key} in the file"),
                 ),
             };
-            Some(Refusal { code: RefusalCode::TakenId, why, remedy })
+            Some(Refusal { code: RefusalCode::TakenId, why, hint })
         })
         .collect()
 }
@@ -308,7 +309,7 @@ fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
             refusals.push(Refusal {
                 code: RefusalCode::Host,
                 why: format!("no Proxmox host could be chosen for {}", node.name),
-                remedy: "name one with `host`, or check that a host is online".to_owned(),
+                hint: "name one with `host`, or check that a host is online".to_owned(),
             });
             continue;
         };
@@ -324,7 +325,7 @@ fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
         refusals.push(Refusal {
             code: RefusalCode::Host,
             why: format!("{} cannot be created on {host}: {reason}", node.name),
-            remedy: "name another host for it, or bring that one back".to_owned(),
+            hint: "name another host for it, or bring that one back".to_owned(),
         });
     }
     refusals
@@ -346,7 +347,7 @@ fn missing_bridges(node: &Node, host: &str, bridges: &[String]) -> Vec<Refusal> 
         .map(|bridge| Refusal {
             code: RefusalCode::Bridge,
             why: format!("{} needs the bridge {bridge}, which {host} does not have", node.name),
-            remedy: format!(
+            hint: format!(
                 "create it there, or name one of its bridges: {}; a bridge that the token may not use is not seen",
                 bridges.join(", ")
             ),

@@ -24,9 +24,9 @@ pub const ONLY_CONTROL_PLANE: &str = "check the way from here to the machine. If
 impl Builder<'_> {
     /// Whether the node may be replaced and needs to be. Where one of both is in doubt, that is told.
     pub(super) fn is_lost(&mut self, node: &Node, vm: &Vm) -> bool {
-        let silent =
-            self.observed.machines.get(&node.name).is_some_and(|m| matches!(m.api, Api::Silent { .. }));
-        if !self.allowed.contains(&node.name) || !vm.running || vm.lock.is_some() || !silent {
+        let unresponsive =
+            self.observed.machines.get(&node.name).is_some_and(|m| matches!(m.api, Api::Unresponsive { .. }));
+        if !self.allowed.contains(&node.name) || !vm.running || vm.lock.is_some() || !unresponsive {
             return false;
         }
         let dead = alive::is_dead(alive::signs(&node.name, self.observed));
@@ -39,13 +39,13 @@ impl Builder<'_> {
                     "{} cannot be replaced: it is the only control plane node, and it alone has the data of etcd",
                     node.name
                 ),
-                remedy: ONLY_CONTROL_PLANE.to_owned(),
+                hint: ONLY_CONTROL_PLANE.to_owned(),
             }),
             // Where etcd may be lost, a disk of any node may be what helps.
             Ok(()) if bootstrap::member(self.blueprint, self.observed).is_none() => self.refusals.push(Refusal {
                 code: RefusalCode::NotProven,
                 why: format!("{} cannot be replaced: no member of etcd answers", node.name),
-                remedy: "bring a control plane node back, so that it answers from here, then run the command again".to_owned(),
+                hint: "bring a control plane node back, so that it answers from here, then run the command again".to_owned(),
             }),
             Ok(()) => {}
             Err(Doubt::Answers) => return false,
@@ -57,7 +57,7 @@ impl Builder<'_> {
             Err(doubt @ (Doubt::NothingAnswers | Doubt::NoKubernetes)) => self.refusals.push(Refusal {
                 code: RefusalCode::NotProven,
                 why: format!("{} cannot be replaced: {doubt}", node.name),
-                remedy: match doubt {
+                hint: match doubt {
                     Doubt::NoKubernetes if bootstrap::never(self.observed) => format!(
                         "the record says that etcd was never bootstrapped, so the VM has no data of the cluster: delete VM {} in \
                          Proxmox, and it is created again",
@@ -100,7 +100,7 @@ impl Builder<'_> {
             self.refusals.push(Refusal {
                 code: RefusalCode::Etcd,
                 why: format!("{} cannot be replaced: {blocker}", node.name),
-                remedy: blocker.remedy().to_owned(),
+                hint: blocker.hint().to_owned(),
             });
         }
         self.replaced = Some(node.name.clone());
@@ -109,7 +109,7 @@ impl Builder<'_> {
     /// Takes the VM away and makes it again; gives the step after which the new machine runs.
     pub(super) fn replace(&mut self, node: &Node, vm: &Vm) -> Vec<StepId> {
         let (name, host, vmid) = (node.name.clone(), vm.host.clone(), vm.vmid);
-        let stop = Action::StopVm { node: name.clone(), host: host.clone(), vmid, if_silent: true };
+        let stop = Action::StopVm { node: name.clone(), host: host.clone(), vmid, if_unresponsive: true };
         let reason = "it does not answer; it is watched for two minutes before it is stopped";
         let stop = self.push(stop, vec![], reason, WATCH + DELETE);
         let reason = "it does not answer, and replacing it is allowed";

@@ -306,8 +306,8 @@ fn a_mark_without_etcd_is_repeated_on_the_same_node_only() {
     world.kubernetes = Kubernetes::default();
     world.proxmox.record.as_mut().unwrap().state = bootstrapped("cp-2", false);
     let plan = plan(&blueprint, &rendered(), &world);
-    let begun: Vec<&str> = ids(&plan).into_iter().filter(|s| s.starts_with("bootstrap/")).collect();
-    assert_eq!(begun, ["bootstrap/cp-2"]);
+    let started: Vec<&str> = ids(&plan).into_iter().filter(|s| s.starts_with("bootstrap/")).collect();
+    assert_eq!(started, ["bootstrap/cp-2"]);
 }
 
 #[test]
@@ -331,8 +331,8 @@ fn a_member_anywhere_means_no_bootstrap() {
     let blueprint = blueprint();
     let mut world = healthy_world(&blueprint);
     world.proxmox.record = None;
-    world.machines.insert("cp-2".to_owned(), Machine::silent("refused"));
-    world.machines.insert("cp-3".to_owned(), Machine::silent("refused"));
+    world.machines.insert("cp-2".to_owned(), Machine::unresponsive("refused"));
+    world.machines.insert("cp-3".to_owned(), Machine::unresponsive("refused"));
     let plan = plan(&blueprint, &rendered(), &world);
     assert!(!ids(&plan).iter().any(|s| s.starts_with("bootstrap/")), "{:?}", ids(&plan));
     assert!(ids(&plan).contains(&"create-record"));
@@ -342,9 +342,10 @@ fn a_member_anywhere_means_no_bootstrap() {
 fn a_stranger_at_an_address_stops_everything() {
     let blueprint = blueprint();
     let mut world = healthy_world(&blueprint);
-    world
-        .machines
-        .insert("w-1".to_owned(), Machine::with(Api::Stranger { why: "its UUID is another".to_owned() }));
+    world.machines.insert(
+        "w-1".to_owned(),
+        Machine::with(Api::ForeignMachine { why: "its UUID is another".to_owned() }),
+    );
     let plan = plan(&blueprint, &rendered(), &world);
     assert!(plan.steps.is_empty());
     assert!(plan.refusals[0].why.contains("its UUID is another"));
@@ -372,7 +373,7 @@ fn first_use_3_vms_of_this_name_with_other_keys_are_named_and_nothing_is_said_to
         let [refusal] = plan.refusals.as_slice() else { panic!("{:?}", plan.refusals) };
         assert_eq!(refusal.code, RefusalCode::LostBundle);
         assert!(refusal.why.contains("VM 150021 (w-1) on pve1"), "{}", refusal.why);
-        assert!(refusal.remedy.contains("restore the bundle"), "{}", refusal.remedy);
+        assert!(refusal.hint.contains("restore the bundle"), "{}", refusal.hint);
     }
     // With a VM of our own, somebody else just chose the same name.
     let mut both = world;
@@ -404,8 +405,8 @@ fn a_clone_beside_the_original_is_named_only_as_the_copy() {
         world.proxmox.marked.insert(0, clone);
         let plan = plan(&blueprint, &rendered(), &world);
         assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::Doubled]);
-        let remedy = &plan.refusals[0].remedy;
-        assert!(remedy.starts_with("delete the copy, VM 9002 on pve2, or remove"), "{remedy}");
+        let hint = &plan.refusals[0].hint;
+        assert!(hint.starts_with("delete the copy, VM 9002 on pve2, or remove"), "{hint}");
         assert_eq!(plan.blocked, []);
         assert_eq!(plan.held, []);
     }
@@ -465,8 +466,9 @@ fn a_token_that_may_not_do_enough_is_told_before_anything_is_made() {
     let new: Vec<&Node> = blueprint.nodes.values().collect();
     let needs = rights::to_create(&blueprint, &new, &BTreeMap::new());
     let mut world = empty_world();
-    let lacks = |need: &&rights::Need| need.privilege == "VM.Allocate" || need.privilege == "SDN.Use";
-    world.proxmox.missing_rights = needs.iter().filter(lacks).map(rights::Need::missing).collect();
+    let unmet_conditions =
+        |need: &&rights::Need| need.privilege == "VM.Allocate" || need.privilege == "SDN.Use";
+    world.proxmox.missing_rights = needs.iter().filter(unmet_conditions).map(rights::Need::missing).collect();
     let plan = plan(&blueprint, &rendered(), &world);
     assert!(plan.steps.is_empty());
     assert_eq!(
@@ -492,7 +494,7 @@ fn what_may_become_tight_is_told() {
         [
             "the new nodes on pve1 want 12288 MiB of memory, and 5536 MiB are free there now",
             "the new disks in local-lvm on pve1 may grow to 60 GiB, and 30 GiB are free there now",
-            "2 of 3 control planes are on pve1: without it etcd stops; `hosts` of the pool can spread them",
+            "2 of 3 control plane nodes are on pve1: without it etcd stops; `hosts` of the pool can spread them",
         ]
     );
 }
@@ -611,9 +613,9 @@ fn a_machine_that_is_not_ours_gets_everything_but_a_vm() {
     world.machines.insert("metal-1".to_owned(), Machine::with(Api::Maintenance));
     let undeclared = plan(&blueprint, &rendered(), &world);
     assert_eq!(undeclared.refusals[0].code, RefusalCode::Identity);
-    assert!(undeclared.refusals[0].remedy.contains("unverified: true"), "{:?}", undeclared.refusals);
+    assert!(undeclared.refusals[0].hint.contains("unverified: true"), "{:?}", undeclared.refusals);
     // One that is configured, or that does not answer, is not asked for it.
-    for api in [Api::Configured, Api::Silent { why: "off".to_owned() }] {
+    for api in [Api::Configured, Api::Unresponsive { why: "off".to_owned() }] {
         world.machines.insert("metal-1".to_owned(), Machine::with(api));
         assert_eq!(plan(&blueprint, &rendered(), &world).refusals, []);
     }
@@ -647,7 +649,7 @@ fn a_vm_that_the_token_may_not_see_refuses_everything() {
             refusal.why,
             "VM 150021, which has the VM ID of w-1, exists, and the token may not see it"
         );
-        assert!(refusal.remedy.contains("VM.Audit on /vms/150021"), "{refusal:?}");
+        assert!(refusal.hint.contains("VM.Audit on /vms/150021"), "{refusal:?}");
     }
 }
 
@@ -679,7 +681,7 @@ fn templates_are_made_once_a_host_and_role_and_copied() {
     let made = plan(&blueprint, &rendered(), &world);
     let templates: Vec<&str> =
         ids(&made).into_iter().filter(|id| id.starts_with("create-template/")).collect();
-    assert_eq!(templates.len(), 4, "control planes on three hosts, workers on one: {templates:?}");
+    assert_eq!(templates.len(), 4, "control plane nodes on three hosts, workers on one: {templates:?}");
     let clone = step(&made, "clone-vm/w-2");
     assert!(matches!(clone.action, Action::CloneVm { template: 15_001_005, .. }), "{:?}", clone.action);
     assert!(clone.after.contains(&step(&made, "create-template/home-worker-scsi0-v1-13-9-pve1").id));

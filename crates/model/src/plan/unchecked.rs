@@ -110,7 +110,7 @@ fn refusal(
             "the cluster's record was not found, and whether {} on {host} {verb} to this cluster could not be checked: {cause}",
             list(vms)
         ),
-        remedy: format!("{back}{way_on}"),
+        hint: format!("{back}{way_on}"),
     }
 }
 

@@ -66,7 +66,7 @@ fn refusal(blueprint: &Blueprint, ((of, runs, wanted), nodes): Upgrade) -> Refus
                 "{} {verb} {name} {runs}, and the file asks for {wanted}, which is older: {name} cannot be downgraded",
                 nodes.join(", ")
             ),
-            remedy: format!(
+            hint: format!(
                 "write `{key}: {runs}` under `versions` in the file (of the cluster, the pool or the node)"
             ),
         };
@@ -77,7 +77,7 @@ fn refusal(blueprint: &Blueprint, ((of, runs, wanted), nodes): Upgrade) -> Refus
             "{} {verb} {name} {runs}, and the file asks for {wanted}: this version of Talosmith does not upgrade {name} yet",
             nodes.join(", ")
         ),
-        remedy: format!(
+        hint: format!(
             "to stay with what runs, write `{key}: {runs}` under `versions` in the file (of the cluster, the pool or the node); to \
              upgrade now, run {upgrade}, and then this command again"
         ),

@@ -15,7 +15,7 @@ pub enum Closed {
     /// It exists, by its data or by the record, and no member of it answers.
     NoMember {
         /// The control plane nodes of the file.
-        silent: Vec<String>,
+        unresponsive: Vec<String>,
     },
 }
 
@@ -23,8 +23,8 @@ impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoMajority(standing) => standing.fmt(f),
-            Self::NoMember { silent } => {
-                write!(f, "it was bootstrapped, and no member of it answers ({})", silent.join(", "))
+            Self::NoMember { unresponsive } => {
+                write!(f, "it was bootstrapped, and no member of it answers ({})", unresponsive.join(", "))
             }
         }
     }
@@ -33,7 +33,7 @@ impl fmt::Display for Closed {
 impl Closed {
     /// What the operator can do.
     #[must_use]
-    pub fn remedy(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match self {
             Self::NoMajority(standing) if standing.quorum == Quorum::Unknown => {
                 "run the command again; if members still do not tell, look at them with `talosmith health`"
@@ -58,10 +58,10 @@ pub fn admits(blueprint: &Blueprint, observed: &Observed) -> Result<(), Closed> 
             |name: &String| observed.machines.get(name).is_some_and(|machine| machine.etcd == Etcd::Data);
         let names: Vec<String> = blueprint.control_planes().map(|node| node.name.clone()).collect();
         let exists = mark.is_some_and(|mark| mark.done) || names.iter().any(has_data);
-        return if exists { Err(Closed::NoMember { silent: names }) } else { Ok(()) };
+        return if exists { Err(Closed::NoMember { unresponsive: names }) } else { Ok(()) };
     };
     let open = match (standing.quorum, standing.voters) {
-        (Quorum::Holds, Some(voters)) => (voters - standing.silent.len().min(voters)) * 2 > voters,
+        (Quorum::Holds, Some(voters)) => (voters - standing.unresponsive.len().min(voters)) * 2 > voters,
         // A leader is seen, so a majority is there.
         (Quorum::Holds, None) => true,
         (Quorum::Lost | Quorum::Unknown, _) => false,

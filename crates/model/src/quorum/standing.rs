@@ -34,7 +34,7 @@ pub struct Standing {
     pub answer: Vec<String>,
     /// Voting members that do not answer; where no list is given, the control plane nodes of the file that do not.
     #[serde(rename = "unresponsive")]
-    pub silent: Vec<String>,
+    pub unresponsive: Vec<String>,
     /// Those of them that are not in the file, so that Talosmith did not ask them.
     #[serde(default)]
     pub not_asked: Vec<String>,
@@ -57,14 +57,14 @@ impl Standing {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.quorum == Quorum::Holds
-            && self.silent.is_empty()
+            && self.unresponsive.is_empty()
             && self.voters.is_some()
             && self.errors.is_empty()
     }
 
     /// What the operator can do, where something is wrong.
     #[must_use]
-    pub fn remedy(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<&'static str> {
         match self.quorum {
             Quorum::Holds => None,
             Quorum::Lost => Some(
@@ -106,7 +106,7 @@ pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> 
         let named = listed.clone().find(|member| member.id == *id && !member.name.is_empty());
         known.or_else(|| named.map(|member| member.name.clone())).unwrap_or_else(|| format!("member {id}"))
     };
-    let silent: Vec<String> = match &voters {
+    let unresponsive: Vec<String> = match &voters {
         Some(voters) => {
             voters.iter().map(|m| &m.id).filter(|id| !members.contains_key(*id)).map(name).collect()
         }
@@ -115,7 +115,8 @@ pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> 
             nodes.filter(|node| !members.values().any(|(known, _)| known == *node)).cloned().collect()
         }
     };
-    let not_asked = silent.iter().filter(|name| !blueprint.nodes.contains_key(*name)).cloned().collect();
+    let not_asked =
+        unresponsive.iter().filter(|name| !blueprint.nodes.contains_key(*name)).cloned().collect();
     let tolerates = voters.as_ref().filter(|_| quorum == Quorum::Holds).and_then(|voters| {
         let answer = voters.iter().filter(|m| members.contains_key(&m.id)).count();
         answer.checked_sub(voters.len() / 2 + 1)
@@ -128,7 +129,7 @@ pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> 
     Some(Standing {
         quorum,
         answer: members.values().map(|(node, _)| node.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
-        silent,
+        unresponsive,
         not_asked,
         voters: voters.map(|voters| voters.len()),
         tolerates,
@@ -146,9 +147,9 @@ pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> 
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = |names: &[String], one, many| if names.len() == 1 { one } else { many };
-        let asked = self.silent.iter().filter(|name| !self.not_asked.contains(name));
+        let asked = self.unresponsive.iter().filter(|name| !self.not_asked.contains(name));
         let asked: Vec<&str> = asked.map(String::as_str).collect();
-        let silent = |f: &mut fmt::Formatter<'_>| {
+        let unresponsive = |f: &mut fmt::Formatter<'_>| {
             if !asked.is_empty() {
                 write!(f, "; etcd on {} does not answer", asked.join(", "))?;
             }
@@ -160,7 +161,7 @@ impl fmt::Display for Standing {
         };
         match (self.quorum, self.voters) {
             (Quorum::Holds, Some(voters)) => {
-                let answer = voters - self.silent.len();
+                let answer = voters - self.unresponsive.len();
                 let members = if voters == 1 { "member answers" } else { "members answer" };
                 write!(f, "{answer} of {voters} {members}, quorum holds")?;
                 match self.tolerates {
@@ -172,28 +173,28 @@ impl fmt::Display for Standing {
                     Some(more) => write!(f, ", {more} failures are tolerated")?,
                     None => f.write_str(" by members that do not answer here")?,
                 }
-                silent(f)?;
+                unresponsive(f)?;
             }
             (Quorum::Holds, None) => {
                 f.write_str("quorum holds, and the number of members is not known: ")?;
                 let (has, names) = (verb(&self.answer, "answers", "answer"), self.answer.join(", "));
                 write!(f, "{names} {has}, and no list of members is agreed on")?;
-                silent(f)?;
+                unresponsive(f)?;
             }
             (Quorum::Lost, _) => {
                 let sees = verb(&self.answer, "answers and sees", "answer and see");
-                let lost = if self.silent.is_empty() {
+                let lost = if self.unresponsive.is_empty() {
                     "no leader (an election, or quorum lost)"
                 } else {
                     "quorum lost"
                 };
                 write!(f, "{lost}: {} {sees} no leader", self.answer.join(", "))?;
-                silent(f)?;
+                unresponsive(f)?;
             }
             (Quorum::Unknown, _) => {
                 let (does, names) = (verb(&self.answer, "does", "do"), self.answer.join(", "));
                 write!(f, "quorum unknown: {names} {does} not tell whether there is a leader")?;
-                silent(f)?;
+                unresponsive(f)?;
             }
         }
         if let Some(leader) = &self.leader {

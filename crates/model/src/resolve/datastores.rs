@@ -121,8 +121,11 @@ fn no_datastore(host: &str, found: &InventoryHost, named: Option<&str>, purpose:
         .collect();
     let problem = match named {
         Some(name) => {
-            let why =
-                if found.datastores.contains_key(name) { "does not take" } else { "is not there to take" };
+            let why = if found.datastores.contains_key(name) {
+                "does not take"
+            } else {
+                "is missing and must take"
+            };
             let message = format!("the datastore `{name}` on `{host}` {why} content `{content}`");
             Diagnostic::error(codes::NO_DATASTORE, message)
                 .at(Path::of(&["hosts", host, "datastores", key]), "")

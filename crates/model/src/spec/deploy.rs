@@ -160,7 +160,7 @@ fn default_path() -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Upgrade {
-    /// How many workers may be away at once: a number, or a share as `20%`. Control planes go one by one, always.
+    /// How many workers may be away at once: a number, or a share as `20%`. Control plane nodes go one by one, always.
     pub workers: Written,
     /// How long a node may take to be drained: `5m`.
     pub drain_timeout: Written,

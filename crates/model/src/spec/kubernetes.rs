@@ -18,7 +18,7 @@ pub struct Kubernetes {
     pub service_cidr: String,
     /// DNS domain inside the cluster.
     pub dns_domain: String,
-    /// Let workloads run on control planes.
+    /// Let workloads run on control plane nodes.
     pub schedule_on_control_planes: bool,
     /// Network plug-in: `flannel`, `none`, `cilium`, or a mapping with more.
     #[serde(skip_serializing_if = "is_default")]

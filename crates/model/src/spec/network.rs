@@ -17,7 +17,7 @@ pub struct Network {
     /// Default gateway.
     #[schemars(extend("examples" = ["10.25.150.1"]))]
     pub gateway: String,
-    /// An address of this network that moves between the control planes, so that the Kubernetes API outlives any one.
+    /// An address of this network that moves between the control plane nodes, so that the Kubernetes API outlives any one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["10.25.150.10"]))]
     pub vip: Option<String>,

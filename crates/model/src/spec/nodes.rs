@@ -106,7 +106,7 @@ pub struct NodeVersions {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Defaults {
-    /// For control planes.
+    /// For control plane nodes.
     #[serde(default, skip_serializing_if = "is_default")]
     pub controlplane: RoleDefaults,
     /// For workers.
@@ -176,7 +176,7 @@ pub struct Pool {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// Control planes go where the fewest are; workers go round by the hosts' weights, the roomiest first.
+    /// Control plane nodes go where the fewest are; workers go round by the hosts' weights, the roomiest first.
     #[default]
     Spread,
     /// Node 1 on the first of `hosts`, node 2 on the second, and round again, in the order written.

@@ -1,6 +1,6 @@
 //! Reading Proxmox' values so that two ways of writing the same thing are the same.
 //!
-//! A value is a list of properties; the first may leave out its name. Proxmox prints drives and cards anew and keeps
+//! A value is a list of properties; the first may leave out its name. Proxmox prints drives and cards again and keeps
 //! everything else as it was written, so values are never compared as texts.
 
 use std::collections::BTreeMap;

@@ -31,7 +31,7 @@ impl Lines {
         text(&self.line)
     }
 
-    /// Forgets the line that is not ended: what comes next begins a line of its own.
+    /// Forgets the line that is not ended: what comes next starts a line of its own.
     pub fn cut(&mut self) {
         self.line.clear();
     }

@@ -99,7 +99,7 @@ async fn a_machine_that_was_away_answers_as_soon_as_it_is_back() {
     world.show(Face::Configured);
     let found = probe(&world.net(), &world.clock, ADDRESS, Some(&credentials)).await;
     assert!(matches!(found, Probe::Configured { version: Some(_) }), "{found:?}");
-    // The dial that was begun while it was away is given up in time, and the next one reaches it.
+    // The dial that was started while it was away is given up in time, and the next one reaches it.
     assert_eq!(machine.version().await.unwrap_err().io_kind(), Some(std::io::ErrorKind::TimedOut));
     machine.version().await.unwrap();
     world.show(Face::Away);
@@ -122,8 +122,8 @@ async fn each_way_of_not_trusting_has_its_own_words() {
     assert_eq!(error.to_string(), text);
     assert!(error.hint().is_some());
 
-    let stranger = Credentials { ca: ours.ca.clone(), ..other };
-    assert_eq!(connect(&stranger).version().await.unwrap_err().kind(), Kind::Rejected);
+    let foreign = Credentials { ca: ours.ca.clone(), ..other };
+    assert_eq!(connect(&foreign).version().await.unwrap_err().kind(), Kind::Rejected);
 
     let error = maintenance(&world).await.version().await.unwrap_err();
     assert_eq!(error.kind(), Kind::Rejected);
@@ -157,8 +157,8 @@ async fn a_port_tells_what_is_behind_it() {
     ));
     let found = probe(&net, &clock, ADDRESS, Some(&other)).await;
     assert!(matches!(found, Probe::WrongAuthority { certificate } if !certificate.is_empty()));
-    let stranger =
+    let foreign =
         authority(&clock).issue_client(None, "os:admin", std::time::Duration::from_secs(60), clock.now());
-    let stranger = Credentials { ca: ours.ca.clone(), ..Credentials::from(&stranger.unwrap()) };
-    assert!(matches!(probe(&net, &clock, ADDRESS, Some(&stranger)).await, Probe::NotAccepted(_)));
+    let foreign = Credentials { ca: ours.ca.clone(), ..Credentials::from(&foreign.unwrap()) };
+    assert!(matches!(probe(&net, &clock, ADDRESS, Some(&foreign)).await, Probe::NotAccepted(_)));
 }

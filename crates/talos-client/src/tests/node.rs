@@ -43,7 +43,7 @@ pub struct Script {
     /// Fails the next call for members of etcd.
     pub etcd_refusal: Option<Status>,
     /// A sequence was asked for.
-    pub begun: Arc<Notify>,
+    pub started: Arc<Notify>,
     /// The machine is already switching over.
     pub switching: bool,
 }
@@ -152,8 +152,8 @@ impl MachineService for Node {
                 let mut waiting = match waiting {
                     Some(waiting) => waiting,
                     None => {
-                        let begun = script.lock().unwrap().begun.clone();
-                        begun.notified().await;
+                        let started = script.lock().unwrap().started.clone();
+                        started.notified().await;
                         std::mem::take(&mut script.lock().unwrap().events).into()
                     }
                 };
@@ -172,7 +172,7 @@ impl MachineService for Node {
 
     async fn reboot(&self, request: Request<machine::RebootRequest>) -> Answer<machine::RebootResponse> {
         self.note(format!("reboot {:?}", request.into_inner().mode()));
-        self.script().begun.notify_one();
+        self.script().started.notify_one();
         let message = machine::Reboot { actor_id: "me".into(), ..Default::default() };
         Ok(Response::new(machine::RebootResponse { messages: vec![message] }))
     }

@@ -96,14 +96,14 @@ pub enum PatchError {
 impl PatchError {
     /// What a person can do about it, where there is something.
     #[must_use]
-    pub fn remedy(&self) -> Option<String> {
+    pub fn hint(&self) -> Option<String> {
         match self {
             Self::Json { strategic, notes } => {
                 let form = strategic.as_ref().map(|text| format!("write it as a strategic merge:\n{text}"));
                 Some(form.into_iter().chain(notes.iter().cloned()).collect::<Vec<_>>().join("\n"))
             }
             Self::Duplicate { .. } => Some("put both into one document of the patch".to_owned()),
-            Self::Template(error) => Some(error.remedy()),
+            Self::Template(error) => Some(error.hint()),
             Self::NothingToDelete { .. } => Some("take the delete out of the patch".to_owned()),
             _ => None,
         }

@@ -1,7 +1,7 @@
 //! Placeholders in patches: `${node.name}` stands for a value of the machine that the patch is for.
 //!
 //! They are filled after the text was read, in values and in keys, so a value can never change the structure of a patch. Only
-//! names that begin with `node.` or `cluster.` are placeholders: `${HOME}` in a script stays what it is. `$${node.name}`
+//! names that start with `node.` or `cluster.` are placeholders: `${HOME}` in a script stays what it is. `$${node.name}`
 //! is the literal text.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct TemplateError {
 impl TemplateError {
     /// What a person can do about it.
     #[must_use]
-    pub fn remedy(&self) -> String {
+    pub fn hint(&self) -> String {
         let written = |name: &String| format!("${{{name}}}");
         let meant = self.known.iter().map(|known| (unlike(&self.name, known), known)).min();
         let meant = meant.filter(|(mistakes, _)| *mistakes * 3 <= self.name.chars().count() + 2);
@@ -126,7 +126,7 @@ mod tests {
         let error = values.filled("${node.nmae}").unwrap_err();
         assert_eq!(error.to_string(), "there is no patch variable ${node.nmae} here");
         assert_eq!(
-            error.remedy(),
+            error.hint(),
             "did you mean ${node.name}? There are ${node.address}, ${node.name}; write $${node.nmae} for the text itself"
         );
     }

@@ -2,7 +2,7 @@
 //!
 //! An [`Authority`] is a certificate and its key from PEM, wherever they came from: the bundle, or the configuration that a
 //! node was given. It issues [`Identity`]s, which know themselves both as PEM (for files) and as DER (for rustls). Time is
-//! handed in. Client certificates begin five minutes in the past, because clocks differ.
+//! handed in. Client certificates start five minutes in the past, because clocks differ.
 
 mod files;
 mod leaf;
@@ -28,7 +28,7 @@ pub const ADMIN: &str = "os:admin";
 /// The common name of the certificate that a node shows before it has a configuration.
 pub const MAINTENANCE_NAME: &str = "maintenance-service.talos.dev";
 
-/// How far client certificates begin in the past.
+/// How far client certificates start in the past.
 const BACKDATED: Duration = Duration::from_secs(300);
 
 /// Why a certificate could not be made or an authority not be loaded.

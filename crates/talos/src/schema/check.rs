@@ -1,6 +1,6 @@
 //! Whether a value can stand where it stands: known keys, and values of the kind that Talos reads there.
 //!
-//! This is the strict reading that a node begins with. What the values mean is validation's matter.
+//! This is the strict reading that a node starts with. What the values mean is validation's matter.
 
 use std::net::{IpAddr, SocketAddr};
 

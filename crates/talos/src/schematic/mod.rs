@@ -113,7 +113,7 @@ fn is_sure(value: &Value) -> bool {
     }
 }
 
-/// Each pair on a line of its own; what stands in a list begins behind its dash.
+/// Each pair on a line of its own; what stands in a list starts behind its dash.
 fn write(out: &mut String, map: &Map, indent: usize) {
     for (index, (key, value)) in map.iter().enumerate() {
         if index > 0 || !out.ends_with("- ") {

@@ -23,7 +23,7 @@ impl Rules<'_> {
                 self.in_document(document, "name", "is missing");
             }
             if kind.control_plane_only && !self.is_control_plane() {
-                self.in_document(document, "kind", "is for control planes only");
+                self.in_document(document, "kind", "is for control plane nodes only");
             }
             if kind.link {
                 self.link(document);

@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value that the next event begins.
+    /// The value that the next event starts.
     fn child(&mut self, depth: usize) -> Result<Value, YamlError> {
         match self.next()? {
             Some((event, span)) => self.value(event, &span, depth),

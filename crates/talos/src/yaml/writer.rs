@@ -129,7 +129,7 @@ fn is_plain(text: &str) -> bool {
         && !["true", "false", "yes", "no", "on", "off", "y", "n", "null"].contains(&lower.as_str())
 }
 
-/// Whether the text is whole lines that need no escape and do not begin with a space, which a literal block would misread.
+/// Whether the text is whole lines that need no escape and do not start with a space, which a literal block would misread.
 fn is_block(text: &str) -> bool {
     text.ends_with('\n')
         && !text.ends_with("\n\n")

@@ -42,10 +42,10 @@ pub struct InitArgs {
     /// Its gateway. Left out: the first address.
     #[arg(long, value_name = "ADDRESS")]
     pub gateway: Option<String>,
-    /// The address of the Kubernetes API, which moves between control planes. Left out: the tenth address.
+    /// The address of the Kubernetes API, which moves between control plane nodes. Left out: the tenth address.
     #[arg(long, value_name = "ADDRESS")]
     pub vip: Option<String>,
-    /// How many control planes.
+    /// How many control plane nodes.
     #[arg(long, value_name = "NUMBER", default_value_t = 3)]
     pub control_planes: u32,
     /// How many workers.

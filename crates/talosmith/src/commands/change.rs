@@ -7,7 +7,7 @@ mod run;
 
 use engine::lease;
 use engine::secrets::AtRest;
-use engine::{Look, World};
+use engine::{Snapshot, Systems};
 use model::plan::Plan;
 use model::step::Action;
 use talos::secrets::Bundle;
@@ -23,8 +23,8 @@ use crate::exit::Exit;
 use crate::interrupt;
 use crate::view::{Printer, Problem, Verb};
 
-/// How often a plan is made anew because somebody else had the cluster in between.
-const LOOKS: usize = 3;
+/// How often a plan is made again because somebody else had the cluster in between.
+const ATTEMPTS: usize = 3;
 
 /// Makes the cluster what the file says.
 pub async fn apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Result<Exit, Problem> {
@@ -46,16 +46,16 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         _ => args.allow.allow_destroy.clone(),
     };
     let mut session = setup.session(&outside, printer)?.allowing(allowed);
-    let mut look = setup.look(&session, printer).await?;
-    known(&args.allow, &look)?;
+    let mut snapshot = setup.observe(&session, printer).await?;
+    known(&args.allow, &snapshot)?;
     if global.lab {
-        only_ours(&look)?;
+        only_ours(&snapshot)?;
     }
-    let mut plan = look.plan();
+    let mut plan = snapshot.plan();
     if let (Some(saved), Some(path)) = (&saved, &args.plan) {
-        still_holds(saved, path, &look, &plan)?;
+        still_holds(saved, path, &snapshot, &plan)?;
     }
-    free(&setup, &args.change, &look, &plan, outside.world.clock.now())?;
+    free(&setup, &args.change, &snapshot, &plan, outside.systems.clock.now())?;
     if !printer.is_json() || !plan.refusals.is_empty() || plan.steps.is_empty() {
         printer.plan(&plan, Verb::Apply);
     }
@@ -66,40 +66,40 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         write_credentials(global, args, printer)?;
         return Ok(end::of(&plan));
     }
-    look.read_references(&plan).map_err(|e| Problem::from(&e))?;
+    snapshot.read_references(&plan).map_err(|e| Problem::from(&e))?;
     let asks = !args.change.yes && saved.is_none();
     if asks {
         let text = "Apply these changes?".to_owned();
         let question = Question { setup: &setup, session: &session, printer, verb: Verb::Apply, text };
         match question.ask(plan).await? {
-            Answer::Yes(seen, again) => (look, plan) = (*seen, again),
+            Answer::Yes(seen, again) => (snapshot, plan) = (*seen, again),
             Answer::No(exit) => return Ok(exit),
         }
     }
-    if look.blueprint.cluster_id.is_none() {
+    if snapshot.blueprint.cluster_id.is_none() {
         // Keys must exist, on disk, before the first machine is given an identity that derives from them.
         // From here on signals are heard, and do not end the program by themselves.
-        let making = interrupt::unless(new_bundle(&setup, &outside.world, global, printer)).await;
+        let making = interrupt::unless(new_bundle(&setup, &outside.systems, global, printer)).await;
         let Some(bundle) = making else { return Ok(stopped(printer)) };
         session = session.with_bundle(bundle?);
-        let Some(seen) = interrupt::unless(setup.look(&session, printer)).await else {
+        let Some(seen) = interrupt::unless(setup.observe(&session, printer)).await else {
             return Ok(stopped(printer));
         };
-        look = seen?;
-        plan = look.plan();
+        snapshot = seen?;
+        plan = snapshot.plan();
         refused(&plan)?;
     }
-    let _cluster = setup.lock_cluster(&look)?;
+    let _cluster = setup.lock_cluster(&snapshot)?;
     let change = Change::new(&setup, &outside, &args.change, "apply", printer)?
         .within(args.timeout)
         .saved(saved.is_some());
-    for _ in 0..LOOKS {
-        if let Some(exit) = change.carry_out(&look, &plan).await? {
+    for _ in 0..ATTEMPTS {
+        if let Some(exit) = change.carry_out(&snapshot, &plan).await? {
             if exit == Exit::Done {
                 write_credentials(global, args, printer)?;
-                let off = end::was_off(&look, &plan);
+                let off = end::was_off(&snapshot, &plan);
                 if (!printer.is_json() || !off.is_empty())
-                    && let Some(seen) = interrupt::unless(setup.look(&session, printer)).await
+                    && let Some(seen) = interrupt::unless(setup.observe(&session, printer)).await
                 {
                     let seen = seen?;
                     if !printer.is_json() {
@@ -112,14 +112,14 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
             return Ok(exit);
         }
         printer.note("Another operator held the lease in between. Observing again.");
-        let Some(seen) = interrupt::unless(setup.look(&session, printer)).await else {
+        let Some(seen) = interrupt::unless(setup.observe(&session, printer)).await else {
             return Ok(stopped(printer));
         };
-        look = seen?;
-        let again = look.plan();
+        snapshot = seen?;
+        let again = snapshot.plan();
         refused(&again)?;
         if let (Some(saved), Some(path)) = (&saved, &args.plan) {
-            still_holds(saved, path, &look, &again)?;
+            still_holds(saved, path, &snapshot, &again)?;
         }
         if again.steps.is_empty() {
             printer.plan(&again, Verb::Apply);
@@ -151,12 +151,12 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
 }
 
 /// The lab makes no machines of others, and they would be waited for in vain.
-fn only_ours(look: &Look) -> Result<(), Problem> {
-    match look.blueprint.in_order().into_iter().find(|node| node.external) {
+fn only_ours(snapshot: &Snapshot) -> Result<(), Problem> {
+    match snapshot.blueprint.in_order().into_iter().find(|node| node.external) {
         None => Ok(()),
         Some(node) => {
             let why = format!("{} is external, and the lab has no machines that others made", node.name);
-            Err(Problem::new(Exit::Usage, why).remedy(
+            Err(Problem::new(Exit::Usage, why).hint(
                 "leave out `external` to try the file there; or serve a lab with `talosmith lab up`, make the machines in its \
                  Proxmox, and apply the file without `--lab`",
             ))
@@ -175,13 +175,13 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
     let _lock = setup.place.lock()?;
     let outside = setup.outside(global).await?;
     let session = setup.session(&outside, printer)?;
-    let mut look = setup.look_to_destroy(&session, printer).await?;
-    let mut plan = look.plan_destroy();
-    let left = left(global, &look, &plan);
+    let mut snapshot = setup.observe_to_destroy(&session, printer).await?;
+    let mut plan = snapshot.plan_destroy();
+    let left = left(global, &snapshot, &plan);
     if let (Some(left), true, true) = (&left, plan.steps.is_empty(), plan.refusals.is_empty()) {
         return Err(left.clone().into());
     }
-    free(&setup, args, &look, &plan, outside.world.clock.now())?;
+    free(&setup, args, &snapshot, &plan, outside.systems.clock.now())?;
     if !printer.is_json() || !plan.refusals.is_empty() || plan.steps.is_empty() {
         printer.plan(&plan, Verb::Destroy);
     }
@@ -195,14 +195,14 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
         let text = format!("The cluster {} and all its data will be gone.", plan.cluster);
         let question = Question { setup: &setup, session: &session, printer, verb: Verb::Destroy, text };
         match question.ask(plan).await? {
-            Answer::Yes(seen, again) => (look, plan) = (*seen, again),
+            Answer::Yes(seen, again) => (snapshot, plan) = (*seen, again),
             Answer::No(exit) => return Ok(exit),
         }
     }
-    let _cluster = setup.lock_cluster(&look)?;
+    let _cluster = setup.lock_cluster(&snapshot)?;
     let change = Change::new(&setup, &outside, args, "destroy", printer)?;
-    if let Some(exit) = change.carry_out(&look, &plan).await? {
-        if exit == Exit::Done && left.is_none() && look.blueprint.has_proxmox() {
+    if let Some(exit) = change.carry_out(&snapshot, &plan).await? {
+        if exit == Exit::Done && left.is_none() && snapshot.blueprint.has_proxmox() {
             printer.note(&format!(
                 "The roles and the token that were set up for it are still in Proxmox. An administrator removes them with \
                  `talosmith proxmox setup --remove{}`.",
@@ -216,13 +216,13 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
     }
     // What shall be destroyed was confirmed by a person who saw another list.
     Err(Problem::new(Exit::Busy, "another operator changed the cluster since it was observed")
-        .remedy("run the command again: it observes the cluster again and shows what would be deleted")
+        .hint("run the command again: it observes the cluster again and shows what would be deleted")
         .into())
 }
 
 /// What cannot be removed now, why, and when to try again.
-fn left(global: &Global, look: &Look, plan: &Plan) -> Option<Problem> {
-    let seen = &look.observed.proxmox;
+fn left(global: &Global, snapshot: &Snapshot, plan: &Plan) -> Option<Problem> {
+    let seen = &snapshot.observed.proxmox;
     let mut left = vec![];
     let mut awaited: Vec<String> = vec![];
     for (vmid, host) in &seen.unread {
@@ -238,7 +238,7 @@ fn left(global: &Global, look: &Look, plan: &Plan) -> Option<Problem> {
         }
     }
     for (vmid, creation) in &seen.creating {
-        let whose = model::plan::ownership::whose(&look.blueprint, *vmid);
+        let whose = model::plan::ownership::whose(&snapshot.blueprint, *vmid);
         left.push(format!(
             "VM {vmid} on {}, which has the VM ID of {whose}, is left: Proxmox is still creating it",
             creation.host
@@ -256,21 +256,21 @@ fn left(global: &Global, look: &Look, plan: &Plan) -> Option<Problem> {
         let why = "it goes last";
         left.push(format!("the cluster's record, VM {} on {}, is left: {why}", record.vmid, record.host));
     }
-    let mut problem = Problem::new(Exit::World, format!("{} is not gone altogether", plan.cluster));
+    let mut problem = Problem::new(Exit::Systems, format!("{} is not gone altogether", plan.cluster));
     problem.causes.extend(left);
     let again = format!("run `talosmith destroy{}` again when {}", flags(global), awaited.join(" and "));
-    Some(problem.remedy(again))
+    Some(problem.hint(again))
 }
 
 /// Nobody else holds the lease, as far as was seen; where somebody does, a plan is of no use.
 fn free(
     setup: &Setup,
     args: &ChangeArgs,
-    look: &Look,
+    snapshot: &Snapshot,
     plan: &Plan,
     now: jiff::Timestamp,
 ) -> Result<(), Problem> {
-    let Some(record) = &look.observed.proxmox.record else { return Ok(()) };
+    let Some(record) = &snapshot.observed.proxmox.record else { return Ok(()) };
     if plan.steps.is_empty() || !plan.refusals.is_empty() {
         return Ok(());
     }
@@ -278,21 +278,21 @@ fn free(
     lease::may_begin(&record.state, &operator, now).map_err(|error| Problem::from(&error))
 }
 
-/// A signal came before a run began.
+/// A signal came before a run started.
 fn stopped(printer: &Printer) -> Exit {
     printer.note("Stopped. Run the same command again to continue.");
     Exit::Interrupted
 }
 
 /// Every node whose data may be deleted is one of the file's.
-pub(super) fn known(args: &AllowArgs, look: &Look) -> Result<(), Problem> {
-    match args.allow_destroy.iter().find(|name| !look.blueprint.nodes.contains_key(*name)) {
+pub(super) fn known(args: &AllowArgs, snapshot: &Snapshot) -> Result<(), Problem> {
+    match args.allow_destroy.iter().find(|name| !snapshot.blueprint.nodes.contains_key(*name)) {
         None => Ok(()),
         Some(name) => {
             let nodes: Vec<&str> =
-                look.blueprint.in_order().into_iter().map(|node| node.name.as_str()).collect();
+                snapshot.blueprint.in_order().into_iter().map(|node| node.name.as_str()).collect();
             let why = format!("`--allow-destroy` names {name}, and the file has no such node");
-            Err(Problem::new(Exit::Usage, why).remedy(format!("the nodes are {}", nodes.join(", "))))
+            Err(Problem::new(Exit::Usage, why).hint(format!("the nodes are {}", nodes.join(", "))))
         }
     }
 }
@@ -301,7 +301,7 @@ fn refused(plan: &Plan) -> Result<(), Problem> {
     match plan.refusals.first() {
         Some(refusal) => {
             let exit = Exit::of_refusals(&plan.refusals);
-            Err(Problem::new(exit, refusal.why.clone()).remedy(refusal.remedy.clone()))
+            Err(Problem::new(exit, refusal.why.clone()).hint(refusal.hint.clone()))
         }
         None => Ok(()),
     }
@@ -310,13 +310,13 @@ fn refused(plan: &Plan) -> Result<(), Problem> {
 /// A new bundle, written before it is used.
 async fn new_bundle(
     setup: &Setup,
-    world: &World,
+    systems: &Systems,
     global: &Global,
     printer: &Printer,
 ) -> Result<Bundle, Problem> {
     let identity = setup.place.identity().read_or_make(printer, !global.lab)?;
     printer.note("Making the cluster's secrets.");
-    let bundle = make_bundle(&setup.loaded.spec, world.clock.now()).await?;
+    let bundle = make_bundle(&setup.loaded.spec, systems.clock.now()).await?;
     let path = setup.place.create_bundle(&bundle, &AtRest::Encrypted(identity.recipients()))?;
     if !global.lab {
         printer.note(&format!("The secrets are in {}, encrypted. Keep that file.", path.display()));

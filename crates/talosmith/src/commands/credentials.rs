@@ -54,7 +54,7 @@ async fn answers(global: &Global, setup: &Setup, blueprint: &Blueprint) -> bool 
         None => (Net::tcp(), Clock::real(), None),
         Some(_) => {
             let Ok(outside) = setup.outside(global).await else { return true };
-            (outside.world.net.clone(), outside.world.clock.clone(), Some(outside))
+            (outside.systems.net.clone(), outside.systems.clock.clone(), Some(outside))
         }
     };
     matches!(clock.timeout(ANSWER_TIMEOUT, net.dial(host, port)).await, Ok(Ok(_)))
@@ -119,7 +119,7 @@ fn write(
         .map_err(|found| setup.shown(found, printer))?;
     let now = outside::time(setup.lab.map(|_| setup.place.folder()));
     let text = make(&bundle, &blueprint, args.ttl, now)
-        .map_err(|e| Problem::of(Exit::Secrets, &e).within("could not make the certificate"))?;
+        .map_err(|e| Problem::of(Exit::Secrets, &e).within("could not create the certificate"))?;
     match &args.output {
         None => printer.verbatim(&text),
         Some(path) => {
@@ -131,7 +131,7 @@ fn write(
                 let merged = form.merge(&there, &text).map_err(|e| {
                     Problem::of(Exit::Input, &e)
                         .within(format!("could not merge into {}", path.display()))
-                        .remedy("name another file; this one was left as it is")
+                        .hint("name another file; this one was left as it is")
                 })?;
                 moved = merged.was_current.map(|was| (was, merged.current));
                 merged.text
@@ -141,7 +141,7 @@ fn write(
             };
             let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
             write_private(&target, text.as_bytes(), false).map_err(|e| {
-                Problem::of(Exit::World, &e).within(format!("could not write {}", path.display()))
+                Problem::of(Exit::Systems, &e).within(format!("could not write {}", path.display()))
             })?;
             if let Some(folder) = folder {
                 printer.note(&format!("Created the folder {}.", folder.display()));
@@ -164,7 +164,7 @@ fn there(path: &Path, form: Form) -> Result<String, Problem> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(text),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-        Err(error) => Err(Problem::of(Exit::World, &error).within(format!(
+        Err(error) => Err(Problem::of(Exit::Systems, &error).within(format!(
             "could not read what is in {} before writing a {}",
             path.display(),
             form.name()
@@ -181,11 +181,11 @@ fn keeps_others(path: &Path, there: &str, new: &str, form: Form) -> Result<(), P
             let names: Vec<String> = others.into_iter().collect();
             let why = format!("{path} holds something else, too: {}", names.join(", "));
             Err(Problem::new(Exit::Refused, why)
-                .remedy("keep it with `--merge`, or replace the whole file with `--force`"))
+                .hint("keep it with `--merge`, or replace the whole file with `--force`"))
         }
         Err(error) => Err(Problem::of(Exit::Refused, &error)
             .within(format!("{path} is there already, and was left as it is"))
-            .remedy("name another file, or replace this one with `--force`")),
+            .hint("name another file, or replace this one with `--force`")),
     }
 }
 

@@ -20,24 +20,24 @@ async fn try_doctor(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
         Err(Wrong::Shown) => return Err(Wrong::Shown),
         // Without the keys there is no plan. Proxmox can be examined all the same.
         Err(Wrong::Problem(problem)) => {
-            doctor::proxmox(&outside.world, &setup.loaded.spec).await.map(|mut found| {
-                let remedy = problem.remedy.unwrap_or_else(|| "`talosmith plan` needs it".to_owned());
-                found.push(Finding::bad("secrets bundle", problem.causes.join(": "), remedy));
+            doctor::proxmox(&outside.systems, &setup.loaded.spec).await.map(|mut found| {
+                let hint = problem.hint.unwrap_or_else(|| "`talosmith plan` needs it".to_owned());
+                found.push(Finding::error("secrets bundle", problem.causes.join(": "), hint));
                 found
             })
         }
     };
     let found = match examined {
         Ok(found) => found,
-        Err(Unexamined::World(error)) => return Err(Problem::from(&error).into()),
+        Err(Unexamined::Systems(error)) => return Err(Problem::from(&error).into()),
         Err(Unexamined::File(problems, found)) => {
-            printer.findings(outside.world.pve.caller(), &found);
+            printer.findings(outside.systems.pve.caller(), &found);
             if !printer.is_json() {
                 printer.diagnostics(&setup.loaded.sources, &setup.loaded.locate(problems));
             }
             return Err(Wrong::Shown);
         }
     };
-    printer.findings(outside.world.pve.caller(), &found);
-    Ok(if doctor::verdict(&found) == Verdict::Bad { Exit::Refused } else { Exit::Done })
+    printer.findings(outside.systems.pve.caller(), &found);
+    Ok(if doctor::verdict(&found) == Verdict::Error { Exit::Refused } else { Exit::Done })
 }

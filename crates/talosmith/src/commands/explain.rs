@@ -125,7 +125,7 @@ pub fn explain(code: Option<&str>, printer: &Printer) -> Result<Exit, Problem> {
     };
     let text = one(code).ok_or_else(|| {
         Problem::new(Exit::Usage, format!("there is no code {code}"))
-            .remedy("`talosmith explain` lists all codes; an error or a warning has its code in brackets, such as TS0101")
+            .hint("`talosmith explain` lists all codes; an error or a warning has its code in brackets, such as TS0101")
     })?;
     printer.verbatim(&text);
     Ok(Exit::Done)

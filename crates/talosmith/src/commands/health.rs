@@ -10,7 +10,7 @@ use crate::args::{Global, HealthArgs};
 use crate::exit::Exit;
 use crate::view::{Printer, Problem};
 
-const PAUSE: Duration = Duration::from_secs(3);
+const INTERVAL: Duration = Duration::from_secs(3);
 
 /// Says whether the cluster is healthy.
 pub async fn health(global: &Global, args: &HealthArgs, printer: &Printer) -> Result<Exit, Problem> {
@@ -24,10 +24,10 @@ async fn without_bundle(global: &Global, setup: &Setup, printer: &Printer) -> Wr
         Ok(session) => session,
         Err(wrong) => return wrong,
     };
-    let Ok(look) = session.look_around().await else { return no_secrets(setup).into() };
-    let lost = look.plan().refusals.into_iter().find(|refusal| refusal.code == RefusalCode::LostBundle);
+    let Ok(snapshot) = session.refresh().await else { return no_secrets(setup).into() };
+    let lost = snapshot.plan().refusals.into_iter().find(|refusal| refusal.code == RefusalCode::LostBundle);
     match lost {
-        Some(lost) => Problem::new(Exit::Secrets, lost.why).remedy(lost.remedy).into(),
+        Some(lost) => Problem::new(Exit::Secrets, lost.why).hint(lost.hint).into(),
         None => no_secrets(setup).into(),
     }
 }
@@ -39,12 +39,12 @@ async fn try_health(global: &Global, args: &HealthArgs, printer: &Printer) -> Re
     }
     let outside = setup.outside(global).await?;
     let session = setup.session(&outside, printer)?;
-    let look = setup.look_around(&session, printer).await?;
-    let clock = &outside.world.clock;
+    let snapshot = setup.refresh(&session, printer).await?;
+    let clock = &outside.systems.clock;
     let began = clock.now();
     let mut waited_for = String::new();
     loop {
-        let conditions = engine::health::conditions(&outside.world, &look).await;
+        let conditions = engine::health::conditions(&outside.systems, &snapshot).await;
         let missing = conditions.iter().find_map(|c| Some(format!("{}: {}", c.name, c.missing.as_ref()?)));
         let left = args.timeout.is_some_and(|limit| {
             clock.now().duration_since(began) < limit.try_into().unwrap_or(jiff::SignedDuration::MAX)
@@ -57,10 +57,10 @@ async fn try_health(global: &Global, args: &HealthArgs, printer: &Printer) -> Re
                 }
             }
             missing => {
-                printer.health(&look.blueprint.cluster, &conditions);
-                return Ok(if missing.is_none() { Exit::Done } else { Exit::World });
+                printer.health(&snapshot.blueprint.cluster, &conditions);
+                return Ok(if missing.is_none() { Exit::Done } else { Exit::Systems });
             }
         }
-        clock.sleep(PAUSE).await;
+        clock.sleep(INTERVAL).await;
     }
 }

@@ -102,7 +102,7 @@ impl Gathered {
         self.sources.push(Source::new(as_seen_from_here(path), text));
         if self.sources.len() > MAX_FILES || self.total > MAX_TOTAL {
             return Err(Problem::new(Exit::Input, "there are more files than any cluster has")
-                .remedy("name the folder that holds the cluster's own files"));
+                .hint("name the folder that holds the cluster's own files"));
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ fn as_seen_from_here(path: &Path) -> String {
 pub fn refuse_existing(path: &Path, force: bool) -> Result<(), Problem> {
     if path.exists() && !force {
         return Err(Problem::new(Exit::Usage, format!("{} is already there", path.display()))
-            .remedy("name another file, or add `--force` to write over it"));
+            .hint("name another file, or add `--force` to write over it"));
     }
     Ok(())
 }

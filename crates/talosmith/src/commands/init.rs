@@ -1,4 +1,4 @@
-//! `init`: a commented file to begin with, filled in from what Proxmox really has, where it can be asked.
+//! `init`: a commented file to start with, filled in from what Proxmox really has, where it can be asked.
 
 use std::path::PathBuf;
 
@@ -53,7 +53,7 @@ async fn try_init(global: &Global, args: &InitArgs, printer: &Printer) -> Result
         let survey = loop {
             let (loaded, _) = checked(&[source(&starter(&options, None))], printer)?;
             let outside = Setup::of(&global, loaded).outside(&global).await?;
-            match engine::observe::proxmox::survey(&outside.world).await {
+            match engine::observe::proxmox::survey(&outside.systems).await {
                 Ok(survey) => break survey,
                 Err(error) => match pin(shown(&error), &options, printer)? {
                     Some(fingerprint) => options.fingerprint = Some(fingerprint),
@@ -103,7 +103,7 @@ async fn greet(path: &std::path::Path, options: &mut Starter, printer: &Printer)
         options.fingerprint = Some(pinned);
         return Ok(());
     }
-    let problem = Problem::of(Exit::World, &error);
+    let problem = Problem::of(Exit::Systems, &error);
     let why = problem.causes.last().cloned().unwrap_or_default();
     printer.note(&match shown {
         Some(shown) => format!(
@@ -143,7 +143,7 @@ fn shown(error: &engine::Error) -> Option<String> {
 fn not_filled_in(error: &engine::Error) -> Problem {
     let problem = Problem::from(error).within("could not fill in what Proxmox has");
     match shown(error) {
-        Some(shown) => problem.remedy(format!(
+        Some(shown) => problem.hint(format!(
             "if this is your Proxmox host, run the command again with `--fingerprint {shown}`, once you have compared it with what the \
              host itself shows (`pvenode cert info` in its shell, or NODE > System > Certificates in the web interface)"
         )),

@@ -68,12 +68,10 @@ fn folder(global: &Global, args: &FolderArgs, printer: &Printer) -> Result<PathB
 }
 
 fn problem(error: &ControlError) -> Problem {
-    let problem = Problem::of(Exit::World, error);
+    let problem = Problem::of(Exit::Systems, error);
     match error {
-        ControlError::NoLab(_) => problem.remedy("`talosmith lab up` starts one; `--folder` names another"),
-        ControlError::Silent { .. } => {
-            problem.remedy("stop it with Ctrl-C where it runs, and start it again")
-        }
+        ControlError::NoLab(_) => problem.hint("`talosmith lab up` starts one; `--folder` names another"),
+        ControlError::Silent { .. } => problem.hint("stop it with Ctrl-C where it runs, and start it again"),
         ControlError::Refused(_) => problem,
     }
 }

@@ -48,7 +48,7 @@ async fn try_up(global: &Global, args: &UpArgs, printer: &Printer) -> Result<Exi
     let write = |name: &str, text: &str| {
         let path = place.folder().join(name);
         write_private(&path, text.as_bytes(), false)
-            .map_err(|e| Problem::of(Exit::World, &e).within(format!("could not write {}", path.display())))
+            .map_err(|e| Problem::of(Exit::Systems, &e).within(format!("could not write {}", path.display())))
             .map(|()| path)
     };
     write("token", &format!("{token}\n"))?;
@@ -121,7 +121,7 @@ pub async fn up_world(
         ..description.config()
     };
     let clock = Clock::from(now, served_speed(global)?);
-    let lab = lab::Lab::open(config, clock).map_err(|e| within(Problem::of(Exit::World, &e)))?;
+    let lab = lab::Lab::open(config, clock).map_err(|e| within(Problem::of(Exit::Systems, &e)))?;
     let serving = serve(&lab, args.proxmox, args.factory).await?;
     let control = match &folder {
         Some(folder) => Some(control(&lab, folder).await?),
@@ -183,7 +183,7 @@ async fn until_down(control: Option<&lab::Control>) {
 async fn control(lab: &lab::Lab, folder: &Path) -> Result<lab::Control, Problem> {
     let secret = uuid::Uuid::from_bytes(rand::random()).to_string();
     let control = lab.control(folder, secret).await;
-    control.map_err(|e| Problem::of(Exit::World, &e).within("could not let the lab take orders"))
+    control.map_err(|e| Problem::of(Exit::Systems, &e).within("could not let the lab take orders"))
 }
 
 /// How fast a served lab's time runs. It cannot jump, because others look at it.
@@ -193,15 +193,15 @@ fn served_speed(global: &Global) -> Result<f64, Problem> {
         Some(LabSpeed::Times(times)) => Ok(times),
         Some(LabSpeed::Max) => {
             Err(Problem::new(Exit::Usage, "a served lab cannot jump in time, because others look at it")
-                .remedy("give `--lab-speed` a number, such as 10"))
+                .hint("give `--lab-speed` a number, such as 10"))
         }
     }
 }
 
 async fn serve(lab: &lab::Lab, proxmox: SocketAddr, factory: SocketAddr) -> Result<lab::Serving, Problem> {
     lab.serve(lab::ServeOptions { proxmox, factory }).await.map_err(|e| {
-        let problem = Problem::of(Exit::World, &e).within("could not serve the lab");
-        problem.remedy(e.hint().unwrap_or("choose other ports with `--proxmox` and `--factory`"))
+        let problem = Problem::of(Exit::Systems, &e).within("could not serve the lab");
+        problem.hint(e.hint().unwrap_or("choose other ports with `--proxmox` and `--factory`"))
     })
 }
 
@@ -269,7 +269,7 @@ fn try_reset(global: &Global, yes: bool, printer: &Printer) -> Result<Exit, Wron
         return Ok(Exit::Declined);
     }
     std::fs::remove_dir_all(place.folder()).map_err(|e| {
-        Problem::of(Exit::World, &e).within(format!("could not remove {}", place.folder().display()))
+        Problem::of(Exit::Systems, &e).within(format!("could not remove {}", place.folder().display()))
     })?;
     printer.say("The lab is forgotten.");
     Ok(Exit::Done)

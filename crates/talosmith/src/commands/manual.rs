@@ -24,7 +24,7 @@ pub fn man(args: &ManArgs, printer: &Printer) -> Result<Exit, Problem> {
         let mut page = Vec::new();
         clap_mangen::Man::new(Cli::command())
             .render(&mut page)
-            .map_err(|e| Problem::of(Exit::Internal, &e).within("could not make the manual page"))?;
+            .map_err(|e| Problem::of(Exit::Internal, &e).within("could not create the manual page"))?;
         printer.verbatim(&String::from_utf8_lossy(&page));
         return Ok(Exit::Done);
     };

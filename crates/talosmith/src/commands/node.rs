@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Read as _};
 use std::time::Duration;
 
 use ambient::Clock;
-use engine::Look;
+use engine::Snapshot;
 use jiff::Timestamp;
 use model::identity::was_started_since;
 use pve::{Client, Console, Lines, PowerState};
@@ -35,35 +35,36 @@ async fn try_console(global: &Global, args: &ConsoleArgs, printer: &Printer) -> 
     let setup = Setup::new(global, printer)?;
     let outside = setup.outside(global).await?;
     let session = setup.session(&outside, printer)?;
-    let look = setup.look_to_destroy(&session, printer).await?;
-    let (host, vmid) = place(&look, &args.node)?;
-    let world = &outside.world;
+    let snapshot = setup.observe_to_destroy(&session, printer).await?;
+    let (host, vmid) = place(&snapshot, &args.node)?;
+    let systems = &outside.systems;
     let problem = |error: &pve::ConsoleError| {
         let problem =
-            Problem::of(Exit::World, error).within(format!("could not show the console of {}", args.node));
-        match error.remedy() {
-            Some(remedy) => problem.remedy(remedy),
+            Problem::of(Exit::Systems, error).within(format!("could not show the console of {}", args.node));
+        match error.hint() {
+            Some(hint) => problem.hint(hint),
             None => problem,
         }
     };
     let off = || {
         Problem::new(
-            Exit::World,
+            Exit::Systems,
             format!("could not show the console of {}: VM {vmid} on {host} is off", args.node),
         )
-        .remedy("`talosmith apply` starts it; then run the command again")
+        .hint("`talosmith apply` starts it; then run the command again")
     };
     // A console can be opened all the same, and says nothing ever. What Proxmox does not tell is not off.
-    if matches!(world.pve.is_running(&host, vmid).await, Ok(false)) {
+    if matches!(systems.pve.is_running(&host, vmid).await, Ok(false)) {
         return Err(off().into());
     }
-    let console = world.pve.console(&host, vmid).await.map_err(|error| problem(&error))?;
+    let console = systems.pve.console(&host, vmid).await.map_err(|error| problem(&error))?;
     printer
         .note(&format!("The console of {} (VM {vmid} on {host}), from now on. Ctrl-] ends it.", args.node));
-    let shown = Shown { pve: &world.pve, clock: &world.clock, printer, host: &host, vmid, write: args.write };
+    let shown =
+        Shown { pve: &systems.pve, clock: &systems.clock, printer, host: &host, vmid, write: args.write };
     let showing = async {
         match args.timeout {
-            Some(limit) => world.clock.timeout(limit, shown.run(console)).await.unwrap_or(Ok(())),
+            Some(limit) => systems.clock.timeout(limit, shown.run(console)).await.unwrap_or(Ok(())),
             None => shown.run(console).await,
         }
     };
@@ -88,11 +89,12 @@ impl From<pve::ConsoleError> for End {
 }
 
 /// The host and the VM ID of a node.
-fn place(look: &Look, name: &str) -> Result<(String, u32), Problem> {
-    let Some(node) = look.blueprint.nodes.get(name) else {
-        let known: Vec<&str> = look.blueprint.in_order().into_iter().map(|node| node.name.as_str()).collect();
+fn place(snapshot: &Snapshot, name: &str) -> Result<(String, u32), Problem> {
+    let Some(node) = snapshot.blueprint.nodes.get(name) else {
+        let known: Vec<&str> =
+            snapshot.blueprint.in_order().into_iter().map(|node| node.name.as_str()).collect();
         return Err(Problem::new(Exit::Usage, format!("the file has no node {name}"))
-            .remedy(format!("it has {}", known.join(", "))));
+            .hint(format!("it has {}", known.join(", "))));
     };
     if node.external {
         return Err(Problem::new(
@@ -100,9 +102,9 @@ fn place(look: &Look, name: &str) -> Result<(String, u32), Problem> {
             format!("{name} is an external machine, whose console is not in Proxmox"),
         ));
     }
-    let vm = model::ownership::vm_of(&look.blueprint, &look.observed.proxmox, name);
+    let vm = model::ownership::vm_of(&snapshot.blueprint, &snapshot.observed.proxmox, name);
     vm.map(|vm| (vm.host.clone(), vm.vmid)).ok_or_else(|| {
-        Problem::new(Exit::World, format!("{name} has no VM")).remedy("`talosmith apply` creates it")
+        Problem::new(Exit::Systems, format!("{name} has no VM")).hint("`talosmith apply` creates it")
     })
 }
 

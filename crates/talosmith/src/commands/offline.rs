@@ -31,8 +31,8 @@ fn try_validate(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
     let now = outside::time(setup.lab.map(|_| setup.place.folder()));
     Renderer::new(&blueprint, &schematics, &attachments).check(now).map_err(shown)?;
     // What every plan would refuse is said here, where the file alone is looked at.
-    if let Some(refusal) = model::plan::not_yet::refusals(&blueprint).into_iter().next() {
-        return Err(Problem::new(Exit::Refused, refusal.why).remedy(refusal.remedy).into());
+    if let Some(refusal) = model::plan::unsupported::refusals(&blueprint).into_iter().next() {
+        return Err(Problem::new(Exit::Refused, refusal.why).hint(refusal.hint).into());
     }
     let missing =
         loaded.locate(missing_secrets(&loaded.spec, &setup.folder, |name| std::env::var_os(name).is_some()));
@@ -44,7 +44,7 @@ fn try_validate(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
             printer.diagnostics(&loaded.sources, &missing);
         }
         let names: Vec<&str> = loaded.sources.iter().map(|source| source.name.as_str()).collect();
-        printer.say(&format!("{} is good: {}.", names.join(", "), summary(&blueprint)));
+        printer.say(&format!("{} is valid: {}.", names.join(", "), summary(&blueprint)));
     }
     Ok(Exit::Done)
 }

@@ -21,9 +21,9 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
     let setup = Setup::new(global, printer)?;
     let outside = setup.outside(global).await?;
     let session = setup.session(&outside, printer)?.allowing(args.allow.allow_destroy.clone());
-    let look = setup.look(&session, printer).await?;
-    known(&args.allow, &look)?;
-    let plan = look.plan();
+    let snapshot = setup.observe(&session, printer).await?;
+    known(&args.allow, &snapshot)?;
+    let plan = snapshot.plan();
     if args.markdown {
         printer.markdown(&plan, Verb::Apply);
     } else {
@@ -32,9 +32,9 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
     if let Some(path) = args.output.as_ref().filter(|_| !plan.refusals.is_empty()) {
         printer.note(&format!("Nothing was saved to {}: this plan cannot be carried out.", path.display()));
     } else if let Some(path) = &args.output {
-        let saved = SavedPlan::new(&look, &plan);
+        let saved = SavedPlan::new(&snapshot, &plan);
         write_private(path, saved.to_text().as_bytes(), false).map_err(|e| {
-            Problem::of(Exit::World, &e).within(format!("could not write the plan {}", path.display()))
+            Problem::of(Exit::Systems, &e).within(format!("could not write the plan {}", path.display()))
         })?;
         printer.note(&format!(
             "Saved to {}. Carry it out with: talosmith apply{} {}",
@@ -48,7 +48,7 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
     } else if args.detailed_exitcode && !(plan.steps.is_empty() && plan.blocked.is_empty()) {
         Exit::Pending
     } else if args.detailed_exitcode && !plan.unknown.is_empty() {
-        Exit::World
+        Exit::Systems
     } else {
         Exit::Done
     })
@@ -64,20 +64,20 @@ async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Re
     let outside = setup.outside(global).await?;
     let session = setup.session(&outside, printer)?;
     if !args.watch {
-        let look = setup.look_around(&session, printer).await?;
-        printer.status(&look.blueprint, &look.observed, &look.plan());
+        let snapshot = setup.refresh(&session, printer).await?;
+        printer.status(&snapshot.blueprint, &snapshot.observed, &snapshot.plan());
         return Ok(Exit::Done);
     }
     let mut first = true;
     // Whoever watches sits before a real clock.
     let clock = Clock::real();
     loop {
-        let seen = setup.look_around(&session, printer).await;
-        let now = outside.world.clock.now().strftime("%H:%M:%S UTC");
+        let seen = setup.refresh(&session, printer).await;
+        let now = outside.systems.clock.now().strftime("%H:%M:%S UTC");
         let last = format!("{now}; again every {} s, until Ctrl-C.", args.every);
         match seen {
-            Ok(look) => {
-                let all = (&*look.blueprint, &*look.observed, &look.plan());
+            Ok(snapshot) => {
+                let all = (&*snapshot.blueprint, &*snapshot.observed, &snapshot.plan());
                 printer.watched(Ok(all), crate::window(), first, &last);
             }
             // Proxmox may be away for a moment; whoever watches wants to see it come back.

@@ -1,7 +1,7 @@
 //! `proxmox setup`: with an administrator's login, used once and kept nowhere, Proxmox is made ready for a cluster.
 
-use engine::grounds::{Grounds, Unsurveyed, Whom};
 use engine::secrets::write_private;
+use engine::setup::{SetupPlan, Unsurveyed, Whom};
 use model::diagnostic::{Source, codes};
 use model::load::{Loaded, load};
 use secrecy::{ExposeSecret, SecretString};
@@ -27,7 +27,7 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
     let setup = Setup::of(global, loaded);
     if let Some(path) = args.output.as_ref().filter(|path| path.exists() && !args.renew) {
         return Err(Problem::new(Exit::Usage, format!("{} exists already", path.display()))
-            .remedy("give another file, or `--renew` to replace the token and the file")
+            .hint("give another file, or `--renew` to replace the token and the file")
             .into());
     }
     if setup.lab.is_none() && !can_log_in(args) {
@@ -44,24 +44,25 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
     if args.remove {
         return remove(&outside, &setup, &whom, args.yes, printer).await;
     }
-    let grounds = Grounds::survey(&outside.world, &setup.loaded.spec, &whom).await.map_err(|e| match e {
-        Unsurveyed::Engine(error) => Wrong::Problem(Problem::from(&error)),
-        Unsurveyed::File(found) => {
-            printer.diagnostics(&setup.loaded.sources, &setup.loaded.locate(found));
-            Wrong::Shown
-        }
-    })?;
-    if grounds.tasks.is_empty() {
+    let setup_plan =
+        SetupPlan::survey(&outside.systems, &setup.loaded.spec, &whom).await.map_err(|e| match e {
+            Unsurveyed::Engine(error) => Wrong::Problem(Problem::from(&error)),
+            Unsurveyed::File(found) => {
+                printer.diagnostics(&setup.loaded.sources, &setup.loaded.locate(found));
+                Wrong::Shown
+            }
+        })?;
+    if setup_plan.tasks.is_empty() {
         printer.say("Proxmox is ready for this cluster; there is nothing to do.");
     } else {
-        let listed: Vec<String> = grounds.tasks.iter().map(|task| format!("  - {task}")).collect();
-        printer.note(&format!("On {}, this will be done:\n\n{}\n", outside.name, listed.join("\n")));
+        let listed: Vec<String> = setup_plan.tasks.iter().map(|task| format!("  - {task}")).collect();
+        printer.note(&format!("Changes on {}:\n\n{}\n", outside.name, listed.join("\n")));
         if !args.yes && !confirm(printer, "Nothing else is changed. Continue?")? {
             printer.note("Nothing was changed.");
             return Ok(Exit::Declined);
         }
         let prepared =
-            grounds.prepare(&outside.world.pve, |task| printer.note(&format!("done: {task}"))).await;
+            setup_plan.prepare(&outside.systems.pve, |task| printer.note(&format!("done: {task}"))).await;
         let token = prepared.map_err(|error| Problem::from(&error))?;
         if let Some(token) = token {
             hand_over(&token.reveal(), args, printer)?;
@@ -69,16 +70,16 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
             printer.say("Proxmox is ready for this cluster.");
         }
     }
-    if printer.is_json() && grounds.tasks.is_empty() {
+    if printer.is_json() && setup_plan.tasks.is_empty() {
         printer.data(&serde_json::json!({"token": null, "changed": false}));
     }
-    if grounds.token_kept {
+    if setup_plan.token_kept {
         printer.note(&format!(
             "The token {}!{} was there already. Proxmox tells its secret only once; `--renew` makes a new one.",
             whom.user, whom.token
         ));
     }
-    for (address, name) in &grounds.names {
+    for (address, name) in &setup_plan.names {
         printer.note(&format!("In the file, write `{name}` in place of the address `{address}`."));
     }
     printer.note(&format!(
@@ -105,24 +106,25 @@ async fn remove(
     yes: bool,
     printer: &Printer,
 ) -> Result<Exit, Wrong> {
-    let grounds = Grounds::to_remove(&outside.world, &setup.loaded.spec, whom).await;
-    let grounds = grounds.map_err(|error| Problem::from(&error))?;
-    let changed = !grounds.tasks.is_empty();
+    let setup_plan = SetupPlan::to_remove(&outside.systems, &setup.loaded.spec, whom).await;
+    let setup_plan = setup_plan.map_err(|error| Problem::from(&error))?;
+    let changed = !setup_plan.tasks.is_empty();
     if changed {
-        let listed: Vec<String> = grounds.tasks.iter().map(|task| format!("  - {task}")).collect();
-        printer.note(&format!("On {}, this will be done:\n\n{}\n", outside.name, listed.join("\n")));
+        let listed: Vec<String> = setup_plan.tasks.iter().map(|task| format!("  - {task}")).collect();
+        printer.note(&format!("Changes on {}:\n\n{}\n", outside.name, listed.join("\n")));
         let text = "The token of this cluster cannot change anything after that.";
         if !yes && !confirm(printer, text)? {
             printer.note("Nothing was changed.");
             return Ok(Exit::Declined);
         }
-        let done = grounds.prepare(&outside.world.pve, |task| printer.note(&format!("done: {task}"))).await;
+        let done =
+            setup_plan.prepare(&outside.systems.pve, |task| printer.note(&format!("done: {task}"))).await;
         done.map_err(|error| Problem::from(&error))?;
         printer.say("What was set up for this cluster is removed.");
     } else {
         printer.say("Proxmox has nothing that was set up for this cluster alone.");
     }
-    if grounds.token_kept {
+    if setup_plan.token_kept {
         printer.note(&format!("The token {}!{} has other rights and stays.", whom.user, whom.token));
     }
     if printer.is_json() {
@@ -137,9 +139,9 @@ fn hand_over(token: &SecretString, args: &SetupArgs, printer: &Printer) -> Resul
         write_private(path, format!("{}\n", token.expose_secret()).as_bytes(), false).map_err(|e| {
             // The token must not be lost because a disk is full.
             printer.verbatim(&format!("{}\n", token.expose_secret()));
-            Problem::of(Exit::World, &e)
+            Problem::of(Exit::Systems, &e)
                 .within(format!("could not write {}", path.display()))
-                .remedy("the token was printed instead; it is shown only once")
+                .hint("the token was printed instead; it is shown only once")
         })?;
         if printer.is_json() {
             printer.data(&serde_json::json!({"token": null, "file": path, "changed": true}));
@@ -192,7 +194,7 @@ fn administrator(args: &SetupArgs, commands: Commands) -> Result<Administrator, 
         let here = std::path::Path::new(".");
         return outside::read_reference(reference, here, "the administrator's token", commands)
             .map(Administrator::Token)
-            .map_err(|problem| problem.remedy("`--admin-token` takes the place of an API token of an administrator that exists already, such as \
+            .map_err(|problem| problem.hint("`--admin-token` takes the place of an API token of an administrator that exists already, such as \
                  root@pam: `env:NAME`, `file:PATH` or `cmd:COMMAND`. Datacenter, Permissions, API Tokens in the web interface creates one; without \
                  one, leave the option out and Talosmith asks for the password"));
     }
@@ -222,7 +224,7 @@ fn ask(user: &str) -> Result<SecretString, Problem> {
 }
 
 fn nobody_to_ask(user: &str) -> Problem {
-    Problem::new(Exit::Usage, format!("the password of {user} is needed, and stdin is not a terminal")).remedy(
+    Problem::new(Exit::Usage, format!("the password of {user} is needed, and stdin is not a terminal")).hint(
         format!("set {PASSWORD}, pipe it in with `--password-stdin`, or name a token with `--admin-token env:NAME`"),
     )
 }

@@ -32,7 +32,7 @@ const COMMENTS: &[(&str, &str)] = &[
     ("LinkAliasConfig", "The network interface is found by its MAC address and has this alias from here on."),
     ("LinkConfig", "Addresses and routes of a network interface."),
     ("DHCPv4Config", "This interface uses DHCP."),
-    ("Layer2VIPConfig", "The address that moves between the control planes."),
+    ("Layer2VIPConfig", "The address that moves between the control plane nodes."),
     (
         "UserVolumeConfig",
         "A disk for data, found by what Proxmox was told to call it. Mounted at /var/mnt/NAME.",
@@ -87,7 +87,7 @@ fn try_render(global: &Global, args: &RenderArgs, printer: &Printer) -> Result<E
     }
     if !args.redact {
         let text = talosconfig_text(&bundle, &blueprint, TalosRole::Admin, LIFETIME, now)
-            .map_err(|e| Problem::of(Exit::Secrets, &e).within("could not make the talosconfig"))?;
+            .map_err(|e| Problem::of(Exit::Secrets, &e).within("could not create the talosconfig"))?;
         write(&args.output, "talosconfig", &text)?;
         written.push(("talosconfig".to_owned(), format!("for an administrator, for {}", length(LIFETIME))));
     }
@@ -97,17 +97,17 @@ fn try_render(global: &Global, args: &RenderArgs, printer: &Printer) -> Result<E
 
 fn unknown(blueprint: &Blueprint, name: &str) -> Problem {
     let names = || blueprint.nodes.keys().map(String::as_str);
-    let remedy = match nearest(name, names()) {
+    let hint = match nearest(name, names()) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("there are {}", names().collect::<Vec<_>>().join(", ")),
     };
-    Problem::new(Exit::Usage, format!("the cluster has no node called {name}")).remedy(remedy)
+    Problem::new(Exit::Usage, format!("the cluster has no node called {name}")).hint(hint)
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), Problem> {
     let path = folder.join(name);
     write_private(&path, text.as_bytes(), false)
-        .map_err(|e| Problem::of(Exit::World, &e).within(format!("could not write {}", path.display())))
+        .map_err(|e| Problem::of(Exit::Systems, &e).within(format!("could not write {}", path.display())))
 }
 
 fn summary(blueprint: &Blueprint, node: &Node) -> String {

@@ -31,10 +31,10 @@ pub async fn secrets(global: &Global, command: SecretsCommand, printer: &Printer
 pub async fn make_bundle(spec: &Spec, now: Timestamp) -> Result<Bundle, Problem> {
     let version = spec.versions.contract.as_ref().unwrap_or(&spec.versions.talos);
     let contract = Contract::parse(version)
-        .map_err(|e| Problem::of(Exit::Input, &e).within("could not make the cluster's secrets"))?;
+        .map_err(|e| Problem::of(Exit::Input, &e).within("could not create the cluster's secrets"))?;
     let made = tokio::task::spawn_blocking(move || Bundle::generate(contract, now)).await;
-    made.map_err(|e| Problem::of(Exit::Internal, &e).within("could not make the cluster's secrets"))?
-        .map_err(|e| Problem::of(Exit::Secrets, &e).within("could not make the cluster's secrets"))
+    made.map_err(|e| Problem::of(Exit::Internal, &e).within("could not create the cluster's secrets"))?
+        .map_err(|e| Problem::of(Exit::Secrets, &e).within("could not create the cluster's secrets"))
 }
 
 async fn new(global: &Global, keep: &KeepArgs, printer: &Printer) -> Result<Exit, Wrong> {
@@ -74,7 +74,7 @@ fn export(global: &Global, output: &Path, printer: &Printer) -> Result<Exit, Wro
     write_private(output, text.as_bytes(), true).map_err(|e| {
         let problem = Problem::of(Exit::Secrets, &e).within(format!("could not write {}", output.display()));
         match e.kind() {
-            std::io::ErrorKind::AlreadyExists => problem.remedy("name a file that does not exist yet"),
+            std::io::ErrorKind::AlreadyExists => problem.hint("name a file that does not exist yet"),
             _ => problem,
         }
     })?;
@@ -96,12 +96,12 @@ fn recipients(global: &Global, add: &[String], remove: &[String], printer: &Prin
     let AtRest::Encrypted(known) = &kept.at_rest else {
         let path = setup.place.bundle_path(true);
         return Err(Problem::new(Exit::Secrets, format!("{} is not encrypted", path.display()))
-            .remedy("move it away, then `talosmith secrets import` it without `--plain`")
+            .hint("move it away, then `talosmith secrets import` it without `--plain`")
             .into());
     };
     if let Some(unknown) = remove.iter().find(|key| !known.contains(key)) {
         return Err(Problem::new(Exit::Usage, format!("{unknown} cannot open the secrets anyway"))
-            .remedy("`talosmith secrets recipients` shows who can")
+            .hint("`talosmith secrets recipients` shows who can")
             .into());
     }
     let mut wanted: Vec<String> = known.iter().filter(|key| !remove.contains(key)).cloned().collect();
@@ -161,7 +161,7 @@ fn kept(place: &Place, bundle: &Bundle, at_rest: &AtRest, printer: &Printer) -> 
 /// Why a command that needs secrets cannot go on.
 pub fn no_secrets(setup: &Setup) -> Problem {
     Problem::new(Exit::Secrets, format!("the cluster {} has no secrets yet", setup.loaded.spec.cluster))
-        .remedy(
+        .hint(
             "if the cluster exists, restore its bundle from your backup, or take its secrets over with `talosmith secrets import`; \
              for a new cluster `talosmith secrets new` or `talosmith apply` makes them",
         )

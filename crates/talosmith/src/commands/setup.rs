@@ -6,8 +6,8 @@ use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::session::LookError;
-use engine::{Look, Session};
+use engine::session::ObserveError;
+use engine::{Session, Snapshot};
 use model::attachments::Attachments;
 use model::diagnostic::{Diagnostic, Source};
 use model::load::{Loaded, MAX_BYTES, load};
@@ -53,7 +53,7 @@ pub fn load_file(global: &Global, printer: &Printer) -> Result<Loaded, Wrong> {
         let text = read_text(path).map_err(|problem| {
             problem
                 .within(format!("could not read the cluster file {}", path.display()))
-                .remedy("name it with `-f FILE`; `talosmith init` writes one to start from")
+                .hint("name it with `-f FILE`; `talosmith init` writes one to start from")
         })?;
         sources.push(Source::new(path.display().to_string(), text));
     }
@@ -105,7 +105,7 @@ pub fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Problem> {
                 Exit::Input,
                 format!("there is no .yaml or .yml file in the folder {}", path.display()),
             )
-            .remedy("`talosmith init -f FOLDER` writes one to start from"));
+            .hint("`talosmith init -f FOLDER` writes one to start from"));
         }
         inside.sort();
         files.extend(inside);
@@ -152,9 +152,11 @@ impl Setup {
     }
 
     /// Takes a cluster that may have no place for its lease yet, for one process of this user on this machine.
-    pub fn lock_cluster(&self, look: &Look) -> Result<Option<LocalLock>, Problem> {
-        match &look.blueprint.cluster_id {
-            Some(id) if self.lab.is_none() && !look.blueprint.has_proxmox() => self.place.lock_cluster(id),
+    pub fn lock_cluster(&self, snapshot: &Snapshot) -> Result<Option<LocalLock>, Problem> {
+        match &snapshot.blueprint.cluster_id {
+            Some(id) if self.lab.is_none() && !snapshot.blueprint.has_proxmox() => {
+                self.place.lock_cluster(id)
+            }
             _ => Ok(None),
         }
     }
@@ -168,7 +170,7 @@ impl Setup {
     pub fn session(&self, outside: &Outside, printer: &Printer) -> Result<Session, Wrong> {
         let attachments = self.attachments(printer)?;
         let bundle = self.place.load_bundle()?;
-        let session = Session::new(outside.world.clone(), self.loaded.spec.clone(), bundle);
+        let session = Session::new(outside.systems.clone(), self.loaded.spec.clone(), bundle);
         let (folder, in_lab, commands) = (self.folder.clone(), self.lab.is_some(), self.commands);
         // Each is read once: what was there before the first change is there for the step, and a command may ask a person.
         let read: Mutex<BTreeMap<String, SecretString>> = Mutex::default();
@@ -225,24 +227,24 @@ impl Setup {
     }
 
     /// Looks at the world, and shows what the file asks of it in vain.
-    pub async fn look(&self, session: &Session, printer: &Printer) -> Result<Look, Wrong> {
-        session.look().await.map_err(|error| self.unobserved(error, printer))
+    pub async fn observe(&self, session: &Session, printer: &Printer) -> Result<Snapshot, Wrong> {
+        session.observe().await.map_err(|error| self.unobserved(error, printer))
     }
 
     /// Looks at whatever answers.
-    pub async fn look_around(&self, session: &Session, printer: &Printer) -> Result<Look, Wrong> {
-        session.look_around().await.map_err(|error| self.unobserved(error, printer))
+    pub async fn refresh(&self, session: &Session, printer: &Printer) -> Result<Snapshot, Wrong> {
+        session.refresh().await.map_err(|error| self.unobserved(error, printer))
     }
 
     /// Looks at what must be known to take the cluster away.
-    pub async fn look_to_destroy(&self, session: &Session, printer: &Printer) -> Result<Look, Wrong> {
-        session.look_to_destroy().await.map_err(|error| self.unobserved(error, printer))
+    pub async fn observe_to_destroy(&self, session: &Session, printer: &Printer) -> Result<Snapshot, Wrong> {
+        session.observe_to_destroy().await.map_err(|error| self.unobserved(error, printer))
     }
 
-    fn unobserved(&self, error: LookError, printer: &Printer) -> Wrong {
+    fn unobserved(&self, error: ObserveError, printer: &Printer) -> Wrong {
         match error {
-            LookError::Engine(error) => Wrong::Problem(Problem::from(&error)),
-            LookError::File(found) => self.shown(found, printer),
+            ObserveError::Engine(error) => Wrong::Problem(Problem::from(&error)),
+            ObserveError::File(found) => self.shown(found, printer),
         }
     }
 }
@@ -287,7 +289,7 @@ fn asked(printer: &Printer, question: &str) -> Result<String, Problem> {
     use std::io::IsTerminal;
     if !std::io::stdin().is_terminal() || printer.is_json() {
         return Err(Problem::new(Exit::Usage, "stdin is not a terminal, and `--yes` was not given")
-            .remedy("look at the plan, then run the command again with `--yes`"));
+            .hint("look at the plan, then run the command again with `--yes`"));
     }
     printer.ask(question);
     let mut answer = String::new();

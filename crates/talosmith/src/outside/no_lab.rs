@@ -29,5 +29,5 @@ pub fn time(_folder: &Path) -> jiff::Timestamp {
 }
 
 fn none() -> Problem {
-    Problem::new(Exit::Usage, "could not use the lab").remedy(NO_LAB)
+    Problem::new(Exit::Usage, "could not use the lab").hint(NO_LAB)
 }

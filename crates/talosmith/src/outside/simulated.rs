@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ambient::{Clock, Random};
-use engine::World;
-use engine::grounds::{Grounds, Whom};
+use engine::Systems;
 use engine::secrets::write_private;
+use engine::setup::{SetupPlan, Whom};
 pub use lab::Lab;
 use lab::{HostConfig, LabConfig, PciConfig, StorageConfig, StorageKind};
 use model::spec::Spec;
@@ -37,11 +37,11 @@ pub fn lab_as_root(spec: &Spec, folder: &Path, seed: u64) -> Result<Outside, Pro
 }
 
 fn reach_lab(lab: Lab, clock: Clock, token: &str) -> Result<Outside, Problem> {
-    let world = world_of(&lab, clock, token)?;
-    Ok(Outside { world, name: "the lab".to_owned(), token: secret_part(token), _lab: Some(lab) })
+    let systems = world_of(&lab, clock, token)?;
+    Ok(Outside { systems, name: "the lab".to_owned(), token: secret_part(token), _lab: Some(lab) })
 }
 
-fn world_of(lab: &Lab, clock: Clock, token: &str) -> Result<World, Problem> {
+fn world_of(lab: &Lab, clock: Clock, token: &str) -> Result<Systems, Problem> {
     let facts = lab.facts();
     let internal = |e: &(dyn std::error::Error + 'static)| {
         Problem::of(Exit::Internal, e).within("could not use the lab")
@@ -55,7 +55,7 @@ fn world_of(lab: &Lab, clock: Clock, token: &str) -> Result<World, Problem> {
     let pve = pve::Client::connect(endpoints, &token, &trust, net.clone(), clock.clone())
         .map_err(|e| internal(&e))?;
     let roots = authorities(&facts.factory_ca_pem, "the lab's factory")?;
-    Ok(World {
+    Ok(Systems {
         pve,
         net,
         random: Random::seeded(u64::try_from(clock.now().as_microsecond()).unwrap_or_default()),
@@ -76,22 +76,22 @@ pub async fn least_token(lab: &Lab, clock: &Clock, spec: &Spec, folder: &Path) -
     if !model::resolve::needs_proxmox(spec) {
         return Ok(known.unwrap_or(root));
     }
-    let world = world_of(lab, clock.clone(), &root)?;
+    let systems = world_of(lab, clock.clone(), &root)?;
     let whom = Whom {
         user: "talosmith@pve".to_owned(),
         token: "talosmith".to_owned(),
         renew: known.is_none(),
         accounts: true,
     };
-    let made = match Grounds::survey(&world, spec, &whom).await {
-        Ok(grounds) => grounds.prepare(&world.pve, |_| {}).await.ok().flatten(),
+    let made = match SetupPlan::survey(&systems, spec, &whom).await {
+        Ok(setup_plan) => setup_plan.prepare(&systems.pve, |_| {}).await.ok().flatten(),
         Err(_) => None,
     };
     lab.forget_calls();
     let Some(made) = made else { return Ok(known.unwrap_or(root)) };
     let made = made.reveal();
     write_private(&path, format!("{}\n", made.expose_secret()).as_bytes(), false)
-        .map_err(|e| Problem::of(Exit::World, &e).within(format!("could not write {}", path.display())))?;
+        .map_err(|e| Problem::of(Exit::Systems, &e).within(format!("could not write {}", path.display())))?;
     Ok(made.expose_secret().to_owned())
 }
 
@@ -115,10 +115,10 @@ pub fn open_lab(
 ) -> Result<Lab, Problem> {
     let config = LabConfig { proxmox, ..lab_config(spec, folder, seed) };
     Lab::open(config, clock).map_err(|e| {
-        let problem = Problem::of(Exit::World, &e).within("could not open the lab");
+        let problem = Problem::of(Exit::Systems, &e).within("could not open the lab");
         match e.hint() {
-            Some(hint) => problem.remedy(hint),
-            None => problem.remedy("`talosmith lab reset` deletes it and starts over"),
+            Some(hint) => problem.hint(hint),
+            None => problem.hint("`talosmith lab reset` deletes it and starts over"),
         }
     })
 }

@@ -77,7 +77,7 @@ fn group<'a>(sources: &'a [Source], diagnostic: &'a Diagnostic) -> Group<'a> {
         group = group.element(Level::NOTE.message(format!("at `{}`{note}", label.path)));
     }
     if let Some(help) = &diagnostic.help {
-        group = group.element(Level::HELP.message(help));
+        group = group.element(Level::HELP.with_name("hint").message(help));
     }
     group
 }
@@ -155,7 +155,7 @@ mod tests {
         let missing = Diagnostic::error(codes::MISSING_KEY, "`network` is missing")
             .at(Path::of(&["network"]), "")
             .help("add `network: { cidr: …, gateway: … }`");
-        let mut even = Diagnostic::warning("TS0601", "two control planes survive no failure");
+        let mut even = Diagnostic::warning("TS0601", "two control plane nodes survive no failure");
         even = even.at(Path::of(&["cluster"]), "");
         even.labels[0].place = Some(place(0, "home"));
         (vec![Source::new("cluster.yaml", TEXT)], vec![twice, missing, even])
@@ -179,14 +179,14 @@ mod tests {
         4 |   é: { ip: 10.0.0.1 }
           |            ^^^^^^^^ second time
           |
-          = help: give one of them another address
+          = hint: give one of them another address
 
         error[TS0102]: `network` is missing
          |
          = note: at `network`
-         = help: add `network: { cidr: …, gateway: … }`
+         = hint: add `network: { cidr: …, gateway: … }`
 
-        warning[TS0601]: two control planes survive no failure
+        warning[TS0601]: two control plane nodes survive no failure
          --> cluster.yaml:1:10
           |
         1 | cluster: home

@@ -15,13 +15,13 @@ pub struct Problem {
     /// What was attempted and what went wrong, outermost first. Never empty.
     pub causes: Vec<String>,
     /// What to do about it.
-    pub remedy: Option<String>,
+    pub hint: Option<String>,
 }
 
 impl Problem {
     /// An attempt that failed by itself.
     pub fn new(exit: Exit, what: impl Into<String>) -> Self {
-        Self { exit, causes: vec![what.into()], remedy: None }
+        Self { exit, causes: vec![what.into()], hint: None }
     }
 
     /// Any error with all its causes.
@@ -45,15 +45,15 @@ impl Problem {
 
     /// Says what to do about it.
     #[must_use]
-    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 }
 
 impl From<&engine::Error> for Problem {
     fn from(error: &engine::Error) -> Self {
-        Self { exit: error.kind().into(), causes: error.causes(), remedy: error.advice().map(str::to_owned) }
+        Self { exit: error.kind().into(), causes: error.causes(), hint: error.advice().map(str::to_owned) }
     }
 }
 
@@ -62,17 +62,17 @@ impl From<&engine::Error> for Problem {
 /// # Errors
 /// When writing fails.
 pub fn human(w: &mut dyn Write, ink: Ink, problem: &Problem) -> io::Result<()> {
-    causes(w, ink, &ink.red("error:"), "", &problem.causes, problem.remedy.as_deref())
+    causes(w, ink, &ink.red("error:"), "", &problem.causes, problem.hint.as_deref())
 }
 
-/// Causes below each other and the remedy, as errors and failed steps both show them.
+/// Causes below each other and the hint, as errors and failed steps both show them.
 pub(super) fn causes(
     w: &mut dyn Write,
     ink: Ink,
     title: &str,
     indent: &str,
     causes: &[String],
-    remedy: Option<&str>,
+    hint: Option<&str>,
 ) -> io::Result<()> {
     for (at, cause) in once(causes).into_iter().enumerate() {
         if at == 0 {
@@ -81,8 +81,8 @@ pub(super) fn causes(
             writeln!(w, "{indent}  {} {cause}", ink.bold("because:"))?;
         }
     }
-    if let Some(remedy) = remedy.map(clean).filter(|remedy| !remedy.is_empty()) {
-        writeln!(w, "{indent}  {} {remedy}", ink.bold("remedy:"))?;
+    if let Some(hint) = hint.map(clean).filter(|hint| !hint.is_empty()) {
+        writeln!(w, "{indent}  {} {hint}", ink.bold("hint:"))?;
     }
     Ok(())
 }
@@ -107,7 +107,7 @@ pub fn json(problem: &Problem) -> impl Serialize + use<> {
         error: String,
         causes: Vec<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        remedy: Option<String>,
+        hint: Option<String>,
         exit: u8,
         meaning: &'static str,
     }
@@ -115,7 +115,7 @@ pub fn json(problem: &Problem) -> impl Serialize + use<> {
     Document {
         error: causes.next().unwrap_or_default(),
         causes: causes.collect(),
-        remedy: problem.remedy.clone(),
+        hint: problem.hint.clone(),
         exit: problem.exit.code(),
         meaning: problem.exit.meaning(),
     }
@@ -127,13 +127,13 @@ mod tests {
 
     fn problem() -> Problem {
         Problem {
-            exit: Exit::World,
+            exit: Exit::Systems,
             causes: vec![
                 "could not create home-work-1, VM 150021 on pve1".into(),
                 "the task failed: storage 'nostore' does not exist".into(),
                 "storage 'nostore' does not exist".into(),
             ],
-            remedy: Some("name a datastore that pve1 has\nand that holds disks".into()),
+            hint: Some("name a datastore that pve1 has\nand that holds disks".into()),
         }
     }
 
@@ -144,13 +144,13 @@ mod tests {
         insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
         error: could not create home-work-1, VM 150021 on pve1
           because: the task failed: storage 'nostore' does not exist
-          remedy: name a datastore that pve1 has and that holds disks
+          hint: name a datastore that pve1 has and that holds disks
         ");
     }
 
     #[test]
     fn programs_get_the_same() {
-        insta::assert_snapshot!(serde_json::to_string(&json(&problem())).unwrap(), @r#"{"error":"could not create home-work-1, VM 150021 on pve1","causes":["the task failed: storage 'nostore' does not exist"],"remedy":"name a datastore that pve1 has\nand that holds disks","exit":5,"meaning":"a step failed or something did not answer; the same command goes on from there"}"#);
+        insta::assert_snapshot!(serde_json::to_string(&json(&problem())).unwrap(), @r#"{"error":"could not create home-work-1, VM 150021 on pve1","causes":["the task failed: storage 'nostore' does not exist"],"hint":"name a datastore that pve1 has\nand that holds disks","exit":5,"meaning":"a step failed or something did not answer; the same command goes on from there"}"#);
     }
 
     #[test]

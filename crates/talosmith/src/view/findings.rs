@@ -1,4 +1,4 @@
-//! What `doctor` found: a line a check, what is wrong with its remedy below it, and a last line that sums up.
+//! What `doctor` found: a line a check, what is wrong with its hint below it, and a last line that sums up.
 
 use std::io::{self, Write};
 
@@ -20,21 +20,21 @@ pub fn human(w: &mut dyn Write, ink: Ink, caller: &str, found: &[Finding]) -> io
     let width = found.iter().map(|finding| finding.what.chars().count()).max().unwrap_or(0);
     for finding in found {
         let mark = match finding.verdict {
-            Verdict::Good => ink.green("ok   "),
-            Verdict::Doubtful => ink.yellow("warn "),
-            Verdict::Bad => ink.red("fail "),
+            Verdict::Ok => ink.green("ok   "),
+            Verdict::Warning => ink.yellow("warn "),
+            Verdict::Error => ink.red("fail "),
         };
         let what = clean(&finding.what);
         let space = " ".repeat(width.saturating_sub(what.chars().count()));
         let detail = beside(&clean(&finding.detail), 9 + width, ink.limit);
-        let detail = if finding.verdict == Verdict::Good { ink.dim(&detail) } else { detail };
+        let detail = if finding.verdict == Verdict::Ok { ink.dim(&detail) } else { detail };
         writeln!(w, "  {mark}{what}{space}  {detail}")?;
-        for line in &finding.remedy {
+        for line in &finding.hint {
             writeln!(w, "        {}", clean(line))?;
         }
     }
     let of = |verdict: Verdict| found.iter().filter(|finding| finding.verdict == verdict).count();
-    let sum = match (of(Verdict::Bad), of(Verdict::Doubtful)) {
+    let sum = match (of(Verdict::Error), of(Verdict::Warning)) {
         (0, 0) => ink.green("Everything that this file needs is there."),
         (0, some) => {
             ink.yellow(&format!("Everything that this file needs is there, with {}.", count(some, "warning")))
@@ -49,23 +49,18 @@ struct Row<'a> {
     what: &'a str,
     verdict: &'static str,
     detail: &'a str,
-    remedy: &'a [String],
+    hint: &'a [String],
 }
 
 /// For programs.
 pub fn json(caller: &str, found: &[Finding]) -> serde_json::Value {
     let row = |finding: &Finding| {
         let verdict = match finding.verdict {
-            Verdict::Good => "good",
-            Verdict::Doubtful => "doubtful",
-            Verdict::Bad => "bad",
+            Verdict::Ok => "ok",
+            Verdict::Warning => "warning",
+            Verdict::Error => "error",
         };
-        serde_json::json!(Row {
-            what: &finding.what,
-            verdict,
-            detail: &finding.detail,
-            remedy: &finding.remedy
-        })
+        serde_json::json!(Row { what: &finding.what, verdict, detail: &finding.detail, hint: &finding.hint })
     };
     serde_json::json!({"caller": caller, "findings": found.iter().map(row).collect::<Vec<_>>()})
 }
@@ -79,15 +74,15 @@ mod tests {
         let found = [
             Finding {
                 what: "version".into(),
-                verdict: Verdict::Good,
+                verdict: Verdict::Ok,
                 detail: "Proxmox VE 9.1.8".into(),
-                remedy: vec![],
+                hint: vec![],
             },
             Finding {
                 what: "privileges at /vms".into(),
-                verdict: Verdict::Bad,
+                verdict: Verdict::Error,
                 detail: "missing: VM.Allocate (create and delete VMs)".into(),
-                remedy: vec!["pveum acl modify /vms --roles Talosmith --users 'a@pve'".into()],
+                hint: vec!["pveum acl modify /vms --roles Talosmith --users 'a@pve'".into()],
             },
         ];
         let mut text = Vec::new();

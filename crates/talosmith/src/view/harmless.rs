@@ -44,7 +44,7 @@ pub(super) fn for_people(text: &str, color: bool) -> Cow<'_, str> {
     Cow::Owned(page)
 }
 
-/// The length of the color that a text begins with. Hidden and black text, and backgrounds, are none of ours.
+/// The length of the color that a text starts with. Hidden and black text, and backgrounds, are none of ours.
 fn painted(text: &str) -> Option<usize> {
     let inside = text.strip_prefix("\u{1b}[")?;
     let (codes, _) = inside.split_once('m')?;

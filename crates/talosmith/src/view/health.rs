@@ -58,7 +58,12 @@ mod tests {
     #[test]
     fn each_condition_is_a_line() {
         let conditions = [
-            Condition { name: "etcd members are the control planes", missing: None, awaits: None, code: "" },
+            Condition {
+                name: "etcd members are the control plane nodes",
+                missing: None,
+                awaits: None,
+                code: "",
+            },
             Condition {
                 name: "every node is ready in Kubernetes",
                 missing: Some("home-work-1 is not ready".into()),
@@ -69,7 +74,7 @@ mod tests {
         let mut text = Vec::new();
         human(&mut text, Ink::PLAIN, "home", &conditions).unwrap();
         insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
-        ✓ etcd members are the control planes
+        ✓ etcd members are the control plane nodes
         ✗ every node is ready in Kubernetes: home-work-1 is not ready
         home is not healthy: 1 of 2 conditions do not hold.
         `talosmith status` shows where each node stands, `talosmith plan` what would be corrected.
@@ -80,7 +85,7 @@ mod tests {
         let mut text = Vec::new();
         human(&mut text, Ink::PLAIN, "home", &[first, second]).unwrap();
         insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
-        ✓ etcd members are the control planes
+        ✓ etcd members are the control plane nodes
         … every node is ready in Kubernetes: waits for you
         home is as far as its file goes: 1 of 2 conditions wait for you.
         ");

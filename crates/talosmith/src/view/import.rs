@@ -41,7 +41,7 @@ pub fn human(w: &mut dyn Write, ink: Ink, imported: &Imported, written: Option<&
             let place = place.map_or_else(String::new, |p| format!("{}:{}: ", p.file, p.line));
             writeln!(w, "- {}{}", ink.dim(&place), note.message)?;
             if let Some(help) = &note.help {
-                writeln!(w, "  {} {help}", ink.bold("remedy:"))?;
+                writeln!(w, "  {} {help}", ink.bold("hint:"))?;
             }
         }
         writeln!(w)?;

@@ -20,7 +20,7 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
     if !plan.refusals.is_empty() {
         writeln!(w, "**Refused.** Nothing is done, because {}:\n", in_the_way(&plan.refusals))?;
         for refusal in &plan.refusals {
-            writeln!(w, "- {}\n  - remedy: {}", escaped(&refusal.why), escaped(&refusal.remedy))?;
+            writeln!(w, "- {}\n  - hint: {}", escaped(&refusal.why), escaped(&refusal.hint))?;
         }
         if !waiting(plan).is_empty() {
             writeln!(w, "\nWithout that, this would be done:\n")?;
@@ -51,9 +51,9 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
             let disruption = named(blocked.disruption);
             writeln!(
                 w,
-                "- {} (**{disruption}**)\n  - remedy: {}",
+                "- {} (**{disruption}**)\n  - hint: {}",
                 escaped(&blocked.what),
-                escaped(&blocked.remedy)
+                escaped(&blocked.hint)
             )?;
         }
     }
@@ -148,7 +148,7 @@ mod tests {
         let told = text(&plan, Verb::Apply);
         assert!(!told.contains("No changes"), "{told}");
         assert!(
-            told.contains("- home-work-3 is not in the file (**delete**)\n  - remedy: remove it yourself"),
+            told.contains("- home-work-3 is not in the file (**delete**)\n  - hint: remove it yourself"),
             "{told}"
         );
     }
@@ -159,20 +159,17 @@ mod tests {
         assert_eq!(text(&plan_of(vec![]), Verb::Apply), "## Plan for `home`\n\nNo changes.\n");
         let mut plan = plan_of(vec![]);
         let code = RefusalCode::ForeignMachine;
-        plan.refusals.push(Refusal { code, why: "a stranger".into(), remedy: "free it".into() });
-        assert!(text(&plan, Verb::Apply).contains("- a stranger\n  - remedy: free it\n"));
+        plan.refusals.push(Refusal { code, why: "a stranger".into(), hint: "free it".into() });
+        assert!(text(&plan, Verb::Apply).contains("- a stranger\n  - hint: free it\n"));
         assert!(text(&plan, Verb::Apply).contains("because of this:"));
         plan.refusals.push(Refusal {
             code,
             why: "`vmid` of a_b".into(),
-            remedy: "give `a_b|c` another `".into(),
+            hint: "give `a_b|c` another `".into(),
         });
         let two = text(&plan, Verb::Apply);
         assert!(two.contains("because of these:"), "{two}");
-        assert!(
-            two.contains("- \\`vmid\\` of a\\_b\n  - remedy: give \\`a\\_b\\|c\\` another \\`\n"),
-            "{two}"
-        );
+        assert!(two.contains("- \\`vmid\\` of a\\_b\n  - hint: give \\`a\\_b\\|c\\` another \\`\n"), "{two}");
     }
 
     #[test]

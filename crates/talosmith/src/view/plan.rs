@@ -53,7 +53,7 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
         return notes(w, ink, &plan.notes);
     }
     if verb == Verb::Destroy {
-        farewell(w, ink, plan)?;
+        summary_line(w, ink, plan)?;
     }
     for (title, steps) in groups(&plan.steps) {
         writeln!(w, "{}", ink.bold(&title))?;
@@ -113,7 +113,7 @@ pub(super) fn blocked(w: &mut dyn Write, ink: Ink, blocked: &[Blocked]) -> io::R
     writeln!(w, "{}", ink.yellow(&format!("{BLOCKED}:")))?;
     for blocked in blocked {
         writeln!(w, "- {} [{}]", clean(&blocked.what), ink.yellow(&named(blocked.disruption)))?;
-        writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&blocked.remedy))?;
+        writeln!(w, "  {} {}", ink.bold("hint:"), clean(&blocked.hint))?;
     }
     Ok(())
 }
@@ -142,7 +142,7 @@ pub(super) fn waiting(plan: &Plan) -> &[Step] {
 }
 
 /// What is gone afterwards, before anything else is read.
-fn farewell(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
+fn summary_line(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
     let vms = plan.steps.iter().filter(|s| matches!(s.action, Action::DeleteVm { .. })).count();
     let record = plan.steps.iter().any(|s| matches!(s.action, Action::DeleteRecord { .. }));
     let whose = if vms == 1 { "its" } else { "their" };
@@ -168,7 +168,9 @@ pub(super) fn groups(steps: &[Step]) -> Vec<(String, Vec<&Step>)> {
             | Action::SealRecord { .. }
             | Action::UpdateRecord { .. }
             | Action::DeleteRecord { .. } => "Record",
-            Action::GiveCredentials { .. } | Action::RemoveAccount { .. } | Action::CheckHealth => "Cluster",
+            Action::CreateCredentials { .. } | Action::RemoveAccount { .. } | Action::CheckHealth => {
+                "Cluster"
+            }
             action => action.node().unwrap_or("Cluster"),
         };
         match groups.iter_mut().find(|(known, _)| known == title) {
@@ -216,12 +218,12 @@ fn refusals(w: &mut dyn Write, ink: Ink, cluster: &str, refusals: &[Refusal]) ->
     for refusal in refusals {
         let code = serde_json::to_value(refusal.code).unwrap_or_default();
         writeln!(w, "- [{}] {}", code.as_str().unwrap_or_default(), clean(&refusal.why))?;
-        writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&refusal.remedy))?;
+        writeln!(w, "  {} {}", ink.bold("hint:"), clean(&refusal.hint))?;
     }
     Ok(())
 }
 
-/// With which words a list of refusals begins.
+/// With which words a list of refusals starts.
 pub(super) fn in_the_way(refusals: &[Refusal]) -> &'static str {
     if refusals.len() == 1 { "of this" } else { "of these" }
 }
@@ -354,7 +356,7 @@ pub(crate) mod tests {
             node: Some("home-work-3".into()),
             what: "home-work-3 is not in the file".into(),
             disruption: Disruption::Delete,
-            remedy: "remove it yourself".into(),
+            hint: "remove it yourself".into(),
         }
     }
 
@@ -362,7 +364,12 @@ pub(crate) mod tests {
         let vm = |n: u32| (format!("home-work-{n}"), "pve1".to_owned(), 150_020 + n);
         let mut actions = vec![];
         for (node, host, vmid) in [vm(1), vm(2)] {
-            actions.push(Action::StopVm { node: node.clone(), host: host.clone(), vmid, if_silent: false });
+            actions.push(Action::StopVm {
+                node: node.clone(),
+                host: host.clone(),
+                vmid,
+                if_unresponsive: false,
+            });
             actions.push(Action::DeleteVm { node, host, vmid, keeps_quorum: false });
         }
         actions.push(Action::DeleteRecord { host: "pve1".into(), vmid: 150_000 });
@@ -435,7 +442,7 @@ pub(crate) mod tests {
         insta::assert_snapshot!(text(&plan, Verb::Apply), @"
         Not done by this version:
         - home-work-3 is not in the file [delete]
-          remedy: remove it yourself
+          hint: remove it yourself
         home does not match the file: 1 change has to be made by hand.
         ");
         let document = serde_json::to_value(json(&plan, Verb::Apply)).unwrap();
@@ -455,12 +462,12 @@ pub(crate) mod tests {
         plan.refusals.push(Refusal {
             code: model::plan::RefusalCode::ForeignMachine,
             why: "what answers at 10.25.150.21 is not home-work-1: its UUID is another".into(),
-            remedy: "free the address 10.25.150.21".into(),
+            hint: "free the address 10.25.150.21".into(),
         });
         insta::assert_snapshot!(text(&plan, Verb::Apply), @"
         Refused: nothing is changed in home, because of this:
         - [foreign-machine] what answers at 10.25.150.21 is not home-work-1: its UUID is another
-          remedy: free the address 10.25.150.21
+          hint: free the address 10.25.150.21
         ");
         // What else differs is not hidden by that.
         plan.held = farewell_of_two().steps.split_off(1);

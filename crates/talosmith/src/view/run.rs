@@ -184,7 +184,7 @@ impl RunView {
         }
     }
 
-    /// Ends the live view of a run that did not begin: there is nothing to sum up.
+    /// Ends the live view of a run that did not start: there is nothing to sum up.
     pub fn dismiss(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if let Form::Live(live) = &mut inner.form {
@@ -213,7 +213,7 @@ impl RunView {
 fn failures(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
     for failure in state.failures() {
         let title = ink.red(&format!("failed[{}]:", failure.code));
-        causes(w, ink, &title, "", &failure.causes, Some(&failure.remedy))?;
+        causes(w, ink, &title, "", &failure.causes, Some(&failure.hint))?;
     }
     Ok(())
 }
@@ -234,7 +234,8 @@ fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
     }
     match state.ended() {
         Some((Outcome::Done, millis)) => {
-            writeln!(w, "{} in {}, {steps}.", ink.green("Done"), duration(millis))?;
+            let title = if state.destroys() { "Destroy complete" } else { "Apply complete" };
+            writeln!(w, "{} in {}: {steps}.", ink.green(title), duration(millis))?;
         }
         Some((Outcome::Failed, millis)) if state.is_busy() => writeln!(
             w,

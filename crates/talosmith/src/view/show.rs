@@ -15,9 +15,9 @@ const OPEN: &str = "open";
 /// The cluster in one line, without a full stop.
 pub fn summary(blueprint: &Blueprint) -> String {
     let (control, work) = (blueprint.control_planes().count(), blueprint.workers().count());
-    let mut nodes = count(control, "control plane");
+    let mut nodes = count(control, "control plane node");
     if work > 0 {
-        nodes = format!("{nodes} and {}", count(work, "worker"));
+        nodes = format!("{nodes} and {}", count(work, "worker node"));
     }
     format!(
         "{}, {nodes}, Talos {}, Kubernetes {}, API at {}",
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn what_only_proxmox_can_decide_is_open() {
         insta::assert_snapshot!(shown(include_str!("../../../../examples/home.yaml")), @r#"
-        home, 3 control planes and 2 workers, Talos v1.13.9, Kubernetes v1.35.4, API at https://10.25.150.10:6443
+        home, 3 control plane nodes and 2 worker nodes, Talos v1.13.9, Kubernetes v1.35.4, API at https://10.25.150.10:6443
 
         Nodes     10.25.150.0/24, gateway 10.25.150.1, on vmbr0
         Pods      10.244.0.0/16
@@ -224,7 +224,7 @@ nodes:
   far: { role: worker, address: 10.7.0.13, external: true, networks: { storage: { address: 10.8.0.13 } } }
 ";
         insta::assert_snapshot!(shown(file), @r#"
-        mill, 1 control plane and 2 workers, Talos v1.13.8 and v1.13.9, Kubernetes v1.35.4, API at https://10.7.0.11:6443
+        mill, 1 control plane node and 2 worker nodes, Talos v1.13.8 and v1.13.9, Kubernetes v1.35.4, API at https://10.7.0.11:6443
 
         Nodes     10.7.0.0/24, gateway 10.7.0.1, on vmbr0 VLAN 70
         Pods      10.244.0.0/16

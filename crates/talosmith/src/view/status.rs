@@ -188,12 +188,12 @@ fn deletion(
 
 /// Whether the world is as the file says.
 fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::Result<()> {
-    if observed.proxmox.silent.is_some() {
+    if observed.proxmox.unresponsive.is_some() {
         writeln!(w, "Drift:  unknown without Proxmox.")
     } else if let Some((first, more)) = plan.refusals.split_first() {
         writeln!(w, "{} {}", ink.red("blocked:"), clean(&first.why))?;
         match more.len() {
-            0 => writeln!(w, "  {} {}", ink.bold("remedy:"), clean(&first.remedy)),
+            0 => writeln!(w, "  {} {}", ink.bold("hint:"), clean(&first.hint)),
             more => writeln!(w, "  and {}; `talosmith plan` shows all", more_things(more)),
         }?;
         match waiting(plan).len() {
@@ -270,8 +270,8 @@ fn nodes(
             },
             node.address.addr().to_string(),
             machine.and_then(|m| m.talos.clone()).unwrap_or_else(unknown),
-            match unread.is_some() || is_hidden || observed.proxmox.silent.is_some() {
-                true if machine.is_none() => "not seen".to_owned(),
+            match unread.is_some() || is_hidden || observed.proxmox.unresponsive.is_some() {
+                true if machine.is_none() => "unknown".to_owned(),
                 _ if foreign.is_some() && machine.is_none() => NO_KEYS.to_owned(),
                 _ if node.external && machine.is_none() => unknown(),
                 _ => stage(vm, machine),
@@ -309,7 +309,7 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
     if !blueprint.has_proxmox() {
         return writeln!(w, "Record: none; a cluster without Proxmox keeps its lease in Kubernetes.");
     }
-    if observed.proxmox.silent.is_some() {
+    if observed.proxmox.unresponsive.is_some() {
         return writeln!(w, "Record: not observed.");
     }
     let Some(record) = &observed.proxmox.record else {
@@ -408,9 +408,9 @@ fn stage(vm: Option<&Vm>, machine: Option<&Machine>) -> String {
     match (vm, machine.map(|m| (&m.api, m))) {
         (None, None) => "no VM".to_owned(),
         (Some(vm), None) if !vm.running => "off".to_owned(),
-        (_, Some((Api::Stranger { .. }, _))) => "not ours".to_owned(),
+        (_, Some((Api::ForeignMachine { .. }, _))) => "not ours".to_owned(),
         (_, Some((Api::OtherKeys { .. }, _))) => "other keys".to_owned(),
-        (_, Some((Api::Silent { .. }, _))) => "unreachable".to_owned(),
+        (_, Some((Api::Unresponsive { .. }, _))) => "unreachable".to_owned(),
         (_, Some((Api::Maintenance, _))) => "maintenance".to_owned(),
         (_, Some((Api::Configured, m))) => {
             let Some(stage) = m.stage.as_deref().map(clean) else { return unknown() };
@@ -446,7 +446,7 @@ fn kubernetes(observed: &Observed, node: &str) -> String {
             let cordoned = if n.schedulable { "" } else { ", cordoned" };
             format!("{state} {}{cordoned}", clean(&n.version))
         }
-        None if observed.kubernetes.answered => "not there".to_owned(),
+        None if observed.kubernetes.answered => "missing".to_owned(),
         None => unknown(),
     }
 }

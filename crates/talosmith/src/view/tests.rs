@@ -57,15 +57,15 @@ fn hostile_plan() -> Plan {
 fn refused_plan() -> Plan {
     let mut plan = plan_of(vec![]);
     let text = || HOSTILE.to_owned();
-    plan.refusals.push(Refusal { code: RefusalCode::ForeignMachine, why: text(), remedy: text() });
+    plan.refusals.push(Refusal { code: RefusalCode::ForeignMachine, why: text(), hint: text() });
     plan
 }
 
 #[test]
 fn a14_no_view_lets_escapes_of_others_through() {
     let text = || HOSTILE.to_owned();
-    let finding = Finding { what: text(), verdict: Found::Bad, detail: text(), remedy: vec![text()] };
-    let problem = Problem::new(Exit::World, HOSTILE).remedy(HOSTILE);
+    let finding = Finding { what: text(), verdict: Found::Error, detail: text(), hint: vec![text()] };
+    let problem = Problem::new(Exit::Systems, HOSTILE).hint(HOSTILE);
     type View<'a> = (&'a str, &'a dyn Fn(&Printer));
     let views: &[View<'_>] = &[
         ("plan", &|p| p.plan(&hostile_plan(), Verb::Destroy)),

@@ -40,7 +40,7 @@ pub(super) fn wrap(text: &str, limit: usize) -> Cow<'_, str> {
     Cow::Owned(wrapped)
 }
 
-/// How a line that goes on below itself begins there.
+/// How a line that goes on below itself starts there.
 fn below(line: &str) -> String {
     let tree = line.chars().take_while(|c| " │├└─".contains(*c));
     tree.map(|c| if "│├".contains(c) { '│' } else { ' ' }).chain("  ".chars()).collect()
@@ -89,7 +89,7 @@ pub(super) fn plain_letters(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// A page that takes the place of the one before it in a window of so many lines. The first begins below what stood there. What
+/// A page that takes the place of the one before it in a window of so many lines. The first starts below what stood there. What
 /// is too tall loses lines before its end, where it says what is wrong.
 pub(super) fn page(text: &str, height: usize, first: bool) -> String {
     const END: usize = 5;

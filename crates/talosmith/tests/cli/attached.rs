@@ -20,7 +20,7 @@ fn files_that_are_missing_or_something_else() {
     9 | image: { schematic: s.yaml }
       |                     ^^^^^^
       |
-      = help: write what the Image Factory takes, or `customization: {}` for nothing
+      = hint: write what the Image Factory takes, or `customization: {}` for nothing
 
     error[TS0005]: `missing.yaml` cannot be read: No such file or directory (os error 2)
       --> cluster.yaml:10:11
@@ -28,7 +28,7 @@ fn files_that_are_missing_or_something_else() {
     10 | patches: [missing.yaml]
        |           ^^^^^^^^^^^^
        |
-       = help: it is looked for in the folder of the cluster file
+       = hint: it is looked for in the folder of the cluster file
 
     error[TS0218]: `m.yaml` has no `apiVersion` and `kind` in document 1
       --> cluster.yaml:11:22
@@ -36,7 +36,7 @@ fn files_that_are_missing_or_something_else() {
     11 | manifests: { files: [m.yaml] }
        |                      ^^^^^^
        |
-       = help: write Kubernetes objects, each with its `apiVersion` and `kind`
+       = hint: write Kubernetes objects, each with its `apiVersion` and `kind`
 
     error[TS0218]: `v.yaml` is no mapping of values: expected mapping start at line 1, column 1
       --> cluster.yaml:12:49
@@ -44,7 +44,7 @@ fn files_that_are_missing_or_something_else() {
     12 | kubernetes: { cni: { name: cilium, values_file: v.yaml } }
        |                                                 ^^^^^^
        |
-       = help: write values as the chart's own `values.yaml` does, `key: value`
+       = hint: write values as the chart's own `values.yaml` does, `key: value`
 
     4 problems in cluster.yaml; nothing was changed.
     "#);
@@ -65,7 +65,7 @@ fn configurations_that_talos_would_refuse() {
     10 |   - machine: { sysctl: { a: b } }
        |     ^ for home-control-1 and 4 others
        |
-       = help: change what stands there to what this release of Talos takes
+       = hint: change what stands there to what this release of Talos takes
 
     1 problem in cluster.yaml; nothing was changed.
     "#);

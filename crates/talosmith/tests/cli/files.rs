@@ -1,4 +1,4 @@
-//! Wrong files: every problem at once, with line and remedy, and nothing touched.
+//! Wrong files: every problem at once, with line and hint, and nothing touched.
 
 use crate::shell::{HOME, Shell};
 
@@ -23,7 +23,7 @@ fn unknown_keys() {
     5 | netwrok: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }
       | ^^^^^^^
       |
-      = help: did you mean `network`?
+      = hint: did you mean `network`?
 
     error[TS0101]: `pools.work.cuont` is not a key that is known
      --> cluster.yaml:8:28
@@ -31,7 +31,7 @@ fn unknown_keys() {
     8 |   work:    { role: worker, cuont: 2 }
       |                            ^^^^^
       |
-      = help: did you mean `count`?
+      = hint: did you mean `count`?
 
     2 problems in cluster.yaml; nothing was changed.
     "#);
@@ -59,7 +59,7 @@ nodes:
     3 | ...//pve1:8006, token: ************************************************* }
       |                        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       |
-      = help: write `env:NAME`, `file:PATH` or `cmd:COMMAND`; a token that was committed should be renewed
+      = hint: write `env:NAME`, `file:PATH` or `cmd:COMMAND`; a token that was committed should be renewed
 
     error[TS0405]: `one` and `two` both have the address 10.25.150.11
      --> cluster.yaml:7:33
@@ -69,7 +69,7 @@ nodes:
     7 |   two: { role: worker, address: 10.25.150.11 }
       |                                 ^^^^^^^^^^^^
       |
-      = help: give one of them another address
+      = hint: give one of them another address
 
     error[TS0401]: `banana` is not an IPv4 address
      --> cluster.yaml:8:35
@@ -77,7 +77,7 @@ nodes:
     8 |   three: { role: worker, address: banana, memory: 100M }
       |                                   ^^^^^^
       |
-      = help: write four numbers from 0 to 255, for example `10.25.150.11`
+      = hint: write four numbers from 0 to 255, for example `10.25.150.11`
 
     error[TS0605]: `three` has 100 MiB of memory, too little for a worker
      --> cluster.yaml:8:51
@@ -85,7 +85,7 @@ nodes:
     8 |   three: { role: worker, address: banana, memory: 100M }
       |                                                   ^^^^
       |
-      = help: Talos wants 874 MiB at least; a plain number counts MiB
+      = hint: Talos wants 874 MiB at least; a plain number counts MiB
 
     4 problems in cluster.yaml; nothing was changed.
     "#);
@@ -104,7 +104,7 @@ fn no_control_plane() {
     6 | pools:
       | ^^^^^
       |
-      = help: add a pool: `control: { role: controlplane, count: 3 }`
+      = hint: add a pool: `control: { role: controlplane, count: 3 }`
 
     1 problem in cluster.yaml; nothing was changed.
     "#);
@@ -119,14 +119,14 @@ fn no_file_no_token_and_no_such_command() {
     --- stderr
     error: could not read the cluster file nope.yaml
       because: No such file or directory (os error 2)
-      remedy: name it with `-f FILE`; `talosmith init` writes one to start from
+      hint: name it with `-f FILE`; `talosmith init` writes one to start from
     "#);
     insta::assert_snapshot!(shell.run("plan").all(), @r#"
     exit Some(3)
     --- stdout
     --- stderr
     error: the environment variable PROXMOX_VE_API_TOKEN, which should hold the Proxmox token, is not set
-      remedy: `talosmith proxmox setup` creates a token; then export PROXMOX_VE_API_TOKEN='user@realm!name=secret', or say with `proxmox.token` where the token is
+      hint: `talosmith proxmox setup` creates a token; then export PROXMOX_VE_API_TOKEN='user@realm!name=secret', or say with `proxmox.token` where the token is
     "#);
     assert_eq!(shell.run("frobnicate").code, Some(64));
 }

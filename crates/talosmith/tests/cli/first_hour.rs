@@ -19,7 +19,7 @@ fn user_c_init_does_not_point_at_a_file_that_it_did_not_write() {
     // The comments of a file that is written lead somewhere.
     let file = shell.ok("init --print");
     assert!(file.contains("docs/reference/file.md"), "{file}");
-    for odd in ["Never chosen for you", "Left out,", "outlives", "control planes"] {
+    for odd in ["Never chosen for you", "Left out,", "outlives", "control plane nodes"] {
         assert!(!file.contains(odd), "{odd}: {file}");
     }
 }
@@ -108,6 +108,6 @@ fn user_i_memory_is_told_with_its_unit_and_a_wrong_kind_with_an_example() {
     assert!(plan.out.contains("memory 8192 MiB → 4096 MiB"), "{}", plan.all());
     shell.write("cluster.yaml", &HOME.replace("count: 2", "count: two, cpu: 2.5"));
     let told = shell.run("validate").err;
-    assert!(told.contains("= help: write a whole number without quotes, for example `count: 3`"), "{told}");
+    assert!(told.contains("= hint: write a whole number without quotes, for example `count: 3`"), "{told}");
     assert!(told.contains("for example `cpu: 3`"), "{told}");
 }

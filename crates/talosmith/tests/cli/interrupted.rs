@@ -17,7 +17,7 @@ fn pause(millis: u64) {
 }
 
 /// Starts an apply and waits until `word` has been printed.
-fn begun(shell: &Shell, word: &str) -> (Child, BufReader<std::process::ChildStderr>) {
+fn started(shell: &Shell, word: &str) -> (Child, BufReader<std::process::ChildStderr>) {
     let mut command = shell.command("apply --lab --lab-speed 30 --yes");
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
@@ -38,7 +38,7 @@ fn rest(mut lines: impl BufRead) -> String {
 #[test]
 fn the_first_ends_what_is_begun_and_says_how_to_go_on() {
     let shell = Shell::with_secrets();
-    let (child, lines) = begun(&shell, "creating the VM");
+    let (child, lines) = started(&shell, "creating the VM");
     interrupt(&child);
     let told = rest(lines);
     let out = child.wait_with_output().unwrap();
@@ -83,7 +83,7 @@ fn user_g_an_interrupted_destroy_is_shown_as_that() {
 #[test]
 fn the_second_stops_at_once() {
     let shell = Shell::with_secrets();
-    let (mut child, lines) = begun(&shell, "creating the VM");
+    let (mut child, lines) = started(&shell, "creating the VM");
     interrupt(&child);
     pause(50);
     interrupt(&child);

@@ -14,10 +14,10 @@ fn kill_and_go_on(shell: &Shell, millis: u64) {
 
     shell.ok("apply --lab --lab-speed max --yes --quiet");
     let text = std::fs::read_to_string(shell.lab().join("world.json")).unwrap();
-    let world: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let etcds = world["machines"]["etcds"].as_array().unwrap().len();
+    let systems: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let etcds = systems["machines"]["etcds"].as_array().unwrap().len();
     assert_eq!(etcds, 1, "one bootstrap, killed after {millis} ms");
-    let vms: Vec<&String> = world["hypervisor"]["vms"].as_object().unwrap().keys().collect();
+    let vms: Vec<&String> = systems["hypervisor"]["vms"].as_object().unwrap().keys().collect();
     assert_eq!(vms, ["150010", "150011", "150012", "150013", "150021", "150022"], "killed after {millis} ms");
     assert!(shell.ok("plan --lab --lab-speed max").contains("No changes"), "killed after {millis} ms");
     std::fs::remove_file(shell.lab().join("world.json")).unwrap();

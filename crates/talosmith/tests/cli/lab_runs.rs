@@ -37,9 +37,9 @@ fn from_nothing_to_healthy_one_more_and_away() {
     assert!(talosconfig.contains("10.25.150.11") && !talosconfig.contains("10.25.150.10\n"), "never the VIP");
 
     shell.ok("destroy --lab --lab-speed max --yes");
-    let world = std::fs::read_to_string(shell.lab().join("world.json")).unwrap();
-    let world: serde_json::Value = serde_json::from_str(&world).unwrap();
-    assert_eq!(world["hypervisor"]["vms"], serde_json::json!({}), "no VM, no record");
+    let systems = std::fs::read_to_string(shell.lab().join("world.json")).unwrap();
+    let systems: serde_json::Value = serde_json::from_str(&systems).unwrap();
+    assert_eq!(systems["hypervisor"]["vms"], serde_json::json!({}), "no VM, no record");
     assert!(shell.ok("destroy --lab --lab-speed max --yes").contains("Nothing to"), "again: nothing");
 }
 
@@ -69,7 +69,7 @@ fn without_its_bundle_a_cluster_is_not_touched() {
     --- stdout
     Refused: nothing is changed in home, because of this:
     - [lost-bundle] the secrets bundle is missing, but 6 VMs of a cluster called home exist: VM 150011 (home-control-1) on pve1, VM 150012 (home-control-2) on pve2, VM 150013 (home-control-3) on pve3, VM 150010 (home-record) on pve1, VM 150021 (home-work-1) on pve1, VM 150022 (home-work-2) on pve2
-      remedy: restore the bundle from your backup; if those VMs belong to another cluster, give this one another name; to delete them without the bundle, run on the host of each, as root: `qm stop 150011; qm destroy 150011 --purge 1 --destroy-unreferenced-disks 1`
+      hint: restore the bundle from your backup; if those VMs belong to another cluster, give this one another name; to delete them without the bundle, run on the host of each, as root: `qm stop 150011; qm destroy 150011 --purge 1 --destroy-unreferenced-disks 1`
     --- stderr
     "#);
     assert!(!shell.lab().join("secrets.age").exists(), "no new bundle is made");
@@ -81,11 +81,11 @@ fn without_its_bundle_a_cluster_is_not_touched() {
 #[test]
 fn a_machine_that_was_off_is_compared_with_the_file_in_the_same_run() {
     let shell = Shell::healthy();
-    shell.change_world(|world| {
-        let mut world: serde_json::Value = serde_json::from_str(&world).unwrap();
-        world["hypervisor"]["vms"]["150021"]["running"] = serde_json::Value::Null;
-        world["machines"]["machines"]["150021"]["phase"] = serde_json::json!({ "phase": "off" });
-        world.to_string()
+    shell.change_world(|systems| {
+        let mut systems: serde_json::Value = serde_json::from_str(&systems).unwrap();
+        systems["hypervisor"]["vms"]["150021"]["running"] = serde_json::Value::Null;
+        systems["machines"]["machines"]["150021"]["phase"] = serde_json::json!({ "phase": "off" });
+        systems.to_string()
     });
     let file = HOME.replace("worker, count: 2", "worker, count: 2, labels: { rack: a }");
     assert_ne!(file, HOME);
@@ -203,11 +203,11 @@ fn i16_the_console_of_a_vm_that_is_off_is_no_success_and_a_quiet_one_gets_a_hint
     let ran = shell.run("node console home-work-2 --lab --lab-speed max --timeout 30s");
     assert_eq!(ran.code, Some(0), "{}", ran.all());
     assert_eq!(ran.err.matches("Only one console of a VM gets its output").count(), 1, "{}", ran.err);
-    shell.change_world(|world| {
-        let mut world: serde_json::Value = serde_json::from_str(&world).unwrap();
-        world["hypervisor"]["vms"]["150021"]["running"] = serde_json::Value::Null;
-        world["machines"]["machines"]["150021"]["phase"] = serde_json::json!({ "phase": "off" });
-        world.to_string()
+    shell.change_world(|systems| {
+        let mut systems: serde_json::Value = serde_json::from_str(&systems).unwrap();
+        systems["hypervisor"]["vms"]["150021"]["running"] = serde_json::Value::Null;
+        systems["machines"]["machines"]["150021"]["phase"] = serde_json::json!({ "phase": "off" });
+        systems.to_string()
     });
     let ran = shell.run("node console home-work-1 --lab --lab-speed max --timeout 5s");
     assert_eq!(ran.code, Some(5), "{}", ran.all());

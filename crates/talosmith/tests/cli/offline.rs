@@ -110,17 +110,17 @@ fn a_bundle_is_encrypted_shared_and_never_overwritten() {
         std::fs::read(shell.path().join("secrets.yaml")).unwrap()
     );
     assert_eq!(shell.run("secrets export -o exported.yaml").code, Some(7), "a file that is there stays");
-    let stranger = secrecy::ExposeSecret::expose_secret(&engine::secrets::Identity::generate().to_text())
+    let foreign = secrecy::ExposeSecret::expose_secret(&engine::secrets::Identity::generate().to_text())
         .lines()
         .nth(1)
         .unwrap()
         .to_owned();
     let before = std::fs::read(shell.path().join("home.secrets.age")).unwrap();
     for command in ["secrets export -o x.yaml", "render -o x", "talosconfig"] {
-        let ran = shell.run_with("TALOSMITH_IDENTITY", &stranger, command);
+        let ran = shell.run_with("TALOSMITH_IDENTITY", &foreign, command);
         assert_eq!(ran.code, Some(7), "{command}\n{}", ran.all());
         assert!(ran.err.contains("it was encrypted to another identity"), "{}", ran.err);
-        assert!(!ran.all().contains(&stranger), "an identity is never shown");
+        assert!(!ran.all().contains(&foreign), "an identity is never shown");
     }
     assert_eq!(std::fs::read(shell.path().join("home.secrets.age")).unwrap(), before);
     // One that was cut short is not taken for one of somebody else.
@@ -137,7 +137,7 @@ fn a_bundle_is_encrypted_shared_and_never_overwritten() {
     std::fs::write(shell.path().join("home.secrets.age"), &before).unwrap();
     let gone = shell.run_with("TALOSMITH_IDENTITY", "nowhere.txt", "secrets export -o x.yaml");
     assert_eq!(gone.code, Some(7));
-    assert!(gone.err.contains("TALOSMITH_IDENTITY names nowhere.txt, which is not there"), "{}", gone.err);
+    assert!(gone.err.contains("TALOSMITH_IDENTITY names nowhere.txt, which does not exist"), "{}", gone.err);
     let locked_out = shell.run(&format!("secrets recipients --remove {}", own.trim()));
     assert_eq!(locked_out.code, Some(4), "{}", locked_out.all());
     let wrong = shell.run("secrets recipients --add hello");
@@ -172,7 +172,7 @@ fn f4_validate_warns_of_a_secret_that_is_not_where_the_file_says() {
     let ran = shell.run("validate");
     assert_eq!(ran.code, Some(0), "{}", ran.all());
     let said = ran.all().split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in ["TS0006", "pve.token", "F4_NO_SUCH", "is not set here", "is good"] {
+    for part in ["TS0006", "pve.token", "F4_NO_SUCH", "is not set here", "is valid"] {
         assert!(said.contains(part), "{part:?} is not in {said}");
     }
     let json: serde_json::Value = serde_json::from_str(&shell.ok("validate --json")).unwrap();

@@ -14,7 +14,7 @@ fn held() -> Shell {
     // The record's notes are JSON in a string of the world's JSON.
     let quoted = |text: &str| text.replace('"', "\\\"");
     let (free, held) = (quoted("\"lease\":null"), quoted(&format!("\"lease\":{lease}")));
-    shell.change_world(|world| world.replacen(&free, &held, 1));
+    shell.change_world(|systems| systems.replacen(&free, &held, 1));
     shell.write("cluster.yaml", &HOME.replace("count: 2", "count: 3"));
     shell
 }
@@ -28,7 +28,7 @@ fn whoever_comes_second_is_told_at_once() {
         insta::allow_duplicates! {
             insta::assert_snapshot!(ran.err, @"
             error: kim@laptop is changing the cluster since 2026-01-01 00:00:00 UTC
-              remedy: wait; unless renewed, the lease ends at 2099-01-01 00:05:00 UTC. If that run is surely dead, take over with `--take-over`
+              hint: wait; unless renewed, the lease ends at 2099-01-01 00:05:00 UTC. If that run is surely dead, take over with `--take-over`
             ");
         }
     }
@@ -56,9 +56,9 @@ fn whoever_takes_over_says_how_long_it_waits() {
 fn what_could_not_be_removed_is_listed_at_the_end() {
     let shell = Shell::healthy();
     shell.change_world(|text| {
-        let mut world: serde_json::Value = serde_json::from_str(&text).unwrap();
-        world["hypervisor"]["hosts"]["pve3"]["online"] = false.into();
-        world.to_string()
+        let mut systems: serde_json::Value = serde_json::from_str(&text).unwrap();
+        systems["hypervisor"]["hosts"]["pve3"]["online"] = false.into();
+        systems.to_string()
     });
     let ran = shell.run("destroy --lab --lab-speed max --yes --quiet");
     assert_eq!(ran.code, Some(5), "{}", ran.all());
@@ -66,7 +66,7 @@ fn what_could_not_be_removed_is_listed_at_the_end() {
     error: home is not gone altogether
       because: VM 150013 (home-control-3) on pve3 is left: pve3 is off or cannot be reached
       because: the cluster's record, VM 150010 on pve1, is left: it goes last
-      remedy: run `talosmith destroy --lab` again when pve3 is back
+      hint: run `talosmith destroy --lab` again when pve3 is back
     ");
     let again = shell.run("destroy --lab --lab-speed max --yes --quiet");
     assert_eq!((again.code, again.out.as_str(), again.err), (Some(5), "", ran.err), "nothing is called done");
@@ -83,7 +83,7 @@ fn what_a_file_holds_of_others_is_not_lost() {
     --- stdout
     --- stderr
     error: work.kc holds something else, too: work
-      remedy: keep it with `--merge`, or replace the whole file with `--force`
+      hint: keep it with `--merge`, or replace the whole file with `--force`
     ");
     let text = |name: &str| std::fs::read_to_string(shell.path().join(name)).unwrap();
     assert_eq!(text("work.kc"), work);

@@ -10,7 +10,7 @@ fn setting_up_in_the_lab_tells_the_token_once() {
     let setup = "proxmox setup --lab --lab-speed max --yes";
     let first = shell.run(setup);
     assert!(first.code == Some(0) && first.out.starts_with("talosmith@pve!home="), "{}", first.all());
-    assert!(first.err.contains("make the user talosmith@pve, without a password"), "{}", first.err);
+    assert!(first.err.contains("create the user talosmith@pve, without a password"), "{}", first.err);
     let again = shell.run(setup);
     assert_eq!(again.out, "Proxmox is ready for this cluster; there is nothing to do.\n");
     assert!(again.err.contains("`--renew` makes a new one"), "{}", again.err);
@@ -26,7 +26,7 @@ fn a_password_is_not_asked_for_where_there_is_nobody() {
     --- stdout
     --- stderr
     error: the password of root@pam is needed, and stdin is not a terminal
-      remedy: set TALOSMITH_ADMIN_PASSWORD, pipe it in with `--password-stdin`, or name a token with `--admin-token env:NAME`
+      hint: set TALOSMITH_ADMIN_PASSWORD, pipe it in with `--password-stdin`, or name a token with `--admin-token env:NAME`
     ");
 }
 
@@ -156,8 +156,8 @@ fn a_token_from_a_file_is_sent_only_where_the_environment_allows() {
 #[test]
 fn a14_a_name_in_proxmox_cannot_control_the_terminal() {
     let shell = Shell::healthy();
-    shell.change_world(|world| {
-        world.replacen(
+    shell.change_world(|systems| {
+        systems.replacen(
             "\"name\":\"home-work-1\"",
             "\"name\":\"home-\\u001b[2J\\u202ework\\nhome: nothing\"",
             1,

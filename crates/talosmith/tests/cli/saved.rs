@@ -16,7 +16,7 @@ fn user_j_a_saved_plan_is_carried_out_only_in_the_same_world_and_once() {
     assert_eq!(stale.code, Some(4), "{}", stale.all());
     insta::assert_snapshot!(stale.err, @"
     error: the plan first.plan cannot be applied again: its changes were made already, and the cluster matches the file
-      remedy: nothing is left to do; save a new plan after the next change of the file
+      hint: nothing is left to do; save a new plan after the next change of the file
     ");
 
     shell.write("cluster.yaml", &HOME.replace("count: 2", "count: 3"));
@@ -27,7 +27,7 @@ fn user_j_a_saved_plan_is_carried_out_only_in_the_same_world_and_once() {
     insta::assert_snapshot!(other.err, @"
     error: the plan second.plan was made from another file
       because: home-work-4 is new in the file
-      remedy: look at what changed, then save a new plan with `talosmith plan -o FILE`
+      hint: look at what changed, then save a new plan with `talosmith plan -o FILE`
     ");
     shell.write("cluster.yaml", &HOME.replace("cluster: home", "cluster: away"));
     let other = shell.run("apply --lab --lab-speed max second.plan");
@@ -36,7 +36,7 @@ fn user_j_a_saved_plan_is_carried_out_only_in_the_same_world_and_once() {
     --- stdout
     --- stderr
     error: the plan second.plan is for the cluster home, the file for away
-      remedy: name the file that it was made from with `-f FILE`
+      hint: name the file that it was made from with `-f FILE`
     ");
     shell.write("cluster.yaml", &HOME.replace("count: 2", "count: 3"));
     let grown = shell.ok("apply --lab --lab-speed max --quiet second.plan");
@@ -44,7 +44,7 @@ fn user_j_a_saved_plan_is_carried_out_only_in_the_same_world_and_once() {
 
     let missing = shell.run("apply --lab --lab-speed max third.plan");
     assert_eq!(missing.code, Some(3), "{}", missing.all());
-    assert!(missing.err.contains("remedy: save a new one with `talosmith plan -o FILE`"), "{}", missing.err);
+    assert!(missing.err.contains("hint: save a new one with `talosmith plan -o FILE`"), "{}", missing.err);
     let wrong = shell.run("apply --lab --lab-speed max cluster.yaml");
     assert_eq!(wrong.code, Some(3), "{}", wrong.all());
     assert!(wrong.err.contains("it is not a plan that `talosmith plan -o` has written"), "{}", wrong.err);
@@ -80,11 +80,11 @@ fn health_is_a_list_of_conditions_and_an_exit_code() {
     --- stdout
     --- stderr
     error: the cluster home has no secrets yet
-      remedy: if the cluster exists, restore its bundle from your backup, or take its secrets over with `talosmith secrets import`; for a new cluster `talosmith secrets new` or `talosmith apply` makes them
+      hint: if the cluster exists, restore its bundle from your backup, or take its secrets over with `talosmith secrets import`; for a new cluster `talosmith secrets new` or `talosmith apply` makes them
     ");
     let shell = Shell::healthy();
     insta::assert_snapshot!(shell.ok("health --lab --lab-speed max --timeout 1m"), @"
-    ✓ etcd members are the control planes
+    ✓ etcd members are the control plane nodes
     ✓ every machine runs and is ready
     ✓ every node is ready in Kubernetes
     ✓ the control plane's pods are ready

@@ -77,9 +77,9 @@ impl Shell {
     /// Changes the lab's world behind everybody's back.
     pub fn change_world(&self, change: impl FnOnce(String) -> String) {
         let path = self.lab().join("world.json");
-        let world = std::fs::read_to_string(&path).unwrap();
-        let changed = change(world.clone());
-        assert_ne!(world, changed, "nothing was changed");
+        let systems = std::fs::read_to_string(&path).unwrap();
+        let changed = change(systems.clone());
+        assert_ne!(systems, changed, "nothing was changed");
         std::fs::write(path, changed).unwrap();
     }
 

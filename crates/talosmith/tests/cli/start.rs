@@ -7,7 +7,7 @@ fn a_good_file_is_said_to_be_good_in_one_line() {
     let shell = Shell::with(HOME);
     std::fs::create_dir(shell.path().join("examples")).unwrap();
     shell.write("examples/home.yaml", HOME);
-    insta::assert_snapshot!(shell.ok("validate examples/home.yaml"), @r#"examples/home.yaml is good: home, 3 control planes and 2 workers, Talos v1.13.9, Kubernetes v1.35.4, API at https://10.25.150.10:6443."#);
+    insta::assert_snapshot!(shell.ok("validate examples/home.yaml"), @r#"examples/home.yaml is valid: home, 3 control plane nodes and 2 worker nodes, Talos v1.13.9, Kubernetes v1.35.4, API at https://10.25.150.10:6443."#);
     assert_eq!(shell.ok("validate"), shell.ok("validate -f cluster.yaml"));
     assert_eq!(shell.run("validate examples/home.yaml -f cluster.yaml").code, Some(64), "one or the other");
 }
@@ -42,7 +42,7 @@ fn a_folder_is_one_file_in_parts() {
     1 | network: { vip: 10.25.150.9 }
       |            ^^^ set again here
       |
-      = help: keep one of the two
+      = hint: keep one of the two
 
     1 problem in home/10-cluster.yaml, home/20-pools.yml, home/30-more.yaml; nothing was changed.
     "#);
@@ -52,7 +52,7 @@ fn a_folder_is_one_file_in_parts() {
     --- stdout
     --- stderr
     error: there is no .yaml or .yml file in the folder empty
-      remedy: `talosmith init -f FOLDER` writes one to start from
+      hint: `talosmith init -f FOLDER` writes one to start from
     "#);
 }
 
@@ -73,18 +73,18 @@ fn a_first_file_from_options_alone() {
     --- stdout
     --- stderr
     error: cluster.yaml is already there
-      remedy: name another file, or add `--force` to write over it
+      hint: name another file, or add `--force` to write over it
     "#);
     insta::assert_snapshot!(
         shell.run("init -f mill.yaml --cluster mill --cidr 10.7.0.0/24 --control-planes 1 --workers 0").all(), @r#"
         exit Some(0)
         --- stdout
-        Written to mill.yaml: mill, 1 control plane, Talos v1.13.9, Kubernetes v1.36.3, API at https://10.7.0.10:6443.
+        Written to mill.yaml: mill, 1 control plane node, Talos v1.13.9, Kubernetes v1.36.3, API at https://10.7.0.10:6443.
         --- stderr
         Proxmox was not asked, because no `--endpoint` was given; `proxmox.endpoint` is only an example.
         Read it and change what does not fit. Next: `talosmith show`, then `talosmith plan`.
         "#);
-    insta::assert_snapshot!(shell.ok("validate mill.yaml"), @r#"mill.yaml is good: mill, 1 control plane, Talos v1.13.9, Kubernetes v1.36.3, API at https://10.7.0.10:6443."#);
+    insta::assert_snapshot!(shell.ok("validate mill.yaml"), @r#"mill.yaml is valid: mill, 1 control plane node, Talos v1.13.9, Kubernetes v1.36.3, API at https://10.7.0.10:6443."#);
     insta::assert_snapshot!(shell.run("init -f bad.yaml --cidr banana --control-planes 0").all(), @r#"
     exit Some(64)
     --- stdout
@@ -95,7 +95,7 @@ fn a_first_file_from_options_alone() {
     18 |   cidr: banana
        |         ^^^^^^
        |
-       = help: write its first address and prefix length, for example `10.25.150.0/24`
+       = hint: write its first address and prefix length, for example `10.25.150.0/24`
 
     error[TS0602]: there is no control plane
       --> bad.yaml (not written):30:1
@@ -103,7 +103,7 @@ fn a_first_file_from_options_alone() {
     30 | pools:
        | ^^^^^
        |
-       = help: add a pool: `control: { role: controlplane, count: 3 }`
+       = hint: add a pool: `control: { role: controlplane, count: 3 }`
 
     2 problems in bad.yaml (not written); nothing was changed.
     bad.yaml was not written: correct the options and run `talosmith init` again.
@@ -117,7 +117,7 @@ fn a_first_file_from_options_alone() {
 fn a_first_file_from_what_proxmox_has() {
     let shell = Shell::with("");
     insta::assert_snapshot!(shell.ok("init --lab --lab-speed max --force"), @r#"
-    Written to cluster.yaml: home, 3 control planes and 2 workers, Talos v1.13.9, Kubernetes v1.36.3, API at https://10.25.150.10:6443.
+    Written to cluster.yaml: home, 3 control plane nodes and 2 worker nodes, Talos v1.13.9, Kubernetes v1.36.3, API at https://10.25.150.10:6443.
     Filled in from Proxmox: pve1, pve2, pve3.
     "#);
     let file = std::fs::read_to_string(shell.path().join("cluster.yaml")).unwrap();
@@ -169,13 +169,13 @@ fn another_tools_files_are_read() {
 
     Different now [TS0805]:
     - tofu/main.tf:4: the module never used its Kubernetes version; the cluster may run another one
-      remedy: compare with `kubectl get nodes` before the first apply
+      hint: compare with `kubectl get nodes` before the first apply
     - tofu/main.tf:5: the input names user and repository, but not the Git server
-      remedy: set `gitops.repository` and `gitops.path`; reading is enough, nothing is written to it
+      hint: set `gitops.repository` and `gitops.path`; reading is enough, nothing is written to it
 
     Not evaluated, so missing in the file [TS0803]:
     - tofu/main.tf:9: `data.x.y` was not evaluated: these files do not say what it is
-      remedy: write its value instead, and import again, or set the value in the result
+      hint: write its value instead, and import again, or set the value in the result
 
     Not carried over [TS0804]:
     - tofu/main.tf:6: `colour` has no counterpart here
@@ -188,7 +188,7 @@ fn another_tools_files_are_read() {
     let lacking = shell.run("validate copse.yaml");
     assert!(lacking.code == Some(3) && lacking.err.contains("TS0005"), "{}", lacking.all());
     shell.write("tofu/image/missing.yaml", "customization: {}\n");
-    assert!(shell.ok("validate copse.yaml").contains("copse, 1 control plane and 1 worker"));
+    assert!(shell.ok("validate copse.yaml").contains("copse, 1 control plane node and 1 worker node"));
     let again = shell.run("import tofu -o copse.yaml");
     assert_eq!(again.code, Some(64), "{}", again.all());
     assert!(again.err.contains("copse.yaml is already there"), "{}", again.err);
@@ -210,7 +210,7 @@ fn another_tools_files_are_read() {
     --- stderr
     error[TS0801]: nothing in other.yaml is of a known format
      |
-     = help: known are `nodes_config` with defaults by role; `talos_nodes` with `talos_cluster_config`; a module call with `cluster`, `image` and `nodes`; a module call with `nodes` and `flux_bootstrap_repo`; `node_distribution` with nodes counted by host; `control_plane_nodes` and `worker_nodes` as lists. Looked for were values in .tfvars, `variable` defaults, `module` calls and `inputs` in .tf and .hcl, and YAML files
+     = hint: known are `nodes_config` with defaults by role; `talos_nodes` with `talos_cluster_config`; a module call with `cluster`, `image` and `nodes`; a module call with `nodes` and `flux_bootstrap_repo`; `node_distribution` with nodes counted by host; `control_plane_nodes` and `worker_nodes` as lists. Looked for were values in .tfvars, `variable` defaults, `module` calls and `inputs` in .tf and .hcl, and YAML files
 
     1 problem in other.yaml; nothing was changed.
     "#);

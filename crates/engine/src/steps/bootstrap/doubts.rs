@@ -6,16 +6,16 @@ use model::observed::Kubelet;
 use model::service::{self, Halted};
 use talos_client::Machine;
 
-use super::PAUSE;
+use super::INTERVAL;
 use crate::context::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::halt;
 use crate::identify::{Identified, identify};
 use crate::kubernetes::{Kubernetes, is_answer};
-use crate::lack::Lack;
 use crate::observe::{self, machines};
-use crate::world::{QUESTION, World};
+use crate::systems::{REQUEST_TIMEOUT, Systems};
+use crate::unmet::Unmet;
 
 /// For a control plane that was just configured to show what it has.
 pub(super) const TO_BE_SEEN: jiff::SignedDuration = jiff::SignedDuration::from_secs(120);
@@ -27,7 +27,7 @@ enum Doubt<'a> {
     /// The cluster exists elsewhere, or something else answers: waiting does not help.
     Certain(String),
     /// It could not be seen; a moment later it may be.
-    Unclear(Lack),
+    Unclear(Unmet),
     /// It could not be seen, and waiting does not help: Talos gave a service up.
     Halted(&'a Node, Halted),
 }
@@ -38,8 +38,8 @@ pub(super) async fn nothing_exists<'a>(
     context: &'a Context,
     progress: &Progress,
 ) -> Result<Option<&'a Node>> {
-    let world = &context.world;
-    let began = world.clock.now();
+    let systems = &context.systems;
+    let began = systems.clock.now();
     let elsewhere = answers_elsewhere(context);
     let (mut doubts, elsewhere) = futures::join!(doubts(context), Box::pin(elsewhere));
     doubts.extend(elsewhere.map(Doubt::Certain));
@@ -47,7 +47,7 @@ pub(super) async fn nothing_exists<'a>(
         if doubts.is_empty() {
             return Ok(None);
         }
-        let waited = world.clock.now().duration_since(began);
+        let waited = systems.clock.now().duration_since(began);
         let hopeless = doubts.iter().any(|d| matches!(d, Doubt::Certain(_)));
         let data = doubts.iter().find_map(|d| match d {
             Doubt::Data(node) => Some(*node),
@@ -57,23 +57,23 @@ pub(super) async fn nothing_exists<'a>(
             return Ok(Some(node));
         }
         let halted = doubts.iter().find_map(|d| match d {
-            Doubt::Halted(_, halted) => Some(halted.remedy.clone()),
+            Doubt::Halted(_, halted) => Some(halted.hint.clone()),
             Doubt::Data(_) | Doubt::Certain(_) | Doubt::Unclear(_) => None,
         });
-        let clock = doubts.iter().any(|d| matches!(d, Doubt::Unclear(lack) if lack.code == "clock"));
+        let clock = doubts.iter().any(|d| matches!(d, Doubt::Unclear(unmet) if unmet.code == "clock"));
         let words: Vec<String> = doubts
             .into_iter()
             .map(|d| match d {
                 Doubt::Data(node) => format!("{} has etcd data", node.name),
                 Doubt::Certain(words) => words,
-                Doubt::Unclear(lack) => lack.words,
+                Doubt::Unclear(unmet) => unmet.words,
                 Doubt::Halted(node, halted) => {
                     format!("{} does not say whether it has etcd data: {}", node.name, halted.why)
                 }
             })
             .collect();
         if clock && !hopeless && waited > TO_BE_SEEN {
-            return Err(Error::world(format!("etcd cannot be bootstrapped: {}", words.join("; "))).coded("clock").remedy(
+            return Err(Error::systems(format!("etcd cannot be bootstrapped: {}", words.join("; "))).coded("clock").hint(
                 "give the machines a time server that they reach by NTP (UDP port 123) in `network.ntp`, or open the way to the one that \
                  they ask",
             ));
@@ -85,35 +85,35 @@ pub(super) async fn nothing_exists<'a>(
                 format!("etcd was not bootstrapped, because it may exist already: {why}"),
             )
         };
-        if let Some(remedy) = halted.filter(|_| !hopeless) {
+        if let Some(hint) = halted.filter(|_| !hopeless) {
             return Err(refused()
                 .coded(halt::CODE)
-                .remedy(format!("{remedy}; running the command again then goes on")));
+                .hint(format!("{hint}; running the command again then goes on")));
         }
         if hopeless || waited > TO_BE_SEEN {
             return Err(refused()
-                .remedy("bring every control plane node back, then run the command again; a second etcd would split the cluster"));
+                .hint("bring every control plane node back, then run the command again; a second etcd would split the cluster"));
         }
         progress.note(words.join("; "));
-        world.clock.sleep(PAUSE).await;
+        systems.clock.sleep(INTERVAL).await;
         doubts = self::doubts(context).await;
     }
 }
 
 /// What every machine says against it, all asked at once.
 async fn doubts(context: &Context) -> Vec<Doubt<'_>> {
-    let looks = context.look.blueprint.in_order().into_iter().map(|node| doubt(context, node));
+    let looks = context.snapshot.blueprint.in_order().into_iter().map(|node| doubt(context, node));
     futures::future::join_all(looks).await.into_iter().flatten().collect()
 }
 
 /// A Kubernetes of this cluster that answers. Before etcd runs, nothing has the address of its API.
 async fn answers_elsewhere(context: &Context) -> Option<String> {
-    let (world, blueprint) = (&context.world, &context.look.blueprint);
-    if !observe::answers(world, blueprint).await {
+    let (systems, blueprint) = (&context.systems, &context.snapshot.blueprint);
+    if !observe::answers(systems, blueprint).await {
         return None;
     }
-    let access = context.look.access().ok()?;
-    let client = Kubernetes::new(world, &blueprint.endpoint, &access.kubernetes).ok()?;
+    let access = context.snapshot.access().ok()?;
+    let client = Kubernetes::new(systems, &blueprint.endpoint, &access.kubernetes).ok()?;
     let exists = match client.nodes().await {
         Ok(_) => true,
         Err(error) => is_answer(&error),
@@ -122,49 +122,49 @@ async fn answers_elsewhere(context: &Context) -> Option<String> {
 }
 
 async fn doubt<'a>(context: &Context, node: &'a Node) -> Option<Doubt<'a>> {
-    let world = &context.world;
-    let access = match context.look.access() {
+    let systems = &context.systems;
+    let access = match context.snapshot.access() {
         Ok(access) => access,
         Err(error) => return Some(Doubt::Certain(error.to_string())),
     };
-    let identified = identify(world, node, access).await;
+    let identified = identify(systems, node, access).await;
     let machine = match (identified, node.role) {
         (Identified::Configured(machine), _) => machine,
         // A worker answers only once a control plane node signed its certificate.
-        (Identified::Silent(_) | Identified::Maintenance(_), Role::Worker) => return None,
+        (Identified::Unresponsive(_) | Identified::Maintenance(_), Role::Worker) => return None,
         (Identified::Maintenance(_), Role::ControlPlane) => {
             let words = "is in maintenance mode and does not show whether it has etcd data";
-            return Some(Doubt::Unclear(Lack::new(format!("{} {words}", node.name))));
+            return Some(Doubt::Unclear(Unmet::new(format!("{} {words}", node.name))));
         }
-        (Identified::Stranger { why } | Identified::OtherKeys { why }, _) => {
+        (Identified::ForeignMachine { why } | Identified::OtherKeys { why }, _) => {
             return Some(Doubt::Certain(format!("{} is another machine: {why}", node.name)));
         }
-        (Identified::Silent(lack), Role::ControlPlane) => {
-            let words = format!("{} cannot be seen: {}", node.name, lack.words);
-            return Some(Doubt::Unclear(Lack { words, ..lack }));
+        (Identified::Unresponsive(unmet), Role::ControlPlane) => {
+            let words = format!("{} cannot be seen: {}", node.name, unmet.words);
+            return Some(Doubt::Unclear(Unmet { words, ..unmet }));
         }
     };
     if node.role == Role::ControlPlane {
-        match machines::has_no_etcd(world, &machine).await {
+        match machines::has_no_etcd(systems, &machine).await {
             Some(true) => {}
             Some(false) => return Some(Doubt::Data(node)),
             None => {
-                return Some(match halt::etcd_failed(world, &machine).await {
+                return Some(match halt::etcd_failed(systems, &machine).await {
                     Some(halted) => Doubt::Halted(node, halted),
-                    None => Doubt::Unclear(unclear(world, node, &machine).await),
+                    None => Doubt::Unclear(unclear(systems, node, &machine).await),
                 });
             }
         }
     }
-    match machines::kubelet(world, &machine).await {
+    match machines::kubelet(systems, &machine).await {
         Kubelet::Never => None,
         Kubelet::Registered => Some(Doubt::Certain(format!(
             "{} was registered in Kubernetes with this cluster's keys, so the cluster existed",
             node.name
         ))),
         // A record without a mark says that the cluster never was, and one worker that is slow must not stop all others.
-        Kubelet::Unknown if node.role == Role::Worker && context.look.blueprint.has_proxmox() => None,
-        Kubelet::Unknown => Some(Doubt::Unclear(Lack::new(format!(
+        Kubelet::Unknown if node.role == Role::Worker && context.snapshot.blueprint.has_proxmox() => None,
+        Kubelet::Unknown => Some(Doubt::Unclear(Unmet::new(format!(
             "{} does not say yet whether its kubelet was ever registered",
             node.name
         )))),
@@ -172,15 +172,15 @@ async fn doubt<'a>(context: &Context, node: &'a Node) -> Option<Doubt<'a>> {
 }
 
 /// Why a machine does not tell whether it has etcd data. Without the time its etcd does not even prepare.
-async fn unclear(world: &World, node: &Node, machine: &Machine) -> Lack {
+async fn unclear(systems: &Systems, node: &Node, machine: &Machine) -> Unmet {
     let words = format!("{} does not say yet whether it has etcd data", node.name);
-    let unmet = match world.clock.timeout(QUESTION, machine.stage()).await {
+    let unmet = match systems.clock.timeout(REQUEST_TIMEOUT, machine.stage()).await {
         Ok(Ok(status)) => status.unmet,
         Ok(Err(_)) | Err(_) => vec![],
     };
     if unmet.iter().any(|unmet| unmet.name == "time") {
-        return Lack::new(format!("{}: {}", node.name, service::no_time(&node.ntp))).coded("clock");
+        return Unmet::new(format!("{}: {}", node.name, service::no_time(&node.ntp))).coded("clock");
     }
-    let Some(first) = unmet.first() else { return Lack::new(words) };
-    Lack::new(format!("{words} (it waits: {}, {})", first.name, first.reason))
+    let Some(first) = unmet.first() else { return Unmet::new(words) };
+    Unmet::new(format!("{words} (it waits: {}, {})", first.name, first.reason))
 }

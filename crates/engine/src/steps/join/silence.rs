@@ -5,10 +5,10 @@ use model::blueprint::{Node, Role};
 
 use crate::context::Context;
 use crate::error::Result;
-use crate::lack::Lack;
 use crate::power::{PowerWatch, USUAL_BOOT};
 use crate::proof::Prover;
 use crate::steps::signing;
+use crate::unmet::Unmet;
 
 /// A machine that is silent for so long may have trouble to boot, which only its console shows.
 const CONSOLE_AFTER: SignedDuration = SignedDuration::from_secs(60);
@@ -41,7 +41,7 @@ impl<'a> Silence<'a> {
     }
 
     fn lasts(&self) -> SignedDuration {
-        let now = self.context.world.clock.now();
+        let now = self.context.systems.clock.now();
         self.since.map_or(SignedDuration::ZERO, |since| now.duration_since(since))
     }
 
@@ -55,28 +55,28 @@ impl<'a> Silence<'a> {
     /// # Errors
     ///
     /// When it never will.
-    pub(super) async fn explain(&mut self, lack: Lack) -> Result<Lack> {
-        self.since.get_or_insert(self.context.world.clock.now());
-        if let Some(off) = self.power.look(self.context, self.node).await? {
+    pub(super) async fn explain(&mut self, unmet: Unmet) -> Result<Unmet> {
+        self.since.get_or_insert(self.context.systems.clock.now());
+        if let Some(off) = self.power.observe(self.context, self.node).await? {
             return Ok(off);
         }
         // A worker's port stays closed until a control plane node signs its certificate; one that answered has it.
         let is_unsigned = self.node.role == Role::Worker
-            && lack.closed_port
+            && unmet.closed_port
             && self.context.unproved().contains(&self.node.name);
-        let lack = match is_unsigned {
+        let unmet = match is_unsigned {
             true => match self.context.no_control_plane() {
                 Some(why) => return Err(signing::never(self.node, &why)),
-                None => Box::pin(signing::unsigned(self.context, lack)).await,
+                None => Box::pin(signing::unsigned(self.context, unmet)).await,
             },
-            false => Lack { words: format!("does not answer ({})", lack.words), ..lack },
+            false => Unmet { words: format!("does not answer ({})", unmet.words), ..unmet },
         };
         if self.lasts() >= CONSOLE_AFTER && !self.node.external {
             let prover = self.prover.get_or_insert_with(|| Prover::new(self.context, self.node));
             prover.watch_if_free().await;
             prover.panics()?;
-            return Ok(Lack { words: format!("{}{}", lack.words, prover.last_words()), ..lack });
+            return Ok(Unmet { words: format!("{}{}", unmet.words, prover.last_words()), ..unmet });
         }
-        Ok(lack)
+        Ok(unmet)
     }
 }

@@ -68,7 +68,7 @@ async fn members_leave_and_are_removed() {
 async fn alarms_are_disarmed() {
     let rig = Rig::home().await;
     let control = rig.machine(11);
-    rig.lab.shared().with(|world, _| world.machines.fill_etcd(150_012));
+    rig.lab.shared().with(|systems, _| systems.machines.fill_etcd(150_012));
     assert_eq!(control.etcd_alarms().await.unwrap().len(), 1);
     control.etcd_defragment().await.unwrap();
     control.etcd_disarm().await.unwrap();
@@ -81,9 +81,9 @@ async fn a_lost_majority_has_words_and_a_snapshot() {
     let rig = Rig::home().await;
     let control = rig.machine(11);
     control.stage().await.unwrap();
-    rig.lab.shared().with(|world, now| {
-        world.machines.power_off(150_012, now);
-        world.machines.power_off(150_013, now);
+    rig.lab.shared().with(|systems, now| {
+        systems.machines.power_off(150_012, now);
+        systems.machines.power_off(150_013, now);
     });
     rig.pass(30).await;
     let error = control.etcd_members(false).await.unwrap_err();

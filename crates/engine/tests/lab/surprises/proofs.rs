@@ -256,7 +256,7 @@ const ROWS: &[(u32, Proofs)] = &[
     ),
 ];
 
-/// By the words that a line begins with.
+/// By the words that a line starts with.
 const LINES: &[(&str, Proofs)] = &[
     (
         "Streams held open delay the switch",

@@ -84,9 +84,9 @@ async fn an_installer_that_fails_is_a_failure() {
     rig.pass(20).await;
     let machine = rig.machine(61);
     let text = "customization: {}\n";
-    let (net, clock) = (rig.world.net.clone(), &rig.world.clock);
+    let (net, clock) = (rig.systems.net.clone(), &rig.systems.clock);
     let factory =
-        talos_client::Factory::new(net, clock, "https://factory.talos.dev", &rig.world.factory_roots);
+        talos_client::Factory::new(net, clock, "https://factory.talos.dev", &rig.systems.factory_roots);
     assert_eq!(factory.unwrap().post_schematic(text).await.unwrap(), SCHEMATIC);
     let newest = format!("factory.talos.dev/nocloud-installer/{SCHEMATIC}:v1.14.0");
     let error = machine.upgrade(&newest, |_| {}).await.unwrap_err();
@@ -99,7 +99,7 @@ async fn an_installer_that_fails_is_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn the_old_way_asks_etcd() {
     let rig = Rig::home().await;
-    rig.lab.shared().with(|world, now| world.machines.power_off(150_013, now));
+    rig.lab.shared().with(|systems, now| systems.machines.power_off(150_013, now));
     rig.pass(10).await;
     let control = rig.machine(11);
     let image = "ghcr.io/siderolabs/installer:v1.13.8";
@@ -112,7 +112,7 @@ async fn the_old_way_asks_etcd() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_may_come_back_healthy_and_old() {
     let rig = Rig::home().await;
-    rig.lab.shared().with(|world, _| world.machines.break_system(150_021, "v1.13.8", true));
+    rig.lab.shared().with(|systems, _| systems.machines.break_system(150_021, "v1.13.8", true));
     let worker = rig.machine(21);
     worker.upgrade("ghcr.io/siderolabs/installer:v1.13.8", |_| {}).await.unwrap();
     worker.reboot_and_wait(Reboot::Usual, QUARTER).await.unwrap();
@@ -130,9 +130,12 @@ async fn a_kubelet_that_lags_behind_is_found() {
     let older = worker.machine_config().await.unwrap().expose_secret().replace(":v1.35.4", ":v1.34.2");
     assert!(!worker.apply(older.as_bytes()).await.unwrap().reboots);
     rig.pass(60).await;
-    let look = rig.look(HOME).await;
-    let lacks: Vec<_> =
-        engine::health::conditions(&rig.world, &look).await.into_iter().filter_map(|c| c.missing).collect();
-    assert_eq!(lacks, ["home-work-1 runs v1.34.2, not v1.35.4"]);
-    assert!(!look.plan().is_empty(), "and it is put right");
+    let snapshot = rig.observe(HOME).await;
+    let unmet_conditions: Vec<_> = engine::health::conditions(&rig.systems, &snapshot)
+        .await
+        .into_iter()
+        .filter_map(|c| c.missing)
+        .collect();
+    assert_eq!(unmet_conditions, ["home-work-1 runs v1.34.2, not v1.35.4"]);
+    assert!(!snapshot.plan().is_empty(), "and it is put right");
 }

@@ -106,7 +106,7 @@ async fn a_restart_that_was_taken_over_is_no_failure() {
     let rig = Rig::home().await;
     let (one, two) = (rig.machine(21), rig.machine(21));
     let later = async {
-        rig.world.clock.sleep(Duration::from_millis(300)).await;
+        rig.systems.clock.sleep(Duration::from_millis(300)).await;
         two.reboot(Reboot::Usual).await
     };
     let (first, second) = tokio::join!(one.reboot_and_wait(Reboot::Usual, QUARTER), later);
@@ -114,7 +114,7 @@ async fn a_restart_that_was_taken_over_is_no_failure() {
     second.unwrap();
 }
 
-/// A sequence that was not begun is answered well; the event that says so names nobody.
+/// A sequence that was not started is answered well; the event that says so names nobody.
 #[tokio::test(start_paused = true)]
 async fn a_sequence_that_was_not_begun_is_heard_of() {
     let rig = Rig::home().await;

@@ -42,7 +42,7 @@ async fn the_certificate_may_change_and_the_identity_stays() {
     let second = rig.maintenance().await;
     assert_ne!(second.certificate(), first.certificate());
     assert_eq!(second.system_uuid().await.unwrap(), uuid);
-    let found = probe(&rig.world.net, &rig.world.clock, address(61), None).await;
+    let found = probe(&rig.systems.net, &rig.systems.clock, address(61), None).await;
     assert!(matches!(found, Probe::Maintenance { .. }), "{found:?}");
 }
 
@@ -53,7 +53,7 @@ async fn a_proved_connection_dies_with_the_machine() {
     let rig = Rig::with_waiting("v1.13.9").await;
     let connection = rig.maintenance().await;
     connection.system_uuid().await.unwrap();
-    rig.lab.shared().with(|world, now| world.machines.power_cycle(9061, now));
+    rig.lab.shared().with(|systems, now| systems.machines.power_cycle(9061, now));
     rig.pass(60).await;
     assert!(rig.maintenance().await.system_uuid().await.is_ok());
     let error = connection.apply(usual().as_bytes()).await.unwrap_err();
@@ -95,7 +95,7 @@ async fn a_configuration_that_is_lost_is_sent_again() {
         let sent = moment == CallMoment::After && path.ends_with("/ApplyConfiguration");
         if sent && !lost.swap(true, Ordering::Relaxed) {
             for vmid in 150_011..=150_022 {
-                shared.with(|world, now| world.machines.power_cycle(vmid, now));
+                shared.with(|systems, now| systems.machines.power_cycle(vmid, now));
             }
         }
         Verdict::GoOn
@@ -121,7 +121,7 @@ async fn a_forgotten_bootstrap_is_asked_for_again() {
             && path.ends_with("/Bootstrap")
             && counted.fetch_add(1, Ordering::Relaxed) == 0
         {
-            shared.with(|world, now| world.machines.power_cycle(150_011, now));
+            shared.with(|systems, now| systems.machines.power_cycle(150_011, now));
         }
         Verdict::GoOn
     });

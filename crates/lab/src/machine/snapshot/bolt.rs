@@ -63,14 +63,14 @@ pub(super) fn read(file: &[u8], bucket: &str) -> Option<Bucket> {
     Some(entries.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
 }
 
-/// A leaf that begins at the page `at`, on as many pages as it needs.
+/// A leaf that starts at the page `at`, on as many pages as it needs.
 fn leaf(at: usize, entries: &[(u32, &[u8], &[u8])]) -> Vec<u8> {
     let heads = HEAD * (1 + entries.len());
     let content: usize = entries.iter().map(|(_, key, value)| key.len() + value.len()).sum();
     let mut page = head(at, LEAF, entries.len(), (heads + content).div_ceil(PAGE));
     let mut begins = heads;
     for (index, (flags, key, value)) in entries.iter().enumerate() {
-        // Where an entry's key begins is counted from the entry's head on.
+        // Where an entry's key starts is counted from the entry's head on.
         let offset = begins - HEAD * (1 + index);
         page.extend(flags.to_le_bytes());
         page.extend([offset, key.len(), value.len()].into_iter().flat_map(small));

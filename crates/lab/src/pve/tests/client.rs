@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Makes a call that begins a task, and waits for its end.
+    /// Makes a call that starts a task, and waits for its end.
     pub(super) async fn done(&self, method: &str, path: &str, body: Value) -> String {
         let upid = self.call(method, path, body).await.text();
         self.task(&upid).await

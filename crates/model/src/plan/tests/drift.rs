@@ -249,7 +249,7 @@ fn a_volume_is_unmounted_only_where_that_is_allowed_by_name() {
             refused.refusals[0].why.starts_with("w-1 has at.Volume, and the file does not"),
             "{refused:?}"
         );
-        assert!(refused.refusals[0].remedy.contains("`--allow-destroy w-1`"), "{refused:?}");
+        assert!(refused.refusals[0].hint.contains("`--allow-destroy w-1`"), "{refused:?}");
     }
     let allowed = reconfigured(&["w-1"], &costs, &["w-1"]);
     assert_eq!(ids(&allowed), ["reconfigure/w-1", "check-health"]);
@@ -266,7 +266,7 @@ fn the_address_of_a_machine_is_not_changed() {
     // Somebody wrote into Proxmox what the machine does not have.
     let put_right = plan(&blueprint, &rendered(), &world);
     assert_eq!(ids(&put_right), ["update-vm/w-1", "check-health"]);
-    world.machines.insert("w-1".to_owned(), Machine::silent("no answer"));
+    world.machines.insert("w-1".to_owned(), Machine::unresponsive("no answer"));
     for running in [true, false] {
         let vm = world.proxmox.marked.iter_mut().find(|vm| vm.mark.node == "w-1").unwrap();
         vm.running = running;
@@ -274,10 +274,10 @@ fn the_address_of_a_machine_is_not_changed() {
         assert!(refused.steps.is_empty());
         assert_eq!(
             refused.refusals[0].why,
-            "w-1 (VM 150021) was made with the address 10.25.150.21/24, the file says 10.25.150.51/24, and it is not there: \
+            "w-1 (VM 150021) was made with the address 10.25.150.21/24, the file says 10.25.150.51/24, and it does not answer there: \
              the address of a machine is not changed"
         );
-        assert!(refused.refusals[0].remedy.contains("delete VM 150021 and apply"));
+        assert!(refused.refusals[0].hint.contains("delete VM 150021 and apply"));
     }
     // One that is off and that nobody knows of was never configured: it takes the new address at its first start.
     world.kubernetes.nodes.remove("w-1");
@@ -363,8 +363,8 @@ fn another_talos_is_an_upgrade_and_refused_as_such() {
         refusal.why,
         "w-1 runs Talos v1.13.8, and the file asks for v1.13.9: this version of Talosmith does not upgrade Talos yet"
     );
-    assert!(refusal.remedy.contains("`talos: v1.13.8` under `versions`"), "{}", refusal.remedy);
-    assert!(refusal.remedy.contains("`talosctl upgrade --nodes "), "{}", refusal.remedy);
+    assert!(refusal.hint.contains("`talos: v1.13.8` under `versions`"), "{}", refusal.hint);
+    assert!(refusal.hint.contains("`talosctl upgrade --nodes "), "{}", refusal.hint);
 }
 
 #[test]
@@ -394,10 +394,8 @@ fn f9_another_kubernetes_is_an_upgrade_and_said_once() {
         refusal.why,
         "cp-1, w-1 run Kubernetes v1.35.3, and the file asks for v1.35.4: this version of Talosmith does not upgrade Kubernetes yet"
     );
-    assert!(refusal.remedy.contains("`kubernetes: v1.35.3` under `versions`"), "{}", refusal.remedy);
-    assert!(
-        refusal.remedy.contains("talosctl upgrade-k8s --nodes ") && refusal.remedy.contains("--to 1.35.4`")
-    );
+    assert!(refusal.hint.contains("`kubernetes: v1.35.3` under `versions`"), "{}", refusal.hint);
+    assert!(refusal.hint.contains("talosctl upgrade-k8s --nodes ") && refusal.hint.contains("--to 1.35.4`"));
     // Another registry, or a tag that is not the file's version, is a configuration like any other.
     let machine = world.machines.get_mut("w-1").unwrap();
     machine.config_changes = Some(vec![ConfigChange {

@@ -25,7 +25,7 @@ fn before_bootstrap(blueprint: &Blueprint) -> Observed {
         machine.etcd = Etcd::Empty;
         machine.kubelet = Kubelet::Never;
         if blueprint.nodes[name].role == Role::Worker {
-            *machine = Machine::silent("the port is closed");
+            *machine = Machine::unresponsive("the port is closed");
         }
     }
     world
@@ -52,7 +52,7 @@ fn external_world(blueprint: &Blueprint, world: Observed) -> Observed {
 fn without_majority(blueprint: &Blueprint, list: bool) -> Observed {
     let mut world = healthy_world(blueprint);
     for name in ["cp-2", "cp-3"] {
-        world.machines.insert(name.to_owned(), Machine::silent("connection timed out"));
+        world.machines.insert(name.to_owned(), Machine::unresponsive("connection timed out"));
     }
     let left = world.machines.get_mut("cp-1").unwrap();
     left.etcd_status = Some(EtcdStatus { leader: None, errors: vec![] });
@@ -88,7 +88,7 @@ fn issue_15_no_new_control_plane_node_beside_a_lost_majority() {
         let (node, what) = blocked[0];
         assert_eq!((blocked.len(), node), (1, Some("cp-2")), "{blocked:?}");
         assert!(what.starts_with("cp-2 is not created: etcd takes no new member: "), "{what}");
-        assert!(plan.blocked[0].remedy.contains("etcd from a snapshot"), "{:?}", plan.blocked);
+        assert!(plan.blocked[0].hint.contains("etcd from a snapshot"), "{:?}", plan.blocked);
         // What brings a member back goes on, and so does a worker.
         assert!(
             ids(&plan).contains(&"start-vm/cp-3") && ids(&plan).contains(&"create-vm/w-1"),
@@ -103,7 +103,7 @@ fn issue_15_no_new_control_plane_node_beside_a_lost_majority() {
     assert!(!ids(&held).contains(&"configure/cp-3"), "{:?}", ids(&held));
     assert!(held.blocked[0].what.starts_with("cp-3 is not configured: "), "{:?}", held.blocked);
     // By the record alone.
-    world.machines.insert("cp-1".to_owned(), Machine::silent("connection timed out"));
+    world.machines.insert("cp-1".to_owned(), Machine::unresponsive("connection timed out"));
     let held = plan(&blueprint, &rendered(), &world);
     assert!(!ids(&held).contains(&"configure/cp-3"), "{:?}", ids(&held));
     assert!(
@@ -149,7 +149,7 @@ fn a2_vms_without_a_record_and_without_members_are_refused() {
     let told = plan(&blueprint, &rendered(), &world);
     assert_eq!(codes(&told), [RefusalCode::NoRecord]);
     assert!(told.refusals[0].why.contains("the cluster's record is missing"), "{:?}", told.refusals);
-    assert!(!told.refusals[0].remedy.contains("delete"), "{:?}", told.refusals);
+    assert!(!told.refusals[0].hint.contains("delete"), "{:?}", told.refusals);
     // Off, or not in the file any more: it is still a VM of this cluster.
     world.machines.clear();
     world.proxmox.marked[0].running = false;
@@ -202,11 +202,11 @@ fn a2_a_record_that_says_nothing_is_written_first_or_refused() {
     let seal = StepId("seal-record".to_owned());
     assert!(step(&told, "create-vm/w-1").after.contains(&seal), "nothing is touched without the lease");
     for machine in world.machines.values_mut() {
-        *machine = Machine::silent("the network is unreachable");
+        *machine = Machine::unresponsive("the network is unreachable");
     }
     for told in [plan(&blueprint, &rendered(), &world), plan_destroy(&blueprint, &world)] {
         assert_eq!(codes(&told), [RefusalCode::NoRecord]);
-        assert!(told.refusals[0].remedy.contains(r#""done":true"#), "{:?}", told.refusals);
+        assert!(told.refusals[0].hint.contains(r#""done":true"#), "{:?}", told.refusals);
     }
 }
 
@@ -219,7 +219,7 @@ fn a2_nobody_is_told_to_delete_the_record() {
     world.proxmox.unmarked.insert(150_010, RECORD_NODE.to_owned());
     let plan = plan(&blueprint, &rendered(), &world);
     assert_eq!(codes(&plan), [RefusalCode::LostMark]);
-    assert!(!plan.refusals[0].remedy.contains("delete"), "{:?}", plan.refusals);
+    assert!(!plan.refusals[0].hint.contains("delete"), "{:?}", plan.refusals);
 }
 
 #[test]
@@ -299,11 +299,11 @@ fn i16_a_required_console_needs_the_serial_port_that_the_vm_runs_with() {
     vm.config.remove("serial0");
     let refusal = identity(&world).unwrap();
     assert!(refusal.why.contains("runs without the serial port"), "{refusal:?}");
-    assert!(refusal.remedy.starts_with("add the port"), "{refusal:?}");
+    assert!(refusal.hint.starts_with("add the port"), "{refusal:?}");
     // It was added, and is there from the next start on.
     let vm = world.proxmox.marked.iter_mut().find(|vm| vm.name == "w-1").unwrap();
     vm.pending.insert("serial0".to_owned(), Some("socket".to_owned()));
-    assert!(identity(&world).unwrap().remedy.starts_with("stop and start the VM"));
+    assert!(identity(&world).unwrap().hint.starts_with("stop and start the VM"));
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn i16_an_external_machine_without_identity_that_does_not_answer_is_named() {
         (node.settings.unverified, node.settings.fingerprint) = (false, None);
     }
     let mut world = external_world(&blueprint, before_bootstrap(&super::blueprint()));
-    world.machines.insert("w-1".to_owned(), Machine::silent("no route to host"));
+    world.machines.insert("w-1".to_owned(), Machine::unresponsive("no route to host"));
     let told = plan(&blueprint, &rendered(), &world);
     let warns = |note: &&Note| note.text.contains("does not say how w-1 can be identified");
     assert!(told.notes.iter().any(|note| warns(&note)), "{:?}", told.notes);
@@ -348,7 +348,7 @@ fn by_reading_2_a_machine_in_maintenance_mode_may_have_etcds_data() {
 fn without(blueprint: &Blueprint, lost: &[&str]) -> Observed {
     let mut world = healthy_world(blueprint);
     for name in lost {
-        world.machines.insert((*name).to_owned(), Machine::silent("the network is unreachable"));
+        world.machines.insert((*name).to_owned(), Machine::unresponsive("the network is unreachable"));
         world.kubernetes.nodes.get_mut(*name).unwrap().ready = false;
     }
     world
@@ -407,9 +407,9 @@ fn a4_a_worker_is_replaced_only_where_something_shows_that_it_is_dead() {
     world.kubernetes = Kubernetes::default();
     let plan = told(&world);
     assert_eq!(codes(&plan), [RefusalCode::NotProven], "Kubernetes might call it ready");
-    assert!(!plan.refusals[0].remedy.contains("delete"), "etcd was bootstrapped: {:?}", plan.refusals);
+    assert!(!plan.refusals[0].hint.contains("delete"), "etcd was bootstrapped: {:?}", plan.refusals);
     for name in ["cp-1", "cp-2", "cp-3"] {
-        world.machines.insert(name.to_owned(), Machine::silent("the network is unreachable"));
+        world.machines.insert(name.to_owned(), Machine::unresponsive("the network is unreachable"));
     }
     assert_eq!(codes(&told(&world)), [RefusalCode::NotProven], "nothing answers");
     let mut world = without(&blueprint, &["w-1"]);
@@ -491,9 +491,9 @@ fn e1_the_only_control_plane_node_is_not_replaced_and_the_remedy_is_one_that_hel
         world.kubernetes.answered = answers;
         let plan = allowing(&blueprint, &world, &[&only]);
         assert_eq!(codes(&plan), [RefusalCode::NotProven], "{:?}", plan.refusals);
-        let Refusal { why, remedy, .. } = &plan.refusals[0];
+        let Refusal { why, hint, .. } = &plan.refusals[0];
         assert!(why.contains("the only control plane node"), "{why}");
-        assert!(remedy.contains("talosmith destroy") && remedy.contains("backup"), "{remedy}");
-        assert!(!remedy.contains("control plane node back"), "{remedy}");
+        assert!(hint.contains("talosmith destroy") && hint.contains("backup"), "{hint}");
+        assert!(!hint.contains("control plane node back"), "{hint}");
     }
 }

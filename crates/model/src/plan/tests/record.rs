@@ -22,7 +22,7 @@ fn disorder(blueprint: &Blueprint) -> Observed {
     world.proxmox.marked.retain(|vm| vm.mark.node != "cp-1" && vm.mark.node != "w-1");
     world.proxmox.marked.extend([small, off]);
     world.machines.remove("w-1");
-    world.machines.insert("cp-2".to_owned(), Machine::silent("refused"));
+    world.machines.insert("cp-2".to_owned(), Machine::unresponsive("refused"));
     world.kubernetes.nodes = [("cp-2", false)]
         .map(|(name, ready)| {
             (name.to_owned(), KubernetesNode { ready, ..world.kubernetes.nodes[name].clone() })
@@ -94,7 +94,7 @@ fn vms_that_could_not_be_read_keep_a_record_from_being_created() {
     let refused = plan(&blueprint, &rendered(), &world);
     assert!(refused.steps.is_empty());
     let told: Vec<(&str, &str)> =
-        refused.refusals.iter().map(|r| (r.why.as_str(), r.remedy.as_str())).take(2).collect();
+        refused.refusals.iter().map(|r| (r.why.as_str(), r.hint.as_str())).take(2).collect();
     assert_eq!(
         told,
         [

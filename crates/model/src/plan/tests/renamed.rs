@@ -1,4 +1,4 @@
-//! A pool, a cluster or a VIP that was renamed in the file: the remedy is the old name.
+//! A pool, a cluster or a VIP that was renamed in the file: the hint is the old name.
 
 use super::*;
 use crate::observed::{ConfigChange, ConfigCost, ConfigDifference, Guest};
@@ -34,7 +34,7 @@ fn user_b_a_renamed_pool_is_told_with_the_name_that_the_node_has() {
     let [refusal] = plan.refusals.as_slice() else { panic!("one reason, not several: {:?}", plan.refusals) };
     assert_eq!(refusal.code, RefusalCode::TakenId);
     assert!(refusal.why.contains("in use by old-1, a node of this cluster"), "{}", refusal.why);
-    assert!(refusal.remedy.contains("write the old name again"), "{}", refusal.remedy);
+    assert!(refusal.hint.contains("write the old name again"), "{}", refusal.hint);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn user_b_a_renamed_cluster_is_told_with_its_old_name() {
     assert!(!taken.is_empty(), "{:?}", plan.refusals);
     for refusal in taken {
         assert!(refusal.why.contains("of the cluster mill"), "{}", refusal.why);
-        assert!(refusal.remedy.contains("write `cluster: mill` again"), "{}", refusal.remedy);
+        assert!(refusal.hint.contains("write `cluster: mill` again"), "{}", refusal.hint);
     }
     let address = plan.refusals.iter().find(|r| r.code == RefusalCode::TakenAddress && r.why.contains("w-1"));
     assert_eq!(address, None, "the same cause");
@@ -86,6 +86,6 @@ fn user_b_another_vip_is_one_reason_with_the_old_one() {
         "{}",
         refusal.why
     );
-    assert!(refusal.remedy.contains("`vip: 10.25.150.10`"), "{}", refusal.remedy);
-    assert!(!plan.blocked.iter().any(|blocked| blocked.remedy.contains("record:")), "{:?}", plan.blocked);
+    assert!(refusal.hint.contains("`vip: 10.25.150.10`"), "{}", refusal.hint);
+    assert!(!plan.blocked.iter().any(|blocked| blocked.hint.contains("record:")), "{:?}", plan.blocked);
 }

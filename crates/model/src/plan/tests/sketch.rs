@@ -290,9 +290,11 @@ impl Sketch {
     fn draw_machine(&self, world: &mut Observed, node: &Node, seen: &MachineSeen) {
         let drawn = match seen {
             MachineSeen::NotAsked => return,
-            MachineSeen::Unreachable => Machine::silent("connection timed out"),
+            MachineSeen::Unreachable => Machine::unresponsive("connection timed out"),
             MachineSeen::Maintenance => Machine::with(Api::Maintenance),
-            MachineSeen::Foreign => Machine::with(Api::Stranger { why: "its keys are others".to_owned() }),
+            MachineSeen::Foreign => {
+                Machine::with(Api::ForeignMachine { why: "its keys are others".to_owned() })
+            }
             MachineSeen::OtherKeys => Machine::with(Api::OtherKeys { why: "another authority".to_owned() }),
             MachineSeen::Configured { ready, etcd, kubelet } => {
                 let etcd = match (node.role, etcd) {

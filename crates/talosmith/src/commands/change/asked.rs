@@ -1,7 +1,7 @@
 //! The question whether a plan may be carried out. While a person thinks about it the world may change, so it is observed again
 //! after the answer, and a plan that does something else is shown and asked for again.
 
-use engine::{Look, Session};
+use engine::{Session, Snapshot};
 use model::plan::Plan;
 
 use crate::commands::setup::{Setup, Wrong, confirm, confirm_deletion};
@@ -12,7 +12,7 @@ use crate::view::{Printer, Problem, Verb};
 const QUESTIONS: usize = 5;
 
 /// What a person answered.
-pub enum Answer<Seen = Box<Look>> {
+pub enum Answer<Seen = Box<Snapshot>> {
     /// The plan is carried out, as it was shown and as it was observed just now.
     Yes(Seen, Plan),
     /// Nothing is done, for this reason; it was shown.
@@ -64,12 +64,12 @@ async fn agree<A: Asked>(asked: &A, mut plan: Plan) -> Result<Answer<A::Seen>, W
         plan = again;
     }
     Err(Problem::new(Exit::Busy, "the cluster keeps changing while the plan is confirmed")
-        .remedy("run the command again when no other run changes it")
+        .hint("run the command again when no other run changes it")
         .into())
 }
 
 impl Asked for Question<'_> {
-    type Seen = Box<Look>;
+    type Seen = Box<Snapshot>;
 
     fn confirm(&self) -> Result<bool, Problem> {
         let agreed = match self.verb {
@@ -82,17 +82,17 @@ impl Asked for Question<'_> {
         Ok(agreed)
     }
 
-    async fn observe(&self) -> Result<(Box<Look>, Plan), Wrong> {
+    async fn observe(&self) -> Result<(Box<Snapshot>, Plan), Wrong> {
         Ok(match self.verb {
             Verb::Destroy => {
-                let look = self.setup.look_to_destroy(self.session, self.printer).await?;
-                let plan = look.plan_destroy();
-                (Box::new(look), plan)
+                let snapshot = self.setup.observe_to_destroy(self.session, self.printer).await?;
+                let plan = snapshot.plan_destroy();
+                (Box::new(snapshot), plan)
             }
             Verb::Apply => {
-                let look = self.setup.look(self.session, self.printer).await?;
-                let plan = look.plan();
-                (Box::new(look), plan)
+                let snapshot = self.setup.observe(self.session, self.printer).await?;
+                let plan = snapshot.plan();
+                (Box::new(snapshot), plan)
             }
         })
     }
@@ -161,8 +161,8 @@ mod tests {
             "asked for again"
         );
         let mut refused = plan.clone();
-        let (code, why, remedy) = (RefusalCode::TakenId, "taken".to_owned(), "free it".to_owned());
-        refused.refusals.push(Refusal { code, why, remedy });
+        let (code, why, hint) = (RefusalCode::TakenId, "taken".to_owned(), "free it".to_owned());
+        refused.refusals.push(Refusal { code, why, hint });
         let (answer, shown) = asked(&plan, vec![refused]).await;
         assert!(matches!(answer, Ok(Answer::No(exit)) if exit != Exit::Done) && shown == 1);
         let mut nothing = plan.clone();

@@ -1,6 +1,6 @@
 //! The end of a good apply: how it is now, and what to type next.
 
-use engine::Look;
+use engine::Snapshot;
 use model::blueprint::Blueprint;
 use model::observed::Observed;
 use model::ownership;
@@ -18,14 +18,15 @@ use crate::view::Printer;
 pub fn of(plan: &Plan) -> Exit {
     match () {
         () if !plan.blocked.is_empty() => Exit::Pending,
-        () if !plan.unknown.is_empty() => Exit::World,
+        () if !plan.unknown.is_empty() => Exit::Systems,
         () => Exit::Done,
     }
 }
 
 /// Nodes whose VM existed and was off, and is started by the plan. What such a machine has is seen only when it runs.
-pub fn was_off(look: &Look, plan: &Plan) -> Vec<String> {
-    let existed = |node: &str| ownership::vm_of(&look.blueprint, &look.observed.proxmox, node).is_some();
+pub fn was_off(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
+    let existed =
+        |node: &str| ownership::vm_of(&snapshot.blueprint, &snapshot.observed.proxmox, node).is_some();
     let started = plan.steps.iter().filter_map(|step| match &step.action {
         Action::StartVm { node, .. } if existed(node) => Some(node.clone()),
         _ => None,
@@ -34,7 +35,7 @@ pub fn was_off(look: &Look, plan: &Plan) -> Vec<String> {
 }
 
 /// How an apply ends that started machines which could not be compared with the file before, now that they were.
-pub fn compared(plan: &Plan, off: &[String], seen: &Look, printer: &Printer) -> Exit {
+pub fn compared(plan: &Plan, off: &[String], seen: &Snapshot, printer: &Printer) -> Exit {
     let again = seen.plan();
     if off.is_empty() || again.is_empty() {
         return of(plan);
@@ -47,10 +48,10 @@ pub fn compared(plan: &Plan, off: &[String], seen: &Look, printer: &Printer) -> 
 }
 
 /// How it is now, and what to type next.
-pub fn show(global: &Global, args: &ApplyArgs, look: &Look, printer: &Printer) {
+pub fn show(global: &Global, args: &ApplyArgs, snapshot: &Snapshot, printer: &Printer) {
     printer.say("");
-    printer.status(&look.blueprint, &look.observed, &look.plan());
-    next(global, args, look, printer);
+    printer.status(&snapshot.blueprint, &snapshot.observed, &snapshot.plan());
+    next(global, args, snapshot, printer);
 }
 
 /// How it is, in a few words. Nothing is said to be well that was not seen to be.
@@ -79,13 +80,13 @@ fn state(blueprint: &Blueprint, observed: &Observed) -> &'static str {
 }
 
 /// What to type next.
-fn next(global: &Global, args: &ApplyArgs, look: &Look, printer: &Printer) {
+fn next(global: &Global, args: &ApplyArgs, snapshot: &Snapshot, printer: &Printer) {
     let flags = flags(global);
-    let blueprint = &look.blueprint;
+    let blueprint = &snapshot.blueprint;
     printer.say(&format!(
         "\nThe cluster {} {}. Next:\n",
         blueprint.cluster,
-        state(blueprint, &look.observed)
+        state(blueprint, &snapshot.observed)
     ));
     let mut lines: Vec<(String, &str)> = vec![
         (format!("talosmith status{flags}"), "its state"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use engine::Look;
+use engine::Snapshot;
 use engine::plan_key::PlanKey;
 use engine::saved::SavedPlan;
 use model::plan::Plan;
@@ -20,7 +20,7 @@ const TOLD: usize = 10;
 fn within(problem: Problem, path: &Path) -> Problem {
     problem
         .within(format!("could not use the plan {}", path.display()))
-        .remedy("save a new one with `talosmith plan -o FILE`; the cluster file is named with `-f`")
+        .hint("save a new one with `talosmith plan -o FILE`; the cluster file is named with `-f`")
 }
 
 /// Reads a saved plan.
@@ -49,7 +49,7 @@ pub fn allowed(
             let path = path.display();
             let why = format!("the plan {path} was saved without `--allow-destroy {name}`");
             let again = format!("talosmith plan{} --allow-destroy {name} -o {path}", flags(global));
-            Err(Problem::new(Exit::Usage, why).remedy(format!("save a new one and look at it: {again}")))
+            Err(Problem::new(Exit::Usage, why).hint(format!("save a new one and look at it: {again}")))
         }
     }
 }
@@ -64,12 +64,12 @@ pub fn of_this_cluster(saved: &SavedPlan, path: &Path, cluster: &str) -> Result<
         path.display(),
         saved.plan.cluster
     );
-    Err(Problem::new(Exit::Refused, why).remedy("name the file that it was made from with `-f FILE`"))
+    Err(Problem::new(Exit::Refused, why).hint("name the file that it was made from with `-f FILE`"))
 }
 
 /// A saved plan is carried out only in the world that it was made for.
-pub fn still_holds(saved: &SavedPlan, path: &Path, look: &Look, plan: &Plan) -> Result<(), Problem> {
-    let now = SavedPlan::new(look, plan);
+pub fn still_holds(saved: &SavedPlan, path: &Path, snapshot: &Snapshot, plan: &Plan) -> Result<(), Problem> {
+    let now = SavedPlan::new(snapshot, plan);
     if saved.still_holds(&now) {
         return Ok(());
     }
@@ -83,7 +83,7 @@ pub fn still_holds(saved: &SavedPlan, path: &Path, look: &Look, plan: &Plan) -> 
             saved.plan.cluster
         );
         return Err(Problem::new(Exit::Refused, why)
-            .remedy("use the file and the secrets that it was made with, or save a new plan"));
+            .hint("use the file and the secrets that it was made with, or save a new plan"));
     }
     let changes = changed::changes(&saved.facts, &now.facts);
     if plan.is_empty() && !saved.plan.steps.is_empty() && !changes.iter().any(|change| change.of_file) {
@@ -91,7 +91,7 @@ pub fn still_holds(saved: &SavedPlan, path: &Path, look: &Look, plan: &Plan) -> 
             "the plan {path} cannot be applied again: its changes were made already, and the cluster matches the file"
         );
         return Err(Problem::new(Exit::Refused, why)
-            .remedy("nothing is left to do; save a new plan after the next change of the file"));
+            .hint("nothing is left to do; save a new plan after the next change of the file"));
     }
     let of_file: BTreeSet<bool> = changes.iter().map(|change| change.of_file).collect();
     let what = match (of_file.contains(&true), of_file.contains(&false)) {
@@ -110,5 +110,5 @@ pub fn still_holds(saved: &SavedPlan, path: &Path, look: &Look, plan: &Plan) -> 
     if more > 0 {
         problem.causes.push(format!("and {more} more changes"));
     }
-    Err(problem.remedy("look at what changed, then save a new plan with `talosmith plan -o FILE`"))
+    Err(problem.hint("look at what changed, then save a new plan with `talosmith plan -o FILE`"))
 }

@@ -10,7 +10,7 @@ use engine::error::Kind;
 use engine::journal::Journal;
 use engine::report::{self, Failed};
 use engine::scrub::Scrub;
-use engine::{Look, World};
+use engine::{Snapshot, Systems};
 use jiff::{SignedDuration, Timestamp};
 use model::event::{Event, Outcome};
 use model::plan::Plan;
@@ -28,7 +28,7 @@ use crate::view::{Printer, Problem};
 /// What a run needs beside look and plan.
 pub struct Change<'a> {
     place: &'a Place,
-    world: &'a World,
+    systems: &'a Systems,
     args: &'a ChangeArgs,
     verb: &'a str,
     printer: &'a Printer,
@@ -52,7 +52,7 @@ impl<'a> Change<'a> {
         scrub.add(outside.token.expose_secret());
         Ok(Self {
             place: &setup.place,
-            world: &outside.world,
+            systems: &outside.systems,
             args,
             verb,
             printer,
@@ -70,18 +70,18 @@ impl<'a> Change<'a> {
     /// Ends runs after this time from now on.
     pub fn within(mut self, limit: Option<Duration>) -> Self {
         let limit = limit.and_then(|limit| SignedDuration::try_from(limit).ok());
-        self.deadline = limit.and_then(|limit| self.world.clock.now().checked_add(limit).ok());
+        self.deadline = limit.and_then(|limit| self.systems.clock.now().checked_add(limit).ok());
         self
     }
 
     /// Tells the run when the operator's time is over.
-    async fn limit(&self, wish: watch::Sender<Stop>) -> Infallible {
+    async fn limit(&self, request: watch::Sender<Stop>) -> Infallible {
         if let Some(deadline) = self.deadline {
-            let left = deadline.duration_since(self.world.clock.now());
-            self.world.clock.sleep(left.try_into().unwrap_or_default()).await;
-            wish.send_if_modified(|wish| {
-                let stronger = *wish < Stop::Timeout;
-                *wish = (*wish).max(Stop::Timeout);
+            let left = deadline.duration_since(self.systems.clock.now());
+            self.systems.clock.sleep(left.try_into().unwrap_or_default()).await;
+            request.send_if_modified(|request| {
+                let stronger = *request < Stop::Timeout;
+                *request = (*request).max(Stop::Timeout);
                 stronger
             });
         }
@@ -89,10 +89,10 @@ impl<'a> Change<'a> {
     }
 
     /// Carries out a plan. `None` when the world was looked at before somebody else changed it.
-    pub async fn carry_out(&self, look: &Look, plan: &Plan) -> Result<Option<Exit>, Problem> {
+    pub async fn carry_out(&self, snapshot: &Snapshot, plan: &Plan) -> Result<Option<Exit>, Problem> {
         let path = self.place.journal();
         let journal = Journal::open(&path).map_err(|e| {
-            Problem::of(Exit::World, &e).within(format!("could not open the journal {}", path.display()))
+            Problem::of(Exit::Systems, &e).within(format!("could not open the journal {}", path.display()))
         })?;
         let view = Arc::new(self.printer.run(plan, self.saved));
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
@@ -103,21 +103,27 @@ impl<'a> Change<'a> {
                 view.see(event);
             })
         };
-        let emitter = Emitter::new(self.world.clock.clone(), plan, Some(journal), listener);
+        let emitter = Emitter::new(self.systems.clock.clone(), plan, Some(journal), listener);
         let operator = self.place.operator(self.args.take_over)?;
-        let (wish, stop) = watch::channel(Stop::No);
-        let run =
-            Run { world: self.world, look, operator: &operator, stop, emitter: &emitter, verb: self.verb };
+        let (request, stop) = watch::channel(Stop::No);
+        let run = Run {
+            systems: self.systems,
+            snapshot,
+            operator: &operator,
+            stop,
+            emitter: &emitter,
+            verb: self.verb,
+        };
         let outcome = tokio::select! {
             biased;
             outcome = engine::apply::run(run, plan) => outcome,
-            never = view.ticking(&self.world.clock) => match never {},
-            never = self.limit(wish.clone()) => match never {},
-            never = interrupt::wishes(wish) => match never {},
+            never = view.ticking(&self.systems.clock) => match never {},
+            never = self.limit(request.clone()) => match never {},
+            never = interrupt::wishes(request) => match never {},
         };
         let outcome = match outcome {
             Ok(outcome) => outcome,
-            // Nothing was begun, so there is nothing to sum up.
+            // Nothing was started, so there is nothing to sum up.
             Err(error) => {
                 view.dismiss();
                 return if error.kind() == Kind::Stale { Ok(None) } else { Err(Problem::from(&error)) };
@@ -133,18 +139,19 @@ impl<'a> Change<'a> {
             Outcome::Interrupted => Exit::Interrupted,
             // Somebody else goes on with it, so nothing broke.
             Outcome::Failed if events.iter().any(|event| event.what.is_busy()) => Exit::Busy,
-            Outcome::Failed => Exit::World,
+            Outcome::Failed => Exit::Systems,
         };
-        if exit == Exit::World {
-            self.report(look, &events).await;
+        if exit == Exit::Systems {
+            self.report(snapshot, &events).await;
         }
         Ok(Some(exit))
     }
 
     /// Gathers what is needed to understand a failure. That it cannot be had is no reason to end in another way.
-    async fn report(&self, look: &Look, events: &[Event]) {
+    async fn report(&self, snapshot: &Snapshot, events: &[Event]) {
         let journal = self.place.journal();
-        let failed = Failed { world: self.world, look, events, journal: &journal, scrub: &self.scrub };
+        let failed =
+            Failed { systems: self.systems, snapshot, events, journal: &journal, scrub: &self.scrub };
         match interrupt::unless(report::write(self.place.folder(), &failed)).await {
             Some(Ok(path)) => self.printer.note(&format!(
                 "What is needed to understand this is in {} (logs of Proxmox and of the machines, without secrets).",

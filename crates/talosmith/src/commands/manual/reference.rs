@@ -1,5 +1,5 @@
 //! The reference of commands, made from the command line's own description. It exists only in tests: one of them holds the
-//! page in the repository against it, and writes it anew when asked.
+//! page in the repository against it, and writes it again when asked.
 
 use std::fmt::Write as _;
 

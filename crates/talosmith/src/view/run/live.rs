@@ -20,7 +20,7 @@ use super::words;
 const FRAMES: [&str; 4] = ["-", "\\", "|", "/"];
 
 /// The shortest time between two drawings.
-const PAUSE: SignedDuration = SignedDuration::from_millis(100);
+const INTERVAL: SignedDuration = SignedDuration::from_millis(100);
 
 /// The fewest lines that are of use, however small the terminal.
 const FEWEST: usize = 5;
@@ -75,11 +75,11 @@ impl Live {
     pub fn show(&mut self, state: &RunState, event: &Event) -> bool {
         let mut printed = true;
         match &event.what {
-            What::StepFailed { code, causes: all, remedy, .. } => {
+            What::StepFailed { code, causes: all, hint, .. } => {
                 let title = self.ink.red(&format!("failed[{code}]:"));
                 let mut text = Vec::new();
                 // Writing to memory cannot fail.
-                let _ = causes(&mut text, self.ink, &title, "", all, Some(remedy));
+                let _ = causes(&mut text, self.ink, &title, "", all, Some(hint));
                 self.above(&String::from_utf8_lossy(&text));
             }
             What::StepDone { step, warnings, .. } if !warnings.is_empty() => {
@@ -110,11 +110,11 @@ impl Live {
         let _ = self.lines.println(text);
     }
 
-    /// Draws every line anew, unless that was done just now: nobody sees more, and a hundred lines for each of a thousand events
+    /// Draws every line again, unless that was done just now: nobody sees more, and a hundred lines for each of a thousand events
     /// would take longer than the work that they tell of.
     pub fn redraw(&mut self, state: &RunState) {
         let now = self.clock.now();
-        if self.drawn.is_none_or(|then| now.duration_since(then).abs() >= PAUSE) {
+        if self.drawn.is_none_or(|then| now.duration_since(then).abs() >= INTERVAL) {
             self.drawn = Some(now);
             self.draw(state);
         }

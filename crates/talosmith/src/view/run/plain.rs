@@ -52,11 +52,11 @@ impl Plain {
                 texts.extend(warnings.iter().map(|warning| format!("warning: {}", clean(warning))));
                 (subject(state, step, node.as_deref()), texts)
             }
-            What::StepFailed { step, node, code, causes: all, remedy } => {
+            What::StepFailed { step, node, code, causes: all, hint } => {
                 let mut text = Vec::new();
                 let plain = Ink { colour: false, width: usize::MAX, limit: usize::MAX, ascii: false };
                 // Writing to memory cannot fail.
-                let _ = causes(&mut text, plain, &format!("failed[{code}]:"), "", all, Some(remedy));
+                let _ = causes(&mut text, plain, &format!("failed[{code}]:"), "", all, Some(hint));
                 let texts = String::from_utf8_lossy(&text).lines().map(str::to_owned).collect();
                 (subject(state, step, node.as_deref()), texts)
             }

@@ -1,6 +1,6 @@
 //! Events folded into what a person wants to know: where each node is, what failed, where the time went.
 //!
-//! The fold begins with the plan, so it knows every line there will be, in order, before anything happens. It reads no
+//! The fold starts with the plan, so it knows every line there will be, in order, before anything happens. It reads no
 //! clock: time passes with the events, or when somebody says so.
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ pub struct RunState {
     ended: Option<(Outcome, u64)>,
 }
 
-/// How far a step has come. One without an entry has not begun.
+/// How far a step has come. One without an entry has not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Progress {
     Running { since: Timestamp, note: String, percent: Option<u8> },
@@ -56,7 +56,7 @@ pub struct Failure {
     /// What went wrong, outermost first.
     pub causes: Vec<String>,
     /// What to do about it.
-    pub remedy: String,
+    pub hint: String,
 }
 
 /// Numbers of steps.
@@ -88,7 +88,7 @@ pub struct Row {
 /// How a row stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sign {
-    /// Not begun.
+    /// Not started.
     Waiting,
     /// At work.
     Working,
@@ -99,7 +99,7 @@ pub enum Sign {
 }
 
 impl RunState {
-    /// A run that has not begun.
+    /// A run that has not started.
     pub fn new(plan: &Plan) -> Self {
         let mut nodes: Vec<(String, Vec<usize>)> = vec![];
         let mut known: BTreeMap<&str, usize> = BTreeMap::new();
@@ -156,13 +156,13 @@ impl RunState {
                 self.warnings.extend(warnings.iter().map(|warning| format!("{title}: {warning}")));
                 self.progress.insert(step.clone(), Progress::Done { at: event.at, millis: *millis });
             }
-            What::StepFailed { step, causes, remedy, code, .. } => {
+            What::StepFailed { step, causes, hint, code, .. } => {
                 let cause = causes.last().map(|cause| clean(cause).into_owned()).unwrap_or_default();
                 self.unproved |= code == "machine-identity";
                 self.failures.push(Failure {
                     code: code.clone(),
                     causes: causes.clone(),
-                    remedy: remedy.clone(),
+                    hint: hint.clone(),
                 });
                 self.progress.insert(step.clone(), Progress::Failed { cause });
             }
@@ -185,7 +185,7 @@ impl RunState {
         &self.cluster
     }
 
-    /// The width of the longest name that a line begins with.
+    /// The width of the longest name that a line starts with.
     pub fn widest_node(&self) -> usize {
         let nodes = self.nodes.iter().map(|(node, _)| node.as_str());
         nodes.chain([self.cluster.as_str()]).map(|name| name.chars().count()).max().unwrap_or(0)
@@ -209,6 +209,11 @@ impl RunState {
     /// Whether it failed because another operator is changing the cluster.
     pub fn is_busy(&self) -> bool {
         self.busy
+    }
+
+    /// Whether the plan deletes the cluster.
+    pub fn destroys(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.action, Action::DeleteRecord { .. }))
     }
 
     /// Whether a machine did not prove who it is, so that a person looks before the next run.
@@ -394,7 +399,7 @@ impl RunState {
         Row { name, sign, text, millis, percent: None }
     }
 
-    /// What a step that has not begun is waiting for.
+    /// What a step that has not started is waiting for.
     fn waits_for(&self, step: &Step) -> String {
         let open = |id: &&StepId| !matches!(self.progress.get(*id), Some(Progress::Done { .. }));
         match step.after.iter().find(open) {

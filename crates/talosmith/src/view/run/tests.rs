@@ -83,7 +83,7 @@ fn good_end() -> Vec<Event> {
 
 fn bad_end() -> Vec<Event> {
     let causes = vec!["could not configure home-work-3".into(), "its UUID is another".into()];
-    let remedy = "free the address 10.25.150.23".into();
+    let hint = "free the address 10.25.150.23".into();
     let step = StepId("configure/home-work-3".into());
     let skipped = |step: &str, node: Option<&str>| {
         let because = StepId("configure/home-work-3".into());
@@ -92,7 +92,7 @@ fn bad_end() -> Vec<Event> {
     vec![
         event(
             40_000,
-            What::StepFailed { step, node: W3.map(Into::into), code: "timed-out".into(), causes, remedy },
+            What::StepFailed { step, node: W3.map(Into::into), code: "timed-out".into(), causes, hint },
         ),
         skipped("join/home-work-3", W3),
         skipped("check-health", None),
@@ -174,7 +174,7 @@ fn plain_lines_say_nothing_twice() {
     0:29.0  home-work-3  configuring: waiting for the machine to answer
     0:40.0  home-work-3  failed[timed-out]: could not configure home-work-3
     0:40.0  home-work-3    because: its UUID is another
-    0:40.0  home-work-3    remedy: free the address 10.25.150.23
+    0:40.0  home-work-3    hint: free the address 10.25.150.23
     "#);
 }
 
@@ -182,7 +182,7 @@ fn plain_lines_say_nothing_twice() {
 fn the_summary_says_where_the_time_went() {
     insta::assert_snapshot!(text(summary, &fold(&[beginning(), middle(), good_end()])), @"
     warning: check that the cluster is healthy: clocks differ by 3 s
-    Done in 1 min 45 s, 7 of 7 steps.
+    Apply complete in 1 min 45 s: 7 of 7 steps.
     Most of the time went into:
               40 s  wait for home-work-3 to join
               35 s  configure home-work-3
@@ -196,7 +196,7 @@ fn a_failed_run_repeats_each_failure_once() {
     insta::assert_snapshot!(text(failures, &state) + &text(summary, &state), @"
     failed[timed-out]: could not configure home-work-3
       because: its UUID is another
-      remedy: free the address 10.25.150.23
+      hint: free the address 10.25.150.23
     Failed after 40 s: 4 of 7 steps done, 1 failed, 2 not started. Run the same command again to continue.
     ");
 }
@@ -221,7 +221,7 @@ fn taken_over() -> Vec<Event> {
         node: None,
         code: "busy".into(),
         causes: vec!["kim@laptop took over the lease".into()],
-        remedy: "nothing more is changed by this run; `talosmith status` shows its state".into(),
+        hint: "nothing more is changed by this run; `talosmith status` shows its state".into(),
     };
     vec![event(40_000, lost), event(40_000, What::Ended { outcome: Outcome::Failed, millis: 40_000 })]
 }
@@ -291,7 +291,7 @@ fn programs_get_every_event_and_nothing_else() {
 #[test]
 fn a_quiet_run_prints_its_summary_only() {
     let (out, err) = printed(&[beginning(), middle(), good_end()], false, true);
-    assert!(out.contains("Done in 1 min 45 s"), "{out}");
+    assert!(out.contains("Apply complete in 1 min 45 s"), "{out}");
     assert_eq!(err, "");
     let (_, err) = printed(&[beginning(), middle(), good_end()], false, false);
     assert!(err.contains("home-work-3  joined"), "{err}");
@@ -333,10 +333,10 @@ fn i16_a_machine_that_is_not_proved_is_not_a_reason_to_run_again() {
     let failed = |code: &str| {
         let mut state = fold(&[beginning(), middle(), bad_end()]);
         let step = StepId("configure/home-work-3".into());
-        let (causes, remedy) = (vec!["not proved".into()], "nothing was sent to it".into());
+        let (causes, hint) = (vec!["not proved".into()], "nothing was sent to it".into());
         state.see(&event(
             40_000,
-            What::StepFailed { step, node: W3.map(Into::into), code: code.into(), causes, remedy },
+            What::StepFailed { step, node: W3.map(Into::into), code: code.into(), causes, hint },
         ));
         text(summary, &state)
     };

@@ -83,7 +83,7 @@ pub(crate) fn observed() -> Observed {
     control.etcd_status = Some(EtcdStatus { leader: Some("1f".into()), errors: vec![] });
     control.addresses = Some(["10.25.150.11", "10.25.150.10"].map(|a| a.parse().unwrap()).into());
     seen.machines.insert("home-control-1".into(), control);
-    seen.machines.insert("home-work-1".into(), Machine::silent("connection refused"));
+    seen.machines.insert("home-work-1".into(), Machine::unresponsive("connection refused"));
     seen.kubernetes.answered = true;
     let known = KubernetesNode {
         ready: true,
@@ -116,8 +116,8 @@ fn the_page_fits_a_hundred_columns_and_says_what_is_not_known() {
     NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE        ETCD    KUBERNETES
     --------------  -------  ----  ------  ------------  -------  -----------  ------  -------------
     home-control-1  control  pve2  150011  10.25.150.11  v1.13.9  running      leader  ready v1.35.4
-    home-work-1     worker   pve2  150021  10.25.150.21  ?        unreachable  -       not there
-    home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM        -       not there
+    home-work-1     worker   pve2  150021  10.25.150.21  ?        unreachable  -       missing
+    home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM        -       missing
 
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
@@ -153,8 +153,8 @@ fn at_80_columns_it_leaves_out_what_tells_least() {
     NODE            HOST  ADDRESS       TALOS    STAGE        ETCD    KUBERNETES
     --------------  ----  ------------  -------  -----------  ------  -------------
     home-control-1  pve2  10.25.150.11  v1.13.9  running      leader  ready v1.35.4
-    home-work-1     pve2  10.25.150.21  ?        unreachable  -       not there
-    home-work-2     pve1  10.25.150.22  ?        no VM        -       not there
+    home-work-1     pve2  10.25.150.21  ?        unreachable  -       missing
+    home-work-2     pve1  10.25.150.22  ?        no VM        -       missing
 
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
@@ -180,8 +180,8 @@ fn at_120_and_200_columns_everything_is_there() {
     NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE        ETCD    KUBERNETES
     --------------  -------  ----  ------  ------------  -------  -----------  ------  -------------
     home-control-1  control  pve2  150011  10.25.150.11  v1.13.9  running      leader  ready v1.35.4
-    home-work-1     worker   pve2  150021  10.25.150.21  ?        unreachable  -       not there
-    home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM        -       not there
+    home-work-1     worker   pve2  150021  10.25.150.21  ?        unreachable  -       missing
+    home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM        -       missing
 
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
@@ -213,8 +213,8 @@ fn what_is_on_a_host_that_is_off_is_not_called_missing() {
     let text = String::from_utf8(text).unwrap();
     let end: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("home-work-1")).collect();
     insta::assert_snapshot!(end.join("\n"), @"
-    home-work-1     worker   pve2  150021  10.25.150.21  ?        not seen  -       not there
-    home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM     -       not there
+    home-work-1     worker   pve2  150021  10.25.150.21  ?        unknown  -       missing
+    home-work-2     worker   pve1  150022  10.25.150.22  ?        no VM    -       missing
 
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
@@ -238,7 +238,7 @@ fn a4_a_vm_that_the_token_may_not_see_is_not_called_missing() {
     human(&mut text, Ink::PLAIN, &blueprint(), &seen, &plan_of(vec![])).unwrap();
     let text = String::from_utf8(text).unwrap();
     let line = |start: &str| text.lines().find(|line| line.starts_with(start)).unwrap().to_owned();
-    assert!(line("home-work-1").contains("not seen"), "{text}");
+    assert!(line("home-work-1").contains("unknown"), "{text}");
     assert!(line("home-work-2").contains("no VM"), "{text}");
     assert!(text.starts_with("home: ? of 3 nodes ready"), "without Kubernetes it is not known: {text}");
 }
@@ -246,7 +246,8 @@ fn a4_a_vm_that_the_token_may_not_see_is_not_called_missing() {
 #[test]
 fn without_proxmox_machines_and_kubernetes_are_shown() {
     let mut seen = observed();
-    seen.proxmox = model::observed::Proxmox { silent: Some("no route to host".into()), ..Default::default() };
+    seen.proxmox =
+        model::observed::Proxmox { unresponsive: Some("no route to host".into()), ..Default::default() };
     seen.machines.remove("home-work-1");
     seen.unobserved = vec![Unobserved { what: "Proxmox".into(), why: "no route to host".into() }];
     let mut text = Vec::new();
@@ -254,11 +255,11 @@ fn without_proxmox_machines_and_kubernetes_are_shown() {
     insta::assert_snapshot!(String::from_utf8(text).unwrap(), @"
     home: 1 of 3 nodes ready, Kubernetes at https://10.25.150.10:6443
 
-    NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE     ETCD    KUBERNETES
-    --------------  -------  ----  ------  ------------  -------  --------  ------  -------------
-    home-control-1  control  pve1  150011  10.25.150.11  v1.13.9  running   leader  ready v1.35.4
-    home-work-1     worker   pve1  150021  10.25.150.21  ?        not seen  -       not there
-    home-work-2     worker   pve1  150022  10.25.150.22  ?        not seen  -       not there
+    NODE            ROLE     HOST  VM      ADDRESS       TALOS    STAGE    ETCD    KUBERNETES
+    --------------  -------  ----  ------  ------------  -------  -------  ------  -------------
+    home-control-1  control  pve1  150011  10.25.150.11  v1.13.9  running  leader  ready v1.35.4
+    home-work-1     worker   pve1  150021  10.25.150.21  ?        unknown  -       missing
+    home-work-2     worker   pve1  150022  10.25.150.22  ?        unknown  -       missing
 
     etcd:   1 of 1 member answers, quorum holds, without it etcd stops;
             leader home-control-1; VIP 10.25.150.10 on home-control-1.
@@ -331,7 +332,7 @@ fn first_use_4_a_node_that_the_file_does_not_have_is_shown_and_counted() {
     let told: Vec<&str> =
         text.lines().filter(|line| line.starts_with("home-work-9") || line.starts_with("Drift")).collect();
     insta::assert_snapshot!(told.join("\n"), @"
-    home-work-9     ?        pve2  150029  ?             ?        not in file  ?       not there
+    home-work-9     ?        pve2  150029  ?             ?        not in file  ?       missing
     Drift:  1 change that this version does not make; everything else matches the file.
     ");
 }
@@ -344,7 +345,7 @@ fn programs_get_both_sides() {
     assert_eq!(document["pending"], 7);
     assert_eq!(document["nodes"][0]["name"], "home-control-1");
     assert_eq!(document["nodes"][0]["ready"], true);
-    assert_eq!(document["observed"]["machines"]["home-work-1"]["api"]["is"], "silent");
+    assert_eq!(document["observed"]["machines"]["home-work-1"]["api"]["is"], "unresponsive");
 }
 
 #[test]
@@ -366,7 +367,7 @@ fn a2_the_page_does_not_say_that_a_running_etcd_is_not_bootstrapped() {
     seen.proxmox.record.as_mut().unwrap().unreadable = true;
     assert!(page(&seen).contains("its notes cannot be read; etcd is bootstrapped"), "{}", page(&seen));
     seen.kubernetes = Default::default();
-    seen.machines.insert("home-control-1".into(), Machine::silent("the network is unreachable"));
+    seen.machines.insert("home-control-1".into(), Machine::unresponsive("the network is unreachable"));
     assert!(page(&seen).contains("whether etcd is bootstrapped is unknown"), "{}", page(&seen));
     seen.proxmox.record = None;
     assert!(page(&seen).contains("missing, although VMs of home exist"), "{}", page(&seen));
@@ -395,7 +396,7 @@ fn t6_first_use_11_the_page_says_how_etcd_stands() {
     let document = serde_json::to_value(json(&blueprint(), &seen, &one_more())).unwrap();
     assert_eq!(document["etcd"]["quorum"], "lost");
     // No member answers: that is not a count of none.
-    seen.machines.insert("home-control-1".into(), Machine::silent("the network is unreachable"));
+    seen.machines.insert("home-control-1".into(), Machine::unresponsive("the network is unreachable"));
     assert!(
         page(&seen).contains("etcd:   no member answers, so whether it has a quorum is unknown."),
         "{}",

@@ -47,7 +47,7 @@ impl Rig {
     }
 }
 
-/// A reset that finds a restart under way is answered well; only an event that names nobody says that it was not begun.
+/// A reset that finds a restart under way is answered well; only an event that names nobody says that it was not started.
 #[tokio::test(start_paused = true)]
 async fn a_sequence_that_is_locked_out_is_told_by_an_event_only() {
     let rig = Rig::cluster().await;

@@ -234,7 +234,7 @@ async fn e1_services_have_logs_once_they_run() {
     let words = "service \"trustd\" doesn't support restart operation via API";
     assert_eq!(told(restart), says(Code::Unknown, words));
 
-    // etcd began and was not looked at yet: nothing is known of its health.
+    // etcd started and was not looked at yet: nothing is known of its health.
     client.bootstrap(wire::BootstrapRequest::default()).await.unwrap();
     rig.wait(3).await;
     assert_eq!(told(client.logs(log("etcd")).await), fine());

@@ -94,9 +94,7 @@ pub(super) async fn tasks(
             }
             None if found.is_empty() => {
                 let text = format!("no host has a device at {address}");
-                return Err(
-                    Error::new(Kind::Input, text).remedy("`lspci -D` on the host lists the addresses")
-                );
+                return Err(Error::new(Kind::Input, text).hint("`lspci -D` on the host lists the addresses"));
             }
             None => {
                 let (name, address) = (name.clone(), address.clone());

@@ -13,7 +13,7 @@ pub fn refusals(blueprint: &Blueprint) -> Vec<Refusal> {
     let refusal = |key: &str| Refusal {
         code: RefusalCode::NotYet,
         why: format!("the cluster asks for `{key}`, which this version does not do yet"),
-        remedy: "take it out of the file; it would otherwise be missing without a word".to_owned(),
+        hint: "take it out of the file; it would otherwise be missing without a word".to_owned(),
     };
     cluster(&blueprint.options).into_iter().map(refusal).collect()
 }

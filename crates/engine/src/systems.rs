@@ -13,7 +13,7 @@ use crate::consoles::Consoles;
 
 /// What the engine talks to. Made by whoever calls it, from the real network or from the lab. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct World {
+pub struct Systems {
     /// Proxmox VE.
     pub pve: pve::Client,
     /// Reaches machines, Kubernetes and the Image Factory.
@@ -25,12 +25,12 @@ pub struct World {
     /// Authorities that the Image Factory's certificate may be signed by.
     pub factory_roots: Arc<Roots>,
     /// Where machines are that a DHCP server gave another address than the file's. Empty at the beginning.
-    pub found: Whereabouts,
+    pub found: DiscoveredAddresses,
     /// The consoles that are read, and what they said.
     pub consoles: Consoles,
 }
 
-impl World {
+impl Systems {
     /// Where a node is, as far as is known.
     #[must_use]
     pub fn address(&self, node: &Node) -> IpAddr {
@@ -40,9 +40,9 @@ impl World {
 
 /// Addresses that were found, by node. All clones know the same.
 #[derive(Debug, Clone, Default)]
-pub struct Whereabouts(Arc<Mutex<BTreeMap<String, Ipv4Addr>>>);
+pub struct DiscoveredAddresses(Arc<Mutex<BTreeMap<String, Ipv4Addr>>>);
 
-impl Whereabouts {
+impl DiscoveredAddresses {
     /// Where a node was found, if that is not where the file expects it.
     #[must_use]
     pub fn of(&self, node: &str) -> Option<Ipv4Addr> {
@@ -55,8 +55,8 @@ impl Whereabouts {
 }
 
 /// How long a single question to a machine may take. etcd's answers hang before it runs, and a black hole never answers.
-pub(crate) const QUESTION: Duration = Duration::from_secs(5);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long somebody has to answer the door.
-pub(crate) const KNOCK: Duration = Duration::from_secs(1);
+pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The port of Talos' own API.
 pub(crate) const TALOS_PORT: u16 = 50_000;

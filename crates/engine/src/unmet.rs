@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::error::machine_code;
 use crate::kubernetes::Kubernetes;
 use crate::kubernetes::stuck::Stuck;
-use crate::world::World;
+use crate::systems::Systems;
 
 /// The code of what just did not come.
 const LATE: &str = "timed-out";
@@ -25,7 +25,7 @@ const A_MOMENT: Duration = Duration::from_secs(60);
 
 /// Something that is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Lack {
+pub(crate) struct Unmet {
     /// For people.
     pub words: String,
     /// For programs, as [`crate::error::Error::code`] gives it.
@@ -34,7 +34,7 @@ pub(crate) struct Lack {
     pub closed_port: bool,
 }
 
-impl Lack {
+impl Unmet {
     /// Something that just did not come yet.
     pub(crate) fn new(words: impl Into<String>) -> Self {
         Self { words: words.into(), code: LATE, closed_port: false }
@@ -80,27 +80,32 @@ impl PodWatch {
     }
 
     /// What is missing, with what a stuck pod says, should there be one.
-    pub(crate) async fn explain(&mut self, world: &World, kubernetes: &Kubernetes, lack: Lack) -> Lack {
-        let now = world.clock.now();
+    pub(crate) async fn explain(
+        &mut self,
+        systems: &Systems,
+        kubernetes: &Kubernetes,
+        unmet: Unmet,
+    ) -> Unmet {
+        let now = systems.clock.now();
         let since = *self.waits_since.get_or_insert(now);
         if elapsed(since, now) < USUAL {
-            return lack;
+            return unmet;
         }
         // Where Kubernetes does not answer, what was known before is not less true.
-        let Ok(found) = kubernetes.stuck(NAMESPACE).await else { return lack };
+        let Ok(found) = kubernetes.stuck(NAMESPACE).await else { return unmet };
         if let Some(found) = found.into_iter().find(|found| self.concerns(found)) {
-            let begun = self.stuck.as_ref().map_or(now, |(begun, ..)| *begun);
+            let started = self.stuck.as_ref().map_or(now, |(started, ..)| *started);
             // Where nobody tries again, there is nothing to hope for.
-            let begun = if found.given_up { now.checked_sub(HOPE).unwrap_or(begun) } else { begun };
-            self.stuck = Some((begun, now, found.to_string()));
+            let started = if found.given_up { now.checked_sub(HOPE).unwrap_or(started) } else { started };
+            self.stuck = Some((started, now, found.to_string()));
         }
         // A program that fails again and again runs for a moment in between.
         self.stuck = self.stuck.take().filter(|(_, seen, _)| elapsed(*seen, now) < A_MOMENT);
         match &self.stuck {
             Some((.., said)) => {
-                Lack { words: format!("{}; {said} in {NAMESPACE}", lack.words), code: POD, ..lack }
+                Unmet { words: format!("{}; {said} in {NAMESPACE}", unmet.words), code: POD, ..unmet }
             }
-            None => lack,
+            None => unmet,
         }
     }
 
@@ -110,8 +115,8 @@ impl PodWatch {
     }
 
     /// Whether a pod is stuck for so long that waiting is in vain.
-    pub(crate) fn is_hopeless(&self, world: &World) -> bool {
-        self.stuck.as_ref().is_some_and(|(begun, ..)| elapsed(*begun, world.clock.now()) >= HOPE)
+    pub(crate) fn is_hopeless(&self, systems: &Systems) -> bool {
+        self.stuck.as_ref().is_some_and(|(started, ..)| elapsed(*started, systems.clock.now()) >= HOPE)
     }
 }
 

@@ -1,8 +1,8 @@
 //! Proxmox is made ready by an administrator, and proved to be so with the token that came of it.
 
 use engine::doctor::{self, Finding, Verdict};
-use engine::grounds::{Grounds, Task, Whom};
-use engine::{Session, World};
+use engine::setup::{SetupPlan, Task, Whom};
+use engine::{Session, Systems};
 use lab::{Injection, LabConfig};
 use secrecy::ExposeSecret;
 
@@ -13,38 +13,39 @@ fn whom() -> Whom {
 }
 
 /// The same world with the token instead of the administrator.
-fn with_token(rig: &Rig, token: &pve::Token) -> World {
+fn with_token(rig: &Rig, token: &pve::Token) -> Systems {
     let facts = rig.lab.facts();
     let trust = pve::Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]);
     let endpoints = pve::Endpoints::parse(["https://pve1:8006"]).unwrap();
     let token = token.reveal().expose_secret().parse().unwrap();
     let pve =
-        pve::Client::connect(endpoints, &token, &trust, rig.lab.net(), rig.world.clock.clone()).unwrap();
-    World { pve, ..rig.world.clone() }
+        pve::Client::connect(endpoints, &token, &trust, rig.lab.net(), rig.systems.clock.clone()).unwrap();
+    Systems { pve, ..rig.systems.clone() }
 }
 
-fn bad(found: &[Finding]) -> Vec<&Finding> {
-    found.iter().filter(|finding| finding.verdict == Verdict::Bad).collect()
+fn errors(found: &[Finding]) -> Vec<&Finding> {
+    found.iter().filter(|finding| finding.verdict == Verdict::Error).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_set_up_is_enough_and_setting_up_again_does_nothing() {
     let rig = Rig::new();
     let file = spec(HOME);
-    let grounds = Grounds::survey(&rig.world, &file, &whom()).await.unwrap();
-    let token = grounds.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap();
+    let setup_plan = SetupPlan::survey(&rig.systems, &file, &whom()).await.unwrap();
+    let token = setup_plan.prepare(&rig.systems.pve, |_| {}).await.unwrap().unwrap();
     assert_eq!(token.id(), "talosmith@pve!talosmith");
-    let again = Grounds::survey(&rig.world, &file, &whom()).await.unwrap();
+    let again = SetupPlan::survey(&rig.systems, &file, &whom()).await.unwrap();
     assert!(again.tasks.is_empty() && again.token_kept, "{again:?}");
 
-    let world = with_token(&rig, &token);
-    let found = examine(&world, &file).await.unwrap();
-    assert_eq!(doctor::verdict(&found), Verdict::Good, "{found:?}");
+    let systems = with_token(&rig, &token);
+    let found = examine(&systems, &file).await.unwrap();
+    assert_eq!(doctor::verdict(&found), Verdict::Ok, "{found:?}");
     // The proof: a cluster comes up with this token alone.
-    let rig = rig.with_world(world.clone());
-    let look = Session::new(world, file, Some(bundle())).look().await.map_err(|_| "no look").unwrap();
-    let plan = look.plan();
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
+    let rig = rig.with_world(systems.clone());
+    let snapshot =
+        Session::new(systems, file, Some(bundle())).observe().await.map_err(|_| "no look").unwrap();
+    let plan = snapshot.plan();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.failures(), Vec::<String>::new());
 }
 
@@ -52,43 +53,44 @@ async fn what_was_set_up_is_enough_and_setting_up_again_does_nothing() {
 async fn what_is_missing_is_named_with_its_place_and_the_command() {
     let rig = Rig::new();
     let file = spec(HOME);
-    let grounds = Grounds::survey(&rig.world, &file, &whom()).await.unwrap();
+    let setup_plan = SetupPlan::survey(&rig.systems, &file, &whom()).await.unwrap();
     let without = |task: &&Task| !matches!(task, Task::Grant(grant) if grant.path == "/storage/local-lvm");
-    let fewer = Grounds { tasks: grounds.tasks.iter().filter(without).cloned().collect(), ..grounds.clone() };
-    fewer.prepare(&rig.world.pve, |_| {}).await.unwrap();
-    let whole = Grounds::survey(&rig.world, &file, &whom()).await.unwrap();
+    let fewer =
+        SetupPlan { tasks: setup_plan.tasks.iter().filter(without).cloned().collect(), ..setup_plan.clone() };
+    fewer.prepare(&rig.systems.pve, |_| {}).await.unwrap();
+    let whole = SetupPlan::survey(&rig.systems, &file, &whom()).await.unwrap();
     let left: Vec<String> = whole.tasks.iter().map(ToString::to_string).collect();
     assert_eq!(
         left,
-        ["give the role Talosmith-home at /storage/local-lvm and below to the user and the token"]
+        ["grant the role Talosmith-home at /storage/local-lvm and below to the user and the token"]
     );
 
-    whole.prepare(&rig.world.pve, |_| {}).await.unwrap();
+    whole.prepare(&rig.systems.pve, |_| {}).await.unwrap();
     rig.lab.inject(Injection::HostClock { node: "pve2".to_owned(), ahead: 90 });
-    let nobody = pve::NewToken {
+    let no_one = pve::NewToken {
         user: "talosmith@pve".to_owned(),
         name: "bare".to_owned(),
         separated: true,
         comment: String::new(),
     };
-    let bare = with_token(&rig, &rig.world.pve.create_token(&nobody).await.unwrap());
+    let bare = with_token(&rig, &rig.systems.pve.create_token(&no_one).await.unwrap());
     let named = "hosts: { pve1: { datastores: { image: local, disks: local-lvm } } }\n";
     let file = spec(&format!("{HOME}{named}"));
     let found = match examine(&bare, &file).await {
         Ok(found) | Err(doctor::Unexamined::File(_, found)) => found,
-        Err(doctor::Unexamined::World(error)) => panic!("{error}"),
+        Err(doctor::Unexamined::Systems(error)) => panic!("{error}"),
     };
-    let vms = bad(&found).into_iter().find(|finding| finding.what == "privileges at /vms").unwrap();
+    let vms = errors(&found).into_iter().find(|finding| finding.what == "privileges at /vms").unwrap();
     assert!(vms.detail.contains("VM.Allocate (create and delete VMs)"), "{vms:?}");
     assert_eq!(
-        vms.remedy.last().unwrap(),
+        vms.hint.last().unwrap(),
         "pveum acl modify /vms --roles Talosmith-home --users 'talosmith@pve' --tokens 'talosmith@pve!bare'"
     );
-    let found = examine(&rig.world, &spec(HOME)).await.unwrap();
+    let found = examine(&rig.systems, &spec(HOME)).await.unwrap();
     let clock = found.iter().find(|finding| finding.what == "clock of pve2").unwrap();
     assert_eq!(
         (clock.verdict, clock.detail.as_str()),
-        (Verdict::Doubtful, "90 s ahead of ours; machines take their time from it")
+        (Verdict::Warning, "90 s ahead of ours; machines take their time from it")
     );
 }
 
@@ -102,13 +104,13 @@ async fn content_devices_and_pools_are_made_ready() {
     let text =
         HOME.replace("count: 2 }", "count: 2, pci: ['01:00.0'] }").replace("8006'", "8006', pool: k8s");
     let file = spec(&text);
-    let grounds = Grounds::survey(&rig.world, &file, &whom()).await.unwrap();
-    let tasks: Vec<String> = grounds.tasks.iter().map(ToString::to_string).collect();
+    let setup_plan = SetupPlan::survey(&rig.systems, &file, &whom()).await.unwrap();
+    let tasks: Vec<String> = setup_plan.tasks.iter().map(ToString::to_string).collect();
     assert_eq!(tasks[0], "let the storage local hold images to import");
-    assert_eq!(tasks[1], "give the device 0000:01:00.0 on pve1, pve2, pve3 the name pci-0000-01-00-0");
-    assert!(tasks.contains(&"make the pool k8s".to_owned()), "{tasks:?}");
-    grounds.prepare(&rig.world.pve, |_| {}).await.unwrap();
-    let again = Grounds::survey(&rig.world, &file, &whom()).await.unwrap();
+    assert_eq!(tasks[1], "map the device 0000:01:00.0 on pve1, pve2, pve3 as pci-0000-01-00-0");
+    assert!(tasks.contains(&"create the pool k8s".to_owned()), "{tasks:?}");
+    setup_plan.prepare(&rig.systems.pve, |_| {}).await.unwrap();
+    let again = SetupPlan::survey(&rig.systems, &file, &whom()).await.unwrap();
     assert_eq!(again.tasks, []);
     assert_eq!(again.names["0000:01:00.0"], "pci-0000-01-00-0");
 }
@@ -116,15 +118,16 @@ async fn content_devices_and_pools_are_made_ready() {
 /// Brings a file up with the token that was set up for it, and nothing else.
 async fn brought_up(rig: Rig, text: &str, whom: &Whom) -> Vec<String> {
     let file = spec(text);
-    let grounds = Grounds::survey(&rig.world, &file, whom).await.unwrap();
-    let token = grounds.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap();
-    let world = with_token(&rig, &token);
-    let rig = rig.with_world(world.clone());
-    let look = Session::new(world, file, Some(bundle())).look().await.map_err(|_| "no look").unwrap();
-    let plan = look.plan();
+    let setup_plan = SetupPlan::survey(&rig.systems, &file, whom).await.unwrap();
+    let token = setup_plan.prepare(&rig.systems.pve, |_| {}).await.unwrap().unwrap();
+    let systems = with_token(&rig, &token);
+    let rig = rig.with_world(systems.clone());
+    let snapshot =
+        Session::new(systems, file, Some(bundle())).observe().await.map_err(|_| "no look").unwrap();
+    let plan = snapshot.plan();
     assert_eq!(plan.refusals, []);
-    let ran = rig.carry_out(&look, &plan, "me").await.unwrap();
-    let resources = rig.world.pve.cluster_resources().await.unwrap();
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
+    let resources = rig.systems.pve.cluster_resources().await.unwrap();
     let untagged = resources.iter().filter(|r| r.kind == "qemu" && !r.tags.contains(&"talosmith".to_owned()));
     assert_eq!(untagged.count(), 0);
     ran.failures()
@@ -146,10 +149,10 @@ async fn p2_a_mapping_made_by_setup_starts_and_doctor_checks_it_on_each_host() {
     let by_address = HOME.replace("count: 2 }", "count: 2, pci: ['01:00.0'] }");
     let by_name = by_address.replace("01:00.0", "pci-0000-01-00-0");
     let rig = Rig::new();
-    let grounds = Grounds::survey(&rig.world, &spec(&by_address), &whom()).await.unwrap();
-    grounds.prepare(&rig.world.pve, |_| {}).await.unwrap();
-    let found = examine(&rig.world, &spec(&by_name)).await.unwrap();
-    assert_eq!(bad(&found), Vec::<&Finding>::new());
+    let setup_plan = SetupPlan::survey(&rig.systems, &spec(&by_address), &whom()).await.unwrap();
+    setup_plan.prepare(&rig.systems.pve, |_| {}).await.unwrap();
+    let found = examine(&rig.systems, &spec(&by_name)).await.unwrap();
+    assert_eq!(errors(&found), Vec::<&Finding>::new());
     let ran = rig.apply(&by_name).await;
     assert_eq!(ran.failures(), Vec::<String>::new());
 
@@ -157,15 +160,15 @@ async fn p2_a_mapping_made_by_setup_starts_and_doctor_checks_it_on_each_host() {
     let rig = Rig::new();
     let old: Vec<String> =
         (1..=3).map(|n| format!("node=pve{n},path=0000:01:00.0,id=10de:2204,iommugroup=11")).collect();
-    rig.world.pve.create_pci_mapping("pci-0000-01-00-0", &old).await.unwrap();
-    let found = examine(&rig.world, &spec(&by_name)).await.unwrap();
-    let told: Vec<&str> = bad(&found).iter().map(|finding| finding.detail.as_str()).collect();
+    rig.systems.pve.create_pci_mapping("pci-0000-01-00-0", &old).await.unwrap();
+    let found = examine(&rig.systems, &spec(&by_name)).await.unwrap();
+    let told: Vec<&str> = errors(&found).iter().map(|finding| finding.detail.as_str()).collect();
     assert!(!told.is_empty() && told.iter().all(|detail| detail.contains("subsystem-id")), "{found:?}");
     // Setup corrects one that it made itself, which is known by its name.
-    let grounds = Grounds::survey(&rig.world, &spec(&by_address), &whom()).await.unwrap();
-    grounds.prepare(&rig.world.pve, |_| {}).await.unwrap();
-    let found = examine(&rig.world, &spec(&by_name)).await.unwrap();
-    assert_eq!(bad(&found), Vec::<&Finding>::new());
+    let setup_plan = SetupPlan::survey(&rig.systems, &spec(&by_address), &whom()).await.unwrap();
+    setup_plan.prepare(&rig.systems.pve, |_| {}).await.unwrap();
+    let found = examine(&rig.systems, &spec(&by_name)).await.unwrap();
+    assert_eq!(errors(&found), Vec::<&Finding>::new());
 }
 
 /// What a token may do, path by path.
@@ -176,8 +179,8 @@ async fn allowed(rig: &Rig, token: &pve::Token) -> String {
 
 async fn set_up(rig: &Rig, text: &str, token: &str) -> Option<pve::Token> {
     let whom = Whom { token: token.to_owned(), ..whom() };
-    let grounds = Grounds::survey(&rig.world, &spec(text), &whom).await.unwrap();
-    grounds.prepare(&rig.world.pve, |_| {}).await.unwrap()
+    let setup_plan = SetupPlan::survey(&rig.systems, &spec(text), &whom).await.unwrap();
+    setup_plan.prepare(&rig.systems.pve, |_| {}).await.unwrap()
 }
 
 /// Another cluster, whose needs at `/` and elsewhere are greater.
@@ -197,23 +200,24 @@ async fn p3_setting_up_one_cluster_does_not_widen_the_token_of_another() {
     assert_eq!(allowed(&rig, &home).await, before);
     for (token, text) in [(&home, HOME.to_owned()), (&mill_token, mill())] {
         let found = examine(&with_token(&rig, token), &spec(&text)).await.unwrap();
-        assert_eq!(bad(&found), Vec::<&Finding>::new());
+        assert_eq!(errors(&found), Vec::<&Finding>::new());
     }
     // A second cluster of the same name, with another token: the role of the first is not its own.
     let twin = HOME.replace("count: 2 }", "count: 2, startup: { order: 3 } }");
     set_up(&rig, &twin, "second").await.unwrap();
     assert_eq!(allowed(&rig, &home).await, before);
     let again = Whom { token: "second".to_owned(), ..whom() };
-    let again = Grounds::survey(&rig.world, &spec(&twin), &again).await.unwrap();
+    let again = SetupPlan::survey(&rig.systems, &spec(&twin), &again).await.unwrap();
     assert_eq!(again.tasks, []);
 }
 
 /// What the version before this one gave: the same two roles for every cluster.
 async fn set_up_as_before(rig: &Rig, text: &str, token: &str) -> pve::Token {
     let whom = Whom { token: token.to_owned(), ..whom() };
-    let new = Grounds::survey(&rig.world, &spec(text), &whom).await.unwrap();
+    let new = SetupPlan::survey(&rig.systems, &spec(text), &whom).await.unwrap();
     let shared = |name: &str| name.split('-').next().unwrap_or(name).to_owned();
-    let known: Vec<String> = rig.world.pve.roles().await.unwrap().into_iter().map(|role| role.name).collect();
+    let known: Vec<String> =
+        rig.systems.pve.roles().await.unwrap().into_iter().map(|role| role.name).collect();
     let as_before = |task: &Task| match task {
         Task::MakeRole(name, all) if known.contains(&shared(name)) => {
             Task::AddToRole(shared(name), all.clone())
@@ -222,8 +226,8 @@ async fn set_up_as_before(rig: &Rig, text: &str, token: &str) -> pve::Token {
         Task::Grant(grant) => Task::Grant(pve::Grant { role: shared(&grant.role), ..grant.clone() }),
         other => other.clone(),
     };
-    let old = Grounds { tasks: new.tasks.iter().map(as_before).collect(), ..new };
-    old.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap()
+    let old = SetupPlan { tasks: new.tasks.iter().map(as_before).collect(), ..new };
+    old.prepare(&rig.systems.pve, |_| {}).await.unwrap().unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -233,7 +237,7 @@ async fn p3_clusters_of_an_earlier_version_keep_working_and_move_to_their_own_ro
     let mill_token = set_up_as_before(&rig, &mill(), "mill").await;
     let good = async |token: &pve::Token, text: &str| {
         let found = examine(&with_token(&rig, token), &spec(text)).await.unwrap();
-        assert_eq!(bad(&found), Vec::<&Finding>::new());
+        assert_eq!(errors(&found), Vec::<&Finding>::new());
     };
     good(&home, HOME).await;
     good(&mill_token, &mill()).await;
@@ -248,7 +252,7 @@ async fn p3_clusters_of_an_earlier_version_keep_working_and_move_to_their_own_ro
     good(&home, HOME).await;
     good(&mill_token, &mill()).await;
     let again = Whom { token: "home".to_owned(), ..whom() };
-    assert_eq!(Grounds::survey(&rig.world, &spec(HOME), &again).await.unwrap().tasks, []);
+    assert_eq!(SetupPlan::survey(&rig.systems, &spec(HOME), &again).await.unwrap().tasks, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,11 +263,11 @@ async fn p3_a_token_that_may_serve_two_clusters_keeps_what_it_has() {
     // The file of another cluster with the same token and smaller needs.
     set_up(&rig, HOME, "talosmith").await;
     let found = examine(&with_token(&rig, &token), &spec(&wide)).await.unwrap();
-    assert_eq!(bad(&found), Vec::<&Finding>::new());
+    assert_eq!(errors(&found), Vec::<&Finding>::new());
 }
 
 async fn shared_roles(rig: &Rig) -> Vec<pve::Role> {
-    let mut roles = rig.world.pve.roles().await.unwrap();
+    let mut roles = rig.systems.pve.roles().await.unwrap();
     roles.retain(|role| model::rights::SHARED_ROLES.contains(&role.name.as_str()));
     assert_eq!(roles.len(), 2);
     roles
@@ -279,7 +283,7 @@ async fn p4_an_administrator_with_a_second_factor_logs_in_with_a_code() {
         let trust = pve::Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]);
         let endpoints = pve::Endpoints::parse(["https://pve1:8006"]).unwrap();
         let password = facts.root_password.clone().into();
-        let (net, clock) = (rig.lab.net(), rig.world.clock.clone());
+        let (net, clock) = (rig.lab.net(), rig.systems.clock.clone());
         match pve::Client::login(endpoints, "root@pam", &password, &trust, net, clock).await.unwrap() {
             pve::Login::SecondFactor(pending) => pending,
             pve::Login::Done(_) => panic!("the account needs a second factor"),
@@ -287,11 +291,12 @@ async fn p4_an_administrator_with_a_second_factor_logs_in_with_a_code() {
     };
     let factor = pending().await;
     assert!(factor.takes_totp());
-    let code = lab::one_time_code(KEY, rig.world.clock.now());
+    let code = lab::one_time_code(KEY, rig.systems.clock.now());
     let client = factor.totp(&code.into()).await.unwrap();
     assert!(!client.users().await.unwrap().is_empty());
-    let grounds = Grounds::survey(&World { pve: client, ..rig.world.clone() }, &spec(HOME), &whom()).await;
-    assert!(!grounds.unwrap().tasks.is_empty());
+    let setup_plan =
+        SetupPlan::survey(&Systems { pve: client, ..rig.systems.clone() }, &spec(HOME), &whom()).await;
+    assert!(!setup_plan.unwrap().tasks.is_empty());
 
     let wrong = pending().await.totp(&"000000".to_owned().into()).await.unwrap_err();
     let pve::LoginError::Call(error) = wrong else { panic!("{wrong}") };
@@ -306,7 +311,7 @@ async fn by_reading_4_with_a_pin_for_each_host_failover_works() {
     let endpoints = || pve::Endpoints::parse(["https://pve1:8006", "https://pve2:8006"]).unwrap();
     let client = |pins: &[pve::Fingerprint]| {
         let (trust, facts) = (pve::Trust::Fingerprints(pins.to_vec()), rig.lab.facts());
-        let (net, clock) = (rig.lab.net(), rig.world.clock.clone());
+        let (net, clock) = (rig.lab.net(), rig.systems.clock.clone());
         pve::Client::connect(endpoints(), &facts.token.parse().unwrap(), &trust, net, clock).unwrap()
     };
     rig.lab.inject(Injection::HostOffline("pve1".to_owned()));
@@ -319,9 +324,9 @@ async fn by_reading_4_with_a_pin_for_each_host_failover_works() {
 async fn i16_doctor_and_plan_agree_about_the_console_of_each_vm() {
     let rig = Rig::new();
     let file = spec(HOME);
-    let grounds = Grounds::survey(&rig.world, &file, &whom()).await.unwrap();
-    let token = grounds.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap();
-    rig.world.pve.create_role("Talosmith-other", &["VM.Audit"]).await.unwrap();
+    let setup_plan = SetupPlan::survey(&rig.systems, &file, &whom()).await.unwrap();
+    let token = setup_plan.prepare(&rig.systems.pve, |_| {}).await.unwrap().unwrap();
+    rig.systems.pve.create_role("Talosmith-other", &["VM.Audit"]).await.unwrap();
     let grant = pve::Grant {
         path: "/vms/150011".to_owned(),
         role: "Talosmith-other".to_owned(),
@@ -329,17 +334,18 @@ async fn i16_doctor_and_plan_agree_about_the_console_of_each_vm() {
         token: "talosmith@pve!talosmith".to_owned(),
         propagate: true,
     };
-    rig.world.pve.grant(&grant).await.unwrap();
-    let world = with_token(&rig, &token);
-    let found = examine(&world, &file).await.unwrap();
+    rig.systems.pve.grant(&grant).await.unwrap();
+    let systems = with_token(&rig, &token);
+    let found = examine(&systems, &file).await.unwrap();
     let console = found.iter().find(|finding| finding.what == "console at /vms").unwrap();
-    assert_eq!(console.verdict, Verdict::Doubtful, "{console:?}");
+    assert_eq!(console.verdict, Verdict::Warning, "{console:?}");
     assert!(console.detail.contains("on the VMs of home-control-1: VM.Console"), "{console:?}");
-    let commands = console.remedy.join("\n");
+    let commands = console.hint.join("\n");
     assert!(commands.contains("pveum acl modify /vms/150011 --roles Talosmith-home "), "{commands}");
     assert!(!commands.contains("Talosmith-other"), "{commands}");
-    let look = Session::new(world, file, Some(bundle())).look().await.map_err(|_| "no look").unwrap();
-    let denied = look.observed.proxmox.no_console.clone().unwrap();
+    let snapshot =
+        Session::new(systems, file, Some(bundle())).observe().await.map_err(|_| "no look").unwrap();
+    let denied = snapshot.observed.proxmox.no_console.clone().unwrap();
     assert_eq!(denied.into_iter().collect::<Vec<_>>(), ["home-control-1"]);
 }
 
@@ -348,35 +354,35 @@ async fn i16_doctor_and_plan_agree_about_the_console_of_each_vm() {
 async fn p8_doctor_and_plan_agree_about_accounts_and_about_a_datastore_without_import() {
     let rig = Rig::new();
     let file = format!("{HOME}manifests: {{ proxmox_ccm: {{ version: v0.8.0 }} }}\n");
-    let grounds = Grounds::survey(&rig.world, &spec(&file), &whom()).await.unwrap();
-    let token = grounds.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap();
-    let world = with_token(&rig, &token);
-    let found = examine(&world, &spec(&file)).await.unwrap();
-    let Ok(look) = Session::new(world.clone(), spec(&file), Some(bundle())).look().await else {
+    let setup_plan = SetupPlan::survey(&rig.systems, &spec(&file), &whom()).await.unwrap();
+    let token = setup_plan.prepare(&rig.systems.pve, |_| {}).await.unwrap().unwrap();
+    let systems = with_token(&rig, &token);
+    let found = examine(&systems, &spec(&file)).await.unwrap();
+    let Ok(snapshot) = Session::new(systems.clone(), spec(&file), Some(bundle())).observe().await else {
         panic!("it can be looked at")
     };
-    let refused = look.plan().refusals.iter().any(|r| r.code == model::plan::RefusalCode::Rights);
+    let refused = snapshot.plan().refusals.iter().any(|r| r.code == model::plan::RefusalCode::Rights);
     let missing: Vec<&Finding> = found.iter().filter(|f| f.what.starts_with("account for")).collect();
     assert_eq!(missing.len(), 1, "{found:?}");
     assert_eq!(
-        missing[0].verdict == Verdict::Bad,
+        missing[0].verdict == Verdict::Error,
         refused,
         "both say the same: {missing:?} {:?}",
-        look.plan().refusals
+        snapshot.plan().refusals
     );
     if refused {
-        assert!(missing[0].remedy[0].contains("`manifests.proxmox_ccm.token`"), "{missing:?}");
+        assert!(missing[0].hint[0].contains("`manifests.proxmox_ccm.token`"), "{missing:?}");
     }
     // An administrator may make it: both say so, too.
-    let found = examine(&rig.world, &spec(&file)).await.unwrap();
-    assert_eq!(bad(&found), Vec::<&Finding>::new());
+    let found = examine(&rig.systems, &spec(&file)).await.unwrap();
+    assert_eq!(errors(&found), Vec::<&Finding>::new());
 
     let without = format!("{HOME}hosts: {{ pve1: {{ datastores: {{ image: local-lvm }} }} }}\n");
-    let Err(doctor::Unexamined::File(problems, found)) = examine(&world, &spec(&without)).await else {
+    let Err(doctor::Unexamined::File(problems, found)) = examine(&systems, &spec(&without)).await else {
         panic!("the file asks for what is not there")
     };
     assert!(!problems.is_empty());
-    assert_eq!(doctor::verdict(&found), Verdict::Bad, "{found:?}");
+    assert_eq!(doctor::verdict(&found), Verdict::Error, "{found:?}");
 }
 
 /// What `plan` refuses, `doctor` reports in the same words, whatever it is about.
@@ -390,21 +396,21 @@ async fn f6_doctor_fails_with_the_words_in_which_plan_refuses() {
         greedy,
     ];
     for file in files {
-        let refusals = rig.look(&file).await.plan().refusals;
+        let refusals = rig.observe(&file).await.plan().refusals;
         assert!(!refusals.is_empty());
-        let found = examine(&rig.world, &spec(&file)).await.unwrap();
+        let found = examine(&rig.systems, &spec(&file)).await.unwrap();
         for refusal in refusals {
-            let told = bad(&found).into_iter().find(|finding| finding.detail == refusal.why);
+            let told = errors(&found).into_iter().find(|finding| finding.detail == refusal.why);
             let told = told.unwrap_or_else(|| panic!("{}: {found:?}", refusal.why));
-            assert_eq!((told.what.as_str(), &told.remedy), ("plan", &vec![refusal.remedy]));
+            assert_eq!((told.what.as_str(), &told.hint), ("plan", &vec![refusal.hint]));
         }
     }
     // What is tight is a warning of both.
     let wide = HOME.replace("count: 2 }", "count: 2, disk: 90T }");
-    let found = examine(&rig.world, &spec(&wide)).await.unwrap();
+    let found = examine(&rig.systems, &spec(&wide)).await.unwrap();
     let warned: Vec<&str> =
-        found.iter().filter(|f| f.verdict == Verdict::Doubtful).map(|f| f.detail.as_str()).collect();
-    let notes = rig.look(&wide).await.plan().notes;
+        found.iter().filter(|f| f.verdict == Verdict::Warning).map(|f| f.detail.as_str()).collect();
+    let notes = rig.observe(&wide).await.plan().notes;
     let tight = notes.iter().find(|note| note.text.contains("may grow to")).unwrap();
     assert!(warned.contains(&tight.text.as_str()), "{warned:?}");
 }
@@ -417,7 +423,7 @@ async fn f3_a_certificate_is_checked_before_anybody_logs_in() {
     let greet = async |pin: &str| {
         let endpoints = pve::Endpoints::parse(["https://pve1:8006"]).unwrap();
         let trust = pve::Trust::Fingerprints(vec![pin.parse().unwrap()]);
-        pve::Client::greet(endpoints, &trust, rig.lab.net(), rig.world.clock.clone()).await
+        pve::Client::greet(endpoints, &trust, rig.lab.net(), rig.systems.clock.clone()).await
     };
     let shown = rig.lab.facts().fingerprint;
     assert!(greet(&shown).await.is_ok(), "a refusal without credentials is an answer");
@@ -434,8 +440,8 @@ async fn p9_a_vnet_is_a_bridge_and_its_privilege_is_asked_for_in_its_zone() {
     let vnets = [("k8snet".to_owned(), "lan".to_owned())].into();
     let rig = Rig::with(LabConfig { vnets, ..LabConfig::default() });
     let text = HOME.replace("network: {", "network: { bridge: k8snet,");
-    let grounds = Grounds::survey(&rig.world, &spec(&text), &whom()).await.unwrap();
-    let tasks = format!("{:?}", grounds.tasks);
+    let setup_plan = SetupPlan::survey(&rig.systems, &spec(&text), &whom()).await.unwrap();
+    let tasks = format!("{:?}", setup_plan.tasks);
     assert!(tasks.contains("/sdn/zones/lan/k8snet") && !tasks.contains("localnetwork"), "{tasks}");
     assert_eq!(brought_up(rig, &text, &whom()).await, Vec::<String>::new());
 }
@@ -443,9 +449,9 @@ async fn p9_a_vnet_is_a_bridge_and_its_privilege_is_asked_for_in_its_zone() {
 /// What `proxmox setup --remove` does.
 async fn removed(rig: &Rig, text: &str, token: &str) -> Vec<Task> {
     let whom = Whom { token: token.to_owned(), ..whom() };
-    let grounds = Grounds::to_remove(&rig.world, &spec(text), &whom).await.unwrap();
-    grounds.prepare(&rig.world.pve, |_| {}).await.unwrap();
-    grounds.tasks
+    let setup_plan = SetupPlan::to_remove(&rig.systems, &spec(text), &whom).await.unwrap();
+    setup_plan.prepare(&rig.systems.pve, |_| {}).await.unwrap();
+    setup_plan.tasks
 }
 
 #[tokio::test(start_paused = true)]
@@ -458,14 +464,15 @@ async fn p3_what_was_set_up_for_one_cluster_is_removed_and_nothing_of_another() 
     let (before, of_twin) = (allowed(&rig, &mill_token).await, allowed(&rig, &twin).await);
     let tasks = removed(&rig, HOME, "home").await;
     assert!(matches!(tasks.last(), Some(Task::RemoveToken(token)) if token.name == "home"), "{tasks:?}");
-    let left: Vec<String> = rig.world.pve.roles().await.unwrap().into_iter().map(|role| role.name).collect();
+    let left: Vec<String> =
+        rig.systems.pve.roles().await.unwrap().into_iter().map(|role| role.name).collect();
     assert!(!left.contains(&"Talosmith-home".to_owned()), "{left:?}");
     assert!(left.contains(&"Talosmith-home.2".to_owned()) && left.contains(&"Talosmith-mill".to_owned()));
     assert_eq!(allowed(&rig, &mill_token).await, before);
     assert_eq!(allowed(&rig, &twin).await, of_twin);
     assert_eq!(removed(&rig, HOME, "home").await, [], "doing it again does nothing");
     let found = examine(&with_token(&rig, &mill_token), &spec(&mill())).await.unwrap();
-    assert_eq!(bad(&found), Vec::<&Finding>::new());
+    assert_eq!(errors(&found), Vec::<&Finding>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -476,48 +483,49 @@ async fn p3_a_token_that_serves_another_cluster_stays_when_one_is_removed() {
     let tasks = removed(&rig, HOME, "both").await;
     assert!(!tasks.iter().any(|task| matches!(task, Task::RemoveToken(_))), "{tasks:?}");
     let found = examine(&with_token(&rig, &token), &spec(&mill())).await.unwrap();
-    assert_eq!(bad(&found), Vec::<&Finding>::new());
+    assert_eq!(errors(&found), Vec::<&Finding>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn p8_accounts_are_made_by_a_token_that_was_set_up_for_them_and_by_no_other() {
     let text = format!("{HOME}manifests: {{ proxmox_csi: {{}} }}\n");
     let rig = Rig::new();
-    let grounds = Grounds::survey(&rig.world, &spec(&text), &whom()).await.unwrap();
-    assert!(!format!("{:?}", grounds.tasks).contains("Permissions.Modify"), "only where it is asked for");
+    let setup_plan = SetupPlan::survey(&rig.systems, &spec(&text), &whom()).await.unwrap();
+    assert!(!format!("{:?}", setup_plan.tasks).contains("Permissions.Modify"), "only where it is asked for");
     let with = Whom { accounts: true, ..whom() };
     assert_eq!(brought_up(rig, &text, &with).await, Vec::<String>::new());
 }
 
 /// A token whose grant at a path was lost, and what doctor says then.
-async fn without_grant_at(path: &str, text: &str) -> (World, Vec<Finding>) {
+async fn without_grant_at(path: &str, text: &str) -> (Systems, Vec<Finding>) {
     let rig = Rig::new();
-    let grounds = Grounds::survey(&rig.world, &spec(text), &whom()).await.unwrap();
+    let setup_plan = SetupPlan::survey(&rig.systems, &spec(text), &whom()).await.unwrap();
     let kept = |task: &&Task| !matches!(task, Task::Grant(grant) if grant.path == path);
-    let fewer = Grounds { tasks: grounds.tasks.iter().filter(kept).cloned().collect(), ..grounds.clone() };
-    assert!(fewer.tasks.len() < grounds.tasks.len());
-    let world = with_token(&rig, &fewer.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap());
-    let found = match examine(&world, &spec(text)).await {
+    let fewer =
+        SetupPlan { tasks: setup_plan.tasks.iter().filter(kept).cloned().collect(), ..setup_plan.clone() };
+    assert!(fewer.tasks.len() < setup_plan.tasks.len());
+    let systems = with_token(&rig, &fewer.prepare(&rig.systems.pve, |_| {}).await.unwrap().unwrap());
+    let found = match examine(&systems, &spec(text)).await {
         Ok(found) | Err(doctor::Unexamined::File(_, found)) => found,
-        Err(doctor::Unexamined::World(error)) => panic!("{error}"),
+        Err(doctor::Unexamined::Systems(error)) => panic!("{error}"),
     };
-    (world, found)
+    (systems, found)
 }
 
 #[tokio::test(start_paused = true)]
 async fn user_a_a_datastore_that_the_token_may_not_see_is_a_missing_privilege_and_not_a_wrong_file() {
     let (_, found) = without_grant_at("/storage/local-lvm", HOME).await;
-    let [only] = bad(&found)[..] else { panic!("{:?}", bad(&found)) };
+    let [only] = errors(&found)[..] else { panic!("{:?}", errors(&found)) };
     assert_eq!(only.what, "privileges at /storage");
     assert!(only.detail.contains("Datastore.Audit") && only.detail.contains("only local"), "{only:?}");
-    assert!(only.remedy[0].contains("`talosmith proxmox setup`"), "{only:?}");
+    assert!(only.hint[0].contains("`talosmith proxmox setup`"), "{only:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn user_a_a_lost_grant_is_counted_once() {
     for path in ["/vms", "/nodes/pve2"] {
         let (_, found) = without_grant_at(path, HOME).await;
-        let wrong: Vec<&Finding> = found.iter().filter(|finding| finding.verdict != Verdict::Good).collect();
+        let wrong: Vec<&Finding> = found.iter().filter(|finding| finding.verdict != Verdict::Ok).collect();
         let [only] = wrong[..] else { panic!("{path}: {wrong:?}") };
         assert_eq!(only.what, format!("privileges at {path}"));
     }
@@ -529,15 +537,15 @@ async fn user_a_the_role_in_a_command_is_the_one_that_the_token_has() {
     set_up(&rig, HOME, "home").await.unwrap();
     let second = HOME.replace("count: 2 }", "count: 2, pci: [gpu] }");
     let whom = Whom { token: "second".to_owned(), ..whom() };
-    let grounds = Grounds::survey(&rig.world, &spec(&second), &whom).await.unwrap();
+    let setup_plan = SetupPlan::survey(&rig.systems, &spec(&second), &whom).await.unwrap();
     let kept = |task: &&Task| !matches!(task, Task::Grant(grant) if grant.path == "/nodes/pve2");
-    let fewer = Grounds { tasks: grounds.tasks.iter().filter(kept).cloned().collect(), ..grounds };
-    let world = with_token(&rig, &fewer.prepare(&rig.world.pve, |_| {}).await.unwrap().unwrap());
-    let found = match examine(&world, &spec(&second)).await {
+    let fewer = SetupPlan { tasks: setup_plan.tasks.iter().filter(kept).cloned().collect(), ..setup_plan };
+    let systems = with_token(&rig, &fewer.prepare(&rig.systems.pve, |_| {}).await.unwrap().unwrap());
+    let found = match examine(&systems, &spec(&second)).await {
         Ok(found) | Err(doctor::Unexamined::File(_, found)) => found,
-        Err(doctor::Unexamined::World(error)) => panic!("{error}"),
+        Err(doctor::Unexamined::Systems(error)) => panic!("{error}"),
     };
     let host = found.iter().find(|finding| finding.what == "privileges at /nodes/pve2").unwrap();
-    let command = host.remedy.last().unwrap();
+    let command = host.hint.last().unwrap();
     assert!(command.contains("--roles Talosmith-home.2 "), "{host:?}");
 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use model::blueprint::Node;
 
-use crate::world::{KNOCK, QUESTION, TALOS_PORT, World};
+use crate::systems::{PROBE_TIMEOUT, REQUEST_TIMEOUT, Systems, TALOS_PORT};
 
 /// Whether a DHCP server decides where the node's VM is.
 pub(crate) fn may_move(node: &Node) -> bool {
@@ -16,15 +16,15 @@ pub(crate) fn may_move(node: &Node) -> bool {
 }
 
 /// Whether somebody takes connections where the node is believed to be.
-pub(crate) async fn is_anybody_there(world: &World, node: &Node) -> bool {
-    let address = world.address(node).to_string();
-    matches!(world.clock.timeout(KNOCK, world.net.dial(&address, TALOS_PORT)).await, Ok(Ok(_)))
+pub(crate) async fn is_anybody_there(systems: &Systems, node: &Node) -> bool {
+    let address = systems.address(node).to_string();
+    matches!(systems.clock.timeout(PROBE_TIMEOUT, systems.net.dial(&address, TALOS_PORT)).await, Ok(Ok(_)))
 }
 
 /// Asks the agent in the node's VM (its host and id) for the address of its card. Says whether that is news.
-pub(crate) async fn search(world: &World, node: &Node, vm: (&str, u32), vip: Option<Ipv4Addr>) -> bool {
+pub(crate) async fn search(systems: &Systems, node: &Node, vm: (&str, u32), vip: Option<Ipv4Addr>) -> bool {
     let (host, vmid) = vm;
-    let asked = world.clock.timeout(QUESTION, world.pve.agent_interfaces(host, vmid)).await;
+    let asked = systems.clock.timeout(REQUEST_TIMEOUT, systems.pve.agent_interfaces(host, vmid)).await;
     // An agent that does not run, or not yet, says nothing.
     let Ok(Ok(interfaces)) = asked else { return false };
     let card = interfaces.iter().find(|i| i.mac.as_ref().is_some_and(|m| m.eq_ignore_ascii_case(&node.mac)));
@@ -37,12 +37,12 @@ pub(crate) async fn search(world: &World, node: &Node, vm: (&str, u32), vip: Opt
             _ => None,
         })
         .collect();
-    let known = world.address(node);
+    let known = systems.address(node);
     if addresses.iter().any(|address| IpAddr::V4(*address) == known) {
         return false;
     }
     let in_network = |address: &&Ipv4Addr| node.address.contains(*address);
     let Some(address) = addresses.iter().find(in_network).or(addresses.first()) else { return false };
-    world.found.note(&node.name, *address);
+    systems.found.note(&node.name, *address);
     true
 }

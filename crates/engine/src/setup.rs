@@ -1,6 +1,6 @@
 //! Prepares Proxmox for a cluster, with an administrator's rights: role, user, token, rights, content types, mappings.
 //!
-//! First everything that is missing is found ([`Grounds::survey`]), as a list that a person can read; then exactly that list
+//! First everything that is missing is found ([`SetupPlan::survey`]), as a list that a person can read; then exactly that list
 //! is carried out. What is there already is left alone, so doing it again does nothing. Only a token's secret cannot be had
 //! a second time: a token that exists is kept, unless a new one is asked for. What other clusters' tokens may do stays as it
 //! is: every cluster has roles of its own ([`model::rights`]).
@@ -15,8 +15,8 @@ use model::rights;
 use model::spec::Spec;
 use pve::{Client, Grant, NewToken, Revocation, StorageDefinition, Token};
 
-use crate::World;
-use crate::error::{Error, Kind, Result, remedy};
+use crate::Systems;
+use crate::error::{Error, Kind, Result, hint};
 use crate::observe::proxmox::{survey, vnets};
 use roles::Lists;
 
@@ -89,23 +89,23 @@ impl std::fmt::Display for Task {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let list = |all: &BTreeSet<&str>| all.iter().copied().collect::<Vec<_>>().join(" ");
         match self {
-            Self::MakeRole(name, all) => write!(f, "make the role {name}: {}", list(all)),
+            Self::MakeRole(name, all) => write!(f, "create the role {name}: {}", list(all)),
             Self::AddToRole(name, more) => write!(f, "add to the role {name}: {}", list(more)),
-            Self::MakeUser(user) => write!(f, "make the user {user}, without a password"),
-            Self::MakePool(pool) => write!(f, "make the pool {pool}"),
+            Self::MakeUser(user) => write!(f, "create the user {user}, without a password"),
+            Self::MakePool(pool) => write!(f, "create the pool {pool}"),
             Self::RemoveToken(token) => write!(f, "remove the token {}!{}", token.user, token.name),
             Self::MakeToken(token) => {
-                write!(f, "make the token {}!{}, with rights of its own", token.user, token.name)
+                write!(f, "create the token {}!{}, with privilege separation", token.user, token.name)
             }
             Self::Grant(grant) => {
                 let below = if grant.propagate { " and below" } else { " alone" };
-                write!(f, "give the role {} at {}{below} to the user and the token", grant.role, grant.path)
+                write!(f, "grant the role {} at {}{below} to the user and the token", grant.role, grant.path)
             }
             Self::Revoke(revocation) => {
                 let Revocation { path, role, whom, .. } = revocation;
                 let shared = rights::SHARED_ROLES.contains(&role.as_str());
                 let why = if shared { ", which has this cluster's own role now" } else { "" };
-                write!(f, "take the role {role} at {path} from {whom}{why}")
+                write!(f, "revoke the role {role} at {path} from {whom}{why}")
             }
             Self::DeleteRole(name) => write!(f, "delete the role {name}"),
             Self::CorrectMapping { name, .. } => {
@@ -118,7 +118,7 @@ impl std::fmt::Display for Task {
             Self::MapDevice { name, address, devices } => {
                 let on: Vec<&str> =
                     devices.iter().filter_map(|d| d.strip_prefix("node=")?.split(',').next()).collect();
-                write!(f, "give the device {address} on {} the name {name}", on.join(", "))
+                write!(f, "map the device {address} on {} as {name}", on.join(", "))
             }
         }
     }
@@ -126,7 +126,7 @@ impl std::fmt::Display for Task {
 
 /// What is missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Grounds {
+pub struct SetupPlan {
     /// What to do, in order.
     pub tasks: Vec<Task>,
     /// Whether the token is there already, so that its secret cannot be told.
@@ -151,26 +151,30 @@ impl From<Error> for Unsurveyed {
 }
 
 fn failed(error: pve::Error) -> Error {
-    Error::world("could not query Proxmox").remedy(remedy(&error)).because(error)
+    Error::systems("could not query Proxmox").hint(hint(&error)).because(error)
 }
 
-impl Grounds {
-    /// Finds what is missing. `world` carries an administrator's login.
+impl SetupPlan {
+    /// Finds what is missing. `systems` carries an administrator's login.
     ///
     /// # Errors
     ///
     /// When Proxmox cannot be asked or is too old, or the file cannot be resolved against what it has.
-    pub async fn survey(world: &World, spec: &Spec, whom: &Whom) -> std::result::Result<Self, Unsurveyed> {
-        let pve = &world.pve;
+    pub async fn survey(
+        systems: &Systems,
+        spec: &Spec,
+        whom: &Whom,
+    ) -> std::result::Result<Self, Unsurveyed> {
+        let pve = &systems.pve;
         crate::doctor::supported(pve).await?;
         let (spec, names) = with_names(spec);
-        let mut inventory = survey(world).await?.inventory;
+        let mut inventory = survey(systems).await?.inventory;
         let definitions = pve.storage_definitions().await.map_err(failed)?;
         let mut tasks = allow_import(&spec, &mut inventory, &definitions);
         let blueprint = model::resolve::resolve(&spec, Some(&inventory), None).map_err(Unsurveyed::File)?;
         tasks.extend(devices::tasks(pve, &inventory, &names).await?);
         let needs = rights::needs(&blueprint, &rights::hosts(&spec, &inventory));
-        let mut needs = rights::in_zones(needs, &vnets(world).await);
+        let mut needs = rights::in_zones(needs, &vnets(systems).await);
         if whom.accounts {
             needs.extend(rights::account_needs(&blueprint));
         }
@@ -208,13 +212,13 @@ impl Grounds {
         Ok(Self { tasks, token_kept: kept, names })
     }
 
-    /// Finds what was set up for the cluster and for no other one. `world` carries an administrator's login.
+    /// Finds what was set up for the cluster and for no other one. `systems` carries an administrator's login.
     ///
     /// # Errors
     ///
     /// When Proxmox cannot be asked.
-    pub async fn to_remove(world: &World, spec: &Spec, whom: &Whom) -> Result<Self> {
-        let pve = &world.pve;
+    pub async fn to_remove(systems: &Systems, spec: &Spec, whom: &Whom) -> Result<Self> {
+        let pve = &systems.pve;
         let users = pve.users().await.map_err(failed)?;
         let known = users.iter().any(|user| user.name == whom.user);
         let tokens = if known { pve.tokens(&whom.user).await.map_err(failed)? } else { vec![] };
@@ -243,7 +247,7 @@ impl Grounds {
                 Task::MakeUser(user) => pve.create_user(user, "Talosmith").await,
                 Task::MakePool(pool) => pve.create_pool(pool, "Talosmith").await,
                 Task::RemoveToken(token) => pve.delete_token(&token.user, &token.name).await,
-                Task::MakeToken(wish) => pve.create_token(wish).await.map(|token| made = Some(token)),
+                Task::MakeToken(request) => pve.create_token(request).await.map(|token| made = Some(token)),
                 Task::Grant(grant) => pve.grant(grant).await,
                 Task::Revoke(revocation) => pve.revoke(revocation).await,
                 Task::DeleteRole(name) => pve.delete_role(name).await,
@@ -259,7 +263,7 @@ impl Grounds {
             };
             done.map_err(|e| {
                 let text = format!("could not {task}");
-                Error::new(Kind::World, text).remedy(remedy(&e)).because(e)
+                Error::new(Kind::Systems, text).hint(hint(&e)).because(e)
             })?;
             tell(task);
         }
