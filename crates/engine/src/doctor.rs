@@ -119,10 +119,15 @@ fn count(problems: usize) -> String {
 fn of_plan(snapshot: &Snapshot, before: &[Finding]) -> Vec<Finding> {
     // A privilege that is missing was found already, with the commands that grant it.
     let is_found = |privilege: &str| {
-        before.iter().any(|finding| finding.verdict == Verdict::Error && finding.detail.contains(privilege))
+        let names_it = |detail: &str| {
+            detail.split(|c: char| !c.is_ascii_alphanumeric() && c != '.').any(|word| word == privilege)
+        };
+        before.iter().any(|finding| finding.verdict == Verdict::Error && names_it(&finding.detail))
     };
-    let mut missing = snapshot.observed.proxmox.missing_rights.iter();
-    let rights_are_found = missing.all(|need| is_found(&need.privilege));
+    let missing = &snapshot.observed.proxmox.missing_rights;
+    let hides_nothing = snapshot.observed.proxmox.hidden.is_empty();
+    let rights_are_found =
+        hides_nothing && !missing.is_empty() && missing.iter().all(|need| is_found(&need.privilege));
     let refusals = snapshot.plan().refusals;
     let refuses_nothing = refusals.is_empty();
     let mut found: Vec<Finding> = refusals
@@ -431,11 +436,11 @@ fn account_for(
 fn console(asking: &Asking<'_>, blueprint: &Blueprint, need: &Need) -> Finding {
     let permissions = asking.permissions;
     let what = format!("console at {}", need.path);
-    let unmet_conditions = |node: &&Node| {
+    let lacks = |node: &&Node| {
         let need = rights::to_prove(blueprint, node, None);
         !node.external && !need.is_met(|path, privilege| permissions.has(path, privilege))
     };
-    let denied: Vec<&Node> = blueprint.in_order().into_iter().filter(unmet_conditions).collect();
+    let denied: Vec<&Node> = blueprint.in_order().into_iter().filter(lacks).collect();
     if denied.is_empty() {
         return Finding::ok(
             what,

@@ -111,8 +111,8 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
     let mut pods = PodWatch::default();
     loop {
         let conditions = conditions(systems, &context.snapshot).await;
-        let unmet_conditions = |c: &Condition| Some((c.name, Unmet::new(c.missing.clone()?).coded(c.code)));
-        let Some((name, mut unmet)) = conditions.iter().find_map(unmet_conditions) else { break };
+        let lacks = |c: &Condition| Some((c.name, Unmet::new(c.missing.clone()?).coded(c.code)));
+        let Some((name, mut unmet)) = conditions.iter().find_map(lacks) else { break };
         if PODS_BRING.contains(&name) {
             unmet = pods.explain(systems, &kubernetes, unmet).await;
         } else {
@@ -177,31 +177,31 @@ async fn etcd_members(systems: &Systems, snapshot: &Snapshot, access: &Access) -
         };
         Ok::<_, Unmet>((node.name.clone(), members, seen))
     });
-    let (mut unmet_conditions, mut views, mut seen) = (vec![], vec![], BTreeMap::new());
+    let (mut lacks, mut views, mut seen) = (vec![], vec![], BTreeMap::new());
     for answer in futures::future::join_all(asked).await {
         match answer {
             Ok((node, members, machine)) => {
                 match members {
                     Ok(members) => views.push((node.clone(), members)),
-                    Err(unmet) => unmet_conditions.push(unmet),
+                    Err(unmet) => lacks.push(unmet),
                 }
                 seen.insert(node, machine);
             }
-            Err(unmet) => unmet_conditions.push(unmet),
+            Err(unmet) => lacks.push(unmet),
         }
     }
     let wanted: BTreeSet<String> = snapshot.blueprint.control_planes().map(|n| n.name.clone()).collect();
     for (node, members) in views {
         let names: BTreeSet<String> = members.iter().map(|m| m.hostname.clone()).collect();
         if let Some(learner) = members.iter().find(|m| m.learner) {
-            unmet_conditions.push(Unmet::new(format!("{} is still a learner", learner.hostname)));
+            lacks.push(Unmet::new(format!("{} is still a learner", learner.hostname)));
         } else if names != wanted {
-            unmet_conditions.push(Unmet::new(format!("{node} sees {}", list(&names))));
+            lacks.push(Unmet::new(format!("{node} sees {}", list(&names))));
         }
     }
-    unmet_conditions.dedup_by(|a, b| a.words == b.words);
+    lacks.dedup_by(|a, b| a.words == b.words);
     let standing = model::quorum::standing(&snapshot.blueprint, &seen);
-    let Some(unmet) = together(unmet_conditions) else {
+    let Some(unmet) = together(lacks) else {
         // All members are there, and etcd may still refuse writes.
         let errors = standing.map(|standing| standing.errors).filter(|errors| !errors.is_empty());
         return errors.map_or(Ok(None), |errors| Err(Unmet::new(alarmed(&errors))));
@@ -244,9 +244,8 @@ async fn machines_ready(systems: &Systems, snapshot: &Snapshot, access: &Access)
             Err(_) => Err(silence(systems, snapshot, node, None).await),
         }
     });
-    let unmet_conditions =
-        futures::future::join_all(asked).await.into_iter().filter_map(std::result::Result::err);
-    together(unmet_conditions.collect()).map_or(Ok(None), Err)
+    let lacks = futures::future::join_all(asked).await.into_iter().filter_map(std::result::Result::err);
+    together(lacks.collect()).map_or(Ok(None), Err)
 }
 
 /// Why a machine that answers is not ready.
@@ -300,12 +299,12 @@ async fn silence(
 }
 
 /// What several nodes lack, as one: the first few in words, the others as a number.
-fn together(unmet_conditions: Vec<Unmet>) -> Option<Unmet> {
+fn together(lacks: Vec<Unmet>) -> Option<Unmet> {
     const NAMED: usize = 5;
-    let more = unmet_conditions.len().saturating_sub(NAMED);
-    let words = unmet_conditions.iter().take(NAMED).map(|unmet| unmet.words.clone());
+    let more = lacks.len().saturating_sub(NAMED);
+    let words = lacks.iter().take(NAMED).map(|unmet| unmet.words.clone());
     let words: Vec<String> = words.chain((more > 0).then(|| format!("and {more} more"))).collect();
-    unmet_conditions.into_iter().next().map(|first| Unmet { words: words.join("; "), ..first })
+    lacks.into_iter().next().map(|first| Unmet { words: words.join("; "), ..first })
 }
 
 fn no_kubernetes(error: &Error) -> Unmet {
@@ -314,9 +313,9 @@ fn no_kubernetes(error: &Error) -> Unmet {
 
 fn nodes_ready(snapshot: &Snapshot, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
     let mut awaits = None;
-    let mut unmet_conditions = vec![];
+    let mut lacks = vec![];
     for node in snapshot.blueprint.in_order() {
-        let mut unmet = |words: String| unmet_conditions.push(Unmet::new(words));
+        let mut unmet = |words: String| lacks.push(Unmet::new(words));
         match nodes.get(&node.name) {
             None => unmet(format!("{} is not registered", node.name)),
             Some(n) if !n.ready && !snapshot.blueprint.awaits_network() => {
@@ -331,7 +330,7 @@ fn nodes_ready(snapshot: &Snapshot, nodes: &BTreeMap<String, KubernetesNode>) ->
             Some(_) => {}
         }
     }
-    together(unmet_conditions).map_or(Ok(awaits), Err)
+    together(lacks).map_or(Ok(awaits), Err)
 }
 
 /// That a registered node is not ready, and why, as Kubernetes says it.

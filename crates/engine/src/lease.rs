@@ -1,7 +1,7 @@
 //! Who may change the cluster now. The rules and their times are in `model::lease`; here they meet a clock and a place.
 //!
 //! The lease of a cluster with Proxmox is in its record ([`crate::record`]); that of a cluster without Proxmox is in Kubernetes
-//! ([`crate::kubernetes_lease`]).
+//! (`kubernetes_lease`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

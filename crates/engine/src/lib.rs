@@ -9,7 +9,7 @@
 //!   compare-and-set; `kubernetes_lease`: the lease of a cluster without Proxmox.
 //! - `identify` and `owned`: whether a machine, or a VM, is the one that is meant.
 //! - [`apply`]: runs the graph of steps. [`steps`] has one file per kind of step: do, then verify. `context` is what they share.
-//! - [`doctor`]: whether Proxmox is as a cluster needs it; [`setup_plan`]: making it so, with an administrator's login.
+//! - [`doctor`]: whether Proxmox is as a cluster needs it; [`setup`]: making it so, with an administrator's login.
 //! - [`health`]: what "healthy" means, as named conditions.
 //! - [`journal`]: events on disk. It explains; nothing reads it to decide.
 //! - [`saved`]: a plan on disk, carried out only if the world is still the same.

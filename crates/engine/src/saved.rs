@@ -24,7 +24,7 @@ use crate::plan_key::PlanKey;
 use crate::session::Snapshot;
 
 /// The form of the file. A file of another form is refused.
-const FORM: u32 = 4;
+const FORM: u32 = 5;
 /// Facts that no plan depends on, by the last part of their name.
 const PASSING: &[&str] = &[
     "etcd_status",

@@ -134,7 +134,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`Self::snapshot`].
+    /// As [`Self::observe`].
     pub async fn observe_to_destroy(&self) -> std::result::Result<Snapshot, ObserveError> {
         self.observe_for(Purpose::Removal).await
     }

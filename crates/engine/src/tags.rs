@@ -27,8 +27,8 @@ pub(crate) fn at_creation(blueprint: &Blueprint, params: &mut Params) {
 /// The whole list of tags that a VM should have, if it lacks some. Tags of others stay.
 pub(crate) fn missing(config: &VmConfig, wanted: &[String]) -> Option<String> {
     let has: Vec<&str> = config.get("tags").unwrap_or_default().split([';', ',', ' ']).collect();
-    let unmet_conditions = |tag: &&str| !has.iter().any(|has| has.eq_ignore_ascii_case(tag));
-    let more: Vec<&str> = wanted.iter().map(String::as_str).filter(unmet_conditions).collect();
+    let lacks = |tag: &&str| !has.iter().any(|has| has.eq_ignore_ascii_case(tag));
+    let more: Vec<&str> = wanted.iter().map(String::as_str).filter(lacks).collect();
     if more.is_empty() {
         return None;
     }

@@ -99,8 +99,8 @@ pub fn method(blueprint: &Blueprint, observed: &Observed, node: &Node) -> Method
     if record.is_some_and(|record| record.state.doubted.contains_key(&node.name)) {
         return Method::Console;
     }
-    let unmet_conditions = |nodes: &std::collections::BTreeSet<String>| nodes.contains(&node.name);
-    if observed.proxmox.no_console.as_ref().is_some_and(unmet_conditions) {
+    let lacks = |nodes: &std::collections::BTreeSet<String>| nodes.contains(&node.name);
+    if observed.proxmox.no_console.as_ref().is_some_and(lacks) {
         return Method::Uuid(Unproved::NoRight);
     }
     match runs_without_serial_port(blueprint, observed, node) {

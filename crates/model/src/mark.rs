@@ -77,6 +77,9 @@ pub struct Mark {
     /// The generation before a restore or rollback that a person accepted. The next run drops it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Uuid>,
+    /// The generation that the record has of the VM that this one was created in place of, until it has this one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<Uuid>,
     /// What else the line says.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -177,6 +180,7 @@ impl Mark {
             vmgenid: None,
             creating: false,
             accepted: None,
+            replaces: None,
             unknown: Unknown::new(),
         }
     }
@@ -204,6 +208,7 @@ impl Mark {
             vmgenid,
             creating: false,
             accepted: None,
+            replaces: None,
             unknown: earlier.unknown.clone(),
             ..self
         }

@@ -111,6 +111,10 @@ pub fn identify(seen: &Evidence<'_>, cluster_id: &str) -> Identity {
     let old_template =
         mark.is_template() && mark.version == 0 && seen.template && seen.name.starts_with(&mark.cluster);
     match mark.vmgenid {
+        // The mark was edited after a rollback in another way than to accept it.
+        Some(known) if seen.vmgenid == Some(known) && has_our_uuid && !is_expected(seen, known) => {
+            Identity::Restored
+        }
         // Proxmox never gives two VMs the same generation, so the UUID was edited by a person if it differs.
         Some(known) if seen.vmgenid == Some(known) => Identity::Ours,
         Some(_) if has_our_uuid => Identity::Restored,
@@ -125,6 +129,13 @@ pub fn identify(seen: &Evidence<'_>, cluster_id: &str) -> Identity {
         None if mark.creating && seen.name == mark.node => Identity::Unfinished,
         None => Identity::Copy,
     }
+}
+
+/// Whether the record agrees with a VM's generation: it has none of the node yet, or this one, or the one that this VM replaced, or
+/// that a person accepted the loss of.
+fn is_expected(seen: &Evidence<'_>, generation: Uuid) -> bool {
+    let Evidence { mark, recorded, .. } = seen;
+    recorded.is_none() || [Some(generation), mark.accepted, mark.replaces].contains(recorded)
 }
 
 /// Whether the VM is `node` and may be acted on.
@@ -206,14 +217,21 @@ pub fn partly_accepted<'a>(blueprint: &'a Blueprint, observed: &'a Observed) -> 
         vm.mark.accepted.is_some_and(|before| vm.recorded.is_none_or(|recorded| recorded == before))
     };
     let mut found = PartlyAccepted::default();
+    let mut sort = |vm: &'a Vm| match identify(&Evidence::from(vm), cluster_id) {
+        Identity::Ours if is_accepted(vm) => found.accepted.push(vm),
+        Identity::Ours => found.newer.push(vm),
+        _ => {}
+    };
+    // One that left the file may be a control plane node, and still has its data.
+    let outside = |vm: &&Vm| !blueprint.nodes.contains_key(&vm.mark.node);
+    observed.proxmox.of(Mark::owner_of(cluster_id)).filter(outside).for_each(&mut sort);
     for node in blueprint.control_planes() {
         match vm_of(blueprint, &observed.proxmox, &node.name) {
-            Some(vm) if identify(&Evidence::from(vm), cluster_id) != Identity::Ours => {}
-            Some(vm) if is_accepted(vm) => found.accepted.push(vm),
-            Some(vm) => found.newer.push(vm),
-            None => found.unread.extend(
-                observed.proxmox.unread.get(&node.vmid).map(|host| (node.name.as_str(), host.as_str())),
-            ),
+            Some(vm) => sort(vm),
+            None => {
+                let unread = observed.proxmox.unread.get(&node.vmid);
+                found.unread.extend(unread.map(|host| (node.name.as_str(), host.as_str())));
+            }
         }
     }
     let others = found.newer.len() + found.unread.len();
@@ -249,9 +267,13 @@ pub fn generations(blueprint: &Blueprint, observed: &Observed) -> BTreeMap<Strin
     let mut known = record.map(|record| record.state.generations.clone()).unwrap_or_default();
     let Some(cluster_id) = blueprint.cluster_id.as_deref() else { return known };
     let is_control_plane = |vm: &&Vm| blueprint.control_planes().any(|node| node.name == vm.mark.node);
+    // Of rollbacks that were accepted in part, the record keeps what was before: it is how they are told apart.
+    let partly = partly_accepted(blueprint, observed).map(|found| found.accepted).unwrap_or_default();
     for vm in observed.proxmox.of(Mark::owner_of(cluster_id)).filter(is_control_plane) {
         let evidence = Evidence::from(vm);
-        let certain = identify(&evidence, cluster_id) == Identity::Ours && in_its_place(blueprint, &evidence);
+        let certain = identify(&evidence, cluster_id) == Identity::Ours
+            && in_its_place(blueprint, &evidence)
+            && !partly.iter().any(|accepted| accepted.vmid == vm.vmid);
         if let Some(generation) = vm.vmgenid.filter(|_| certain) {
             known.insert(vm.mark.node.clone(), generation);
         }

@@ -211,6 +211,7 @@ pub enum Action {
         node: String,
     },
     /// Puts the credentials of something that runs in the cluster into Kubernetes.
+    #[serde(alias = "give-credentials")]
     CreateCredentials {
         /// What runs in the cluster and uses them.
         to: Holder,

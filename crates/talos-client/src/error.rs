@@ -62,7 +62,7 @@ pub enum Kind {
     Clock,
     /// There is no Talos on the machine's disk.
     NotInstalled,
-    /// The machine did not start, because it is busy with something else.
+    /// The machine did not start the sequence, because it is busy with something else.
     Refused,
     /// It was started and failed.
     Failed,

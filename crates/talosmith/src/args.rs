@@ -334,7 +334,7 @@ pub enum TalosRole {
     Admin,
     /// Restart, reboot, shut down, and what a reader may.
     Operator,
-    /// Snapshot, but no secrets.
+    /// Read, but no secrets.
     Reader,
     /// Save etcd, nothing else.
     EtcdBackup,

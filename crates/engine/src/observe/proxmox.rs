@@ -312,11 +312,11 @@ pub(super) fn no_console(
     permissions: &pve::Permissions,
 ) -> BTreeSet<String> {
     let vmid = |node: &Node| ownership::vm_of(blueprint, seen, &node.name).map(|vm| vm.vmid);
-    let unmet_conditions = |node: &&Node| {
+    let lacks = |node: &&Node| {
         let need = rights::to_prove(blueprint, node, vmid(node));
         !node.external && !need.is_met(|path, privilege| permissions.has(path, privilege))
     };
-    blueprint.nodes.values().filter(unmet_conditions).map(|node| node.name.clone()).collect()
+    blueprint.nodes.values().filter(lacks).map(|node| node.name.clone()).collect()
 }
 
 /// What creating nodes needs: bridges, images, rights.

@@ -58,11 +58,11 @@ fn a12_a_plan_without_a_key_approves_and_allows_nothing() {
 #[test]
 fn a12_a_saved_plan_has_a_form_and_another_one_is_refused() {
     let text = saved(None).to_text();
-    let form = |form: &str| SavedPlan::parse(&text.replace("\"talosmith_plan\": 4", form));
-    assert!(matches!(form("\"talosmith_plan\": 5"), Err(Unusable::Newer(5))));
-    assert!(matches!(form("\"talosmith_plan\": 3"), Err(Unusable::Older(3))));
-    assert!(matches!(form("\"other\": 4"), Err(Unusable::NoForm)));
-    assert!(matches!(form("\"talosmith_plan\": 4, \"more\": 1"), Err(Unusable::NotAPlan(_))));
+    let form = |form: &str| SavedPlan::parse(&text.replace("\"talosmith_plan\": 5", form));
+    assert!(matches!(form("\"talosmith_plan\": 6"), Err(Unusable::Newer(6))));
+    assert!(matches!(form("\"talosmith_plan\": 4"), Err(Unusable::Older(4))));
+    assert!(matches!(form("\"other\": 5"), Err(Unusable::NoForm)));
+    assert!(matches!(form("\"talosmith_plan\": 5, \"more\": 1"), Err(Unusable::NotAPlan(_))));
     assert!(matches!(SavedPlan::parse("cluster: home"), Err(Unusable::NotAPlan(_))));
 }
 
@@ -115,5 +115,5 @@ fn a_saved_plan_with_repeated_or_unknown_keys_is_refused() {
     );
     let unknown = edited("\"steps\": []", "\"steps\": [], \"approved\": true").unwrap_err();
     assert!(matches!(unknown, Unusable::Unknown), "{unknown:?}");
-    assert!(edited("\"talosmith_plan\": 4", "\"talosmith_plan\": 4, \"talosmith_plan\": 4").is_err());
+    assert!(edited("\"talosmith_plan\": 5", "\"talosmith_plan\": 5, \"talosmith_plan\": 5").is_err());
 }

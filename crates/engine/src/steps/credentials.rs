@@ -94,10 +94,9 @@ async fn make_account(context: &Context, account: &Account, holder: Holder) -> R
         None => pve.create_role(&account.role, account.privileges).await.map_err(failed)?,
         Some(role) => {
             let has = |privilege: &&&str| role.privileges.iter().any(|have| have == **privilege);
-            let unmet_conditions: Vec<&str> =
-                account.privileges.iter().filter(|p| !has(p)).copied().collect();
-            if !unmet_conditions.is_empty() {
-                pve.add_to_role(&account.role, &unmet_conditions).await.map_err(failed)?;
+            let lacks: Vec<&str> = account.privileges.iter().filter(|p| !has(p)).copied().collect();
+            if !lacks.is_empty() {
+                pve.add_to_role(&account.role, &lacks).await.map_err(failed)?;
             }
         }
     }

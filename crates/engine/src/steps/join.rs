@@ -158,11 +158,11 @@ async fn missing(
             None => return Ok(Some(Unmet::new("does not tell which configuration it runs"))),
         };
     }
-    Ok(unmet_conditions(context, progress, node, machine, kubernetes, pods).await)
+    Ok(lacks(context, progress, node, machine, kubernetes, pods).await)
 }
 
 /// What a machine that answers still lacks.
-async fn unmet_conditions(
+async fn lacks(
     context: &Context,
     progress: &Progress,
     node: &Node,

@@ -268,6 +268,18 @@ async fn a8_where_a_majority_was_rolled_back_nothing_is_to_be_deleted() {
         assert_eq!(codes(&plan), [RefusalCode::Restored; 2], "{state}: {:?}", plan.refusals);
         for refusal in &plan.refusals {
             assert!(refusal.why.contains(but), "{state}: {refusal:?}");
+            assert!(!refusal.hint.contains("delete the VM"), "{state}: {refusal:?}");
+        }
+        if state == "off" {
+            // It left the file, and still has its data. `destroy` does not make the record forget what was accepted.
+            let snapshot = rig.observe(&HOME.replace("count: 3", "count: 2")).await;
+            let plan = snapshot.plan();
+            assert_eq!(codes(&plan), [RefusalCode::Restored; 2], "{:?}", plan.refusals);
+            let kept = model::ownership::generations(&snapshot.blueprint, &snapshot.observed);
+            let accepted = snapshot.observed.proxmox.marked.iter().filter(|vm| vm.mark.accepted.is_some());
+            let taken: Vec<_> =
+                accepted.filter(|vm| kept.get(&vm.mark.node) == vm.vmgenid.as_ref()).collect();
+            assert!(taken.is_empty(), "{taken:?}");
         }
     }
 }

@@ -75,6 +75,23 @@ fn a8_a_control_plane_node_with_another_generation_is_refused_and_a_worker_is_no
     }
 }
 
+/// The mark alone was edited after a rollback: the record still has the generation before it.
+#[test]
+fn a8_an_edited_generation_is_known_by_the_record() {
+    let blueprint = blueprint();
+    let edited = mark("home-control-1");
+    let is = |mark: &Mark, recorded| identify(&Evidence { recorded, ..seen(&blueprint, mark) }, ID);
+    assert_eq!(is(&edited, Some(AFTER)), Identity::Restored);
+    assert_eq!(is(&edited, Some(BEFORE)), Identity::Ours);
+    assert_eq!(is(&edited, None), Identity::Ours, "the record does not know it yet");
+    for known in
+        [Mark { accepted: Some(AFTER), ..edited.clone() }, Mark { replaces: Some(AFTER), ..edited.clone() }]
+    {
+        assert_eq!(is(&known, Some(AFTER)), Identity::Ours, "{known:?}");
+        assert_eq!(is(&known, Some(Uuid::from_u128(3))), Identity::Restored, "{known:?}");
+    }
+}
+
 #[test]
 fn a8_the_generation_proves_a_vm_whose_uuid_was_edited() {
     let blueprint = blueprint();

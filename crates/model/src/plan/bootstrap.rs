@@ -147,6 +147,11 @@ fn signs(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         let hint = "put it back into the file; if you know that it has no data, delete that VM in Proxmox";
         signs.push(refusal(why, hint));
     }
+    let recorded = observed.proxmox.record.iter().flat_map(|record| record.state.generations.keys());
+    for (node, host) in recorded.filter_map(|node| Some((node, unread(blueprint, observed, node)?))) {
+        let why = format!("{node} could not be read on {host}, and it may have etcd's data");
+        signs.push(refusal(why, &format!("bring {host} back, then run the command again")));
+    }
     if let Some(gone) = names(gone(blueprint, observed).iter()) {
         let why = format!(
             "the record knows VMs of control plane nodes that no longer exist ({gone}), and they may have had etcd's data"
@@ -164,9 +169,17 @@ fn gone(blueprint: &Blueprint, observed: &Observed) -> Vec<String> {
         ours(blueprint, observed).any(|vm| vm.mark.node == node && vm.vmgenid == Some(generation))
     };
     generations
-        .filter(|(node, generation)| !exists(node, **generation))
+        .filter(|(node, generation)| {
+            !exists(node, **generation) && unread(blueprint, observed, node).is_none()
+        })
         .map(|(node, _)| node.clone())
         .collect()
+}
+
+/// The host of a node's VM that could not be read.
+fn unread<'a>(blueprint: &Blueprint, observed: &'a Observed, node: &str) -> Option<&'a str> {
+    let vmid = blueprint.nodes.get(node)?.vmid;
+    observed.proxmox.unread.get(&vmid).map(String::as_str)
 }
 
 /// Names in a sentence; `None` without any.
@@ -191,7 +204,9 @@ fn data_is_gone(blueprint: &Blueprint, observed: &Observed, mark: &BootstrapMark
         is_gone(blueprint, observed, &node.name)
             || observed.machines.get(&node.name).is_some_and(|m| m.etcd == Etcd::Empty)
     };
-    if !blueprint.control_planes().all(is_empty) {
+    // A pool or node that was renamed in the file still has its VMs, and their data.
+    let outside = ours(blueprint, observed).any(|vm| !blueprint.nodes.contains_key(&vm.mark.node));
+    if outside || !blueprint.control_planes().all(is_empty) {
         return vec![];
     }
     vec![Refusal {
@@ -268,10 +283,13 @@ pub(super) fn unreadable_record(blueprint: &Blueprint, observed: &Observed) -> V
     }]
 }
 
-/// Whether the record can be read and says that etcd was never bootstrapped.
-pub(super) fn never(observed: &Observed) -> bool {
+/// Whether nothing shows that etcd was ever bootstrapped, and the record, which can be read, knows no VM of this node.
+pub(super) fn never(blueprint: &Blueprint, observed: &Observed, node: &str) -> bool {
+    let says_nothing =
+        |state: &RecordState| state.bootstrap.is_none() && !state.generations.contains_key(node);
     let record = observed.proxmox.record.as_ref();
-    record.is_some_and(|seen| !seen.unreadable && seen.state.bootstrap.is_none())
+    record.is_some_and(|seen| !seen.unreadable && says_nothing(&seen.state))
+        && matches!(judge(blueprint, observed), Verdict::Start { .. })
 }
 
 /// Whether the record must be told that etcd is bootstrapped.

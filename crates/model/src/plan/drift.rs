@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use super::{Blocked, Note, Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
+use crate::mark::Mark;
 use crate::observed::{Api, Machine, Vm};
 use crate::ownership::{self, Act, Evidence, Identity};
 use crate::step::Disruption;
@@ -252,6 +253,11 @@ impl Examined<'_> {
         let Ok(identity) = judged else { return };
         let generation = ownership::generation(&evidence, identity, &self.node.name);
         let mark = mark.in_place_of(&self.vm.mark, generation);
+        let replaces = match identity {
+            Identity::Unfinished => self.vm.recorded.filter(|recorded| Some(*recorded) != generation),
+            _ => self.vm.mark.replaces,
+        };
+        let mark = Mark { replaces, ..mark };
         let says = match identity {
             Identity::Restored => "notes (generation ID after a restore or rollback)",
             _ => "notes",

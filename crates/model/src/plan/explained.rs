@@ -29,7 +29,7 @@ explained! {
     Restored "A control plane node was restored from a backup or rolled back to a snapshot. Its etcd data is older than what the other members know, and would corrupt the cluster under a live member ID. `plan` prints what to do: with a quorum, stop the VM, remove its etcd member, delete the VM and apply; if all control plane nodes were restored to one moment, the line that accepts them."
     Unfinished "The creation of a VM was interrupted and left it incomplete, often with a lock. The message names the VM and what to remove."
     Protected "`protect: true` in the file, or the protection flag of a VM in Proxmox, prevents deletion. Remove the protection first if you really mean it."
-    TakenId "Another guest has a VM ID that the file gives to a node. Choose another ID range (`vmid_from`), or move the other guest."
+    TakenId "Another guest has a VM ID that the file gives to a node. If the cluster or a pool was renamed in the file, write the old name again. Otherwise choose other IDs (`vmid` of a node, `vmids` of a pool), or move the other guest."
     TakenAddress "Another guest has an address that the file gives to a node. Choose another address, or free this one."
     TakenAccount "A user, token or role in Proxmox has the name that Talosmith would use, and belongs to another cluster. Rename one of the clusters, or remove the account."
     Host "A Proxmox host that a node needs is offline, unknown or was never decided. Bring it back, or name another one in the file."

@@ -47,12 +47,11 @@ impl<'a> Builder<'a> {
             let name = node.name.as_str();
             match identity::method(self.blueprint, self.observed, node) {
                 Method::Console => {
-                    let unmet_conditions = self.observed.proxmox.no_console.as_ref();
-                    let unmet_conditions =
-                        unmet_conditions.filter(|nodes| nodes.contains(name)).map(|_| name);
+                    let lacks = self.observed.proxmox.no_console.as_ref();
+                    let lacks = lacks.filter(|nodes| nodes.contains(name)).map(|_| name);
                     match self.blueprint.options.identity {
-                        Some(_) => found.denied.extend(unmet_conditions),
-                        None => found.doubted.extend(unmet_conditions),
+                        Some(_) => found.denied.extend(lacks),
+                        None => found.doubted.extend(lacks),
                     }
                     let without = identity::runs_without_serial_port(self.blueprint, self.observed, node);
                     found.without_port.extend(without.map(|vm| (name, vm)));

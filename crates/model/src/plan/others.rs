@@ -33,10 +33,13 @@ impl Builder<'_> {
                         vm.mark.node, vm.vmid, vm.host
                     ),
                     format!(
-                        "put it back into the file; or remove it yourself: `kubectl drain {0} --ignore-daemonsets --delete-emptydir-data`, `talosctl reset` on it (`talosmith \
-                         talosconfig` writes what talosctl needs; a control \
-                         plane node then leaves etcd), `kubectl delete node {0}`, and delete VM {1} in Proxmox",
-                        vm.mark.node, vm.vmid
+                        "put it back into the file; or remove it yourself, one node at a time: `kubectl drain {0} --ignore-daemonsets \
+                         --delete-emptydir-data`, `talosctl reset --nodes {2}` (always with `--nodes`: without it, talosctl resets every \
+                         node of the talosconfig; a control plane node then leaves etcd), `kubectl delete node {0}`, delete VM {1} in \
+                         Proxmox, and wait until `talosmith health` succeeds",
+                        vm.mark.node,
+                        vm.vmid,
+                        address_of(vm).unwrap_or("ADDRESS")
                     ),
                 );
                 continue;
@@ -136,11 +139,10 @@ impl Builder<'_> {
         let vm = self.observed.proxmox.marked.iter().find(|vm| vm.vmid == seen.vmid);
         let has: Option<Vec<&str>> =
             vm.map(|vm| vm.next("tags").unwrap_or_default().split([';', ',', ' ']).collect());
-        let unmet_conditions = |tag: &&String| {
+        let lacks = |tag: &&String| {
             has.as_ref().is_some_and(|has| !has.iter().any(|has| has.eq_ignore_ascii_case(tag)))
         };
-        let missing: Vec<&str> =
-            self.blueprint.tags.iter().filter(unmet_conditions).map(String::as_str).collect();
+        let missing: Vec<&str> = self.blueprint.tags.iter().filter(lacks).map(String::as_str).collect();
         let name = &self.blueprint.record.name;
         let renamed = vm.filter(|vm| vm.name != *name).map(|vm| format!("its name is {} → {name}", vm.name));
         let lost = (!missing.is_empty()).then(|| format!("it lost the tags {}", missing.join(", ")));
@@ -155,4 +157,11 @@ impl Builder<'_> {
     pub(super) fn block(&mut self, node: &str, disruption: Disruption, what: String, hint: String) {
         self.blocked.push(Blocked { node: Some(node.to_owned()), what, disruption, hint });
     }
+}
+
+/// The address that a VM was created with.
+fn address_of(vm: &Vm) -> Option<&str> {
+    let given = vm.config.get("ipconfig0")?;
+    let address = given.split(',').find_map(|part| part.strip_prefix("ip="))?;
+    address.split('/').next().filter(|address| address.parse::<std::net::IpAddr>().is_ok())
 }

@@ -67,21 +67,24 @@ pub(super) fn foreign(blueprint: &Blueprint, observed: &Observed, act: Act) -> V
 /// A person accepted the rollback of some control plane nodes, but not all are known to have been rolled back.
 fn accepted_in_part(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let Some(found) = ownership::partly_accepted(blueprint, observed) else { return vec![] };
-    let newer: Vec<&str> = found.newer.iter().map(|vm| vm.mark.node.as_str()).collect();
-    let newer = newer.join(", ");
-    let (but, hint) = match found.unread.first() {
-        _ if !newer.is_empty() => (
-            format!("but {newer} was not: its etcd data is newer"),
-            format!(
-                "stop VMs that were rolled back, start {newer}, and run the command again. Only where that disk is lost, restore the \
-                 VMs of all control plane nodes to one moment, or delete the VM whose disk is lost"
-            ),
+    let names = |vms: &[&Vm]| vms.iter().map(|vm| vm.mark.node.as_str()).collect::<Vec<_>>().join(", ");
+    let (newer, accepted) = (names(&found.newer), names(&found.accepted));
+    // Those that went back must not count: they are who would be removed.
+    let all = blueprint.control_planes().count();
+    let holds_without = found.newer.len() * 2 > all && has_quorum(blueprint, observed);
+    let but = match (found.newer.len(), found.unread.first()) {
+        (0, Some((node, host))) => {
+            format!("but whether {node} was rolled back, too, could not be read on {host}")
+        }
+        (1, _) => format!("but {newer} was not: its etcd data is newer"),
+        _ => format!("but {newer} were not: their etcd data is newer"),
+    };
+    let hint = match found.unread.first() {
+        Some((_, host)) if found.newer.is_empty() => format!("bring {host} back, then run the command again"),
+        _ => format!(
+            "delete no VM. Stop {accepted}. If {newer} can give etcd a quorum, start what of it is off and run the command again. If not, \
+             restore the VMs of all control plane nodes to one moment"
         ),
-        Some((node, host)) => (
-            format!("but whether {node} was rolled back, too, could not be read on {host}"),
-            format!("bring {host} back, then run the command again"),
-        ),
-        None => return vec![],
     };
     let refusal = |vm: &&Vm| Refusal {
         code: RefusalCode::Restored,
@@ -89,7 +92,7 @@ fn accepted_in_part(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
             "{} (VM {} on {}) was restored or rolled back, which its notes accept, {but}",
             vm.mark.node, vm.vmid, vm.host
         ),
-        hint: if has_quorum(blueprint, observed) { remove_member(vm) } else { hint.clone() },
+        hint: if holds_without { remove_member(vm) } else { hint.clone() },
     };
     found.accepted.iter().map(refusal).collect()
 }

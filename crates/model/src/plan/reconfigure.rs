@@ -106,15 +106,19 @@ impl Builder<'_> {
 
     /// The address of the API that the machines have, and the one of the file, where a machine says that they differ.
     pub(super) fn moved_endpoint(&self) -> Option<(String, String)> {
-        let changes = self.observed.machines.values().filter_map(|machine| machine.config_changes.as_ref());
-        changes.flatten().filter(|change| change.path == ENDPOINT).find_map(|change| {
+        let old_and_new = |changes: &Vec<ConfigChange>| {
+            let change = changes.iter().find(|change| change.path == ENDPOINT)?;
             match &change.difference {
                 ConfigDifference::Values { old: Some(old), new: Some(new) } => {
                     Some((old.clone(), new.clone()))
                 }
                 _ => None,
             }
-        })
+        };
+        // One machine alone was edited by hand; that is drift.
+        let mut known = self.observed.machines.values().filter_map(|machine| machine.config_changes.as_ref());
+        let first = old_and_new(known.next()?)?;
+        known.all(|changes| old_and_new(changes).as_ref() == Some(&first)).then_some(first)
     }
 
     /// One reason for all nodes: the address of the API is one thing.

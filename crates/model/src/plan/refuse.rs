@@ -168,7 +168,7 @@ fn lost_marks(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
                     mark.line()
                 ),
             ),
-            node => (node, format!("add this line to its notes, or delete that VM: {}", mark.line())),
+            node => (node, format!("add this line to its notes: {}", mark.line())),
         };
         Refusal {
             code: RefusalCode::LostMark,
@@ -264,8 +264,9 @@ fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
             let guest = observed.proxmox.taken.get(&vmid).filter(|g| !being_made(g.lock.as_deref()))?;
             let name = guest.name.as_deref().map_or_else(String::new, |n| format!(" ({n})"));
             let marked = observed.proxmox.marked.iter().find(|vm| vm.vmid == vmid);
+            let is_outside = |mark: &Mark| mark.is_node() && !blueprint.nodes.contains_key(&mark.node);
             let (why, hint) = match marked.map(|vm| &vm.mark) {
-                Some(mark) if Some(mark.owner) == owner => (
+                Some(mark) if Some(mark.owner) == owner && is_outside(mark) => (
                     format!(
                         "the id {vmid} {whose} is in use by {}, a node of this cluster that is not in the file",
                         mark.node

@@ -466,9 +466,8 @@ fn a_token_that_may_not_do_enough_is_told_before_anything_is_made() {
     let new: Vec<&Node> = blueprint.nodes.values().collect();
     let needs = rights::to_create(&blueprint, &new, &BTreeMap::new());
     let mut world = empty_world();
-    let unmet_conditions =
-        |need: &&rights::Need| need.privilege == "VM.Allocate" || need.privilege == "SDN.Use";
-    world.proxmox.missing_rights = needs.iter().filter(unmet_conditions).map(rights::Need::missing).collect();
+    let lacks = |need: &&rights::Need| need.privilege == "VM.Allocate" || need.privilege == "SDN.Use";
+    world.proxmox.missing_rights = needs.iter().filter(lacks).map(rights::Need::missing).collect();
     let plan = plan(&blueprint, &rendered(), &world);
     assert!(plan.steps.is_empty());
     assert_eq!(

@@ -124,7 +124,7 @@ fn no_datastore(host: &str, found: &InventoryHost, named: Option<&str>, purpose:
             let why = if found.datastores.contains_key(name) {
                 "does not take"
             } else {
-                "is missing and must take"
+                "does not exist and cannot take"
             };
             let message = format!("the datastore `{name}` on `{host}` {why} content `{content}`");
             Diagnostic::error(codes::NO_DATASTORE, message)

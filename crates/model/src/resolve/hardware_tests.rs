@@ -208,7 +208,7 @@ fn a_datastore_that_a_node_names_must_be_there() {
     let inventory = Inventory { hosts: [("pve1".to_owned(), host)].into() };
     let problems = resolve(&loaded.spec, Some(&inventory), Some("id")).unwrap_err();
     insta::assert_snapshot!(render(&loaded.locate(problems)), @"
-error[TS0507] the datastore `fast` on `pve1` is missing and must take content `images`
+error[TS0507] the datastore `fast` on `pve1` does not exist and cannot take content `images`
   at c.yaml:20:16+4 defaults.worker.datastore
   help: use `slow`
 ");

@@ -157,7 +157,7 @@ error[TS0508] Proxmox has no host called `pve`
   help: did you mean `pve1`?
 ");
     insta::assert_snapshot!(problems(&named.replace(", pve: {}", ""), &bare), @"
-error[TS0507] the datastore `ceph` on `pve2` is missing and must take content `images`
+error[TS0507] the datastore `ceph` on `pve2` does not exist and cannot take content `images`
   at ? hosts.pve2.datastores.disks
   help: use `local` or `local-lvm`
 error[TS0507] the datastore `local-lvm` on `pve2` does not take content `import`

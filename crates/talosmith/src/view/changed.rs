@@ -67,8 +67,7 @@ pub fn changes(was: &Facts, is: &Facts) -> Vec<Change> {
         let thing = match (thing(name), name.split('/').nth(2)) {
             // All of a node that comes or goes does so with it.
             (Thing::Secrets | Thing::Placement, Some(node))
-                if name.starts_with("file/nodes/")
-                    && (unmet_conditions(was, node) || unmet_conditions(is, node)) =>
+                if name.starts_with("file/nodes/") && (lacks(was, node) || lacks(is, node)) =>
             {
                 Thing::FileNode(node.to_owned())
             }
@@ -138,8 +137,8 @@ fn sentence(thing: &Thing, names: &BTreeSet<&str>, was: &Facts, is: &Facts) -> S
     let is_new = names.iter().all(|name| !was.contains_key(*name));
     let is_gone = names.iter().all(|name| !is.contains_key(*name));
     match thing {
-        Thing::FileNode(node) if unmet_conditions(was, node) => format!("{node} is new in the file"),
-        Thing::FileNode(node) if unmet_conditions(is, node) => format!("{node} is not in the file any more"),
+        Thing::FileNode(node) if lacks(was, node) => format!("{node} is new in the file"),
+        Thing::FileNode(node) if lacks(is, node) => format!("{node} is not in the file any more"),
         Thing::FileNode(node) => {
             format!("the file says something else about {node}: {}", properties(names, 3))
         }
@@ -257,7 +256,7 @@ fn vm(vmid: u32, names: &BTreeSet<&str>, was: &Facts, is: &Facts) -> String {
 }
 
 /// Whether a node is not among what the file asked for.
-fn unmet_conditions(facts: &Facts, node: &str) -> bool {
+fn lacks(facts: &Facts, node: &str) -> bool {
     !any(facts, &format!("file/nodes/{node}/"))
 }
 

@@ -105,7 +105,7 @@ pub fn json(diagnostics: &[Diagnostic]) -> impl Serialize + use<'_> {
         file: Option<&'a str>,
         line: Option<usize>,
         column: Option<usize>,
-        help: Option<&'a str>,
+        hint: Option<&'a str>,
         labels: &'a [Label],
     }
     diagnostics
@@ -119,7 +119,7 @@ pub fn json(diagnostics: &[Diagnostic]) -> impl Serialize + use<'_> {
                 file: place.map(|p| p.file.as_str()),
                 line: place.map(|p| p.line),
                 column: place.map(|p| p.column),
-                help: d.help.as_deref(),
+                hint: d.help.as_deref(),
                 labels: &d.labels,
             }
         })
@@ -214,7 +214,7 @@ mod tests {
             "file": "cluster.yaml",
             "line": 4,
             "column": 12,
-            "help": "give one of them another address",
+            "hint": "give one of them another address",
             "labels": [
               {
                 "path": "nodes.é.ip",
@@ -249,7 +249,7 @@ mod tests {
             "file": null,
             "line": null,
             "column": null,
-            "help": "add `network: { cidr: …, gateway: … }`",
+            "hint": "add `network: { cidr: …, gateway: … }`",
             "labels": [
               {
                 "path": "network"

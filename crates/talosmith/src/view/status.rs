@@ -178,7 +178,7 @@ fn deletion(
         .chain(record.map(|record| format!("the record (VM {})", record.vmid)))
         .collect();
     let (state, then) = match runs {
-        true => ("not complete yet", ""),
+        true => ("not complete yet", "\n        `talosmith destroy` continues it if that run was killed."),
         false => ("interrupted", "\n        `talosmith destroy` continues it."),
     };
     let state = ink.yellow(state);

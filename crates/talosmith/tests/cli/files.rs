@@ -139,7 +139,7 @@ fn problems_as_data() {
     let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(found[0]["line"], 5);
     assert_eq!(found[0]["file"], "cluster.yaml");
-    assert!(found[0]["help"].is_string());
+    assert!(found[0]["hint"].is_string());
 }
 
 /// A script that keeps the output must learn that it did not get it.

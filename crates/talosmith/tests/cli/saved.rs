@@ -106,13 +106,13 @@ fn a12_an_edited_plan_is_refused() {
         ("edited.plan", text.replace("home-work-2", "home-work-7"), "it was changed after it was written"),
         ("forged.plan", text.replace(&proof, &forged), "it was changed after it was written"),
         ("bare.plan", text.replace(&format!("{proof}\n"), ""), "it was saved before the cluster had secrets"),
-        ("newer.plan", text.replace("\"talosmith_plan\": 4", "\"talosmith_plan\": 5"), "by a newer release"),
+        ("newer.plan", text.replace("\"talosmith_plan\": 5", "\"talosmith_plan\": 6"), "by a newer release"),
         (
             "older.plan",
-            text.replace("\"talosmith_plan\": 4", "\"talosmith_plan\": 3"),
+            text.replace("\"talosmith_plan\": 5", "\"talosmith_plan\": 4"),
             "by an earlier release",
         ),
-        ("unversioned.plan", text.replace("  \"talosmith_plan\": 4,\n", ""), "it has no version"),
+        ("unversioned.plan", text.replace("  \"talosmith_plan\": 5,\n", ""), "it has no version"),
     ] {
         assert_ne!(edited, text, "{name}");
         shell.write(name, &edited);

@@ -131,11 +131,11 @@ async fn a_kubelet_that_lags_behind_is_found() {
     assert!(!worker.apply(older.as_bytes()).await.unwrap().reboots);
     rig.pass(60).await;
     let snapshot = rig.observe(HOME).await;
-    let unmet_conditions: Vec<_> = engine::health::conditions(&rig.systems, &snapshot)
+    let lacks: Vec<_> = engine::health::conditions(&rig.systems, &snapshot)
         .await
         .into_iter()
         .filter_map(|c| c.missing)
         .collect();
-    assert_eq!(unmet_conditions, ["home-work-1 runs v1.34.2, not v1.35.4"]);
+    assert_eq!(lacks, ["home-work-1 runs v1.34.2, not v1.35.4"]);
     assert!(!snapshot.plan().is_empty(), "and it is put right");
 }

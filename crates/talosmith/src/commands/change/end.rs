@@ -55,7 +55,7 @@ pub fn show(global: &Global, args: &ApplyArgs, snapshot: &Snapshot, printer: &Pr
 }
 
 /// How it is, in a few words. Nothing is said to be well that was not seen to be.
-fn state(blueprint: &Blueprint, observed: &Observed) -> &'static str {
+fn state(blueprint: &Blueprint, observed: &Observed, differs: bool) -> &'static str {
     let seen = &observed.kubernetes;
     if quorum::standing(blueprint, &observed.machines).is_some_and(|etcd| etcd.quorum == Quorum::Lost) {
         return "has lost the quorum of its etcd: Kubernetes does not work until more control plane nodes answer. `talosmith status` \
@@ -69,6 +69,7 @@ fn state(blueprint: &Blueprint, observed: &Observed) -> &'static str {
     let network = blueprint.awaits_network() && unready;
     let provider = blueprint.awaits_cloud_provider() && nodes().flatten().any(|node| node.uninitialized);
     match (network, provider) {
+        (false, false) if unready && differs => "still differs from the file. `talosmith plan` shows how",
         (false, false) if unready => {
             "was brought to what the file says, but not every node is ready now. `talosmith health` says what is missing"
         }
@@ -86,7 +87,7 @@ fn next(global: &Global, args: &ApplyArgs, snapshot: &Snapshot, printer: &Printe
     printer.say(&format!(
         "\nThe cluster {} {}. Next:\n",
         blueprint.cluster,
-        state(blueprint, &snapshot.observed)
+        state(blueprint, &snapshot.observed, !snapshot.plan().steps.is_empty())
     ));
     let mut lines: Vec<(String, &str)> = vec![
         (format!("talosmith status{flags}"), "its state"),
@@ -119,13 +120,16 @@ mod tests {
     #[test]
     fn user_l_an_etcd_without_quorum_is_not_called_what_the_file_says() {
         let (blueprint, mut seen) = (blueprint(), observed());
-        assert!(!state(&blueprint, &seen).contains("quorum"));
+        assert!(!state(&blueprint, &seen, false).contains("quorum"));
         let machine: &mut Machine = seen.machines.get_mut("home-control-1").unwrap();
         machine.etcd = Etcd::Member { id: "1f".into(), learner: false, members: None };
         machine.etcd_status = Some(EtcdStatus { leader: None, errors: vec!["etcdserver: no leader".into()] });
         seen.kubernetes.answered = false;
-        let told = state(&blueprint, &seen);
+        let told = state(&blueprint, &seen, false);
         assert!(told.contains("has lost the quorum of its etcd"), "{told}");
         assert!(!told.contains("brought to what the file says"), "{told}");
+        let mut seen = observed();
+        seen.kubernetes.nodes.remove("home-work-1");
+        assert!(state(&blueprint, &seen, true).contains("still differs"), "steps are left");
     }
 }
