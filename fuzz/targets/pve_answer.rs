@@ -67,7 +67,7 @@ fn words<T>(result: pve::Result<T>) -> Option<T> {
         Ok(value) => Some(value),
         Err(error) => {
             assert!(!error.to_string().is_empty());
-            let _ = (error.remedy(), error.is_transient(), error.effect_unknown());
+            let _ = (error.hint(), error.is_transient(), error.effect_unknown());
             None
         }
     }

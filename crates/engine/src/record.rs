@@ -533,6 +533,11 @@ impl Record {
         self.identities().doubt(node, why);
     }
 
+    /// The VM of a control plane node has this generation; what is written next says so.
+    pub(crate) fn has_generation(&self, node: &str, generation: Uuid) {
+        self.identities().has_generation(node, generation);
+    }
+
     fn identities(&self) -> MutexGuard<'_, Identities> {
         self.identities.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,8 +1,9 @@
-//! What a run knows of the identities of machines, and what of it the record says already.
+//! What a run knows of the identities of machines and of their VMs, and what of it the record says already.
 
 use std::collections::BTreeMap;
 
 use model::mark::RecordState;
+use uuid::Uuid;
 
 /// What the record says of nodes, by their names.
 type ByNode = BTreeMap<String, String>;
@@ -14,6 +15,8 @@ pub(super) struct Identities {
     given: BTreeMap<String, Option<String>>,
     /// Machines whose proof failed in this run, each with what was seen.
     doubted: ByNode,
+    /// Generations of control plane VMs that this run created or found to be as the file says.
+    generations: BTreeMap<String, Uuid>,
     /// The nodes that the record names as unproved and as doubted, as it was read or written last. `None` before that.
     listed: Option<(ByNode, ByNode)>,
 }
@@ -28,6 +31,11 @@ impl Identities {
     /// What answers for a machine is not proved to be it.
     pub(super) fn doubt(&mut self, node: &str, why: &str) {
         self.doubted.insert(node.to_owned(), why.to_owned());
+    }
+
+    /// The VM of a control plane node has this generation.
+    pub(super) fn has_generation(&mut self, node: &str, generation: Uuid) {
+        self.generations.insert(node.to_owned(), generation);
     }
 
     /// Whether the record says already that a machine received the keys so.
@@ -47,6 +55,9 @@ impl Identities {
             state.doubted.remove(node);
         }
         state.doubted.extend(self.doubted.iter().map(|(node, why)| (node.clone(), why.clone())));
+        state
+            .generations
+            .extend(self.generations.iter().map(|(node, generation)| (node.clone(), *generation)));
     }
 
     /// The record says this now.

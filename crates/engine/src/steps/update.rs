@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use model::blueprint::Node;
+use model::blueprint::{Node, Role};
 use model::observed::Vm;
 use model::ownership::{Act, Foreign};
 use model::plan::drift::{self, Drift};
@@ -52,6 +52,7 @@ async fn change(
         let differs = differs(context, node, &vm);
         let params: Params = differs.set.into_iter().filter(|(key, _)| planned(key)).collect();
         if params.is_empty() {
+            note_generation(context, node, &vm);
             return Ok(Done { warnings });
         }
         let task = async {
@@ -72,6 +73,14 @@ async fn change(
     }
     Err(attempt(node, place)
         .hint("Proxmox took the change, but the VM still differs; `talosmith plan` shows in what"))
+}
+
+/// The record knows the VM of a control plane node by its generation from now on, also where it replaced another one.
+fn note_generation(context: &Context, node: &Node, vm: &Vm) {
+    let generation = vm.vmgenid.filter(|_| vm.mark.vmgenid == vm.vmgenid && node.role == Role::ControlPlane);
+    if let (Some(generation), Ok(record)) = (generation, context.record()) {
+        record.has_generation(&node.name, generation);
+    }
 }
 
 /// What differs, as the plan would see it. What a machine says of itself was weighed when the plan was made.

@@ -215,6 +215,10 @@ async fn a8_what_the_remedy_of_a_rollback_says_heals_the_cluster() {
     let ran = rig.apply(HOME).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.assert_whole().await;
+    // The record knows the new VM: its mark can be written again from there.
+    let snapshot = rig.observe(HOME).await;
+    let new = snapshot.observed.proxmox.marked.iter().find(|vm| vm.vmid == CONTROL).unwrap();
+    assert_eq!((new.recorded, new.mark.vmgenid), (new.vmgenid, new.vmgenid));
 
     let all = [150_011, 150_012, 150_013];
     let hints = rolled_back(&all).await;

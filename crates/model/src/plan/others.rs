@@ -146,7 +146,8 @@ impl Builder<'_> {
         let name = &self.blueprint.record.name;
         let renamed = vm.filter(|vm| vm.name != *name).map(|vm| format!("its name is {} → {name}", vm.name));
         let lost = (!missing.is_empty()).then(|| format!("it lost the tags {}", missing.join(", ")));
-        let differs: Vec<String> = renamed.into_iter().chain(lost).collect();
+        let deleting = seen.state.deleting.map(|_| "it says that the cluster is being deleted".to_owned());
+        let differs: Vec<String> = renamed.into_iter().chain(lost).chain(deleting).collect();
         if !differs.is_empty() && !seen.unreadable {
             let reason = differs.join("; ");
             let action = Action::UpdateRecord { host: seen.host.clone(), vmid: seen.vmid };
