@@ -6,7 +6,7 @@
 //! bounds by itself.
 //!
 //! When a step fails, what needs it is skipped and says so; everything else goes on. Nothing is undone: the next run
-//! looks at the world again and continues from there.
+//! observes the cluster again and continues from there.
 //!
 //! No step gets on when the lease was not renewed in time by our own clock (`model::lease`): a laptop that slept, or one that
 //! Proxmox does not hear, must first find out whether another operator has taken over. A run that started before there was a
@@ -28,15 +28,18 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use model::blueprint::Node;
-use model::event::{Outcome, What};
+use model::event::{Consent, Outcome, What};
 use model::ownership;
 use model::plan::{Plan, graph};
-use model::step::{Action, Step, StepId};
+use model::step::{Action, Step, StepId, UnitId};
+use model::unit::{Goal, Unit};
 use tokio::sync::{Notify, watch};
 
-use crate::context::{Context, Done};
+use crate::audit::{self, Moment};
+use crate::context::{Context, Done, Purpose};
 use crate::emit::{Emitter, MOMENT, Progress};
 use crate::error::{Error, Kind, Result};
+use crate::gate;
 use crate::kubernetes_lease::KubernetesLease;
 use crate::lease::{Holder, Operator};
 use crate::record::Record;
@@ -50,7 +53,7 @@ const PER_HOST: usize = 4;
 const GRACE_PERIOD: Duration = Duration::from_secs(5 * 60);
 /// For giving the lease back at the end.
 const TO_RELEASE: Duration = Duration::from_secs(30);
-/// The same, for somebody who wants to stop at once.
+/// The same, for an operator who wants to stop at once.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// The command that deletes a cluster.
 const DESTROY: &str = "destroy";
@@ -59,7 +62,7 @@ const LEASE: &str = "lease";
 /// The code of steps that were still waiting at the end of the operator's time, and what events about that time call their step.
 const TIMEOUT: &str = "timeout";
 const AFTER_TIMEOUT: &str =
-    "run `talosmith apply` again to continue; give it more time with `--timeout` if the wait is a usual one";
+    "run the command again to continue, with a longer `--timeout` if waiting this long is usual here";
 
 /// How much an operator wants to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -79,7 +82,7 @@ pub enum Stop {
 pub struct Run<'a> {
     /// What the steps talk to.
     pub systems: &'a Systems,
-    /// What was looked at when the plan was made.
+    /// What was observed when the plan was made.
     pub snapshot: &'a Snapshot,
     /// Who runs it.
     pub operator: &'a Operator,
@@ -89,13 +92,26 @@ pub struct Run<'a> {
     pub emitter: &'a Emitter,
     /// `apply` or `destroy`, for the journal.
     pub verb: &'a str,
+    /// Who approved it, for the journal.
+    pub approval: Option<Approval>,
+}
+
+/// Who approved a run, and what.
+#[derive(Debug, Clone)]
+pub struct Approval {
+    /// Who it was.
+    pub by: String,
+    /// In which way.
+    pub how: Consent,
+    /// What was approved.
+    pub goals: Vec<Goal>,
 }
 
 /// Runs every step of `plan`.
 ///
 /// # Errors
 ///
-/// When the plan has refusals, there is no bundle, or the lease is somebody else's. Failed steps are not errors here:
+/// When the plan has refusals, there is no bundle, or the lease is another operator's. Failed steps are not errors here:
 /// they are events, and the outcome says that there were some.
 pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
     if let Some(refusal) = plan.refusals.first() {
@@ -109,7 +125,8 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
     })?;
     let began = run.systems.clock.now();
     let holder = Holder { operator: run.operator.clone(), run: run.systems.random.id() };
-    let context = Arc::new(Context::new(run.systems.clone(), run.snapshot.clone(), holder));
+    let purpose = if run.verb == DESTROY { Purpose::Destroy } else { Purpose::Apply };
+    let context = Arc::new(Context::new(run.systems.clone(), run.snapshot.clone(), holder, purpose));
     let waited = Mutex::new(String::new());
     let waits = |note: String| {
         waited.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&note);
@@ -135,14 +152,14 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         biased;
         taken = taking => taken,
         request = request(&mut stop, Stop::No) => {
-            // One that was being taken over may be ours already, and nobody shall wait for it to expire.
+            // One that was being taken over may be ours already, and others should not wait for it to expire.
             if let Some((record, _)) = &existing {
                 let _ = run.systems.clock.timeout(AT_ONCE, record.release()).await;
             }
             run.started(plan);
             if request == Stop::Timeout {
                 let note = waited.into_inner().unwrap_or_else(PoisonError::into_inner);
-                run.emitter.emit(late(StepId(LEASE.to_owned()), None, "the lease was not acquired", &note));
+                run.emitter.emit(late(StepId(LEASE.to_owned()), None, "the lease: not acquired", &note));
                 return Ok(run.ended(Outcome::Failed, began));
             }
             run.emitter.emit(What::Interrupted);
@@ -188,6 +205,9 @@ impl Run<'_> {
     fn started(&self, plan: &Plan) {
         let (cluster, verb) = (plan.cluster.clone(), self.verb.to_owned());
         self.emitter.emit(What::Started { cluster, verb, steps: plan.steps.len() });
+        if let Some(Approval { by, how, goals }) = self.approval.clone() {
+            self.emitter.emit(What::Approved { by, how, goals });
+        }
     }
 
     fn ended(&self, outcome: Outcome, began: Timestamp) -> Outcome {
@@ -203,6 +223,8 @@ struct Dispatcher<'a> {
     stop: watch::Receiver<Stop>,
     context: Arc<Context>,
     waiting: Vec<Step>,
+    /// Disruptions, and how many steps of each have not succeeded yet.
+    units: BTreeMap<UnitId, (Arc<Unit>, usize)>,
     running: BTreeMap<StepId, Running>,
     done: BTreeSet<StepId>,
     /// Steps that failed or were skipped, with the one at fault.
@@ -214,11 +236,11 @@ struct Dispatcher<'a> {
 
 struct Running {
     host: Option<String>,
+    unit: Option<UnitId>,
     began: Timestamp,
     node: Option<String>,
-    /// Dropping it abandons the step.
-    abandon: tokio::sync::oneshot::Sender<()>,
-    only_waits: bool,
+    /// Asks the step to end as soon as it only waits.
+    abandon: watch::Sender<bool>,
     title: String,
     progress: Progress,
 }
@@ -234,6 +256,7 @@ impl<'a> Dispatcher<'a> {
             stop: run.stop.clone(),
             context,
             waiting: plan.steps.clone(),
+            units: units_of(plan),
             running: BTreeMap::new(),
             done: BTreeSet::new(),
             lost: BTreeMap::new(),
@@ -259,7 +282,7 @@ impl<'a> Dispatcher<'a> {
                     futures.push(self.begin(step));
                 }
             }
-            if futures.is_empty() && settling.is_none() {
+            if self.running.is_empty() && settling.is_none() {
                 if stopping == Stop::No {
                     self.fail_the_stuck();
                 }
@@ -306,7 +329,7 @@ impl<'a> Dispatcher<'a> {
                     break;
                 }
                 (id, result) = ended => {
-                    self.end(&id, result);
+                    self.end(&id, result, stopping == Stop::Timeout);
                     if settling.is_none() {
                         let clock = self.systems.clock.clone();
                         settling = Some(Box::pin(async move { clock.sleep(MOMENT).await }));
@@ -326,13 +349,12 @@ impl<'a> Dispatcher<'a> {
     fn outcome(&mut self, stopping: Stop) -> Outcome {
         if stopping == Stop::Timeout && !self.failed && !self.waiting.is_empty() {
             self.failed = true;
-            let left = self.waiting.len();
-            self.emitter.emit(late(
-                StepId(TIMEOUT.to_owned()),
-                None,
-                &format!("{left} steps were not started"),
-                "",
-            ));
+            let left = match self.waiting.len() {
+                1 => "1 step".to_owned(),
+                left => format!("{left} steps"),
+            };
+            let step = StepId(TIMEOUT.to_owned());
+            self.emitter.emit(late(step, None, &format!("{left} of the plan: not started"), ""));
         }
         match (stopping, self.failed) {
             (Stop::No | Stop::Timeout, false) => Outcome::Done,
@@ -388,13 +410,17 @@ impl<'a> Dispatcher<'a> {
             node: node.clone(),
         });
         let progress: Progress = self.emitter.step(&step.id, node.as_deref());
-        let (abandon, abandoned) = tokio::sync::oneshot::channel();
+        let unit = step.unit.as_ref().and_then(|id| self.units.get(id)).map(|(unit, _)| unit.clone());
+        let (abandon, mut abandoned) = watch::channel(false);
+        let mut waits = progress.waits();
+        let ends_unit =
+            step.unit.as_ref().and_then(|id| self.units.get(id)).is_some_and(|(_, left)| *left == 1);
         let running = Running {
             host: step.action.host().map(str::to_owned),
+            unit: step.unit.clone(),
             began: self.systems.clock.now(),
             node: node.clone(),
             abandon,
-            only_waits: steps::only_waits(&step.action),
             title,
             progress: progress.clone(),
         };
@@ -402,18 +428,24 @@ impl<'a> Dispatcher<'a> {
         let context = self.context.clone();
         Box::pin(async move {
             let id = step.id.clone();
+            let abandoned = async {
+                let asked = abandoned.wait_for(|asked| *asked).await.is_ok();
+                if !asked || waits.wait_for(|waits| *waits).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
             tokio::select! {
                 biased;
-                _ = abandoned => (id, None),
-                result = steps::execute(&context, &step.action, &progress) => (id, Some(result)),
+                () = abandoned => (id, None),
+                result = with_permit(&context, &step, unit.as_deref().map(|unit| (unit, ends_unit)), &progress) => (id, Some(result)),
             }
         })
     }
 
-    fn end(&mut self, id: &StepId, result: Option<Result<Done>>) {
+    fn end(&mut self, id: &StepId, result: Option<Result<Done>>, timeout: bool) {
         let Some(running) = self.running.remove(id) else { return };
         match result {
-            None => {}
+            None => self.abandoned(id, running, timeout),
             Some(Ok(done)) => {
                 self.done.insert(id.clone());
                 self.emitter.emit(What::StepDone {
@@ -422,6 +454,7 @@ impl<'a> Dispatcher<'a> {
                     millis: millis(running.began, self.systems.clock.now()),
                     warnings: done.warnings,
                 });
+                self.step_of_unit_done(running.unit.as_ref(), id);
             }
             Some(Err(error)) => {
                 self.failed = true;
@@ -436,7 +469,31 @@ impl<'a> Dispatcher<'a> {
                     causes: error.causes(),
                     hint: advice,
                 });
+                self.unit_failed(running.unit.as_ref(), id);
             }
+        }
+    }
+
+    /// A step of a unit failed. A unit that had started closes the gate.
+    fn unit_failed(&self, unit: Option<&UnitId>, step: &StepId) {
+        let Some((unit, _)) = unit.and_then(|id| self.units.get(id)) else { return };
+        if self.context.permits.permit(&unit.id).is_some() {
+            let (id, node, goal, step) =
+                (unit.id.clone(), unit.node.clone(), unit.goal.clone(), step.clone());
+            self.context.permits.leave(&id, false);
+            self.emitter.emit(What::UnitFailed { unit: id, node, goal, step });
+        }
+    }
+
+    /// A step of a unit is done. With the last one the unit is verified, and others may count on its node.
+    fn step_of_unit_done(&mut self, unit: Option<&UnitId>, step: &StepId) {
+        let Some((unit, left)) = unit.and_then(|id| self.units.get_mut(id)) else { return };
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            self.context.permits.leave(&unit.id, true);
+            let (id, node, goal, step) =
+                (unit.id.clone(), unit.node.clone(), unit.goal.clone(), step.clone());
+            self.emitter.emit(What::UnitVerified { unit: id, node, goal, step });
         }
     }
 
@@ -450,6 +507,8 @@ impl<'a> Dispatcher<'a> {
             let Some((at, because)) = found else { return };
             let step = self.waiting.remove(at);
             self.lost.insert(step.id.clone(), because.clone());
+            // What its unit has started is left half done.
+            self.unit_failed(step.unit.as_ref(), &because);
             let node = step.action.node().map(str::to_owned);
             self.emitter.emit(What::StepSkipped { step: step.id, node, because });
         }
@@ -484,19 +543,27 @@ impl<'a> Dispatcher<'a> {
         }
     }
 
-    /// Abandons what only waits. At the end of the operator's time, that is what failed.
+    /// Abandons what only waits, and what will only wait later.
     fn abandon_waiting(&mut self, timeout: bool) {
-        let waits: Vec<StepId> =
-            self.running.iter().filter(|(_, r)| r.only_waits).map(|(id, _)| id.clone()).collect();
-        for id in waits {
-            let Some(running) = self.running.remove(&id) else { continue };
-            let _ = running.abandon.send(());
-            if timeout {
-                self.failed = true;
-                self.lost.insert(id.clone(), id.clone());
-                let note = running.progress.last().unwrap_or_default();
-                self.emitter.emit(late(id, running.node, &format!("could not {}", running.title), &note));
-            }
+        for running in self.running.values() {
+            running.abandon.send_replace(true);
+        }
+        let waits = |running: &Running| *running.progress.waits().borrow();
+        let waiting: Vec<StepId> =
+            self.running.iter().filter(|(_, running)| waits(running)).map(|(id, _)| id.clone()).collect();
+        for id in waiting {
+            self.end(&id, None, timeout);
+        }
+    }
+
+    /// A step was left while it only waited. At the end of the operator's time, it is what was not finished.
+    fn abandoned(&mut self, id: &StepId, running: Running, timeout: bool) {
+        if timeout {
+            self.failed = true;
+            self.lost.insert(id.clone(), id.clone());
+            let note = running.progress.last().unwrap_or_default();
+            let what = format!("{}: not finished", running.title);
+            self.emitter.emit(late(id.clone(), running.node, &what, &note));
         }
     }
 
@@ -525,6 +592,44 @@ impl<'a> Dispatcher<'a> {
     }
 }
 
+/// Every disruption of a plan with the number of its steps.
+fn units_of(plan: &Plan) -> BTreeMap<UnitId, (Arc<Unit>, usize)> {
+    let steps = |unit: &Unit| plan.steps.iter().filter(|step| step.unit.as_ref() == Some(&unit.id)).count();
+    plan.units.iter().map(|unit| (unit.id.clone(), (Arc::new(unit.clone()), steps(unit)))).collect()
+}
+
+/// Carries out a step. The first one of a unit waits at the gate; the others have its permit. Kubernetes is told when a unit starts, and
+/// when its last step, or one that fails, has ended.
+async fn with_permit(
+    context: &Context,
+    step: &Step,
+    unit: Option<(&Unit, bool)>,
+    progress: &Progress,
+) -> Result<Done> {
+    let Some((unit, is_last)) = unit else {
+        return steps::execute(context, &step.action, None, progress).await;
+    };
+    let held = context.permits.permit(&unit.id);
+    let starts = held.is_none();
+    let permit = match held {
+        Some(permit) => permit,
+        // Nothing is changed before it has the permit.
+        None => progress.only_waiting(Box::pin(gate::enter(context, unit, progress))).await?,
+    };
+    if starts {
+        let (id, node, goal, step) = (unit.id.clone(), unit.node.clone(), unit.goal.clone(), step.id.clone());
+        progress.emit(What::UnitStarted { unit: id, node, goal, step });
+        audit::record(context, unit, Moment::Started).await;
+    }
+    let result = steps::execute(context, &step.action, Some(&permit), progress).await;
+    match &result {
+        Ok(_) if is_last => audit::record(context, unit, Moment::Verified).await,
+        Ok(_) => {}
+        Err(_) => audit::record(context, unit, Moment::Failed).await,
+    }
+    result
+}
+
 /// The record that was observed, with the number of turns of its lease then. One that says nothing is written again by a step,
 /// which takes the lease with it.
 fn existing_record(run: &Run<'_>, context: &Context, plan: &Plan) -> Result<Option<(Record, u64)>> {
@@ -542,11 +647,11 @@ fn existing_record(run: &Run<'_>, context: &Context, plan: &Plan) -> Result<Opti
     Ok(Some((record.with_generations(generations).deleting(deletes), seen.state.turns)))
 }
 
-/// The failure of what the operator's time was too short for.
+/// What the operator's time was too short for.
 fn late(step: StepId, node: Option<String>, what: &str, waited_for: &str) -> What {
-    let mut causes = vec![format!("{what} within the time that `--timeout` gives")];
+    let mut causes = vec![format!("{what} when the time that `--timeout` gives was over")];
     if !waited_for.is_empty() {
-        causes.push(format!("still waiting: {waited_for}"));
+        causes.push(format!("Talosmith was waiting: {waited_for}"));
     }
     What::StepFailed { step, node, code: TIMEOUT.to_owned(), causes, hint: AFTER_TIMEOUT.to_owned() }
 }

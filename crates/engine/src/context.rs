@@ -1,6 +1,6 @@
 //! What the steps of a run share, and what each of them leaves behind.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::error::{Error, Kind, Result};
 use crate::kubernetes_lease::KubernetesLease;
 use crate::lease::{Holder, Validity};
+use crate::permits::Permits;
 use crate::record::Record;
 use crate::session::Snapshot;
 use crate::systems::Systems;
@@ -22,6 +23,19 @@ use crate::systems::Systems;
 pub(crate) struct Done {
     /// Warnings that the world gave.
     pub warnings: Vec<String>,
+}
+
+/// The authority of a run that deletes the whole cluster. Only the run itself creates it.
+#[derive(Debug)]
+pub(crate) struct Destruction(());
+
+/// What a run was asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Bring the cluster to the file.
+    Apply,
+    /// Delete the cluster.
+    Destroy,
 }
 
 /// What steps share while they run.
@@ -41,11 +55,20 @@ pub(crate) struct Context {
     pub deletes_record: AtomicBool,
     /// Control plane nodes that failed in this run, and why the first did.
     failed_control_planes: Mutex<(usize, String)>,
+    /// Who may be disrupted, and who is.
+    pub permits: Permits,
+    /// Nodes whose machines this run has restarted.
+    restarted: Mutex<BTreeSet<String>>,
+    /// Nodes whose machine config this run staged.
+    staged: Mutex<BTreeSet<String>>,
+    /// The Talos release that this run installed, by node.
+    installed: Mutex<BTreeMap<String, String>>,
+    destruction: Option<Destruction>,
 }
 
 impl Context {
     /// Of a run that has no lease yet and has done nothing.
-    pub(crate) fn new(systems: Systems, snapshot: Snapshot, holder: Holder) -> Self {
+    pub(crate) fn new(systems: Systems, snapshot: Snapshot, holder: Holder, purpose: Purpose) -> Self {
         Self {
             systems,
             snapshot,
@@ -56,7 +79,32 @@ impl Context {
             configured: Mutex::default(),
             deletes_record: AtomicBool::new(false),
             failed_control_planes: Mutex::default(),
+            permits: Permits::default(),
+            restarted: Mutex::default(),
+            staged: Mutex::default(),
+            installed: Mutex::default(),
+            destruction: (purpose == Purpose::Destroy).then_some(Destruction(())),
         }
+    }
+
+    /// The authority to delete the whole cluster, where this run was asked to.
+    pub(crate) fn destruction(&self) -> Option<&Destruction> {
+        self.destruction.as_ref()
+    }
+
+    /// Nodes whose machines this run has restarted: none is restarted twice.
+    pub(crate) fn restarted(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.restarted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nodes whose machine config this run staged: they must run it once they have booted.
+    pub(crate) fn staged(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The Talos release that this run installed, by node.
+    pub(crate) fn installed(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.installed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The record of a cluster that has one: where every machine is external, there is no Proxmox to keep it in.

@@ -17,8 +17,13 @@ pub(crate) fn may_move(node: &Node) -> bool {
 
 /// Whether somebody takes connections where the node is believed to be.
 pub(crate) async fn is_anybody_there(systems: &Systems, node: &Node) -> bool {
-    let address = systems.address(node).to_string();
-    matches!(systems.clock.timeout(PROBE_TIMEOUT, systems.net.dial(&address, TALOS_PORT)).await, Ok(Ok(_)))
+    let address = systems.address(node);
+    if address.is_unspecified() {
+        return false;
+    }
+    let address = address.to_string();
+    let dial = systems.net.dial(&address, TALOS_PORT);
+    matches!(systems.clock.timeout(PROBE_TIMEOUT, dial).await, Ok(Ok(_)))
 }
 
 /// Asks the agent in the node's VM (its host and id) for the address of its card. Says whether that is news.

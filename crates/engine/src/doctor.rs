@@ -48,7 +48,7 @@ pub enum Verdict {
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at.
+    /// What was checked.
     pub what: String,
     /// How it ended.
     pub verdict: Verdict,
@@ -206,10 +206,18 @@ pub async fn proxmox(systems: &Systems, spec: &Spec) -> std::result::Result<Vec<
         }
     };
     found.extend(privileges(systems, &blueprint, &carriers).await.map_err(attempt)?);
-    found.extend(stores(&survey, &blueprint));
-    found.extend(bridges(systems, &blueprint).await);
-    found.extend(devices(systems, &blueprint).await);
+    let nodes = on_hosts_that_answer(&survey, &blueprint);
+    found.extend(stores(&survey, &nodes));
+    found.extend(bridges(systems, &nodes).await);
+    found.extend(devices(systems, &nodes).await);
     Ok(found)
+}
+
+/// The nodes whose host can be asked what it has. One that is offline has a finding of its own.
+fn on_hosts_that_answer<'a>(survey: &Survey, blueprint: &'a Blueprint) -> Vec<&'a Node> {
+    let is_offline = |host: &String| survey.inventory.hosts.get(host).is_some_and(|host| !host.online);
+    let nodes = blueprint.nodes.values().filter(|node| !node.external);
+    nodes.filter(|node| !node.host.as_ref().is_some_and(is_offline)).collect()
 }
 
 /// Datastores that may exist and that the token may not see: Proxmox leaves them out of its lists. `None` where it sees all of them.
@@ -344,8 +352,9 @@ async fn hosts(systems: &Systems, survey: &Survey, spec: &Spec) -> Vec<Finding> 
         ),
     }));
     for (name, _) in off {
-        let detail = "offline; no node can be made there, and what runs there cannot be seen";
-        found.push(Finding::error(format!("host {name}"), detail, "start it, or take it out of `hosts`"));
+        // Where a node needs it, the plan refuses.
+        let detail = "offline: it gets no new nodes, and what is there is neither checked nor changed";
+        found.push(Finding::warning(format!("host {name}"), detail, "start it, or take it out of `hosts`"));
     }
     for name in spec.hosts.keys().filter(|name| !survey.inventory.hosts.contains_key(*name)) {
         found.push(Finding::error(
@@ -507,10 +516,10 @@ impl Asking<'_> {
 }
 
 /// The datastores that the blueprint chose, each with what it must hold.
-fn stores(survey: &Survey, blueprint: &Blueprint) -> Vec<Finding> {
+fn stores(survey: &Survey, nodes: &[&Node]) -> Vec<Finding> {
     // With the size of the largest thing that goes there.
     let mut wanted: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
-    for node in blueprint.nodes.values().filter(|node| !node.external) {
+    for node in nodes {
         let Some(host) = &node.host else { continue };
         let disks =
             node.hardware.disks.iter().map(|disk| (disk.datastore.as_deref(), "images", disk.size_gib));
@@ -560,9 +569,9 @@ fn room(what: String, content: &str, free: u64, gib: u64) -> Finding {
     if free == 0 { Finding::error(what, detail, hint) } else { Finding::warning(what, detail, hint) }
 }
 
-async fn bridges(systems: &Systems, blueprint: &Blueprint) -> Vec<Finding> {
+async fn bridges(systems: &Systems, nodes: &[&Node]) -> Vec<Finding> {
     let mut wanted: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for node in blueprint.nodes.values().filter(|node| !node.external) {
+    for node in nodes {
         let Some(host) = &node.host else { continue };
         let more = node.settings.extra_nics.iter().map(|nic| nic.bridge.as_str());
         wanted.entry(host).or_default().extend(std::iter::once(node.bridge.as_str()).chain(more));
@@ -586,8 +595,8 @@ async fn bridges(systems: &Systems, blueprint: &Blueprint) -> Vec<Finding> {
     found
 }
 
-async fn devices(systems: &Systems, blueprint: &Blueprint) -> Vec<Finding> {
-    let wanted: BTreeSet<(&str, &str)> = named::devices(blueprint.nodes.values()).collect();
+async fn devices(systems: &Systems, nodes: &[&Node]) -> Vec<Finding> {
+    let wanted: BTreeSet<(&str, &str)> = named::devices(nodes.iter().copied()).collect();
     if wanted.is_empty() {
         return vec![];
     }

@@ -1,7 +1,8 @@
-//! Where events go: first to the journal, then to whoever listens.
+//! Where events go: first to the journal, then to the listener.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use ambient::Clock;
 use model::event::{Event, What};
 use model::plan::Plan;
 use model::step::StepId;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
-use crate::journal::Journal;
+use crate::journal::Log;
 
 /// A listener. It is called in the order in which things happen, and must not block.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
@@ -33,28 +34,33 @@ pub struct Emitter {
 }
 
 struct Held {
-    journal: Option<Journal>,
+    journal: Option<Box<dyn Log>>,
+    /// The first write to the journal that failed.
+    failed: Option<io::Error>,
     listener: Listener,
     events: Vec<(usize, Event)>,
 }
 
 impl Emitter {
     /// An emitter for a run of `plan` that writes to `journal`, if there is one, before `listener` hears of an event.
-    pub fn new(clock: Clock, plan: &Plan, journal: Option<Journal>, listener: Listener) -> Self {
+    pub fn new(clock: Clock, plan: &Plan, journal: Option<Box<dyn Log>>, listener: Listener) -> Self {
         let places = plan.steps.iter().enumerate().map(|(at, step)| (step.id.clone(), at + 1)).collect();
-        let held = Held { journal, listener, events: vec![] };
+        let held = Held { journal, failed: None, listener, events: vec![] };
         Self { clock, places: Arc::new(places), held: Arc::new(Mutex::new(held)), came: Arc::default() }
     }
 
     /// Something happened now.
     pub fn emit(&self, what: What) {
         let place = match &what {
-            What::Started { .. } => 0,
+            What::Started { .. } | What::Approved { .. } => 0,
             What::StepStarted { step, .. }
             | What::StepProgress { step, .. }
             | What::StepDone { step, .. }
             | What::StepFailed { step, .. }
-            | What::StepSkipped { step, .. } => self.places.get(step).copied().unwrap_or(usize::MAX),
+            | What::StepSkipped { step, .. }
+            | What::UnitStarted { step, .. }
+            | What::UnitVerified { step, .. }
+            | What::UnitFailed { step, .. } => self.places.get(step).copied().unwrap_or(usize::MAX),
             What::Waiting { .. } | What::Interrupted | What::Ended { .. } => usize::MAX,
         };
         let event = Event { at: self.clock.now(), what };
@@ -78,8 +84,8 @@ impl Emitter {
         // Stable: what one step says stays in its order.
         events.sort_by_key(|(place, event)| (event.at, *place));
         for (_, event) in events {
-            if let Some(journal) = &mut held.journal {
-                journal.append(&event);
+            if let Some(Err(error)) = held.journal.as_mut().map(|journal| journal.append(&event)) {
+                held.failed.get_or_insert(error);
             }
             (held.listener)(&event);
         }
@@ -89,7 +95,7 @@ impl Emitter {
     #[must_use]
     pub fn journal_failure(&self) -> Option<String> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.journal.as_ref().and_then(Journal::failure).map(ToString::to_string)
+        held.failed.as_ref().map(ToString::to_string)
     }
 
     /// What a step is at.
@@ -99,6 +105,7 @@ impl Emitter {
             step: step.clone(),
             node: node.map(str::to_owned),
             last: Arc::default(),
+            waits: Arc::new(watch::Sender::new(false)),
         }
     }
 }
@@ -113,9 +120,24 @@ pub struct Progress {
     step: StepId,
     node: Option<String>,
     last: Arc<Mutex<Option<Said>>>,
+    /// Whether the step only waits at this moment.
+    waits: Arc<watch::Sender<bool>>,
 }
 
 impl Progress {
+    /// Waits for something while the step changes nothing. A run that is asked to stop does not wait for its end.
+    pub(crate) async fn only_waiting<T>(&self, wait: impl Future<Output = T>) -> T {
+        self.waits.send_replace(true);
+        let done = wait.await;
+        self.waits.send_replace(false);
+        done
+    }
+
+    /// Whether the step only waits now, and the next times at which it does.
+    pub(crate) fn waits(&self) -> watch::Receiver<bool> {
+        self.waits.subscribe()
+    }
+
     /// In words.
     pub fn note(&self, note: impl Into<String>) {
         self.say(note.into(), None);
@@ -124,6 +146,11 @@ impl Progress {
     /// In words and as a part of the whole.
     pub fn percent(&self, note: impl Into<String>, percent: u8) {
         self.say(note.into(), Some(percent));
+    }
+
+    /// Something happened that is more than a note of the step.
+    pub(crate) fn emit(&self, what: What) {
+        self.emitter.emit(what);
     }
 
     /// What was said last, in words.

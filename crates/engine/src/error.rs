@@ -18,18 +18,18 @@ pub struct Error {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What sort of failure it was, for exit codes and for whoever decides whether to go on.
+/// What sort of failure it was, for exit codes and for the decision whether to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The world did not do what was asked, or did not answer.
+    /// A system did not do what was asked, or did not answer.
     Systems,
     /// Something is unsafe, so nothing was done.
     Refused,
     /// The secrets bundle could not be read, written or opened.
     Secrets,
-    /// Somebody else is changing the cluster.
+    /// Another operator is changing the cluster.
     Busy,
-    /// The world was looked at before somebody else changed it: look again.
+    /// The cluster was observed before another operator changed it: observe it again.
     Stale,
     /// The file or something it points to is wrong.
     Input,
@@ -41,7 +41,7 @@ impl Error {
         Self { attempt: attempt.into(), hint: None, kind, code: None, source: None }
     }
 
-    /// The world did not do what was asked.
+    /// A system did not do what was asked.
     pub fn systems(attempt: impl Into<String>) -> Self {
         Self::new(Kind::Systems, attempt)
     }
@@ -65,6 +65,16 @@ impl Error {
     pub fn coded(mut self, code: &'static str) -> Self {
         self.code = Some(code);
         self
+    }
+
+    /// The same failure on a Proxmox host that is offline: that is its cause.
+    #[must_use]
+    pub(crate) fn on_offline_host(self, host: &str) -> Self {
+        let hint = format!(
+            "bring {host} back, or take it out of `hosts` and name another host for its nodes; then run the command again"
+        );
+        let cause = OfflineHost { host: host.to_owned(), source: self.source };
+        Self { source: Some(Box::new(cause)), hint: Some(hint), code: Some(UNREACHABLE), ..self }
     }
 
     /// What sort of failure it was.
@@ -123,6 +133,28 @@ impl Error {
 /// What helps against an error of Proxmox: what its client advises, or to look at the task.
 pub(crate) fn hint(error: &pve::Error) -> String {
     error.hint().unwrap_or_else(|| "look at the task in Proxmox, then run the command again".to_owned())
+}
+
+/// The code of a Proxmox host that cannot be reached.
+const UNREACHABLE: &str = "unreachable";
+
+/// A Proxmox host that is offline, and what a call to it said.
+#[derive(Debug)]
+struct OfflineHost {
+    host: String,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl std::fmt::Display for OfflineHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the Proxmox host {} is offline", self.host)
+    }
+}
+
+impl StdError for OfflineHost {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
 }
 
 /// The code of work that Proxmox called done, and that changed nothing.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use model::blueprint::{Blueprint, Node};
 use model::observed::{Api, KubernetesNode, NotReady, Vm};
+use model::readiness::{self, Seen, State};
 use model::spec::CniName;
 use serde::Serialize;
 use talos_client::{Kind, Machine, MachineStatus};
@@ -40,10 +41,10 @@ pub struct Condition {
     pub name: &'static str,
     /// What is missing; `None` when it holds.
     pub missing: Option<String>,
-    /// What it waits for by the file's own wish, so that nobody waits with it.
+    /// What it waits for because the file leaves it to the user, so that `apply` does not wait for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub awaits: Option<String>,
-    /// What a run that waited for it in vain stops with. Empty when it holds.
+    /// What a run stops with whose wait for it ended. Empty when it holds.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub code: &'static str,
 }
@@ -63,12 +64,12 @@ pub async fn conditions(systems: &Systems, snapshot: &Snapshot) -> Vec<Condition
         return vec![Condition::of("bundle", Err(Unmet::new("there is no secrets bundle")))];
     };
     let kubernetes = Kubernetes::new(systems, &snapshot.blueprint.endpoint, &access.kubernetes);
-    // Where nothing answers, each waits for its time; nobody shall wait for the sum of them.
+    // Where nothing answers, each waits for its own timeout, and not for the sum of them.
     let of_kubernetes = async {
         match &kubernetes {
             Ok(kubernetes) => {
                 let nodes = kubernetes.nodes().await.map_err(|e| no_kubernetes(&e));
-                // Whoever did not tell about nodes tells nothing about pods.
+                // Where nodes were not listed, pods are not either.
                 let pods = match &nodes {
                     Ok(_) => control_plane_pods(snapshot, kubernetes).await,
                     Err(unmet) => Err(unmet.clone()),
@@ -153,7 +154,8 @@ type Held = std::result::Result<Option<String>, Unmet>;
 /// Each control plane lists the same members, all voters, one for each control plane. Every one is asked, so that what is said is
 /// how etcd stands, and not only which machine did not answer first.
 async fn etcd_members(systems: &Systems, snapshot: &Snapshot, access: &Access) -> Held {
-    let asked = snapshot.blueprint.control_planes().map(|node| async move {
+    let voters = snapshot.voters();
+    let asked = voters.iter().map(|node| async move {
         let address = systems.address(node);
         let machine = Machine::connect(&systems.net, &systems.clock, address, &access.talos)
             .map_err(|e| Unmet::of_machine(e.to_string(), &e))?;
@@ -178,16 +180,19 @@ async fn etcd_members(systems: &Systems, snapshot: &Snapshot, access: &Access) -
         Ok::<_, Unmet>((node.name.clone(), members, seen))
     });
     let (mut lacks, mut views, mut seen) = (vec![], vec![], BTreeMap::new());
-    for answer in futures::future::join_all(asked).await {
+    let answers = futures::future::join_all(asked).await;
+    for (voter, answer) in voters.iter().zip(answers) {
+        // One that left the file may be gone by now. Whether it is a member all the same, the lists of the others say.
+        let is_awaited = snapshot.blueprint.nodes.contains_key(&voter.name);
         match answer {
             Ok((node, members, machine)) => {
                 match members {
                     Ok(members) => views.push((node.clone(), members)),
-                    Err(unmet) => lacks.push(unmet),
+                    Err(unmet) => lacks.extend(is_awaited.then_some(unmet)),
                 }
                 seen.insert(node, machine);
             }
-            Err(unmet) => lacks.push(unmet),
+            Err(unmet) => lacks.extend(is_awaited.then_some(unmet)),
         }
     }
     let wanted: BTreeSet<String> = snapshot.blueprint.control_planes().map(|n| n.name.clone()).collect();
@@ -230,15 +235,19 @@ fn alarmed(errors: &[String]) -> String {
 }
 
 async fn machines_ready(systems: &Systems, snapshot: &Snapshot, access: &Access) -> Held {
-    let settled = |status: &MachineStatus| {
-        snapshot.blueprint.is_settled(status.ready, status.unmet.iter().map(|unmet| &unmet.name))
+    let runs = |node: &Node, status: &MachineStatus| {
+        let machine = machines::with_status(status);
+        Seen::nothing(&snapshot.blueprint, node)
+            .with_machine(&machine)
+            .lacks(&[readiness::Condition::Running])
+            .is_none()
     };
     let asked = snapshot.blueprint.in_order().into_iter().map(|node| async move {
         let address = systems.address(node);
         let machine = Machine::connect(&systems.net, &systems.clock, address, &access.talos)
             .map_err(|e| Unmet::of_machine(e.to_string(), &e))?;
         match systems.clock.timeout(REQUEST_TIMEOUT, machine.stage()).await {
-            Ok(Ok(status)) if status.stage.to_string() == "running" && settled(&status) => Ok(()),
+            Ok(Ok(status)) if runs(node, &status) => Ok(()),
             Ok(Ok(status)) => Err(unready(node, &status)),
             Ok(Err(error)) => Err(silence(systems, snapshot, node, Some(&error)).await),
             Err(_) => Err(silence(systems, snapshot, node, None).await),
@@ -270,7 +279,7 @@ fn unsettled(node: &str, status: &MachineStatus) -> String {
     format!("{node} is {stage} and waits for {}", unmet.collect::<Vec<_>>().join(", "))
 }
 
-/// Why a machine does not tell what it is asked, in the words of somebody who stands before it.
+/// Why a machine does not tell what it is asked, in the words of a person who stands before it.
 async fn silence(
     systems: &Systems,
     snapshot: &Snapshot,
@@ -315,19 +324,27 @@ fn nodes_ready(snapshot: &Snapshot, nodes: &BTreeMap<String, KubernetesNode>) ->
     let mut awaits = None;
     let mut lacks = vec![];
     for node in snapshot.blueprint.in_order() {
+        let seen = Seen::nothing(&snapshot.blueprint, node).with_kubernetes(nodes);
         let mut unmet = |words: String| lacks.push(Unmet::new(words));
-        match nodes.get(&node.name) {
-            None => unmet(format!("{} is not registered", node.name)),
-            Some(n) if !n.ready && !snapshot.blueprint.awaits_network() => {
-                unmet(format!("{} is {}", node.name, not_ready(&snapshot.blueprint, n.not_ready.as_ref())));
+        let Some(known) = nodes.get(&node.name) else {
+            unmet(format!("{} is not registered", node.name));
+            continue;
+        };
+        match seen.lacks(&[readiness::Condition::Ready, readiness::Condition::Version]) {
+            Some(readiness::Condition::Version) => {
+                unmet(format!("{} runs {}, not {}", node.name, known.version, node.kubernetes));
             }
-            Some(n) if n.version != node.kubernetes => {
-                unmet(format!("{} runs {}, not {}", node.name, n.version, node.kubernetes));
+            Some(_) => {
+                unmet(format!(
+                    "{} is {}",
+                    node.name,
+                    not_ready(&snapshot.blueprint, known.not_ready.as_ref())
+                ));
             }
-            Some(n) if !n.ready => {
+            None if seen.state(readiness::Condition::Ready) == State::LeftToOperator => {
                 awaits = Some("waits for the network plug-in that the file leaves to you".to_owned());
             }
-            Some(_) => {}
+            None => {}
         }
     }
     together(lacks).map_or(Ok(awaits), Err)
@@ -354,13 +371,19 @@ pub(crate) fn not_ready(blueprint: &Blueprint, why: Option<&NotReady>) -> String
 }
 
 fn nodes_initialized(snapshot: &Snapshot, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
-    let waits = snapshot.blueprint.nodes.keys().find(|name| nodes.get(*name).is_none_or(|n| n.uninitialized));
-    match waits {
+    let state = |node: &Node| {
+        let seen = Seen::nothing(&snapshot.blueprint, node).with_kubernetes(nodes);
+        seen.state(readiness::Condition::Initialized)
+    };
+    let waits = snapshot.blueprint.nodes.values().find(|node| state(node) != State::Met);
+    match waits.map(|node| (&node.name, state(node))) {
         None => Ok(None),
-        Some(_) if snapshot.blueprint.awaits_cloud_provider() => {
+        Some((_, State::LeftToOperator)) => {
             Ok(Some("waits for the cloud provider that the file leaves to you".to_owned()))
         }
-        Some(name) => Err(Unmet::new(format!("{name} takes no pods before the cloud provider has seen it"))),
+        Some((name, _)) => {
+            Err(Unmet::new(format!("{name} takes no pods before the cloud provider has seen it")))
+        }
     }
 }
 

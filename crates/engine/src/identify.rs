@@ -48,6 +48,10 @@ pub(crate) enum Reached {
 /// Knocks at the node's address, first as one who has the keys.
 pub(crate) async fn reach(systems: &Systems, node: &Node, access: &Access) -> Reached {
     let address = systems.address(node);
+    if address.is_unspecified() {
+        let words = "nothing says which address it has";
+        return Reached::Identified(Identified::Unresponsive(Unmet::new(words).coded("machine-unavailable")));
+    }
     let configured = Machine::connect(&systems.net, &systems.clock, address, &access.talos);
     let answer = match &configured {
         Ok(machine) => systems.clock.timeout(REQUEST_TIMEOUT, machine.version()).await,

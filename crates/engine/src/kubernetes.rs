@@ -1,13 +1,18 @@
 //! Kubernetes through kube-rs, over our own connections.
 //!
 //! Every call has a limit of time and says what did not happen. What is awaited is asked again and again or watched, never
-//! assumed. [`drain`] empties a node, [`lease`] keeps two operators apart, [`manifests`] applies objects, [`stuck`] finds pods
-//! that do not come up, [`wait`] watches nodes.
+//! assumed. [`drain`] empties a node, [`events`] says what is done to it, [`health`] says whether storage and databases are healthy,
+//! [`lease`] keeps two operators apart, [`manifests`] applies objects, [`stuck`] finds pods that do not come up, [`volumes`] waits until
+//! volumes are detached, [`wait`] watches nodes.
 
+mod budgets;
 pub mod drain;
+pub mod events;
+pub mod health;
 pub mod lease;
 pub mod manifests;
 pub mod stuck;
+pub mod volumes;
 pub mod wait;
 
 use std::collections::BTreeMap;
@@ -19,7 +24,7 @@ use ambient::{Clock, Net};
 use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use kube::client::Body;
 use kube::client::middleware::BaseUriLayer;
 use model::holder::SecretPlace;
@@ -34,6 +39,9 @@ use crate::systems::REQUEST_TIMEOUT;
 
 /// The taint of a node that an external cloud provider has still to look at.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
+
+/// The label of control plane nodes.
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
 /// Kubernetes of one cluster.
 #[derive(Clone)]
@@ -150,21 +158,15 @@ impl Kubernetes {
         Ok(found.is_some())
     }
 
-    /// Keeps new pods off a node, or lets them come again. Says whether that was a change.
+    /// Whether there is a node of this name.
     ///
     /// # Errors
     ///
-    /// When there is no such node, or Kubernetes does not answer in time.
-    pub async fn cordon(&self, node: &str, on: bool) -> Result<bool> {
+    /// When Kubernetes does not answer in time, or refuses.
+    pub async fn has_node(&self, node: &str) -> Result<bool> {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let found = self.ask(&format!("tell about node {node}"), nodes.get(node)).await?;
-        if found.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or(false) == on {
-            return Ok(false);
-        }
-        let patch = serde_json::json!({"spec": {"unschedulable": if on { Some(true) } else { None }}});
-        let what = format!("{} node {node}", if on { "cordon" } else { "uncordon" });
-        self.ask(&what, nodes.patch(node, &PatchParams::default(), &Patch::Merge(patch))).await?;
-        Ok(true)
+        let found = self.ask_maybe(&format!("tell about node {node}"), nodes.get_metadata(node)).await?;
+        Ok(found.is_some())
     }
 
     /// Forgets a node. Says whether it was there.
@@ -231,6 +233,7 @@ fn seen(node: &Node) -> KubernetesNode {
     let conditions = status.and_then(|s| s.conditions.as_deref()).unwrap_or_default();
     let ready = conditions.iter().find(|c| c.type_ == "Ready");
     KubernetesNode {
+        conditions: conditions.iter().map(|c| (c.type_.clone(), c.status.clone())).collect(),
         not_ready: ready.and_then(|c| NotReady::of(&c.status, c.message.as_deref().unwrap_or_default())),
         ready: conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True"),
         version: status
@@ -243,6 +246,12 @@ fn seen(node: &Node) -> KubernetesNode {
             .as_ref()
             .and_then(|spec| spec.taints.as_deref())
             .is_some_and(|taints| taints.iter().any(|taint| taint.key == UNINITIALIZED)),
+        control_plane: node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(CONTROL_PLANE)),
+        cordoned: node.metadata.annotations.as_ref().and_then(|all| all.get(drain::CORDONED).cloned()),
+        address: status.and_then(|s| s.addresses.as_deref()).and_then(|all| {
+            all.iter().filter(|a| a.type_ == "InternalIP").find_map(|a| a.address.parse().ok())
+        }),
+        boot_id: status.and_then(|s| s.node_info.as_ref()).map(|info| info.boot_id.clone()),
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) const TO_GIVE_BACK: Duration = Duration::from_secs(20);
 pub struct Operator {
     /// For people: user, machine, file.
     pub name: String,
+    /// For people who look at the cluster from elsewhere: user and machine.
+    pub person: String,
     /// Names the working folder. Whoever uses it must hold its local lock.
     pub place: String,
     /// Take the lease even from somebody who still holds it.

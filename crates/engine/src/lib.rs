@@ -9,18 +9,26 @@
 //!   compare-and-set; `kubernetes_lease`: the lease of a cluster without Proxmox.
 //! - `identify` and `owned`: whether a machine, or a VM, is the one that is meant.
 //! - [`apply`]: runs the graph of steps. [`steps`] has one file per kind of step: do, then verify. `context` is what they share.
+//! - `gate`: who may be disrupted now; nothing disruptive runs without its permit.
+//! - [`local`]: the machine that Talosmith runs on, which runs command gates and knows time zones.
+//! - [`snapshots`]: where snapshots of etcd are kept.
+//! - `audit`: says in Kubernetes what is done to a node.
 //! - [`doctor`]: whether Proxmox is as a cluster needs it; [`setup`]: making it so, with an administrator's login.
 //! - [`health`]: what "healthy" means, as named conditions.
+//! - [`logs`]: what a machine wrote.
 //! - [`journal`]: events on disk. It explains; nothing reads it to decide.
+//! - [`reconcile`]: the loop that the front ends call: observe, plan, check the approval, run, until nothing is left. [`stores`]: what it
+//!   keeps outside of the cluster.
 //! - [`saved`]: a plan on disk, carried out only if the world is still the same.
 //! - [`report`]: what is needed to understand a failed run; [`scrub`] takes secrets out of it.
 //!
-//! Modules depend on each other in one direction only: from `apply` by way of `steps` and `context` down to `systems` and `error`.
+//! Modules depend on each other in one direction only: from `reconcile` and `apply` by way of `steps` and `context` down to `systems` and `error`.
 //!
 //! The engine never prints and never reads the environment: whoever calls it hands everything in.
 
 pub mod apply;
 pub mod attachments;
+mod audit;
 pub mod consoles;
 mod context;
 pub mod discovered;
@@ -29,6 +37,7 @@ pub mod emit;
 pub mod error;
 mod evidence;
 pub mod files;
+mod gate;
 mod halt;
 pub mod health;
 mod identify;
@@ -36,12 +45,17 @@ pub mod journal;
 pub mod kubernetes;
 mod kubernetes_lease;
 pub mod lease;
+pub mod local;
+pub mod logs;
 mod missing;
 pub mod observe;
+mod offline;
 mod owned;
+mod permits;
 pub mod plan_key;
 mod power;
 mod proof;
+pub mod reconcile;
 pub mod record;
 pub mod render;
 pub mod report;
@@ -51,7 +65,9 @@ pub mod secrets;
 pub mod session;
 mod settled;
 pub mod setup;
+pub mod snapshots;
 pub mod steps;
+pub mod stores;
 pub mod systems;
 mod tags;
 mod unmet;

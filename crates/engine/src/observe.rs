@@ -1,9 +1,11 @@
-//! Looking at the world: Proxmox first, then every machine and Kubernetes at once, bounded in time.
+//! The observed state: Proxmox first, then every machine and Kubernetes at once, bounded in time.
 //!
-//! Looking changes nothing. Whatever does not answer becomes a line in [`Observed::unobserved`]. A Proxmox that cannot be asked at all
-//! is an error for whoever wants to change something; who only wants to see is shown the machines and Kubernetes.
+//! Observing changes nothing. Whatever does not answer becomes a line in [`Observed::unobserved`]. A Proxmox that does not answer, or
+//! rejects the token, is an error for commands that change something; those that only show get the machines and Kubernetes.
 
 mod documents;
+pub(crate) mod etcd;
+mod gone;
 pub(crate) mod hosts;
 mod images;
 pub mod machines;
@@ -12,10 +14,12 @@ pub mod proxmox;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::allowed::Allowed;
 use model::blueprint::{Blueprint, Node};
 use model::holder::Holder;
 use model::observed::{Api, Etcd, Kubernetes, Machine, Observed, Proxmox, Unobserved, Vm};
 use model::ownership;
+use model::removed;
 use model::spec::Identity;
 
 use crate::Systems;
@@ -25,10 +29,10 @@ use crate::kubernetes::{is_answer, lease};
 use crate::render::{Access, Config};
 use crate::systems::PROBE_TIMEOUT;
 
-/// What somebody looks for.
+/// What the state is observed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Everything, to bring the world to the file.
+    /// Everything, to bring the cluster to what the file says.
     Change,
     /// Whatever answers, to show it.
     Page,
@@ -36,9 +40,9 @@ pub enum Purpose {
     Removal,
 }
 
-/// What is looked for, and with what.
+/// What is observed, and with what.
 pub struct Sought<'a> {
-    /// What shall be.
+    /// The desired state.
     pub blueprint: &'a Blueprint,
     /// What for.
     pub purpose: Purpose,
@@ -48,10 +52,19 @@ pub struct Sought<'a> {
     pub configs: &'a BTreeMap<String, Config>,
     /// Schematic ids by image.
     pub schematics: &'a BTreeMap<String, String>,
-    /// Nodes that may be made again.
-    pub allowed: &'a BTreeSet<String>,
+    /// What the operator allows.
+    pub allowed: &'a Allowed,
     /// Why Proxmox could not be asked at all.
-    pub silence: Option<&'a str>,
+    pub silence: Option<&'a Silence>,
+}
+
+/// A Proxmox that could not be asked.
+#[derive(Debug, Clone)]
+pub struct Silence {
+    /// Why not.
+    pub why: String,
+    /// Whether it rejected the token.
+    pub token_rejected: bool,
 }
 
 /// Everything that the plan needs to know.
@@ -60,10 +73,17 @@ pub async fn observe(systems: &Systems, survey: Option<proxmox::Survey>, sought:
     let mut unobserved = vec![];
     let proxmox = match survey {
         Some(survey) => Box::pin(proxmox::details(systems, survey, sought, &mut unobserved)).await,
-        None => Proxmox { unresponsive: silence.map(str::to_owned), ..Proxmox::default() },
+        None => Proxmox {
+            unresponsive: silence.map(|silence| silence.why.clone()),
+            token_rejected: silence.is_some_and(|silence| silence.token_rejected),
+            ..Proxmox::default()
+        },
     };
-    unobserved.extend(silence.map(|why| Unobserved { what: "Proxmox".to_owned(), why: why.to_owned() }));
+    unobserved
+        .extend(silence.map(|silence| Unobserved { what: "Proxmox".to_owned(), why: silence.why.clone() }));
     let mut observed = Observed { proxmox, unobserved, ..Observed::default() };
+    observed.removed = removed::of(blueprint, &observed);
+    let removed = removed::nodes(blueprint, &observed);
     let access = access.filter(|_| purpose != Purpose::Removal);
     let Some(access) = access.filter(|_| blueprint.cluster_id.is_some()) else {
         if purpose != Purpose::Removal {
@@ -76,7 +96,7 @@ pub async fn observe(systems: &Systems, survey: Option<proxmox::Survey>, sought:
             || silence.is_some()
             || ownership::vm_of(blueprint, &observed.proxmox, &n.name).is_some_and(|vm| vm.running)
     };
-    let running: Vec<&Node> = blueprint.in_order().into_iter().filter(runs).collect();
+    let running: Vec<&Node> = blueprint.in_order().into_iter().chain(removed.values()).filter(runs).collect();
     if running.is_empty() {
         // A Kubernetes of this cluster that runs elsewhere is a reason not to start another one.
         if answers(systems, blueprint).await {
@@ -110,6 +130,11 @@ pub async fn observe(systems: &Systems, survey: Option<proxmox::Survey>, sought:
                 why: error.causes().last().cloned().unwrap_or_default(),
             });
         }
+    }
+    Box::pin(gone::complete(systems, blueprint, access, &mut observed)).await;
+    let asked = running.iter().copied();
+    if let Err(why) = Box::pin(etcd::add_alarms(systems, access, asked, &mut observed.machines)).await {
+        observed.unobserved.push(Unobserved { what: "the alarms of etcd".to_owned(), why });
     }
     kubelets(systems, blueprint, access, &mut observed).await;
     consoles(systems, blueprint, &mut observed).await;
@@ -201,7 +226,10 @@ async fn is_off_after_all(
 
 async fn kubernetes(systems: &Systems, blueprint: &Blueprint, access: &Access) -> Result<Kubernetes> {
     let client = crate::kubernetes::Kubernetes::new(systems, &blueprint.endpoint, &access.kubernetes)?;
-    let nodes = client.nodes().await?;
+    let gates = blueprint.options.changes.gates.iter().copied();
+    let (nodes, budgets, health) =
+        futures::join!(client.nodes(), client.blocking_budgets(), client.health(gates));
+    let nodes = nodes?;
     let mut secrets = BTreeSet::new();
     for place in Holder::of(blueprint).into_iter().map(|holder| holder.secret(blueprint)) {
         if client.has_secret(&place).await? {
@@ -213,5 +241,13 @@ async fn kubernetes(systems: &Systems, blueprint: &Blueprint, access: &Access) -
         true => 0,
         false => client.find_lease(lease::NAMESPACE, &lease::name(&blueprint.cluster)).await?.turns,
     };
-    Ok(Kubernetes { answered: true, refused: false, nodes, secrets, lease_turns })
+    Ok(Kubernetes {
+        answered: true,
+        nodes,
+        budgets: budgets.ok(),
+        secrets,
+        lease_turns,
+        health: health.into_iter().map(|(gate, reading)| (gate, reading.health)).collect(),
+        ..Kubernetes::default()
+    })
 }

@@ -1,7 +1,7 @@
 //! The cluster's record: a stopped VM without disks whose notes carry the lease and the bootstrap mark.
 //!
 //! Every change is a compare-and-set: read the notes and Proxmox' digest of the configuration, write the new notes with
-//! that digest; whoever comes second is refused and reads again. So two operators cannot both hold the lease, and the
+//! that digest; the second of two writers is refused and reads again. So two operators cannot both hold the lease, and the
 //! bootstrap mark cannot be overwritten by one who had not seen it.
 //!
 //! The lease expires, so that a lost laptop does not lock a cluster for ever. `model::lease` has the times: how often the
@@ -14,8 +14,8 @@
 //!   without a renewal; only when nothing moves is it taken.
 //! - Wanted by `--take-over`: it is written first, so that it cannot be renewed any more, and then as long is waited.
 //!
-//! Either way the new holder looked at a world that the old one may have changed since, and must look again: every change
-//! of hands is counted, and a plan that was made at another count is not carried out.
+//! Either way the new holder observed a cluster that the old one may have changed since, and must observe it again: every change
+//! of the holder is counted, and a plan that was made at another count is not carried out.
 
 mod identities;
 
@@ -32,6 +32,7 @@ use pve::{Params, VmConfig};
 use uuid::Uuid;
 
 use crate::Systems;
+use crate::emit::Progress;
 use crate::error::{Error, Kind, NO_EFFECT, Result, hint};
 use crate::evidence::evidence;
 use crate::lease::{
@@ -125,6 +126,7 @@ impl Record {
         host: &str,
         member: Option<&str>,
         holder: &Holder,
+        progress: &Progress,
     ) -> Result<Self> {
         let vmid = blueprint.record.vmid;
         let record = Self::existing(systems, blueprint, cluster_id, host, vmid, holder);
@@ -171,8 +173,10 @@ impl Record {
                             tags::set(systems, host, vmid, blueprint, RECORD_NODE).await?;
                             return Ok(record);
                         }
-                        // Another operator's run lies between our look and now, unless the lease in it is from here.
-                        record.take_lease(if ours { found.turns } else { u64::MAX }, |_| {}).await?;
+                        // Another operator's run lies between our observation and now, unless the lease in it is from here.
+                        let seen = if ours { found.turns } else { u64::MAX };
+                        let taking = record.take_lease(seen, |note| progress.note(note));
+                        progress.only_waiting(taking).await?;
                         return Ok(record);
                     }
                     None if tries < ATTEMPTS => {}
@@ -186,13 +190,13 @@ impl Record {
         }
     }
 
-    /// Takes the lease, or says who has it. `seen` is the number of turns at which the world was looked at; `note` is told
+    /// Takes the lease, or says who has it. `seen` is the number of turns at which the cluster was observed; `note` gets
     /// what is waited for.
     ///
     /// # Errors
     ///
-    /// [`Kind::Busy`] when somebody else holds it. [`Kind::Stale`] when it could be had, but somebody else had it after the
-    /// world was looked at; it is free then.
+    /// [`Kind::Busy`] when another operator holds it. [`Kind::Stale`] when it could be had, but another operator had it after the
+    /// cluster was observed; it is free then.
     pub async fn take_lease(&self, seen: u64, note: impl Fn(String)) -> Result<()> {
         let (ours, found) = match self.read().await?.lease {
             Some(lease) if self.holder.is_here(&lease) => (Some(lease), None),
@@ -237,8 +241,8 @@ impl Record {
         if before == seen { Ok(()) } else { Err(self.stale().await) }
     }
 
-    /// The plan is of yesterday. The lease is given back: whoever looks again may find that nothing is left to do, and would
-    /// keep others waiting.
+    /// The plan is old. The lease is released: a run that observes again may find that nothing is left to do, and would keep others
+    /// waiting.
     async fn stale(&self) -> Error {
         let _ = self.systems.clock.timeout(TO_GIVE_BACK, self.release()).await;
         stale()
@@ -324,7 +328,7 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// [`Kind::Busy`] when somebody took it over: whoever renews must stop changing things.
+    /// [`Kind::Busy`] when another operator took it over: this run must stop changing things.
     pub async fn renew(&self) -> Result<()> {
         self.hold(|now| self.must_hold(now)).await.map(|_| ())
     }
@@ -353,12 +357,17 @@ impl Record {
         Some(Error::new(Kind::Stale, what).hint("run the command again: it goes on from there"))
     }
 
+    /// The Proxmox host that its VM is on, as far as is known.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
     /// When it was renewed last, and what follows from that.
     pub(crate) fn validity(&self) -> &Validity {
         &self.validity
     }
 
-    /// Gives the lease back. Somebody else's stays.
+    /// Releases the lease. Another run's stays.
     ///
     /// # Errors
     ///
@@ -419,7 +428,7 @@ impl Record {
     /// # Errors
     ///
     /// When it is not ours, or another run wrote it meanwhile.
-    pub async fn restore(&self, member: &str) -> Result<()> {
+    pub(crate) async fn restore(&self, member: &str, progress: &Progress) -> Result<()> {
         let attempt = || {
             let what = format!("could not restore the cluster's record, VM {} on {}", self.vmid, self.host);
             Error::systems(what)
@@ -432,7 +441,7 @@ impl Record {
         })?;
         if RecordState::find(config.description()).is_some() {
             // Another run did it, and changed things since the plan was made.
-            self.take_lease(u64::MAX, |_| {}).await?;
+            progress.only_waiting(self.take_lease(u64::MAX, |note| progress.note(note))).await?;
             return self.seal_bootstrap(member).await;
         }
         let (lease, sent) = (self.lease(None, Some(SUCCESSOR_WAITS)), self.systems.clock.reading());
@@ -542,7 +551,7 @@ impl Record {
         self.identities.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads, changes, writes; again when somebody else wrote in between.
+    /// Reads, changes, writes; again when another run wrote in between.
     async fn change(&self, mut change: impl FnMut(&mut RecordState) -> Result<()>) -> Result<()> {
         let mut attempt = 1;
         loop {

@@ -1,8 +1,9 @@
-//! What somebody needs to understand a run that failed, in one folder: what failed and why, the end of the journal, the
+//! What is needed to understand a run that failed: what failed and why, the end of the journal, the
 //! logs of Proxmox' tasks, the last lines on the consoles that were read, what each machine concerned says about its services and its kernel, and etcd's own view.
 //!
 //! Everything is asked for at once and within seconds, because a person waits; what does not answer is named in its file.
-//! Every text passes through [`Scrub`] before it is written: logs of other programs may quote keys and tokens.
+//! Every text passes through [`Scrub`] before it leaves this module: logs of other programs may quote keys and tokens. Where the
+//! files are kept is the front end's choice ([`ReportStore`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,6 +17,7 @@ use model::event::{Event, What};
 use talos_client::{Machine, Maintenance};
 
 use crate::Systems;
+use crate::journal::JournalStore;
 use crate::scrub::Scrub;
 use crate::secrets::write_private;
 use crate::session::Snapshot;
@@ -38,19 +40,50 @@ pub struct Failed<'a> {
     /// Everything that happened.
     pub events: &'a [Event],
     /// The journal.
-    pub journal: &'a Path,
+    pub journal: &'a dyn JournalStore,
     /// What must not be told.
     pub scrub: &'a Scrub,
 }
 
-/// Writes the report into a new folder below `folder` and gives its path.
-///
-/// # Errors
-///
-/// When the folder or a file cannot be written. What could not be asked is told in the report itself.
-pub async fn write(folder: &Path, failed: &Failed<'_>) -> io::Result<PathBuf> {
+/// Where reports are kept.
+pub trait ReportStore: Send + Sync {
+    /// Keeps the files of a report; says where they are.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be written.
+    fn save(&self, now: Timestamp, files: &Files) -> io::Result<String>;
+}
+
+/// The files of a report: their names and what is in them.
+pub type Files = BTreeMap<String, String>;
+
+/// Keeps each report in a folder of its own, which only its owner can read.
+#[derive(Debug, Clone)]
+pub struct ReportFolder {
+    folder: PathBuf,
+}
+
+impl ReportFolder {
+    /// Below this folder.
+    pub fn below(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+}
+
+impl ReportStore for ReportFolder {
+    fn save(&self, now: Timestamp, files: &Files) -> io::Result<String> {
+        let path = new_folder(&self.folder, now)?;
+        for (name, text) in files {
+            write_private(&path.join(name), text.as_bytes(), false)?;
+        }
+        Ok(path.display().to_string())
+    }
+}
+
+/// Gathers a report. What could not be asked is said in the report itself.
+pub async fn collect(failed: &Failed<'_>) -> Files {
     let began = failed.events.first().map_or_else(|| failed.systems.clock.now(), |event| event.at);
-    let path = new_folder(folder, failed.systems.clock.now())?;
     let nodes = failed.nodes();
     let mut files = BTreeMap::from([
         ("failures.txt".to_owned(), failed.failures()),
@@ -80,10 +113,8 @@ pub async fn write(folder: &Path, failed: &Failed<'_>) -> io::Result<PathBuf> {
             files.insert("not-asked.txt".to_owned(), format!("machines and Proxmox: {timed_out}\n"));
         }
     }
-    for (name, text) in files {
-        write_private(&path.join(name), failed.scrub.clean(&text).as_bytes(), false)?;
-    }
-    Ok(path)
+    files.values_mut().for_each(|text| *text = failed.scrub.clean(text));
+    files
 }
 
 /// A folder that is readable by its owner only, named after the moment.
@@ -119,11 +150,8 @@ impl Failed<'_> {
     }
 
     fn journal_tail(&self) -> String {
-        match std::fs::read_to_string(self.journal) {
-            Ok(text) => {
-                let lines: Vec<&str> = text.lines().collect();
-                lines[lines.len().saturating_sub(TAIL)..].join("\n") + "\n"
-            }
+        match self.journal.tail(TAIL) {
+            Ok(lines) => lines.join("\n") + "\n",
             Err(error) => format!("could not be read: {error}\n"),
         }
     }

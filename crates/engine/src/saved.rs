@@ -12,9 +12,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::allowed::Allowed;
 use model::mark::Mark;
 use model::observed::Observed;
 use model::plan::Plan;
+use model::unit::Goal;
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -24,10 +26,11 @@ use crate::plan_key::PlanKey;
 use crate::session::Snapshot;
 
 /// The form of the file. A file of another form is refused.
-const FORM: u32 = 5;
+const FORM: u32 = 6;
 /// Facts that no plan depends on, by the last part of their name.
 const PASSING: &[&str] = &[
     "etcd_status",
+    "ha_state",
     "free_bytes",
     "memory_used_mib",
     "lease",
@@ -57,8 +60,13 @@ pub struct SavedPlan {
     pub hmac_sha256: Option<String>,
     /// What it is about.
     pub plan: Plan,
-    /// Nodes whose data may be deleted. Whoever reviewed the plan saw that, so it is not asked for again.
-    pub allowed: BTreeSet<String>,
+    /// What the operator allowed. It was reviewed with the plan, so it is not asked for again.
+    pub allowed: Allowed,
+    /// The nodes that it is about, where it is not about all.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub targets: BTreeSet<String>,
+    /// What whoever applies it approves: the goals of its steps and units.
+    pub goals: BTreeSet<Goal>,
     /// What the file asked for and what was seen, fact by fact.
     pub facts: BTreeMap<String, String>,
 }
@@ -103,12 +111,14 @@ impl SavedPlan {
     pub fn new(snapshot: &Snapshot, plan: &Plan) -> Self {
         let key = snapshot.plan_key();
         // Nothing can be allowed that could not be authenticated.
-        let allowed = if key.is_some() { snapshot.allowed().clone() } else { BTreeSet::new() };
+        let allowed = if key.is_some() { snapshot.allowed().clone() } else { Allowed::default() };
         let mut saved = Self {
             talosmith_plan: FORM,
             hmac_sha256: None,
             plan: plan.clone(),
             allowed,
+            targets: snapshot.targets().clone(),
+            goals: plan.goals(),
             facts: facts(snapshot, key),
         };
         saved.hmac_sha256 = key.map(|key| key.sign(&saved.signed()));
@@ -156,7 +166,7 @@ impl SavedPlan {
 
     /// Everything but the proof itself.
     fn signed(&self) -> Vec<u8> {
-        let all = (self.talosmith_plan, &self.plan, &self.allowed, &self.facts);
+        let all = (self.talosmith_plan, &self.plan, &self.allowed, &self.targets, &self.goals, &self.facts);
         // Strings and numbers only: JSON can always carry them.
         serde_json::to_vec(&all).unwrap_or_default()
     }
@@ -175,6 +185,8 @@ impl SavedPlan {
             && now.plan.refusals.is_empty() == self.plan.refusals.is_empty()
             && now.facts == self.facts
             && now.allowed == self.allowed
+            && now.targets == self.targets
+            && now.goals == self.goals
     }
 }
 

@@ -14,7 +14,10 @@ use std::path::Path;
 use std::str::FromStr;
 
 use age::armor::{ArmoredReader, ArmoredWriter, Format};
+use jiff::Timestamp;
+use model::spec::Spec;
 use secrecy::{ExposeSecret, SecretString};
+use talos::config::Contract;
 use talos::secrets::Bundle;
 use zeroize::Zeroizing;
 
@@ -197,6 +200,19 @@ pub fn create(path: &Path, bundle: &Bundle, at_rest: &AtRest, identity: Option<&
     create_at(path, bundle, at_rest, identity, &mut |_| Ok(()))
 }
 
+/// Creates the secrets of a new cluster in the form that its Talos version understands, beside other work: its RSA key takes seconds.
+///
+/// # Errors
+///
+/// When the file names a version that there is not, or the keys cannot be created.
+pub async fn generate(spec: &Spec, now: Timestamp) -> Result<Bundle> {
+    let attempt = |kind| Error::new(kind, "could not create the cluster's secrets");
+    let version = spec.versions.contract.as_ref().unwrap_or(&spec.versions.talos);
+    let contract = Contract::parse(version).map_err(|e| attempt(Kind::Input).because(e))?;
+    let made = tokio::task::spawn_blocking(move || Bundle::generate(contract, now)).await;
+    made.map_err(|e| attempt(Kind::Systems).because(e))?.map_err(|e| attempt(Kind::Secrets).because(e))
+}
+
 /// The same, where `at` is told each moment of the write.
 ///
 /// # Errors
@@ -266,6 +282,29 @@ fn text_of(body: &str, at_rest: &AtRest) -> Result<Zeroizing<String>> {
     encrypt(&keys, plain.as_bytes())
         .map(Zeroizing::new)
         .map_err(|e| Error::new(Kind::Secrets, "could not encrypt the bundle").because(e))
+}
+
+/// Encrypts a stream so that these recipients can open it.
+///
+/// # Errors
+///
+/// When one of them is none, or there is none.
+pub(crate) fn encryptor(recipients: &[String]) -> Result<age::Encryptor> {
+    let keys: Vec<age::x25519::Recipient> =
+        recipients.iter().map(|one| recipient(one)).collect::<Result<_>>()?;
+    let keys = keys.iter().map(|one| -> &dyn age::Recipient { one });
+    age::Encryptor::with_recipients(keys).map_err(|e| {
+        Error::new(Kind::Secrets, "could not encrypt for the recipients of the bundle").because(e)
+    })
+}
+
+/// What a stream holds that was encrypted to this identity.
+#[cfg(test)]
+pub(crate) fn decrypted(
+    identity: &Identity,
+    bytes: &[u8],
+) -> std::result::Result<Zeroizing<Vec<u8>>, age::DecryptError> {
+    decrypt(identity, bytes)
 }
 
 fn encrypt(recipients: &[age::x25519::Recipient], plain: &[u8]) -> io::Result<String> {

@@ -1,29 +1,40 @@
-//! One sitting with one cluster: look, plan, carry out.
+//! One session with one cluster: observe, plan, carry out.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ipnet::Ipv4Net;
+use jiff::Timestamp;
+use model::allowed::Allowed;
 use model::attachments::Attachments;
-use model::blueprint::{Blueprint, Node};
+use model::blueprint::{Blueprint, Node, Role};
+use model::diagnostic::Severity;
+use model::gate::Policy;
 use model::holder::Holder;
 use model::observed::Observed;
+use model::plan::by_hand::{self, ByHand};
 use model::plan::{self, Plan, Rendered};
+use model::policy::WindowState;
+use model::removed;
 use model::spec::Spec;
 use model::step::Action;
 use secrecy::SecretString;
 use talos::secrets::Bundle;
 
 use crate::error::{Error, Kind, Result};
-use crate::observe::{Purpose, Sought};
+use crate::local::{self, LocalMachine, NoMachine};
+use crate::observe::{Purpose, Silence, Sought};
 use crate::plan_key::PlanKey;
 use crate::render::{self, Access, Config, Renderer, Schematic};
+use crate::scrub::Scrub;
+use crate::snapshots::{NoStore, SnapshotStore};
 use crate::{Systems, observe};
 
 /// Reads a secret from where the file says it is (`env:…`, `file:…`, `cmd:…`), or tells why it cannot.
 pub type ReadReference = dyn Fn(&str) -> std::result::Result<SecretString, String> + Send + Sync;
 
-/// A file, a world, and the bundle if there is one.
+/// A file, the systems that it is about, and the bundle if there is one.
 #[derive(Clone)]
 pub struct Session {
     /// What the session talks to.
@@ -32,27 +43,48 @@ pub struct Session {
     attachments: Arc<Attachments>,
     bundle: Option<Arc<Bundle>>,
     references: Arc<ReadReference>,
-    allowed: Arc<BTreeSet<String>>,
+    allowed: Arc<Allowed>,
+    snapshots: Arc<dyn SnapshotStore>,
+    local: Arc<dyn LocalMachine>,
+    bundle_at: Arc<str>,
+    targets: Arc<BTreeSet<String>>,
 }
 
-/// What one look brought: what shall be, what is, and what is needed to get from one to the other. Cheap to clone.
+/// What one observation brought: the desired state, the observed state, and what is needed to get from one to the other. Cheap to clone.
 #[derive(Clone)]
 pub struct Snapshot {
-    /// What shall be.
+    /// The desired state.
     pub blueprint: Arc<Blueprint>,
-    /// What is.
+    /// The observed state.
     pub observed: Arc<Observed>,
     /// Digests of what was rendered.
     pub rendered: Arc<Rendered>,
+    /// Nodes of this cluster that the file does not have any more, as far as anything is known of them.
+    removed: Arc<BTreeMap<String, Node>>,
     schematics: Arc<BTreeMap<String, Schematic>>,
     configs: Arc<BTreeMap<String, Config>>,
     access: Option<Arc<Access>>,
     references: Arc<ReadReference>,
-    allowed: Arc<BTreeSet<String>>,
+    allowed: Arc<Allowed>,
+    snapshots: Arc<dyn SnapshotStore>,
+    targets: Arc<BTreeSet<String>>,
+    local: Arc<dyn LocalMachine>,
     plan_key: Option<Arc<PlanKey>>,
+    bundle_at: Arc<str>,
 }
 
-/// Looking may fail because of the file, in which case there are diagnostics to show.
+/// What an operator names nodes for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Given {
+    /// Their data, or a disk of theirs, may be deleted.
+    AllowDestroy,
+    /// Only they are changed.
+    Target,
+    /// They are the arguments of the command.
+    Argument,
+}
+
+/// Observing may fail because of the file, in which case there are diagnostics to show.
 #[derive(Debug)]
 pub enum ObserveError {
     /// The file asks for something that this Proxmox cannot give.
@@ -68,7 +100,7 @@ impl From<Error> for ObserveError {
 }
 
 impl Session {
-    /// A sitting. Without a bundle nothing that needs keys is looked at.
+    /// A session. Without a bundle nothing that needs keys is observed.
     #[must_use]
     pub fn new(systems: Systems, spec: Spec, bundle: Option<Bundle>) -> Self {
         let references = |_: &str| Err("this session reads no secrets from outside the file".to_owned());
@@ -79,31 +111,64 @@ impl Session {
             bundle: bundle.map(Arc::new),
             references: Arc::new(references),
             allowed: Arc::default(),
+            snapshots: Arc::new(NoStore),
+            local: Arc::new(NoMachine),
+            bundle_at: Arc::from(""),
+            targets: Arc::default(),
         }
     }
 
-    /// The same sitting with somebody who reads the secrets that the file refers to. Nothing is read before it is needed.
+    /// The same session, with where the bundle was searched or read, in words for people.
+    #[must_use]
+    pub fn with_bundle_at(self, bundle_at: &str) -> Self {
+        Self { bundle_at: Arc::from(bundle_at), ..self }
+    }
+
+    /// The same session with a reader of the secrets that the file refers to. Nothing is read before it is needed.
     #[must_use]
     pub fn with_references(self, references: Arc<ReadReference>) -> Self {
         Self { references, ..self }
     }
 
-    /// The same sitting, where the data of these nodes may be deleted should that be needed to make them whole.
+    /// The same session with what the operator allows.
     #[must_use]
-    pub fn allowing(self, nodes: impl IntoIterator<Item = String>) -> Self {
-        Self { allowed: Arc::new(nodes.into_iter().collect()), ..self }
+    pub fn allowing(self, allowed: Allowed) -> Self {
+        Self { allowed: Arc::new(allowed), ..self }
     }
 
-    /// The same sitting with the files that the cluster file points to.
+    /// The same session with a place for snapshots of etcd. Without one, nothing that needs a snapshot is done.
+    #[must_use]
+    pub fn with_snapshots(self, snapshots: Arc<dyn SnapshotStore>) -> Self {
+        Self { snapshots, ..self }
+    }
+
+    /// The same session, whose plans are about these nodes only and what they need. With no nodes, about all.
+    #[must_use]
+    pub fn targeting(self, nodes: impl IntoIterator<Item = String>) -> Self {
+        Self { targets: Arc::new(nodes.into_iter().collect()), ..self }
+    }
+
+    /// The same session with the machine that it runs on, which runs the command gates of the file and knows time zones.
+    #[must_use]
+    pub fn with_local(self, local: Arc<dyn LocalMachine>) -> Self {
+        Self { local, ..self }
+    }
+
+    /// The same session with the files that the cluster file points to.
     #[must_use]
     pub fn with_attachments(self, attachments: Attachments) -> Self {
         Self { attachments: Arc::new(attachments), ..self }
     }
 
-    /// The same sitting with a bundle.
+    /// The same session with a bundle.
     #[must_use]
     pub fn with_bundle(&self, bundle: Bundle) -> Self {
         Self { bundle: Some(Arc::new(bundle)), ..self.clone() }
+    }
+
+    /// The secrets of the bundle, which no report may contain.
+    pub(crate) fn scrub(&self) -> Scrub {
+        self.bundle.as_deref().map(Scrub::of).unwrap_or_default()
     }
 
     /// The cluster file, loaded and checked.
@@ -112,7 +177,7 @@ impl Session {
         &self.spec
     }
 
-    /// Looks at the world.
+    /// Observes the state of the cluster.
     ///
     /// # Errors
     ///
@@ -121,16 +186,17 @@ impl Session {
         self.observe_for(Purpose::Change).await
     }
 
-    /// Looks at whatever answers, to show it. Where Proxmox does not, machines and Kubernetes are asked all the same.
+    /// Observes whatever answers, to show it. Where Proxmox does not answer or rejects the token, machines and Kubernetes are asked all
+    /// the same.
     ///
     /// # Errors
     ///
-    /// When Proxmox refuses, or the file cannot be resolved against what it has.
+    /// When Proxmox fails in another way, or the file cannot be resolved against what it has.
     pub async fn refresh(&self) -> std::result::Result<Snapshot, ObserveError> {
         self.observe_for(Purpose::Page).await
     }
 
-    /// Looks only at what must be known to take the cluster away.
+    /// Observes only what must be known to delete the cluster.
     ///
     /// # Errors
     ///
@@ -143,10 +209,10 @@ impl Session {
         let (survey, silence) = match model::resolve::needs_proxmox(&self.spec) {
             true => match observe::proxmox::survey(&self.systems).await {
                 Ok(survey) => (Some(survey), None),
-                Err(error) if purpose == Purpose::Page && error.code() == "no-answer" => {
-                    (None, Some(error.causes().pop().unwrap_or_default()))
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) => match silence(&error).filter(|_| purpose == Purpose::Page) {
+                    Some(silence) => (None, Some(silence)),
+                    None => return Err(error.into()),
+                },
             },
             false => (None, None),
         };
@@ -154,6 +220,10 @@ impl Session {
         let mut blueprint =
             model::resolve::resolve(&self.spec, survey.as_ref().map(|s| &s.inventory), cluster_id)
                 .map_err(ObserveError::File)?;
+        if purpose == Purpose::Change && !self.allowed.outside_window {
+            let unknown = local::unknown_time_zone(&blueprint, &*self.local, Severity::Error);
+            unknown.map_or(Ok(()), |found| Err(ObserveError::File(vec![found])))?;
+        }
         let schematics = render::schematics(&blueprint, &self.attachments)?;
         let renderer = Renderer::new(&blueprint, &schematics, &self.attachments);
         let now = self.systems.clock.now();
@@ -177,9 +247,10 @@ impl Session {
             configs: &configs,
             schematics: &rendered.schematics,
             allowed: &self.allowed,
-            silence: silence.as_deref(),
+            silence: silence.as_ref(),
         };
-        let observed = Box::pin(observe::observe(&self.systems, survey, &sought)).await;
+        let mut observed = Box::pin(observe::observe(&self.systems, survey, &sought)).await;
+        observed.window = local::window(&blueprint, &*self.local, self.systems.clock.now());
         for node in blueprint.nodes.values_mut() {
             let found = self.systems.found.of(&node.name);
             if let Some(net) = found.and_then(|at| Ipv4Net::new(at, node.address.prefix_len()).ok()) {
@@ -187,6 +258,7 @@ impl Session {
             }
         }
         Ok(Snapshot {
+            removed: Arc::new(removed::nodes(&blueprint, &observed)),
             blueprint: Arc::new(blueprint),
             observed: Arc::new(observed),
             rendered: Arc::new(rendered),
@@ -195,30 +267,85 @@ impl Session {
             access,
             references: self.references.clone(),
             allowed: self.allowed.clone(),
+            snapshots: self.snapshots.clone(),
+            targets: self.targets.clone(),
+            local: self.local.clone(),
             plan_key: self.bundle.as_deref().map(|bundle| Arc::new(PlanKey::of(bundle))),
+            bundle_at: self.bundle_at.clone(),
         })
     }
 }
 
 impl Snapshot {
-    /// What brings the world to the file.
+    /// What brings the cluster to what the file says.
     #[must_use]
     pub fn plan(&self) -> Plan {
-        plan::plan_allowing(&self.blueprint, &self.rendered, &self.observed, &self.allowed)
+        let plan = plan::plan_allowing(&self.for_planning(), &self.rendered, &self.observed, &self.allowed);
+        self.located(plan).of_nodes(&self.targets)
     }
 
-    /// What takes the cluster away.
+    /// What does what a person asked of single nodes.
+    #[must_use]
+    pub fn plan_by_hand(&self, asked: &ByHand) -> Plan {
+        let blueprint = self.for_planning();
+        let plan = by_hand::plan_by_hand(&blueprint, &self.rendered, &self.observed, &self.allowed, asked);
+        self.located(plan)
+    }
+
+    /// The blueprint with what the operator said about the maintenance window.
+    fn for_planning(&self) -> Cow<'_, Blueprint> {
+        if !self.allowed.outside_window || self.blueprint.options.changes.window.is_none() {
+            return Cow::Borrowed(&self.blueprint);
+        }
+        let mut blueprint = (*self.blueprint).clone();
+        blueprint.options.changes.window = None;
+        Cow::Owned(blueprint)
+    }
+
+    /// What deletes the cluster.
     #[must_use]
     pub fn plan_destroy(&self) -> Plan {
-        plan::plan_destroy(&self.blueprint, &self.observed)
+        self.located(plan::plan_destroy(&self.blueprint, &self.observed))
     }
 
-    /// Nodes whose data may be deleted.
-    pub(crate) fn allowed(&self) -> &BTreeSet<String> {
+    fn located(&self, mut plan: Plan) -> Plan {
+        plan::lost::locate(&mut plan, &self.bundle_at);
+        plan
+    }
+
+    /// What the operator allows.
+    pub(crate) fn allowed(&self) -> &Allowed {
         &self.allowed
     }
 
-    /// What authenticates a plan of this look, once there is a bundle.
+    /// Where snapshots of etcd are kept.
+    pub(crate) fn snapshots(&self) -> &dyn SnapshotStore {
+        &*self.snapshots
+    }
+
+    /// The nodes that plans are about, where they are not about all.
+    pub(crate) fn targets(&self) -> &BTreeSet<String> {
+        &self.targets
+    }
+
+    /// Every node of the file, then those that the file does not have any more.
+    #[must_use]
+    pub fn node_names(&self) -> Vec<String> {
+        let removed = self.observed.removed.keys().cloned();
+        self.blueprint.in_order().into_iter().map(|node| node.name.clone()).chain(removed).collect()
+    }
+
+    /// A name that the operator gave and that no node has.
+    #[must_use]
+    pub fn unknown_name(&self) -> Option<(Given, String)> {
+        let known: BTreeSet<String> = self.node_names().into_iter().collect();
+        let destroyed = self.allowed.nodes.iter().chain(self.allowed.disks.keys());
+        let named = destroyed.map(|name| (Given::AllowDestroy, name));
+        let mut named = named.chain(self.targets.iter().map(|name| (Given::Target, name)));
+        named.find(|(_, name)| !known.contains(*name)).map(|(given, name)| (given, name.clone()))
+    }
+
+    /// What authenticates a plan of this snapshot, once there is a bundle.
     pub(crate) fn plan_key(&self) -> Option<&PlanKey> {
         self.plan_key.as_deref()
     }
@@ -275,9 +402,42 @@ impl Snapshot {
         })
     }
 
-    pub(crate) fn node(&self, name: &str) -> Result<&Node> {
-        self.blueprint.nodes.get(name).ok_or_else(|| {
-            Error::new(Kind::Refused, format!("the plan names {name}, which the blueprint does not have"))
+    /// How the file, and the operator, want disruptions to be made.
+    pub(crate) fn policy(&self) -> Policy {
+        let file = &self.blueprint.options.changes;
+        Policy {
+            api_outage: file.api_outage || self.allowed.api_outage,
+            window: file.window.clone().filter(|_| !self.allowed.outside_window),
+            ..file.clone()
+        }
+    }
+
+    /// The machine that Talosmith runs on.
+    pub(crate) fn local(&self) -> &dyn LocalMachine {
+        &*self.local
+    }
+
+    /// Whether the maintenance window of the file is open.
+    pub(crate) fn window(&self, now: Timestamp) -> WindowState {
+        local::window(&self.blueprint, &*self.local, now)
+    }
+
+    /// Nodes that may have a part in etcd: the control plane nodes of the file, and those that the file does not have any more.
+    #[must_use]
+    pub fn voters(&self) -> Vec<Node> {
+        let removed = self.removed.values().filter(|node| node.role == Role::ControlPlane);
+        self.blueprint.control_planes().chain(removed).cloned().collect()
+    }
+
+    /// A node by its name. One that the file does not have any more is found, too; what it has in common with a node of the file,
+    /// [`model::removed::nodes`] says.
+    ///
+    /// # Errors
+    ///
+    /// When this cluster has no such node.
+    pub fn node(&self, name: &str) -> Result<&Node> {
+        self.blueprint.nodes.get(name).or_else(|| self.removed.get(name)).ok_or_else(|| {
+            Error::new(Kind::Refused, format!("the plan names {name}, which this cluster does not have"))
         })
     }
 
@@ -294,6 +454,13 @@ impl Snapshot {
     pub(crate) fn config(&self, name: &str) -> Result<&str> {
         self.configs.get(name).map(Config::expose).ok_or_else(no_bundle)
     }
+}
+
+/// A Proxmox that does not answer, or does not let us in, hides only its own part. Any other error is about the file or this program.
+fn silence(error: &Error) -> Option<Silence> {
+    let token_rejected = error.code() == "unauthenticated";
+    let why = error.causes().pop().unwrap_or_default();
+    (token_rejected || error.code() == "no-answer").then_some(Silence { why, token_rejected })
 }
 
 fn no_bundle() -> Error {

@@ -1,38 +1,96 @@
-//! One file per kind of step. Each does its work, then verifies the effect in the world, and is safe to repeat.
+//! One file per kind of step. Each does its work, then verifies the effect in the observed state, and is safe to repeat.
 
+mod boot;
 mod bootstrap;
 mod configure;
 mod credentials;
 mod dead;
+mod disk;
+mod drain;
+mod forget;
 mod image;
+mod install;
 mod join;
+mod leadership;
+mod leave;
+mod permit;
 mod power;
+mod power_cycle;
+mod reboot;
 mod reconfigure;
 mod record;
 mod remove;
+mod shutdown;
 mod signing;
+mod silence;
+mod snapshot;
 mod template;
 mod update;
+mod verify;
 mod vm;
 
-use model::step::Action;
+use model::gate::Permit;
+use model::step::{Action, ConfigMode};
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::health;
+use crate::offline;
 use crate::owned::Place;
+use permit::Authority;
 
 /// Whether a step mostly waits and may be dropped at any moment without leaving a call half made.
-pub(crate) fn only_waits(action: &Action) -> bool {
+fn only_waits(action: &Action) -> bool {
     matches!(
         action,
-        Action::Configure { .. } | Action::Bootstrap { .. } | Action::Join { .. } | Action::CheckHealth
+        Action::Configure { .. }
+            | Action::Bootstrap { .. }
+            | Action::Join { .. }
+            | Action::VerifyNode { .. }
+            | Action::CheckHealth
     )
 }
 
-/// Carries out one step. Each is on the heap: a step that is many calls deep would not fit on a small stack.
-pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progress) -> Result<Done> {
+/// Carries out one step. A failure on a Proxmox host that is offline names that host as its cause.
+pub(crate) async fn execute(
+    context: &Context,
+    action: &Action,
+    permit: Option<&Permit>,
+    progress: &Progress,
+) -> Result<Done> {
+    let done = match only_waits(action) {
+        true => progress.only_waiting(carry_out(context, action, permit, progress)).await,
+        false => carry_out(context, action, permit, progress).await,
+    };
+    if let (Err(_), Some(permit)) = (&done, permit) {
+        Box::pin(drain::after_failure(context, permit, action)).await;
+    }
+    match done {
+        Err(error) if error.kind() == Kind::Systems => Err(match host(context, action) {
+            Some(host) => offline::explain(&context.systems, &host, error).await,
+            None => error,
+        }),
+        done => done,
+    }
+}
+
+/// The Proxmox host that a step works on, or that has the VM of its node.
+fn host(context: &Context, action: &Action) -> Option<String> {
+    if let Some(host) = action.host() {
+        return Some(host.to_owned());
+    }
+    let node = context.snapshot.node(action.node()?).ok().filter(|node| !node.external)?;
+    Some(context.place_of(node).0)
+}
+
+/// Each step is on the heap: one that is many calls deep would not fit on a small stack.
+async fn carry_out(
+    context: &Context,
+    action: &Action,
+    permit: Option<&Permit>,
+    progress: &Progress,
+) -> Result<Done> {
     match action {
         Action::RegisterSchematic { image, schematic } => {
             Box::pin(image::register(context, image, schematic)).await
@@ -63,7 +121,11 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
         }
         Action::UpdateVm { node, host, vmid, set, pool, .. } => {
             let (node, place) = (context.snapshot.node(node)?, Place { host, vmid: *vmid });
-            Box::pin(update::run(context, node, &place, set, pool.as_deref())).await
+            Box::pin(update::run(context, permit, node, &place, set, pool.as_deref())).await
+        }
+        Action::DeleteDisk { node, host, vmid, disk, volume, .. } => {
+            let (permit, place) = (permit::of(permit, action)?, Place { host, vmid: *vmid });
+            Box::pin(disk::delete(context, permit, node, &place, disk, volume)).await
         }
         Action::GrowDisk { node, host, vmid, disk, gib } => {
             Box::pin(vm::grow(context, node, &Place { host, vmid: *vmid }, disk, *gib)).await
@@ -74,8 +136,54 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
         Action::Configure { node, .. } => {
             Box::pin(configure::run(context, context.snapshot.node(node)?, progress)).await
         }
-        Action::Reconfigure { node } => {
+        Action::Reconfigure { node, mode: ConfigMode::NoReboot } => {
             Box::pin(reconfigure::run(context, context.snapshot.node(node)?, progress)).await
+        }
+        Action::Reconfigure { node, mode: ConfigMode::Reboot } => {
+            let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
+            Box::pin(reconfigure::reboot(context, permit, node, progress)).await
+        }
+        Action::Reconfigure { node, mode: ConfigMode::Staged } => {
+            let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
+            Box::pin(reconfigure::stage(context, permit, node, progress)).await
+        }
+        Action::DrainNode { node } => {
+            Box::pin(drain::run(context, permit::of(permit, action)?, node, progress)).await
+        }
+        Action::RebootNode { node, mode } => {
+            let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
+            Box::pin(reboot::run(context, permit, node, *mode, progress)).await
+        }
+        Action::PowerCycleVm { node, host, vmid, set, .. } => {
+            let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
+            let place = Place { host, vmid: *vmid };
+            Box::pin(power_cycle::run(context, permit, node, &place, set, progress)).await
+        }
+        Action::VerifyNode { node } => {
+            Box::pin(verify::run(context, context.snapshot.node(node)?, progress)).await
+        }
+        Action::UncordonNode { node } => Box::pin(drain::uncordon(context, node)).await,
+        Action::CordonNode { node } => Box::pin(drain::cordon(context, node)).await,
+        Action::ReleaseNode { node } => Box::pin(drain::release(context, node)).await,
+        Action::ShutdownNode { node } => {
+            let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
+            Box::pin(shutdown::run(context, permit, node, progress)).await
+        }
+        Action::SnapshotEtcd => Box::pin(snapshot::run(context, progress)).await,
+        Action::MoveLeadership { node } => {
+            let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
+            Box::pin(leadership::run(context, permit, node, progress)).await
+        }
+        Action::InstallTalos { node, image, talos } => {
+            let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
+            Box::pin(install::run(context, permit, node, image, talos, progress)).await
+        }
+        Action::LeaveEtcd { node } => {
+            let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
+            Box::pin(leave::run(context, permit, node, progress)).await
+        }
+        Action::DeleteNode { node } => {
+            Box::pin(forget::run(context, permit::of(permit, action)?, node)).await
         }
         Action::Bootstrap { node } => {
             Box::pin(bootstrap::run(context, context.snapshot.node(node)?, progress)).await
@@ -84,23 +192,33 @@ pub(crate) async fn execute(context: &Context, action: &Action, progress: &Progr
         Action::CreateCredentials { to, .. } => Box::pin(credentials::run(context, *to)).await,
         Action::CheckHealth => Box::pin(health::run(context, progress)).await,
         Action::StopVm { node, host, vmid, if_unresponsive } => {
+            let place = Place { host, vmid: *vmid };
             if *if_unresponsive {
-                Box::pin(dead::still_dead(context, context.snapshot.node(node)?, progress)).await?;
+                let node = context.snapshot.node(node)?;
+                let permit = Box::pin(dead::still_dead(context, node, progress)).await?;
+                return Box::pin(remove::stop(context, Authority::Permit(&permit), &node.name, &place)).await;
             }
-            Box::pin(remove::stop(context, node, &Place { host, vmid: *vmid })).await
+            let authority = Authority::of(context, permit, action)?;
+            Box::pin(remove::stop(context, authority, node, &place)).await
         }
         Action::DeleteVm { node, host, vmid, keeps_quorum } => {
-            if *keeps_quorum {
-                Box::pin(dead::keeps_quorum(context, context.snapshot.node(node)?)).await?;
+            let place = Place { host, vmid: *vmid };
+            if *keeps_quorum || (permit.is_none() && context.destruction().is_none()) {
+                let node = context.snapshot.node(node)?;
+                let permit = Box::pin(dead::may_go(context, node, progress)).await?;
+                return Box::pin(remove::delete(context, Authority::Permit(&permit), &node.name, &place))
+                    .await;
             }
-            Box::pin(remove::delete(context, node, &Place { host, vmid: *vmid })).await
+            let authority = Authority::of(context, permit, action)?;
+            Box::pin(remove::delete(context, authority, node, &place)).await
         }
         Action::RemoveAccount { of, user, role } => {
             Box::pin(credentials::remove_account(context, *of, user, role.as_deref())).await
         }
         Action::DeleteRecord { host, vmid } => {
+            let authority = permit::destruction(context, action)?;
             context.deletes_record.store(true, std::sync::atomic::Ordering::Relaxed);
-            Box::pin(remove::delete_record(context, &Place { host, vmid: *vmid })).await?;
+            Box::pin(remove::delete_record(context, authority, &Place { host, vmid: *vmid })).await?;
             context.record.send_replace(None);
             Ok(Done::default())
         }

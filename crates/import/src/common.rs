@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use model::forms::{self, Version};
 use model::spec::{
-    Defaults, Image, Kubernetes, Manifests, Network, NicModel, Patch, Proxmox, Spec, Upgrade, Versions,
+    Changes, Defaults, Image, Kubernetes, Manifests, Network, NicModel, Patch, Proxmox, Spec, Versions,
     Written,
 };
 
@@ -48,7 +48,7 @@ pub(super) fn blank(cluster: &str) -> Spec {
         manifests: Manifests::default(),
         gitops: None,
         patches: Vec::new(),
-        upgrade: Upgrade::default(),
+        changes: Changes::default(),
         backup: None,
         endpoint: None,
         protect: false,

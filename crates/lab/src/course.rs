@@ -5,9 +5,19 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::faults::{CallFault, Injection};
+use crate::faults::{CallFault, ComesBack, Injection};
+use crate::machine::Return;
 use crate::operations::{self, tasks};
 use crate::world::World;
+
+impl From<ComesBack> for Return {
+    fn from(how: ComesBack) -> Self {
+        match how {
+            ComesBack::InMaintenance => Self::InMaintenance,
+            ComesBack::WithoutKernelArguments => Self::WithoutKernelArguments,
+        }
+    }
+}
 
 impl World {
     /// The next moment at which something happens by itself.
@@ -97,6 +107,11 @@ impl World {
             Injection::Reissue { vmid, connections } => self.faults.set_reissues(vmid, connections),
             Injection::SmallDisk { vmid, gib } => self.machines.limit_disk(vmid, gib),
             Injection::KubeletRestart { vmid } => self.machines.restart_kubelet(vmid, self.now),
+            Injection::ComesBack { vmid, how } => self.machines.set_return(vmid, how.map(Into::into)),
+            Injection::SilentEvents { vmid, silent } => self.machines.silence_events(vmid, silent),
+            Injection::KubernetesFails { which, status, times } => {
+                self.faults.order_kubernetes(which, status, times);
+            }
         }
     }
 }

@@ -162,6 +162,29 @@ pub enum Injection {
         /// How many connections; 0 clears it.
         connections: u32,
     },
+    /// A machine comes back as another than it went down, the next time that it boots.
+    ComesBack {
+        /// The VM of the machine.
+        vmid: u32,
+        /// How; nothing clears it.
+        how: Option<ComesBack>,
+    },
+    /// A machine's stream of events stays open and says nothing any more, or it does again.
+    SilentEvents {
+        /// The VM of the machine.
+        vmid: u32,
+        /// Whether it is silent.
+        silent: bool,
+    },
+    /// So many requests to Kubernetes are answered with an error of its server, and nothing happens.
+    KubernetesFails {
+        /// Which requests.
+        which: CallFilter,
+        /// The status, 500 or more.
+        status: u16,
+        /// How many of them.
+        times: u32,
+    },
     /// Nothing is broken any more: every host is there, quick and has room, every machine has its network and its time, and
     /// no call is waited for.
     Clear,
@@ -188,6 +211,16 @@ pub enum Injection {
         /// Which calls it meets.
         when: When,
     },
+}
+
+/// How a machine comes back that was restarted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ComesBack {
+    /// In maintenance mode: its STATE partition is gone, and nothing else.
+    InMaintenance,
+    /// Without a part of its kernel arguments.
+    WithoutKernelArguments,
 }
 
 /// Which calls a known failure meets.
@@ -344,6 +377,8 @@ pub struct Faults {
     partitions_met: BTreeMap<String, u64>,
     #[serde(default)]
     calls_met: Vec<String>,
+    #[serde(default)]
+    kubernetes: Vec<(CallFilter, u16, u32)>,
 }
 
 /// A known failure that met a call.
@@ -399,6 +434,7 @@ impl Faults {
         self.wires.clear();
         self.partitions.clear();
         self.identity.clear();
+        self.kubernetes.clear();
     }
 
     pub(crate) fn add(&mut self, which: CallFilter, fault: CallFault) {
@@ -413,6 +449,24 @@ impl Faults {
     /// Orders something that goes wrong on the way to a machine.
     pub(crate) fn order_wire(&mut self, fault: Wire, when: When) {
         self.wires.push(Ordered::new(fault, when));
+    }
+
+    /// Orders errors of the server of Kubernetes.
+    pub(crate) fn order_kubernetes(&mut self, which: CallFilter, status: u16, times: u32) {
+        self.kubernetes.push((which, status, times));
+    }
+
+    /// Counts one request to Kubernetes; gives the status that it fails with.
+    pub(crate) fn meet_kubernetes(&mut self, method: &str, path: &str) -> Option<u16> {
+        let at = self.kubernetes.iter_mut().position(|(filter, ..)| filter.counts(method, path))?;
+        let (_, status, times) = self.kubernetes.get_mut(at)?;
+        let status = *status;
+        *times = times.saturating_sub(1);
+        if *times == 0 {
+            self.kubernetes.remove(at);
+        }
+        self.calls_met.push(format!("{status} of Kubernetes at {method} {path}"));
+        Some(status)
     }
 
     /// Counts one connection to a machine, or one call on it; gives what is to go wrong with it.

@@ -57,6 +57,9 @@ pub type HolderIn = dyn Fn(&str, &Value) -> Option<Option<String>> + Send + Sync
 /// Whether the comment of an account or a token says that it belongs to the cluster that is watched.
 pub type IsOurComment = dyn Fn(&str) -> bool + Send + Sync;
 
+/// Whether a Kubernetes node that is cordoned carries the mark of the cluster's operators.
+pub type IsOurCordon = dyn Fn(&Value) -> bool + Send + Sync;
+
 /// What the lab cannot know by itself.
 pub struct Rules {
     /// Whether a VM with this ID and configuration belongs to the cluster that is watched.
@@ -67,8 +70,8 @@ pub struct Rules {
     pub kubernetes_lease: Box<HolderIn>,
     /// Whose an account in Proxmox is.
     pub is_our_account: Box<IsOurComment>,
-    /// How many workers may be away at once.
-    pub workers_at_once: usize,
+    /// Whose the cordon of a node is.
+    pub is_our_cordon: Box<IsOurCordon>,
 }
 
 /// Something that must never happen, and how it came to it.
@@ -114,6 +117,8 @@ struct State {
     deleting: bool,
     /// Whether operators prove the identity of machines by their consoles.
     console_identity: bool,
+    /// What the operators may disrupt.
+    allowance: Allowance,
     /// Machines that others made and the file names.
     external: BTreeSet<u32>,
     lease: Lease,
@@ -123,7 +128,19 @@ struct State {
     made: BTreeSet<u32>,
     foreign: Foreign,
     etcd: etcd::Memory,
+    workers: workers::Memory,
     kubernetes: kubernetes::Memory,
+}
+
+/// What operators may disrupt, as the file or a person allows it. By default nothing that is healthy is ever disrupted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// How many workers may be away at once.
+    pub workers: usize,
+    /// Whether a control plane node may be disrupted that etcd cannot do without, with one or two voters, after a snapshot.
+    pub api_outage: bool,
+    /// Whether pods may be lost that nothing would make again.
+    pub unmanaged_pods: bool,
 }
 
 impl fmt::Debug for Watch {
@@ -163,6 +180,11 @@ impl Watch {
     /// From now on operators prove the identity of machines by their consoles, or no longer.
     pub fn require_console_identity(&self, required: bool) {
         self.state().console_identity = required;
+    }
+
+    /// From now on operators may disrupt this much.
+    pub fn allow(&self, allowance: Allowance) {
+        self.state().allowance = allowance;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -220,9 +242,16 @@ impl Watch {
         }
         found.extend(self.not_ours(call, &target, world, &state));
         if !state.deleting {
-            found.extend(state.etcd.before(call, &target, world));
-            found.extend(workers::too_many(&target, self.rules.workers_at_once, world));
-            found.extend(state.kubernetes.before(call, &target, world));
+            let allowance = state.allowance;
+            found.extend(state.etcd.before(call, &target, allowance, world));
+            found.extend(state.workers.before(&target, allowance.workers, world));
+            found.extend(state.kubernetes.before(
+                call,
+                &target,
+                allowance,
+                &*self.rules.is_our_cordon,
+                world,
+            ));
         }
         // The baseline is taken before the first change, so that the first change is seen too.
         found.extend(self.compare(&mut state, world));
@@ -238,6 +267,7 @@ impl Watch {
     pub(crate) fn after(&self, call: &Call, world: &World, outcome: &str) {
         let mut state = self.state();
         state.note(call, world.now, outcome);
+        state.etcd.after(call, outcome);
         let mut found: Vec<(u8, String)> =
             state.etcd.count(world).map(|what| (1, what)).into_iter().collect();
         if call.origin.is_empty() && call.changes() && call.service == Service::Proxmox {
@@ -257,8 +287,16 @@ impl Watch {
             if let Some(vmid) =
                 restarts.filter(|_| call.path.ends_with("/ApplyConfiguration") && !state.deleting)
             {
-                found.extend(state.etcd.before(call, &Target::Restart(vmid), world));
-                found.extend(workers::too_many(&Target::Restart(vmid), self.rules.workers_at_once, world));
+                let (restart, allowance) = (Target::Restart(vmid), state.allowance);
+                found.extend(state.etcd.before(call, &restart, allowance, world));
+                found.extend(state.workers.before(&restart, allowance.workers, world));
+                found.extend(state.kubernetes.before(
+                    call,
+                    &restart,
+                    allowance,
+                    &*self.rules.is_our_cordon,
+                    world,
+                ));
             }
         }
         for (number, what) in found {

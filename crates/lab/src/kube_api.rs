@@ -76,6 +76,15 @@ impl Server {
             Ok(user) => user,
             Err(trouble) => return refuse(&trouble),
         };
+        let (method, path) = (request.method().as_str(), request.uri().path());
+        if let Some(status) = self.shared.with_quiet(|world| world.faults.meet_kubernetes(method, path)) {
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            return refuse(&Trouble::new(
+                status,
+                "InternalError",
+                "the server is currently unable to handle the request",
+            ));
+        }
         let leads = self.shared.read(|world, _| cluster(&world.machines, self.vmid).is_some());
         match request.uri().path() {
             "/livez" => return text(StatusCode::OK, "ok"),

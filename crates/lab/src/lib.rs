@@ -36,6 +36,7 @@ mod stable;
 mod talos_api;
 mod world;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -50,11 +51,11 @@ pub use config::{HostConfig, LabConfig, PciConfig, ProxmoxVersion, StorageConfig
 pub use control::{Control, ControlError, Order, Report};
 pub use error::LabError;
 pub use faults::{
-    CallFilter, CallMoment, ConsoleFault, Far, Faults, Injection, Lost, Met, Partition, Relayed, Verdict,
-    When, Wire, known_faults, known_words,
+    CallFilter, CallMoment, ComesBack, ConsoleFault, Far, Faults, Injection, Lost, Met, Partition, Relayed,
+    Verdict, When, Wire, known_faults, known_words,
 };
 pub use hypervisor::second_factor::one_time_code;
-pub use invariants::{Rules, Violation, VmConfig, Watch, leftovers};
+pub use invariants::{Allowance, Rules, Violation, VmConfig, Watch, leftovers};
 pub use machine::timing;
 pub use person::{Backup, Person};
 pub use serve::{ServeOptions, Serving};
@@ -137,6 +138,12 @@ impl Lab {
     /// Forgets how many calls there were: those that prepared the lab do not count.
     pub fn forget_calls(&self) {
         self.network.shared.hooks().forget_answered();
+    }
+
+    /// How many calls each service has had, since the lab was opened or they were forgotten.
+    #[must_use]
+    pub fn calls(&self) -> BTreeMap<Service, u64> {
+        self.network.shared.hooks().answered()
     }
 
     /// Endpoint, fingerprint and credentials.

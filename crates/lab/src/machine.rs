@@ -44,6 +44,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use apply::{Mode, Refusal};
 pub use boot::{Boot, BootDisk, BootImage, BootNic};
+pub(crate) use broken::Return;
 pub(crate) use console::printed_fingerprint;
 pub(crate) use copies::CopiedDisk;
 pub(crate) use etcd::Etcd;
@@ -93,6 +94,12 @@ pub struct Machines {
     /// Services of machines whose image no registry has.
     #[serde(default)]
     no_images: BTreeSet<(u32, String)>,
+    /// How machines come back the next time that they boot.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    returns: BTreeMap<u32, Return>,
+    /// Machines whose streams of events say nothing.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    silent: BTreeSet<u32>,
     /// The certificates that a client read on the console of a machine: whose client, which machine, the fingerprint.
     #[serde(skip)]
     witnessed: BTreeSet<(String, u32, String)>,

@@ -17,6 +17,7 @@ pub use crate::spec::Role;
 pub use hardware::{BootDisk, Disk, DiskOptions, Hardware, Nic, NodePatch, Pci, Route, Taint};
 
 use crate::natural;
+use crate::policy::Policy;
 use crate::spec;
 
 /// The cluster as the file wants it.
@@ -74,8 +75,9 @@ pub struct Options {
     pub manifests: spec::Manifests,
     /// Hand-over to GitOps.
     pub gitops: Option<spec::GitOps>,
-    /// How nodes are changed.
-    pub upgrade: spec::Upgrade,
+    /// How running nodes are changed.
+    #[serde(default)]
+    pub changes: Policy,
     /// Snapshots of etcd.
     pub backup: Option<spec::Backup>,
     /// Proxmox' address as the cluster itself reaches it.
@@ -316,13 +318,6 @@ impl Blueprint {
     #[must_use]
     pub fn awaits_network(&self) -> bool {
         self.options.kubernetes.cni.details().name == spec::CniName::None && !self.brings_manifests()
-    }
-
-    /// Whether a machine is as far as it can be by its own word. Where nobody has installed a network plug-in yet, its node
-    /// is not ready, and that alone keeps it from calling itself so.
-    #[must_use]
-    pub fn is_settled(&self, ready: bool, mut unmet: impl Iterator<Item = impl AsRef<str>>) -> bool {
-        ready || (self.awaits_network() && unmet.all(|name| name.as_ref().starts_with("nodeReady")))
     }
 
     /// Whether nodes are expected to wait for a cloud provider: the file asks for one, but names no version to install and

@@ -6,6 +6,7 @@
 
 mod addresses;
 mod cards;
+mod changes;
 mod deploy;
 mod hardware;
 mod image;
@@ -85,6 +86,7 @@ pub(crate) fn examine(draft: &Draft<'_>) -> Vec<Diagnostic> {
     references::check(draft, &mut found);
     kubernetes::check(draft.spec, &mut found);
     deploy::check(draft.spec, &mut found);
+    changes::check(draft.spec, &mut found);
     patches::check(draft.spec, &mut found);
     let mut said = BTreeSet::new();
     found.retain(|d| {

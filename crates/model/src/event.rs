@@ -6,7 +6,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::step::StepId;
+use crate::step::{StepId, UnitId};
+use crate::unit::Goal;
 
 /// One thing that happened, and when.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,15 @@ pub enum What {
         verb: String,
         /// Number of steps.
         steps: usize,
+    },
+    /// What the run does was approved.
+    Approved {
+        /// Who approved it.
+        by: String,
+        /// In which way.
+        how: Consent,
+        /// What was approved, as far as this run needs it.
+        goals: Vec<Goal>,
     },
     /// A step starts.
     StepStarted {
@@ -92,6 +102,39 @@ pub enum What {
         /// The step at fault.
         because: StepId,
     },
+    /// A disruption of a node starts: the gate permits it.
+    UnitStarted {
+        /// The ID that the unit has in the plan.
+        unit: UnitId,
+        /// The node that is disrupted.
+        node: String,
+        /// What it is for.
+        goal: Goal,
+        /// The step with which it starts.
+        step: StepId,
+    },
+    /// A disruption has ended, and its node is as it should be.
+    UnitVerified {
+        /// The ID that the unit has in the plan.
+        unit: UnitId,
+        /// The node that was disrupted.
+        node: String,
+        /// What it was for.
+        goal: Goal,
+        /// The step with which it ended.
+        step: StepId,
+    },
+    /// A disruption has started and did not come to its end. No other one starts in this run.
+    UnitFailed {
+        /// The ID that the unit has in the plan.
+        unit: UnitId,
+        /// The node that is disrupted.
+        node: String,
+        /// What it is for.
+        goal: Goal,
+        /// The step at fault.
+        step: StepId,
+    },
     /// Nothing new happened for a while: what the run still waits for. Programs that read events get it as a sign of life; the journal
     /// does not keep it.
     Waiting {
@@ -124,6 +167,18 @@ impl What {
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::StepFailed { code, .. } if code == "busy")
     }
+}
+
+/// How a run was approved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Consent {
+    /// A person answered a question.
+    Answer,
+    /// Beforehand, for the first plan and what follows within its goals.
+    Beforehand,
+    /// With a plan that was saved and reviewed.
+    SavedPlan,
 }
 
 /// How a run ended.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use crate::blueprint::Taint;
-use crate::releases;
+use crate::{natural, releases};
 
 /// Prefix lengths that the nodes' network may have.
 pub(crate) const NODE_PREFIXES: std::ops::RangeInclusive<u8> = 8..=29;
@@ -76,6 +76,23 @@ impl Version {
     }
 }
 
+impl Version {
+    /// A final release of the first major version.
+    pub(crate) fn first(minor: u64, patch: u64) -> Self {
+        Self { major: 1, minor, patch, pre: None }
+    }
+
+    /// Whether it came before another one. One that is not final comes before the final one.
+    pub(crate) fn is_before(&self, other: &Self) -> bool {
+        let numbers = |version: &Self| (version.major, version.minor, version.patch);
+        match (&self.pre, &other.pre) {
+            _ if numbers(self) != numbers(other) => numbers(self) < numbers(other),
+            (Some(one), Some(two)) => natural::compare(one, two).is_lt(),
+            (one, two) => one.is_some() && two.is_none(),
+        }
+    }
+}
+
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "v{}.{}.{}", self.major, self.minor, self.patch)?;
@@ -100,19 +117,6 @@ pub(crate) fn taint(text: &str) -> Option<Taint> {
     let (value, effect) = text.split_once(':')?;
     let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect);
     (known && is_label_value(value)).then(|| Taint { value: value.to_owned(), effect: effect.to_owned() })
-}
-
-/// A length of time: `90s`, `5m`, `2h`, in seconds.
-pub(crate) fn duration(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    match unit {
-        "s" => Some(number),
-        "m" => number.checked_mul(60),
-        "h" => number.checked_mul(3600),
-        _ => None,
-    }
 }
 
 /// The first value of a range and, where it was given, the last.

@@ -15,8 +15,13 @@
 //! - [`resolve`] decides every name, address, VM id, MAC address and host: a [`blueprint::Blueprint`].
 //! - [`observed`] is what was found out there, incomplete by design: it says what could not be seen.
 //! - [`ownership`] says whether a VM is the one that Talosmith made.
+//! - [`readiness`] says whether a node has its place in the cluster.
+//! - [`removed`] has the nodes of this cluster that the file does not have any more.
 //! - [`vm`] says what a node's VM is in Proxmox' words.
 //! - [`alive`] says when a node may be called dead, and [`quorum`] when etcd does not need it.
+//! - [`policy`] is how the file wants disruptions to be made.
+//! - [`gate`] says whether a node may be disrupted now.
+//! - [`allowed`] is what an operator allows a plan to do.
 //! - [`plan`] compares the two. All rules of order and safety live there.
 //! - [`releases`] has the versions of Talos and Kubernetes that are supported, in one table.
 //! - [`rights`] is what a token must be allowed to do for a blueprint, and where.
@@ -25,11 +30,14 @@
 //! - [`identity`] is how a machine proves who it is before it receives keys.
 //! - [`mod@lease`] is when one operator stops and the next one may start.
 //! - [`natural`] is the order in which people count names.
+//! - [`upgrade`] is the way from one release to another.
+//! - [`mod@unit`] is what a plan does, in the size in which a person approves it.
 //! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
 
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests read fixtures"))]
 
 pub mod alive;
+pub mod allowed;
 pub mod attachments;
 pub mod blueprint;
 pub mod check;
@@ -38,6 +46,7 @@ pub mod diagnostic;
 mod draft;
 pub mod event;
 pub mod forms;
+pub mod gate;
 pub mod holder;
 pub mod identity;
 mod images;
@@ -49,13 +58,18 @@ pub mod observed;
 pub mod ownership;
 mod placement;
 pub mod plan;
+pub mod policy;
 pub mod quorum;
+pub mod readiness;
 pub mod reference;
 pub mod releases;
+pub mod removed;
 pub mod resolve;
 pub mod rights;
 pub mod service;
 pub mod spec;
 pub mod starter;
 pub mod step;
+pub mod unit;
+pub mod upgrade;
 pub mod vm;

@@ -4,6 +4,7 @@
 //! against the JSON Schema of [`Spec`]: everything that does not fit is collected at once, and only a tree that fits becomes
 //! a `Spec`. What comes after that names values by path, and [`Loaded::locate`] finds the place again.
 
+mod renamed;
 mod secrets;
 mod shape;
 mod tree;
@@ -30,6 +31,8 @@ pub struct Loaded {
     pub tree: Tree,
     /// Values that looked like secrets where none belongs. They are masked in `spec` too.
     pub secrets: Vec<Path>,
+    /// What reading it warned of.
+    warnings: Vec<Diagnostic>,
 }
 
 /// A file that could not be read as a cluster.
@@ -72,19 +75,24 @@ pub fn load(sources: &[Source]) -> Result<Loaded, Failed> {
         }
         return Err(failed(sources, None, problems));
     };
+    let warnings = renamed::apply(&mut tree, &mut problems);
     let secrets = secrets::mask(&mut tree, &mut sources);
     // With a source missing, every key that stood in it would be reported as missing too.
     let twice: Vec<Path> =
         problems.iter().filter_map(|problem| Some(problem.labels.first()?.path.clone())).collect();
     let read = if broken { None } else { shape::spec(&tree, &mut problems) };
     match read {
-        Some((spec, _)) if problems.is_empty() => Ok(Loaded { spec, sources, tree, secrets }),
+        Some((spec, _)) if problems.is_empty() => Ok(Loaded { spec, sources, tree, secrets, warnings }),
         Some((spec, mut gaps)) => {
             gaps.extend(twice);
+            problems.extend(warnings);
             problems.extend(check::around(&spec, &secrets, &gaps));
             Err(failed(sources, Some(&tree), problems))
         }
-        None => Err(failed(sources, Some(&tree), problems)),
+        None => {
+            problems.extend(warnings);
+            Err(failed(sources, Some(&tree), problems))
+        }
     }
 }
 
@@ -106,7 +114,8 @@ impl Loaded {
     /// Every problem of the file, located and in file order.
     #[must_use]
     pub fn check(&self) -> Vec<Diagnostic> {
-        self.locate(check::all(&self.spec, &self.secrets))
+        let found = check::all(&self.spec, &self.secrets);
+        self.locate(found.into_iter().chain(self.warnings.iter().cloned()).collect())
     }
 
     /// Adds file, line and column to diagnostics that know only paths, and puts them in file order.

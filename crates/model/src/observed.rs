@@ -6,8 +6,13 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::blueprint::Inventory;
+mod kubernetes;
+
+pub use kubernetes::{BlockingBudget, Cordon, Health, Kubernetes, KubernetesNode, NotReady};
+
+use crate::blueprint::{Inventory, Role};
 use crate::mark::{Mark, RecordState};
+use crate::policy::WindowState;
 use crate::step::Disruption;
 
 /// Everything that was seen in one look at the world.
@@ -19,9 +24,30 @@ pub struct Observed {
     pub machines: BTreeMap<String, Machine>,
     /// What Kubernetes says.
     pub kubernetes: Kubernetes,
+    /// Nodes of this cluster that the file does not have any more. Their machines are asked like those of the file.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub removed: BTreeMap<String, Removed>,
+    /// Whether the maintenance window is open, where the file has one. It changes with the time, so a saved plan does not hold it.
+    #[serde(skip)]
+    pub window: WindowState,
     /// What could not be seen, and why.
     #[serde(alias = "unseen")]
     pub unobserved: Vec<Unobserved>,
+}
+
+/// A node of this cluster that the file does not have any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    /// The ID of its VM in Proxmox.
+    pub vmid: u32,
+    /// The host that its VM is on.
+    pub host: String,
+    /// Its role, as its machine config, Kubernetes or etcd say.
+    pub role: Role,
+    /// Where its machine is reached; `None` where nothing says.
+    pub address: Option<Ipv4Addr>,
+    /// Disks with their size in GiB, which are deleted with the VM; 0 where Proxmox does not say it.
+    pub disks: BTreeMap<String, u64>,
 }
 
 /// Something that could not be seen.
@@ -39,6 +65,12 @@ pub struct Proxmox {
     /// Why it could not be asked at all. Nothing else is known of it then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unresponsive: Option<String>,
+    /// Whether that is because it rejected the token.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub token_rejected: bool,
+    /// Whether its hosts have a quorum. Without one nothing can be changed there. Nothing where that was not asked, or not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quorate: Option<bool>,
     /// Version of the server that answered, such as `9.1.8`.
     pub version: String,
     /// Hosts, datastores, bridges.
@@ -192,6 +224,9 @@ pub struct Vm {
     pub pool: Option<String>,
     /// Its configuration as it runs, in Proxmox' words, without what is secret.
     pub config: BTreeMap<String, String>,
+    /// Its state in Proxmox' high availability (`started`, `stopped`, `migrate`, …); `None` where that does not manage it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ha_state: Option<String>,
     /// What waits for its next stop and start; `None` is a key that goes.
     pub pending: BTreeMap<String, Option<String>>,
 }
@@ -337,6 +372,9 @@ pub struct Machine {
     pub api: Api,
     /// Talos version it runs.
     pub talos: Option<String>,
+    /// Its role, as it says itself. Asked only of nodes that the file does not have.
+    #[serde(skip)]
+    pub role: Option<Role>,
     /// Stage (`booting`, `maintenance`, `running`, …).
     pub stage: Option<String>,
     /// Whether it calls itself ready.
@@ -350,6 +388,13 @@ pub struct Machine {
     /// The schematic of the image that it runs, as the image itself says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schematic: Option<String>,
+    /// The system extensions of that image with their versions; `None` where it did not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extensions: Option<BTreeMap<String, String>>,
+    /// Services that should run and do not, or are not healthy, with what they say; `None` where it did not tell. That changes from one
+    /// moment to the next, so a saved plan does not hold it.
+    #[serde(skip)]
+    pub unhealthy: Option<BTreeMap<String, String>>,
     /// Its part in etcd.
     pub etcd: Etcd,
     /// What its member says of etcd as a whole; `None` where it did not tell.
@@ -362,6 +407,12 @@ pub struct Machine {
     /// Whether its kubelet was ever registered. Asked only where no member of etcd answers.
     #[serde(default)]
     pub kubelet: Kubelet,
+    /// What changes with every boot and with nothing else; a saved plan does not hold it.
+    #[serde(skip)]
+    pub boot_id: Option<String>,
+    /// The kernel command line that it runs with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel_args: Option<String>,
 }
 
 /// One place in which a machine's configuration is not what the file describes. It carries values only where they are known to be no
@@ -545,6 +596,18 @@ pub struct EtcdStatus {
     /// What it complains about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
+    /// The raft term. Terms and indexes move all the time, so a saved plan does not hold them.
+    #[serde(skip)]
+    pub term: u64,
+    /// The newest entry of the log that it has.
+    #[serde(skip)]
+    pub index: u64,
+    /// The newest entry of the log that it has applied.
+    #[serde(skip)]
+    pub applied: u64,
+    /// Whether Talos calls the service healthy; `None` where it did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healthy: Option<bool>,
 }
 
 /// Whether a machine's kubelet was ever registered in Kubernetes. One that was holds a client certificate, signed by this
@@ -561,68 +624,6 @@ pub enum Kubelet {
     Registered,
 }
 
-/// What Kubernetes says.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kubernetes {
-    /// Whether its API answered.
-    pub answered: bool,
-    /// Whether it answered with this cluster's authority, and did not tell what it was asked.
-    #[serde(default)]
-    pub refused: bool,
-    /// Nodes by name.
-    pub nodes: BTreeMap<String, KubernetesNode>,
-    /// Those of the Secrets for [`Holder`](crate::holder::Holder)s that are there, as `namespace/name`.
-    pub secrets: BTreeSet<String>,
-    /// How often the lease of a cluster without Proxmox went from one operator to another.
-    #[serde(default)]
-    pub lease_turns: i32,
-}
-
-/// One node as Kubernetes sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KubernetesNode {
-    /// Its `Ready` condition.
-    pub ready: bool,
-    /// Kubelet version.
-    pub version: String,
-    /// Whether new pods may go there.
-    pub schedulable: bool,
-    /// Whether a cloud provider has still to look at it.
-    pub uninitialized: bool,
-    /// Why it is not ready, where Kubernetes says so. In its words, which change from one moment to the next, so nothing is
-    /// planned by them and a saved plan does not hold them.
-    #[serde(skip)]
-    pub not_ready: Option<NotReady>,
-}
-
-/// Why a node is not ready.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotReady {
-    /// Its kubelet waits for a network plug-in.
-    NetworkPlugin,
-    /// Its kubelet has stopped reporting: the machine is off, restarts or cannot reach Kubernetes.
-    KubeletSilent,
-    /// Anything else, as the kubelet says it.
-    Other(String),
-}
-
-impl NotReady {
-    /// What the condition `Ready` of a node says.
-    #[must_use]
-    pub fn of(status: &str, message: &str) -> Option<Self> {
-        match status {
-            "True" => None,
-            "Unknown" => Some(Self::KubeletSilent),
-            _ if message.contains("NetworkPluginNotReady")
-                || message.contains("cni plugin not initialized") =>
-            {
-                Some(Self::NetworkPlugin)
-            }
-            _ => Some(Self::Other(message.split_whitespace().collect::<Vec<_>>().join(" "))),
-        }
-    }
-}
-
 impl Machine {
     /// A machine that does not answer.
     #[must_use]
@@ -636,16 +637,21 @@ impl Machine {
         Self {
             api,
             talos: None,
+            role: None,
             stage: None,
             ready: false,
             unmet: vec![],
             config_digest: None,
             config_changes: None,
             schematic: None,
+            extensions: None,
+            unhealthy: None,
             etcd: Etcd::Unknown,
             etcd_status: None,
             addresses: None,
             kubelet: Kubelet::Unknown,
+            boot_id: None,
+            kernel_args: None,
         }
     }
 }

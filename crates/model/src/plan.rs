@@ -11,6 +11,10 @@
 //! - `bootstrap`: when etcd may be bootstrapped, and when the record must say that it was.
 //! - [`drift`]: what of a VM is not as the file says, and what changing it would disrupt.
 //! - `reconfigure`: the same for a machine's configuration, and in which order.
+//! - `fixed`: what of a configuration a cluster that runs does not change.
+//! - `units`: disruptions of nodes, in order, with what the gate says of each.
+//! - `remove`: nodes that the file does not have any more.
+//! - `replace`: a dead node, made again.
 //! - `versions`: nodes that run another version of Talos or Kubernetes.
 //! - `in_force`: whether a machine runs the image that the file asks for.
 //! - [`mod@ownership`]: VMs of which it is not certain that they are ours, or finished.
@@ -19,14 +23,19 @@
 //! - `others`: what is there and not in the file.
 //! - [`accounts`]: accounts in Proxmox for what runs in the cluster.
 //! - [`destroy`]: taking everything of ours away, and nothing else.
+//! - [`by_hand`]: what a person asks of single nodes.
+//! - [`remnants`]: what a deletion cannot remove now.
+//! - `target`: a plan for some of the nodes.
 //! - [`graph`]: order, critical path, and the checks that every plan must pass.
 
 pub mod accounts;
 mod bootstrap;
 pub mod bring_up;
+pub mod by_hand;
 pub mod destroy;
 pub mod drift;
 mod explained;
+mod fixed;
 pub mod graph;
 mod identities;
 mod images;
@@ -37,7 +46,11 @@ pub mod ownership;
 pub mod preflight;
 mod reconfigure;
 pub mod refuse;
+pub mod remnants;
+mod remove;
 mod replace;
+mod target;
+mod units;
 pub mod unsupported;
 pub use others::DELETION;
 pub use replace::ONLY_CONTROL_PLANE;
@@ -50,11 +63,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::allowed::Allowed;
 use crate::blueprint::Blueprint;
 use crate::observed::Observed;
 use crate::ownership::Act;
 use crate::quorum;
-use crate::step::{Disruption, Step};
+use crate::step::{Action, Disruption, Step, StepId, UnitId};
+use crate::unit::{Goal, Unit};
 
 /// How the note about etcd's quorum starts.
 pub const ETCD: &str = "etcd: ";
@@ -66,13 +81,16 @@ pub struct Plan {
     pub cluster: String,
     /// Steps; each stands behind all that it needs.
     pub steps: Vec<Step>,
+    /// Disruptions, in the order in which they are made. Each has its steps among `steps`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<Unit>,
     /// What differs and is left alone.
     #[serde(alias = "notices")]
     pub notes: Vec<Note>,
     /// What could not be observed, so that it is not known whether it matches the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<Note>,
-    /// What the file asks for and this version does not do, each with what it would take. The steps are carried out all the same.
+    /// What the file asks for and the plan does not do, each with what it would take. The steps are carried out all the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocked: Vec<Blocked>,
     /// Why nothing may be done. Empty in a plan that can be carried out.
@@ -89,8 +107,8 @@ pub struct Note {
     pub text: String,
 }
 
-/// A change that the file asks for and that this version does not make: the cluster does not match the file until a person has
-/// made it. Unlike a refusal it keeps nothing else from being done.
+/// A change that the file asks for and that the plan does not make: this version cannot, it was not allowed, or the gate has something
+/// against it. The cluster does not match the file until then. Unlike a refusal it keeps nothing else from being done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocked {
     /// The node it is about.
@@ -177,7 +195,7 @@ pub enum RefusalCode {
     Etcd,
     /// Nothing shows that a node that may be replaced is dead.
     NotProven,
-    /// The world differs from the file, and correcting that would disrupt or lose something.
+    /// The cluster differs from the file in what a cluster that runs does not change.
     Differs,
     /// The file asks for something that this version does not do.
     NotYet,
@@ -197,16 +215,16 @@ pub struct Rendered {
 /// What brings the world to the blueprint.
 #[must_use]
 pub fn plan(blueprint: &Blueprint, rendered: &Rendered, observed: &Observed) -> Plan {
-    plan_allowing(blueprint, rendered, observed, &BTreeSet::new())
+    plan_allowing(blueprint, rendered, observed, &Allowed::default())
 }
 
-/// The same, where the data of the named nodes may be deleted should that be needed to make them whole.
+/// The same, with what the operator allows.
 #[must_use]
 pub fn plan_allowing(
     blueprint: &Blueprint,
     rendered: &Rendered,
     observed: &Observed,
-    allowed: &BTreeSet<String>,
+    allowed: &Allowed,
 ) -> Plan {
     if let Some(refusal) = refuse::silence(observed) {
         return finish(blueprint, Found { refusals: vec![refusal], ..Found::default() });
@@ -225,7 +243,6 @@ pub fn plan_allowing(
     found.notes.extend(unchecked::notes(blueprint, observed));
     found.notes.extend(etcd(blueprint, observed));
     found.notes.extend(preflight::warnings(blueprint, observed));
-    found.notes.extend(unsupported::without_effect(blueprint));
     finish(blueprint, Found { refusals, ..found })
 }
 
@@ -258,6 +275,7 @@ pub fn plan_destroy(blueprint: &Blueprint, observed: &Observed) -> Plan {
 #[derive(Debug, Default)]
 struct Found {
     steps: Vec<Step>,
+    units: Vec<Unit>,
     notes: Vec<Note>,
     unknown: Vec<Note>,
     refusals: Vec<Refusal>,
@@ -265,7 +283,7 @@ struct Found {
 }
 
 fn finish(blueprint: &Blueprint, found: Found) -> Plan {
-    let Found { steps, notes, unknown, mut refusals, blocked } = found;
+    let Found { steps, units, notes, unknown, mut refusals, blocked } = found;
     let ordered = graph::in_order(steps).unwrap_or_else(|cycle| {
         refusals.push(Refusal {
             code: RefusalCode::Internal,
@@ -275,8 +293,12 @@ fn finish(blueprint: &Blueprint, found: Found) -> Plan {
         vec![]
     });
     let (steps, held) = if refusals.is_empty() { (ordered, vec![]) } else { (vec![], ordered) };
-    Plan { cluster: blueprint.cluster.clone(), steps, notes, unknown, blocked, refusals, held }
+    let units = if refusals.is_empty() { units } else { vec![] };
+    Plan { cluster: blueprint.cluster.clone(), steps, units, notes, unknown, blocked, refusals, held }
 }
+
+/// What a step does, and the steps beside it that it comes after.
+type Work<'p> = (&'p Action, Vec<&'p StepId>, Disruption, Option<&'p UnitId>);
 
 impl Plan {
     /// Whether the cluster matches the file: nothing to do, nothing blocked, nothing refused and nothing unknown.
@@ -288,16 +310,60 @@ impl Plan {
             && self.unknown.is_empty()
     }
 
-    /// Whether both do the same: all steps but their reasons, which tell of passing things.
+    /// Whether both do the same: all steps but their reasons, which tell of passing things, and but the order of units, which
+    /// follows the leader of etcd and the VIP wherever they move.
     #[must_use]
     pub fn same_work(&self, other: &Self) -> bool {
-        let work = |step: &Step| (step.id.clone(), step.action.clone(), step.after.clone(), step.disruption);
-        self.steps.iter().map(work).eq(other.steps.iter().map(work))
+        self.work() == other.work()
+    }
+
+    fn work(&self) -> BTreeMap<&StepId, Work<'_>> {
+        let units: BTreeMap<&StepId, Option<&UnitId>> =
+            self.steps.iter().map(|step| (&step.id, step.unit.as_ref())).collect();
+        let mut work = BTreeMap::new();
+        for step in &self.steps {
+            let unit = step.unit.as_ref();
+            let is_beside = |id: &&StepId| units.get(*id) == Some(&unit);
+            let after = step.after.iter().filter(is_beside).collect();
+            work.insert(&step.id, (&step.action, after, step.disruption, unit));
+        }
+        work
+    }
+
+    /// What a person agrees to with this plan.
+    #[must_use]
+    pub fn goals(&self) -> BTreeSet<Goal> {
+        let units = self.units.iter().map(|unit| unit.goal.clone());
+        let steps = self.steps.iter().filter(|step| step.unit.is_none()).map(|step| Goal::of(&step.action));
+        units.chain(steps).collect()
+    }
+
+    /// The unit of a step.
+    #[must_use]
+    pub fn unit_of(&self, step: &Step) -> Option<&Unit> {
+        let id = step.unit.as_ref()?;
+        self.units.iter().find(|unit| unit.id == *id)
     }
 
     /// About how long it takes, in seconds, when everything that can run at once does.
     #[must_use]
     pub fn seconds(&self) -> u32 {
-        graph::critical_path(&self.steps)
+        graph::critical_path(&self.steps).saturating_add(self.queued())
+    }
+
+    /// About how long a unit takes, in seconds.
+    #[must_use]
+    pub fn unit_seconds(&self, unit: &Unit) -> u32 {
+        let own = self.steps.iter().filter(|step| step.unit.as_ref() == Some(&unit.id));
+        own.map(|step| step.seconds).sum()
+    }
+
+    /// How long units of workers wait for each other: their steps have no order, and the gate lets only so many run at once.
+    fn queued(&self) -> u32 {
+        let workers = || self.units.iter().filter(|unit| unit.forecast.workers.is_some());
+        let at_once = workers().map(|unit| unit.forecast.at_once).max().unwrap_or(1).max(1);
+        let all: u32 = workers().map(|unit| self.unit_seconds(unit)).sum();
+        let longest = workers().map(|unit| self.unit_seconds(unit)).max().unwrap_or(0);
+        (all / u32::try_from(at_once).unwrap_or(u32::MAX)).saturating_sub(longest)
     }
 }

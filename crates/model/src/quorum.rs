@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::blueprint::Blueprint;
 use crate::observed::{Etcd, Machine, Member};
 
 mod admits;
@@ -120,11 +119,11 @@ fn list(view: &View) -> BTreeMap<&str, (&str, bool)> {
     view.members.iter().map(|m| (m.id.as_str(), (m.name.as_str(), m.learner))).collect()
 }
 
-/// The views in what was observed of the control plane nodes.
+/// The views in what was observed of machines, be they in the file or not: a member votes in either case.
 #[must_use]
-pub fn views(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> Vec<View> {
+pub fn views(machines: &BTreeMap<String, Machine>) -> Vec<View> {
     let view = |(node, machine): (&String, &Machine)| match &machine.etcd {
-        Etcd::Member { id, members: Some(members), .. } if blueprint.nodes.contains_key(node) => {
+        Etcd::Member { id, members: Some(members), .. } => {
             Some(View { node: node.clone(), id: id.clone(), members: members.clone() })
         }
         _ => None,

@@ -10,13 +10,25 @@ pub(crate) struct Release {
     pub(crate) minor: u64,
     /// The release lines of Kubernetes that it supports, by the number behind `1.`.
     pub(crate) kubernetes: RangeInclusive<u64>,
+    /// The newest patch release that is known, where an upgrade stops on its way.
+    newest_patch: u64,
 }
+
+/// Release lines that machines may run before an upgrade, and that no new cluster gets.
+const EARLIER: &[Release] = &[
+    Release { minor: 10, kubernetes: 28..=33, newest_patch: 9 },
+    Release { minor: 11, kubernetes: 29..=34, newest_patch: 6 },
+];
+
+/// The newest patch releases of Kubernetes that are known, by minor, where an upgrade stops on its way.
+const KUBERNETES: &[(u64, u64)] =
+    &[(29, 15), (30, 14), (31, 14), (32, 10), (33, 6), (34, 2), (35, 4), (36, 3), (37, 0)];
 
 /// What machines may run: what is supported upstream and was tried, oldest first.
 const SUPPORTED: &[Release] = &[
-    Release { minor: 12, kubernetes: 30..=35 },
-    Release { minor: 13, kubernetes: 31..=36 },
-    Release { minor: 14, kubernetes: 32..=37 },
+    Release { minor: 12, kubernetes: 30..=35, newest_patch: 11 },
+    Release { minor: 13, kubernetes: 31..=36, newest_patch: 10 },
+    Release { minor: 14, kubernetes: 32..=37, newest_patch: 1 },
 ];
 
 /// The oldest release whose defaults a configuration can follow. The newest is the newest that machines may run.
@@ -25,6 +37,21 @@ const OLDEST_CONTRACT: u64 = 9;
 /// The release line with this number, if machines may run it.
 pub(crate) fn supported(minor: u64) -> Option<&'static Release> {
     SUPPORTED.iter().find(|release| release.minor == minor)
+}
+
+/// The release line with this number, if machines may run it, or may have run it before an upgrade.
+pub(crate) fn known(minor: u64) -> Option<&'static Release> {
+    EARLIER.iter().chain(SUPPORTED).find(|release| release.minor == minor)
+}
+
+/// The newest patch release of a release line of Talos that is known.
+pub(crate) fn newest_talos(minor: u64) -> Option<u64> {
+    known(minor).map(|release| release.newest_patch)
+}
+
+/// The newest patch release of a release line of Kubernetes that is known.
+pub(crate) fn newest_kubernetes(minor: u64) -> Option<u64> {
+    KUBERNETES.iter().find(|(known, _)| *known == minor).map(|(_, patch)| *patch)
 }
 
 /// Whether configurations can follow the defaults of this release line.

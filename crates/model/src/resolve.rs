@@ -19,6 +19,7 @@ use crate::draft::{self, Draft, DraftNode};
 use crate::forms::{self, Version};
 use crate::images::Images;
 use crate::placement;
+use crate::policy::Policy;
 use crate::spec::Spec;
 
 /// The tag that every VM of ours carries.
@@ -48,9 +49,6 @@ pub fn resolve(
     let mut images = Images::new(spec);
     for node in &draft.nodes {
         let host = placed.get(&node.name);
-        if host.is_none() && inventory.is_some() && !node.external {
-            problems.push(no_host(node));
-        }
         let image = images.of(node);
         let decided =
             image.and_then(|image| node::decide(&draft, node, image, host, &mut stores, cluster_id));
@@ -90,13 +88,16 @@ fn finish(
         None => format!("https://{}:6443", draft.vip.or(first_control_plane)?),
     };
     let online = || inventory?.hosts.iter().find(|(_, host)| host.online).map(|(name, _)| name);
+    let usable = |host: &&String| {
+        inventory.is_none_or(|inventory| inventory.hosts.get(*host).is_some_and(|host| host.online))
+    };
     let record_vmid = draft.record_vmid()?.value;
     let record = Record {
         name: derived::record_name(&spec.cluster),
         vmid: record_vmid,
         usual_vmid: draft.usual_record_vmid().map(|usual| usual.value).filter(|usual| *usual != record_vmid),
         // Any host will do: the record never runs. Where the first node goes is where people look first.
-        host: nodes.values().find_map(|node| node.host.as_ref()).or_else(online).cloned(),
+        host: nodes.values().filter_map(|node| node.host.as_ref()).find(usable).or_else(online).cloned(),
         uuid: cluster_id.map(derived::record_uuid),
     };
     let carrying = |name: &Option<String>| {
@@ -127,7 +128,7 @@ fn finish(
             kubernetes: spec.kubernetes.clone(),
             manifests: spec.manifests.clone(),
             gitops: spec.gitops.clone(),
-            upgrade: spec.upgrade.clone(),
+            changes: Policy::read(&spec.changes)?,
             backup: spec.backup.clone(),
             proxmox_api: proxmox_api(spec),
             identity: spec.proxmox.identity,
@@ -156,12 +157,6 @@ fn undecided(node: &DraftNode<'_>) -> Diagnostic {
     Diagnostic::error(codes::ADDRESS_MISSING, format!("`{}` could not be decided", node.name))
         .at(node.path.clone(), "")
         .help("give it an `address` and a `vmid`")
-}
-
-fn no_host(node: &DraftNode<'_>) -> Diagnostic {
-    Diagnostic::error(codes::NO_HOST, format!("none of the hosts that may carry `{}` is online", node.name))
-        .at_key(node.path.clone(), "")
-        .help("bring a host back, or let the node run on others")
 }
 
 /// Hosts that the file names and Proxmox does not have.

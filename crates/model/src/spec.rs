@@ -4,6 +4,7 @@
 //! with a grammar of their own (addresses, sizes, versions) are plain strings: they are read in [`crate::check`], where
 //! all that is wrong can be said at once. Maps are sorted by name, so the order in a file never matters.
 
+mod changes;
 mod deploy;
 mod hardware;
 mod image;
@@ -17,8 +18,9 @@ use std::collections::BTreeMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+pub use changes::{ApiOutage, Changes, Day, DrainDeletes, HealthGate, Window};
 pub(crate) use deploy::PATCH_SECRETS;
-pub use deploy::{Backup, Chart, GitOps, GitOpsEngine, Integration, Manifests, Patch, Upgrade};
+pub use deploy::{Backup, Chart, GitOps, GitOpsEngine, Integration, Manifests, Patch};
 pub use hardware::{
     Bios, BootDisk, BootDiskDetails, Bus, Cache, Cpu, CpuDetails, DataDisk, Hardware, Memory, MemoryDetails,
     Pci, PciDetails, Startup,
@@ -81,9 +83,9 @@ pub struct Spec {
     /// text itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<Patch>,
-    /// How nodes are changed one after the other.
+    /// How running nodes are changed.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub upgrade: Upgrade,
+    pub changes: Changes,
     /// Snapshots of etcd.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<Backup>,

@@ -17,6 +17,17 @@ impl std::fmt::Display for StepId {
     }
 }
 
+/// Names a unit within its plan, such as `restart/home-work-1`. Stable between plans that ask for the same.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UnitId(pub String);
+
+impl std::fmt::Display for UnitId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
@@ -33,6 +44,9 @@ pub struct Step {
     pub disruption: Disruption,
     /// About how long it takes, in seconds.
     pub seconds: u32,
+    /// The unit that it is part of, where it is part of a disruption: it runs only with the permit of that unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<UnitId>,
 }
 
 /// What a change does to things that already run, from the least to the most.
@@ -48,8 +62,10 @@ pub enum Disruption {
     /// A service of the machine restarts, or its network is down for a moment.
     #[serde(alias = "restart")]
     ServiceRestart,
-    /// The machine must be drained, stopped and started.
+    /// The machine is drained and reboots.
     Reboot,
+    /// The machine is drained, and its VM is stopped and started.
+    PowerCycle,
     /// Only a new machine can have it.
     Replace,
     /// It deletes something for good.
@@ -195,9 +211,104 @@ pub enum Action {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         if_needed: bool,
     },
-    /// Gives a machine that runs the configuration that the file describes, where it can follow at once.
+    /// Gives a machine that runs the configuration that the file describes.
     Reconfigure {
         /// The name of the node in the file.
+        node: String,
+        /// What the machine may do to take it over.
+        #[serde(default, skip_serializing_if = "ConfigMode::is_no_reboot")]
+        mode: ConfigMode,
+    },
+    /// Saves a snapshot of etcd, before something that cannot be undone.
+    SnapshotEtcd,
+    /// Cordons a node and evicts its pods.
+    DrainNode {
+        /// The name of the node in Kubernetes.
+        node: String,
+    },
+    /// Moves the leadership of etcd from a node to another healthy member.
+    MoveLeadership {
+        /// The name of the node in the file.
+        node: String,
+    },
+    /// Reboots a machine, and waits until it has booted again.
+    RebootNode {
+        /// The name of the node in the file.
+        node: String,
+        /// How it reboots.
+        #[serde(default)]
+        mode: RebootMode,
+    },
+    /// Changes a VM in what it takes over only with a stop and start, and stops and starts it.
+    PowerCycleVm {
+        /// The name of the node in the file.
+        node: String,
+        /// The Proxmox host that the VM is on.
+        host: String,
+        /// The ID of the VM in Proxmox.
+        vmid: u32,
+        /// Keys with the values that they get.
+        set: BTreeMap<String, String>,
+        /// What changes, in words.
+        says: Vec<String>,
+    },
+    /// Detaches a data disk from a VM and deletes it.
+    DeleteDisk {
+        /// The name of the node in the file.
+        node: String,
+        /// The Proxmox host that the VM is on.
+        host: String,
+        /// The ID of the VM in Proxmox.
+        vmid: u32,
+        /// Key of the disk.
+        disk: String,
+        /// The volume that is there, and no other one.
+        volume: String,
+        /// Its size, where it is known.
+        gib: Option<u64>,
+    },
+    /// Installs another image of Talos on a machine's disk. The machine boots it at its next reboot.
+    InstallTalos {
+        /// The name of the node in the file.
+        node: String,
+        /// The installer image.
+        image: String,
+        /// The Talos release that it brings.
+        talos: String,
+    },
+    /// Waits until a node that was disrupted is whole again, and stays so for the soak time.
+    VerifyNode {
+        /// The name of the node in the file.
+        node: String,
+    },
+    /// Lets pods come to a node again, where Talosmith cordoned it.
+    UncordonNode {
+        /// The name of the node in Kubernetes.
+        node: String,
+    },
+    /// Cordons a node because a person asked for it. What is cordoned so, Talosmith does not uncordon by itself.
+    CordonNode {
+        /// The name of the node in Kubernetes.
+        node: String,
+    },
+    /// Uncordons a node because a person asked for it, no matter who cordoned it.
+    ReleaseNode {
+        /// The name of the node in Kubernetes.
+        node: String,
+    },
+    /// Shuts a machine down, and waits until it is off.
+    ShutdownNode {
+        /// The name of the node in the file.
+        node: String,
+    },
+    /// Lets a control plane node leave etcd, and sees it gone from the lists of all other members.
+    LeaveEtcd {
+        /// The name of the node, which the file may not have any more.
+        node: String,
+    },
+    /// Deletes a node from Kubernetes.
+    DeleteNode {
+        /// The name of the node in Kubernetes.
         node: String,
     },
     /// Starts etcd on one control plane.
@@ -263,7 +374,43 @@ pub enum Action {
     },
 }
 
+/// What a machine may do to take a machine config over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConfigMode {
+    /// It never reboots. A machine that would have to refuses, and changes nothing.
+    #[default]
+    NoReboot,
+    /// It reboots.
+    Reboot,
+    /// It takes it over at its next boot, which another step of the unit brings about.
+    Staged,
+}
+
+impl ConfigMode {
+    fn is_no_reboot(&self) -> bool {
+        *self == Self::NoReboot
+    }
+}
+
+/// How a machine reboots.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RebootMode {
+    /// As Talos does it by default, mostly straight into the new kernel.
+    #[default]
+    Default,
+    /// Through the firmware.
+    PowerCycle,
+}
+
 impl Action {
+    /// Gives a machine that runs its configuration, without a reboot.
+    #[must_use]
+    pub fn reconfigure(node: &str) -> Self {
+        Self::Reconfigure { node: node.to_owned(), mode: ConfigMode::NoReboot }
+    }
+
     /// Gives a node its configuration.
     #[must_use]
     pub fn configure(node: &str) -> Self {
@@ -280,9 +427,22 @@ impl Action {
             | Self::GrowDisk { node, .. }
             | Self::StartVm { node, .. }
             | Self::Configure { node, .. }
-            | Self::Reconfigure { node }
+            | Self::Reconfigure { node, .. }
             | Self::Bootstrap { node }
             | Self::Join { node }
+            | Self::DrainNode { node }
+            | Self::MoveLeadership { node }
+            | Self::RebootNode { node, .. }
+            | Self::PowerCycleVm { node, .. }
+            | Self::DeleteDisk { node, .. }
+            | Self::InstallTalos { node, .. }
+            | Self::VerifyNode { node }
+            | Self::UncordonNode { node }
+            | Self::CordonNode { node }
+            | Self::ReleaseNode { node }
+            | Self::ShutdownNode { node }
+            | Self::LeaveEtcd { node }
+            | Self::DeleteNode { node }
             | Self::StopVm { node, .. }
             | Self::DeleteVm { node, .. } => Some(node),
             Self::RegisterSchematic { .. }
@@ -294,6 +454,7 @@ impl Action {
             | Self::CreateCredentials { .. }
             | Self::RemoveAccount { .. }
             | Self::CheckHealth
+            | Self::SnapshotEtcd
             | Self::DeleteRecord { .. } => None,
         }
     }
@@ -312,6 +473,8 @@ impl Action {
             | Self::UpdateVm { host, .. }
             | Self::GrowDisk { host, .. }
             | Self::StartVm { host, .. }
+            | Self::PowerCycleVm { host, .. }
+            | Self::DeleteDisk { host, .. }
             | Self::StopVm { host, .. }
             | Self::DeleteVm { host, .. }
             | Self::DeleteRecord { host, .. } => Some(host),
@@ -320,6 +483,18 @@ impl Action {
             | Self::Reconfigure { .. }
             | Self::Bootstrap { .. }
             | Self::Join { .. }
+            | Self::SnapshotEtcd
+            | Self::DrainNode { .. }
+            | Self::MoveLeadership { .. }
+            | Self::RebootNode { .. }
+            | Self::InstallTalos { .. }
+            | Self::VerifyNode { .. }
+            | Self::UncordonNode { .. }
+            | Self::CordonNode { .. }
+            | Self::ReleaseNode { .. }
+            | Self::ShutdownNode { .. }
+            | Self::LeaveEtcd { .. }
+            | Self::DeleteNode { .. }
             | Self::CreateCredentials { .. }
             | Self::RemoveAccount { .. }
             | Self::CheckHealth => None,
@@ -344,7 +519,21 @@ impl Action {
             Self::GrowDisk { node, disk, .. } => format!("grow-disk/{node}/{disk}"),
             Self::StartVm { node, .. } => format!("start-vm/{node}"),
             Self::Configure { node, .. } => format!("configure/{node}"),
-            Self::Reconfigure { node } => format!("reconfigure/{node}"),
+            Self::Reconfigure { node, .. } => format!("reconfigure/{node}"),
+            Self::SnapshotEtcd => "snapshot-etcd".to_owned(),
+            Self::DrainNode { node } => format!("drain-node/{node}"),
+            Self::MoveLeadership { node } => format!("move-leadership/{node}"),
+            Self::RebootNode { node, .. } => format!("reboot-node/{node}"),
+            Self::PowerCycleVm { node, .. } => format!("power-cycle-vm/{node}"),
+            Self::DeleteDisk { node, disk, .. } => format!("delete-disk/{node}/{disk}"),
+            Self::InstallTalos { node, .. } => format!("install-talos/{node}"),
+            Self::VerifyNode { node } => format!("verify-node/{node}"),
+            Self::UncordonNode { node } => format!("uncordon-node/{node}"),
+            Self::CordonNode { node } => format!("cordon-node/{node}"),
+            Self::ReleaseNode { node } => format!("release-node/{node}"),
+            Self::ShutdownNode { node } => format!("shutdown-node/{node}"),
+            Self::LeaveEtcd { node } => format!("leave-etcd/{node}"),
+            Self::DeleteNode { node } => format!("delete-node/{node}"),
             Self::Bootstrap { node } => format!("bootstrap/{node}"),
             Self::Join { node } => format!("join/{node}"),
             Self::CreateCredentials { to, .. } => format!("create-credentials/{}", to.as_str()),
@@ -388,19 +577,46 @@ impl Action {
             Self::CloneVm { node, host, vmid, template, datastore } => {
                 format!("copy {node}, VM {vmid} on {host}, from template {template}, disk on {datastore}")
             }
-            Self::UpdateVm { node, says, .. } => {
-                let (told, others) = says.split_at(says.len().min(6));
-                let more =
-                    if others.is_empty() { String::new() } else { format!("; and {} more", others.len()) };
-                format!("change the VM of {node}: {}{more}", told.join("; "))
-            }
+            Self::UpdateVm { node, says, .. } => format!("change the VM of {node}: {}", some_of(says)),
             Self::GrowDisk { node, disk, gib, .. } => format!("grow {disk} of {node} to {gib} GiB"),
             Self::StartVm { node, .. } => format!("start {node}"),
             Self::Configure { node, if_needed: false } => format!("configure {node}"),
             Self::Configure { node, if_needed: true } => {
                 format!("wait for {node} to answer, and configure it if it has no configuration")
             }
-            Self::Reconfigure { node } => format!("update the machine config of {node} in place"),
+            Self::Reconfigure { node, mode: ConfigMode::NoReboot } => {
+                format!("update the machine config of {node} in place")
+            }
+            Self::Reconfigure { node, mode: ConfigMode::Reboot } => {
+                format!("update the machine config of {node} and reboot it")
+            }
+            Self::Reconfigure { node, mode: ConfigMode::Staged } => {
+                format!("update the machine config of {node} at its next boot")
+            }
+            Self::SnapshotEtcd => "save a snapshot of etcd".to_owned(),
+            Self::DrainNode { node } => format!("drain {node}"),
+            Self::MoveLeadership { node } => {
+                format!("move the etcd leadership away from {node}, if it leads")
+            }
+            Self::RebootNode { node, mode: RebootMode::Default } => format!("reboot {node}"),
+            Self::RebootNode { node, mode: RebootMode::PowerCycle } => {
+                format!("reboot {node} through its firmware")
+            }
+            Self::PowerCycleVm { node, says, .. } if says.is_empty() => format!("stop and start {node}"),
+            Self::PowerCycleVm { node, says, .. } => {
+                format!("stop {node}, change its VM ({}), and start it", some_of(says))
+            }
+            Self::DeleteDisk { node, disk, gib: Some(gib), .. } => {
+                format!("delete the disk {disk} of {node}, {gib} GiB")
+            }
+            Self::DeleteDisk { node, disk, gib: None, .. } => format!("delete the disk {disk} of {node}"),
+            Self::InstallTalos { node, talos, .. } => format!("install Talos {talos} on {node}"),
+            Self::VerifyNode { node } => format!("verify that {node} is back and healthy"),
+            Self::UncordonNode { node } | Self::ReleaseNode { node } => format!("uncordon {node}"),
+            Self::CordonNode { node } => format!("cordon {node}"),
+            Self::ShutdownNode { node } => format!("shut {node} down"),
+            Self::LeaveEtcd { node } => format!("remove {node} from etcd"),
+            Self::DeleteNode { node } => format!("delete the Kubernetes node {node}"),
             Self::Bootstrap { node } => format!("bootstrap etcd on {node}"),
             Self::Join { node } => format!("wait for {node} to join"),
             Self::CreateCredentials { to, user: Some(user) } => {
@@ -419,4 +635,11 @@ impl Action {
             Self::DeleteRecord { host, vmid } => format!("delete the cluster's record, VM {vmid} on {host}"),
         }
     }
+}
+
+/// The first few of what changes; the others are counted.
+fn some_of(says: &[String]) -> String {
+    let (named, others) = says.split_at(says.len().min(6));
+    let more = if others.is_empty() { String::new() } else { format!("; and {} more", others.len()) };
+    format!("{}{more}", named.join("; "))
 }

@@ -40,6 +40,8 @@ pub(crate) const SYSTEM_INFORMATION: At =
     At { namespace: "hardware", kind: "SystemInformations.hardware.talos.dev", id: "systeminformation" };
 pub(crate) const MACHINE_CONFIG: At =
     At { namespace: "config", kind: "MachineConfigs.config.talos.dev", id: "v1alpha1" };
+pub(crate) const CMDLINE: At =
+    At { namespace: "runtime", kind: "KernelCmdlines.runtime.talos.dev", id: "cmdline" };
 pub(crate) const HOSTNAME: At =
     At { namespace: "network", kind: "HostnameStatuses.net.talos.dev", id: "hostname" };
 pub(crate) const NODENAME: At =

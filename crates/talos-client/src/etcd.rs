@@ -40,6 +40,8 @@ pub struct EtcdStatus {
     pub raft_index: u64,
     /// How far the log has been applied.
     pub raft_applied_index: u64,
+    /// The term that it is in.
+    pub raft_term: u64,
     /// The release of etcd.
     pub version: String,
     /// What it complains about.
@@ -101,6 +103,7 @@ impl Machine {
             db_size_in_use: status.db_size_in_use.try_into().unwrap_or(0),
             raft_index: status.raft_index,
             raft_applied_index: status.raft_applied_index,
+            raft_term: status.raft_term,
             version: status.protocol_version,
             errors: status.errors,
         })

@@ -42,7 +42,8 @@ pub use services::Lines;
 pub use snapshot::{NotSound, Snapshot, check_snapshot};
 pub use tls::Credentials;
 pub use types::{
-    Address, Applied, ApplyMode, Disk, Link, MachineStatus, Service, Stage, UnmetCondition, Version, Volume,
+    Address, Applied, ApplyMode, Disk, Extension, Link, MachineStatus, Service, Stage, UnmetCondition,
+    Version, Volume,
 };
 pub use upgrade::{LegacyUpgrade, Progress, Upgraded};
 

@@ -13,7 +13,7 @@ use talos::wire::machine as wire;
 use crate::api::{Api, QUESTION, WORK};
 use crate::cosi::{self, Resource, Watch};
 use crate::error::{Error, Kind, Result};
-use crate::types::{Address, Applied, ApplyMode, Disk, Link, MachineStatus, Version, Volume};
+use crate::types::{Address, Applied, ApplyMode, Disk, Extension, Link, MachineStatus, Version, Volume};
 use crate::{Credentials, PORT, connection, kubeconfig, tls};
 
 /// A channel to a configured machine, with the certificates of both sides checked. It is dialled at the first call and
@@ -34,10 +34,8 @@ struct ExtensionSpec {
 }
 
 #[derive(Deserialize)]
-struct Extension {
-    name: String,
-    #[serde(default)]
-    version: String,
+struct CmdlineSpec {
+    cmdline: String,
 }
 
 #[derive(Deserialize)]
@@ -150,10 +148,29 @@ impl Machine {
     ///
     /// As any call.
     pub async fn schematic(&self) -> Result<Option<String>> {
+        let mut extensions = self.extensions().await?.into_iter();
+        Ok(extensions.find(Extension::is_schematic).map(|extension| extension.version))
+    }
+
+    /// The system extensions of the image that it runs, and the one that names the schematic.
+    ///
+    /// # Errors
+    ///
+    /// As any call.
+    pub async fn extensions(&self) -> Result<Vec<Extension>> {
         let found: Vec<(String, String, ExtensionSpec)> =
             self.api.list("reading the extensions", "runtime", "ExtensionStatuses.runtime.talos.dev").await?;
-        let mut extensions = found.into_iter().map(|(.., spec)| spec.metadata);
-        Ok(extensions.find(|extension| extension.name == "schematic").map(|extension| extension.version))
+        Ok(found.into_iter().map(|(.., spec)| spec.metadata).collect())
+    }
+
+    /// The kernel command line that it booted with.
+    ///
+    /// # Errors
+    ///
+    /// As any call; releases before 1.12 do not tell it.
+    pub async fn kernel_cmdline(&self) -> Result<String> {
+        let spec: CmdlineSpec = self.api.get_at("reading the kernel command line", cosi::CMDLINE).await?;
+        Ok(spec.cmdline)
     }
 
     /// The host name.

@@ -121,6 +121,24 @@ impl From<WireStatus> for MachineStatus {
     }
 }
 
+/// A system extension of an image.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+pub struct Extension {
+    /// Its name, such as `iscsi-tools`.
+    pub name: String,
+    /// Its version; of the schematic its ID.
+    #[serde(default)]
+    pub version: String,
+}
+
+impl Extension {
+    /// Whether it only names the schematic that the Image Factory built the image from.
+    #[must_use]
+    pub fn is_schematic(&self) -> bool {
+        self.name == "schematic"
+    }
+}
+
 /// A service of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {

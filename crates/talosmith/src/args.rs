@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use engine::reconcile::Mandate;
+use model::allowed::Allowed;
 
 use crate::secret_command::Commands;
 
@@ -186,7 +188,7 @@ pub enum Command {
     /// Check that Proxmox is ready for the file: version, privileges, hosts, datastores, bridges, devices, clocks.
     #[command(after_help = examples::DOCTOR)]
     Doctor,
-    /// One node of the cluster.
+    /// Single nodes of the cluster.
     #[command(subcommand, after_help = examples::NODE)]
     Node(NodeCommand),
     /// Proxmox VE itself.
@@ -206,6 +208,80 @@ pub enum NodeCommand {
     /// nothing.
     #[command(after_help = examples::CONSOLE)]
     Console(ConsoleArgs),
+    /// Drain nodes and reboot their machines: control plane nodes one by one, workers as the file's `changes` section says.
+    #[command(after_help = examples::REBOOT)]
+    Reboot(DisruptArgs),
+    /// Drain nodes and shut their machines down. The next `apply` starts them.
+    #[command(after_help = examples::SHUTDOWN)]
+    Shutdown(DisruptArgs),
+    /// Cordon nodes and evict their pods. They stay cordoned until `node uncordon`.
+    #[command(after_help = examples::DRAIN)]
+    Drain(DisruptArgs),
+    /// Cordon nodes, so that no new pods come to them. They stay cordoned until `node uncordon`.
+    #[command(after_help = examples::CORDON)]
+    Cordon(NodesArgs),
+    /// Let pods come to nodes again, no matter who cordoned them.
+    #[command(after_help = examples::UNCORDON)]
+    Uncordon(NodesArgs),
+    /// Show the log of a service of nodes.
+    #[command(after_help = examples::LOGS)]
+    Logs(LogsArgs),
+    /// Show the kernel log of nodes.
+    #[command(after_help = examples::DMESG)]
+    Dmesg(DmesgArgs),
+}
+
+/// Nodes, and how a change of them is made.
+#[derive(Debug, Args)]
+pub struct NodesArgs {
+    /// The nodes' names.
+    #[arg(value_name = "NAME", required = true)]
+    pub nodes: Vec<String>,
+    #[command(flatten)]
+    pub change: ChangeArgs,
+}
+
+/// Nodes that are disrupted.
+#[derive(Debug, Args)]
+pub struct DisruptArgs {
+    #[command(flatten)]
+    pub nodes: NodesArgs,
+    /// Allow the Kubernetes API to be unreachable while a control plane node is away that etcd cannot do without: the only one, or one
+    /// of two.
+    #[arg(long)]
+    pub allow_api_outage: bool,
+    /// Do not wait for the maintenance window of the file (`changes.window`).
+    #[arg(long)]
+    pub now: bool,
+    /// End after this time, such as 90s, 20m or 2h, counted from the first change.
+    #[arg(long, value_name = "TIME", value_parser = parse_limit)]
+    pub timeout: Option<Duration>,
+}
+
+impl From<NodesArgs> for DisruptArgs {
+    fn from(nodes: NodesArgs) -> Self {
+        Self { nodes, allow_api_outage: false, now: false, timeout: None }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// The nodes' names.
+    #[arg(value_name = "NAME", required = true)]
+    pub nodes: Vec<String>,
+    /// The service, such as etcd, kubelet, apid or machined.
+    #[arg(long, value_name = "SERVICE", default_value = "machined")]
+    pub service: String,
+    /// Only so many lines from the end.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub lines: Option<u16>,
+}
+
+#[derive(Debug, Args)]
+pub struct DmesgArgs {
+    /// The nodes' names.
+    #[arg(value_name = "NAME", required = true)]
+    pub nodes: Vec<String>,
 }
 
 #[derive(Debug, Args)]
@@ -239,6 +315,9 @@ pub struct PlanArgs {
     /// Save the plan to this file, for `apply FILE`.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Show this plan, which `plan -o FILE` has saved, as it was. Talosmith does not query Proxmox.
+    #[arg(value_name = "PLAN", conflicts_with_all = ["output", "allow_destroy", "allow_destroy_removed", "allow_api_outage", "target"])]
+    pub saved: Option<PathBuf>,
     /// Print Markdown, for a pull request: the same plan is always the same text.
     #[arg(long)]
     pub markdown: bool,
@@ -286,20 +365,92 @@ pub struct ApplyArgs {
 
 #[derive(Debug, Args)]
 pub struct AllowArgs {
-    /// Allow the data of this node to be deleted, if its VM must be recreated because its machine no longer
-    /// responds. May be given several times; a node that answers is left as it is.
+    /// Allow the data of this node to be deleted: if its VM must be recreated because its machine no longer responds, or if the
+    /// file does not have the node any more. With a disk, only that disk, if the file does not have it any more. May be given several
+    /// times; a node of the file that answers is left as it is.
+    #[arg(long, value_name = "NODE[/DISK]", value_parser = parse_deletion)]
+    pub allow_destroy: Vec<Deletion>,
+    /// Allow the data of every node to be deleted that the file does not have any more.
+    #[arg(long)]
+    pub allow_destroy_removed: bool,
+    /// Allow the Kubernetes API to be unreachable while a control plane node restarts that etcd cannot do without: the only one, or
+    /// one of two.
+    #[arg(long)]
+    pub allow_api_outage: bool,
+    /// Do not wait for the maintenance window of the file (`changes.window`).
+    #[arg(long)]
+    pub now: bool,
+    /// Change only this node, and what it needs. May be given several times.
     #[arg(long, value_name = "NODE")]
-    pub allow_destroy: Vec<String>,
+    pub target: Vec<String>,
+}
+
+/// What may be deleted with its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deletion {
+    /// The node.
+    pub node: String,
+    /// One disk of it, where it is not all of the node.
+    pub disk: Option<String>,
+}
+
+impl std::fmt::Display for Deletion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.node)?;
+        self.disk.as_ref().map_or(Ok(()), |disk| write!(f, "/{disk}"))
+    }
+}
+
+fn parse_deletion(text: &str) -> Result<Deletion, String> {
+    let (node, disk) = match text.split_once('/') {
+        Some((node, disk)) => (node, Some(disk.to_owned())),
+        None => (text, None),
+    };
+    if node.is_empty() || disk.as_ref().is_some_and(|disk| disk.is_empty() || disk.contains('/')) {
+        return Err("name a node, or a disk of a node as NODE/DISK".to_owned());
+    }
+    Ok(Deletion { node: node.to_owned(), disk })
+}
+
+impl AllowArgs {
+    /// What these arguments allow.
+    pub fn allowed(&self) -> Allowed {
+        let mut allowed = Allowed {
+            removed: self.allow_destroy_removed,
+            api_outage: self.allow_api_outage,
+            outside_window: self.now,
+            ..Allowed::default()
+        };
+        for Deletion { node, disk } in self.allow_destroy.iter().cloned() {
+            match disk {
+                Some(disk) => {
+                    allowed.disks.entry(node).or_default().insert(disk);
+                }
+                None => {
+                    allowed.nodes.insert(node);
+                }
+            }
+        }
+        allowed
+    }
 }
 
 #[derive(Debug, Args)]
 pub struct ChangeArgs {
-    /// Do not ask.
+    /// Approve the plan without a question, and everything that its goals need later. Anything beyond them is asked for, or left if
+    /// there is no terminal to ask on.
     #[arg(short, long)]
     pub yes: bool,
     /// Take over the lease from its holder. Only if that run is certainly dead.
     #[arg(long)]
     pub take_over: bool,
+}
+
+impl ChangeArgs {
+    /// What is approved before the first plan is shown.
+    pub fn mandate(&self) -> Mandate {
+        if self.yes { Mandate::FirstPlan } else { Mandate::Ask }
+    }
 }
 
 #[derive(Debug, Args)]

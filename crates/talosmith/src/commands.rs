@@ -20,7 +20,7 @@ mod render;
 mod secrets;
 pub mod setup;
 
-use crate::args::{Cli, Command, NodeCommand, ProxmoxCommand};
+use crate::args::{Cli, Command, ProxmoxCommand};
 #[cfg(feature = "lab")]
 use crate::args::{Global, LabCommand};
 use crate::exit::Exit;
@@ -57,7 +57,7 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
         Command::Kubeconfig(args) => credentials::kubeconfig(&global, &args, &printer).await,
         Command::Talosconfig(args) => credentials::talosconfig(&global, &args, &printer),
         Command::Doctor => doctor::doctor(&global, &printer).await,
-        Command::Node(NodeCommand::Console(args)) => node::console(&global, &args, &printer).await,
+        Command::Node(command) => node::node(&global, command, &printer).await,
         Command::Proxmox(ProxmoxCommand::Setup(args)) => proxmox::setup(&global, &args, &printer).await,
         #[cfg(feature = "lab")]
         Command::Lab(command) => in_lab(&global, command, &printer).await,

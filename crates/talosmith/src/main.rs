@@ -6,6 +6,7 @@ mod core_dumps;
 mod exit;
 mod identity;
 mod interrupt;
+mod local;
 mod merge;
 mod outside;
 mod place;

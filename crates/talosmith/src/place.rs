@@ -5,10 +5,10 @@
 //! CLUSTER.secrets.age                   the bundle, encrypted; the one thing to back up (and the identity that opens it)
 //! .talosmith/CLUSTER/journal.jsonl      what happened
 //! .talosmith/CLUSTER/lock, place        this working folder, for the lease
-//! .talosmith/lab/CLUSTER/…              the same for the lab, with its world, bundle and identity
+//! .talosmith/lab/CLUSTER/…              the same for the lab, with its state, bundle and identity
 //! ```
 //!
-//! Nothing in `.talosmith` is needed to go on; it may be deleted, except that the lab's world is gone then.
+//! Nothing in `.talosmith` is needed to go on; it may be deleted, except that the lab's state is gone then.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -88,7 +88,7 @@ impl Place {
         &self.folder
     }
 
-    /// Makes the folder. What is in it is nobody else's business, version control's least of all.
+    /// Makes the folder. What is in it is for this user only, and not for version control.
     pub fn make(&self) -> Result<(), Problem> {
         let problem = |e: io::Error| {
             Problem::of(Exit::Systems, &e)
@@ -137,6 +137,18 @@ impl Place {
     /// Where the bundle is, or would be.
     pub fn bundle_path(&self, plain: bool) -> PathBuf {
         if plain { self.bundle.with_extension("yaml") } else { self.bundle.clone() }
+    }
+
+    /// Where the bundle was searched, or which file was read, in words for people.
+    pub fn bundle_at(&self) -> String {
+        let paths = [false, true].map(|plain| {
+            let path = self.bundle_path(plain);
+            std::path::absolute(&path).unwrap_or(path)
+        });
+        match paths.iter().find(|path| path.exists()) {
+            Some(found) => format!("the bundle is {}", found.display()),
+            None => format!("the bundle was searched at {} and {}", paths[0].display(), paths[1].display()),
+        }
     }
 
     /// Refuses when there is a bundle already.
@@ -190,7 +202,7 @@ impl Place {
         lock(&folder.join(Mark::owner_of(cluster_id).to_string())).map(Some)
     }
 
-    /// Who we are, for the lease. The place is drawn once and kept; whoever uses it holds the local lock. A copy of the
+    /// Who we are, for the lease. The place is drawn once and kept; a run that uses it holds the local lock. A copy of the
     /// folder, on this machine or another, is another place: its lock is another one.
     pub fn operator(&self, take_over: bool) -> Result<Operator, Problem> {
         let path = self.folder.join("place");
@@ -208,7 +220,7 @@ impl Place {
         let user = named("USER")
             .or_else(|| named("LOGNAME"))
             .or_else(|| owner(&path))
-            .unwrap_or_else(|| "somebody".to_owned());
+            .unwrap_or_else(|| "unknown user".to_owned());
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname")
             .ok()
             .map(|t| t.trim().to_owned())
@@ -222,6 +234,7 @@ impl Place {
         let here = format!("{machine}/{}/{}/{lock}", machine_id.trim(), folder.display());
         Ok(Operator {
             name: format!("{user}@{machine} ({})", file.display()),
+            person: format!("{user}@{machine}"),
             place: Uuid::new_v5(&place, here.as_bytes()).to_string(),
             take_over,
         })

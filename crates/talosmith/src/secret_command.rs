@@ -34,9 +34,7 @@ impl Commands {
                 .hint("hand it over with `env:NAME` or `file:PATH`, or trust the file and leave `--no-commands` out"));
         }
         let mut shell = Command::new("sh");
-        for name in withheld(std::env::vars_os()) {
-            shell.env_remove(name);
-        }
+        withhold(&mut shell);
         let output = shell.arg("-c").arg(command).output().map_err(|e| {
             Problem::of(exit, &e).within(format!("could not run the command that should print {what}"))
         })?;
@@ -52,6 +50,13 @@ impl Commands {
                 format!("the command that should print {what} printed something else than text"),
             )
         })
+    }
+}
+
+/// Takes from a command's environment what is meant for us.
+pub fn withhold(command: &mut Command) {
+    for name in withheld(std::env::vars_os()) {
+        command.env_remove(name);
     }
 }
 

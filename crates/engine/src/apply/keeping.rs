@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::error::{Error, Kind, Result};
 use crate::kubernetes_lease::KubernetesLease;
 use crate::lease::Validity;
+use crate::offline;
 use crate::record::Record;
 
 /// After a renewal that failed.
@@ -58,8 +59,14 @@ async fn in_time(
         Ok(Err(error)) => error,
         Err(late) => Error::systems("could not renew the lease").because(late),
     };
-    if error.kind() == Kind::Busy || validity.hold() == Hold::GivenUp {
+    if error.kind() == Kind::Busy {
         return Err(error);
+    }
+    if validity.hold() == Hold::GivenUp {
+        return Err(match record {
+            Some(record) => offline::explain(&context.systems, record.host(), error).await,
+            None => error,
+        });
     }
     if let Some(record) = record.filter(|_| !context.deletes_record.load(Ordering::Relaxed)) {
         // Its VM ID has another VM by now, or its notes say something else: they will not say again that the lease is ours.

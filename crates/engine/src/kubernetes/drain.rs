@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
 use kube::core::Status;
 
@@ -19,6 +20,10 @@ use crate::error::{Error, Kind, Result};
 
 /// Between two rounds.
 const INTERVAL: Duration = Duration::from_secs(2);
+/// For taking our cordon back when a drain failed.
+const TO_RELEASE: Duration = Duration::from_secs(60);
+/// The code of a drain that pods or their budgets do not allow.
+const BLOCKED: &str = "drain-blocked";
 /// Says on a node that Talosmith cordoned it, and why.
 pub const CORDONED: &str = "talosmith.dev/cordoned";
 
@@ -41,8 +46,17 @@ impl Default for Drain {
     }
 }
 
-/// A pod that has to go, by namespace and name, with its uid: one of the same name that comes later is another.
-type Waiting = BTreeMap<(String, String), String>;
+/// Pods that have to go, by namespace and name.
+type Waiting = BTreeMap<(String, String), Leaving>;
+
+/// A pod that has to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Leaving {
+    /// One of the same name that comes later is another.
+    uid: String,
+    /// What makes it again elsewhere, such as `ReplicaSet web-5d9c`.
+    owner: Option<String>,
+}
 
 impl Kubernetes {
     /// Cordons a node and drains it; returns the names of the pods that were moved away. `why` is written on the node.
@@ -50,21 +64,41 @@ impl Kubernetes {
     /// # Errors
     ///
     /// [`Kind::Refused`] when a pod or its data would be lost for good; [`Kind::Systems`] when pods are left at the end of the time,
-    /// with the reason of each. The node takes pods again then, unless somebody else had cordoned it.
+    /// each with its owner and the reason, such as a budget. The node takes pods again then, unless somebody else had cordoned it.
     pub async fn drain(&self, node: &str, how: &Drain, why: &str) -> Result<Vec<String>> {
         // What is refused is refused before anything is touched.
-        self.pods_to_move(node, how).await?;
-        let ours = self.hold(node, why).await?;
+        self.persist(how.limit, || self.pods_to_move(node, how)).await?;
+        let ours = self.persist(how.limit, || self.hold(node, why)).await?;
         match self.evict_all(node, how).await {
             Ok(moved) => Ok(moved),
             Err(error) if !ours => Err(error),
             // Taken back, or at least said: the failure itself is what the caller must hear of.
-            Err(error) => match self.release(node).await {
+            Err(error) => match self.persist(TO_RELEASE, || self.release(node)).await {
                 Ok(_) => Err(error),
                 Err(_) => Err(error.hint(format!(
                     "make room or loosen the budgets; `kubectl uncordon {node}` lets pods come again"
                 ))),
             },
+        }
+    }
+
+    /// Asks again for as long as nobody answers: an API server that goes away, or the VIP that moves, takes seconds to a minute.
+    pub(crate) async fn persist<T, F: Future<Output = Result<T>>>(
+        &self,
+        limit: Duration,
+        call: impl Fn() -> F,
+    ) -> Result<T> {
+        let began = self.clock.now();
+        loop {
+            let error = match call().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let waited = self.clock.now().duration_since(began).unsigned_abs();
+            if error.kind() != Kind::Systems || is_refusal(&error) || waited >= limit {
+                return Err(error);
+            }
+            self.clock.sleep(INTERVAL).await;
         }
     }
 
@@ -74,30 +108,53 @@ impl Kubernetes {
     ///
     /// When there is no such node, or Kubernetes does not answer in time.
     pub async fn release(&self, node: &str) -> Result<bool> {
-        if !self.is_held(node).await?.1 {
-            return Ok(false);
+        match self.is_held(node).await? {
+            (true, true) => {}
+            // A person uncordoned it. What is left of our cordon would make the next one of a person look like ours.
+            (false, true) => {
+                let patch = serde_json::json!({"metadata": {"annotations": {CORDONED: null}}});
+                return self.patch_node(node, "clear the mark of", &patch).await.map(|()| false);
+            }
+            (_, false) => return Ok(false),
         }
         let patch = serde_json::json!({"metadata": {"annotations": {CORDONED: null}}, "spec": {"unschedulable": null}});
         self.patch_node(node, "uncordon", &patch).await.map(|()| true)
     }
 
+    /// Keeps new pods off a node, or lets them come again, in the name of a person: without our mark, so that nothing but a person
+    /// takes it back. Says whether that changed something for pods.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such node, or Kubernetes does not answer in time.
+    pub async fn cordon(&self, node: &str, on: bool) -> Result<bool> {
+        let (cordoned, marked) = self.is_held(node).await?;
+        if cordoned == on && !marked {
+            return Ok(false);
+        }
+        let unschedulable = if on { Some(true) } else { None };
+        let patch = serde_json::json!({"metadata": {"annotations": {CORDONED: null}}, "spec": {"unschedulable": unschedulable}});
+        self.patch_node(node, if on { "cordon" } else { "uncordon" }, &patch).await?;
+        Ok(cordoned != on)
+    }
+
     /// Cordons a node in our name. Says whether the cordon is ours: one of somebody else stays theirs.
     async fn hold(&self, node: &str, why: &str) -> Result<bool> {
-        let (cordoned, ours) = self.is_held(node).await?;
+        let (cordoned, marked) = self.is_held(node).await?;
         if cordoned {
-            return Ok(ours);
+            return Ok(marked);
         }
         let patch = serde_json::json!({"metadata": {"annotations": {CORDONED: why}}, "spec": {"unschedulable": true}});
         self.patch_node(node, "cordon", &patch).await.map(|()| true)
     }
 
-    /// Whether a node is cordoned, and whether that was us.
+    /// Whether a node is cordoned, and whether it has our mark.
     async fn is_held(&self, node: &str) -> Result<(bool, bool)> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let found = self.ask(&format!("tell about node {node}"), nodes.get(node)).await?;
         let cordoned = found.spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
         let ours = found.metadata.annotations.is_some_and(|annotations| annotations.contains_key(CORDONED));
-        Ok((cordoned, cordoned && ours))
+        Ok((cordoned, ours))
     }
 
     async fn patch_node(&self, node: &str, verb: &str, patch: &serde_json::Value) -> Result<()> {
@@ -113,8 +170,14 @@ impl Kubernetes {
         let mut reasons = BTreeMap::new();
         let work = async {
             while !waiting.is_empty() {
-                for (pod, uid) in &waiting {
-                    if let Some(reason) = self.evict(pod, uid, how.grace).await? {
+                for (pod, leaving) in &waiting {
+                    let reason = match self.evict(pod, &leaving.uid, how.grace).await {
+                        Ok(reason) => reason,
+                        Err(error) if is_refusal(&error) => return Err(error),
+                        // Nobody answered. The next round finds out whether it was evicted.
+                        Err(error) => error.causes().pop(),
+                    };
+                    if let Some(reason) = reason {
                         reasons.insert(pod.clone(), reason);
                     }
                 }
@@ -134,9 +197,11 @@ impl Kubernetes {
             Ok(outcome) => outcome
                 .map(|()| moved.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect()),
             Err(_) => {
-                let left = waiting.keys().map(|pod| {
+                let left = waiting.iter().map(|(pod, leaving)| {
                     let reason = reasons.get(pod).map_or("it does not stop", String::as_str);
-                    format!("{}/{} ({reason})", pod.0, pod.1)
+                    let owner =
+                        leaving.owner.as_ref().map_or_else(String::new, |owner| format!(" of {owner}"));
+                    format!("{}/{}{owner} ({reason})", pod.0, pod.1)
                 });
                 let left: Vec<String> = left.collect();
                 let seconds = how.limit.as_secs();
@@ -144,7 +209,10 @@ impl Kubernetes {
                     "node {node} could not be drained within {seconds} s: {}",
                     left.join(", ")
                 ))
-                .hint("make room for these pods elsewhere or loosen their budgets"))
+                .coded(BLOCKED)
+                .hint(
+                    "make room for these pods elsewhere or loosen their budgets; then run the command again",
+                ))
             }
         }
     }
@@ -167,20 +235,21 @@ impl Kubernetes {
                 Fate::Lost | Fate::Moves if keeps_data(&pod) && !how.empty_dir => data.push(says),
                 Fate::Lost | Fate::Moves => {}
             }
-            waiting.insert(name, pod.metadata.uid.unwrap_or_default());
+            let owner = controller(&pod).map(|owner| format!("{} {}", owner.kind, owner.name));
+            waiting.insert(name, Leaving { uid: pod.metadata.uid.unwrap_or_default(), owner });
         }
         let (why, hint) = match (lost.is_empty(), data.is_empty()) {
             (true, true) => return Ok(waiting),
             (false, _) => (
                 format!("nothing would make these pods again: {}", lost.join(", ")),
-                "delete them yourself if they are not needed",
+                "delete them yourself if they are not needed, or allow it: `changes: { drain_deletes: [unmanaged-pods] }`",
             ),
             (true, false) => (
                 format!(
                     "these pods keep data in `emptyDir` volumes, which is deleted with them: {}",
                     data.join(", ")
                 ),
-                "allow it where that data is of no use to anybody, or move it elsewhere first",
+                "allow it where that data is of no further use: `changes: { drain_deletes: [empty-dir] }`; or move it elsewhere first",
             ),
         };
         Err(Error::new(Kind::Refused, format!("node {node} was not drained, because {why}")).hint(hint))
@@ -228,6 +297,18 @@ fn not_evicted(status: Box<Status>) -> std::result::Result<Option<String>, Box<S
     }
 }
 
+/// Whether Kubernetes answered, and will not answer otherwise in a moment.
+fn is_refusal(error: &Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(kube::Error::Api(status)) = cause.downcast_ref::<kube::Error>() {
+            return status.code < 500 && status.code != 429;
+        }
+        source = cause.source();
+    }
+    false
+}
+
 /// What draining means for a pod.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
@@ -239,14 +320,18 @@ enum Fate {
     Lost,
 }
 
+/// What makes a pod again.
+fn controller(pod: &Pod) -> Option<&OwnerReference> {
+    let owners = pod.metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|owner| owner.controller == Some(true))
+}
+
 fn fate(pod: &Pod) -> Fate {
     let metadata = &pod.metadata;
     let mirrored =
         metadata.annotations.as_ref().is_some_and(|a| a.contains_key("kubernetes.io/config.mirror"));
-    let owners = metadata.owner_references.as_deref().unwrap_or_default();
-    let controller = owners.iter().find(|owner| owner.controller == Some(true));
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
-    match controller {
+    match controller(pod) {
         _ if mirrored => Fate::Stays,
         Some(owner) if owner.kind == "DaemonSet" => Fate::Stays,
         Some(_) => Fate::Moves,

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use model::blueprint::{Blueprint, Node, Role};
-use model::observed::Member;
 use model::observed::{
     Api, ConfigChange, ConfigCost, ConfigDifference, Etcd, EtcdStatus, Kubelet, Machine, Unobserved,
 };
 use secrecy::ExposeSecret;
 use talos::config::{ChangeClass, Contract, Difference, Documents, difference};
-use talos_client::{Machine as Client, Maintenance};
+use talos_client::{Extension, Machine as Client, MachineStatus, Maintenance, Service};
 
+pub(crate) use super::etcd::{etcd, etcd_with_status, has_no_etcd};
+use super::etcd::{etcd_of, member, services};
 use crate::Systems;
 use crate::identify::{Identified, Reached, identify_configured, reach};
 use crate::render::{Access, digest};
@@ -24,12 +25,28 @@ pub(crate) type Seen = (Machine, Vec<Unobserved>);
 /// Looks at one node: is it waiting for a configuration, does it have ours, is it somebody else's? A configuration that is
 /// `wanted` is compared with the one that it runs.
 pub(crate) async fn observe(systems: &Systems, node: &Node, access: &Access, wanted: Option<&str>) -> Seen {
-    let seen = observe_or_unmet(systems, node, access, wanted).await;
+    let seen = observe_or_unmet(systems, node, access, Detail::All { wanted }).await;
     seen.unwrap_or_else(|unmet| {
-        let unobserved =
-            Unobserved { what: format!("the Talos API of {}", node.name), why: unmet.words.clone() };
+        let unobserved = Unobserved { what: api_of(node), why: unmet.words.clone() };
         (Machine::unresponsive(unmet.words), vec![unobserved])
     })
+}
+
+/// What was not observed where a machine does not answer.
+pub(super) fn api_of(node: &Node) -> String {
+    format!("the Talos API of {}", node.name)
+}
+
+/// How much is asked of a machine that is configured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Detail<'a> {
+    /// Everything.
+    All {
+        /// The configuration that it should run, to be compared with the one that it runs.
+        wanted: Option<&'a str>,
+    },
+    /// Only what says whether it has its place in the cluster. It is asked again and again, by whoever waits for that.
+    Joining,
 }
 
 /// The same; a machine that does not answer is what is lacking.
@@ -37,14 +54,14 @@ pub(crate) async fn observe_or_unmet(
     systems: &Systems,
     node: &Node,
     access: &Access,
-    wanted: Option<&str>,
+    detail: Detail<'_>,
 ) -> Result<Seen, Unmet> {
     let identified = match Box::pin(reach(systems, node, access)).await {
         // Whether it is the node, and what it says, is asked at once: reading gives nothing away.
         Reached::Keys(client) => {
             let who = identify_configured(systems, node, client.clone());
             let (who, seen) =
-                futures::join!(Box::pin(who), Box::pin(configured(systems, node, &client, wanted)));
+                futures::join!(Box::pin(who), Box::pin(configured(systems, node, &client, detail)));
             match who {
                 Identified::Configured(_) => return Ok(seen),
                 other => other,
@@ -65,7 +82,7 @@ pub(crate) async fn observe_or_unmet(
             }
             (machine, unobserved)
         }
-        Identified::Configured(client) => Box::pin(configured(systems, node, &client, wanted)).await,
+        Identified::Configured(client) => Box::pin(configured(systems, node, &client, detail)).await,
         Identified::ForeignMachine { why } => (Machine::with(Api::ForeignMachine { why }), vec![]),
         Identified::OtherKeys { why } => (Machine::with(Api::OtherKeys { why }), vec![]),
         Identified::Unresponsive(unmet) => return Err(unmet),
@@ -111,23 +128,47 @@ fn told<T>(
     None
 }
 
-async fn configured(systems: &Systems, node: &Node, client: &Client, wanted: Option<&str>) -> Seen {
+async fn configured(systems: &Systems, node: &Node, client: &Client, detail: Detail<'_>) -> Seen {
+    match detail {
+        Detail::All { wanted } => {
+            let basics = basics(systems, node, client, wanted);
+            let (mut seen, more) = futures::join!(basics, Box::pin(more(systems, node, client)));
+            more.add_to(node, &mut seen);
+            seen
+        }
+        Detail::Joining => {
+            let basics = basics(systems, node, client, None);
+            let (mut seen, etcd) = futures::join!(basics, etcd(systems, node, client));
+            seen.0.etcd = etcd;
+            seen
+        }
+    }
+}
+
+/// A configured machine of which only this is known.
+pub(crate) fn with_status(status: &MachineStatus) -> Machine {
+    Machine {
+        stage: Some(status.stage.to_string()),
+        ready: status.ready,
+        unmet: status.unmet.iter().map(|unmet| format!("{}: {}", unmet.name, unmet.reason)).collect(),
+        ..Machine::with(Api::Configured)
+    }
+}
+
+/// Release, stage and configuration.
+async fn basics(systems: &Systems, node: &Node, client: &Client, wanted: Option<&str>) -> Seen {
     let clock = &systems.clock;
     let mut machine = Machine::with(Api::Configured);
     let mut unobserved = vec![];
-    let (version, status, config, schematic, (etcd, etcd_status), addresses) = futures::join!(
+    let (version, status, config) = futures::join!(
         clock.timeout(REQUEST_TIMEOUT, client.version()),
         clock.timeout(REQUEST_TIMEOUT, client.stage()),
         clock.timeout(REQUEST_TIMEOUT, client.machine_config()),
-        clock.timeout(REQUEST_TIMEOUT, client.schematic()),
-        etcd_with_status(systems, node, client),
-        addresses(systems, node, client),
     );
     machine.talos = told(version, node, VERSION, &mut unobserved).map(|v| v.tag);
     if let Some(status) = told(status, node, "the stage", &mut unobserved) {
-        machine.stage = Some(status.stage.to_string());
-        machine.ready = status.ready;
-        machine.unmet = status.unmet.iter().map(|u| format!("{}: {}", u.name, u.reason)).collect();
+        let Machine { stage, ready, unmet, .. } = with_status(&status);
+        (machine.stage, machine.ready, machine.unmet) = (stage, ready, unmet);
     }
     if let Some(runs) = told(config, node, "the configuration", &mut unobserved) {
         let runs = runs.expose_secret();
@@ -135,9 +176,72 @@ async fn configured(systems: &Systems, node: &Node, client: &Client, wanted: Opt
         let release = machine.talos.as_deref().unwrap_or(&node.talos);
         machine.config_changes = wanted.and_then(|wanted| differences(runs, wanted, release));
     }
-    machine.schematic = told(schematic, node, "the schematic", &mut unobserved).flatten();
-    (machine.etcd, machine.etcd_status, machine.addresses) = (etcd, etcd_status, addresses);
     (machine, unobserved)
+}
+
+/// What only a whole observation asks for.
+struct More {
+    extensions: Result<talos_client::Result<Vec<Extension>>, ambient::TimedOut>,
+    boot_id: Option<String>,
+    kernel_args: Option<String>,
+    services: Option<Vec<Service>>,
+    etcd: (Etcd, Option<EtcdStatus>),
+    addresses: Option<BTreeSet<Ipv4Addr>>,
+}
+
+async fn more(systems: &Systems, node: &Node, client: &Client) -> More {
+    let clock = &systems.clock;
+    let etcd = async {
+        let (services, member) = futures::join!(services(systems, client), member(systems, node, client));
+        let etcd = etcd_of(systems, node, client, member, services.as_deref()).await;
+        (services, etcd)
+    };
+    let (extensions, boot_id, kernel_args, (services, etcd), addresses) = futures::join!(
+        clock.timeout(REQUEST_TIMEOUT, client.extensions()),
+        clock.timeout(REQUEST_TIMEOUT, client.boot_id()),
+        clock.timeout(REQUEST_TIMEOUT, client.kernel_cmdline()),
+        etcd,
+        addresses(systems, node, client),
+    );
+    More {
+        extensions,
+        boot_id: boot_id.ok().and_then(Result::ok),
+        // Releases before 1.12 do not tell it.
+        kernel_args: kernel_args.ok().and_then(Result::ok),
+        services,
+        etcd,
+        addresses,
+    }
+}
+
+impl More {
+    fn add_to(self, node: &Node, (machine, unobserved): &mut Seen) {
+        if let Some(extensions) = told(self.extensions, node, "the schematic", unobserved) {
+            let (schematic, extensions): (Vec<_>, Vec<_>) =
+                extensions.into_iter().partition(Extension::is_schematic);
+            machine.schematic = schematic.into_iter().next().map(|schematic| schematic.version);
+            machine.extensions = Some(extensions.into_iter().map(|e| (e.name, e.version)).collect());
+        }
+        (machine.boot_id, machine.kernel_args) = (self.boot_id, self.kernel_args);
+        machine.unhealthy = self.services.map(|services| services.iter().filter_map(complaint).collect());
+        (machine.etcd, machine.etcd_status) = self.etcd;
+        machine.addresses = self.addresses;
+    }
+}
+
+/// A service that should run and does not, or is not healthy, with what it says. One without a health check is healthy.
+fn complaint(service: &Service) -> Option<(String, String)> {
+    let is_well = match service.state.as_str() {
+        "Running" => service.healthy != Some(false),
+        // What runs once has run, or was not needed.
+        "Finished" | "Skipped" => true,
+        _ => false,
+    };
+    let says = match service.message.trim() {
+        "" => service.state.clone(),
+        message => format!("{}: {message}", service.state),
+    };
+    (!is_well).then(|| (service.id.clone(), says))
 }
 
 /// Where two configurations differ, with values only where they are no secrets. `None` when one of them cannot be read.
@@ -172,24 +276,6 @@ fn cost(class: ChangeClass) -> ConfigCost {
     }
 }
 
-/// A node's part in etcd, and what its member says of the whole. Only a member is asked for that: others would wait for etcd.
-pub(crate) async fn etcd_with_status(
-    systems: &Systems,
-    node: &Node,
-    client: &Client,
-) -> (Etcd, Option<EtcdStatus>) {
-    let etcd = etcd(systems, node, client).await;
-    if !matches!(etcd, Etcd::Member { .. }) {
-        return (etcd, None);
-    }
-    let asked = systems.clock.timeout(REQUEST_TIMEOUT, client.etcd_status()).await;
-    let status = asked.ok().and_then(Result::ok).map(|status| EtcdStatus {
-        leader: (status.leader != 0).then(|| hex_id(status.leader)),
-        errors: status.errors,
-    });
-    (etcd, status)
-}
-
 /// The addresses of a control plane node, one of which may be the VIP.
 pub(crate) async fn addresses(systems: &Systems, node: &Node, client: &Client) -> Option<BTreeSet<Ipv4Addr>> {
     if node.role == Role::Worker {
@@ -198,47 +284,6 @@ pub(crate) async fn addresses(systems: &Systems, node: &Node, client: &Client) -
     let asked = systems.clock.timeout(REQUEST_TIMEOUT, client.addresses()).await;
     let address = |found: talos_client::Address| found.address.split('/').next()?.parse().ok();
     Some(asked.ok()?.ok()?.into_iter().filter_map(address).collect())
-}
-
-/// A node's part in etcd. Its own member id is the proof that it has one; a service that still prepares has no data.
-pub(crate) async fn etcd(systems: &Systems, node: &Node, client: &Client) -> Etcd {
-    if node.role == Role::Worker {
-        return Etcd::Empty;
-    }
-    if let Some(id) = member_id(systems, client).await {
-        return as_member(systems, client, id).await;
-    }
-    match has_no_etcd(systems, client).await {
-        Some(true) => Etcd::Empty,
-        Some(false) => Etcd::Data,
-        None => Etcd::Unknown,
-    }
-}
-
-/// A member, with its own list of all of them. A learner does not give one, so it is asked for the list of the others.
-async fn as_member(systems: &Systems, client: &Client, id: u64) -> Etcd {
-    let listed = async |local: bool| {
-        let asked = systems.clock.timeout(REQUEST_TIMEOUT, client.etcd_members(local)).await;
-        asked.ok().and_then(Result::ok)
-    };
-    let own = listed(true).await;
-    let learns = |members: &[talos_client::EtcdMember]| members.iter().any(|m| m.id == id && m.learner);
-    let learner = match &own {
-        Some(members) => learns(members),
-        None => listed(false).await.is_some_and(|members| learns(&members)),
-    };
-    let member = |m: talos_client::EtcdMember| Member {
-        id: hex_id(m.id),
-        name: m.hostname,
-        learner: m.learner,
-        peers: m.peer_urls,
-    };
-    let members = own.map(|members| members.into_iter().map(member).collect());
-    Etcd::Member { id: hex_id(id), learner, members }
-}
-
-fn hex_id(id: u64) -> String {
-    format!("{id:016x}")
 }
 
 /// The certificate that a kubelet gets when it is registered for the first time.
@@ -271,31 +316,15 @@ pub(super) async fn kubelet_of(systems: &Systems, node: &Node, access: &Access) 
     }
 }
 
-/// The machine's own member id, once it has one. A learner has none yet, so the list of members is asked by name.
-async fn member_id(systems: &Systems, client: &Client) -> Option<u64> {
-    let local = client.get("etcd", "EtcdMembers.etcd.talos.dev", "local");
-    let spec = systems.clock.timeout(REQUEST_TIMEOUT, local).await.ok()?.ok()?;
-    u64::from_str_radix(spec.get("memberID")?.as_str()?, 16).ok()
-}
-
-/// Whether a machine surely has no etcd data. `None` when it cannot be told yet.
-///
-/// The proof needs both halves. The service prepares only after the volume with its data is mounted, and stays there for
-/// as long as nobody starts etcd; a member that restarts passes through the same state, but its folder is there.
-pub(crate) async fn has_no_etcd(systems: &Systems, machine: &Client) -> Option<bool> {
-    let services = systems.clock.timeout(REQUEST_TIMEOUT, machine.services()).await.ok()?.ok()?;
-    match services.iter().find(|s| s.id == "etcd")?.state.as_str() {
-        "Preparing" => {}
-        "Running" | "Stopping" => return Some(false),
-        _ => return None,
+/// The role of a configured machine, as it says itself.
+pub(super) async fn role_of(systems: &Systems, node: &Node, access: &Access) -> Option<Role> {
+    let client = Client::connect(&systems.net, &systems.clock, systems.address(node), &access.talos).ok()?;
+    let kind = client.get("config", "MachineTypes.config.talos.dev", "machine-type");
+    match systems.clock.timeout(REQUEST_TIMEOUT, kind).await.ok()?.ok()?.as_str()? {
+        "controlplane" | "init" => Some(Role::ControlPlane),
+        "worker" => Some(Role::Worker),
+        _ => None,
     }
-    let exists = systems
-        .clock
-        .timeout(REQUEST_TIMEOUT, machine.path_exists("/var/lib/etcd/member"))
-        .await
-        .ok()?
-        .ok()?;
-    Some(!exists)
 }
 
 #[cfg(test)]
@@ -308,5 +337,22 @@ mod tests {
         let classes = [Hot, Install, Network, ServiceRestart, Reboot, Volume];
         assert!(classes.is_sorted());
         assert!(classes.map(cost).is_sorted_by(|less, more| less < more));
+    }
+
+    #[test]
+    fn a_service_that_runs_or_has_run_is_well() {
+        let says = |state: &str, healthy, message: &str| {
+            let (id, state, message) = ("kubelet".to_owned(), state.to_owned(), message.to_owned());
+            complaint(&Service { id, state, healthy, message, events: vec![] }).map(|(_, says)| says)
+        };
+        assert_eq!(says("Running", Some(true), "Health check successful"), None);
+        assert_eq!(says("Running", None, ""), None, "it has no health check");
+        assert_eq!(says("Finished", None, ""), None);
+        assert_eq!(
+            says("Running", Some(false), "connection refused").unwrap(),
+            "Running: connection refused"
+        );
+        assert_eq!(says("Failed", None, "exit code 1").unwrap(), "Failed: exit code 1");
+        assert_eq!(says("Waiting", None, "").unwrap(), "Waiting");
     }
 }

@@ -1,6 +1,6 @@
 //! Proxmox' side: hosts and datastores from one list, then one call for each VM that may be ours.
 //!
-//! A look costs at most three calls, one for each node, and one for each datastore of a host and each stored image that a new node needs. What only a
+//! An observation costs at most three calls, one for each node, and one for each datastore of a host and each stored image that a new node needs. What only a
 //! creation needs (bridges, images, rights, the way to the factory) is asked only when something must be created. Every call
 //! is bounded in time.
 
@@ -30,7 +30,7 @@ use crate::systems::{PROBE_TIMEOUT, TALOS_PORT};
 
 /// The tag that every VM of ours carries. It only narrows the search; what counts is the mark.
 pub const TAG: &str = "talosmith";
-/// For one answer. A host that does not answer costs Proxmox itself half a minute; nobody waits for that here.
+/// For one answer. A host that does not answer costs Proxmox itself half a minute; that is not waited for here.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const KUBERNETES_PORT: u16 = 6443;
 /// Keys of a VM's configuration that are secret, or change by themselves.
@@ -79,7 +79,7 @@ fn is_bridge(kind: &str) -> bool {
     matches!(kind, "bridge" | "OVSBridge" | "vnet")
 }
 
-/// Looks at every VM that may be ours, and at what new ones need.
+/// Observes every VM that may be ours, and what new ones need.
 pub(super) async fn details(
     systems: &Systems,
     survey: Survey,
@@ -163,6 +163,11 @@ pub(super) async fn details(
             hosts::ask_for_room(systems, &mut seen.inventory.hosts, which).await;
             Box::pin(for_new_nodes(systems, sought, &mut seen, unobserved)).await;
             seen.occupied = occupied(systems, blueprint, &seen).await;
+            if purpose == Purpose::Page {
+                // Needs Sys.Audit on /; what the token may not ask is not known.
+                seen.quorate =
+                    ask(systems, systems.pve.cluster_status()).await.ok().map(|status| status.quorate);
+            }
         }
         Purpose::Removal => {
             if Holder::accounts(blueprint).next().is_none() {
@@ -224,7 +229,7 @@ fn take_down(
                 seen.unmarked_generations.extend(vmgenid.map(|vmgenid| (id, vmgenid)));
             }
         }
-        // One of another cluster is none of our business, whoever wrote it.
+        // One of another cluster is not ours, whichever version wrote it.
         Ok(Looked::Newer { owner: theirs, .. }) if theirs.is_some() && theirs != owner => {}
         Ok(Looked::Newer { version, host, .. }) => {
             seen.unread.insert(id, host);
@@ -327,8 +332,8 @@ async fn for_new_nodes(
     unobserved: &mut Vec<Unobserved>,
 ) {
     let blueprint = sought.blueprint;
-    let anew = blueprint.nodes.values().filter(|node| !node.external && sought.allowed.contains(&node.name));
-    let mut new: Vec<&Node> = preflight::to_create(blueprint, seen).chain(anew).collect();
+    let replaced = blueprint.nodes.values().filter(|node| !node.external && sought.allowed.node(&node.name));
+    let mut new: Vec<&Node> = preflight::to_create(blueprint, seen).chain(replaced).collect();
     new.sort_by(|a, b| a.name.cmp(&b.name));
     new.dedup_by(|a, b| a.name == b.name);
     if new.is_empty() {
@@ -404,8 +409,8 @@ pub(crate) async fn vnets(systems: &Systems) -> BTreeMap<String, String> {
     vnets.into_iter().map(|vnet| (vnet.vnet, vnet.zone)).collect()
 }
 
-/// Addresses of new nodes, and that of a new cluster, at which somebody is already. Who refuses a connection is there, too;
-/// where nobody is, nothing comes back. Loopback is the exception: this machine has all of its addresses and refuses for each.
+/// Addresses of new nodes, and that of a new cluster, at which something is already. What refuses a connection is there, too;
+/// where nothing is, nothing comes back. Loopback is the exception: this machine has all of its addresses and refuses for each.
 async fn occupied(systems: &Systems, blueprint: &Blueprint, seen: &Proxmox) -> BTreeMap<Ipv4Addr, String> {
     // Where a DHCP server has no reservation, it will find another address.
     let new = preflight::to_create(blueprint, seen).filter(|node| !node.settings.dhcp);
@@ -499,6 +504,7 @@ async fn vm(
             let vmgenid = configs.now.get("vmgenid").and_then(|id| id.parse().ok());
             return Ok(uuid.map_or(Looked::Nobodys, |uuid| Looked::Unmarked { uuid, vmgenid, host }));
         };
+        vm.ha_state.clone_from(&resource.hastate);
         // The list lags by ten seconds, so only "running" is believed here; a machine that then does not answer is asked
         // for again.
         vm.running = match resource.status.as_deref() {
@@ -548,7 +554,7 @@ async fn creation(
         systems.clock.sleep(SETTLE).await;
         active = match systems.pve.vm_config(host, vmid).await {
             Ok(config) if config.lock() == Some(lock) => settled::is_active(systems, host, vmid).await,
-            // It ended just now: whoever goes on finds out how.
+            // It ended just now: the next step finds out how.
             Ok(_) => Some(true),
             Err(error) if error.is_missing() => Some(true),
             Err(error) => return Err(error),
@@ -599,6 +605,7 @@ pub(crate) fn read(
         recorded: None,
         mark,
         pool,
+        ha_state: None,
         config,
         pending,
     };

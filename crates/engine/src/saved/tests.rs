@@ -12,6 +12,7 @@ fn saved(key: Option<&PlanKey>) -> SavedPlan {
     let plan = Plan {
         cluster: "home".into(),
         steps: vec![],
+        units: vec![],
         unknown: vec![],
         notes: vec![],
         blocked: vec![],
@@ -19,8 +20,17 @@ fn saved(key: Option<&PlanKey>) -> SavedPlan {
         held: vec![],
     };
     let facts = BTreeMap::from([("world/proxmox/version".to_owned(), "9.1.8".to_owned())]);
-    let allowed = BTreeSet::from(["home-work-1".to_owned()]);
-    let mut saved = SavedPlan { talosmith_plan: FORM, hmac_sha256: None, plan, allowed, facts };
+    let goals = BTreeSet::from([Goal::Update { node: "home-work-1".to_owned() }]);
+    let allowed = Allowed::data_of(["home-work-1"]);
+    let mut saved = SavedPlan {
+        talosmith_plan: FORM,
+        hmac_sha256: None,
+        plan,
+        allowed,
+        targets: BTreeSet::new(),
+        goals,
+        facts,
+    };
     saved.hmac_sha256 = key.map(|key| key.sign(&saved.signed()));
     saved
 }
@@ -49,7 +59,7 @@ fn a12_a_plan_that_was_edited_is_refused_whatever_digest_it_carries() {
 fn a12_a_plan_without_a_key_approves_and_allows_nothing() {
     let mut unproved = saved(None);
     assert!(matches!(unproved.verify(None), Err(Unusable::Deletes)));
-    unproved.allowed.clear();
+    unproved.allowed = Allowed::default();
     assert!(unproved.verify(None).is_ok());
     assert!(matches!(unproved.verify(Some(&key())), Err(Unusable::Unauthenticated)));
     assert!(matches!(saved(Some(&key())).verify(None), Err(Unusable::NoKey)));
@@ -58,11 +68,11 @@ fn a12_a_plan_without_a_key_approves_and_allows_nothing() {
 #[test]
 fn a12_a_saved_plan_has_a_form_and_another_one_is_refused() {
     let text = saved(None).to_text();
-    let form = |form: &str| SavedPlan::parse(&text.replace("\"talosmith_plan\": 5", form));
-    assert!(matches!(form("\"talosmith_plan\": 6"), Err(Unusable::Newer(6))));
-    assert!(matches!(form("\"talosmith_plan\": 4"), Err(Unusable::Older(4))));
-    assert!(matches!(form("\"other\": 5"), Err(Unusable::NoForm)));
-    assert!(matches!(form("\"talosmith_plan\": 5, \"more\": 1"), Err(Unusable::NotAPlan(_))));
+    let form = |form: &str| SavedPlan::parse(&text.replace("\"talosmith_plan\": 6", form));
+    assert!(matches!(form("\"talosmith_plan\": 7"), Err(Unusable::Newer(7))));
+    assert!(matches!(form("\"talosmith_plan\": 5"), Err(Unusable::Older(5))));
+    assert!(matches!(form("\"other\": 6"), Err(Unusable::NoForm)));
+    assert!(matches!(form("\"talosmith_plan\": 6, \"more\": 1"), Err(Unusable::NotAPlan(_))));
     assert!(matches!(SavedPlan::parse("cluster: home"), Err(Unusable::NotAPlan(_))));
 }
 
@@ -115,5 +125,5 @@ fn a_saved_plan_with_repeated_or_unknown_keys_is_refused() {
     );
     let unknown = edited("\"steps\": []", "\"steps\": [], \"approved\": true").unwrap_err();
     assert!(matches!(unknown, Unusable::Unknown), "{unknown:?}");
-    assert!(edited("\"talosmith_plan\": 5", "\"talosmith_plan\": 5, \"talosmith_plan\": 5").is_err());
+    assert!(edited("\"talosmith_plan\": 6", "\"talosmith_plan\": 6, \"talosmith_plan\": 6").is_err());
 }

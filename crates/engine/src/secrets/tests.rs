@@ -3,7 +3,7 @@
 use super::*;
 
 fn bundle() -> Bundle {
-    let contract = talos::config::Contract::parse("v1.13.9").unwrap();
+    let contract = Contract::parse("v1.13.9").unwrap();
     Bundle::placeholder(contract, "2026-01-01T00:00:00Z".parse().unwrap()).unwrap()
 }
 

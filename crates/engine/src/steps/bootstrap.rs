@@ -4,6 +4,8 @@
 //! it has no etcd data, and nothing may show that the cluster exists or existed. Then the mark is written into the record,
 //! and only then is the call made. A crash after the mark repeats the call on the same machine, where Talos itself refuses
 //! it if there is data. Where a node has data, etcd exists: nothing is called, and it is given time to come up.
+//!
+//! This look is not the gate's: the gate asks members of etcd whether they can do without a node, and here the proof is that there is none.
 
 mod doubts;
 

@@ -1,24 +1,24 @@
 //! What is proved again directly before a node that is replaced loses its VM.
 //!
 //! Between the plan and this moment somebody may have thought for long. So the node is watched: for two minutes, at every look,
-//! something must show that it is dead, and nothing that it lives. Then each other control plane node is asked for its list of
-//! members, and etcd must have its quorum without the node. The rules are in [`model::alive`] and [`model::quorum`].
+//! something must show that it is dead, and nothing that it lives ([`model::alive`]). Then the gate is asked, on a fresh view, for a permit
+//! to remove it: etcd must have its quorum without the node. Only that permit stops and deletes its VM.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::SignedDuration;
 use model::alive::{self, Doubt, Says, Signs};
-use model::blueprint::{Node, Role};
-use model::observed::Etcd;
-use model::quorum::{self, View};
+use model::blueprint::Node;
+use model::gate::{Blocker, Permit};
 
 use crate::context::Context;
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
+use crate::gate;
 use crate::identify::{Identified, identify};
 use crate::kubernetes::Kubernetes;
-use crate::observe::machines;
 
 /// For so long a node must be dead at every look.
 const WATCH: SignedDuration = SignedDuration::from_secs(120);
@@ -29,9 +29,9 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const OTHERS: usize = 5;
 
 /// The node is dead, as far as anything says, and was for two minutes; and etcd does not need it.
-pub(super) async fn still_dead(context: &Context, node: &Node, progress: &Progress) -> Result<()> {
+pub(super) async fn still_dead(context: &Context, node: &Node, progress: &Progress) -> Result<Arc<Permit>> {
     // Before the watch, too: where etcd needs the node, two minutes change nothing.
-    keeps_quorum(context, node).await?;
+    may_go(context, node, progress).await?;
     let clock = &context.systems.clock;
     let began = clock.now();
     let mut since = None;
@@ -55,7 +55,7 @@ pub(super) async fn still_dead(context: &Context, node: &Node, progress: &Progre
         }
         clock.sleep(INTERVAL).await;
     }
-    keeps_quorum(context, node).await
+    may_go(context, node, progress).await
 }
 
 /// What is seen of the node and around it now.
@@ -81,27 +81,11 @@ async fn signs(context: &Context, node: &Node) -> Signs {
     }
 }
 
-/// etcd has its quorum without a control plane node, by what every other one says now.
-pub(super) async fn keeps_quorum(context: &Context, node: &Node) -> Result<()> {
-    let access = context.snapshot.access()?;
-    let others = context.snapshot.blueprint.control_planes().filter(|other| other.name != node.name);
-    let asked = others.map(|other| async move {
-        let Identified::Configured(machine) = identify(&context.systems, other, access).await else {
-            return None;
-        };
-        match machines::etcd(&context.systems, other, &machine).await {
-            Etcd::Member { id, members: Some(members), .. } => {
-                Some(View { node: other.name.clone(), id, members })
-            }
-            Etcd::Member { members: None, .. } | Etcd::Data | Etcd::Empty | Etcd::Unknown => None,
-        }
-    });
-    let views: Vec<View> = join_all(asked).await.into_iter().flatten().collect();
-    // The file may call a voter a worker; etcd's members know better.
-    if node.role == Role::Worker && !quorum::is_member(&node.name, &views) {
-        return Ok(());
-    }
-    quorum::may_remove(&node.name, &views).map_err(|blocker| {
-        Error::new(Kind::Refused, format!("{} is not replaced: {blocker}", node.name)).hint(blocker.hint())
+/// The permit to remove a dead node, by what every other one says now.
+pub(super) async fn may_go(context: &Context, node: &Node, progress: &Progress) -> Result<Arc<Permit>> {
+    Box::pin(gate::remove_dead(context, &node.name, progress)).await.map_err(|blockers| {
+        let why: Vec<String> = blockers.iter().map(ToString::to_string).collect();
+        let what = format!("{} is not replaced: {}", node.name, why.join("; "));
+        Error::new(Kind::Refused, what).hint(blockers.first().map_or("run the command again", Blocker::hint))
     })
 }

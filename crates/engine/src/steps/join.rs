@@ -1,13 +1,12 @@
 //! Waits until a node has its place: running and ready by its own word, a voter in etcd if it is a control plane, and
 //! ready in Kubernetes.
 
-mod silence;
-
 use std::sync::PoisonError;
 use std::time::Duration;
 
 use model::blueprint::{Node, Role};
 use model::observed::{Api, Etcd, Machine as Seen};
+use model::readiness::{Condition, Seen as Place};
 use model::service::{self, Halted};
 use talos_client::{Kind as Refused, Machine};
 
@@ -17,12 +16,12 @@ use crate::error::{Error, Result};
 use crate::halt::{self, HaltWatch};
 use crate::health::not_ready;
 use crate::kubernetes::Kubernetes;
-use crate::observe::machines;
+use crate::observe::machines::{self, Detail};
 use crate::render::digest;
 use crate::steps::configure;
+use crate::steps::silence::Silence;
 use crate::systems::REQUEST_TIMEOUT;
 use crate::unmet::{PodWatch, Unmet};
-use silence::Silence;
 
 const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const INTERVAL: Duration = Duration::from_secs(3);
@@ -43,7 +42,8 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     let mut silence = Silence::new(context, node);
     let waiting = async {
         loop {
-            let looked = silence.during(machines::observe_or_unmet(systems, node, access, None)).await;
+            let looked =
+                silence.during(machines::observe_or_unmet(systems, node, access, Detail::Joining)).await;
             let missing = match looked {
                 Ok((machine, _)) => {
                     silence.ends();
@@ -162,7 +162,7 @@ async fn missing(
 }
 
 /// What a machine that answers still lacks.
-async fn lacks(
+pub(super) async fn lacks(
     context: &Context,
     progress: &Progress,
     node: &Node,
@@ -186,56 +186,47 @@ async fn lacks(
         Api::ForeignMachine { why } => return Some(Unmet::new(format!("its address answers, but {why}"))),
         Api::OtherKeys { why } => return Some(Unmet::new(format!("it has other keys: {why}"))),
     }
-    if machine.unmet.iter().any(|unmet| unmet.starts_with("time:")) {
-        return Some(Unmet::new(service::no_time(&node.ntp)).coded(CLOCK));
-    }
-    if node.role == Role::ControlPlane {
-        match &machine.etcd {
-            Etcd::Member { learner: false, .. } => {}
-            Etcd::Member { learner: true, .. } => return Some(Unmet::new("etcd: still a learner")),
-            other => {
-                let words = outside_etcd(other);
-                let endpoint = &context.snapshot.blueprint.endpoint;
-                // Where there is no discovery service, that is how it finds the others.
-                return Some(match kubernetes.nodes().await {
-                    Ok(_) => Unmet::new(words),
-                    Err(_) => Unmet::new(format!("{words}, and Kubernetes at {endpoint} does not answer"))
-                        .coded(NO_KUBERNETES),
-                });
-            }
+    let blueprint = &context.snapshot.blueprint;
+    let place = Place::nothing(blueprint, node).with_machine(machine);
+    match place.lacks(&[Condition::Time, Condition::Voting, Condition::Running]) {
+        Some(Condition::Time) => return Some(Unmet::new(service::no_time(&node.ntp)).coded(CLOCK)),
+        Some(Condition::Voting) => return Some(not_voting(context, &machine.etcd, kubernetes).await),
+        // The machine only says that the node is not ready; Kubernetes says why, once it knows the node.
+        Some(_) if !machine.unmet.first().is_some_and(|unmet| unmet.starts_with("nodeReady")) => {
+            return Some(Unmet::new(stage(machine)));
         }
+        Some(_) | None => {}
     }
-    let settled = context.snapshot.blueprint.is_settled(machine.ready, machine.unmet.iter());
-    if machine.stage.as_deref() != Some("running") || !settled {
-        let stage = machine.stage.as_deref().unwrap_or("unknown");
-        return Some(match machine.unmet.first() {
-            // The machine only says that the node is not ready; Kubernetes says why, once it knows the node.
-            Some(unmet) if unmet.starts_with("nodeReady") => match kubernetes.nodes().await {
-                Err(_) => no_kubernetes(context, node).await,
-                Ok(nodes) => match nodes.get(&node.name) {
-                    None => Unmet::new("not registered in Kubernetes yet"),
-                    Some(n) if n.ready => Unmet::new(format!("{stage}: {unmet}")),
-                    Some(n) => {
-                        let unmet = Unmet::new(not_ready(&context.snapshot.blueprint, n.not_ready.as_ref()));
-                        pods.explain(&context.systems, kubernetes, unmet).await
-                    }
-                },
-            },
-            Some(unmet) => Unmet::new(format!("{stage}: {unmet}")),
-            None => Unmet::new(stage),
-        });
+    let Ok(nodes) = kubernetes.nodes().await else { return Some(no_kubernetes(context, node).await) };
+    let place = place.with_kubernetes(&nodes);
+    match place.lacks(&[Condition::Registered, Condition::Ready, Condition::Running])? {
+        Condition::Registered => Some(Unmet::new("not registered in Kubernetes yet")),
+        Condition::Ready => {
+            let why = nodes.get(&node.name).and_then(|node| node.not_ready.as_ref());
+            Some(pods.explain(&context.systems, kubernetes, Unmet::new(not_ready(blueprint, why))).await)
+        }
+        _ => Some(Unmet::new(stage(machine))),
     }
+}
+
+/// The stage of a machine, and the first thing that it waits for.
+fn stage(machine: &Seen) -> String {
+    let stage = machine.stage.as_deref().unwrap_or("unknown");
+    machine.unmet.first().map_or_else(|| stage.to_owned(), |unmet| format!("{stage}: {unmet}"))
+}
+
+/// Why a control plane node does not vote in etcd.
+async fn not_voting(context: &Context, etcd: &Etcd, kubernetes: &Kubernetes) -> Unmet {
+    if matches!(etcd, Etcd::Member { .. }) {
+        return Unmet::new("etcd: still a learner");
+    }
+    let (words, endpoint) = (outside_etcd(etcd), &context.snapshot.blueprint.endpoint);
+    // Where there is no discovery service, that is how it finds the others.
     match kubernetes.nodes().await {
-        Err(_) => Some(no_kubernetes(context, node).await),
-        Ok(nodes) => match nodes.get(&node.name) {
-            None => Some(Unmet::new("not registered in Kubernetes yet")),
-            // Without a network plug-in a node is as far as it can be once it is registered.
-            Some(n) if !n.ready && !context.snapshot.blueprint.awaits_network() => {
-                let unmet = Unmet::new(not_ready(&context.snapshot.blueprint, n.not_ready.as_ref()));
-                Some(pods.explain(&context.systems, kubernetes, unmet).await)
-            }
-            Some(_) => None,
-        },
+        Ok(_) => Unmet::new(words),
+        Err(_) => {
+            Unmet::new(format!("{words}, and Kubernetes at {endpoint} does not answer")).coded(NO_KUBERNETES)
+        }
     }
 }
 

@@ -1,50 +1,95 @@
 //! Gives a machine that runs the configuration that the file describes.
 //!
-//! The plan asks for this only where the machine follows at once. Two things keep that promise: the machine must still run the
+//! Without a permit only where the machine follows at once. Two things keep that promise: the machine must still run the
 //! configuration that the plan compared with, and it is asked in the mode that never reboots, so that a machine which judges
 //! otherwise refuses and changes nothing.
+//!
+//! With a permit the configuration is staged, and the machine rebooted: that works the same way on every release, while those from 1.14
+//! on never reboot by themselves. A crash between both leaves a machine that runs its old configuration, and is given the new one again.
 
 use std::time::Duration;
 
 use model::blueprint::Node;
+use model::gate::{Effect, Permit};
+use model::step::RebootMode;
 use secrecy::ExposeSecret;
-use talos_client::ApplyMode;
+use talos_client::{ApplyMode, Machine};
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
-use crate::identify::{Identified, identify};
 use crate::render::digest;
+use crate::steps::{boot, permit, reboot};
 use crate::systems::REQUEST_TIMEOUT;
 
 /// For the machine to take it over.
 const TRIES: u32 = 15;
 const INTERVAL: Duration = Duration::from_secs(2);
 
+/// Gives a machine its configuration, which it takes over at once.
 pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> Result<Done> {
-    let (systems, access) = (&context.systems, context.snapshot.access()?);
+    let Some((machine, config)) = differs(context, node).await? else { return Ok(Done::default()) };
+    let systems = &context.systems;
+    progress.note("sending the configuration");
+    let warnings = send(context, node, &machine, config, ApplyMode::NoReboot).await?;
+    for _ in 0..TRIES {
+        if runs(context, &machine).await.is_some_and(|runs| runs == digest(config.as_bytes())) {
+            return Ok(Done { warnings });
+        }
+        systems.clock.sleep(INTERVAL).await;
+    }
+    Err(runs_another(node))
+}
+
+/// Gives a machine its configuration, which it takes over with a reboot.
+pub(super) async fn reboot(
+    context: &Context,
+    permit: &Permit,
+    node: &Node,
+    progress: &Progress,
+) -> Result<Done> {
+    permit::check(permit, &node.name, Effect::Absence)?;
+    let Some((machine, config)) = differs(context, node).await? else { return Ok(Done::default()) };
+    let before = boot::id(context, &machine, || attempt(node)).await?;
+    progress.note("sending the configuration");
+    let warnings = send(context, node, &machine, config, ApplyMode::Staged).await?;
+    let machine =
+        reboot::again(context, permit, node, &machine, &before, RebootMode::Default, progress).await?;
+    match runs(context, &machine).await {
+        Some(runs) if runs == digest(config.as_bytes()) => Ok(Done { warnings }),
+        Some(_) => Err(runs_another(node)),
+        None => Err(attempt(node)
+            .hint("it booted, and does not tell which configuration it runs; run the command again")),
+    }
+}
+
+/// Gives a machine its configuration, which it takes over at its next boot. Another step of the unit brings that about, and the node
+/// is verified to run it afterwards.
+pub(super) async fn stage(
+    context: &Context,
+    permit: &Permit,
+    node: &Node,
+    progress: &Progress,
+) -> Result<Done> {
+    permit::check(permit, &node.name, Effect::Absence)?;
+    let Some((machine, config)) = differs(context, node).await? else { return Ok(Done::default()) };
+    progress.note("sending the configuration");
+    let warnings = send(context, node, &machine, config, ApplyMode::Staged).await?;
+    context.staged().insert(node.name.clone());
+    Ok(Done { warnings })
+}
+
+/// The machine, and the configuration that it does not run yet. Refused where it runs another one than the plan compared with.
+async fn differs<'a>(context: &'a Context, node: &Node) -> Result<Option<(Machine, &'a str)>> {
+    let systems = &context.systems;
     let config = context.snapshot.config(&node.name)?;
-    let attempt = || Error::systems(format!("could not update the machine config of {}", node.name));
-    let machine = match identify(systems, node, access).await {
-        Identified::Configured(machine) => machine,
-        Identified::Maintenance(_) => {
-            return Err(Error::new(Kind::Refused, format!("{} lost its configuration", node.name))
-                .hint("run the command again: it gets all of it then"));
-        }
-        Identified::ForeignMachine { why } | Identified::OtherKeys { why } => {
-            return Err(attempt().hint(format!("{why}; run the command again when it answers")));
-        }
-        Identified::Unresponsive(unmet) => {
-            let hint = format!("{}; run the command again when it answers", unmet.words);
-            return Err(attempt().coded(unmet.code).hint(hint));
-        }
-    };
+    let machine = boot::configured(context, node, || attempt(node)).await?;
     let runs = match systems.clock.timeout(REQUEST_TIMEOUT, machine.machine_config()).await {
-        Ok(runs) => digest(runs.map_err(|e| attempt().because(e))?.expose_secret().as_bytes()),
-        Err(timed_out) => return Err(attempt().because(timed_out)),
+        Ok(runs) => digest(runs.map_err(|e| attempt(node).because(e))?.expose_secret().as_bytes()),
+        Err(timed_out) => return Err(attempt(node).because(timed_out)),
     };
     if runs == digest(config.as_bytes()) {
-        return Ok(Done::default());
+        return Ok(None);
     }
     let planned =
         context.snapshot.observed.machines.get(&node.name).and_then(|seen| seen.config_digest.as_ref());
@@ -54,25 +99,39 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             "find out who changed it, then run the command again: it compares with what the machine runs now",
         ));
     }
-    progress.note("sending the configuration");
-    let sent = machine.apply_with(config.as_bytes(), ApplyMode::NoReboot);
-    let warnings = match systems.clock.timeout(REQUEST_TIMEOUT * 4, sent).await {
-        Ok(Ok(applied)) => applied.warnings,
-        Ok(Err(e)) => return Err(attempt().hint(refused(&e)).because(e)),
-        Err(timed_out) => return Err(attempt().because(timed_out)),
-    };
-    for _ in 0..TRIES {
-        let runs = systems.clock.timeout(REQUEST_TIMEOUT, machine.machine_config()).await;
-        if let Ok(Ok(runs)) = runs
-            && digest(runs.expose_secret().as_bytes()) == digest(config.as_bytes())
-        {
-            return Ok(Done { warnings });
-        }
-        systems.clock.sleep(INTERVAL).await;
+    Ok(Some((machine, config)))
+}
+
+/// Sends a configuration. Gives the machine's warnings.
+async fn send(
+    context: &Context,
+    node: &Node,
+    machine: &Machine,
+    config: &str,
+    mode: ApplyMode,
+) -> Result<Vec<String>> {
+    let sent = machine.apply_with(config.as_bytes(), mode);
+    match context.systems.clock.timeout(REQUEST_TIMEOUT * 4, sent).await {
+        Ok(Ok(applied)) => Ok(applied.warnings),
+        Ok(Err(e)) => Err(attempt(node).hint(refused(&e)).because(e)),
+        Err(timed_out) => Err(attempt(node).because(timed_out)),
     }
-    Err(attempt().hint(
+}
+
+/// The digest of the configuration that a machine runs, where it tells.
+async fn runs(context: &Context, machine: &Machine) -> Option<String> {
+    let runs = context.systems.clock.timeout(REQUEST_TIMEOUT, machine.machine_config()).await;
+    Some(digest(runs.ok()?.ok()?.expose_secret().as_bytes()))
+}
+
+fn attempt(node: &Node) -> Error {
+    Error::systems(format!("could not update the machine config of {}", node.name))
+}
+
+fn runs_another(node: &Node) -> Error {
+    attempt(node).hint(
         "it accepted the configuration, but runs another one; `talosmith plan` shows in what they differ",
-    ))
+    )
 }
 
 /// What to do about a configuration that the machine did not take.

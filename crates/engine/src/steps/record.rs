@@ -18,7 +18,8 @@ pub(super) async fn create(
     progress: &Progress,
 ) -> Result<Done> {
     let (blueprint, id) = (&context.snapshot.blueprint, context.snapshot.cluster_id()?);
-    let made = Record::create(&context.systems, blueprint, id, host, member, &context.holder).await?;
+    let made =
+        Record::create(&context.systems, blueprint, id, host, member, &context.holder, progress).await?;
     if let Some(member) = member {
         // It may have been there already, made by another run.
         made.seal_bootstrap(member).await?;
@@ -45,7 +46,7 @@ pub(super) async fn seal(
     let record = Record::existing(&context.systems, blueprint, id, place.host, place.vmid, &context.holder);
     let generations = ownership::generations(blueprint, &context.snapshot.observed);
     let record = record.with_generations(generations);
-    record.restore(member).await?;
+    record.restore(member, progress).await?;
     context.record.send_replace(Some(record));
     outwait_lost_lease(context, progress).await?;
     Ok(Done::default())
@@ -59,9 +60,14 @@ pub(super) async fn update(context: &Context, place: &Place<'_>) -> Result<Done>
 }
 
 /// The record of a cluster that lives was lost, and with it who held the lease. That run cannot renew any more: it has stopped when this
-/// wait is over, during which our own lease is renewed.
+/// wait is over, during which our own lease is renewed. The record says that the wait is not over: a run that is stopped during it, and
+/// every later one, waits again.
 async fn outwait_lost_lease(context: &Context, progress: &Progress) -> Result<()> {
-    progress.note("the lease in the lost record may have been held: waiting until its holder has stopped");
-    context.systems.clock.sleep(model::lease::SUCCESSOR_WAITS).await;
+    let wait = model::lease::SUCCESSOR_WAITS;
+    progress.note(format!(
+        "another run may hold the lease of the lost record: waiting {} s, by when that run has stopped",
+        wait.as_secs()
+    ));
+    progress.only_waiting(context.systems.clock.sleep(wait)).await;
     context.record()?.settle().await
 }

@@ -10,25 +10,42 @@ use model::mark::RECORD_NODE;
 use model::ownership::{Act, Foreign};
 use pve::{Params, PowerState, VmConfig};
 
-use crate::context::{Context, Done};
+use crate::context::{Context, Destruction, Done};
 use crate::error::{Error, Kind, NO_EFFECT, Result, hint};
 use crate::missing::{self, Unclear};
 use crate::owned::{self, Place};
+use crate::steps::permit::Authority;
 use crate::steps::power;
 use crate::steps::vm::{ATTEMPTS, worth_another_look};
 
 /// Stops a node's VM at once: what it ran is being taken away.
-pub(super) async fn stop(context: &Context, node: &str, place: &Place<'_>) -> Result<Done> {
+pub(super) async fn stop(
+    context: &Context,
+    authority: Authority<'_>,
+    node: &str,
+    place: &Place<'_>,
+) -> Result<Done> {
+    authority.check(node)?;
     Removal { context, what: node, node, place, end: End::Stopped }.run().await
 }
 
 /// Deletes a node's VM. The list that the plan was made from is some seconds old, so it may run after all.
-pub(super) async fn delete(context: &Context, node: &str, place: &Place<'_>) -> Result<Done> {
+pub(super) async fn delete(
+    context: &Context,
+    authority: Authority<'_>,
+    node: &str,
+    place: &Place<'_>,
+) -> Result<Done> {
+    authority.check(node)?;
     Removal { context, what: node, node, place, end: End::Deleted }.run().await
 }
 
-/// Deletes the cluster's record, whose protection is taken off first.
-pub(super) async fn delete_record(context: &Context, place: &Place<'_>) -> Result<Done> {
+/// Deletes the cluster's record, whose protection is taken off first. It goes only with the whole cluster.
+pub(super) async fn delete_record(
+    context: &Context,
+    _authority: &Destruction,
+    place: &Place<'_>,
+) -> Result<Done> {
     let what = "the cluster's record";
     Removal { context, what, node: RECORD_NODE, place, end: End::Unprotected }.run().await
 }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use model::blueprint::{Node, Role};
+use model::gate::{Effect, Permit};
 use model::observed::Vm;
 use model::ownership::{Act, Foreign};
 use model::plan::drift::{self, Drift};
@@ -17,9 +18,10 @@ use crate::observe::proxmox;
 use crate::owned::{self, Place};
 use crate::steps::vm::ATTEMPTS;
 
-/// Sets the keys named in the plan.
+/// Sets the keys named in the plan. Those that cut the network of a running machine need a permit.
 pub(super) async fn run(
     context: &Context,
+    permit: Option<&Permit>,
     node: &Node,
     place: &Place<'_>,
     keys: &Params,
@@ -30,12 +32,42 @@ pub(super) async fn run(
         let put = context.systems.pve.put_into_pool(pool, place.vmid).await;
         put.map_err(|e| attempt(node, place).hint(hint(&e)).because(e))?;
     }
-    change(context, node, place, |key| keys.contains_key(key)).await
+    match permit.is_some_and(|permit| permit.covers(&node.name, Effect::Absence)) {
+        true => for_next_start(context, node, place, keys).await,
+        false => change(context, node, place, |key| keys.contains_key(key)).await,
+    }
 }
 
 /// Gives a VM that does not run yet all that the file says.
 pub(super) async fn settle(context: &Context, node: &Node, place: &Place<'_>) -> Result<Done> {
     change(context, node, place, |_| true).await
+}
+
+/// Sets the keys named in the plan, also those that disrupt a running VM, or that it keeps waiting for its next stop and start.
+pub(super) async fn for_next_start(
+    context: &Context,
+    node: &Node,
+    place: &Place<'_>,
+    keys: &Params,
+) -> Result<Done> {
+    let off = |vm: Vm| Vm { running: false, ..vm };
+    change_as(context, node, place, off, |key| keys.contains_key(key)).await
+}
+
+/// What of the keys named in the plan a VM does not run with.
+pub(super) async fn not_in_force(
+    context: &Context,
+    node: &Node,
+    place: &Place<'_>,
+    keys: &Params,
+) -> Result<Vec<String>> {
+    let (vm, _) = read(context, node, place).await?;
+    let mut waits: Vec<String> = vm.pending.keys().cloned().collect();
+    let differs = differs(context, node, &Vm { running: false, ..vm });
+    waits.extend(differs.set.into_keys().filter(|key| keys.contains_key(key)));
+    waits.sort_unstable();
+    waits.dedup();
+    Ok(waits)
 }
 
 async fn change(
@@ -44,11 +76,23 @@ async fn change(
     place: &Place<'_>,
     planned: impl Fn(&str) -> bool,
 ) -> Result<Done> {
+    change_as(context, node, place, |vm| vm, planned).await
+}
+
+/// The same, of a VM that is taken for another.
+async fn change_as(
+    context: &Context,
+    node: &Node,
+    place: &Place<'_>,
+    taken_for: impl Fn(Vm) -> Vm,
+    planned: impl Fn(&str) -> bool,
+) -> Result<Done> {
     let pve = &context.systems.pve;
     let failed = |e: pve::Error| attempt(node, place).hint(hint(&e)).because(e);
     let mut warnings = vec![];
     for tries in 1..=ATTEMPTS {
         let (vm, digest) = read(context, node, place).await?;
+        let vm = taken_for(vm);
         let differs = differs(context, node, &vm);
         let params: Params = differs.set.into_iter().filter(|(key, _)| planned(key)).collect();
         if params.is_empty() {

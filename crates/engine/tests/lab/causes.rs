@@ -279,3 +279,34 @@ async fn f10_a_timeout_ends_the_run_and_says_what_was_waited_for() {
     let ran = rig.carry_out(&snapshot, &snapshot.plan(), "another").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
 }
+
+/// A host goes off while VMs are created on it, started, or waited for: that host is the cause of what fails there, and is named as such.
+#[tokio::test(start_paused = true)]
+async fn left_2_a_host_that_goes_off_during_the_creation_is_named() {
+    let mut failed = std::collections::BTreeSet::new();
+    for after in [2, 45, 58, 75, 120] {
+        let rig = Rig::new();
+        let outage = async {
+            rig.systems.clock.sleep(Duration::from_secs(after)).await;
+            rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
+        };
+        let (ran, ()) = futures::join!(rig.apply(HOME), outage);
+        assert_eq!(ran.outcome, Outcome::Failed, "after {after} s");
+        for event in &ran.events {
+            let What::StepFailed { step, code, causes, hint, .. } = &event.what else { continue };
+            let kind = step.0.split('/').next().unwrap().to_owned();
+            // Of the nodes only this one is on that host. The bootstrap and the health check are about all of them.
+            if step.0.contains("pve3") || step.0.ends_with("home-control-3") {
+                let told = format!("{after} s, {step}: {causes:?}");
+                assert!(causes.iter().any(|cause| cause == "the Proxmox host pve3 is offline"), "{told}");
+                assert!(hint.contains("pve3"), "{told}: {hint}");
+                assert_eq!(code, "unreachable", "{told}");
+                failed.insert(kind);
+            }
+        }
+    }
+    let kinds = ["configure", "create-vm", "download-image", "join"];
+    for kind in kinds {
+        assert!(failed.contains(kind), "{kind} is not among {failed:?}");
+    }
+}

@@ -189,7 +189,7 @@ async fn crashes_at(
 }
 
 /// A hash of everything in a world but its time.
-fn without_time(systems: &serde_json::Value) -> u64 {
+pub fn without_time(systems: &serde_json::Value) -> u64 {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut hasher = DefaultHasher::new();
     for (key, value) in systems.as_object().unwrap() {

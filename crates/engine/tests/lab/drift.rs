@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use model::allowed::Allowed;
 use model::event::{Outcome, What};
-use model::step::Action;
+use model::step::{Action, Disruption};
 use pve::Params;
 
 use crate::rig::{HOME, Rig};
@@ -63,17 +64,114 @@ async fn a_vm_whose_notes_lost_the_mark_is_known_by_its_uuid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_needs_a_restart_is_refused_and_nothing_is_touched() {
+async fn what_needs_a_stop_and_start_is_done_one_worker_after_another() {
     let rig = Rig::healthy().await;
     let larger = HOME.replace("pools:", "defaults: { worker: { cpu: 6 } }\npools:");
+    let snapshot = rig.observe(&larger).await;
+    let (plan, before) = (snapshot.plan(), rig.boots());
+    assert_eq!((plan.refusals.len(), plan.blocked.len()), (0, 0), "{plan:?}");
+    let units: Vec<(&str, Disruption)> = plan.units.iter().map(|u| (u.id.0.as_str(), u.disruption)).collect();
+    let class = Disruption::PowerCycle;
+    assert_eq!(units, [("restart/home-work-1", class), ("restart/home-work-2", class)]);
+    for unit in &plan.units {
+        assert_eq!((unit.forecast.workers, unit.forecast.blockers.len()), (Some((1, 2)), 0), "{unit:?}");
+    }
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let after = rig.boots();
+    let restarted: Vec<u32> = before.keys().copied().filter(|vmid| before[vmid] != after[vmid]).collect();
+    assert_eq!(restarted, [150_021, 150_022]);
+    rig.assert_nothing_to_do(&larger).await;
+}
+
+/// A value that a person set in Proxmox and that waits there is put into force where it is the file's.
+#[tokio::test(start_paused = true)]
+async fn what_waits_in_proxmox_is_put_into_force_or_taken_back() {
+    let rig = Rig::healthy().await;
+    let host = rig.host_of(WORKER).await;
+    rig.set(&host, WORKER, &[("cores", "6")]).await;
+    let larger = HOME.replace("worker, count: 2", "worker, count: 2, cpu: 6");
     let plan = rig.observe(&larger).await.plan();
-    assert!(plan.steps.is_empty());
+    let power_cycle = plan.steps.iter().find(|step| step.id.0 == "power-cycle-vm/home-work-1").unwrap();
+    let Action::PowerCycleVm { set, .. } = &power_cycle.action else { panic!() };
+    assert_eq!(set.len(), 0, "{:?}", power_cycle.action);
+    let ran = rig.apply(&larger).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_nothing_to_do(&larger).await;
+}
+
+/// All that a node needs is one restart of it: a patch that needs a reboot, and more memory.
+#[tokio::test(start_paused = true)]
+async fn a_config_and_hardware_are_changed_with_one_restart() {
+    let patch = "patches:\n  - { machine: { files: [{ path: /var/x, op: create, content: x, permissions: 0o600 }] } }\n";
+    let file = format!("{}{patch}", HOME.replace("worker, count: 2", "worker, count: 2, memory: 6G"));
+    let rig = Rig::healthy().await;
+    let snapshot = rig.observe(&file).await;
+    let (plan, before) = (snapshot.plan(), rig.boots());
+    assert_eq!((plan.refusals.len(), plan.blocked.len(), plan.units.len()), (0, 0, 5), "{plan:?}");
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let after = rig.boots();
+    assert!(before.keys().all(|vmid| before[vmid] != after[vmid]), "{before:?} {after:?}");
+    rig.assert_nothing_to_do(&file).await;
+}
+
+/// Services of control plane nodes restart one node after another, and no machine reboots.
+#[tokio::test(start_paused = true)]
+async fn a_config_that_restarts_services_goes_through_the_gate() {
+    let file = format!("{HOME}patches:\n  - {{ machine: {{ kubelet: {{ extraArgs: {{ v: '2' }} }} }} }}\n");
+    let rig = Rig::healthy().await;
+    let snapshot = rig.observe(&file).await;
+    let (plan, before) = (snapshot.plan(), rig.boots());
+    assert_eq!(plan.units.len(), 5, "{plan:?}");
+    assert!(plan.units.iter().all(|unit| unit.disruption == Disruption::ServiceRestart), "{:?}", plan.units);
     assert!(
-        plan.refusals[0].why.contains("(cores 4 → 6), and changing that means stopping"),
+        !plan.steps.iter().any(|step| matches!(step.action, Action::DrainNode { .. })),
         "{:?}",
-        plan.refusals
+        plan.steps
     );
-    assert_eq!(plan.refusals.len(), 2, "one for each worker");
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert_eq!(rig.boots(), before);
+    rig.assert_nothing_to_do(&file).await;
+}
+
+/// A node that is taken out of the file is removed where that is allowed, with its VM, and etcd has one member less.
+#[tokio::test(start_paused = true)]
+async fn fewer_nodes_in_the_file_are_removed_where_that_is_allowed() {
+    let rig = Rig::healthy().await;
+    let fewer = HOME
+        .replace("controlplane, count: 3", "controlplane, count: 2")
+        .replace("worker, count: 2", "worker, count: 1");
+    let session = rig.session(&fewer).allowing(Allowed { removed: true, ..Allowed::default() });
+    let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
+    let plan = snapshot.plan();
+    assert_eq!((plan.refusals.len(), plan.blocked.len()), (0, 0), "{:?} {:?}", plan.refusals, plan.blocked);
+    let units: Vec<&str> = plan.units.iter().map(|unit| unit.id.0.as_str()).collect();
+    assert_eq!(units, ["remove/home-control-3", "remove/home-work-2"]);
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_nothing_to_do(&fewer).await;
+    assert!(!rig.vmids().await.iter().any(|vmid| [150_013, 150_022].contains(vmid)));
+}
+
+/// Another bridge cuts the network for a moment, so it is done through the gate.
+#[tokio::test(start_paused = true)]
+async fn another_bridge_is_corrected_through_the_gate() {
+    let rig = Rig::healthy().await;
+    let host = rig.host_of(WORKER).await;
+    let card = rig.systems.pve.vm_config(&host, WORKER).await.unwrap().get("net0").unwrap().to_owned();
+    let tagged = format!("{card},tag=7");
+    rig.set(&host, WORKER, &[("net0", &tagged)]).await;
+    let plan = rig.observe(HOME).await.plan();
+    // It may be cut off already, and then it is corrected at once.
+    let corrected = plan.steps.iter().find(|step| step.id.0 == "update-vm/home-work-1").unwrap();
+    let answers =
+        rig.observe(HOME).await.observed.machines["home-work-1"].api == model::observed::Api::Configured;
+    assert_eq!(corrected.unit.is_some(), answers, "{corrected:?}");
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_nothing_to_do(HOME).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +196,9 @@ async fn a_boot_disk_grows_while_the_machine_runs() {
     rig.repaired(&larger, &["grow-disk/home-work-1/scsi0", "grow-disk/home-work-2/scsi0", "check-health"])
         .await;
     let plan = rig.observe(HOME).await.plan();
-    assert!(plan.refusals[0].why.contains("a disk never shrinks"), "{:?}", plan.refusals);
+    assert!(plan.steps.is_empty() && plan.refusals.is_empty());
+    assert_eq!(plan.blocked.len(), 2, "{:?}", plan.blocked);
+    assert!(plan.blocked[0].what.contains("a disk never shrinks"), "{:?}", plan.blocked);
 }
 
 #[tokio::test(start_paused = true)]
@@ -139,15 +239,16 @@ async fn a_configuration_that_was_changed_by_hand_is_put_right_where_that_does_n
 
 /// A gateway that is wrong would cut off every node at once; name and time servers cut off nobody.
 #[tokio::test(start_paused = true)]
-async fn what_may_cut_machines_off_is_refused_and_the_rest_goes_one_after_another() {
+async fn what_may_cut_machines_off_is_left_and_the_rest_goes_one_after_another() {
     let rig = Rig::healthy().await;
     let changed = HOME.replace("gateway: 10.25.150.1,", "gateway: 10.25.150.2, dns: [10.25.150.3],");
     let plan = rig.observe(&changed).await.plan();
-    assert!(plan.steps.is_empty());
-    assert_eq!(plan.refusals.len(), 5, "{:?}", plan.refusals);
-    for refusal in &plan.refusals {
-        let told = "LinkConfig/net0: routes (changed) means that it may be cut off from the network";
-        assert!(refusal.why.contains(told), "{}", refusal.why);
+    let sends = |step: &model::step::Step| matches!(step.action, Action::Reconfigure { .. });
+    assert!(plan.units.is_empty() && plan.refusals.is_empty() && !plan.steps.iter().any(sends), "{plan:?}");
+    assert_eq!(plan.blocked.len(), 5, "{:?}", plan.blocked);
+    for blocked in &plan.blocked {
+        let told = "LinkConfig/net0: routes (changed): the machine could become unreachable";
+        assert!(blocked.what.contains(told), "{}", blocked.what);
     }
 
     let names = HOME.replace("vip:", "dns: [10.25.150.3], ntp: [10.25.150.4], vip:");
@@ -248,17 +349,21 @@ async fn arch1_a_change_that_needs_a_reboot_after_all_is_refused_by_the_machine(
     rig.systems.clock.sleep(Duration::from_secs(120)).await;
     let snapshot = rig.observe(HOME).await;
     let mut plan = snapshot.plan();
-    assert!(!plan.refusals.is_empty(), "the plan knows that it needs a reboot");
+    assert!(
+        plan.units.iter().any(|unit| unit.disruption == Disruption::Reboot),
+        "the plan knows that it needs a reboot"
+    );
     // A plan that did not know.
-    plan.refusals.clear();
-    let action = Action::Reconfigure { node: "home-work-1".to_owned() };
+    plan.units.clear();
+    let action = Action::reconfigure("home-work-1");
     plan.steps = vec![model::step::Step {
         id: action.id(),
         action,
         after: vec![],
         reason: String::new(),
-        disruption: model::step::Disruption::InPlace,
+        disruption: Disruption::InPlace,
         seconds: 1,
+        unit: None,
     }];
     let boots = rig.boot_id("home-work-1").await;
     let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
@@ -301,21 +406,52 @@ async fn a_disk_that_the_file_does_not_have_any_more_keeps_its_data() {
     let ran = rig.apply(&with).await;
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let plan = rig.observe(&without).await.plan();
-    assert!(plan.steps.is_empty());
-    let told = "home-work-1 has UserVolumeConfig/data, and the file does not";
-    assert!(plan.refusals[0].why.starts_with(told), "{:?}", plan.refusals);
+    assert!(plan.steps.is_empty() && plan.refusals.is_empty());
+    let told = "home-work-1 has UserVolumeConfig/data (on the disk scsi1 with 10 GiB), and the file does not";
+    assert!(plan.blocked[0].what.starts_with(told), "{:?}", plan.blocked);
 
-    let session = rig.session(&without).allowing(["home-work-1".to_owned()]);
+    let session = rig.session(&without).allowing(Allowed::data_of(["home-work-1"]));
     let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
     let plan = snapshot.plan();
     let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
-    assert_eq!(ids, ["reconfigure/home-work-1", "check-health"]);
+    assert_eq!(ids, ["reconfigure/home-work-1", "verify-node/home-work-1", "check-health"]);
     let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let plan = rig.observe(&without).await.plan();
-    assert!(plan.is_empty(), "{plan:?}");
-    let told = "the disk scsi1 with 10 GiB of home-work-1 (VM 150021) is not in the file; it is left as it is, with its data";
-    assert_eq!(plan.notes.iter().map(|n| n.text.as_str()).collect::<Vec<_>>(), [told]);
+    assert_eq!((plan.steps.len(), plan.blocked.len()), (0, 1), "{plan:?}");
+    assert!(
+        plan.blocked[0].what.starts_with("home-work-1 has the disk scsi1 with 10 GiB"),
+        "{:?}",
+        plan.blocked
+    );
+    assert!(plan.blocked[0].hint.contains("--allow-destroy home-work-1/scsi1"), "{:?}", plan.blocked);
+
+    let disks = [("home-work-1".to_owned(), ["scsi1".to_owned()].into())].into();
+    let session = rig.session(&without).allowing(Allowed { disks, ..Allowed::default() });
+    let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
+    let plan = snapshot.plan();
+    let ids: Vec<&str> = plan.steps.iter().map(|s| s.id.0.as_str()).collect();
+    assert_eq!(ids, ["delete-disk/home-work-1/scsi1", "verify-node/home-work-1", "check-health"]);
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.assert_nothing_to_do(&without).await;
+    let config = rig.systems.pve.vm_config(&rig.host_of(WORKER).await, WORKER).await.unwrap();
+    assert!(config.get("scsi1").is_none() && config.get("unused0").is_none(), "{config:?}");
+}
+
+/// A disk that is added to a node that runs: the disk first, then the machine config that mounts it.
+#[tokio::test(start_paused = true)]
+async fn a_data_disk_is_added_to_a_node_that_runs() {
+    let rig = Rig::healthy().await;
+    let with = HOME.replace("role: worker,", "role: worker, disks: { data: { size: 10G } },");
+    let before = rig.boots();
+    let snapshot = rig.observe(&with).await;
+    let plan = snapshot.plan();
+    assert_eq!((plan.refusals.len(), plan.blocked.len()), (0, 0), "{plan:?}");
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert_eq!(rig.boots(), before, "nothing reboots");
+    rig.assert_nothing_to_do(&with).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -351,7 +487,7 @@ impl Rig {
 
     /// Looks, plans and carries out, where the data of a node may be deleted.
     async fn apply_allowing(&self, node: &str) -> crate::rig::Ran {
-        let session = self.session(HOME).allowing([node.to_owned()]);
+        let session = self.session(HOME).allowing(Allowed::data_of([node]));
         let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
         let plan = snapshot.plan();
         assert_eq!(plan.refusals, []);
@@ -408,7 +544,7 @@ async fn a_node_that_answers_after_all_keeps_its_vm() {
     rig.lab.inject(lab::Injection::Unplugged { vmid: WORKER, unplugged: true });
     // Long enough for Kubernetes to miss it, too.
     rig.systems.clock.sleep(Duration::from_secs(120)).await;
-    let session = rig.session(HOME).allowing(["home-work-1".to_owned()]);
+    let session = rig.session(HOME).allowing(Allowed::data_of(["home-work-1"]));
     let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
     let plan = snapshot.plan();
     assert!(plan.steps.iter().any(|s| matches!(s.action, Action::DeleteVm { .. })), "{plan:?}");
@@ -426,7 +562,7 @@ async fn a_node_that_answers_after_all_keeps_its_vm() {
 #[tokio::test(start_paused = true)]
 async fn what_is_allowed_is_not_asked_for() {
     let rig = Rig::healthy().await;
-    let allowing = |nodes: &[&str]| rig.session(HOME).allowing(nodes.iter().map(|n| (*n).to_owned()));
+    let allowing = |nodes: &[&str]| rig.session(HOME).allowing(Allowed::data_of(nodes.iter().copied()));
     let Ok(snapshot) = allowing(&["home-work-1", "home-control-1"]).observe().await else {
         panic!("it can be looked at")
     };

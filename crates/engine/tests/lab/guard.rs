@@ -9,9 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use engine::Snapshot;
-use lab::{Lab, Rules, VmConfig, Watch};
+use lab::{Allowance, Lab, Rules, VmConfig, Watch};
 use model::blueprint::Role;
+use model::gate::Effect;
 use model::mark::Mark;
+use model::plan::Plan;
+use model::spec::DrainDeletes;
+use model::step::{Action, Disruption};
 use serde_json::Value;
 
 pub struct Guard {
@@ -51,6 +55,19 @@ impl Guard {
     pub fn leftovers(&self, lab: &Lab) -> Vec<String> {
         let rules = rules(self.owners.clone(), self.deleting.clone());
         lab.shared().read(|systems, _| lab::leftovers(systems, &rules))
+    }
+
+    /// A plan without units disrupts nothing that is healthy; one with units, as much as its file allows.
+    pub fn allows(&self, snapshot: &Snapshot, plan: &Plan) {
+        let disrupts = plan.units.iter().any(|unit| unit.disruption > Disruption::InPlace);
+        let removes = plan.units.iter().any(|unit| unit.effect == Effect::Removal);
+        let workers = usize::from(disrupts);
+        // A plan has a snapshot for an outage only where that was approved; without approval the gate refuses it anyway.
+        let saves = plan.steps.iter().any(|step| step.action == Action::SnapshotEtcd);
+        let api_outage = saves && snapshot.blueprint.control_planes().count() <= 2;
+        let deletes = &snapshot.blueprint.options.changes.drain_deletes;
+        let unmanaged_pods = removes || deletes.contains(&DrainDeletes::UnmanagedPods);
+        self.watch.allow(Allowance { workers, api_outage, unmanaged_pods });
     }
 
     /// Fails the test if anything happened that must not.
@@ -110,8 +127,7 @@ fn rules(owners: Owners, deleting: Arc<AtomicBool>) -> Rules {
         lease: Box::new(lease),
         kubernetes_lease: Box::new(kubernetes_lease),
         is_our_account: Box::new(|comment| comment.contains("talosmith-owner:")),
-        // Nothing that is Ready is ever restarted.
-        workers_at_once: 0,
+        is_our_cordon: Box::new(|node| node["metadata"]["annotations"]["talosmith.dev/cordoned"].is_string()),
     }
 }
 

@@ -210,7 +210,7 @@ impl Account<'_> {
         let error = self.kubernetes.drain("probe-1", &how, "test").await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "node probe-1 could not be drained within 5 s: probe/replica (The disruption budget budget needs 1 healthy pods and has 1 currently)"
+            "node probe-1 could not be drained within 5 s: probe/replica of ReplicaSet probe (The disruption budget budget needs 1 healthy pods and has 1 currently)"
         );
         assert!(self.takes_pods().await, "our cordon was taken back");
         self.kubernetes.cordon("probe-1", true).await.unwrap();

@@ -495,6 +495,7 @@ async fn arch3_steps_that_never_start_are_a_failure() {
         reason: String::new(),
         disruption: Disruption::None,
         seconds: 1,
+        unit: None,
     };
     let mut plan = snapshot.plan();
     plan.steps = vec![step("a", "b"), step("b", "a")];
@@ -525,4 +526,30 @@ async fn a7_no_call_changes_anything_before_the_lease_is_taken() {
     let changes = changes.lock().unwrap();
     assert!(changes.first().unwrap().ends_with("/qemu/150010/config"), "{changes:?}");
     assert!(changes.last().unwrap().ends_with("/qemu/150010/config"), "{changes:?}");
+}
+
+/// Proxmox does not answer, so the lease is not renewed and no step goes on. A step that only waits is left at the first request to
+/// stop all the same.
+#[tokio::test(start_paused = true)]
+async fn left_1_a_run_whose_lease_is_not_renewed_stops_when_it_is_asked_to() {
+    let rig = Rig::healthy().await;
+    let eva = Apart::new(&rig, operator("eva"));
+    let file = busy_for_long();
+    let session = Session::new(eva.systems.clone(), spec(&file), Some(bundle()));
+    let Ok(snapshot) = session.observe().await else { panic!("she can observe") };
+    let (request, stop) = watch::channel(Stop::No);
+    let asking = async {
+        rig.systems.clock.sleep(Duration::from_secs(50)).await;
+        eva.way.no_proxmox.store(true, Ordering::Relaxed);
+        rig.systems.clock.sleep(HOLDER_STOPS + Duration::from_secs(10)).await;
+        request.send_replace(Stop::Graceful);
+        rig.systems.clock.now()
+    };
+    let plan = snapshot.plan();
+    let run = Box::pin(rig.carry_out_in(&eva.systems, stop, &snapshot, &plan, &eva.who));
+    let (ran, asked) = futures::join!(run, asking);
+    let ran = ran.unwrap();
+    assert_eq!(ran.outcome, Outcome::Interrupted, "{:?}", ran.failures());
+    let took = ran.events.last().unwrap().at.duration_since(asked).as_secs();
+    assert!(took <= 31, "it took {took} s; to release the lease is tried for half a minute");
 }

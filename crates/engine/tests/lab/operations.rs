@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use engine::lease::Operator;
 use lab::{CallFilter, Far, Injection, Lost, Partition, When, Wire};
+use model::allowed::Allowed;
 use model::event::Outcome;
 
 use crate::faults::Chance;
@@ -247,7 +248,7 @@ async fn attempt(rig: &Rig, operation: Operation, file: &str, who: &Operator) ->
         // What cuts an operator off cuts off their observation as well.
         let mut session = rig.session(file);
         session.systems = rig.world_of(who);
-        let session = session.allowing(allowed.into_iter().flatten());
+        let session = session.allowing(Allowed::data_of(allowed.into_iter().flatten()));
         let snapshot = match operation {
             Operation::Destroy => session.observe_to_destroy().await,
             _ => session.observe().await,

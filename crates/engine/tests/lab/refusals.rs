@@ -245,3 +245,57 @@ async fn p5_hosts_and_guests_of_unknown_state_are_neither_offline_nor_stopped() 
     let snapshot = rig.observe(HOME).await;
     assert!(!snapshot.observed.proxmox.inventory.hosts["pve3"].online);
 }
+
+/// The token was replaced or has expired. What machines and Kubernetes say is shown, as when Proxmox does not answer; nothing is planned.
+#[tokio::test(start_paused = true)]
+async fn left_10_a_rejected_token_hides_neither_machines_nor_kubernetes() {
+    let rig = Rig::healthy().await;
+    let facts = rig.lab.facts();
+    let rejected = pve::Client::connect(
+        pve::Endpoints::parse([format!("https://{}", facts.endpoint).as_str()]).unwrap(),
+        &"root@pam!lab=00000000-0000-0000-0000-000000000000".parse().unwrap(),
+        &pve::Trust::Fingerprints(vec![facts.fingerprint.parse().unwrap()]),
+        rig.lab.net(),
+        rig.systems.clock.clone(),
+    );
+    let systems = Systems { pve: rejected.unwrap(), ..rig.systems.clone() };
+    let session = Session::new(systems, spec(HOME), Some(bundle()));
+    let Err(ObserveError::Engine(error)) = session.observe().await else {
+        panic!("nothing may be changed without Proxmox")
+    };
+    assert_eq!(error.code(), "unauthenticated");
+    let Ok(snapshot) = session.refresh().await else { panic!("the machines answer") };
+    assert_eq!(snapshot.observed.machines.values().filter(|machine| machine.ready).count(), 5);
+    assert_eq!(snapshot.observed.kubernetes.nodes.len(), 5);
+    let [unobserved] = snapshot.observed.unobserved.as_slice() else {
+        panic!("{:?}", snapshot.observed.unobserved)
+    };
+    assert_eq!(unobserved.what, "Proxmox");
+    assert!(unobserved.why.contains("token"), "{unobserved:?}");
+    for plan in [snapshot.plan(), snapshot.plan_destroy()] {
+        assert!(plan.steps.is_empty());
+        let [refusal] = plan.refusals.as_slice() else { panic!("{:?}", plan.refusals) };
+        assert_eq!(refusal.code, RefusalCode::NoProxmox);
+        assert!(!refusal.why.contains("does not answer"), "it did: {refusal:?}");
+        assert!(refusal.hint.contains("token"), "{refusal:?}");
+    }
+    let conditions = engine::health::conditions(&session.systems, &snapshot).await;
+    assert!(conditions.iter().all(|condition| condition.missing.is_none()), "{conditions:?}");
+}
+
+/// Without the quorum of its hosts Proxmox can be read and not changed. `status` says so.
+#[tokio::test(start_paused = true)]
+async fn left_3_a_proxmox_cluster_without_quorum_is_observed() {
+    let rig = Rig::healthy().await;
+    let quorate = async || {
+        let Ok(snapshot) = rig.session(HOME).refresh().await else { panic!("it can be read") };
+        let observed = serde_json::to_value(&*snapshot.observed).unwrap();
+        observed["proxmox"]["quorate"].as_bool()
+    };
+    assert_eq!(quorate().await, Some(true));
+    rig.lab.inject(Injection::Quorum { lost: true });
+    assert_eq!(quorate().await, Some(false));
+    let which = CallFilter { method: "GET".to_owned(), path_contains: "/cluster/status".to_owned(), skip: 0 };
+    rig.lab.inject(Injection::FailCall { which, status: 403, text: "Permission check failed".to_owned() });
+    assert_eq!(quorate().await, None, "what was not told is not known");
+}

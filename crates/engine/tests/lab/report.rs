@@ -1,6 +1,7 @@
 //! What a failed run leaves behind for whoever must understand it.
 
-use engine::report::{self, Failed};
+use engine::journal::FileJournal;
+use engine::report::{self, Failed, ReportFolder, ReportStore};
 use engine::scrub::Scrub;
 use lab::{CallFilter, Injection, When};
 use model::event::Outcome;
@@ -27,10 +28,12 @@ async fn the_report_has_the_logs_and_no_secret() {
         systems: &rig.systems,
         snapshot: &snapshot,
         events: &ran.events,
-        journal: &journal,
+        journal: &FileJournal::at(&journal),
         scrub: &scrub,
     };
-    let path = report::write(folder.path(), &failed).await.unwrap();
+    let files = report::collect(&failed).await;
+    let path = ReportFolder::below(folder.path()).save(rig.systems.clock.now(), &files).unwrap();
+    let path = std::path::PathBuf::from(path);
 
     let mut all = String::new();
     let mut names = vec![];
@@ -77,10 +80,12 @@ async fn a_machine_that_answers_tells_its_services_and_its_kernel_log() {
         systems: &rig.systems,
         snapshot: &snapshot,
         events: &ran.events,
-        journal: &journal,
+        journal: &FileJournal::at(&journal),
         scrub: &scrub,
     };
-    let path = report::write(folder.path(), &failed).await.unwrap();
+    let files = report::collect(&failed).await;
+    let path = ReportFolder::below(folder.path()).save(rig.systems.clock.now(), &files).unwrap();
+    let path = std::path::PathBuf::from(path);
     let machine = std::fs::read_to_string(path.join("machine-home-control-1.txt")).unwrap();
     for words in
         ["stage booting, ready: false", "time: time is not synced", "Waiting for time sync", "kernel log:\n"]

@@ -92,7 +92,8 @@ pub async fn examine(systems: &Systems, spec: &Spec) -> Result<Vec<Finding>, Une
 }
 
 pub fn operator(place: &str) -> Operator {
-    Operator { name: format!("{place}@test"), place: place.to_owned(), take_over: false }
+    let name = format!("{place}@test");
+    Operator { person: name.clone(), name, place: place.to_owned(), take_over: false }
 }
 
 impl Rig {
@@ -157,7 +158,8 @@ impl Rig {
     }
 
     pub fn session(&self, text: &str) -> Session {
-        Session::new(self.systems.clone(), spec(text), self.home.bundle())
+        let session = Session::new(self.systems.clone(), spec(text), self.home.bundle());
+        session.with_snapshots(Arc::new(crate::snapshots::Counted::default()))
     }
 
     pub async fn observe(&self, text: &str) -> Snapshot {
@@ -242,6 +244,7 @@ impl Rig {
         };
         let deletes_all = plan.steps.iter().all(|step| deletes(&step.action));
         self.guard.watch.set_deleting(deletes_all);
+        self.guard.allows(snapshot, plan);
         self.guard.owns(snapshot);
         let by_console = |node: &&model::blueprint::Node| {
             model::identity::method(&snapshot.blueprint, &snapshot.observed, node)
@@ -249,7 +252,8 @@ impl Rig {
         };
         let mut vms = snapshot.blueprint.nodes.values().filter(|node| !node.external);
         self.guard.watch.require_console_identity(!self.own_client && vms.all(|node| by_console(&node)));
-        let run = Run { systems, snapshot, operator, stop, emitter: &emitter, verb: "apply" };
+        let verb = if deletes_all && !plan.steps.is_empty() { "destroy" } else { "apply" };
+        let run = Run { systems, snapshot, operator, stop, emitter: &emitter, verb, approval: None };
         // Boxed, because it is larger than the stack of a test likes.
         let outcome = Box::pin(engine::apply::run(run, plan)).await;
         self.lab.shared().look();

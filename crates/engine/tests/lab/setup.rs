@@ -4,6 +4,7 @@ use engine::doctor::{self, Finding, Verdict};
 use engine::setup::{SetupPlan, Task, Whom};
 use engine::{Session, Systems};
 use lab::{Injection, LabConfig};
+use model::event::Outcome;
 use secrecy::ExposeSecret;
 
 use crate::rig::{HOME, Rig, bundle, examine, spec};
@@ -548,4 +549,42 @@ async fn user_a_the_role_in_a_command_is_the_one_that_the_token_has() {
     let host = found.iter().find(|finding| finding.what == "privileges at /nodes/pve2").unwrap();
     let command = host.hint.last().unwrap();
     assert!(command.contains("--roles Talosmith-home.2 "), "{host:?}");
+}
+
+/// A host that is off is a reason to fail only where the plan refuses because of it.
+#[tokio::test(start_paused = true)]
+async fn left_12_doctor_and_plan_agree_about_hosts_that_are_off() {
+    let pinned = format!("{HOME}nodes:\n  home-work-2: {{ host: pve3 }}\n");
+    let named = HOME.replace("pools:", "hosts: { pve1: {}, pve2: {}, pve3: {} }\npools:");
+    let asks_for_it = HOME.replace("role: worker,", "role: worker, hosts: [pve3],");
+    for (file, exists, refused) in [
+        (HOME, false, false),
+        (HOME, true, false),
+        (&named, true, false),
+        (&pinned, true, false),
+        (&pinned, false, true),
+        (&asks_for_it, false, true),
+    ] {
+        let rig = Rig::new();
+        if exists {
+            let ran = rig.apply(file).await;
+            assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+        }
+        rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
+        let snapshot = rig.session(file).observe().await.unwrap_or_else(|e| panic!("{e:?}"));
+        let refusals = snapshot.plan().refusals;
+        assert_eq!(!refusals.is_empty(), refused, "exists: {exists}; {file}: {refusals:?}");
+        assert!(
+            refusals.iter().all(|refusal| refusal.code == model::plan::RefusalCode::Host),
+            "{refusals:?}"
+        );
+        let (Ok(found) | Err(doctor::Unexamined::File(_, found))) = examine(&rig.systems, &spec(file)).await
+        else {
+            panic!("Proxmox answers")
+        };
+        let fails = doctor::verdict(&found) == Verdict::Error;
+        assert_eq!(fails, refused, "exists: {exists}; {file}: {:?}", errors(&found));
+        let host = found.iter().find(|finding| finding.what == "host pve3").unwrap();
+        assert_eq!(host.verdict, Verdict::Warning, "{host:?}");
+    }
 }

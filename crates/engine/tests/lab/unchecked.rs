@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use engine::doctor::{self, Finding, Verdict};
 use lab::{CallFilter, Injection};
 use model::event::Outcome;
 use model::plan::{Plan, RefusalCode};
 use pve::{Endpoints, Grant, NewToken, Params, Trust};
 use secrecy::ExposeSecret as _;
 
-use crate::rig::{HOME, Rig};
+use crate::rig::{HOME, Rig, examine, spec};
 
 const RECORD: u32 = 150_010;
 
@@ -113,15 +114,20 @@ async fn an_offline_host_is_named_before_a_new_cluster_is_created() {
 }
 
 impl Rig {
-    /// The same world with a token that may do everything, but sees nothing of these VMs.
+    /// The same lab with a token that may do everything, but sees nothing of these VMs.
     async fn blind_to(&self, vmids: &[u32]) -> Self {
+        let hidden: Vec<_> = vmids.iter().map(|vmid| (format!("/vms/{vmid}"), "NoAccess")).collect();
+        self.limited(&hidden).await
+    }
+
+    /// The same lab with a token that has these roles at these paths, and may do everything elsewhere.
+    async fn limited(&self, grants: &[(String, &str)]) -> Self {
         let (pve, facts) = (&self.systems.pve, self.lab.facts());
         pve.create_user("blind@pve", "").await.unwrap();
         let (user, name) = ("blind@pve".to_owned(), "t1".to_owned());
         let request = NewToken { user: user.clone(), name, separated: true, comment: String::new() };
         let token = pve.create_token(&request).await.unwrap();
-        let hidden = vmids.iter().map(|vmid| (format!("/vms/{vmid}"), "NoAccess"));
-        for (path, role) in hidden.chain([("/".to_owned(), "Administrator")]) {
+        for (path, role) in grants.iter().cloned().chain([("/".to_owned(), "Administrator")]) {
             let (role, token) = (role.to_owned(), "blind@pve!t1".to_owned());
             pve.grant(&Grant { path, role, user: user.clone(), token, propagate: true }).await.unwrap();
         }
@@ -179,4 +185,40 @@ async fn a_host_that_is_off_leaves_unknown_what_it_has() {
     assert_eq!(plan.refusals, []);
     assert!(plan.unknown.iter().any(|n| n.text.contains("home-work-2")), "{:?}", plan.unknown);
     assert!(!plan.is_empty());
+}
+
+/// VMs that the token may not see, and whose IDs are in use: `doctor` fails for the reason for which the plan refuses, with the
+/// privilege that is missing.
+#[tokio::test(start_paused = true)]
+async fn left_5_doctor_names_vms_that_the_token_may_not_see() {
+    for hidden in [&[RECORD][..], &[150_021, 150_022], &[]] {
+        let rig = Rig::healthy().await.blind_to(hidden).await;
+        let plan = rig.observe(HOME).await.plan();
+        let found = examine(&rig.systems, &spec(HOME)).await.unwrap();
+        assert_eq!(plan.refusals.is_empty(), hidden.is_empty(), "{:?}", plan.refusals);
+        let verdict = if hidden.is_empty() { Verdict::Ok } else { Verdict::Error };
+        assert_eq!(doctor::verdict(&found), verdict, "{found:?}");
+        for vmid in hidden {
+            let names_it = |finding: &&Finding| {
+                finding.verdict == Verdict::Error && finding.detail.contains(&format!("VM {vmid}, "))
+            };
+            let finding = found.iter().find(names_it).unwrap_or_else(|| panic!("{vmid}: {found:?}"));
+            let hint = finding.hint.join(" ");
+            assert!(hint.contains(&format!("VM.Audit on /vms/{vmid}")), "{hint}");
+        }
+        let says_yes = found.iter().any(|finding| finding.detail.contains("refuses nothing"));
+        assert_eq!(says_yes, hidden.is_empty(), "{found:?}");
+    }
+}
+
+/// The same where the token lacks privileges for a node that is to be created, too: neither hides the other.
+#[tokio::test(start_paused = true)]
+async fn left_5_doctor_names_hidden_vms_beside_missing_privileges() {
+    let limits = [("/vms/150021".to_owned(), "NoAccess"), ("/storage/local-lvm".to_owned(), "PVEAuditor")];
+    let rig = Rig::healthy().await.limited(&limits).await;
+    let file = HOME.replace("worker, count: 2", "worker, count: 3");
+    let found = examine(&rig.systems, &spec(&file)).await.unwrap();
+    let errors: Vec<&Finding> = found.iter().filter(|finding| finding.verdict == Verdict::Error).collect();
+    assert!(errors.iter().any(|finding| finding.detail.contains("VM 150021, ")), "{errors:?}");
+    assert!(errors.iter().any(|finding| finding.detail.contains("Datastore.AllocateSpace")), "{errors:?}");
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::Allowance;
 use super::target::Target;
 use crate::calls::Call;
 use crate::machine::EtcdView;
@@ -20,6 +21,8 @@ pub(super) struct Memory {
     done_with: BTreeSet<u64>,
     /// Control plane nodes that were disrupted and are not back yet: when, and whether they were seen to be down since.
     disrupted: BTreeMap<u32, (Timestamp, bool)>,
+    /// Whether a snapshot was taken since etcd was last disrupted.
+    has_snapshot: bool,
 }
 
 /// After this a node that was never seen to go down is not going to.
@@ -27,7 +30,13 @@ const GOES_DOWN: SignedDuration = SignedDuration::from_mins(5);
 
 impl Memory {
     /// Invariants 2 and 3, for a call that is about to be made.
-    pub(super) fn before(&mut self, call: &Call, target: &Target, world: &World) -> Option<(u8, String)> {
+    pub(super) fn before(
+        &mut self,
+        call: &Call,
+        target: &Target,
+        allowance: Allowance,
+        world: &World,
+    ) -> Option<(u8, String)> {
         if call.path.ends_with("/Bootstrap") {
             self.asked.extend(call.machine);
         }
@@ -44,13 +53,32 @@ impl Memory {
             return None;
         }
         self.follow(&views, world.now);
-        let majority = majority(view, vmid, member).or_else(|| is_second(view, vmid, member));
-        let one = self.one_at_a_time(vmid, member, world.now);
+        let outage = allowance.api_outage && self.has_snapshot;
+        let majority = majority(view, vmid, member, outage).or_else(|| is_second(view, vmid, member));
+        // The machine that is asked stays; another one is removed.
+        let removes_another = call.path.ends_with("/EtcdRemoveMemberByID");
+        let one = self.one_at_a_time(vmid, member, removes_another, world.now);
         majority.or(one)
     }
 
-    fn one_at_a_time(&mut self, vmid: u32, member: bool, now: Timestamp) -> Option<(u8, String)> {
-        let other = self.disrupted.keys().copied().find(|other| *other != vmid);
+    /// A call was answered.
+    pub(super) fn after(&mut self, call: &Call, outcome: &str) {
+        if call.path.ends_with("/EtcdSnapshot") && outcome.starts_with("200") {
+            self.has_snapshot = true;
+        }
+    }
+
+    /// To remove the member of a node that is down takes nothing more from etcd: it is how that node is replaced.
+    fn one_at_a_time(
+        &mut self,
+        vmid: u32,
+        member: bool,
+        removes_another: bool,
+        now: Timestamp,
+    ) -> Option<(u8, String)> {
+        let awaited =
+            |(other, (_, down)): &(&u32, &(Timestamp, bool))| **other != vmid && !(removes_another && *down);
+        let other = self.disrupted.iter().find(awaited).map(|(other, _)| *other);
         if member {
             self.disrupted.insert(vmid, (now, false));
         }
@@ -59,10 +87,11 @@ impl Memory {
 
     /// Takes note of who went down since it was disrupted, and of who is back.
     fn follow(&mut self, views: &[EtcdView], now: Timestamp) {
-        let up: BTreeSet<u32> =
-            views.iter().flat_map(|view| &view.members).filter(|m| m.up).map(|m| m.vmid).collect();
+        let members: BTreeMap<u32, bool> =
+            views.iter().flat_map(|view| &view.members).map(|member| (member.vmid, member.up)).collect();
         self.disrupted.retain(|vmid, (at, down)| {
-            let is_up = up.contains(vmid);
+            // One that has left is not awaited.
+            let Some(is_up) = members.get(vmid).copied() else { return false };
             *down |= !is_up;
             !(is_up && (*down || now.duration_since(*at) > GOES_DOWN))
         });
@@ -102,11 +131,12 @@ fn is_second(view: &EtcdView, vmid: u32, member: bool) -> Option<(u8, String)> {
     (member && is_up).then(|| (3, format!("VM {vmid} is disrupted while VM {} is down", other.vmid)))
 }
 
-fn majority(view: &EtcdView, vmid: u32, member: bool) -> Option<(u8, String)> {
+fn majority(view: &EtcdView, vmid: u32, member: bool, outage: bool) -> Option<(u8, String)> {
     let (voters, need) = (view.voters(), view.majority());
     let up = if member { view.up_without(vmid) } else { view.up_without(0) };
-    // With one or two voters a restart is a planned outage.
-    if up >= need || voters <= 2 {
+    let is_up = view.members.iter().any(|other| other.vmid == vmid && other.up);
+    // With one or two voters a restart is an outage that was approved, after a snapshot. One that is down already loses nothing more.
+    if up >= need || (voters <= 2 && (outage || !is_up)) {
         return None;
     }
     let what = format!(

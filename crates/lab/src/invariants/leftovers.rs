@@ -7,7 +7,7 @@ use crate::hypervisor::access::Principal;
 use crate::world::World;
 
 /// Everything that nothing will clean up, in words: volumes without their VM or that it does not use, locks without a task, a lease
-/// that is held, members of etcd and Kubernetes nodes without a machine, accounts without a cluster, tokens without rights, roles that
+/// that is held, cordons of nodes, members of etcd and Kubernetes nodes without a machine, accounts without a cluster, tokens without rights, roles that
 /// no user has, and rights of users that are gone.
 #[must_use]
 pub fn leftovers(world: &World, rules: &Rules) -> Vec<String> {
@@ -53,6 +53,7 @@ pub fn leftovers(world: &World, rules: &Rules) -> Vec<String> {
     }
     left.extend(accounts(world, rules));
     left.extend(nodes(world));
+    left.extend(cordons(world, rules));
     let newest = world.machines.etcd_views().into_iter().filter(|view| view.members.iter().any(|m| m.up));
     for view in newest {
         for member in view.members.iter().filter(|member| world.machines.get(member.vmid).is_none()) {
@@ -89,6 +90,13 @@ fn accounts(world: &World, rules: &Rules) -> Vec<String> {
     let unused = access.roles.keys().filter(|role| !used.contains(role));
     left.extend(unused.map(|role| format!("role {role}, which no user has")));
     left
+}
+
+/// Nodes that operators cordoned and forgot.
+fn cordons(world: &World, rules: &Rules) -> Vec<String> {
+    let nodes = world.machines.stores().flat_map(|store| store.list("", "nodes", None));
+    let ours = nodes.filter(|node| (rules.is_our_cordon)(node));
+    ours.map(|node| format!("the cordon of Kubernetes node {}", node["metadata"]["name"])).collect()
 }
 
 /// Nodes in Kubernetes that no machine is.

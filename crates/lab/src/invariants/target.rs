@@ -64,6 +64,10 @@ fn of_proxmox(method: &str, path: &str, world: &World) -> Target {
 }
 
 fn of_talos(path: &str, vmid: u32) -> Target {
+    // The installer alone restarts nothing.
+    if path.contains("LifecycleService") {
+        return Target::Vm(vmid);
+    }
     match path.rsplit('/').next().unwrap_or_default() {
         "Reboot" | "Shutdown" | "Upgrade" | "Rollback" | "EtcdLeaveCluster" => Target::Restart(vmid),
         "Reset" => Target::Delete(vmid),

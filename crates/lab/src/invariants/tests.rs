@@ -38,7 +38,7 @@ fn rules() -> Rules {
             (name == "ours").then(|| spec["holderIdentity"].as_str().map(str::to_owned))
         }),
         is_our_account: Box::new(|comment| comment == "ours"),
-        workers_at_once: 0,
+        is_our_cordon: Box::new(|node| node["metadata"]["annotations"]["ours"].is_string()),
     }
 }
 
@@ -189,7 +189,11 @@ fn invariant_4_a_change_without_the_lease_is_seen() {
 
 #[test]
 fn invariant_3_workers_are_counted_with_those_that_are_away_already() {
-    let at_once = |workers_at_once| Watch::new(Rules { workers_at_once, ..rules() });
+    let at_once = |workers| {
+        let watch = watch();
+        watch.allow(Allowance { workers, ..Allowance::default() });
+        watch
+    };
     let (mut world, stop) = (world(), proxmox("POST", "105/status/stop"));
     assert_eq!(made(&at_once(0), &mut world, &stop, none), [3], "it is Ready");
     assert_eq!(made(&at_once(1), &mut world, &stop, none), NOTHING);
@@ -198,9 +202,66 @@ fn invariant_3_workers_are_counted_with_those_that_are_away_already() {
     wait(&mut world, 120);
     assert_eq!(made(&at_once(1), &mut world, &stop, none), [3], "the other one is away");
     assert_eq!(made(&at_once(0), &mut world, &proxmox("DELETE", "104"), none), NOTHING, "it is away itself");
+    let (watch, mut world) = (at_once(1), self::world());
+    let now = world.now;
+    assert_eq!(made(&watch, &mut world, &proxmox("POST", "104/status/stop"), none), NOTHING);
+    world.machines.power_off(104, now);
+    wait(&mut world, 5);
+    assert_eq!(made(&watch, &mut world, &stop, none), [3], "Kubernetes still calls the first one Ready");
     let watch = at_once(0);
     watch.set_deleting(true);
     assert_eq!(made(&watch, &mut world, &stop, none), NOTHING, "all of it goes");
+}
+
+#[test]
+fn invariant_2_one_voter_goes_down_only_with_approval_and_a_snapshot() {
+    let mut world = world();
+    let now = world.now;
+    world.machines.leave_etcd(103, now).unwrap();
+    world.machines.leave_etcd(102, now).unwrap();
+    let reboot = talos(101, "Reboot");
+    let (watch, approved) = (watch(), Allowance { api_outage: true, ..Allowance::default() });
+    assert_eq!(made(&watch, &mut world, &reboot, none), [2], "nobody approved it");
+    watch.allow(approved);
+    assert_eq!(made(&watch, &mut world, &reboot, none), [2], "there is no snapshot");
+    assert_eq!(made(&watch, &mut world, &talos(101, "EtcdSnapshot"), none), NOTHING);
+    assert_eq!(made(&watch, &mut world, &reboot, none), NOTHING);
+}
+
+#[test]
+fn invariant_3_a_member_that_left_is_not_awaited() {
+    let (watch, mut world) = (watch(), world());
+    let now = world.now;
+    let left = |world: &mut World| world.machines.leave_etcd(103, now).unwrap();
+    assert_eq!(made(&watch, &mut world, &talos(103, "EtcdLeaveCluster"), left), NOTHING);
+    watch.allow(Allowance { api_outage: true, ..Allowance::default() });
+    assert_eq!(made(&watch, &mut world, &talos(101, "EtcdSnapshot"), none), NOTHING);
+    assert_eq!(made(&watch, &mut world, &talos(102, "Reboot"), none), NOTHING);
+}
+
+#[test]
+fn invariant_8_a_pod_with_a_budget_must_be_evicted_before_its_node_goes_down() {
+    let (watch, mut world) = (watch(), world());
+    watch.allow(Allowance { workers: 1, ..Allowance::default() });
+    let (now, node) = (world.now, world.machines.get(105).unwrap().hostname().to_owned());
+    let store = world.machines.store_mut(101).unwrap();
+    let labels = json!({"app": "web"});
+    let owner = json!([{"kind": "ReplicaSet", "name": "web", "controller": true}]);
+    let pod = json!({
+        "metadata": {"name": "web-1", "namespace": "default", "labels": labels, "ownerReferences": owner},
+        "spec": {"nodeName": node}, "status": {"phase": "Running"},
+    });
+    store.put(&Place::core("pods", "default", "web-1"), pod, now);
+    let place = Place { group: "policy", plural: "poddisruptionbudgets", namespace: "default", name: "web" };
+    let budget = json!({
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
+    });
+    store.put(&place, budget, now);
+    let reboot = talos(105, "Reboot");
+    assert_eq!(made(&watch, &mut world, &reboot, none), [8]);
+    world.machines.store_mut(101).unwrap().remove(&Place::core("pods", "default", "web-1"));
+    assert_eq!(made(&watch, &mut world, &reboot, none), NOTHING);
 }
 
 #[test]

@@ -2,11 +2,53 @@
 //! smaller than it should be.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::node::{Machine, after};
 use super::{Machines, timing};
 
+/// How a machine comes back that was restarted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Return {
+    /// Without its STATE partition.
+    InMaintenance,
+    /// Without a part of its kernel arguments.
+    WithoutKernelArguments,
+}
+
 impl Machines {
+    /// Decides how a machine comes back the next time that it boots.
+    pub(crate) fn set_return(&mut self, vmid: u32, how: Option<Return>) {
+        match how {
+            Some(how) => drop(self.returns.insert(vmid, how)),
+            None => drop(self.returns.remove(&vmid)),
+        }
+    }
+
+    /// A machine boots: what was decided about it happens.
+    pub(super) fn comes_back(&mut self, vmid: u32) {
+        let (Some(how), Some(machine)) = (self.returns.remove(&vmid), self.machines.get_mut(&vmid)) else {
+            return;
+        };
+        match how {
+            Return::InMaintenance => machine.disk.config = None,
+            Return::WithoutKernelArguments => machine.disk.few_arguments = true,
+        }
+    }
+
+    /// Lets the streams of events of a machine fall silent, or speak again.
+    pub(crate) fn silence_events(&mut self, vmid: u32, silent: bool) {
+        match silent {
+            true => self.silent.insert(vmid),
+            false => self.silent.remove(&vmid),
+        };
+    }
+
+    /// Whether a machine's streams of events say nothing.
+    pub(crate) fn is_silent(&self, vmid: u32) -> bool {
+        self.silent.contains(&vmid)
+    }
+
     /// Pulls a machine's network cable, or puts it back. Without it the machine stands still for everybody else.
     pub(crate) fn unplug(&mut self, vmid: u32, unplugged: bool) {
         if let Some(machine) = self.machines.get_mut(&vmid) {
@@ -80,6 +122,8 @@ impl Machines {
                     .iter()
                     .map(|(vmid, service)| format!("VM {vmid}: the image of {service} is missing")),
             )
+            .chain(self.returns.iter().map(|(vmid, how)| format!("VM {vmid}: comes back {how:?}")))
+            .chain(self.silent.iter().map(|vmid| format!("VM {vmid}: its events are silent")))
             .chain(self.no_time.then(|| "no time server answers".to_owned()))
             .chain(self.outside.as_ref().map(|open| {
                 let open: Vec<&str> = open.iter().map(String::as_str).collect();
@@ -105,6 +149,8 @@ impl Machines {
         self.no_time = false;
         self.apart.clear();
         self.no_images.clear();
+        self.returns.clear();
+        self.silent.clear();
         for machine in self.machines.values_mut() {
             machine.unplugged = false;
         }

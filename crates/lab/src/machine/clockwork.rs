@@ -86,6 +86,11 @@ impl Machines {
     fn step_phase(&mut self, vmid: u32) -> bool {
         let now = self.now;
         let fails = self.fails_to_boot(vmid);
+        let booted =
+            |machine: &Machine| matches!(&machine.phase, Phase::Booting { until, .. } if *until <= now);
+        if !fails && self.machines.get(&vmid).is_some_and(booted) {
+            self.comes_back(vmid);
+        }
         let Some(machine) = self.machines.get_mut(&vmid) else { return false };
         match &mut machine.phase {
             Phase::Booting { until, .. } if *until <= now && fails => {

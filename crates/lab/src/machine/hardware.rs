@@ -3,7 +3,13 @@
 use super::{Boot, BootDisk, Machine};
 
 /// The words with which the kernel was started.
-pub(crate) fn command_line(platform: &str) -> String {
+pub(crate) fn command_line(machine: &Machine) -> String {
+    let platform = machine.image().map_or("", |image| image.platform.as_str());
+    if machine.disk.few_arguments {
+        return format!(
+            "talos.platform={platform} console=tty1 net.ifnames=0 init_on_alloc=1 slab_nomerge pti=on"
+        );
+    }
     format!(
         "talos.platform={platform} console=tty1 console=ttyS0 net.ifnames=0 init_on_alloc=1 slab_nomerge pti=on consoleblank=0 nvme_core.io_timeout=4294967295 printk.devkmsg=on"
     )
@@ -70,11 +76,10 @@ pub(crate) fn devices(boot: &Boot) -> Vec<Device<'_>> {
 /// What the kernel found.
 pub(crate) fn kernel_lines(machine: &Machine) -> Vec<String> {
     let boot = &machine.hardware;
-    let platform = machine.image().map_or("", |image| image.platform.as_str());
     let bytes = boot.memory_mib << 20;
     let mut lines = vec![
         format!("Linux version {} (talos) #1 SMP PREEMPT_DYNAMIC", machine.profile().kernel),
-        format!("Command line: {}", command_line(platform)),
+        format!("Command line: {}", command_line(machine)),
         format!("BIOS-e820: [mem 0x0000000000100000-0x{:016x}] usable", bytes.saturating_sub(1)),
         "Hypervisor detected: KVM".to_owned(),
         "DMI: QEMU Standard PC (Q35 + ICH9, 2009)".to_owned(),

@@ -96,6 +96,9 @@ pub struct Disk {
     /// An etcd snapshot that was uploaded for recovery.
     #[serde(default)]
     pub recovery: Option<Vec<u8>>,
+    /// The boot entry lost a part of its kernel arguments.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub few_arguments: bool,
 }
 
 /// Whose data an etcd directory holds.

@@ -50,6 +50,9 @@ pub(super) fn published(
         (caller.clone(), changes, next, held),
         move |(caller, mut changes, next, held)| async move {
             loop {
+                if caller.read(|machines, _| machines.is_silent(caller.vmid)) {
+                    futures::future::pending::<()>().await;
+                }
                 let state = caller.read(|machines, _| {
                     let machine = machines.get(caller.vmid).filter(|machine| machine.boots == boots)?;
                     let fresh: Vec<Entry> =

@@ -1,4 +1,4 @@
-//! Manifests, GitOps, upgrades and backups.
+//! Manifests, GitOps and backups.
 
 use crate::diagnostic::{Diagnostic, Path, codes};
 use crate::forms;
@@ -23,29 +23,6 @@ pub(super) fn check(spec: &Spec, found: &mut Vec<Diagnostic>) {
                 found.push(bad_namespace(name, path(key)));
             }
         }
-    }
-    let upgrade = &spec.upgrade;
-    let path = |key: &str| Path::of(&["upgrade", key]);
-    let budget = match upgrade.workers.0.strip_suffix('%') {
-        Some(percent) => percent.parse().is_ok_and(|n: u32| (1..=100).contains(&n)),
-        None => upgrade.workers.0.parse().is_ok_and(|n: u32| n > 0),
-    };
-    if !budget {
-        let message = format!("`{}` cannot be a number of workers", upgrade.workers.0);
-        let problem = Diagnostic::error(codes::BAD_BUDGET, message).at(path("workers"), "");
-        found.push(problem.help("write a number from 1 on, or a share from `1%` to `100%`"));
-    }
-    let times = [
-        ("drain_timeout", &upgrade.drain_timeout),
-        ("return_timeout", &upgrade.return_timeout),
-        ("pause", &upgrade.pause),
-    ];
-    for (key, text) in times.into_iter().filter(|(_, text)| forms::duration(&text.0).is_none()) {
-        let problem = Diagnostic::error(codes::BAD_DURATION, format!("`{}` is not a length of time", text.0));
-        found.push(problem.at(path(key), "").help("write `90s`, `5m` or `1h`"));
-    }
-    for (index, name) in upgrade.gates.iter().enumerate().filter(|(_, name)| !forms::is_dns_label(name)) {
-        found.push(bad_namespace(name, path("gates").index(index)));
     }
 }
 

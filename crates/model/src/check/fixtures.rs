@@ -68,6 +68,7 @@ fn every_fixture_says_what_is_expected_and_every_code_has_one() {
     seen.extend([
         codes::UNREADABLE,
         codes::NO_SECRET,
+        codes::UNKNOWN_TIME_ZONE,
         codes::BAD_SCHEMATIC,
         codes::BAD_MANIFEST,
         codes::CONFIG_REFUSED,

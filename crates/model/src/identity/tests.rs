@@ -150,6 +150,7 @@ fn vm(node: &Node, running: bool, serial: Option<&str>) -> Vm {
         vmgenid: None,
         mark: Mark::new("home", Mark::owner_of("id="), &node.name),
         pool: None,
+        ha_state: None,
         config: serial.map(|port| ("serial0".to_owned(), port.to_owned())).into_iter().collect(),
         pending: Default::default(),
         recorded: None,
@@ -243,7 +244,7 @@ fn only_a_machine_that_nobody_knows_is_restarted() {
         version: String::new(),
         schedulable: true,
         uninitialized: false,
-        not_ready: None,
+        ..KubernetesNode::default()
     };
     let known =
         |seen: &mut Observed, name: &str, ready| seen.kubernetes.nodes.insert(name.to_owned(), node(ready));

@@ -338,3 +338,24 @@ proptest::proptest! {
         }
     }
 }
+
+/// A file from before goes on to mean the same.
+#[test]
+fn a_section_is_read_under_its_old_name_with_a_warning() {
+    let old =
+        read(&format!("{SMALLEST}upgrade: {{ workers: 20%, return_timeout: 9m, pause: 1m }}\n")).unwrap();
+    let new = read(&format!("{SMALLEST}changes: {{ workers: 20%, ready_timeout: 9m, soak: 1m }}\n")).unwrap();
+    assert_eq!(old.spec, new.spec);
+    assert_eq!(render(&new.check()), "");
+    insta::assert_snapshot!(render(&old.check()), @r"
+    warning[TS0105] `upgrade` is called `changes` now
+      at c.yaml:8:1+7 upgrade
+      help: write `changes`; a later release will not read the old name
+    warning[TS0105] `upgrade.return_timeout` is called `ready_timeout` now
+      at c.yaml:8:26+14 upgrade.return_timeout
+      help: write `ready_timeout`; a later release will not read the old name
+    warning[TS0105] `upgrade.pause` is called `soak` now
+      at c.yaml:8:46+5 upgrade.pause
+      help: write `soak`; a later release will not read the old name
+    ");
+}

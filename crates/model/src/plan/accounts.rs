@@ -84,6 +84,7 @@ pub(super) fn removal(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>,
                         reason,
                         disruption: Disruption::Delete,
                         seconds: REMOVE,
+                        unit: None,
                     });
                     None
                 }

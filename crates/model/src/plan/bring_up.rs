@@ -8,29 +8,36 @@
 //!
 //! Where the record is made in the same run, every step but the first stands behind it, because the lease is in it.
 //! A node enters this chain where it stands: one that only waits in maintenance gets no VM, one that runs gets nothing but
-//! what [`drift`] found. With templates, `create-template` and `clone-vm` stand in the place of `create-vm`.
+//! what [`drift`] found, and what disrupts it in a unit (`plan::units`). With templates, `create-template` and `clone-vm` stand in the place of `create-vm`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use uuid::Uuid;
 
 use super::images::Site;
+use super::remove::Removal;
+use super::units::Need;
 use super::versions::Versioned;
 use super::{Blocked, Found, Note, Refusal, RefusalCode, Rendered, bootstrap, drift};
+use crate::allowed::Allowed;
 use crate::blueprint::{Blueprint, Node, Role};
 use crate::holder::Holder;
 use crate::identity::{self, Method};
 use crate::mark::Mark;
-use crate::observed::{Api, Etcd, Machine, Observed, Vm};
+use crate::observed::{Api, Machine, Observed, Vm};
 use crate::ownership;
 use crate::quorum::{self, Closed};
+use crate::readiness::{Condition, Seen, State};
 use crate::step::{Action, Disruption, Step, StepId};
+use crate::unit::Unit;
 
 /// Seconds that things usually take, for the estimate.
 pub(super) mod usual {
     pub const REGISTER: u32 = 2;
     pub const DOWNLOAD: u32 = 30;
     pub const RECORD: u32 = 3;
+    /// A record whose lease was lost: its holder is waited for.
+    pub const LOST_RECORD: u32 = RECORD + crate::lease::SUCCESSOR_WAITS.as_secs() as u32;
     pub const CREATE: u32 = 15;
     pub const GROW: u32 = 3;
     pub const START: u32 = 4;
@@ -39,15 +46,31 @@ pub(super) mod usual {
     pub const JOIN: u32 = 60;
     pub const CREDENTIALS: u32 = 3;
     pub const HEALTH: u32 = 10;
+    pub const SNAPSHOT: u32 = 5;
+    pub const DRAIN: u32 = 60;
+    pub const LEADERSHIP: u32 = 3;
+    pub const SERVICES: u32 = 15;
+    /// A reboot, or a stop and start.
+    pub const RESTART: u32 = 90;
+    /// Beside the soak time.
+    pub const VERIFY: u32 = 30;
+    pub const UNCORDON: u32 = 2;
+    pub const LEAVE: u32 = 10;
+    pub const STOP: u32 = 10;
+    pub const DELETE: u32 = 5;
 }
+
+/// Why a record that was lost takes long.
+const LOST_LEASE: &str =
+    "another run may hold the lease that was lost with it, so Talosmith waits until that run has stopped";
 
 pub(super) struct Builder<'a> {
     pub(super) blueprint: &'a Blueprint,
     pub(super) rendered: &'a Rendered,
     pub(super) observed: &'a Observed,
     pub(super) owner: Option<Uuid>,
-    /// Nodes whose data may be deleted.
-    pub(super) allowed: &'a BTreeSet<String>,
+    /// What the operator allows.
+    pub(super) allowed: &'a Allowed,
     /// The step that brings the lease into being, where the record is not there or says nothing.
     pub(super) first: Option<StepId>,
     /// The control plane node that is replaced.
@@ -56,7 +79,14 @@ pub(super) struct Builder<'a> {
     closed: Option<Closed>,
     /// Nodes that wait for another run.
     pub(super) postponed: BTreeSet<String>,
+    /// What nodes need that disrupts them.
+    pub(super) needs: BTreeMap<String, Need>,
+    /// Nodes that are replaced.
+    pub(super) replacements: Vec<String>,
+    /// Nodes that the file does not have any more, and that are removed.
+    pub(super) removals: Vec<Removal>,
     pub(super) steps: Vec<Step>,
+    pub(super) units: Vec<Unit>,
     pub(super) notes: Vec<Note>,
     unknown: Vec<Note>,
     pub(super) refusals: Vec<Refusal>,
@@ -70,26 +100,9 @@ pub(super) fn steps(
     blueprint: &Blueprint,
     rendered: &Rendered,
     observed: &Observed,
-    allowed: &BTreeSet<String>,
+    allowed: &Allowed,
 ) -> Found {
-    let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
-    let mut b = Builder {
-        blueprint,
-        rendered,
-        observed,
-        owner,
-        allowed,
-        first: None,
-        replaced: None,
-        closed: closed(blueprint, observed),
-        postponed: BTreeSet::new(),
-        steps: vec![],
-        notes: vec![],
-        unknown: vec![],
-        refusals: vec![],
-        blocked: vec![],
-        upgrades: BTreeMap::new(),
-    };
+    let mut b = Builder::new(blueprint, rendered, observed, allowed);
     b.record();
     let nodes = blueprint.in_order();
     for node in &nodes {
@@ -101,12 +114,13 @@ pub(super) fn steps(
         b.join(node);
     }
     b.credentials();
+    b.others();
+    b.units();
     b.health();
     b.network();
     b.cloud_provider();
-    b.others();
     b.identities();
-    Found { steps: b.steps, notes: b.notes, unknown: b.unknown, refusals: b.refusals, blocked: b.blocked }
+    b.found()
 }
 
 /// Why etcd takes no new member. Where its data is gone altogether, the refusal for that says all.
@@ -114,6 +128,51 @@ fn closed(blueprint: &Blueprint, observed: &Observed) -> Option<Closed> {
     match bootstrap::judge(blueprint, observed) {
         bootstrap::Verdict::Blocked(refusals) if !refusals.is_empty() => None,
         _ => quorum::admits(blueprint, observed).err(),
+    }
+}
+
+impl<'a> Builder<'a> {
+    /// Of a plan that does nothing yet.
+    pub(super) fn new(
+        blueprint: &'a Blueprint,
+        rendered: &'a Rendered,
+        observed: &'a Observed,
+        allowed: &'a Allowed,
+    ) -> Self {
+        let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
+        Self {
+            blueprint,
+            rendered,
+            observed,
+            owner,
+            allowed,
+            first: None,
+            replaced: None,
+            closed: closed(blueprint, observed),
+            postponed: BTreeSet::new(),
+            needs: BTreeMap::new(),
+            replacements: vec![],
+            removals: vec![],
+            steps: vec![],
+            units: vec![],
+            notes: vec![],
+            unknown: vec![],
+            refusals: vec![],
+            blocked: vec![],
+            upgrades: BTreeMap::new(),
+        }
+    }
+
+    /// What came of it.
+    pub(super) fn found(self) -> Found {
+        Found {
+            steps: self.steps,
+            units: self.units,
+            notes: self.notes,
+            unknown: self.unknown,
+            refusals: self.refusals,
+            blocked: self.blocked,
+        }
     }
 }
 
@@ -142,6 +201,7 @@ impl Builder<'_> {
                 reason: reason.into(),
                 disruption: Disruption::None,
                 seconds,
+                unit: None,
             };
             self.steps.push(step);
         }
@@ -156,7 +216,7 @@ impl Builder<'_> {
         ownership::vm_of(self.blueprint, &self.observed.proxmox, &node.name)
     }
 
-    fn record(&mut self) {
+    pub(super) fn record(&mut self) {
         if !self.blueprint.has_proxmox() {
             if !self.observed.kubernetes.answered {
                 let text = "there is no Proxmox to keep two operators apart until Kubernetes runs: apply from one place only";
@@ -167,11 +227,15 @@ impl Builder<'_> {
         let member = bootstrap::member(self.blueprint, self.observed).map(str::to_owned);
         if let Some(seen) = &self.observed.proxmox.record {
             if let Some(member) = member.filter(|_| bootstrap::is_unsealed(self.observed)) {
-                let reason = format!(
+                let mut reason = format!(
                     "{member} is a member of etcd, and the record does not say that etcd is bootstrapped"
                 );
+                let mut seconds = usual::RECORD;
+                if seen.unreadable {
+                    (reason, seconds) = (format!("{reason}; {LOST_LEASE}"), usual::LOST_RECORD);
+                }
                 let seal = Action::SealRecord { host: seen.host.clone(), vmid: seen.vmid, member };
-                let seal = self.push(seal, vec![], reason, usual::RECORD);
+                let seal = self.push(seal, vec![], reason, seconds);
                 self.first = seen.unreadable.then_some(seal);
             }
             self.record_differs(seen);
@@ -185,16 +249,16 @@ impl Builder<'_> {
             });
             return;
         };
-        let reason = match &member {
-            Some(member) => {
-                format!(
-                    "it is missing, and {member} is a member of etcd; it guards the cluster against two operators and a second etcd"
-                )
-            }
-            None => "it guards the cluster against two operators and a second etcd".to_owned(),
+        let guards = "it guards the cluster against two operators and a second etcd";
+        let (reason, seconds) = match &member {
+            Some(member) => (
+                format!("it is missing, and {member} is a member of etcd; {guards}; {LOST_LEASE}"),
+                usual::LOST_RECORD,
+            ),
+            None => (guards.to_owned(), usual::RECORD),
         };
         let action = Action::CreateRecord { host, vmid: self.blueprint.record.vmid, member };
-        self.first = Some(self.push(action, vec![], reason, usual::RECORD));
+        self.first = Some(self.push(action, vec![], reason, seconds));
     }
 
     /// The way from nothing to a configured machine.
@@ -286,7 +350,7 @@ impl Builder<'_> {
 
     /// Who knows the node as a part of the cluster, whatever has become of its machine.
     pub(super) fn knows(&self, node: &Node) -> Option<&'static str> {
-        let views = quorum::views(self.blueprint, &self.observed.machines);
+        let views = quorum::views(&self.observed.machines);
         match self.observed.kubernetes.nodes.contains_key(&node.name) {
             true => Some("Kubernetes"),
             false => quorum::is_member(&node.name, &views).then_some("etcd"),
@@ -332,11 +396,23 @@ impl Builder<'_> {
             self.refusals.push(refusal);
             return vec![];
         }
-        let drift = drift::examine(self.blueprint, node, vm, machine);
-        self.notes.extend(drift.notes);
-        self.blocked.extend(drift.blocked);
-        self.refusals.extend(drift.refusals);
-        let mut after = vec![];
+        let mut drift = drift::examine(self.blueprint, node, vm, machine);
+        self.notes.append(&mut drift.notes);
+        self.blocked.append(&mut drift.blocked);
+        self.postpone_unless_it_answers(node, machine, &mut drift);
+        let (mut after, mut rewires) = (vec![], false);
+        // A VM that is stopped anyway takes all of it over meanwhile.
+        let rewire = std::mem::take(&mut drift.rewire);
+        let into = if drift.power_cycle.is_empty() {
+            (&mut drift.set, &mut drift.says)
+        } else {
+            (&mut drift.power_cycle.set, &mut drift.power_cycle.says)
+        };
+        if !rewire.is_empty() {
+            into.0.extend(rewire.set);
+            into.1.extend(rewire.says);
+            rewires = drift.power_cycle.is_empty();
+        }
         if !drift.says.is_empty() {
             let update = Action::UpdateVm {
                 node: node.name.clone(),
@@ -348,6 +424,9 @@ impl Builder<'_> {
             };
             let update = self.push(update, vec![], "it does not match the file", usual::GROW);
             self.set_disruption(&update, drift.disruption.unwrap_or(Disruption::None));
+            if rewires {
+                self.need(&node.name, vec![]).rewire = Some(update.clone());
+            }
             after.push(update);
         }
         for (disk, has, gib) in drift.grow {
@@ -359,11 +438,36 @@ impl Builder<'_> {
             }
             after.push(grow);
         }
+        if !drift.power_cycle.is_empty() || !drift.left_disks.is_empty() {
+            let need = self.need(&node.name, after.clone());
+            need.place = Some((vm.host.clone(), vm.vmid));
+            (need.power_cycle, need.left_disks) = (drift.power_cycle, drift.left_disks);
+        }
         if vm.running {
-            return after;
+            // What is made in its unit is not awaited outside of it.
+            return if rewires { vec![] } else { after };
         }
         let start = Action::StartVm { node: node.name.clone(), host: vm.host.clone(), vmid: vm.vmid };
         vec![self.push(start, after, "it is off", usual::START)]
+    }
+
+    /// What disrupts a running machine is done once it is a part of the cluster, so that its unit can verify it.
+    fn postpone_unless_it_answers(
+        &mut self,
+        node: &Node,
+        machine: Option<&Machine>,
+        drift: &mut drift::Drift,
+    ) {
+        if machine.is_some_and(|machine| machine.api == Api::Configured) {
+            return;
+        }
+        let (rewire, cycle) = (std::mem::take(&mut drift.rewire), std::mem::take(&mut drift.power_cycle));
+        let says: Vec<String> = rewire.says.into_iter().chain(cycle.says).collect();
+        if !says.is_empty() {
+            let text =
+                format!("the VM of {} changes once its machine answers: {}", node.name, says.join("; "));
+            self.notes.push(Note { text });
+        }
     }
 
     pub(super) fn set_disruption(&mut self, step: &StepId, disruption: Disruption) {
@@ -388,7 +492,11 @@ impl Builder<'_> {
             self.unknown.push(Note { text });
             return;
         }
+        let blocked = self.blocked.len();
         self.reconfigure(node, &live, after);
+        if let Some(need) = self.needs.get_mut(&node.name) {
+            need.compared = self.blocked.len() == blocked;
+        }
     }
 
     /// The step stands behind the configuration of *every* control plane node, because the executor must have seen each of
@@ -428,29 +536,25 @@ impl Builder<'_> {
 
     /// What a configured node lacks.
     fn missing(&self, node: &Node) -> Option<String> {
+        use Condition::{Ready, Registered, Running, Voting};
         let machine = self.observed.machines.get(&node.name)?;
-        let settled = self.blueprint.is_settled(machine.ready, machine.unmet.iter());
-        if machine.stage.as_deref() != Some("running") || !settled {
-            let stage = machine.stage.as_deref().unwrap_or("unknown");
-            return Some(if machine.unmet.is_empty() {
-                format!("its stage is {stage}")
-            } else {
-                format!("its stage is {stage}: {}", machine.unmet.join("; "))
-            });
-        }
-        if node.role == Role::ControlPlane && !matches!(machine.etcd, Etcd::Member { learner: false, .. }) {
-            return Some("it is not a voting member of etcd".to_owned());
-        }
-        if !self.observed.kubernetes.answered {
-            return Some("Kubernetes did not answer, so its place there is not known".to_owned());
-        }
-        match self.observed.kubernetes.nodes.get(&node.name) {
-            None => Some("Kubernetes does not know it".to_owned()),
-            Some(n) if !n.ready && !self.blueprint.awaits_network() => {
-                Some("Kubernetes says that it is not ready".to_owned())
+        let seen = Seen::of(self.blueprint, self.observed, node);
+        let lacks = seen.lacks(&[Running, Voting, Registered, Ready])?;
+        Some(match (lacks, seen.state(lacks)) {
+            (Running, _) => {
+                let stage = machine.stage.as_deref().unwrap_or("unknown");
+                let unmet = if machine.unmet.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", machine.unmet.join("; "))
+                };
+                format!("its stage is {stage}{unmet}")
             }
-            Some(_) => None,
-        }
+            (Voting, _) => "it is not a voting member of etcd".to_owned(),
+            (_, State::Unknown) => "Kubernetes did not answer, so its place there is not known".to_owned(),
+            (Registered, _) => "Kubernetes does not know it".to_owned(),
+            (_, _) => "Kubernetes says that it is not ready".to_owned(),
+        })
     }
 
     /// What runs in the cluster and must show credentials elsewhere. One whose Secret may be there, because Kubernetes did
@@ -484,8 +588,7 @@ impl Builder<'_> {
 
     /// Nodes that become ready only when somebody installs a network plug-in.
     fn network(&mut self) {
-        let ready =
-            |node: &Node| self.observed.kubernetes.nodes.get(&node.name).is_some_and(|seen| seen.ready);
+        let ready = |node: &Node| Seen::of(self.blueprint, self.observed, node).meets(&[Condition::Ready]);
         if self.blueprint.awaits_network() && !self.blueprint.nodes.values().all(ready) {
             self.notes.push(Note {
                 text: "the file asks for no network plug-in, so nodes become ready only once you install one"
@@ -496,9 +599,8 @@ impl Builder<'_> {
 
     /// Nodes that take no ordinary pods until somebody installs a cloud provider.
     fn cloud_provider(&mut self) {
-        let looked_at = |node: &Node| {
-            self.observed.kubernetes.nodes.get(&node.name).is_some_and(|seen| !seen.uninitialized)
-        };
+        let looked_at =
+            |node: &Node| Seen::of(self.blueprint, self.observed, node).meets(&[Condition::Initialized]);
         if self.blueprint.awaits_cloud_provider() && !self.blueprint.nodes.values().all(looked_at) {
             self.notes.push(Note {
                 text: "the file asks for a cloud provider and names no version of it, so nodes take pods only once you \

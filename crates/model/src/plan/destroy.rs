@@ -70,5 +70,6 @@ fn step(action: Action, after: Vec<crate::step::StepId>, reason: &str, seconds: 
         reason: reason.to_owned(),
         disruption: Disruption::Delete,
         seconds,
+        unit: None,
     }
 }

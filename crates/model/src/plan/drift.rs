@@ -1,8 +1,9 @@
 //! What of a node's VM is not as the file says, and what bringing it there would disrupt.
 //!
 //! Only what the file or a default of ours sets is compared. A VM that is off takes everything; one that runs takes over
-//! some changes at once, and keeps the others waiting until it is stopped and started. Those are not made here, because a
-//! machine of a cluster may only be stopped when the others can do without it: they are named, with what they cost.
+//! some changes at once, and keeps the others waiting until it is stopped and started. Those are for a unit of its node, because a
+//! machine of a cluster may only be stopped when the others can do without it. What an installed system does not survive (another
+//! firmware or machine type, a boot disk elsewhere) takes a new node.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +28,53 @@ pub struct Drift {
     pub disruption: Option<Disruption>,
     /// Disks that are too small: key, size in GiB that they have and that they shall have.
     pub grow: Vec<(String, u64, u64)>,
+    /// What the running VM takes over at once, with its network cut for a moment.
+    pub rewire: Keys,
+    /// What the running VM takes over with a stop and start only.
+    pub power_cycle: Keys,
+    /// Data disks of this cluster that the file does not have.
+    pub left_disks: Vec<LeftDisk>,
     /// What differs and can only be told.
     pub notes: Vec<Note>,
-    /// What waits for a stop and start of the VM.
+    /// What is not done to this node.
     pub blocked: Vec<Blocked>,
-    /// What may not be done.
-    pub refusals: Vec<Refusal>,
+}
+
+/// Keys of a VM that are changed together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Keys {
+    /// Those to set, with their values. Empty where Proxmox has the values already, and they wait.
+    pub set: BTreeMap<String, String>,
+    /// What changes, in words.
+    pub says: Vec<String>,
+}
+
+/// A data disk of a VM that the file does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftDisk {
+    /// Its key in Proxmox.
+    pub key: String,
+    /// Its volume.
+    pub volume: String,
+    /// Its size, where Proxmox says it.
+    pub gib: Option<u64>,
+}
+
+impl std::fmt::Display for LeftDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.gib {
+            Some(gib) => write!(f, "the disk {} with {gib} GiB", self.key),
+            None => write!(f, "the disk {}", self.key),
+        }
+    }
+}
+
+impl Keys {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.says.is_empty()
+    }
 }
 
 struct Examined<'a> {
@@ -40,8 +82,8 @@ struct Examined<'a> {
     vm: &'a Vm,
     machine: Option<&'a Machine>,
     drift: Drift,
-    /// What only a stop and start could change: in words, with its class.
-    too_much: Vec<(String, Disruption)>,
+    /// What only a new node can have, in words.
+    replace: Vec<String>,
 }
 
 /// A machine that was made with another address than the file's, and is not at the file's. Its cloud-init drive is read at
@@ -78,7 +120,7 @@ pub fn moved(node: &Node, vm: &Vm, machine: Option<&Machine>, in_kubernetes: boo
 /// Compares a node with its VM.
 #[must_use]
 pub fn examine(blueprint: &Blueprint, node: &Node, vm: &Vm, machine: Option<&Machine>) -> Drift {
-    let mut examined = Examined { node, vm, machine, drift: Drift::default(), too_much: vec![] };
+    let mut examined = Examined { node, vm, machine, drift: Drift::default(), replace: vec![] };
     for (key, wanted) in vm::settings(blueprint, node) {
         examined.key(&key, &wanted);
     }
@@ -100,23 +142,13 @@ impl Examined<'_> {
         let differs_now = words::differing(key, wanted, now);
         if words::differing(key, wanted, next).is_empty() {
             if self.vm.running && !differs_now.is_empty() {
-                let what = format!(
-                    "{} of {} will be {} from its next stop and start on; until then it is {}",
-                    spoken(key),
-                    self.node.name,
-                    measured(key, wanted),
-                    now.map_or_else(|| "not set".to_owned(), |now| measured(key, now))
-                );
-                let hint = format!(
-                    "drain the node, then stop and start VM {} in Proxmox, one node at a time",
-                    self.vm.vmid
-                );
-                self.drift.blocked.push(Blocked {
-                    node: Some(self.node.name.clone()),
-                    what,
-                    disruption: Disruption::Reboot,
-                    hint,
-                });
+                let from = now.map_or_else(|| "not set".to_owned(), |now| measured(key, now));
+                let says =
+                    format!("{} {from} → {}, which waits in Proxmox", spoken(key), measured(key, wanted));
+                match class(key, &differs_now, now, wanted, self.machine) {
+                    Disruption::Replace => self.replace.push(says),
+                    _ => self.drift.power_cycle.says.push(says),
+                }
             }
             return;
         }
@@ -131,13 +163,25 @@ impl Examined<'_> {
     }
 
     fn change(&mut self, key: &str, value: String, says: String, disruption: Disruption) {
-        if disruption > Disruption::InPlace {
-            self.too_much.push((says, disruption));
-            return;
-        }
-        self.drift.set.insert(key.to_owned(), value);
-        self.drift.says.push(says);
-        self.drift.disruption = self.drift.disruption.max(Some(disruption));
+        let keys = match disruption {
+            Disruption::None | Disruption::InPlace => {
+                self.drift.set.insert(key.to_owned(), value);
+                self.drift.says.push(says);
+                self.drift.disruption = self.drift.disruption.max(Some(disruption));
+                return;
+            }
+            Disruption::ServiceRestart => &mut self.drift.rewire,
+            Disruption::Reboot | Disruption::PowerCycle => &mut self.drift.power_cycle,
+            Disruption::Replace | Disruption::Delete => return self.replace.push(says),
+        };
+        keys.set.insert(key.to_owned(), value);
+        keys.says.push(says);
+    }
+
+    /// What is not done to the VM, with what it would take.
+    fn block(&mut self, what: String, hint: String) {
+        let node = Some(self.node.name.clone());
+        self.drift.blocked.push(Blocked { node, what, disruption: Disruption::Replace, hint });
     }
 
     fn drive(&mut self, drive: &Drive) {
@@ -145,18 +189,15 @@ impl Examined<'_> {
         match drive.holds {
             Holds::System { gib } | Holds::Data { gib } => {
                 if self.is_anothers(drive, seen) {
-                    self.drift.refusals.push(Refusal {
-                        code: RefusalCode::Differs,
-                        why: format!(
-                            "{} of {} (VM {}) is not the disk that the file means, but {}",
-                            drive.key,
-                            self.node.name,
-                            self.vm.vmid,
-                            short(seen)
-                        ),
-                        hint: "give the disk in the file another `slot`, or move the other one".to_owned(),
-                    });
-                    return;
+                    let what = format!(
+                        "{} of {} (VM {}) is not the disk that the file means, but {}",
+                        drive.key,
+                        self.node.name,
+                        self.vm.vmid,
+                        short(seen)
+                    );
+                    let hint = "give the disk in the file another `slot`, or move the other one";
+                    return self.block(what, hint.to_owned());
                 }
                 self.size(drive, words::gib(seen), gib);
                 let options: Vec<String> = drive.options.iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -178,22 +219,23 @@ impl Examined<'_> {
     fn missing_drive(&mut self, drive: &Drive) {
         let disruption = match drive.holds {
             Holds::System { .. } => {
-                self.drift.refusals.push(Refusal {
-                    code: RefusalCode::Differs,
-                    why: format!(
-                        "{} (VM {} on {}) has no boot disk at {}",
-                        self.node.name, self.vm.vmid, self.vm.host, drive.key
-                    ),
-                    hint: "it was removed, or the file names another bus now; delete the VM, and `talosmith apply` recreates the node"
-                        .to_owned(),
-                });
-                return;
+                let what = format!(
+                    "{} (VM {} on {}) has no boot disk at {}",
+                    self.node.name, self.vm.vmid, self.vm.host, drive.key
+                );
+                let hint = format!(
+                    "it was removed, or the file names another bus now: write the bus that the disk is on, or {}",
+                    replace(&self.node.name)
+                );
+                return self.block(what, hint);
             }
             // It tells a machine its address at the first start; later the configuration does.
             Holds::CloudInit if self.vm.running => return,
             _ if !self.vm.running => Disruption::None,
             Holds::Data { .. } if !drive.key.starts_with("sata") => Disruption::InPlace,
-            _ => Disruption::Reboot,
+            // It comes with another firmware.
+            Holds::EfiSettings => Disruption::Replace,
+            _ => Disruption::PowerCycle,
         };
         let Some(value) = drive.creation("") else { return };
         let store = drive.datastore.as_deref().unwrap_or_default();
@@ -207,14 +249,16 @@ impl Examined<'_> {
     fn size(&mut self, drive: &Drive, has: Option<u64>, wanted: u64) {
         match has {
             Some(has) if has < wanted => self.drift.grow.push((drive.key.clone(), has, wanted)),
-            Some(has) if has > wanted => self.drift.refusals.push(Refusal {
-                code: RefusalCode::Differs,
-                why: format!(
+            Some(has) if has > wanted => {
+                let what = format!(
                     "{} of {} has {has} GiB and the file says {wanted}: a disk never shrinks",
                     drive.key, self.node.name
-                ),
-                hint: format!("write {has}G in the file; only a new node can have a smaller disk"),
-            }),
+                );
+                self.block(
+                    what,
+                    format!("write {has}G in the file; only a new node can have a smaller disk"),
+                );
+            }
             _ => {}
         }
     }
@@ -276,8 +320,8 @@ impl Examined<'_> {
         }
     }
 
-    /// What the file could say and does not, perhaps any more. Who set it cannot be seen, so it stays. A disk that is told of
-    /// has a name that Talos finds it by, and its volume is this VM's own: those of a storage driver are not.
+    /// What the file could say and does not, perhaps any more. Who set it cannot be seen, so it stays. A disk of ours has a name
+    /// that Talos finds it by, and its volume is this VM's own: those of a storage driver are not.
     fn left_behind(&mut self, blueprint: &Blueprint) {
         let settings = vm::settings(blueprint, self.node);
         let drives = vm::drives(self.node);
@@ -285,59 +329,47 @@ impl Examined<'_> {
         for key in self.vm.config.keys() {
             let Some(value) = self.vm.next(key) else { continue };
             let has = |name: &str| words::parts(key, value).contains_key(name);
-            let text = match key.trim_end_matches(|c: char| c.is_ascii_digit()) {
+            match key.trim_end_matches(|c: char| c.is_ascii_digit()) {
                 "scsi" | "virtio" | "sata"
                     if !drives.iter().any(|drive| drive.key == *key)
                         && value.contains(&own)
                         && (has("wwn") || has("serial")) =>
                 {
-                    let size = words::gib(value).map_or_else(String::new, |gib| format!(" with {gib} GiB"));
-                    format!(
-                        "the disk {key}{size} of {} (VM {}) is not in the file; it is left as it is, with its data",
-                        self.node.name, self.vm.vmid
-                    )
+                    let volume = words::parts(key, value).remove("file").unwrap_or_default();
+                    self.drift.left_disks.push(LeftDisk { key: key.clone(), volume, gib: words::gib(value) });
                 }
-                "startup" | "cpuunits" | "vga" | "hostpci" | "net" if !settings.contains_key(key) => format!(
-                    "{} (VM {}) has {} {}, of which the file says nothing; it is left as it is",
-                    self.node.name,
-                    self.vm.vmid,
-                    spoken(key),
-                    short(value)
-                ),
-                _ => continue,
-            };
-            self.drift.notes.push(Note { text });
+                "startup" | "cpuunits" | "vga" | "hostpci" | "net" if !settings.contains_key(key) => {
+                    let text = format!(
+                        "{} (VM {}) has {} {}, of which the file says nothing; it is left as it is",
+                        self.node.name,
+                        self.vm.vmid,
+                        spoken(key),
+                        short(value)
+                    );
+                    self.drift.notes.push(Note { text });
+                }
+                _ => {}
+            }
         }
     }
 
     fn finish(mut self) -> Drift {
-        let worst = self.too_much.iter().map(|(_, disruption)| *disruption).max();
-        if let Some(worst) = worst {
-            let what: Vec<&str> = self.too_much.iter().map(|(says, _)| says.as_str()).collect();
-            let cost = match worst {
-                Disruption::Reboot => "stopping and starting it",
-                _ => "cutting its network for a moment",
-            };
-            // The file has no key for the serial port.
-            let in_file = match what.iter().all(|says| says.starts_with("serial0")) {
-                true => "",
-                false => "write in the file what the VM has; or ",
-            };
-            self.drift.refusals.push(Refusal {
-                code: RefusalCode::Differs,
-                why: format!(
-                    "the VM of {} does not match the file ({}), and changing that means {cost}, which this version does not do",
-                    self.node.name,
-                    what.join("; ")
-                ),
-                hint: format!(
-                    "{in_file}change VM {} in Proxmox, then drain the node and stop and start the VM, one node at a time",
-                    self.vm.vmid
-                ),
-            });
+        if !self.replace.is_empty() {
+            let what = format!(
+                "the VM of {} does not match the file ({}), and the system on its disk does not survive that change",
+                self.node.name,
+                self.replace.join("; ")
+            );
+            let hint = format!("write in the file what the VM has; or {}", replace(&self.node.name));
+            self.block(what, hint);
         }
         self.drift
     }
+}
+
+/// How a node gets a new VM.
+fn replace(node: &str) -> String {
+    format!("replace the node: `talosmith node replace {node} --force`")
 }
 
 /// What Proxmox takes for granted where a key is missing.
@@ -372,7 +404,8 @@ fn class(
             Some(Api::Unresponsive { .. }) | None => Disruption::InPlace,
             _ => Disruption::ServiceRestart,
         },
-        _ => Disruption::Reboot,
+        "bios" | "machine" => Disruption::Replace,
+        _ => Disruption::PowerCycle,
     }
 }
 

@@ -45,7 +45,7 @@ explained! {
     OtherKeys "A machine has a configuration with other keys than those of the secrets bundle. Use the bundle that fits, or wipe the machine with `talosctl reset`."
     Etcd "It is not certain that no etcd exists, or where it was bootstrapped, or its data is gone. A second etcd would split the cluster, so nothing is bootstrapped. Bring the control plane nodes back."
     NotProven "`--allow-destroy` was given, but nothing proves that the node is dead: Kubernetes says that it is Ready, or nothing answers at all. Nothing is deleted on a guess."
-    Differs "Something differs from the file, and correcting it would interrupt a node or lose data. The message names the difference and the way."
+    Differs "Something differs from the file that a cluster that runs does not change: an address, the endpoint or VIP, the CNI plugin, a network, keys, or a version. The message names the difference and the way around."
     NotYet "The file asks for something that this version does not do. It is named rather than left out."
     Internal "The plan contradicts itself. This is a mistake in Talosmith; please report it."
 }

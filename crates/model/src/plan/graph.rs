@@ -57,6 +57,7 @@ mod tests {
             reason: String::new(),
             disruption: Disruption::None,
             seconds: 1,
+            unit: None,
         }
     }
 

@@ -2,11 +2,18 @@
 //!
 //! Whose a VM is follows from the bundle. Without the right one nothing can be changed, and "there is nothing" would be untrue.
 
-use super::{Refusal, RefusalCode};
+use super::{Plan, Refusal, RefusalCode};
 use crate::blueprint::Blueprint;
 use crate::mark::Mark;
 use crate::natural;
 use crate::observed::{Observed, Vm};
+
+/// How a bundle that is missing comes back.
+pub(super) const RESTORE: &str =
+    "restore it from your backup; `talosmith secrets import FILE` takes over secrets that were exported";
+/// The same, where another one is in its place.
+const REPLACE: &str = "replace it by the one from your backup; `talosmith secrets import FILE` takes over secrets that were exported, \
+                       once that file is moved away";
 
 /// At most so many VMs are named one by one.
 const NAMED: usize = 12;
@@ -39,7 +46,7 @@ pub(super) fn another_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<
             blueprint.cluster,
             list(&found)
         ),
-        hint: hint(&found),
+        hint: hint(&found, REPLACE),
     }]
 }
 
@@ -53,12 +60,20 @@ pub(super) fn list(vms: &[&Vm]) -> String {
     named.join(", ")
 }
 
-/// What to do about VMs whose keys are not here.
-pub(super) fn hint(vms: &[&Vm]) -> String {
-    let first = vms.first().map(|vm| vm.vmid).unwrap_or_default();
+/// What to do about VMs whose keys are not here. To delete them is the last way: it cannot be undone.
+pub(super) fn hint(vms: &[&Vm], first: &str) -> String {
+    let vmid = vms.first().map(|vm| vm.vmid).unwrap_or_default();
     format!(
-        "restore the bundle from your backup; if those VMs belong to another cluster, give this one another name; to delete them \
-         without the bundle, run on the host of each, as root: `qm stop {first}; qm destroy {first} --purge 1 \
+        "{first}; if those VMs belong to another cluster, give this one another name. Last resort, if nothing on them is needed any \
+         more: delete them, on the host of each, as root: `qm stop {vmid}; qm destroy {vmid} --purge 1 \
          --destroy-unreferenced-disks 1`"
     )
+}
+
+/// Says in refusals for the lack of the bundle where it was searched, or which one was read: only the caller knows.
+pub fn locate(plan: &mut Plan, bundle_at: &str) {
+    let lost = |refusal: &&mut Refusal| refusal.code == RefusalCode::LostBundle && !bundle_at.is_empty();
+    for refusal in plan.refusals.iter_mut().filter(lost) {
+        refusal.hint = format!("{bundle_at}: {}", refusal.hint);
+    }
 }

@@ -1,7 +1,7 @@
-//! What is there and not in the file, and what could not be seen. Talosmith changes none of it.
+//! What is there and not in the file, and what could not be seen.
 //!
-//! A node that the file no longer has, a host or a VM ID that it changed: the file asks for something that this version does not
-//! do. Each is blocked, so that no plan calls the cluster as the file says.
+//! A node that the file no longer has is removed where that is allowed ([`remove`](super::remove)). A host or a VM ID that the file
+//! changed is something that this version does not do. Each is blocked, so that no plan calls the cluster as the file says.
 
 use super::bring_up::{Builder, usual};
 use super::{Blocked, Note};
@@ -25,23 +25,7 @@ impl Builder<'_> {
         };
         for vm in ours.iter().filter(is_original) {
             let Some(node) = blueprint.nodes.get(&vm.mark.node) else {
-                self.block(
-                    &vm.mark.node,
-                    Disruption::Delete,
-                    format!(
-                        "{} (VM {} on {}) belongs to this cluster and is not in the file; this version does not remove nodes",
-                        vm.mark.node, vm.vmid, vm.host
-                    ),
-                    format!(
-                        "put it back into the file; or remove it yourself, one node at a time: `kubectl drain {0} --ignore-daemonsets \
-                         --delete-emptydir-data`, `talosctl reset --nodes {2}` (always with `--nodes`: without it, talosctl resets every \
-                         node of the talosconfig; a control plane node then leaves etcd), `kubectl delete node {0}`, delete VM {1} in \
-                         Proxmox, and wait until `talosmith health` succeeds",
-                        vm.mark.node,
-                        vm.vmid,
-                        address_of(vm).unwrap_or("ADDRESS")
-                    ),
-                );
+                self.left_the_file(vm);
                 continue;
             };
             self.misplaced(node, vm);
@@ -49,16 +33,10 @@ impl Builder<'_> {
         for name in observed.kubernetes.nodes.keys() {
             // One that has a VM of ours was reported above.
             if !blueprint.nodes.contains_key(name) && !ours.iter().any(|vm| vm.mark.node == *name) {
-                self.block(
-                    name,
-                    Disruption::Delete,
-                    format!("{name} is a node of Kubernetes and is not in the file; this version does not remove nodes"),
-                    format!(
-                        "put it back into the file; if its machine is gone, `kubectl delete node {name}` removes the node"
-                    ),
-                );
+                self.without_vm(name);
             }
         }
+        self.in_removal_order();
         if let Some(since) = observed.proxmox.record.as_ref().and_then(|record| record.state.deleting) {
             self.notes.push(Note {
                 text: format!(
@@ -158,11 +136,4 @@ impl Builder<'_> {
     pub(super) fn block(&mut self, node: &str, disruption: Disruption, what: String, hint: String) {
         self.blocked.push(Blocked { node: Some(node.to_owned()), what, disruption, hint });
     }
-}
-
-/// The address that a VM was created with.
-fn address_of(vm: &Vm) -> Option<&str> {
-    let given = vm.config.get("ipconfig0")?;
-    let address = given.split(',').find_map(|part| part.strip_prefix("ip="))?;
-    address.split('/').next().filter(|address| address.parse::<std::net::IpAddr>().is_ok())
 }

@@ -1,16 +1,21 @@
 //! A machine that runs another configuration than the file describes.
 //!
-//! It gets the right one only where it follows at once. What may cut it off, restarts something or takes a volume from what
-//! uses it is refused with what it costs; the volume can be allowed by name, like everything that concerns data. Control planes
-//! are configured again one after another, each once the one before it was seen to run what it was sent, and workers
-//! when all control planes do: a mistake in the file then ends with the first machine.
+//! What it follows at once it gets in place. What restarts services of it, or the machine, is for a unit of its node. What may cut it
+//! off, and what a cluster that runs cannot change ([`fixed`]), is not done. A volume is taken from what uses it only where that is
+//! allowed by name, like everything that concerns data. Control planes are configured again one after another, each once the one
+//! before it was seen to run what it was sent, and workers when all control planes do: a mistake in the file then ends with the first
+//! machine.
+
+use std::collections::BTreeMap;
 
 use super::bring_up::{Builder, usual};
+use super::fixed::{self, Fixed};
+use super::units::Config;
 use super::versions::Versioned;
 use super::{Note, Refusal, RefusalCode};
 use crate::blueprint::{Node, Role};
 use crate::observed::{ConfigChange, ConfigCost, ConfigDifference, ENDPOINT};
-use crate::step::{Action, StepId};
+use crate::step::{Action, Disruption, StepId};
 
 /// What becomes of a manifest that differs.
 const MANIFESTS: &str = "Talos adds manifests that are new, and changes none that it applied before: apply changed ones with \
@@ -33,65 +38,27 @@ impl Builder<'_> {
         if let Some((old, new)) = self.moved_endpoint().filter(|_| !moved.is_empty()) {
             self.refuse_endpoint(&old, &new);
         }
+        let changes = self.without_fixed(node, &changes);
+        let Some(changes) = changes.filter(|_| runs.is_none() && moved.is_empty()) else { return };
         // The same in other words is the same.
         let Some(worst) = changes.iter().map(|change| change.costs).max() else { return };
-        let at = |cost: ConfigCost| {
-            let there: Vec<&ConfigChange> =
-                changes.iter().copied().filter(|change| change.costs == cost).collect();
-            (!there.is_empty()).then(|| places(&there))
-        };
-        let too_much: Vec<String> = [
-            (ConfigCost::Network, "that it may be cut off from the network"),
-            (ConfigCost::Services, "restarting services"),
-            (ConfigCost::Reboot, "a reboot"),
-        ]
-        .into_iter()
-        .filter_map(|(cost, words)| Some(format!("changing {} means {words}", at(cost)?)))
-        .collect();
-        if !too_much.is_empty() {
-            self.refusals.push(Refusal {
-                code: RefusalCode::Differs,
-                why: format!(
-                    "the configuration of {} is not what the file describes, and {}, which this version does not do to \
-                     machines that run",
-                    node.name,
-                    too_much.join(", and ")
-                ),
-                hint: "put the file back to what runs (a patch can say it), or change the machine with talosctl, one node \
-                         at a time"
-                    .to_owned(),
-            });
-        }
         let volumes: Vec<&str> = changes
             .iter()
             .filter(|change| change.costs == ConfigCost::Volume)
             .map(|change| change.path.as_str())
             .collect();
-        let volumes = (!volumes.is_empty()).then(|| volumes.join(", "));
-        if let Some(volumes) = volumes.as_ref().filter(|_| !self.allowed.contains(&node.name)) {
-            self.refusals.push(Refusal {
-                code: RefusalCode::Differs,
-                why: format!(
-                    "{} has {volumes}, and the file does not: what uses it would lose its data from one moment to the next",
-                    node.name
-                ),
-                hint: format!(
-                    "put the disk back into the file; or, when nothing uses it any more, apply with `--allow-destroy {}`: it is \
-                     unmounted, and its disk stays until you remove it in Proxmox",
-                    node.name
-                ),
-            });
-            return;
-        }
-        if !too_much.is_empty() || runs.is_some() || !moved.is_empty() {
+        if !self.may_unmount(node, &volumes) {
             return;
         }
         let told = places(&changes);
-        let reason = match volumes {
-            Some(volumes) => {
-                format!("its configuration differs from the file in {told}; {volumes} is unmounted")
+        let reason = match volumes.is_empty() {
+            false => {
+                format!(
+                    "its configuration differs from the file in {told}; {} is unmounted",
+                    volumes.join(", ")
+                )
             }
-            None => format!("its configuration differs from the file in {told}"),
+            true => format!("its configuration differs from the file in {told}"),
         };
         let manifests = Note { text: MANIFESTS.to_owned() };
         if changes.iter().any(|change| change.path.contains("inlineManifests"))
@@ -99,9 +66,90 @@ impl Builder<'_> {
         {
             self.notes.push(manifests);
         }
+        if worst > ConfigCost::Nothing || self.is_rewired(&node.name) {
+            self.need(&node.name, after).config = Some(Config { cost: worst, reason });
+            return;
+        }
         after.extend(self.last_control_plane());
-        let step = self.push(Action::Reconfigure { node: node.name.clone() }, after, reason, usual::GROW);
+        let step = self.push(Action::reconfigure(&node.name), after, reason, usual::GROW);
         self.set_disruption(&step, worst.disruption());
+    }
+
+    /// The changes, if none of them is one that a running machine does not take. What is against one of them is against all: a
+    /// machine config is sent as a whole.
+    fn without_fixed<'c>(
+        &mut self,
+        node: &Node,
+        changes: &[&'c ConfigChange],
+    ) -> Option<Vec<&'c ConfigChange>> {
+        let mut by_kind: BTreeMap<Fixed, Vec<&ConfigChange>> = BTreeMap::new();
+        for change in changes {
+            if let Some(fixed) = fixed::of(change) {
+                by_kind.entry(fixed).or_default().push(change);
+            }
+        }
+        let none = by_kind.is_empty();
+        for (fixed, changes) in by_kind {
+            match fixed.of_the_cluster() {
+                true => {
+                    let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
+                    let refusal = Refusal {
+                        code: RefusalCode::Differs,
+                        why: format!("the file asks for another {}: {}", paths.join(", "), fixed.why()),
+                        hint: fixed.hint().to_owned(),
+                    };
+                    if !self.refusals.contains(&refusal) {
+                        self.refusals.push(refusal);
+                    }
+                }
+                false => {
+                    let what = format!(
+                        "the configuration of {} is not what the file describes in {}: {}",
+                        node.name,
+                        places(&changes),
+                        fixed.why()
+                    );
+                    self.block(
+                        &node.name,
+                        fixed.disruption(),
+                        what,
+                        fixed.hint().replace("NODE", &node.name),
+                    );
+                }
+            }
+        }
+        none.then(|| changes.to_vec())
+    }
+
+    /// Whether these volumes may be taken from what uses them. Where not, that is said together with the disks that they are on.
+    fn may_unmount(&mut self, node: &Node, volumes: &[&str]) -> bool {
+        let name = &node.name;
+        let left = self.needs.get(name).map(|need| need.left_disks.clone()).unwrap_or_default();
+        let all_allowed = !left.is_empty() && left.iter().all(|disk| self.may_delete(name, disk));
+        if volumes.is_empty() || self.allowed.node(name) || all_allowed {
+            return true;
+        }
+        let disks: Vec<String> = left.iter().map(ToString::to_string).collect();
+        let on = if disks.is_empty() { String::new() } else { format!(" (on {})", disks.join(", ")) };
+        let flags: Vec<String> =
+            left.iter().map(|disk| format!("--allow-destroy {name}/{}", disk.key)).collect();
+        let delete = match flags.is_empty() {
+            true => String::new(),
+            false => format!("; `{}` unmounts it and deletes its disk for good", flags.join(" ")),
+        };
+        let what = format!(
+            "{name} has {}{on}, and the file does not: what uses it would lose its data from one moment to the next",
+            volumes.join(", ")
+        );
+        let hint = format!(
+            "put the disk back into the file; or, when nothing uses it any more, apply with `--allow-destroy {name}`: it is unmounted, \
+             and its disk stays{delete}"
+        );
+        self.block(name, Disruption::Delete, what, hint);
+        if let Some(need) = self.needs.get_mut(name) {
+            need.left_disks.clear();
+        }
+        false
     }
 
     /// The address of the API that the machines have, and the one of the file, where a machine says that they differ.
@@ -142,12 +190,12 @@ impl Builder<'_> {
     }
 
     /// The control plane that is configured again before whoever comes next. Nodes come with the control planes first.
-    fn last_control_plane(&self) -> Option<StepId> {
+    pub(super) fn last_control_plane(&self) -> Option<StepId> {
         let is_control_plane = |name: &String| {
             self.blueprint.nodes.get(name).is_some_and(|node| node.role == Role::ControlPlane)
         };
         self.steps.iter().rev().find_map(|step| match &step.action {
-            Action::Reconfigure { node } if is_control_plane(node) => Some(step.id.clone()),
+            Action::Reconfigure { node, .. } if is_control_plane(node) => Some(step.id.clone()),
             _ => None,
         })
     }

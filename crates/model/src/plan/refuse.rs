@@ -11,12 +11,18 @@ use crate::ownership::{Act, Evidence, may};
 /// Without Proxmox nothing can be compared: every VM would look as if it were gone.
 #[must_use]
 pub fn silence(observed: &Observed) -> Option<Refusal> {
-    observed.proxmox.unresponsive.as_ref().map(|why| Refusal {
-        code: RefusalCode::NoProxmox,
-        why: format!("Proxmox does not answer ({why}), so it cannot be said what differs"),
-        hint: "make sure that a host of `proxmox.endpoint` or `proxmox.endpoints` is on and can be reached"
-            .to_owned(),
-    })
+    let (why, hint) = match (&observed.proxmox.unresponsive, observed.proxmox.token_rejected) {
+        (None, _) => return None,
+        (Some(why), true) => (
+            format!("Proxmox rejected the token ({why}), so it cannot be said what differs"),
+            "check the token's user, realm, name and secret, and that it has not expired; `talosmith proxmox setup --renew` replaces it",
+        ),
+        (Some(why), false) => (
+            format!("Proxmox does not answer ({why}), so it cannot be said what differs"),
+            "make sure that a host of `proxmox.endpoint` or `proxmox.endpoints` is on and can be reached",
+        ),
+    };
+    Some(Refusal { code: RefusalCode::NoProxmox, why, hint: hint.to_owned() })
 }
 
 /// Rules that hold for every change.
@@ -94,7 +100,7 @@ pub fn protected(blueprint: &Blueprint) -> Vec<Refusal> {
     }]
 }
 
-/// Proxmox VE before 9 differs in roles, HA and downloads, and nobody maintains it any more.
+/// Proxmox VE before 9 differs in roles, HA and downloads, and is past its end of life.
 fn old_proxmox(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     if !blueprint.has_proxmox() {
         return vec![];
@@ -127,7 +133,8 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
                 configured.join(", ")
             ),
             hint: format!(
-                "restore the bundle from your backup; if {they} {is} of no use to anybody, reset with `talosctl reset`"
+                "{}. Last resort, if {they} {is} not needed any more: reset with `talosctl reset`",
+                lost::RESTORE
             ),
         }];
     }
@@ -144,11 +151,11 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
             blueprint.cluster,
             lost::list(&found)
         ),
-        hint: lost::hint(&found),
+        hint: lost::hint(&found, lost::RESTORE),
     }]
 }
 
-/// A VM that is ours by its UUID, which only this cluster's keys give, and whose notes somebody changed. Nothing of it may be
+/// A VM that is ours by its UUID, which only this cluster's keys give, and whose notes were changed. Nothing of it may be
 /// touched without its mark; neither may another be made in its place.
 fn lost_marks(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let Some(owner) = blueprint.cluster_id.as_deref().map(Mark::owner_of) else { return vec![] };
@@ -244,8 +251,8 @@ fn record_out_of_sight(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusa
     }]
 }
 
-/// An id that we would create is taken by somebody else. A VM that is being made at this moment shows no notes yet and
-/// may well be ours, by a run that died: the step that creates it waits and looks.
+/// An ID that we would create is taken by another VM. A VM that is being made at this moment shows no notes yet and
+/// may well be ours, by a run that died: the step that creates it waits and reads it.
 fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     let mut wanted: Vec<(u32, String, &str)> = preflight::to_create(blueprint, &observed.proxmox)
@@ -309,8 +316,11 @@ fn hosts_that_cannot(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal>
         let Some(host) = &node.host else {
             refusals.push(Refusal {
                 code: RefusalCode::Host,
-                why: format!("no Proxmox host could be chosen for {}", node.name),
-                hint: "name one with `host`, or check that a host is online".to_owned(),
+                why: format!(
+                    "{} cannot be created: none of the Proxmox hosts that may carry it is online",
+                    node.name
+                ),
+                hint: "bring a host back, or let the node run on others with `host` or `hosts`".to_owned(),
             });
             continue;
         };

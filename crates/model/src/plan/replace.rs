@@ -2,9 +2,10 @@
 //! any more, so waiting for it does not help; but from outside that looks like a machine that is slow, or like a broken network,
 //! and its VM may hold data. So it is only done where the operator allowed it by name, where something shows that the node is
 //! dead ([`alive`]), while a member of etcd answers, and to a control plane node only while etcd has its quorum without it ([`quorum`]), one in a run.
-//! Talos itself removes the member of the same name when the new one joins.
+//! The dead member is removed from etcd in between: Talos would do that itself when the new one joins, but etcd takes no new member
+//! while another one is unreachable.
 
-use super::bring_up::Builder;
+use super::bring_up::{Builder, usual};
 use super::{Note, Refusal, RefusalCode, bootstrap};
 use crate::alive::{self, Doubt};
 use crate::blueprint::{Node, Role};
@@ -12,8 +13,6 @@ use crate::observed::{Api, Vm};
 use crate::quorum;
 use crate::step::{Action, Disruption, StepId};
 
-/// Seconds that deleting a VM usually takes.
-const DELETE: u32 = 5;
 /// Seconds for which the executor watches a node before it stops its VM.
 const WATCH: u32 = 120;
 
@@ -26,10 +25,16 @@ impl Builder<'_> {
     pub(super) fn is_lost(&mut self, node: &Node, vm: &Vm) -> bool {
         let unresponsive =
             self.observed.machines.get(&node.name).is_some_and(|m| matches!(m.api, Api::Unresponsive { .. }));
-        if !self.allowed.contains(&node.name) || !vm.running || vm.lock.is_some() || !unresponsive {
+        if !vm.running || vm.lock.is_some() || !unresponsive {
             return false;
         }
         let dead = alive::is_dead(alive::signs(&node.name, self.observed));
+        if !self.allowed.node(&node.name) {
+            if dead.is_ok() {
+                self.offer(node);
+            }
+            return false;
+        }
         let alone = self.blueprint.is_only_control_plane(&node.name)
             && bootstrap::member(self.blueprint, self.observed).is_none();
         match dead {
@@ -77,10 +82,27 @@ impl Builder<'_> {
         true
     }
 
+    /// Says how a node that is dead would be replaced, where it may be: by what Kubernetes says of it, so that a node which has not
+    /// joined yet is not called dead.
+    fn offer(&mut self, node: &Node) {
+        let known = self.observed.kubernetes.nodes.contains_key(&node.name);
+        let views = quorum::views(&self.observed.machines);
+        let kept = !self.votes(node) || quorum::may_remove(&node.name, &views).is_ok();
+        if known && kept && bootstrap::member(self.blueprint, self.observed).is_some() {
+            let what = format!("{} does not answer, and Kubernetes says that it is not ready", node.name);
+            let hint = format!(
+                "Talosmith waits for it. If it does not come back, replace it: `talosmith apply --allow-destroy {}` deletes its VM with \
+                 all disks and creates the node again",
+                node.name
+            );
+            self.block(&node.name, Disruption::Replace, what, hint);
+        }
+    }
+
     /// Whether etcd's quorum is at stake: by the file, or by what its members say.
     fn votes(&self, node: &Node) -> bool {
         node.role == Role::ControlPlane
-            || quorum::is_member(&node.name, &quorum::views(self.blueprint, &self.observed.machines))
+            || quorum::is_member(&node.name, &quorum::views(&self.observed.machines))
     }
 
     /// A control plane node is replaced only while etcd does not need it, and no other one in the same run.
@@ -95,7 +117,7 @@ impl Builder<'_> {
             self.postponed.insert(node.name.clone());
             return;
         }
-        let views = quorum::views(self.blueprint, &self.observed.machines);
+        let views = quorum::views(&self.observed.machines);
         if let Err(blocker) = quorum::may_remove(&node.name, &views) {
             self.refusals.push(Refusal {
                 code: RefusalCode::Etcd,
@@ -111,13 +133,26 @@ impl Builder<'_> {
         let (name, host, vmid) = (node.name.clone(), vm.host.clone(), vm.vmid);
         let stop = Action::StopVm { node: name.clone(), host: host.clone(), vmid, if_unresponsive: true };
         let reason = "it does not answer; it is watched for two minutes before it is stopped";
-        let stop = self.push(stop, vec![], reason, WATCH + DELETE);
+        let stop = self.push(stop, vec![], reason, WATCH + usual::STOP);
+        let mut after = stop.clone();
+        // etcd takes no new member while one of its members is unreachable.
+        if quorum::is_member(&name, &quorum::views(&self.observed.machines)) {
+            let leave = Action::LeaveEtcd { node: name.clone() };
+            after = self.push(
+                leave,
+                vec![after],
+                "it is dead, and its successor joins as a new member",
+                usual::LEAVE,
+            );
+            self.set_disruption(&after, Disruption::Delete);
+        }
         let reason = "it does not answer, and replacing it is allowed";
         let keeps_quorum = self.votes(node);
         let delete = Action::DeleteVm { node: name.clone(), host, vmid, keeps_quorum };
-        let delete = self.push(delete, vec![stop.clone()], reason, DELETE);
+        let delete = self.push(delete, vec![after], reason, usual::DELETE);
         self.set_disruption(&stop, Disruption::Delete);
         self.set_disruption(&delete, Disruption::Delete);
+        self.replacements.push(name.clone());
         let started = self.create(node);
         for step in &mut self.steps {
             if matches!(&step.action, Action::CreateVm { node, .. } | Action::CloneVm { node, .. } if *node == name)

@@ -1,13 +1,17 @@
 //! Rules of the plan, on small worlds made by hand.
 
+mod by_hand;
 mod drift;
 mod evidence;
 mod properties;
 mod record;
 mod renamed;
 mod sketch;
+mod target;
+mod units;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::*;
 use crate::blueprint::{
@@ -16,7 +20,8 @@ use crate::blueprint::{
 use crate::mark::{BootstrapMark, Mark, RECORD_NODE, RecordState};
 use crate::observed::Member;
 use crate::observed::{
-    Api, Creation, Etcd, Guest, Kubernetes, KubernetesNode, Machine, Proxmox, RecordSeen, StoredImage, Vm,
+    Api, Creation, Etcd, EtcdStatus, Guest, Kubernetes, KubernetesNode, Machine, Proxmox, RecordSeen,
+    StoredImage, Vm,
 };
 use crate::rights;
 use crate::step::{Action, Disruption};
@@ -137,6 +142,7 @@ fn vm(node: &Node, running: bool) -> Vm {
         recorded: None,
         mark,
         pool: None,
+        ha_state: None,
         config: made(node),
         pending: BTreeMap::new(),
     }
@@ -180,13 +186,15 @@ fn healthy_world(blueprint: &Blueprint) -> Observed {
             }
             Role::Worker => Etcd::Empty,
         };
-        world.machines.insert(n.name.clone(), machine(Api::Configured, etcd));
+        let etcd_status = (n.role == Role::ControlPlane).then(|| status("249fb"));
+        world.machines.insert(n.name.clone(), Machine { etcd_status, ..machine(Api::Configured, etcd) });
         let k = KubernetesNode {
             ready: true,
             version: "v1.35.4".to_owned(),
             schedulable: true,
             uninitialized: false,
-            not_ready: None,
+            control_plane: n.role == Role::ControlPlane,
+            ..KubernetesNode::default()
         };
         world.kubernetes.nodes.insert(n.name.clone(), k);
     }
@@ -197,9 +205,36 @@ fn healthy_world(blueprint: &Blueprint) -> Observed {
     world
 }
 
+/// A data disk that the file adds.
+fn data_disk() -> crate::blueprint::Disk {
+    crate::blueprint::Disk {
+        name: "data".to_owned(),
+        bus: crate::spec::Bus::Scsi,
+        slot: 1,
+        size_gib: 100,
+        datastore: Some("local-lvm".to_owned()),
+        options: crate::blueprint::DiskOptions::default(),
+        wwn: "0x5000000000000001".to_owned(),
+        serial: "1".to_owned(),
+        mount: "/var/mnt/data".to_owned(),
+    }
+}
+
 /// A voting member of etcd.
 fn member(id: &str, name: &str) -> Member {
     Member { id: id.to_owned(), name: name.to_owned(), learner: false, peers: vec![] }
+}
+
+/// What a healthy member says of etcd.
+fn status(leader: &str) -> EtcdStatus {
+    EtcdStatus {
+        leader: Some(leader.to_owned()),
+        term: 2,
+        index: 9,
+        applied: 9,
+        healthy: Some(true),
+        ..EtcdStatus::default()
+    }
 }
 
 fn bootstrapped(node: &str, done: bool) -> RecordState {
@@ -373,7 +408,7 @@ fn first_use_3_vms_of_this_name_with_other_keys_are_named_and_nothing_is_said_to
         let [refusal] = plan.refusals.as_slice() else { panic!("{:?}", plan.refusals) };
         assert_eq!(refusal.code, RefusalCode::LostBundle);
         assert!(refusal.why.contains("VM 150021 (w-1) on pve1"), "{}", refusal.why);
-        assert!(refusal.hint.contains("restore the bundle"), "{}", refusal.hint);
+        assert!(refusal.hint.starts_with("replace it by the one from your backup"), "{}", refusal.hint);
     }
     // With a VM of our own, somebody else just chose the same name.
     let mut both = world;
@@ -564,16 +599,13 @@ fn what_is_asked_for_in_vain_is_refused_by_name() {
 }
 
 #[test]
-fn arch4_settings_of_upgrades_are_said_to_have_no_effect() {
+fn arch4_settings_of_changes_have_an_effect_and_are_no_note() {
     let mut blueprint = blueprint();
     let world = healthy_world(&blueprint);
-    assert_eq!(plan(&blueprint, &rendered(), &world).notes, []);
-    blueprint.options.upgrade.workers = crate::spec::Upgrade::default().workers.clone();
-    blueprint.options.upgrade.gates = vec!["a".to_owned()];
+    blueprint.options.changes.soak = Duration::from_secs(1);
     let plan = plan(&blueprint, &rendered(), &world);
     assert!(plan.is_empty());
-    let text = "`upgrade` in the file has no effect yet: this version does not upgrade machines";
-    assert_eq!(plan.notes, [Note { text: text.to_owned() }]);
+    assert_eq!(plan.notes, []);
 }
 
 #[test]

@@ -3,9 +3,8 @@
 //! The file's surface is wider than what is carried out today. Nothing that was asked for is silently left out: it is
 //! refused, by name. A function goes from here when it is carried out.
 
-use super::{Note, Refusal, RefusalCode};
+use super::{Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Options};
-use crate::spec::Upgrade;
 
 /// Everything that is asked for in vain, each once.
 #[must_use]
@@ -16,14 +15,6 @@ pub fn refusals(blueprint: &Blueprint) -> Vec<Refusal> {
         hint: "take it out of the file; it would otherwise be missing without a word".to_owned(),
     };
     cluster(&blueprint.options).into_iter().map(refusal).collect()
-}
-
-/// Settings of what this version does not do. Nothing that the file asks for is missing, so nothing is refused; but the file says
-/// something that has no effect.
-pub(super) fn without_effect(blueprint: &Blueprint) -> Option<Note> {
-    (blueprint.options.upgrade != Upgrade::default()).then(|| Note {
-        text: "`upgrade` in the file has no effect yet: this version does not upgrade machines".to_owned(),
-    })
 }
 
 fn named(list: &[(bool, &'static str)]) -> Vec<&'static str> {
@@ -40,7 +31,7 @@ fn cluster(options: &Options) -> Vec<&'static str> {
         kubernetes: _,
         manifests: _,
         gitops: _,
-        upgrade: _,
+        changes: _,
         backup,
         proxmox_api: _,
         insecure: _,

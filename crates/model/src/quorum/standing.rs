@@ -35,7 +35,10 @@ pub struct Standing {
     /// Voting members that do not answer; where no list is given, the control plane nodes of the file that do not.
     #[serde(rename = "unresponsive")]
     pub unresponsive: Vec<String>,
-    /// Those of them that are not in the file, so that Talosmith did not ask them.
+    /// Members of nodes that are not in the file.
+    #[serde(default)]
+    pub not_in_file: Vec<String>,
+    /// Those of them that do not answer because Talosmith did not ask them: it knows no VM that runs.
     #[serde(default)]
     pub not_asked: Vec<String>,
     /// How many members vote, by their own lists. `None` where none gives one, or two differ.
@@ -87,7 +90,7 @@ pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> 
     if members.is_empty() {
         return None;
     }
-    let views = views(blueprint, machines);
+    let views = views(machines);
     let agreed = views.first().filter(|first| views.iter().all(|view| list(view) == list(first)));
     let voters: Option<Vec<&Member>> =
         agreed.map(|view| view.members.iter().filter(|m| !m.learner).collect());
@@ -115,8 +118,11 @@ pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> 
             nodes.filter(|node| !members.values().any(|(known, _)| known == *node)).cloned().collect()
         }
     };
+    let outside = |name: &&String| !blueprint.nodes.contains_key(*name);
     let not_asked =
-        unresponsive.iter().filter(|name| !blueprint.nodes.contains_key(*name)).cloned().collect();
+        unresponsive.iter().filter(outside).filter(|name| !machines.contains_key(*name)).cloned().collect();
+    let answer: BTreeSet<String> = members.values().map(|(node, _)| node.clone()).collect();
+    let not_in_file: BTreeSet<String> = answer.iter().chain(&unresponsive).filter(outside).cloned().collect();
     let tolerates = voters.as_ref().filter(|_| quorum == Quorum::Holds).and_then(|voters| {
         let answer = voters.iter().filter(|m| members.contains_key(&m.id)).count();
         answer.checked_sub(voters.len() / 2 + 1)
@@ -128,8 +134,9 @@ pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> 
     let errors: BTreeSet<String> = statuses().flat_map(|status| status.errors.iter().cloned()).collect();
     Some(Standing {
         quorum,
-        answer: members.values().map(|(node, _)| node.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
+        answer: answer.into_iter().collect(),
         unresponsive,
+        not_in_file: not_in_file.into_iter().collect(),
         not_asked,
         voters: voters.map(|voters| voters.len()),
         tolerates,
@@ -196,6 +203,11 @@ impl fmt::Display for Standing {
                 write!(f, "quorum unknown: {names} {does} not tell whether there is a leader")?;
                 unresponsive(f)?;
             }
+        }
+        let asked: Vec<String> =
+            self.not_in_file.iter().filter(|name| !self.not_asked.contains(name)).cloned().collect();
+        if !asked.is_empty() {
+            write!(f, "; {} {} not in the file", asked.join(", "), verb(&asked, "is", "are"))?;
         }
         if let Some(leader) = &self.leader {
             write!(f, "; leader {leader}")?;

@@ -127,6 +127,7 @@ mod says {
         machine.etcd_status = leader.map(|leader| EtcdStatus {
             leader: leader.map(|number| format!("{number:x}")),
             errors: if leader.is_none() { vec!["etcdserver: no leader".into()] } else { vec![] },
+            ..EtcdStatus::default()
         });
         machine.addresses =
             Some(if number == 2 { ["10.25.150.10".parse().unwrap()].into() } else { [].into() });
@@ -147,7 +148,8 @@ mod says {
                      leader home-cp-3; VIP 10.25.150.10 on home-cp-2";
         assert_eq!(
             told([two, three].map(|(name, mut machine)| {
-                machine.etcd_status = Some(EtcdStatus { leader: Some("3".into()), errors: vec![] });
+                machine.etcd_status =
+                    Some(EtcdStatus { leader: Some("3".into()), errors: vec![], ..EtcdStatus::default() });
                 (name, machine)
             })),
             tight
@@ -164,6 +166,21 @@ mod says {
         assert!(
             five.contains("home-cp-4, home-cp-5 are not in the file and were not asked; leader home-cp-5"),
             "{five}"
+        );
+        // One of them that runs is asked, and counts.
+        let asked = told([
+            seen(1, Some(4), Some(Some(4))),
+            seen(2, Some(4), Some(Some(4))),
+            seen(4, Some(4), Some(Some(4))),
+        ]);
+        let counted = "3 of 4 members answer, quorum holds, one more failure loses it; etcd on home-cp-3 does not answer; \
+                       home-cp-4 is not in the file; leader home-cp-4; VIP 10.25.150.10 on home-cp-2";
+        assert_eq!(asked, counted);
+        let cut_off = (String::from("home-cp-4"), Machine::unresponsive("no route"));
+        let asked = told([seen(1, Some(4), Some(Some(1))), seen(2, Some(4), Some(Some(1))), cut_off]);
+        assert!(
+            asked.contains("etcd on home-cp-3, home-cp-4 does not answer; home-cp-4 is not in the file; "),
+            "{asked}"
         );
         // Unknown is not lost, and no member is not a count of none.
         assert!(told([seen(1, None, None)]).starts_with("quorum unknown: home-cp-1 does not tell"));

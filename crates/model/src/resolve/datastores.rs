@@ -67,7 +67,8 @@ impl<'a> Stores<'a> {
             None => named,
             Some(inventory) => inventory.hosts.get(host).and_then(|found| {
                 let store = pick(found, named.as_deref(), purpose);
-                if store.is_none() {
+                // What an offline host has is not known. No node is created there; one that exists needs no choice.
+                if store.is_none() && found.online {
                     self.problems.push(no_datastore(host, found, named.as_deref(), purpose));
                 }
                 store

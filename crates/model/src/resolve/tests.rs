@@ -166,11 +166,27 @@ error[TS0507] the datastore `local-lvm` on `pve2` does not take content `import`
 ");
     let mut dark = bare;
     dark.hosts.values_mut().for_each(|host| host.online = false);
-    insta::assert_snapshot!(problems(&SMALLEST.replace("count: 3", "count: 1").replace("count: 2", "count: 0").replace("pools:", "kubernetes: { schedule_on_control_planes: true }\npools:"), &dark), @"
-error[TS0509] none of the hosts that may carry `home-control-1` is online
-  at ? pools.control
-  help: bring a host back, or let the node run on others
-");
+    // What offline hosts have is not known: a cluster that exists must still be resolved. The plan refuses to create a node.
+    for file in [SMALLEST.to_owned(), format!("{SMALLEST}nodes: {{ home-work-1: {{ host: pve2 }} }}\n")] {
+        let open = resolve(&spec(&file), Some(&dark), None).unwrap();
+        let pinned = open.nodes.values().filter(|node| node.host.is_some());
+        assert!(pinned.clone().all(|node| node.name == "home-work-1"), "{file}");
+        assert!(pinned.clone().all(|node| node.disk_datastore.is_some()), "{file}: its list is still known");
+    }
+    dark.hosts.values_mut().for_each(|host| host.datastores.clear());
+    let pinned = format!("{SMALLEST}nodes: {{ home-work-1: {{ host: pve2 }} }}\n");
+    let open = resolve(&spec(&pinned), Some(&dark), None).unwrap();
+    assert_eq!(open.nodes["home-work-1"].disk_datastore, None, "it is open, and not missing");
+}
+
+#[test]
+fn left_12_the_record_is_not_put_on_a_host_that_is_off() {
+    let mut hosts = inventory(&[("pve1", host(1, USUAL)), ("pve2", host(1, USUAL))]);
+    hosts.hosts.get_mut("pve2").unwrap().online = false;
+    let pinned = spec(&format!("{SMALLEST}nodes: {{ home-control-1: {{ host: pve2 }} }}\n"));
+    let blueprint = resolve(&pinned, Some(&hosts), None).unwrap();
+    assert_eq!(blueprint.nodes["home-control-1"].host.as_deref(), Some("pve2"));
+    assert_eq!(blueprint.record.host.as_deref(), Some("pve1"));
 }
 
 #[test]

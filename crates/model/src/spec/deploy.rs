@@ -1,4 +1,4 @@
-//! What comes after Kubernetes answers: manifests, GitOps; and how the cluster is changed and saved.
+//! What comes after Kubernetes answers: manifests, GitOps; and how etcd is saved.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Written, is_default};
+use super::is_default;
 
 /// Keys of a Talos configuration whose value is a secret, from the top.
 pub(crate) const PATCH_SECRETS: &[&[&str]] = &[
@@ -156,39 +156,6 @@ fn default_path() -> String {
     ".".to_owned()
 }
 
-/// How nodes are changed one after the other.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Upgrade {
-    /// How many workers may be away at once: a number, or a share as `20%`. Control plane nodes go one by one, always.
-    pub workers: Written,
-    /// How long a node may take to be drained: `5m`.
-    pub drain_timeout: Written,
-    /// How long a node may take to come back: `15m`.
-    pub return_timeout: Written,
-    /// How long to watch a node that came back before the next one: `0s`.
-    pub pause: Written,
-    /// Go on when pods cannot be evicted in time, and delete them.
-    pub force_drain: bool,
-    /// Namespaces whose pods must all be ready before and after each node.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub gates: Vec<String>,
-}
-
-impl Default for Upgrade {
-    fn default() -> Self {
-        let written = |text: &str| Written(text.to_owned());
-        Self {
-            workers: written("1"),
-            drain_timeout: written("5m"),
-            return_timeout: written("15m"),
-            pause: written("0s"),
-            force_drain: false,
-            gates: Vec::new(),
-        }
-    }
-}
-
 /// Snapshots of etcd.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -202,6 +169,12 @@ pub struct Backup {
     /// Write them as they are. Left out: encrypted like the secrets bundle, because a snapshot holds every secret.
     #[serde(default, skip_serializing_if = "is_default")]
     pub plain: bool,
+}
+
+impl Default for Backup {
+    fn default() -> Self {
+        Self { folder: default_folder(), keep: default_keep(), plain: false }
+    }
 }
 
 fn default_folder() -> String {

@@ -42,6 +42,8 @@ pub const PLAN: &str = "Examples:
   talosmith plan
   talosmith plan --markdown
   talosmith plan -o today.plan
+  talosmith plan today.plan
+  talosmith plan --target home-work-1
   talosmith plan --detailed-exitcode --json";
 
 pub const APPLY: &str = concat!(
@@ -52,6 +54,10 @@ pub const APPLY: &str = concat!(
     "  talosmith apply today.plan
   talosmith apply --yes --kubeconfig kubeconfig
   talosmith apply --yes --timeout 30m
+  talosmith apply --target home-work-1
+  talosmith apply --allow-destroy home-work-2/scsi1
+  talosmith apply --allow-destroy-removed
+  talosmith apply --allow-api-outage
 
 Ctrl-C finishes what is being changed and stops; a second one stops at once. `talosmith apply` continues from there."
 );
@@ -94,7 +100,35 @@ pub const MAN: &str = "Examples:
   talosmith man -o ~/.local/share/man/man1";
 
 pub const NODE: &str = "Examples:
-  talosmith node console home-control-1";
+  talosmith node console home-control-1
+  talosmith node reboot home-work-1
+  talosmith node logs home-control-1 --service etcd";
+
+pub const REBOOT: &str = "Examples:
+  talosmith node reboot home-work-1 home-work-2
+  talosmith node reboot home-control-1 --allow-api-outage
+  talosmith node reboot home-work-1 --now --yes";
+
+pub const SHUTDOWN: &str = "Examples:
+  talosmith node shutdown home-work-1
+  talosmith node shutdown home-work-1 --yes";
+
+pub const DRAIN: &str = "Examples:
+  talosmith node drain home-work-1
+  talosmith node drain home-work-1 --timeout 10m";
+
+pub const CORDON: &str = "Examples:
+  talosmith node cordon home-work-1 home-work-2";
+
+pub const UNCORDON: &str = "Examples:
+  talosmith node uncordon home-work-1";
+
+pub const LOGS: &str = "Examples:
+  talosmith node logs home-control-1 --service etcd
+  talosmith node logs home-work-1 home-work-2 --service kubelet --lines 50";
+
+pub const DMESG: &str = "Examples:
+  talosmith node dmesg home-work-1";
 
 pub const CONSOLE: &str = "Examples:
   talosmith node console home-control-1

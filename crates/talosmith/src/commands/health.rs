@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use model::plan::RefusalCode;
+use model::observed::{Api, Observed};
+use model::plan::{Plan, Refusal, RefusalCode};
 
 use super::secrets::no_secrets;
-use super::setup::{Setup, Wrong, ended};
+use super::setup::{Setup, Wrong, ended, rejected_token};
 use crate::args::{Global, HealthArgs};
 use crate::exit::Exit;
 use crate::view::{Printer, Problem};
@@ -32,6 +33,14 @@ async fn without_bundle(global: &Global, setup: &Setup, printer: &Printer) -> Wr
     }
 }
 
+/// The refusal that says that the bundle here is not the cluster's. Machines of which one answers with its keys are not all of another
+/// cluster: what is wrong with the others is a matter of health.
+fn other_bundle<'a>(observed: &Observed, plan: &'a Plan) -> Option<&'a Refusal> {
+    let is = |code: RefusalCode| plan.refusals.iter().find(|refusal| refusal.code == code);
+    let answers = observed.machines.values().any(|machine| machine.api == Api::Configured);
+    is(RefusalCode::LostBundle).or_else(|| is(RefusalCode::OtherKeys).filter(|_| !answers))
+}
+
 async fn try_health(global: &Global, args: &HealthArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     if setup.place.kept()?.is_none() {
@@ -40,6 +49,15 @@ async fn try_health(global: &Global, args: &HealthArgs, printer: &Printer) -> Re
     let outside = setup.outside(global).await?;
     let session = setup.session(&outside, printer)?;
     let snapshot = setup.refresh(&session, printer).await?;
+    let plan = snapshot.plan();
+    if let Some(refusal) = other_bundle(&snapshot.observed, &plan) {
+        // Without the right keys nothing can be asked, and no time helps.
+        let cluster = &snapshot.blueprint.cluster;
+        let mut problem = Problem::new(Exit::Secrets, format!("the health of {cluster} is unknown"));
+        problem.causes.push(refusal.why.clone());
+        return Err(problem.hint(refusal.hint.clone()).into());
+    }
+    rejected_token(&snapshot.observed, &plan, printer);
     let clock = &outside.systems.clock;
     let began = clock.now();
     let mut waited_for = String::new();

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use engine::local::unknown_time_zone;
 use engine::render::{Renderer, schematics};
 use model::attachments::references;
 use model::blueprint::Blueprint;
-use model::diagnostic::{Diagnostic, codes};
+use model::diagnostic::{Diagnostic, Severity, codes};
 use model::load::Loaded;
 use model::spec::{Reference, Spec};
 
@@ -34,8 +35,9 @@ fn try_validate(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
     if let Some(refusal) = model::plan::unsupported::refusals(&blueprint).into_iter().next() {
         return Err(Problem::new(Exit::Refused, refusal.why).hint(refusal.hint).into());
     }
-    let missing =
-        loaded.locate(missing_secrets(&loaded.spec, &setup.folder, |name| std::env::var_os(name).is_some()));
+    let mut missing = missing_secrets(&loaded.spec, &setup.folder, |name| std::env::var_os(name).is_some());
+    missing.extend(unknown_time_zone(&blueprint, &setup.local(), Severity::Warning));
+    let missing = loaded.locate(missing);
     if printer.is_json() {
         let found = loaded.check().into_iter().chain(missing).collect::<Vec<_>>();
         printer.diagnostics(&loaded.sources, &found);

@@ -1,13 +1,15 @@
-//! `plan` and `status`: looking without touching.
+//! `plan` and `status`: they observe and change nothing.
 
 use std::time::Duration;
 
 use ambient::Clock;
 use engine::saved::SavedPlan;
 use engine::secrets::write_private;
+use model::plan::Plan;
 
-use super::change::known;
-use super::setup::{Setup, Wrong, ended};
+use super::change::no_such_node;
+use super::change::reviewed::{self, of_this_cluster, read_plan};
+use super::setup::{Setup, Wrong, ended, rejected_token};
 use crate::args::{Global, PlanArgs, StatusArgs};
 use crate::exit::Exit;
 use crate::view::{Printer, Problem, Verb};
@@ -19,16 +21,21 @@ pub async fn plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
 
 async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
-    let outside = setup.outside(global).await?;
-    let session = setup.session(&outside, printer)?.allowing(args.allow.allow_destroy.clone());
-    let snapshot = setup.observe(&session, printer).await?;
-    known(&args.allow, &snapshot)?;
-    let plan = snapshot.plan();
-    if args.markdown {
-        printer.markdown(&plan, Verb::Apply);
-    } else {
-        printer.plan(&plan, Verb::Apply);
+    if let Some(path) = &args.saved {
+        let saved = read_plan(path)?;
+        of_this_cluster(&saved, path, &setup.loaded.spec.cluster)?;
+        reviewed::verify(&saved, path, setup.place.load_bundle()?.as_ref())?;
+        return Ok(shown(args, &saved.plan, printer));
     }
+    let outside = setup.outside(global).await?;
+    let session = setup.session(&outside, printer)?;
+    let session = session.allowing(args.allow.allowed()).targeting(args.allow.target.clone());
+    let snapshot = setup.observe(&session, printer).await?;
+    if let Some((given, name)) = snapshot.unknown_name() {
+        return Err(no_such_node(given, &name, &snapshot.node_names()).into());
+    }
+    let plan = snapshot.plan();
+    let exit = shown(args, &plan, printer);
     if let Some(path) = args.output.as_ref().filter(|_| !plan.refusals.is_empty()) {
         printer.note(&format!("Nothing was saved to {}: this plan cannot be carried out.", path.display()));
     } else if let Some(path) = &args.output {
@@ -43,7 +50,17 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
             path.display()
         ));
     }
-    Ok(if !plan.refusals.is_empty() {
+    Ok(exit)
+}
+
+/// Shows a plan; gives the exit code.
+fn shown(args: &PlanArgs, plan: &Plan, printer: &Printer) -> Exit {
+    if args.markdown {
+        printer.markdown(plan, Verb::Apply);
+    } else {
+        printer.plan(plan, Verb::Apply);
+    }
+    if !plan.refusals.is_empty() {
         Exit::of_refusals(&plan.refusals)
     } else if args.detailed_exitcode && !(plan.steps.is_empty() && plan.blocked.is_empty()) {
         Exit::Pending
@@ -51,7 +68,7 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
         Exit::Systems
     } else {
         Exit::Done
-    })
+    }
 }
 
 /// Shows how the cluster is.
@@ -65,11 +82,13 @@ async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Re
     let session = setup.session(&outside, printer)?;
     if !args.watch {
         let snapshot = setup.refresh(&session, printer).await?;
-        printer.status(&snapshot.blueprint, &snapshot.observed, &snapshot.plan());
-        return Ok(Exit::Done);
+        let plan = snapshot.plan();
+        printer.status(&snapshot.blueprint, &snapshot.observed, &plan);
+        let rejected = rejected_token(&snapshot.observed, &plan, printer);
+        return Ok(if rejected { Exit::Systems } else { Exit::Done });
     }
     let mut first = true;
-    // Whoever watches sits before a real clock.
+    // A person who watches has a real clock.
     let clock = Clock::real();
     loop {
         let seen = setup.refresh(&session, printer).await;
@@ -80,7 +99,7 @@ async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Re
                 let all = (&*snapshot.blueprint, &*snapshot.observed, &snapshot.plan());
                 printer.watched(Ok(all), crate::window(), first, &last);
             }
-            // Proxmox may be away for a moment; whoever watches wants to see it come back.
+            // Proxmox may be away for a moment, and comes back.
             Err(Wrong::Problem(problem)) if !first => {
                 printer.watched(Err(&problem), crate::window(), first, &last);
             }

@@ -52,6 +52,16 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
                 Wrong::Shown
             }
         })?;
+    if let Some(path) = args.output.as_ref().filter(|_| setup_plan.token_kept) {
+        let token = format!("{}!{}", whom.user, whom.token);
+        let why = format!(
+            "could not write {}: the token {token} exists already, and Proxmox shows its secret only once; nothing was changed",
+            path.display()
+        );
+        return Err(Problem::new(Exit::Usage, why)
+            .hint("pass `--renew` to replace the token, after which the old secret is of no use; or leave out `-o` to keep it")
+            .into());
+    }
     if setup_plan.tasks.is_empty() {
         printer.say("Proxmox is ready for this cluster; there is nothing to do.");
     } else {

@@ -5,8 +5,6 @@ use std::path::Path;
 
 use engine::secrets::{self, AtRest, check_recipient, write_private};
 use jiff::Timestamp;
-use model::spec::Spec;
-use talos::config::Contract;
 use talos::secrets::Bundle;
 use zeroize::Zeroizing;
 
@@ -27,23 +25,13 @@ pub async fn secrets(global: &Global, command: SecretsCommand, printer: &Printer
     })
 }
 
-/// Makes a bundle beside other work, because its RSA key takes seconds.
-pub async fn make_bundle(spec: &Spec, now: Timestamp) -> Result<Bundle, Problem> {
-    let version = spec.versions.contract.as_ref().unwrap_or(&spec.versions.talos);
-    let contract = Contract::parse(version)
-        .map_err(|e| Problem::of(Exit::Input, &e).within("could not create the cluster's secrets"))?;
-    let made = tokio::task::spawn_blocking(move || Bundle::generate(contract, now)).await;
-    made.map_err(|e| Problem::of(Exit::Internal, &e).within("could not create the cluster's secrets"))?
-        .map_err(|e| Problem::of(Exit::Secrets, &e).within("could not create the cluster's secrets"))
-}
-
 async fn new(global: &Global, keep: &KeepArgs, printer: &Printer) -> Result<Exit, Wrong> {
     let setup = Setup::new(global, printer)?;
     setup.place.make()?;
     let _lock = setup.place.lock()?;
     setup.place.no_bundle_yet()?;
     let at_rest = at_rest(&setup.place, keep, global, printer)?;
-    let bundle = make_bundle(&setup.loaded.spec, now(&setup)).await?;
+    let bundle = secrets::generate(&setup.loaded.spec, now(&setup)).await.map_err(|e| Problem::from(&e))?;
     kept(&setup.place, &bundle, &at_rest, printer)
 }
 
@@ -122,7 +110,7 @@ fn recipients(global: &Global, add: &[String], remove: &[String], printer: &Prin
     Ok(Exit::Done)
 }
 
-/// How a new bundle shall lie on the disk: encrypted to our own identity and to whoever else is named.
+/// How a new bundle shall lie on the disk: encrypted to our own identity and to the other recipients that are named.
 fn at_rest(place: &Place, keep: &KeepArgs, global: &Global, printer: &Printer) -> Result<AtRest, Problem> {
     for key in &keep.recipients {
         check_recipient(key).map_err(|e| Problem::from(&e))?;
@@ -160,7 +148,9 @@ fn kept(place: &Place, bundle: &Bundle, at_rest: &AtRest, printer: &Printer) -> 
 
 /// Why a command that needs secrets cannot go on.
 pub fn no_secrets(setup: &Setup) -> Problem {
-    Problem::new(Exit::Secrets, format!("the cluster {} has no secrets yet", setup.loaded.spec.cluster))
+    let cluster = &setup.loaded.spec.cluster;
+    let why = format!("the cluster {cluster} has no secrets yet: {}", setup.place.bundle_at());
+    Problem::new(Exit::Secrets, why)
         .hint(
             "if the cluster exists, restore its bundle from your backup, or take its secrets over with `talosmith secrets import`; \
              for a new cluster `talosmith secrets new` or `talosmith apply` makes them",

@@ -1,4 +1,4 @@
-//! What commands have in common: the file, the folders, the world.
+//! What commands have in common: the file, the folders, the systems.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -6,17 +6,22 @@ use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use engine::secrets::AtRest;
 use engine::session::ObserveError;
+use engine::snapshots::SnapshotFolder;
 use engine::{Session, Snapshot};
 use model::attachments::Attachments;
 use model::diagnostic::{Diagnostic, Source};
 use model::load::{Loaded, MAX_BYTES, load};
+use model::observed::Observed;
+use model::plan::{Plan, RefusalCode};
 use secrecy::SecretString;
 
 use crate::args::Global;
 use crate::exit::Exit;
+use crate::local::Local;
 use crate::outside::{self, Administrator, Outside};
-use crate::place::{LocalLock, Place};
+use crate::place::Place;
 use crate::secret_command::Commands;
 use crate::view::{Printer, Problem};
 
@@ -40,7 +45,7 @@ pub struct Setup {
     /// The folder of the cluster file, from which other files are named.
     pub folder: PathBuf,
     pub place: Place,
-    /// The seed of a new lab, where the world is one.
+    /// The seed of a new lab, for commands with `--lab`.
     pub lab: Option<u64>,
     /// Whether commands may be run.
     pub commands: Commands,
@@ -151,26 +156,17 @@ impl Setup {
         Self { loaded, folder, place, lab, commands: global.commands() }
     }
 
-    /// Takes a cluster that may have no place for its lease yet, for one process of this user on this machine.
-    pub fn lock_cluster(&self, snapshot: &Snapshot) -> Result<Option<LocalLock>, Problem> {
-        match &snapshot.blueprint.cluster_id {
-            Some(id) if self.lab.is_none() && !snapshot.blueprint.has_proxmox() => {
-                self.place.lock_cluster(id)
-            }
-            _ => Ok(None),
-        }
-    }
-
     /// The files that the cluster file points to.
     pub fn attachments(&self, printer: &Printer) -> Result<Attachments, Wrong> {
         engine::attachments::read(&self.loaded.spec, &self.folder).map_err(|found| self.shown(found, printer))
     }
 
-    /// A sitting with the cluster in its world.
+    /// A session with the cluster.
     pub fn session(&self, outside: &Outside, printer: &Printer) -> Result<Session, Wrong> {
         let attachments = self.attachments(printer)?;
         let bundle = self.place.load_bundle()?;
-        let session = Session::new(outside.systems.clone(), self.loaded.spec.clone(), bundle);
+        let session = Session::new(outside.systems.clone(), self.loaded.spec.clone(), bundle)
+            .with_bundle_at(&self.place.bundle_at());
         let (folder, in_lab, commands) = (self.folder.clone(), self.lab.is_some(), self.commands);
         // Each is read once: what was there before the first change is there for the step, and a command may ask a person.
         let read: Mutex<BTreeMap<String, SecretString>> = Mutex::default();
@@ -188,7 +184,28 @@ impl Setup {
             read.insert(reference.to_owned(), secret.clone());
             Ok(secret)
         };
-        Ok(session.with_attachments(attachments).with_references(Arc::new(references)))
+        let session = session
+            .with_attachments(attachments)
+            .with_references(Arc::new(references))
+            .with_local(Arc::new(self.local()));
+        Ok(match self.snapshots()? {
+            Some(snapshots) => session.with_snapshots(Arc::new(snapshots)),
+            None => session,
+        })
+    }
+
+    /// The machine that this runs on.
+    pub fn local(&self) -> Local {
+        Local::new(&self.folder, self.commands, self.lab.is_some())
+    }
+
+    /// Where snapshots of etcd are kept: where the file says, else beside it. Those of the lab are with the lab.
+    fn snapshots(&self) -> Result<Option<SnapshotFolder>, Problem> {
+        let backup = self.loaded.spec.backup.clone().unwrap_or_default();
+        let Some(kept) = self.place.kept()? else { return Ok(None) };
+        let at_rest = if backup.plain { AtRest::Plain } else { kept.at_rest };
+        let folder = if self.lab.is_some() { self.place.folder() } else { &self.folder };
+        Ok(Some(SnapshotFolder::at(folder.join(backup.folder), at_rest)))
     }
 
     /// Shows problems of the file.
@@ -197,7 +214,7 @@ impl Setup {
         Wrong::Shown
     }
 
-    /// The world with an administrator's login. The lab's is its own.
+    /// The systems with an administrator's login. The lab's is its own.
     pub async fn administered(
         &self,
         global: &Global,
@@ -212,7 +229,7 @@ impl Setup {
         outside::administered(&self.loaded.spec, file, who, second_factor).await
     }
 
-    /// The world that the file is about.
+    /// The systems that the file is about.
     pub async fn outside(&self, global: &Global) -> Result<Outside, Problem> {
         match self.lab {
             Some(seed) => {
@@ -226,27 +243,37 @@ impl Setup {
         }
     }
 
-    /// Looks at the world, and shows what the file asks of it in vain.
+    /// Observes the cluster, and shows what the file asks for and Proxmox does not have.
     pub async fn observe(&self, session: &Session, printer: &Printer) -> Result<Snapshot, Wrong> {
         session.observe().await.map_err(|error| self.unobserved(error, printer))
     }
 
-    /// Looks at whatever answers.
+    /// Observes whatever answers.
     pub async fn refresh(&self, session: &Session, printer: &Printer) -> Result<Snapshot, Wrong> {
         session.refresh().await.map_err(|error| self.unobserved(error, printer))
     }
 
-    /// Looks at what must be known to take the cluster away.
+    /// Observes what must be known to delete the cluster.
     pub async fn observe_to_destroy(&self, session: &Session, printer: &Printer) -> Result<Snapshot, Wrong> {
         session.observe_to_destroy().await.map_err(|error| self.unobserved(error, printer))
     }
 
-    fn unobserved(&self, error: ObserveError, printer: &Printer) -> Wrong {
+    /// Why the cluster could not be observed. Problems of the file are shown.
+    pub fn unobserved(&self, error: ObserveError, printer: &Printer) -> Wrong {
         match error {
             ObserveError::Engine(error) => Wrong::Problem(Problem::from(&error)),
             ObserveError::File(found) => self.shown(found, printer),
         }
     }
+}
+
+/// Says that Proxmox rejected the token, where it did: what is shown is then only what machines and Kubernetes say.
+pub fn rejected_token(observed: &Observed, plan: &Plan, printer: &Printer) -> bool {
+    let refusal = plan.refusals.iter().find(|refusal| refusal.code == RefusalCode::NoProxmox);
+    if let Some(refusal) = refusal.filter(|_| observed.proxmox.token_rejected) {
+        printer.note(&format!("{}.\n  hint: {}", refusal.why, refusal.hint));
+    }
+    observed.proxmox.token_rejected
 }
 
 /// The options of this command line that another command needs to mean the same cluster, each with a space before it.
@@ -285,11 +312,24 @@ pub fn confirm_deletion(printer: &Printer, question: &str) -> Result<bool, Probl
     Ok(answer == "yes")
 }
 
-fn asked(printer: &Printer, question: &str) -> Result<String, Problem> {
+/// Whether there is a person to ask.
+pub fn can_ask(printer: &Printer) -> bool {
     use std::io::IsTerminal;
-    if !std::io::stdin().is_terminal() || printer.is_json() {
-        return Err(Problem::new(Exit::Usage, "stdin is not a terminal, and `--yes` was not given")
-            .hint("look at the plan, then run the command again with `--yes`"));
+    std::io::stdin().is_terminal() && !printer.is_json()
+}
+
+/// There is no one to ask, and nothing was approved beforehand.
+pub fn cannot_ask(printer: &Printer) -> Problem {
+    let why = match printer.is_json() {
+        true => "`--json` does not ask, and `--yes` was not given",
+        false => "stdin is not a terminal, and `--yes` was not given",
+    };
+    Problem::new(Exit::Usage, why).hint("read the plan, then run the command again with `--yes`")
+}
+
+fn asked(printer: &Printer, question: &str) -> Result<String, Problem> {
+    if !can_ask(printer) {
+        return Err(cannot_ask(printer));
     }
     printer.ask(question);
     let mut answer = String::new();

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use engine::error::Kind;
 use serde::Serialize;
 
 use super::ink::{Ink, clean};
@@ -36,6 +37,29 @@ impl Problem {
         problem
     }
 
+    /// The same for the engine, which hands it back as it is.
+    #[must_use]
+    pub fn into_error(self) -> engine::Error {
+        let kind = match self.exit {
+            Exit::Secrets => Kind::Secrets,
+            Exit::Input => Kind::Input,
+            Exit::Refused => Kind::Refused,
+            Exit::Busy => Kind::Busy,
+            _ => Kind::Systems,
+        };
+        let mut causes = self.causes.into_iter();
+        let error = engine::Error::new(kind, causes.next().unwrap_or_default());
+        let below = causes.rev().fold(None, |below, text| Some(Box::new(Cause { text, below })));
+        let error = match below {
+            Some(cause) => error.because(*cause),
+            None => error,
+        };
+        match self.hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    }
+
     /// Puts what was attempted before the causes.
     #[must_use]
     pub fn within(mut self, attempt: impl Into<String>) -> Self {
@@ -48,6 +72,25 @@ impl Problem {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+}
+
+/// One of several causes, as the engine keeps them.
+#[derive(Debug)]
+struct Cause {
+    text: String,
+    below: Option<Box<Cause>>,
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Cause {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.below.as_deref().map(|below| below as _)
     }
 }
 

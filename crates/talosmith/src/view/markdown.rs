@@ -7,7 +7,7 @@ use model::step::{Disruption, Step};
 
 use super::ink::clean;
 use super::plan::{
-    BLOCKED, UNKNOWN, Verb, does_not_match, groups, in_the_way, named, not_known, summary, waiting,
+    BLOCKED, UNKNOWN, Verb, does_not_match, groups, in_the_way, named, not_known, outlook, summary, waiting,
 };
 
 /// Writes the plan.
@@ -37,9 +37,16 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
     } else {
         writeln!(w, "{}\n", escaped(&summary(plan)))?;
         writeln!(w, "| step | why | disruption |\n| --- | --- | --- |")?;
-        for (title, steps) in groups(&plan.steps) {
-            writeln!(w, "| **{}** | | |", escaped(&title))?;
-            for step in steps {
+        for group in groups(plan) {
+            let title = escaped(&group.title);
+            match group.unit {
+                Some(unit) => {
+                    let (outlook, class) = (escaped(&outlook(plan, unit)), named(unit.disruption));
+                    writeln!(w, "| **{title}** | {outlook} | **{class}** |")?;
+                }
+                None => writeln!(w, "| **{title}** | | |")?,
+            }
+            for step in group.steps {
                 let (what, why) = (escaped(&step.action.describe()), escaped(&step.reason));
                 writeln!(w, "| {what} | {why} | {} |", disruption(step))?;
             }
@@ -139,6 +146,15 @@ mod tests {
 
         - a\|b \*c\*
         ");
+    }
+
+    #[test]
+    fn a_disruption_is_a_row_with_what_is_left_of_the_cluster() {
+        let told = text(&super::super::plan::tests::restarts(), Verb::Apply);
+        let row =
+            "| **power cycle home-control-1** | etcd 2 of 3, quorum holds; about 1 min | **power cycle** |\n";
+        assert!(told.contains(row), "{told}");
+        assert!(told.contains("memory 4096 MiB → 8192 MiB"), "{told}");
     }
 
     #[test]

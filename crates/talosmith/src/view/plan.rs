@@ -1,24 +1,38 @@
-//! A plan for people: images, the cluster's record, then each node with its steps and their reasons, then the rest.
+//! A plan for people: images, the cluster's record, then each node with its steps and their reasons, then disruptions in the order in
+//! which they are made, each with how the cluster stands meanwhile, then the rest.
 //!
 //! What is removed for good stands at the top and is marked in every line. A plan that is refused shows only why, because
 //! there is nothing that would be done.
 
 use std::io::{self, Write};
 
+use model::plan::by_hand::Hand;
 use model::plan::{Blocked, Note, Plan, Refusal};
 use model::step::{Action, Disruption, Step};
+use model::unit::{Forecast, Goal, Unit};
 use serde::Serialize;
 
 use super::ink::{Ink, about, clean, count};
 
 /// What the plan is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// To bring the world to the file.
     Apply,
     /// To take the cluster away.
     Destroy,
+    /// To do what a person asked of single nodes.
+    ByHand(Hand),
+}
+
+impl Serialize for Verb {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Apply => serializer.serialize_str("apply"),
+            Self::Destroy => serializer.serialize_str("destroy"),
+            Self::ByHand(hand) => hand.serialize(serializer),
+        }
+    }
 }
 
 /// For people.
@@ -47,6 +61,10 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
             Verb::Apply if plan.notes.is_empty() => {
                 writeln!(w, "No changes. The cluster {} matches the file.", plan.cluster)?;
             }
+            Verb::ByHand(_) => {
+                blocked(w, ink, &plan.blocked)?;
+                writeln!(w, "Nothing to do.")?;
+            }
             Verb::Apply => writeln!(w, "No changes for {}. Notes:", plan.cluster)?,
             Verb::Destroy => writeln!(w, "Nothing to remove: no VM of {} was found.", plan.cluster)?,
         }
@@ -55,10 +73,17 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
     if verb == Verb::Destroy {
         summary_line(w, ink, plan)?;
     }
-    for (title, steps) in groups(&plan.steps) {
-        writeln!(w, "{}", ink.bold(&title))?;
-        for (at, step) in steps.iter().enumerate() {
-            line(w, ink, step, at + 1 == steps.len())?;
+    for group in groups(plan) {
+        match group.unit {
+            Some(unit) => {
+                let class = ink.yellow(&named(unit.disruption));
+                writeln!(w, "{} [{class}]", ink.bold(&group.title))?;
+                writeln!(w, "   {}", ink.dim(&clean(&outlook(plan, unit))))?;
+            }
+            None => writeln!(w, "{}", ink.bold(&group.title))?,
+        }
+        for (at, step) in group.steps.iter().enumerate() {
+            line(w, ink, step, at + 1 == group.steps.len())?;
         }
         writeln!(w)?;
     }
@@ -68,18 +93,14 @@ pub fn human(w: &mut dyn Write, ink: Ink, plan: &Plan, verb: Verb) -> io::Result
     writeln!(w, "{}", ink.bold(&summary(plan)))
 }
 
-/// The heading of what a plan leaves to a person.
-pub(super) const BLOCKED: &str = "Not done by this version";
+/// The heading of what a plan does not do.
+pub(super) const BLOCKED: &str = "Blocked";
 
 /// The one line of a plan without steps for a cluster that is not what the file says.
 pub(super) fn does_not_match(plan: &Plan) -> String {
-    let one = plan.blocked.len() == 1;
-    format!(
-        "{} does not match the file: {} {} to be made by hand.",
-        plan.cluster,
-        count(plan.blocked.len(), "change"),
-        if one { "has" } else { "have" }
-    )
+    let are = if plan.blocked.len() == 1 { "is" } else { "are" };
+    let changes = count(plan.blocked.len(), "change");
+    format!("{} does not match the file: {changes} {are} blocked.", plan.cluster)
 }
 
 /// The heading of what could not be observed.
@@ -105,7 +126,7 @@ fn unknown(w: &mut dyn Write, ink: Ink, unknown: &[Note]) -> io::Result<()> {
     Ok(())
 }
 
-/// What the file asks for and this version does not do.
+/// What the file asks for and the plan does not do.
 pub(super) fn blocked(w: &mut dyn Write, ink: Ink, blocked: &[Blocked]) -> io::Result<()> {
     if blocked.is_empty() {
         return Ok(());
@@ -156,10 +177,23 @@ fn summary_line(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
     writeln!(w, "Boot images stay, because other clusters may use them; so does the secrets bundle.\n")
 }
 
-/// Steps by what they are about, in the order in which they first appear.
-pub(super) fn groups(steps: &[Step]) -> Vec<(String, Vec<&Step>)> {
-    let mut groups: Vec<(String, Vec<&Step>)> = Vec::new();
-    for step in steps {
+/// Steps that are shown together.
+pub(super) struct Group<'a> {
+    /// What they are about.
+    pub(super) title: String,
+    /// The disruption that they are, if they are one.
+    pub(super) unit: Option<&'a Unit>,
+    /// The steps.
+    pub(super) steps: Vec<&'a Step>,
+}
+
+/// What is shown behind all disruptions.
+const LAST: &str = "Cluster";
+
+/// Steps by what they are about, in the order in which they first appear, with disruptions in theirs.
+pub(super) fn groups(plan: &Plan) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for step in plan.steps.iter().filter(|step| plan.unit_of(step).is_none()) {
         let title = match &step.action {
             Action::RegisterSchematic { .. }
             | Action::DownloadImage { .. }
@@ -168,17 +202,53 @@ pub(super) fn groups(steps: &[Step]) -> Vec<(String, Vec<&Step>)> {
             | Action::SealRecord { .. }
             | Action::UpdateRecord { .. }
             | Action::DeleteRecord { .. } => "Record",
-            Action::CreateCredentials { .. } | Action::RemoveAccount { .. } | Action::CheckHealth => {
-                "Cluster"
-            }
-            action => action.node().unwrap_or("Cluster"),
+            Action::SnapshotEtcd => "etcd",
+            Action::CreateCredentials { .. } | Action::RemoveAccount { .. } | Action::CheckHealth => LAST,
+            action => action.node().unwrap_or(LAST),
         };
-        match groups.iter_mut().find(|(known, _)| known == title) {
-            Some((_, steps)) => steps.push(step),
-            None => groups.push((title.to_owned(), vec![step])),
+        match groups.iter_mut().find(|group| group.title == title) {
+            Some(group) => group.steps.push(step),
+            None => groups.push(Group { title: title.to_owned(), unit: None, steps: vec![step] }),
         }
     }
-    groups
+    let units = plan.units.iter().map(|unit| {
+        let is_of_it = |step: &&Step| step.unit.as_ref() == Some(&unit.id);
+        let steps = plan.steps.iter().filter(is_of_it).collect();
+        Group { title: unit.goal.to_string(), unit: Some(unit), steps }
+    });
+    let (last, mut all): (Vec<_>, Vec<_>) = groups.into_iter().partition(|group| group.title == LAST);
+    all.extend(units);
+    all.extend(last);
+    all
+}
+
+/// How the cluster stands while a unit runs, and how long that takes.
+pub(super) fn outlook(plan: &Plan, unit: &Unit) -> String {
+    let Forecast { voters, workers, outage, at_once, blockers } = &unit.forecast;
+    let mut said = vec![];
+    match voters {
+        Some((healthy, of)) if *outage => {
+            said.push(format!("etcd {healthy} of {of}, the Kubernetes API is unavailable meanwhile"));
+        }
+        Some((healthy, of)) if healthy * 2 > *of => {
+            said.push(format!("etcd {healthy} of {of}, quorum holds"))
+        }
+        Some((healthy, of)) => said.push(format!("etcd {healthy} of {of}")),
+        None => {}
+    }
+    if let Some((ready, of)) = workers {
+        let at_once = match at_once {
+            0 | 1 => String::new(),
+            more => format!(", at most {more} nodes at a time"),
+        };
+        said.push(format!("{ready} of {} ready meanwhile{at_once}", count(*of, "worker")));
+    }
+    said.push(about(plan.unit_seconds(unit)));
+    if !blockers.is_empty() {
+        let blockers: Vec<String> = blockers.iter().map(ToString::to_string).collect();
+        said.push(format!("waits: {}", blockers.join("; ")));
+    }
+    said.join("; ")
 }
 
 fn line(w: &mut dyn Write, ink: Ink, step: &Step, last: bool) -> io::Result<()> {
@@ -239,7 +309,9 @@ pub(super) fn notes(w: &mut dyn Write, ink: Ink, notes: &[Note]) -> io::Result<(
 /// The plan in one line: what is made, what is disrupted, how long it takes.
 #[must_use]
 pub fn summary(plan: &Plan) -> String {
-    let number = |is: fn(&Action) -> bool| plan.steps.iter().filter(|step| is(&step.action)).count();
+    // What a disruption is made of is not counted beside it.
+    let outside = || plan.steps.iter().filter(|step| plan.unit_of(step).is_none());
+    let number = |is: fn(&Action) -> bool| outside().filter(|step| is(&step.action)).count();
     let parts = [
         (number(|a| matches!(a, Action::DownloadImage { .. })), "image", "to download"),
         (number(|a| matches!(a, Action::CreateVm { .. } | Action::CloneVm { .. })), "VM", "to create"),
@@ -259,6 +331,7 @@ pub fn summary(plan: &Plan) -> String {
         })
         .map(|(number, one, what)| format!("{} {what}", count(number, one)))
         .collect();
+    said.extend(disrupted(plan));
     if said.is_empty() {
         said.push(count(plan.steps.len(), "step"));
     }
@@ -271,12 +344,36 @@ pub fn summary(plan: &Plan) -> String {
     });
     said.push(about(plan.seconds()));
     if !plan.blocked.is_empty() {
-        said.push(format!("{} left to be made by hand", count(plan.blocked.len(), "change")));
+        said.push(format!("{} blocked", count(plan.blocked.len(), "change")));
     }
     if !plan.unknown.is_empty() {
         said.push("not everything could be observed".to_owned());
     }
     format!("{}: {}.", plan.cluster, said.join(", "))
+}
+
+/// How many nodes are disrupted in which way, and how many of them at a time.
+fn disrupted(plan: &Plan) -> Vec<String> {
+    let number = |is: fn(&Goal) -> bool| plan.units.iter().filter(|unit| is(&unit.goal)).count();
+    let parts = [
+        (number(|goal| matches!(goal, Goal::RestartServices { .. })), "to restart services of"),
+        (number(|goal| matches!(goal, Goal::Reboot { .. })), "to reboot"),
+        (number(|goal| matches!(goal, Goal::PowerCycle { .. })), "to power cycle"),
+        (number(|goal| matches!(goal, Goal::UpgradeTalos { .. })), "to upgrade"),
+        (number(|goal| matches!(goal, Goal::DeleteDisks { .. })), "to delete disks of"),
+        (number(|goal| matches!(goal, Goal::Replace { .. })), "to replace"),
+        (number(|goal| matches!(goal, Goal::Remove { .. })), "to remove"),
+    ];
+    let counted = parts.into_iter().filter(|(number, _)| *number > 0);
+    let mut said: Vec<String> =
+        counted.map(|(number, what)| format!("{} {what}", count(number, "node"))).collect();
+    if plan.units.len() > 1 {
+        said.push(match plan.units.iter().map(|unit| unit.forecast.at_once).max() {
+            Some(more @ 2..) => format!("at most {more} at a time"),
+            _ => "one at a time".to_owned(),
+        });
+    }
+    said
 }
 
 /// For programs.
@@ -294,6 +391,9 @@ pub fn json(plan: &Plan, verb: Verb) -> impl Serialize + use<'_> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use model::gate::{Blocker, Effect};
+    use model::step::UnitId;
+
     use super::*;
 
     /// Steps in a row, each behind the one before.
@@ -308,6 +408,7 @@ pub(crate) mod tests {
                 reason: reason.into(),
                 disruption,
                 seconds: 20,
+                unit: None,
             });
         }
         steps
@@ -317,6 +418,7 @@ pub(crate) mod tests {
         Plan {
             cluster: "home".into(),
             steps,
+            units: vec![],
             notes: vec![],
             blocked: vec![],
             unknown: vec![],
@@ -408,6 +510,93 @@ pub(crate) mod tests {
         ");
     }
 
+    /// Two nodes that are power cycled, and one that is removed.
+    pub fn restarts() -> Plan {
+        let unit = |kind: &str, node: &str, goal: Goal, forecast: Forecast| Unit {
+            id: UnitId(format!("{kind}/{node}")),
+            node: node.into(),
+            disruption: if kind == "remove" { Disruption::Delete } else { Disruption::PowerCycle },
+            effect: if kind == "remove" { Effect::Removal } else { Effect::Absence },
+            goal,
+            forecast,
+        };
+        let cycle = |node: &str, vmid: u32| {
+            let says = vec!["memory 4096 MiB → 8192 MiB".to_owned()];
+            let power = Action::PowerCycleVm {
+                node: node.into(),
+                host: "pve1".into(),
+                vmid,
+                set: [("memory".to_owned(), "8192".to_owned())].into(),
+                says,
+            };
+            vec![Action::DrainNode { node: node.into() }, power, Action::VerifyNode { node: node.into() }]
+        };
+        let (one, two, gone) = ("home-control-1", "home-work-1", "home-work-2");
+        let delete =
+            Action::DeleteVm { node: gone.into(), host: "pve1".into(), vmid: 150_022, keeps_quorum: false };
+        let mut actions = vec![cycle(one, 150_011), cycle(two, 150_021), vec![delete]];
+        actions.push(vec![Action::CheckHealth]);
+        let mut plan = plan_of(chain(actions.concat(), "its VM does not match the file", Disruption::None));
+        for step in &mut plan.steps {
+            let kind = if matches!(step.action, Action::DeleteVm { .. }) { "remove" } else { "restart" };
+            step.unit = step.action.node().map(|node| UnitId(format!("{kind}/{node}")));
+            step.disruption = match step.action {
+                Action::PowerCycleVm { .. } => Disruption::PowerCycle,
+                Action::DeleteVm { .. } => Disruption::Delete,
+                _ => Disruption::None,
+            };
+        }
+        let voters = Forecast { voters: Some((2, 3)), at_once: 1, ..Forecast::default() };
+        let blockers = vec![Blocker::NoKubernetes];
+        let workers = Forecast { workers: Some((1, 2)), at_once: 1, blockers, ..Forecast::default() };
+        let last = Forecast { workers: Some((1, 1)), at_once: 1, ..Forecast::default() };
+        plan.units = vec![
+            unit("restart", one, Goal::PowerCycle { node: one.into() }, voters),
+            unit("restart", two, Goal::PowerCycle { node: two.into() }, workers),
+            unit("remove", gone, Goal::Remove { node: gone.into() }, last),
+        ];
+        plan
+    }
+
+    #[test]
+    fn disruptions_stand_in_order_with_what_is_left_of_the_cluster() {
+        insta::assert_snapshot!(text(&restarts(), Verb::Apply), @"
+        power cycle home-control-1 [power cycle]
+           etcd 2 of 3, quorum holds; about 1 min
+        ├─ drain home-control-1  (its VM does not match the file)
+        ├─ stop home-control-1, change its VM (memory 4096 MiB → 8192 MiB), and start it [power cycle]
+        │      (its VM does not match the file)
+        └─ verify that home-control-1 is back and healthy  (its VM does not match the file)
+
+        power cycle home-work-1 [power cycle]
+           1 of 2 workers ready meanwhile; about 1 min; waits: Kubernetes does not answer, so it is not known which nodes are ready
+        ├─ drain home-work-1  (its VM does not match the file)
+        ├─ stop home-work-1, change its VM (memory 4096 MiB → 8192 MiB), and start it [power cycle]
+        │      (its VM does not match the file)
+        └─ verify that home-work-1 is back and healthy  (its VM does not match the file)
+
+        remove home-work-2 [delete]
+           1 of 1 worker ready meanwhile; about 20 s
+        └─ delete home-work-2, VM 150022 on pve1, with its disks, permanently
+               (its VM does not match the file)
+
+        Cluster
+        └─ check that the cluster is healthy  (its VM does not match the file)
+
+        home: 2 nodes to power cycle, 1 node to remove, one at a time, deleted data cannot be restored, about 3 min.
+        ");
+        let document = serde_json::to_value(json(&restarts(), Verb::Apply)).unwrap();
+        assert_eq!(document["units"][0]["id"], "restart/home-control-1");
+        assert_eq!(document["units"][0]["forecast"]["voters"], serde_json::json!([2, 3]));
+        assert_eq!(document["units"][1]["disruption"], "power-cycle");
+        let mut outage = restarts();
+        outage.units[0].forecast.voters = Some((0, 1));
+        outage.units[0].forecast.outage = true;
+        assert!(text(&outage, Verb::Apply).contains("the Kubernetes API is unavailable meanwhile"));
+        outage.units[1].forecast.at_once = 2;
+        assert!(summary(&outage).contains("at most 2 at a time"), "{}", summary(&outage));
+    }
+
     #[test]
     fn what_is_removed_stands_first() {
         insta::assert_snapshot!(text(&farewell_of_two(), Verb::Destroy), @"
@@ -440,20 +629,16 @@ pub(crate) mod tests {
         let mut plan = plan_of(vec![]);
         plan.blocked.push(removed());
         insta::assert_snapshot!(text(&plan, Verb::Apply), @"
-        Not done by this version:
+        Blocked:
         - home-work-3 is not in the file [delete]
           hint: remove it yourself
-        home does not match the file: 1 change has to be made by hand.
+        home does not match the file: 1 change is blocked.
         ");
         let document = serde_json::to_value(json(&plan, Verb::Apply)).unwrap();
         assert_eq!(document["blocked"][0]["node"], "home-work-3");
         let mut plan = one_more();
         plan.blocked.push(removed());
-        assert!(
-            text(&plan, Verb::Apply).contains("1 change left to be made by hand"),
-            "{}",
-            text(&plan, Verb::Apply)
-        );
+        assert!(text(&plan, Verb::Apply).contains("1 change blocked"), "{}", text(&plan, Verb::Apply));
     }
 
     #[test]

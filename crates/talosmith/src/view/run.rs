@@ -25,7 +25,7 @@ use model::plan::Plan;
 
 use self::live::Live;
 use self::plain::Plain;
-use self::state::RunState;
+use self::state::{Counts, RunState};
 use super::Printer;
 use super::error::causes;
 use super::ink::{Ink, clean, count, duration};
@@ -212,7 +212,7 @@ impl RunView {
 /// Each failure once, with what to do about it.
 fn failures(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
     for failure in state.failures() {
-        let title = ink.red(&format!("failed[{}]:", failure.code));
+        let title = ink.red(&words::failed(&failure.code));
         causes(w, ink, &title, "", &failure.causes, Some(&failure.hint))?;
     }
     Ok(())
@@ -225,6 +225,18 @@ fn again(state: &RunState) -> &'static str {
     }
 }
 
+/// What became of the steps that are not done.
+fn rest(counts: Counts) -> String {
+    let Counts { total, done, failed, unfinished } = counts;
+    let waiting = total.saturating_sub(done + failed + unfinished);
+    let parts = [(failed, "failed"), (unfinished, "not finished"), (waiting, "not started")];
+    parts
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, what)| format!(", {number} {what}"))
+        .collect()
+}
+
 /// How it ended and where the time went.
 fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
     let counts = state.counts();
@@ -234,8 +246,7 @@ fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
     }
     match state.ended() {
         Some((Outcome::Done, millis)) => {
-            let title = if state.destroys() { "Destroy complete" } else { "Apply complete" };
-            writeln!(w, "{} in {}: {steps}.", ink.green(title), duration(millis))?;
+            writeln!(w, "{} in {}: {steps}.", ink.green(&state.completed()), duration(millis))?;
         }
         Some((Outcome::Failed, millis)) if state.is_busy() => writeln!(
             w,
@@ -245,11 +256,11 @@ fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
         )?,
         Some((Outcome::Failed, millis)) => writeln!(
             w,
-            "{} after {}: {steps} done, {} failed, {} not started. {}",
-            ink.red("Failed"),
+            "{} after {}{}: {steps} done{}. {}",
+            if state.is_late() { ink.yellow("Stopped") } else { ink.red("Failed") },
             duration(millis),
-            counts.failed,
-            counts.total.saturating_sub(counts.done + counts.failed),
+            if state.is_late() { ", when the time that `--timeout` gives was over" } else { "" },
+            rest(counts),
             // What looks like an attack is not a reason to try again at once.
             match state.is_unproved() {
                 true => "Read the reason before you run the command again.",

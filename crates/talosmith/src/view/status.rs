@@ -14,6 +14,7 @@ use model::observed::{Api, Etcd, Machine, Observed, Vm};
 use model::plan::lost::without_keys;
 use model::plan::{Blocked, Note, Plan, Refusal};
 use model::quorum::{Quorum, Standing};
+use model::readiness::{Condition, Seen};
 use serde::Serialize;
 
 use super::ink::{Ink, clean, count};
@@ -80,7 +81,7 @@ fn write(
     (blueprint, observed, plan): (&Blueprint, &Observed, &Plan),
     left_out: LeftOut,
 ) -> io::Result<()> {
-    let ready = blueprint.nodes.values().filter(|node| is_ready(observed, node)).count();
+    let ready = blueprint.nodes.values().filter(|node| is_ready(blueprint, observed, node)).count();
     let total = blueprint.nodes.len();
     // Where Kubernetes may have nodes and does not answer, it is not known of any of them.
     let external = blueprint.nodes.values().any(|node| node.external);
@@ -92,6 +93,11 @@ fn write(
     let share = if ready == total { ink.green(&share) } else { ink.yellow(&share) };
     writeln!(w, "{}: {share}, Kubernetes at {}\n", ink.bold(&blueprint.cluster), blueprint.endpoint)?;
     hosts(w, ink, observed, left_out.hosts)?;
+    if observed.proxmox.quorate == Some(false) {
+        let lost =
+            "the hosts of Proxmox have no quorum: nothing can be changed until enough of them are back.";
+        writeln!(w, "{}\n", ink.red(lost))?;
+    }
     nodes(w, ink, blueprint, observed, left_out.nodes)?;
     quorum(w, ink, blueprint, observed)?;
     record(w, blueprint, observed)?;
@@ -186,7 +192,7 @@ fn deletion(
     writeln!(w, "Deletion: started at {}, {state}; left: {left}.{then}", moment(since))
 }
 
-/// Whether the world is as the file says.
+/// Whether the observed state matches the file.
 fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::Result<()> {
     if observed.proxmox.unresponsive.is_some() {
         writeln!(w, "Drift:  unknown without Proxmox.")
@@ -261,7 +267,7 @@ fn nodes(
         let host = vm.or(foreign.copied()).map(|vm| &vm.host).or(unread).or(node.host.as_ref());
         vec![
             node.name.clone(),
-            if node.role == Role::ControlPlane { "control" } else { "worker" }.to_owned(),
+            role(node.role),
             // A machine that is not a VM of ours has neither.
             if node.external { "-".to_owned() } else { host.cloned().unwrap_or_else(unknown) },
             match node.external {
@@ -276,13 +282,14 @@ fn nodes(
                 _ if node.external && machine.is_none() => unknown(),
                 _ => stage(vm, machine),
             },
-            etcd(node, machine),
+            etcd(node.role, machine),
             kubernetes(observed, &node.name),
         ]
     };
     let mut shown = blueprint.in_order();
     // Those that are well tell least.
-    let mut left: Vec<&Node> = shown.iter().rev().copied().filter(|node| is_ready(observed, node)).collect();
+    let mut left: Vec<&Node> =
+        shown.iter().rev().copied().filter(|node| is_ready(blueprint, observed, node)).collect();
     left.truncate(left_out);
     shown.retain(|node| !left.iter().any(|other| other.name == node.name));
     let mut rows: Vec<Vec<String>> = shown.into_iter().map(row).collect();
@@ -290,7 +297,21 @@ fn nodes(
         let stage = if vm.running { "not in file" } else { "not in file, off" };
         let known = kubernetes(observed, &vm.mark.node);
         let (name, host, vmid) = (vm.mark.node.clone(), vm.host.clone(), vm.vmid.to_string());
-        vec![name, unknown(), host, vmid, unknown(), unknown(), stage.to_owned(), unknown(), known]
+        let machine = observed.machines.get(&name);
+        let removed = observed.removed.get(&name).filter(|removed| removed.vmid == vm.vmid);
+        let address = removed.and_then(|removed| removed.address).map(|address| address.to_string());
+        let talos = machine.and_then(|machine| machine.talos.clone());
+        vec![
+            name,
+            removed.map_or_else(unknown, |removed| role(removed.role)),
+            host,
+            vmid,
+            address.unwrap_or_else(unknown),
+            talos.unwrap_or_else(unknown),
+            stage.to_owned(),
+            removed.map_or_else(unknown, |removed| etcd(removed.role, machine)),
+            known,
+        ]
     }));
     let in_file = |vm: &&Vm| blueprint.nodes.contains_key(&vm.mark.node);
     rows.extend(no_keys.iter().copied().filter(|vm| vm.mark.is_node() && !in_file(vm)).map(|vm| {
@@ -326,6 +347,7 @@ fn record(w: &mut dyn Write, blueprint: &Blueprint, observed: &Observed) -> io::
         None => seen_of_etcd(blueprint, observed).to_owned(),
     };
     let lease = match &record.state.lease {
+        _ if record.unreadable => "whether another operator holds the lease is unknown".to_owned(),
         Some(lease) => {
             format!(
                 "{} holds the lease since {}, until {}",
@@ -355,6 +377,14 @@ fn more_things(number: usize) -> String {
 
 /// What a missing record means, by what else is there.
 fn missing_record(blueprint: &Blueprint, observed: &Observed) -> String {
+    let vmid = blueprint.record.vmid;
+    match observed.proxmox.hidden.get(&vmid) {
+        None => {}
+        Some(None) => return format!("unknown; VM {vmid} exists, and the token may not see it"),
+        Some(Some(why)) => {
+            return format!("unknown; whether VM {vmid} exists could not be asked: {}", clean(why));
+        }
+    }
     let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
     match owner.is_some_and(|owner| observed.proxmox.of(owner).next().is_some()) {
         // What could not be read may be it.
@@ -420,8 +450,12 @@ fn stage(vm: Option<&Vm>, machine: Option<&Machine>) -> String {
     }
 }
 
-fn etcd(node: &Node, machine: Option<&Machine>) -> String {
-    match (node.role, machine.map(|m| &m.etcd)) {
+fn role(role: Role) -> String {
+    if role == Role::ControlPlane { "control" } else { "worker" }.to_owned()
+}
+
+fn etcd(role: Role, machine: Option<&Machine>) -> String {
+    match (role, machine.map(|m| &m.etcd)) {
         (Role::Worker, _) => "-".to_owned(),
         (_, Some(Etcd::Member { learner: false, id, .. })) => {
             let leader = machine.and_then(|m| m.etcd_status.as_ref()).map(|status| &status.leader);
@@ -451,9 +485,8 @@ fn kubernetes(observed: &Observed, node: &str) -> String {
     }
 }
 
-fn is_ready(observed: &Observed, node: &Node) -> bool {
-    let talos = observed.machines.get(&node.name).is_some_and(|m| m.ready && m.api == Api::Configured);
-    talos && observed.kubernetes.nodes.get(&node.name).is_some_and(|n| n.ready)
+fn is_ready(blueprint: &Blueprint, observed: &Observed, node: &Node) -> bool {
+    Seen::of(blueprint, observed, node).meets(&[Condition::Running, Condition::Ready])
 }
 
 /// A time for people, to the second.
@@ -497,7 +530,7 @@ pub fn json<'a>(
         notes: &'a [Note],
         /// What the file asks for and this version does not do.
         blocked: &'a [Blocked],
-        /// How many steps it would take to bring the world to the file.
+        /// How many steps it would take to bring the cluster to what the file says.
         pending: usize,
         refusals: &'a [Refusal],
     }
@@ -522,7 +555,7 @@ pub fn json<'a>(
             vmid: (!node.external).then_some(node.vmid),
             address: node.address.addr().to_string(),
             talos: &node.talos,
-            ready: is_ready(observed, node),
+            ready: is_ready(blueprint, observed, node),
         })
         .collect();
     Document {

@@ -70,3 +70,19 @@ fn configurations_that_talos_would_refuse() {
     1 problem in cluster.yaml; nothing was changed.
     "#);
 }
+
+/// A file may be checked on another machine than the one that applies it, so `validate` only warns; `plan` stops.
+#[test]
+fn a_time_zone_that_this_machine_does_not_know() {
+    let window = "changes: { window: { from: \"22:00\", to: \"04:00\", time_zone: Mars/Olympus } }\n";
+    let shell = Shell::with(&format!("{HOME}{window}"));
+    let checked = shell.run("validate").all();
+    assert!(checked.starts_with("exit Some(0)"), "{checked}");
+    assert!(checked.contains("warning[TS0222]: the time zone `Mars/Olympus` is not known"), "{checked}");
+    assert!(checked.contains("--> cluster.yaml:9:61"), "{checked}");
+    assert!(checked.contains("hint: install the time zone database"), "{checked}");
+    let planned = shell.run("--lab plan").all();
+    assert!(planned.starts_with("exit Some(3)") && planned.contains("error[TS0222]"), "{planned}");
+    let at_once = shell.run("--lab plan --now").all();
+    assert!(!at_once.contains("TS0222"), "{at_once}");
+}

@@ -79,8 +79,15 @@ fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
     No calls yet.
     ");
     let doctor = shell.run(&format!("doctor -f {twin}"));
+    // The plan puts its nodes elsewhere, so that is no reason to fail.
+    assert_eq!(doctor.code, Some(0), "{}", doctor.all());
+    assert!(doctor.out.contains("warn host pve3"), "{}", doctor.out);
+    let pinned = shell.path().join(twin).with_file_name("pinned.yaml");
+    let text = std::fs::read_to_string(shell.path().join(twin)).unwrap();
+    std::fs::write(&pinned, format!("{text}\nnodes: {{ home-work-1: {{ host: pve3 }} }}\n")).unwrap();
+    let doctor = shell.run(&format!("doctor -f {}", pinned.display()));
     assert_eq!(doctor.code, Some(4), "{}", doctor.all());
-    assert!(doctor.out.contains("fail host pve3"), "{}", doctor.out);
+    assert!(doctor.out.contains("fail plan") && doctor.out.contains("pve3"), "{}", doctor.out);
     let ordered = shell.ok("lab inject fault 2 --path /version");
     assert!(ordered.contains("waits: failure 2 at any call with /version"), "{ordered}");
     let met = shell.run(&format!("doctor -f {twin}"));
@@ -168,5 +175,46 @@ fn a14_a_name_in_proxmox_cannot_control_the_terminal() {
         let all = ran.all();
         assert!(!all.contains(['\u{1b}', '\u{202e}']), "{command}: {all:?}");
         assert!(!all.lines().any(|line| line.starts_with("home: nothing")), "{command}: {all}");
+    }
+}
+
+/// The file that `-o` names is what a script goes on with: a token whose secret cannot be written to it is no success.
+#[test]
+fn left_11_setup_does_not_succeed_without_the_file_that_it_was_asked_for() {
+    let shell = Shell::with(HOME);
+    let setup = "proxmox setup --lab --lab-speed max --yes";
+    shell.ok(setup);
+    let file = shell.path().join("token.txt");
+    for more in ["", " --json"] {
+        let ran = shell.run(&format!("{setup} -o token.txt{more}"));
+        assert_eq!(ran.code, Some(64), "{}", ran.all());
+        assert!(ran.all().contains("talosmith@pve!home exists already"), "{}", ran.all());
+        assert!(ran.all().contains("`--renew`"), "{}", ran.all());
+        assert!(!file.exists());
+    }
+    let before = shell.run(&format!("{setup} --json"));
+    assert_eq!(before.code, Some(0), "without a file nothing is missing: {}", before.all());
+    shell.ok(&format!("{setup} -o token.txt --renew"));
+    assert!(std::fs::read_to_string(file).unwrap().starts_with("talosmith@pve!home="));
+}
+
+/// On a terminal, `--json` is why nothing is asked.
+#[cfg(target_os = "linux")]
+#[test]
+fn left_13_json_on_a_terminal_does_not_blame_the_terminal() {
+    use std::io::Read;
+    let shell = Shell::with_secrets();
+    for command in ["apply", "proxmox setup"] {
+        let (mut child, mut screen) = shell.on_terminal(&format!("{command} --lab --lab-speed max --json"));
+        let mut said = Vec::new();
+        let mut part = [0; 4096];
+        // Reading a terminal ends with an error when its last program has ended.
+        while let Ok(length @ 1..) = screen.read(&mut part) {
+            said.extend_from_slice(&part[..length]);
+        }
+        let said = String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(child.wait().unwrap().code(), Some(64), "{said}");
+        assert!(!said.contains("is not a terminal"), "{command}: {said}");
+        assert!(said.contains("`--json` does not ask") && said.contains("`--yes`"), "{command}: {said}");
     }
 }

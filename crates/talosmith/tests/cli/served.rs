@@ -27,9 +27,7 @@ fn the_twin_of_a_file_works_over_sockets() {
     let text = std::fs::read_to_string(shell.path().join(twin)).unwrap();
     let token = shell.path().join(twin).with_file_name("token");
     std::fs::write(token, "root@pam!lab=00000000-0000-0000-0000-000000000000\n").unwrap();
-    let refused = shell.run(&format!("status -f {twin}"));
-    assert_eq!(refused.code, Some(5), "{}", refused.all());
-    assert!(refused.err.contains("check the token's user, realm, name and secret"), "{}", refused.err);
+    left_10_what_answers_is_shown_when_the_token_is_rejected(&shell, twin);
     assert!(!text.contains("lab="), "the twin refers to the token, it does not hold it");
 }
 
@@ -84,4 +82,25 @@ fn references_are_read_first(shell: &Shell, twin: &str) {
     assert!(ran.all().contains("env:NO_SUCH_TOKEN"), "{}", ran.all());
     assert!(!ran.all().contains("created"), "{}", ran.all());
     assert!(!file.with_file_name("home.secrets.age").exists(), "not even the bundle");
+}
+
+/// The token was replaced or has expired: that is said, and what machines and Kubernetes say is shown all the same.
+fn left_10_what_answers_is_shown_when_the_token_is_rejected(shell: &Shell, twin: &str) {
+    let status = shell.run(&format!("status -f {twin}"));
+    assert_eq!(status.code, Some(5), "{}", status.all());
+    assert!(status.out.contains("5 of 5 nodes ready"), "{}", status.all());
+    assert!(status.out.contains("not observed: Proxmox: "), "{}", status.all());
+    assert!(status.err.contains("Proxmox rejected the token"), "{}", status.all());
+    assert!(status.err.contains("check the token's user, realm, name and secret"), "{}", status.err);
+    let json = shell.run(&format!("status -f {twin} --json"));
+    let page: serde_json::Value =
+        serde_json::from_str(&json.out).unwrap_or_else(|e| panic!("{e}: {}", json.all()));
+    assert_eq!((json.code, &page["observed"]["proxmox"]["token_rejected"]), (Some(5), &true.into()));
+    let health = shell.run(&format!("health -f {twin}"));
+    assert_eq!(health.code, Some(0), "{}", health.all());
+    assert!(health.out.contains("home is healthy."), "{}", health.all());
+    assert!(health.err.contains("Proxmox rejected the token"), "{}", health.all());
+    // What changes something needs Proxmox.
+    let plan = shell.run(&format!("plan -f {twin}"));
+    assert!(plan.code == Some(5) && plan.out.is_empty(), "{}", plan.all());
 }

@@ -111,13 +111,12 @@ fn groups(tree: &mut Tree, machines: &Machines, vmid: u32, machine: &Machine) {
 /// What is there from the first moment.
 fn system(machine: &Machine, uptime: i64) -> Vec<(String, String)> {
     let (talos, kernel) = (machine.talos(), machine.profile().kernel);
-    let platform = machine.image().map_or("", |image| image.platform.as_str());
     let hardware = &machine.hardware;
     let total = hardware.memory_mib * 1024;
     let texts = [
         ("/proc/sys/kernel/random/boot_id", format!("{}\n", machine.boot_id())),
         ("/proc/uptime", format!("{uptime}.00 {uptime}.00\n")),
-        ("/proc/cmdline", format!("{}\n", command_line(platform))),
+        ("/proc/cmdline", format!("{}\n", command_line(machine))),
         ("/proc/version", format!("Linux version {kernel} (talos) #1 SMP PREEMPT_DYNAMIC\n")),
         ("/proc/meminfo", format!("MemTotal:       {total} kB\nMemFree:        {} kB\n", total / 2)),
         ("/proc/modules", String::new()),

@@ -37,7 +37,7 @@ pub(super) fn of(view: &View<'_>, kind: &str) -> Option<Vec<Resource>> {
         "KernelCmdlines.runtime.talos.dev" => one(
             "cmdline",
             "runtime.KernelCmdlineController",
-            json!({"cmdline": crate::machine::command_line(platform)}),
+            json!({"cmdline": crate::machine::command_line(view.machine)}),
         ),
         "MetaKeys.runtime.talos.dev" => Some(
             view.machine

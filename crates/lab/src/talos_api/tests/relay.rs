@@ -9,7 +9,7 @@ fn watch() -> Arc<Watch> {
         lease: Box::new(|_| None),
         kubernetes_lease: Box::new(|_, _| None),
         is_our_account: Box::new(|_| false),
-        workers_at_once: 0,
+        is_our_cordon: Box::new(|node| node["metadata"]["annotations"]["ours"].is_string()),
     }))
 }
 

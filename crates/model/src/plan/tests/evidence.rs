@@ -55,7 +55,7 @@ fn without_majority(blueprint: &Blueprint, list: bool) -> Observed {
         world.machines.insert(name.to_owned(), Machine::unresponsive("connection timed out"));
     }
     let left = world.machines.get_mut("cp-1").unwrap();
-    left.etcd_status = Some(EtcdStatus { leader: None, errors: vec![] });
+    left.etcd_status = Some(EtcdStatus { leader: None, errors: vec![], ..EtcdStatus::default() });
     if let Etcd::Member { members, .. } = &mut left.etcd
         && !list
     {
@@ -355,8 +355,7 @@ fn without(blueprint: &Blueprint, lost: &[&str]) -> Observed {
 }
 
 fn allowing(blueprint: &Blueprint, world: &Observed, nodes: &[&str]) -> Plan {
-    let allowed = nodes.iter().map(|node| (*node).to_owned()).collect();
-    plan_allowing(blueprint, &rendered(), world, &allowed)
+    plan_allowing(blueprint, &rendered(), world, &Allowed::data_of(nodes.iter().copied()))
 }
 
 #[test]

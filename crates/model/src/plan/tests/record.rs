@@ -34,7 +34,7 @@ fn disorder(blueprint: &Blueprint) -> Observed {
 #[test]
 fn every_step_stands_behind_the_record_that_is_made_first() {
     let blueprint = blueprint();
-    for allowed in [BTreeSet::new(), BTreeSet::from(["cp-2".to_owned()])] {
+    for allowed in [Allowed::default(), Allowed::data_of(["cp-2"])] {
         let world = disorder(&blueprint);
         let plan = plan_allowing(&blueprint, &rendered(), &world, &allowed);
         assert_eq!(plan.refusals, []);
@@ -155,6 +155,7 @@ fn arch3_a_plan_whose_steps_need_each_other_is_refused() {
         reason: String::new(),
         disruption: Disruption::None,
         seconds: 1,
+        unit: None,
     };
     let plan =
         finish(&blueprint(), Found { steps: vec![step("a", "b"), step("b", "a")], ..Found::default() });

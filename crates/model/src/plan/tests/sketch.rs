@@ -4,8 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::observed::Kubelet;
-use crate::observed::Member;
+use crate::observed::{ConfigChange, ConfigCost, ConfigDifference, Kubelet, Member, Removed};
 
 /// The nodes of the file, and one that the file no longer has.
 pub const NODES: [(&str, Role, u8); 6] = [
@@ -69,12 +68,38 @@ pub enum RecordSketch {
     Done,
 }
 
+/// What of a node is not as the file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drifted {
+    Not,
+    /// Its machine config, with this cost.
+    Config(ConfigCost),
+    Cores,
+    Bridge,
+    /// Cores, and its machine config.
+    Both(ConfigCost),
+}
+
+impl Drifted {
+    fn config(self) -> Option<ConfigCost> {
+        match self {
+            Self::Config(cost) | Self::Both(cost) => Some(cost),
+            Self::Not | Self::Cores | Self::Bridge => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct NodeSketch {
     pub vm: VmSeen,
     pub machine: MachineSeen,
     /// What Kubernetes says of it: nothing, or whether it is ready.
     pub ready: Option<bool>,
+    pub drifted: Drifted,
+    /// Whether a member of etcd tells how etcd is.
+    pub tells: bool,
+    /// Who cordoned it: nobody, a person, or Talosmith.
+    pub cordon: Option<bool>,
 }
 
 #[derive(Debug, Clone)]
@@ -91,6 +116,9 @@ pub struct Sketch {
     pub kubernetes: bool,
     /// Nodes that `--allow-destroy` names.
     pub allowed: Vec<bool>,
+    /// Whether every node that the file does not have may be removed, and whether it is known what such a node is.
+    pub removed: (bool, bool),
+    pub api_outage: bool,
 }
 
 fn id(number: u32) -> String {
@@ -129,9 +157,33 @@ fn machine_seen() -> impl Strategy<Value = MachineSeen> {
     ]
 }
 
+fn drifted() -> impl Strategy<Value = Drifted> {
+    let cost = prop_oneof![
+        Just(ConfigCost::Nothing),
+        Just(ConfigCost::Services),
+        Just(ConfigCost::Reboot),
+        Just(ConfigCost::Network),
+        Just(ConfigCost::Volume),
+    ];
+    prop_oneof![
+        4 => Just(Drifted::Not),
+        2 => cost.clone().prop_map(Drifted::Config),
+        1 => Just(Drifted::Cores),
+        1 => Just(Drifted::Bridge),
+        1 => cost.prop_map(Drifted::Both),
+    ]
+}
+
 prop_compose! {
-    fn node_seen()(vm in vm_seen(), machine in machine_seen(), ready in any::<Option<bool>>()) -> NodeSketch {
-        NodeSketch { vm, machine, ready }
+    fn node_seen()(
+        vm in vm_seen(),
+        machine in machine_seen(),
+        ready in any::<Option<bool>>(),
+        drifted in drifted(),
+        tells in prop::bool::weighted(0.9),
+        cordon in prop_oneof![8 => Just(None), 1 => Just(Some(true)), 1 => Just(Some(false))],
+    ) -> NodeSketch {
+        NodeSketch { vm, machine, ready, drifted, tells, cordon }
     }
 }
 
@@ -173,9 +225,17 @@ prop_compose! {
         unobserved in prop::collection::vec(prop::bool::weighted(0.7), NODES.len()),
         kubernetes in any::<bool>(),
         allowed in prop::collection::vec(any::<bool>(), NODES.len()),
+        removed in (any::<bool>(), prop::bool::weighted(0.8)),
+        api_outage in any::<bool>(),
     ) -> Sketch {
-        Sketch { bundle, record, nodes, others, unobserved, members: vec![], kubernetes, allowed }
+        Sketch { bundle, record, nodes, others, unobserved, members: vec![], kubernetes, allowed, removed, api_outage }
     }
+}
+
+/// Somebody cordoned a node: Talosmith, where there is a reason.
+pub fn cordoned(world: &mut Observed, node: &str, reason: Option<&str>) {
+    let seen = world.kubernetes.nodes.get_mut(node).unwrap();
+    (seen.schedulable, seen.cordoned) = (false, reason.map(str::to_owned));
 }
 
 /// The file: every node of [`NODES`] but the last.
@@ -188,15 +248,22 @@ pub fn file(sketch: &Sketch) -> Blueprint {
     blueprint
 }
 
+/// What was rendered for the file.
+pub fn configs() -> Rendered {
+    let configs = NODES.iter().map(|(name, ..)| ((*name).to_owned(), "ours".to_owned())).collect();
+    Rendered { configs, ..rendered() }
+}
+
 pub fn all_nodes() -> Vec<Node> {
     let host = |last: u8| ["pve1", "pve2", "pve3"][usize::from(last) % 3];
     NODES.iter().map(|(name, role, last)| node(name, *role, *last, host(*last))).collect()
 }
 
 impl Sketch {
-    pub fn allowed(&self) -> BTreeSet<String> {
+    pub fn allowed(&self) -> Allowed {
         let named = NODES.iter().zip(&self.allowed).filter(|(_, allowed)| **allowed);
-        named.map(|((name, ..), _)| (*name).to_owned()).collect()
+        let (removed, api_outage) = (self.removed.0, self.api_outage);
+        Allowed { removed, api_outage, ..Allowed::data_of(named.map(|((name, ..), _)| *name)) }
     }
 
     /// The members that each member lists.
@@ -226,15 +293,17 @@ impl Sketch {
     pub fn observed(&self) -> Observed {
         let mut world = empty_world();
         for (node, seen) in all_nodes().iter().zip(&self.nodes) {
-            self.draw_vm(&mut world, node, seen.vm);
-            self.draw_machine(&mut world, node, &seen.machine);
+            self.draw_vm(&mut world, node, seen.vm, seen.drifted);
+            self.draw_machine(&mut world, node, seen);
             if let Some(ready) = seen.ready.filter(|_| self.kubernetes) {
                 let k = KubernetesNode {
                     ready,
                     version: "v1.35.4".to_owned(),
-                    schedulable: true,
+                    schedulable: seen.cordon.is_none(),
                     uninitialized: false,
-                    not_ready: None,
+                    control_plane: node.role == Role::ControlPlane,
+                    cordoned: seen.cordon.filter(|ours| *ours).map(|_| "a restart".to_owned()),
+                    ..KubernetesNode::default()
                 };
                 world.kubernetes.nodes.insert(node.name.clone(), k);
             }
@@ -262,7 +331,7 @@ impl Sketch {
         world
     }
 
-    fn draw_vm(&self, world: &mut Observed, node: &Node, seen: VmSeen) {
+    fn draw_vm(&self, world: &mut Observed, node: &Node, seen: VmSeen, drifted: Drifted) {
         let host = node.host.clone().unwrap();
         let taken = |name: &str| Guest { name: Some(name.to_owned()), host: host.clone(), lock: None };
         match seen {
@@ -280,6 +349,23 @@ impl Sketch {
             }
             VmSeen::Off | VmSeen::Running | VmSeen::Locked => {
                 let mut vm = vm(node, seen != VmSeen::Off);
+                if matches!(drifted, Drifted::Cores | Drifted::Both(_)) {
+                    vm.config.insert("cores".to_owned(), "8".to_owned());
+                }
+                if drifted == Drifted::Bridge {
+                    let card = vm.config["net0"].replace("bridge=vmbr0", "bridge=vmbr7");
+                    vm.config.insert("net0".to_owned(), card);
+                }
+                if node.name == "gone-1" && self.removed.1 {
+                    let removed = Removed {
+                        vmid: node.vmid,
+                        host: host.clone(),
+                        role: node.role,
+                        address: Some(node.address.addr()),
+                        disks: BTreeMap::new(),
+                    };
+                    world.removed.insert(node.name.clone(), removed);
+                }
                 vm.lock = (seen == VmSeen::Locked).then(|| "backup".to_owned());
                 world.proxmox.marked.push(vm);
             }
@@ -287,8 +373,8 @@ impl Sketch {
         world.proxmox.taken.insert(node.vmid, taken(&node.name));
     }
 
-    fn draw_machine(&self, world: &mut Observed, node: &Node, seen: &MachineSeen) {
-        let drawn = match seen {
+    fn draw_machine(&self, world: &mut Observed, node: &Node, seen: &NodeSketch) {
+        let drawn = match &seen.machine {
             MachineSeen::NotAsked => return,
             MachineSeen::Unreachable => Machine::unresponsive("connection timed out"),
             MachineSeen::Maintenance => Machine::with(Api::Maintenance),
@@ -307,7 +393,34 @@ impl Sketch {
                         members: Some(self.members.clone()),
                     },
                 };
-                Machine { ready: *ready, kubelet: *kubelet, ..machine(Api::Configured, etcd) }
+                let leader =
+                    self.members.iter().find(|member| !member.learner).map(|member| member.id.clone());
+                let told = EtcdStatus {
+                    term: 2,
+                    index: 9,
+                    applied: 9,
+                    leader,
+                    healthy: Some(true),
+                    ..EtcdStatus::default()
+                };
+                let etcd_status = matches!(etcd, Etcd::Member { .. }).then_some(told).filter(|_| seen.tells);
+                let change = |costs| ConfigChange {
+                    path: format!("at.{costs:?}"),
+                    costs,
+                    difference: ConfigDifference::Changed,
+                };
+                let changes = seen.drifted.config().map(change);
+                let config_digest = Some(if changes.is_some() { "other" } else { "ours" }.to_owned());
+                let config_changes = Some(changes.into_iter().collect());
+                let machine = machine(Api::Configured, etcd);
+                Machine {
+                    ready: *ready,
+                    kubelet: *kubelet,
+                    config_digest,
+                    config_changes,
+                    etcd_status,
+                    ..machine
+                }
             }
         };
         world.machines.insert(node.name.clone(), drawn);
@@ -337,6 +450,8 @@ impl Sketch {
             Fact::Record => less.record = RecordSketch::Unread,
             Fact::Vm(n) => less.nodes[n].vm = VmSeen::Unread,
             Fact::Machine(n) => less.nodes[n].machine = MachineSeen::NotAsked,
+            Fact::Tells(n) => less.nodes[n].tells = false,
+            Fact::Removed => less.removed.1 = false,
             Fact::Etcd(n) => match &mut less.nodes[n].machine {
                 MachineSeen::Configured { etcd, .. } => *etcd = EtcdSeen::Unknown,
                 _ => return None,
@@ -354,14 +469,16 @@ pub enum Fact {
     Vm(usize),
     Machine(usize),
     Etcd(usize),
+    Tells(usize),
+    Removed,
 }
 
 impl Fact {
     /// The node that it is about.
     pub fn node(self) -> Option<&'static str> {
         match self {
-            Self::Kubernetes | Self::Record => None,
-            Self::Vm(n) | Self::Machine(n) | Self::Etcd(n) => Some(NODES[n].0),
+            Self::Kubernetes | Self::Record | Self::Removed => None,
+            Self::Vm(n) | Self::Machine(n) | Self::Etcd(n) | Self::Tells(n) => Some(NODES[n].0),
         }
     }
 }
@@ -371,6 +488,8 @@ pub fn facts() -> impl Strategy<Value = Fact> {
     prop_oneof![
         Just(Fact::Kubernetes),
         Just(Fact::Record),
+        Just(Fact::Removed),
+        node.clone().prop_map(Fact::Tells),
         node.clone().prop_map(Fact::Vm),
         node.clone().prop_map(Fact::Machine),
         node.prop_map(Fact::Etcd),

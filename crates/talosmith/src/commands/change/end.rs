@@ -1,57 +1,36 @@
 //! The end of a good apply: how it is now, and what to type next.
 
 use engine::Snapshot;
+use engine::session::Given;
 use model::blueprint::Blueprint;
 use model::observed::Observed;
-use model::ownership;
 use model::plan::Plan;
 use model::quorum::{self, Quorum};
-use model::step::Action;
+use model::readiness::{Condition, Seen, State};
 
 use crate::args::{ApplyArgs, Global};
 use crate::commands::setup::flags;
 use crate::exit::Exit;
-use crate::view::Printer;
+use crate::view::{Printer, Problem};
 
-/// How an apply ends whose steps are all done: what the plan left to a person is still to be made, and what could not be observed is
-/// not known to be as the file says.
-pub fn of(plan: &Plan) -> Exit {
-    match () {
-        () if !plan.blocked.is_empty() => Exit::Pending,
-        () if !plan.unknown.is_empty() => Exit::Systems,
-        () => Exit::Done,
-    }
-}
-
-/// Nodes whose VM existed and was off, and is started by the plan. What such a machine has is seen only when it runs.
-pub fn was_off(snapshot: &Snapshot, plan: &Plan) -> Vec<String> {
-    let existed =
-        |node: &str| ownership::vm_of(&snapshot.blueprint, &snapshot.observed.proxmox, node).is_some();
-    let started = plan.steps.iter().filter_map(|step| match &step.action {
-        Action::StartVm { node, .. } if existed(node) => Some(node.clone()),
-        _ => None,
-    });
-    started.collect()
-}
-
-/// How an apply ends that started machines which could not be compared with the file before, now that they were.
-pub fn compared(plan: &Plan, off: &[String], seen: &Snapshot, printer: &Printer) -> Exit {
-    let again = seen.plan();
-    if off.is_empty() || again.is_empty() {
-        return of(plan);
-    }
-    printer.note(&format!(
-        "{} was off and could be compared with the file only now: changes are left to make. Run the same command again.",
-        off.join(", ")
-    ));
-    Exit::Pending
+/// A name on the command line that is not one of a node.
+pub fn no_such_node(given: Given, name: &str, known: &[String]) -> Problem {
+    let why = match given {
+        Given::AllowDestroy => format!("`--allow-destroy` names {name}, and the file has no such node"),
+        Given::Target => format!("`--target` names {name}, and the file has no such node"),
+        Given::Argument => format!("the file has no node {name}"),
+    };
+    Problem::new(Exit::Usage, why).hint(format!("the nodes are {}", known.join(", ")))
 }
 
 /// How it is now, and what to type next.
-pub fn show(global: &Global, args: &ApplyArgs, snapshot: &Snapshot, printer: &Printer) {
+pub fn show(global: &Global, args: &ApplyArgs, snapshot: &Snapshot, plan: &Plan, printer: &Printer) {
+    if printer.is_json() {
+        return;
+    }
     printer.say("");
-    printer.status(&snapshot.blueprint, &snapshot.observed, &snapshot.plan());
-    next(global, args, snapshot, printer);
+    printer.status(&snapshot.blueprint, &snapshot.observed, plan);
+    next(global, args, snapshot, !plan.steps.is_empty(), printer);
 }
 
 /// How it is, in a few words. Nothing is said to be well that was not seen to be.
@@ -64,10 +43,10 @@ fn state(blueprint: &Blueprint, observed: &Observed, differs: bool) -> &'static 
     if !seen.answered {
         return "was brought to what the file says, but Kubernetes did not answer at the end. `talosmith health` looks again";
     }
-    let nodes = || blueprint.nodes.keys().map(|name| seen.nodes.get(name));
-    let unready = nodes().any(|node| node.is_none_or(|node| !node.ready));
+    let nodes = || blueprint.nodes.values().map(|node| Seen::of(blueprint, observed, node));
+    let unready = nodes().any(|node| !node.meets(&[Condition::Ready]));
     let network = blueprint.awaits_network() && unready;
-    let provider = blueprint.awaits_cloud_provider() && nodes().flatten().any(|node| node.uninitialized);
+    let provider = nodes().any(|node| node.state(Condition::Initialized) == State::LeftToOperator);
     match (network, provider) {
         (false, false) if unready && differs => "still differs from the file. `talosmith plan` shows how",
         (false, false) if unready => {
@@ -81,13 +60,13 @@ fn state(blueprint: &Blueprint, observed: &Observed, differs: bool) -> &'static 
 }
 
 /// What to type next.
-fn next(global: &Global, args: &ApplyArgs, snapshot: &Snapshot, printer: &Printer) {
+fn next(global: &Global, args: &ApplyArgs, snapshot: &Snapshot, differs: bool, printer: &Printer) {
     let flags = flags(global);
     let blueprint = &snapshot.blueprint;
     printer.say(&format!(
         "\nThe cluster {} {}. Next:\n",
         blueprint.cluster,
-        state(blueprint, &snapshot.observed, !snapshot.plan().steps.is_empty())
+        state(blueprint, &snapshot.observed, differs)
     ));
     let mut lines: Vec<(String, &str)> = vec![
         (format!("talosmith status{flags}"), "its state"),
@@ -123,7 +102,11 @@ mod tests {
         assert!(!state(&blueprint, &seen, false).contains("quorum"));
         let machine: &mut Machine = seen.machines.get_mut("home-control-1").unwrap();
         machine.etcd = Etcd::Member { id: "1f".into(), learner: false, members: None };
-        machine.etcd_status = Some(EtcdStatus { leader: None, errors: vec!["etcdserver: no leader".into()] });
+        machine.etcd_status = Some(EtcdStatus {
+            leader: None,
+            errors: vec!["etcdserver: no leader".into()],
+            ..EtcdStatus::default()
+        });
         seen.kubernetes.answered = false;
         let told = state(&blueprint, &seen, false);
         assert!(told.contains("has lost the quorum of its etcd"), "{told}");

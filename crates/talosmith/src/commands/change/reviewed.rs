@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use engine::Snapshot;
 use engine::plan_key::PlanKey;
 use engine::saved::SavedPlan;
 use model::plan::Plan;
 use talos::secrets::Bundle;
 
-use crate::args::{AllowArgs, Global};
+use crate::args::{AllowArgs, Deletion, Global};
 use crate::commands::setup::flags;
 use crate::exit::Exit;
 use crate::view::{Problem, changed};
@@ -17,7 +16,7 @@ use crate::view::{Problem, changed};
 /// How many changes are told. Whoever reads more makes a new plan anyway.
 const TOLD: usize = 10;
 
-fn within(problem: Problem, path: &Path) -> Problem {
+fn unusable(problem: Problem, path: &Path) -> Problem {
     problem
         .within(format!("could not use the plan {}", path.display()))
         .hint("save a new one with `talosmith plan -o FILE`; the cluster file is named with `-f`")
@@ -25,7 +24,7 @@ fn within(problem: Problem, path: &Path) -> Problem {
 
 /// Reads a saved plan.
 pub fn read_plan(path: &Path) -> Result<SavedPlan, Problem> {
-    let within = |problem: Problem| within(problem, path);
+    let within = |problem: Problem| unusable(problem, path);
     let text = std::fs::read_to_string(path).map_err(|e| within(Problem::of(Exit::Input, &e)))?;
     SavedPlan::parse(&text).map_err(|e| within(Problem::of(Exit::Input, &e)))
 }
@@ -33,25 +32,34 @@ pub fn read_plan(path: &Path) -> Result<SavedPlan, Problem> {
 /// A plan is used only when it is proved to be what was saved, with the secrets of this cluster.
 pub fn verify(saved: &SavedPlan, path: &Path, bundle: Option<&Bundle>) -> Result<(), Problem> {
     let key = bundle.map(PlanKey::of);
-    saved.verify(key.as_ref()).map_err(|e| within(Problem::of(Exit::Refused, &e), path))
+    saved.verify(key.as_ref()).map_err(|e| unusable(Problem::of(Exit::Refused, &e), path))
 }
 
 /// What a saved plan allows was reviewed with it; what it does not allow was not.
-pub fn allowed(
-    saved: &SavedPlan,
-    path: &Path,
-    global: &Global,
-    args: &AllowArgs,
-) -> Result<Vec<String>, Problem> {
-    match args.allow_destroy.iter().find(|name| !saved.allowed.contains(*name)) {
-        None => Ok(saved.allowed.iter().cloned().collect()),
-        Some(name) => {
-            let path = path.display();
-            let why = format!("the plan {path} was saved without `--allow-destroy {name}`");
-            let again = format!("talosmith plan{} --allow-destroy {name} -o {path}", flags(global));
-            Err(Problem::new(Exit::Usage, why).hint(format!("save a new one and look at it: {again}")))
-        }
-    }
+pub fn within(saved: &SavedPlan, path: &Path, global: &Global, args: &AllowArgs) -> Result<(), Problem> {
+    let Some(option) = beyond(saved, args) else { return Ok(()) };
+    let path = path.display();
+    let why = format!("the plan {path} was saved without `{option}`");
+    let again = format!("talosmith plan{} {option} -o {path}", flags(global));
+    Err(Problem::new(Exit::Usage, why).hint(format!("save a new one and look at it: {again}")))
+}
+
+/// An option that says more than what was reviewed.
+fn beyond(saved: &SavedPlan, args: &AllowArgs) -> Option<String> {
+    let allowed = &saved.allowed;
+    let covers = |deletion: &Deletion| match &deletion.disk {
+        None => allowed.node(&deletion.node),
+        Some(disk) => allowed.disk(&deletion.node, disk),
+    };
+    let deletion = args.allow_destroy.iter().find(|deletion| !covers(deletion));
+    let target = args.target.iter().find(|node| !saved.targets.contains(*node));
+    deletion
+        .map(|deletion| format!("--allow-destroy {deletion}"))
+        .or_else(|| target.map(|node| format!("--target {node}")))
+        .or_else(|| {
+            (args.allow_destroy_removed && !allowed.removed).then(|| "--allow-destroy-removed".to_owned())
+        })
+        .or_else(|| (args.allow_api_outage && !allowed.api_outage).then(|| "--allow-api-outage".to_owned()))
 }
 
 /// A plan is of the cluster that its file names. One of another cluster is not compared fact by fact.
@@ -67,31 +75,27 @@ pub fn of_this_cluster(saved: &SavedPlan, path: &Path, cluster: &str) -> Result<
     Err(Problem::new(Exit::Refused, why).hint("name the file that it was made from with `-f FILE`"))
 }
 
-/// A saved plan is carried out only in the world that it was made for.
-pub fn still_holds(saved: &SavedPlan, path: &Path, snapshot: &Snapshot, plan: &Plan) -> Result<(), Problem> {
-    let now = SavedPlan::new(snapshot, plan);
-    if saved.still_holds(&now) {
-        return Ok(());
-    }
+/// Why a saved plan does not fit to what was observed `now`.
+pub fn outdated(saved: &SavedPlan, path: &Path, now: &SavedPlan, plan: &Plan) -> Problem {
     let path = path.display();
     let id = |plan: &SavedPlan| plan.facts.get("file/cluster_id").cloned();
-    if let (Some(was), Some(is)) = (id(saved), id(&now))
+    if let (Some(was), Some(is)) = (id(saved), id(now))
         && was != is
     {
         let why = format!(
             "the plan {path} is for another cluster called {}: its secrets are others",
             saved.plan.cluster
         );
-        return Err(Problem::new(Exit::Refused, why)
-            .hint("use the file and the secrets that it was made with, or save a new plan"));
+        return Problem::new(Exit::Refused, why)
+            .hint("use the file and the secrets that it was made with, or save a new plan");
     }
     let changes = changed::changes(&saved.facts, &now.facts);
     if plan.is_empty() && !saved.plan.steps.is_empty() && !changes.iter().any(|change| change.of_file) {
         let why = format!(
             "the plan {path} cannot be applied again: its changes were made already, and the cluster matches the file"
         );
-        return Err(Problem::new(Exit::Refused, why)
-            .hint("nothing is left to do; save a new plan after the next change of the file"));
+        return Problem::new(Exit::Refused, why)
+            .hint("nothing is left to do; save a new plan after the next change of the file");
     }
     let of_file: BTreeSet<bool> = changes.iter().map(|change| change.of_file).collect();
     let what = match (of_file.contains(&true), of_file.contains(&false)) {
@@ -110,5 +114,5 @@ pub fn still_holds(saved: &SavedPlan, path: &Path, snapshot: &Snapshot, plan: &P
     if more > 0 {
         problem.causes.push(format!("and {more} more changes"));
     }
-    Err(problem.hint("look at what changed, then save a new plan with `talosmith plan -o FILE`"))
+    problem.hint("look at what changed, then save a new plan with `talosmith plan -o FILE`")
 }

@@ -76,7 +76,7 @@ impl Live {
         let mut printed = true;
         match &event.what {
             What::StepFailed { code, causes: all, hint, .. } => {
-                let title = self.ink.red(&format!("failed[{code}]:"));
+                let title = self.ink.red(&words::failed(code));
                 let mut text = Vec::new();
                 // Writing to memory cannot fail.
                 let _ = causes(&mut text, self.ink, &title, "", all, Some(hint));

@@ -56,12 +56,17 @@ impl Plain {
                 let mut text = Vec::new();
                 let plain = Ink { colour: false, width: usize::MAX, limit: usize::MAX, ascii: false };
                 // Writing to memory cannot fail.
-                let _ = causes(&mut text, plain, &format!("failed[{code}]:"), "", all, Some(hint));
+                let _ = causes(&mut text, plain, &words::failed(code), "", all, Some(hint));
                 let texts = String::from_utf8_lossy(&text).lines().map(str::to_owned).collect();
                 (subject(state, step, node.as_deref()), texts)
             }
             // One failure may keep dozens of steps from beginning; the summary counts them.
             What::StepSkipped { .. } => return vec![],
+            // The person who approved it knows, and the steps of a unit say what happens. These are for the journal and for programs.
+            What::Approved { .. }
+            | What::UnitStarted { .. }
+            | What::UnitVerified { .. }
+            | What::UnitFailed { .. } => return vec![],
             What::Waiting { .. } => return vec![still(state, &event.what)],
             What::Interrupted => (String::new(), vec![words::STOPPING.to_owned()]),
             // The summary says it.

@@ -1,7 +1,7 @@
 //! Events folded into what a person wants to know: where each node is, what failed, where the time went.
 //!
 //! The fold starts with the plan, so it knows every line there will be, in order, before anything happens. It reads no
-//! clock: time passes with the events, or when somebody says so.
+//! clock: time passes with the events, or when `tick` says so.
 
 use std::collections::BTreeMap;
 
@@ -29,8 +29,10 @@ pub struct RunState {
     warnings: Vec<String>,
     /// What is waited for before the first step.
     aside: Option<String>,
+    /// What the run is for.
+    verb: Option<String>,
     interrupted: bool,
-    /// Somebody else is changing the cluster.
+    /// Another operator is changing the cluster.
     busy: bool,
     /// A machine did not prove who it is.
     unproved: bool,
@@ -42,10 +44,23 @@ pub struct RunState {
 /// How far a step has come. One without an entry has not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Progress {
-    Running { since: Timestamp, note: String, percent: Option<u8> },
-    Done { at: Timestamp, millis: u64 },
-    Failed { cause: String },
-    Skipped { because: StepId },
+    Running {
+        since: Timestamp,
+        note: String,
+        percent: Option<u8>,
+    },
+    Done {
+        at: Timestamp,
+        millis: u64,
+    },
+    Failed {
+        cause: String,
+    },
+    /// It still waited when the time that the operator gave was over.
+    Unfinished,
+    Skipped {
+        because: StepId,
+    },
 }
 
 /// A step that failed.
@@ -59,6 +74,13 @@ pub struct Failure {
     pub hint: String,
 }
 
+impl Failure {
+    /// Whether it only was not done when the time that the operator gave was over.
+    fn is_late(&self) -> bool {
+        self.code == words::LATE
+    }
+}
+
 /// Numbers of steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -68,6 +90,8 @@ pub struct Counts {
     pub done: usize,
     /// Those that failed.
     pub failed: usize,
+    /// Those that were started, and neither done nor failed when the run ended.
+    pub unfinished: usize,
 }
 
 /// One line of the live view.
@@ -122,6 +146,7 @@ impl RunState {
             failures: vec![],
             warnings: vec![],
             aside: None,
+            verb: None,
             interrupted: false,
             busy: false,
             unproved: false,
@@ -135,7 +160,8 @@ impl RunState {
         self.tick(event.at);
         self.busy |= event.what.is_busy();
         match &event.what {
-            What::Started { .. } => {
+            What::Started { verb, .. } => {
+                self.verb = Some(verb.clone());
                 self.began = Some(event.at);
                 self.aside = None;
             }
@@ -159,17 +185,23 @@ impl RunState {
             What::StepFailed { step, causes, hint, code, .. } => {
                 let cause = causes.last().map(|cause| clean(cause).into_owned()).unwrap_or_default();
                 self.unproved |= code == "machine-identity";
-                self.failures.push(Failure {
-                    code: code.clone(),
-                    causes: causes.clone(),
-                    hint: hint.clone(),
-                });
-                self.progress.insert(step.clone(), Progress::Failed { cause });
+                let failure = Failure { code: code.clone(), causes: causes.clone(), hint: hint.clone() };
+                let is_late = failure.is_late();
+                self.failures.push(failure);
+                // The lease, and the time itself, are no steps of the plan.
+                if self.places.contains_key(step) {
+                    let end = if is_late { Progress::Unfinished } else { Progress::Failed { cause } };
+                    self.progress.insert(step.clone(), end);
+                }
             }
             What::StepSkipped { step, because, .. } => {
                 self.progress.insert(step.clone(), Progress::Skipped { because: because.clone() });
             }
-            What::Waiting { .. } => {}
+            What::Approved { .. }
+            | What::UnitStarted { .. }
+            | What::UnitVerified { .. }
+            | What::UnitFailed { .. }
+            | What::Waiting { .. } => {}
             What::Interrupted => self.interrupted = true,
             What::Ended { outcome, millis } => self.ended = Some((*outcome, *millis)),
         }
@@ -206,14 +238,21 @@ impl RunState {
         !self.failures.is_empty()
     }
 
+    /// Whether nothing failed, and only the time that the operator gave was over.
+    pub fn is_late(&self) -> bool {
+        self.has_failures() && self.failures.iter().all(Failure::is_late)
+    }
+
     /// Whether it failed because another operator is changing the cluster.
     pub fn is_busy(&self) -> bool {
         self.busy
     }
 
-    /// Whether the plan deletes the cluster.
-    pub fn destroys(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step.action, Action::DeleteRecord { .. }))
+    /// What a run that went well is called.
+    pub fn completed(&self) -> String {
+        let verb = self.verb.as_deref().unwrap_or("apply");
+        let (first, rest) = verb.split_at_checked(1).unwrap_or((verb, ""));
+        format!("{}{rest} complete", first.to_uppercase())
     }
 
     /// Whether a machine did not prove who it is, so that a person looks before the next run.
@@ -250,7 +289,7 @@ impl RunState {
         }
     }
 
-    /// What the world warned of.
+    /// What the systems warned of.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -262,6 +301,7 @@ impl RunState {
             total: self.steps.len(),
             done: number(|p| matches!(p, Progress::Done { .. })),
             failed: number(|p| matches!(p, Progress::Failed { .. })),
+            unfinished: number(|p| matches!(p, Progress::Unfinished | Progress::Running { .. })),
         }
     }
 
@@ -360,7 +400,7 @@ impl RunState {
         let at = |is: fn(Option<&Progress>) -> bool| {
             steps.iter().copied().find(|step| is(self.progress.get(&step.id)))
         };
-        let telling = at(|p| matches!(p, Some(Progress::Failed { .. })))
+        let telling = at(|p| matches!(p, Some(Progress::Failed { .. } | Progress::Unfinished)))
             .or_else(|| at(|p| matches!(p, Some(Progress::Running { .. }))))
             .or_else(|| at(|p| matches!(p, Some(Progress::Skipped { .. }))))
             .or_else(|| at(|p| p.is_none()))
@@ -389,6 +429,9 @@ impl RunState {
             }
             Some(Progress::Failed { cause }) => {
                 (Sign::Failed, format!("{} failed: {cause}", words::doing(&step.action)), None)
+            }
+            Some(Progress::Unfinished) => {
+                (Sign::Waiting, format!("{}, not finished in time", words::doing(&step.action)), None)
             }
             Some(Progress::Skipped { because }) => (
                 Sign::Failed,

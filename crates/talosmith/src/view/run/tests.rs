@@ -345,3 +345,45 @@ fn i16_a_machine_that_is_not_proved_is_not_a_reason_to_run_again() {
     assert!(!said.contains("Run the same command again"), "{said}");
     assert!(said.contains("Read the reason before you run the command again."), "{said}");
 }
+
+/// The end of the operator's time: one step was waiting, the others were not started. Nothing failed.
+fn time_is_over(step: &str, node: Option<&str>) -> Vec<Event> {
+    let late = What::StepFailed {
+        step: StepId(step.into()),
+        node: node.map(Into::into),
+        code: "timeout".into(),
+        causes: vec!["configure home-work-3: not finished".into()],
+        hint: "run the command again to continue".into(),
+    };
+    vec![event(40_000, late), event(40_000, What::Ended { outcome: Outcome::Failed, millis: 40_000 })]
+}
+
+#[test]
+fn left_4_what_a_timeout_leaves_is_not_called_failed() {
+    let state = fold(&[beginning(), middle(), time_is_over("configure/home-work-3", W3)]);
+    assert_eq!(state.counts(), Counts { total: 7, done: 4, failed: 0, unfinished: 1 });
+    insta::assert_snapshot!(text(failures, &state) + &text(summary, &state), @"
+    timeout: configure home-work-3: not finished
+      hint: run the command again to continue
+    Stopped after 40 s, when the time that `--timeout` gives was over: 4 of 7 steps done, 1 not finished, 2 not started. Run the same command again to continue.
+    ");
+    assert!(!rows(&state).contains("failed"), "{}", rows(&state));
+    // Nothing ran when the time was over, or the lease was not acquired: the event is about no step of the plan.
+    for step in ["timeout", "lease"] {
+        let state = fold(&[beginning()[..3].to_vec(), time_is_over(step, None)]);
+        assert_eq!(state.counts(), Counts { total: 7, done: 1, failed: 0, unfinished: 0 });
+        let said = text(summary, &state);
+        assert!(said.contains("1 of 7 steps done, 6 not started."), "{said}");
+    }
+    // What Proxmox goes on with was started.
+    let mut end = time_is_over("timeout", None);
+    end.remove(0);
+    let state = fold(&[beginning(), end]);
+    assert_eq!(state.counts(), Counts { total: 7, done: 1, failed: 0, unfinished: 1 });
+    // A step that failed before is one that failed.
+    let mut both = bad_end();
+    both.truncate(1);
+    let state = fold(&[beginning(), middle(), both, time_is_over("timeout", None)]);
+    let said = text(summary, &state);
+    assert!(said.starts_with("Failed after 40 s: 4 of 7 steps done, 1 failed, 2 not started."), "{said}");
+}

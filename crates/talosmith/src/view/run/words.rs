@@ -5,6 +5,14 @@ use model::step::Action;
 /// After the first wish to stop.
 pub const STOPPING: &str = "Stopping: what is being changed is finished first; Ctrl-C again stops at once.";
 
+/// The code of what was not done when the time that `--timeout` gives was over.
+pub const LATE: &str = "timeout";
+
+/// What stands before the words of a failure.
+pub fn failed(code: &str) -> String {
+    if code == LATE { format!("{code}:") } else { format!("failed[{code}]:") }
+}
+
 /// While it is done, with what it says about itself. A note that says no more than the step's name is left out.
 pub fn doing_with(action: &Action, note: &str) -> String {
     let doing = doing(action);
@@ -31,6 +39,19 @@ pub fn doing(action: &Action) -> &'static str {
         Action::GrowDisk { .. } => "growing the disk",
         Action::StartVm { .. } => "starting",
         Action::Configure { .. } | Action::Reconfigure { .. } => "configuring",
+        Action::SnapshotEtcd => "saving a snapshot of etcd",
+        Action::DrainNode { .. } => "draining",
+        Action::MoveLeadership { .. } => "moving the etcd leadership",
+        Action::RebootNode { .. } => "rebooting",
+        Action::PowerCycleVm { .. } => "stopping and starting",
+        Action::DeleteDisk { .. } => "deleting the disk",
+        Action::InstallTalos { .. } => "installing Talos",
+        Action::VerifyNode { .. } => "verifying",
+        Action::UncordonNode { .. } | Action::ReleaseNode { .. } => "uncordoning",
+        Action::CordonNode { .. } => "cordoning",
+        Action::ShutdownNode { .. } => "shutting down",
+        Action::LeaveEtcd { .. } => "leaving etcd",
+        Action::DeleteNode { .. } => "deleting the Kubernetes node",
         Action::Bootstrap { .. } => "bootstrapping etcd",
         Action::Join { .. } => "joining",
         Action::CreateCredentials { .. } => "giving credentials",
@@ -57,6 +78,19 @@ pub fn done(action: &Action) -> &'static str {
         Action::GrowDisk { .. } => "disk grown",
         Action::StartVm { .. } => "started",
         Action::Configure { .. } | Action::Reconfigure { .. } => "configured",
+        Action::SnapshotEtcd => "snapshot of etcd saved",
+        Action::DrainNode { .. } => "drained",
+        Action::MoveLeadership { .. } => "does not lead etcd",
+        Action::RebootNode { .. } => "rebooted",
+        Action::PowerCycleVm { .. } => "stopped and started",
+        Action::DeleteDisk { .. } => "disk deleted",
+        Action::InstallTalos { .. } => "Talos installed",
+        Action::VerifyNode { .. } => "verified",
+        Action::UncordonNode { .. } | Action::ReleaseNode { .. } => "uncordoned",
+        Action::CordonNode { .. } => "cordoned",
+        Action::ShutdownNode { .. } => "off",
+        Action::LeaveEtcd { .. } => "left etcd",
+        Action::DeleteNode { .. } => "Kubernetes node deleted",
         Action::Bootstrap { .. } => "etcd bootstrapped",
         Action::Join { .. } => "joined",
         Action::CreateCredentials { .. } => "credentials given",

@@ -45,6 +45,7 @@ fn vm(name: &str, vmid: u32) -> Vm {
         recorded: None,
         mark,
         pool: None,
+        ha_state: None,
         config: BTreeMap::new(),
         pending: BTreeMap::new(),
     }
@@ -80,7 +81,8 @@ pub(crate) fn observed() -> Observed {
     control.ready = true;
     let member = Member { id: "1f".into(), name: "home-control-1".into(), learner: false, peers: vec![] };
     control.etcd = Etcd::Member { id: "1f".into(), learner: false, members: Some(vec![member]) };
-    control.etcd_status = Some(EtcdStatus { leader: Some("1f".into()), errors: vec![] });
+    control.etcd_status =
+        Some(EtcdStatus { leader: Some("1f".into()), errors: vec![], ..EtcdStatus::default() });
     control.addresses = Some(["10.25.150.11", "10.25.150.10"].map(|a| a.parse().unwrap()).into());
     seen.machines.insert("home-control-1".into(), control);
     seen.machines.insert("home-work-1".into(), Machine::unresponsive("connection refused"));
@@ -90,7 +92,7 @@ pub(crate) fn observed() -> Observed {
         version: "v1.35.4".into(),
         schedulable: true,
         uninitialized: false,
-        not_ready: None,
+        ..KubernetesNode::default()
     };
     seen.kubernetes.nodes.insert("home-control-1".into(), known);
     seen.unobserved.push(Unobserved { what: "home-work-1".into(), why: "connection refused".into() });
@@ -388,7 +390,11 @@ fn t6_first_use_11_the_page_says_how_etcd_stands() {
     let mut seen = observed();
     let control = seen.machines.get_mut("home-control-1").unwrap();
     control.etcd = Etcd::Member { id: "1f".into(), learner: false, members: None };
-    control.etcd_status = Some(EtcdStatus { leader: None, errors: vec!["etcdserver: no leader".into()] });
+    control.etcd_status = Some(EtcdStatus {
+        leader: None,
+        errors: vec!["etcdserver: no leader".into()],
+        ..EtcdStatus::default()
+    });
     control.addresses = Some(Default::default());
     let text = page(&seen);
     assert!(text.contains("no leader  ready"), "{text}");
@@ -436,4 +442,52 @@ kubernetes: { schedule_on_control_planes: true }
     human(&mut text, Ink::PLAIN, &blueprint(), &seen, &one_more()).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("pve1  maintenance"), "{text}");
+}
+
+/// The lines about the record, and everything that is about Proxmox itself.
+fn about_the_record(seen: &Observed) -> String {
+    let mut text = Vec::new();
+    human(&mut text, Ink::PLAIN, &blueprint(), seen, &plan_of(vec![])).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn left_3_a_lease_in_a_record_that_cannot_be_read_is_unknown() {
+    let mut seen = observed();
+    let record = seen.proxmox.record.as_mut().unwrap();
+    (record.state, record.unreadable) = (RecordState::default(), true);
+    let text = about_the_record(&seen);
+    assert!(!text.contains("the lease is free"), "{text}");
+    assert!(text.contains("whether another operator holds the lease is unknown"), "{text}");
+    let record = seen.proxmox.record.as_mut().unwrap();
+    record.unreadable = false;
+    assert!(about_the_record(&seen).contains("the lease is free"), "it was read, and says so");
+}
+
+#[test]
+fn left_3_a_record_that_the_token_may_not_see_is_not_called_missing() {
+    for why in [None, Some("no answer within 20 seconds".to_owned())] {
+        let mut seen = observed();
+        seen.proxmox.record = None;
+        seen.proxmox.hidden.insert(blueprint().record.vmid, why);
+        let text = about_the_record(&seen);
+        let line = text.lines().find(|line| line.starts_with("Record:")).unwrap();
+        assert!(!line.contains("missing") && !line.contains("not created"), "{text}");
+        assert!(line.contains(&format!("VM {}", blueprint().record.vmid)), "{text}");
+        seen.proxmox.marked.clear();
+        let text = about_the_record(&seen);
+        let line = text.lines().find(|line| line.starts_with("Record:")).unwrap();
+        assert!(!line.contains("missing") && !line.contains("not created"), "{text}");
+    }
+}
+
+#[test]
+fn left_3_a_proxmox_cluster_without_quorum_is_shown() {
+    let mut seen = observed();
+    for (quorate, shown) in [(None, false), (Some(true), false), (Some(false), true)] {
+        seen.proxmox.quorate = quorate;
+        let text = about_the_record(&seen);
+        let told = "the hosts of Proxmox have no quorum: nothing can be changed";
+        assert_eq!(text.contains(told), shown, "{quorate:?}: {text}");
+    }
 }

@@ -3,6 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::*;
+use crate::observed::{ConfigChange, ConfigCost, ConfigDifference, Removed};
+use crate::plan::tests::sketch::cordoned;
 
 /// How far a node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +94,7 @@ fn join(world: &mut Observed, node: &Node) {
         version: "v1.35.4".to_owned(),
         schedulable: true,
         uninitialized: false,
-        not_ready: None,
+        ..KubernetesNode::default()
     };
     world.kubernetes.answered = true;
     world.kubernetes.nodes.insert(node.name.clone(), k);
@@ -105,7 +107,7 @@ fn voter(node: &Node) -> Etcd {
 
 /// What a step leaves behind, once it is done.
 fn take_effect(world: &mut Observed, blueprint: &Blueprint, action: &Action) {
-    let node = action.node().map(|name| &blueprint.nodes[name]);
+    let node = action.node().and_then(|name| blueprint.nodes.get(name));
     match (action, node) {
         (Action::CreateRecord { host, vmid, .. }, _) => {
             let state = RecordState::default();
@@ -121,7 +123,183 @@ fn take_effect(world: &mut Observed, blueprint: &Blueprint, action: &Action) {
         }
         (Action::Join { .. }, Some(node)) => join(world, node),
         (Action::RegisterSchematic { .. } | Action::DownloadImage { .. } | Action::CheckHealth, _) => {}
-        (other, _) => panic!("a bring-up does not ask for {other:?}"),
+        (action, _) => take_effect_on(world, action),
+    }
+}
+
+/// What a step leaves behind of a node that exists.
+fn take_effect_on(world: &mut Observed, action: &Action) {
+    let name = action.node().map(str::to_owned).unwrap_or_default();
+    let vm = world.proxmox.marked.iter_mut().find(|vm| vm.mark.node == name);
+    let seen = world.kubernetes.nodes.get_mut(&name);
+    match action {
+        Action::SnapshotEtcd | Action::MoveLeadership { .. } | Action::VerifyNode { .. } => {}
+        Action::UpdateVm { set, .. } => {
+            let vm = vm.unwrap();
+            vm.pending.retain(|key, _| !set.contains_key(key));
+            vm.config.extend(set.clone());
+        }
+        Action::PowerCycleVm { set, .. } => {
+            let vm = vm.unwrap();
+            let pending = std::mem::take(&mut vm.pending);
+            vm.config.extend(pending.into_iter().filter_map(|(key, value)| Some((key, value?))));
+            vm.config.extend(set.clone());
+        }
+        Action::DeleteDisk { disk, volume, .. } => {
+            assert!(vm.unwrap().config.remove(disk).unwrap().starts_with(volume.as_str()));
+        }
+        Action::Reconfigure { .. } => {
+            let machine = world.machines.get_mut(&name).unwrap();
+            (machine.config_digest, machine.config_changes) = (Some("ours".to_owned()), Some(vec![]));
+        }
+        Action::DrainNode { .. } => {
+            let seen = seen.unwrap();
+            // A person's cordon stays a person's.
+            if seen.schedulable {
+                (seen.schedulable, seen.cordoned) = (false, Some("a restart".to_owned()));
+            }
+        }
+        Action::UncordonNode { .. } => {
+            let seen = seen.unwrap();
+            assert!(seen.cordoned.take().is_some(), "{name} was not cordoned by Talosmith");
+            seen.schedulable = true;
+        }
+        Action::LeaveEtcd { .. } => {
+            for machine in world.machines.values_mut() {
+                if let Etcd::Member { members: Some(members), .. } = &mut machine.etcd {
+                    members.retain(|member| member.name != name);
+                }
+            }
+        }
+        Action::StopVm { .. } => vm.unwrap().running = false,
+        Action::DeleteNode { .. } => {
+            world.kubernetes.nodes.remove(&name).unwrap();
+        }
+        Action::DeleteVm { vmid, .. } => {
+            assert!(!vm.unwrap().running, "{name} runs");
+            world.proxmox.marked.retain(|vm| vm.mark.node != name);
+            world.proxmox.taken.remove(vmid);
+            world.machines.remove(&name);
+            world.removed.remove(&name);
+        }
+        other => panic!("no effect of {other:?} is known"),
+    }
+}
+
+/// What of a node of a healthy cluster is not as the file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    Config(ConfigCost),
+    Cores,
+    /// They wait in Proxmox.
+    Pending,
+    Bridge,
+    Disk,
+    /// Talosmith cordoned it, and the run ended there.
+    Cordoned,
+    /// A person cordoned it, and its cores differ.
+    Kept,
+    Dead,
+    /// The file does not have it any more.
+    Removed,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let cost = prop_oneof![Just(ConfigCost::Nothing), Just(ConfigCost::Services), Just(ConfigCost::Reboot)];
+    let vm =
+        prop_oneof![Just(Change::Cores), Just(Change::Pending), Just(Change::Bridge), Just(Change::Disk)];
+    let node =
+        prop_oneof![Just(Change::Cordoned), Just(Change::Kept), Just(Change::Dead), Just(Change::Removed)];
+    prop_oneof![2 => Just(Change::None), 1 => cost.prop_map(Change::Config), 1 => vm, 1 => node]
+}
+
+fn make(world: &mut Observed, blueprint: &mut Blueprint, name: &str, change: Change) {
+    let vm = world.proxmox.marked.iter_mut().find(|vm| vm.mark.node == name).unwrap();
+    let vmid = vm.vmid;
+    let mut set = |key: &str, value: String| vm.config.insert(key.to_owned(), value);
+    let machine = world.machines.get_mut(name).unwrap();
+    (machine.config_digest, machine.config_changes) = (Some("ours".to_owned()), Some(vec![]));
+    match change {
+        Change::None => {}
+        Change::Config(costs) => {
+            machine.config_digest = Some("other".to_owned());
+            let (path, difference) = ("at".to_owned(), ConfigDifference::Changed);
+            machine.config_changes = Some(vec![ConfigChange { path, costs, difference }]);
+        }
+        Change::Cores => drop(set("cores", "8".to_owned())),
+        Change::Pending => {
+            set("cores", "8".to_owned());
+            vm.pending.insert("cores".to_owned(), Some("2".to_owned()));
+        }
+        Change::Bridge => {
+            let card = vm.config["net0"].replace("bridge=vmbr0", "bridge=vmbr7");
+            vm.config.insert("net0".to_owned(), card);
+        }
+        Change::Disk => {
+            drop(set("scsi1", format!("local-lvm:vm-{vmid}-disk-1,size=9G,wwn=0x59387dea28bb01e3")))
+        }
+        Change::Cordoned => cordoned(world, name, Some("a restart")),
+        Change::Kept => {
+            set("cores", "8".to_owned());
+            cordoned(world, name, None);
+        }
+        Change::Dead => {
+            world.machines.insert(name.to_owned(), Machine::unresponsive("no route to host"));
+            world.kubernetes.nodes.get_mut(name).unwrap().ready = false;
+        }
+        Change::Removed => {
+            let node = blueprint.nodes.remove(name).unwrap();
+            world.kubernetes.nodes.get_mut(name).unwrap().control_plane = node.role == Role::ControlPlane;
+            let removed = Removed {
+                vmid,
+                host: node.host.clone().unwrap(),
+                role: node.role,
+                address: None,
+                disks: BTreeMap::new(),
+            };
+            world.removed.insert(name.to_owned(), removed);
+        }
+    }
+}
+
+proptest! {
+    /// Every change of a healthy cluster, with everything allowed that it needs: one control plane node at most is dead or leaves, so that
+    /// the gate has nothing against it.
+    #[test]
+    fn units_that_took_effect_leave_nothing_to_do(changes in prop::collection::vec(change(), 5), voters in 1usize..=3) {
+        let mut blueprint = blueprint();
+        let second = node("w-2", Role::Worker, 22, "pve2");
+        blueprint.nodes.insert(second.name.clone(), second);
+        blueprint.nodes.retain(|name, _| !["cp-1", "cp-2", "cp-3"][voters..].contains(&name.as_str()));
+        let mut world = healthy_world(&blueprint);
+        let mut rendered = rendered();
+        let (mut disks, mut gone) = (BTreeMap::new(), false);
+        for (name, change) in ["cp-1", "cp-2", "cp-3", "w-1", "w-2"].iter().zip(&changes) {
+            rendered.configs.insert((*name).to_owned(), "ours".to_owned());
+            let goes = matches!(change, Change::Dead | Change::Removed);
+            if !blueprint.nodes.contains_key(*name) || (goes && name.starts_with("cp-") && (gone || voters < 3)) {
+                continue;
+            }
+            gone |= goes && name.starts_with("cp-");
+            make(&mut world, &mut blueprint, name, *change);
+            disks.insert((*name).to_owned(), BTreeSet::from(["scsi1".to_owned()]));
+        }
+        let nodes = ["cp-1", "cp-2", "cp-3", "w-1", "w-2"];
+        let allowed = Allowed { disks, removed: true, api_outage: true, ..Allowed::data_of(nodes) };
+        let first = plan_allowing(&blueprint, &rendered, &world, &allowed);
+        prop_assert_eq!(&first.refusals, &vec![]);
+        prop_assert_eq!(&first.blocked, &vec![]);
+        for step in &first.steps {
+            take_effect(&mut world, &blueprint, &step.action);
+        }
+        let again = plan_allowing(&blueprint, &rendered, &world, &allowed);
+        prop_assert!(again.is_empty(), "{:?} {:?} {:?}", ids(&again), again.refusals, again.blocked);
+        for (name, change) in nodes.iter().zip(&changes) {
+            let cordon = world.kubernetes.nodes.get(*name).map(|seen| (seen.schedulable, seen.cordoned.is_some()));
+            let left = (!matches!(change, Change::Kept), false);
+            prop_assert!(cordon.is_none_or(|cordon| cordon == left), "{} {:?}", name, cordon);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A joining node whose machine does not answer: its power, its certificate, its console.
+//! A machine that is waited for and does not answer: its power, its certificate, its console.
 
 use jiff::{SignedDuration, Timestamp};
 use model::blueprint::{Node, Role};

@@ -1,0 +1,166 @@
+//! The only door to anything disruptive.
+//!
+//! The rule is [`model::gate`]. Here it is asked on a fresh view, directly before each unit. `permits` keeps what it gave. Commands that the file
+//! names run when nothing else speaks against a unit, and then the cluster is looked at once more, because they take time.
+
+mod conditions;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use jiff::SignedDuration;
+use model::blueprint::Node;
+use model::gate::{self, Blocker, Budget, ClusterView, Effect, Permit, Policy, Request, Verdict};
+use model::observed::{Kubernetes as SeenKubernetes, Machine};
+use model::step::UnitId;
+use model::unit::Unit;
+
+use self::conditions::Unmet;
+use crate::context::Context;
+use crate::emit::Progress;
+use crate::error::{Error, Kind, Result};
+use crate::identify::{Identified, identify};
+use crate::kubernetes::Kubernetes;
+use crate::observe::{etcd, machines};
+
+/// Between two looks at a cluster that is not ready for a disruption.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// For so long something that may pass is waited for. What this run does itself is waited for without a limit.
+const PASSING: SignedDuration = SignedDuration::from_mins(10);
+/// The same, directly before the VM of a dead node goes: what is missing then was missing for minutes.
+const MOMENT: SignedDuration = SignedDuration::from_secs(20);
+
+/// Waits until a unit may start, and keeps its permit.
+pub(crate) async fn enter(context: &Context, unit: &Unit, progress: &Progress) -> Result<Arc<Permit>> {
+    let wish = Wish { want: &unit.request(), policy: &context.snapshot.policy(), keep: true, limit: PASSING };
+    wait(context, &wish, progress).await.map_err(|blockers| closed(unit, &blockers))
+}
+
+/// The last look before the VM of a node that does not live any more goes. That takes nothing away from the cluster, so the budget for
+/// workers, the maintenance window and the health of other systems do not matter; the quorum of etcd does. The permit is not kept,
+/// because nothing can count on such a node, and a unit that has one for the same node is no obstacle.
+///
+/// # Errors
+///
+/// What speaks against it.
+pub(crate) async fn remove_dead(
+    context: &Context,
+    node: &str,
+    progress: &Progress,
+) -> std::result::Result<Arc<Permit>, Vec<Blocker>> {
+    let unit = UnitId(format!("replace/{node}"));
+    let want = Request { unit, node: node.to_owned(), effect: Effect::Removal };
+    let policy = Policy { workers: Budget::Percent(100), ..Policy::default() };
+    wait(context, &Wish { want: &want, policy: &policy, keep: false, limit: MOMENT }, progress).await
+}
+
+/// Looks until the gate opens. What this run does itself is waited for without a limit.
+async fn wait(
+    context: &Context,
+    wish: &Wish<'_>,
+    progress: &Progress,
+) -> std::result::Result<Arc<Permit>, Vec<Blocker>> {
+    let clock = &context.systems.clock;
+    let mut passing_since = None;
+    let mut commands_passed = wish.policy.commands.is_empty();
+    loop {
+        let view = look(context, wish.policy).await;
+        let verdict = {
+            // One lock for the judgment and for keeping its result: two units cannot both be last.
+            let mut state = context.permits.state();
+            let standing = if wish.keep { state.standing() } else { state.beside(&wish.want.node) };
+            match gate::judge(wish.policy, &view, &standing, wish.want) {
+                Verdict::Go(permit) if commands_passed => {
+                    let permit = Arc::new(permit);
+                    if wish.keep {
+                        state.permits.insert(wish.want.unit.clone(), permit.clone());
+                    }
+                    return Ok(permit);
+                }
+                other => other,
+            }
+        };
+        let blockers = match verdict {
+            Verdict::Go(_) => match conditions::commands(context, &wish.policy.commands, progress).await {
+                Ok(()) => {
+                    commands_passed = true;
+                    continue;
+                }
+                Err(Unmet::Refused(blocker)) => return Err(vec![blocker]),
+                Err(Unmet::Failed(blocker)) => vec![blocker],
+            },
+            Verdict::Stop(blockers) => return Err(blockers),
+            Verdict::Wait(blockers) => blockers,
+        };
+        // They run directly before a unit, so after a wait they run again.
+        commands_passed = wish.policy.commands.is_empty();
+        progress.note(told(&blockers));
+        let now = clock.now();
+        match blockers.iter().all(|blocker| context.permits.is_own(blocker)) {
+            true => passing_since = None,
+            false if now.duration_since(*passing_since.get_or_insert(now)) >= wish.limit => {
+                return Err(blockers);
+            }
+            false => {}
+        }
+        clock.sleep(INTERVAL).await;
+    }
+}
+
+/// How the cluster stands now, and everything else that the file asks for.
+async fn look(context: &Context, policy: &Policy) -> ClusterView {
+    let (view, readings) =
+        futures::join!(Box::pin(view(context)), Box::pin(conditions::health(context, &policy.gates)));
+    let window = context.snapshot.window(context.systems.clock.now());
+    ClusterView { health: context.permits.state().freshness.of(readings), window, ..view }
+}
+
+/// What is asked of the gate.
+struct Wish<'a> {
+    want: &'a Request,
+    policy: &'a Policy,
+    /// Whether the permit counts until its unit has ended.
+    keep: bool,
+    /// For so long something is waited for that may pass.
+    limit: SignedDuration,
+}
+
+fn told(blockers: &[Blocker]) -> String {
+    blockers.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn closed(unit: &Unit, blockers: &[Blocker]) -> Error {
+    let hint = blockers.first().map_or("run the command again", Blocker::hint);
+    Error::new(Kind::Refused, format!("could not {}: {}", unit.goal, told(blockers))).coded("gate").hint(hint)
+}
+
+/// How the cluster stands now: every control plane node asked for itself, and Kubernetes.
+pub(crate) async fn view(context: &Context) -> ClusterView {
+    let blueprint = &context.snapshot.blueprint;
+    let Ok(access) = context.snapshot.access() else { return ClusterView::default() };
+    let nodes: Vec<Node> = context.snapshot.voters();
+    let asked = nodes.iter().map(|node| async move {
+        let Identified::Configured(client) = Box::pin(identify(&context.systems, node, access)).await else {
+            return None;
+        };
+        let mut machine = Machine::with(model::observed::Api::Configured);
+        (machine.etcd, machine.etcd_status) =
+            machines::etcd_with_status(&context.systems, node, &client).await;
+        Some((node.name.clone(), machine))
+    });
+    let kubernetes = async {
+        let client = Kubernetes::new(&context.systems, &blueprint.endpoint, &access.kubernetes).ok()?;
+        let nodes = client.nodes().await.ok()?;
+        Some(SeenKubernetes { answered: true, nodes, ..SeenKubernetes::default() })
+    };
+    let (machines, kubernetes) = futures::join!(join_all(asked), Box::pin(kubernetes));
+    let mut machines = machines.into_iter().flatten().collect();
+    if let Err(why) = etcd::add_alarms(&context.systems, access, &nodes, &mut machines).await {
+        // Whether there is one is not known, so no member counts as healthy.
+        let told = machines.values_mut().filter_map(|machine| machine.etcd_status.as_mut());
+        told.for_each(|status| status.errors.push(format!("its alarms are not known: {why}")));
+    }
+    ClusterView::of(blueprint, &machines, &kubernetes.unwrap_or_default())
+        .with_removed(&context.snapshot.observed.removed)
+}

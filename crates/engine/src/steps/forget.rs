@@ -1,0 +1,21 @@
+//! Deletes a node from Kubernetes, after its VM was stopped: a kubelet that still runs would register it again.
+
+use model::gate::{Effect, Permit};
+
+use crate::context::{Context, Done};
+use crate::error::{Error, Result};
+use crate::steps::drain::{API_TIMEOUT, kubernetes};
+use crate::steps::permit;
+
+/// Deletes the Node object. One that is not there is as good.
+pub(super) async fn run(context: &Context, permit: &Permit, node: &str) -> Result<Done> {
+    permit::check(permit, node, Effect::Removal)?;
+    let kubernetes = kubernetes(context)?;
+    kubernetes.persist(API_TIMEOUT, || kubernetes.delete_node(node)).await?;
+    match kubernetes.persist(API_TIMEOUT, || kubernetes.has_node(node)).await? {
+        false => Ok(Done::default()),
+        true => Err(Error::systems(format!("could not delete the Kubernetes node {node}")).hint(
+            "it is there again, or a finalizer keeps it; `kubectl get node -o yaml` shows which. Then run the command again",
+        )),
+    }
+}

@@ -1,0 +1,92 @@
+//! Nodes that the file does not have any more.
+
+use std::time::Duration;
+
+use lab::Injection;
+use model::blueprint::Role;
+use model::observed::{Api, Etcd};
+
+use crate::rig::{HOME, Rig};
+
+/// Two control plane nodes and a worker less than [`HOME`] has.
+fn smaller() -> String {
+    HOME.replace("count: 3", "count: 1").replace("count: 2", "count: 1")
+}
+
+#[tokio::test(start_paused = true)]
+async fn issue_20_nodes_that_left_the_file_are_asked_and_vote() {
+    let rig = Rig::healthy().await;
+    let snapshot = rig.observe(&smaller()).await;
+    let removed = &snapshot.observed.removed;
+    let told: Vec<_> = removed
+        .iter()
+        .map(|(name, r)| (name.as_str(), r.vmid, r.role, r.address.unwrap().to_string()))
+        .collect();
+    let expected = [
+        ("home-control-2", 150_012, Role::ControlPlane, "10.25.150.12".to_owned()),
+        ("home-control-3", 150_013, Role::ControlPlane, "10.25.150.13".to_owned()),
+        ("home-work-2", 150_022, Role::Worker, "10.25.150.22".to_owned()),
+    ];
+    assert_eq!(told, expected);
+    for (name, removed) in removed {
+        assert_eq!(removed.host, rig.host_of(removed.vmid).await);
+        assert_eq!(removed.disks.keys().collect::<Vec<_>>(), ["scsi0"], "{name}");
+        assert!(removed.disks["scsi0"] >= 10, "{name}: {:?}", removed.disks);
+        let machine = &snapshot.observed.machines[name];
+        assert_eq!(machine.api, Api::Configured, "{name}");
+        assert_eq!(matches!(machine.etcd, Etcd::Member { .. }), removed.role == Role::ControlPlane, "{name}");
+        assert_eq!(machine.config_changes, None, "{name} has no drift");
+        // It is reached and identified like a node of the file.
+        let node = snapshot.node(name).unwrap();
+        assert_eq!((node.vmid, node.role, &node.name), (removed.vmid, removed.role, name));
+        assert_eq!(Some(rig.systems.address(node)), removed.address.map(Into::into));
+    }
+    assert_eq!(snapshot.observed.machines["home-work-2"].etcd, Etcd::Empty);
+    let voters: Vec<String> = snapshot.voters().into_iter().map(|node| node.name).collect();
+    assert_eq!(voters, ["home-control-1", "home-control-2", "home-control-3"]);
+
+    let standing = model::quorum::standing(&snapshot.blueprint, &snapshot.observed.machines).unwrap();
+    assert_eq!((standing.voters, standing.tolerates), (Some(3), Some(1)));
+    assert_eq!(standing.not_in_file, ["home-control-2", "home-control-3"]);
+    assert_eq!(standing.not_asked, [] as [&str; 0]);
+    let plan = snapshot.plan();
+    assert_eq!(plan.refusals, []);
+    assert!(plan.steps.is_empty(), "nothing is configured or updated: {:?}", plan.steps);
+}
+
+#[tokio::test(start_paused = true)]
+async fn issue_20_a_removed_node_that_is_cut_off_or_off_is_no_healthy_voter() {
+    let rig = Rig::healthy().await;
+    rig.lab.inject(Injection::Unplugged { vmid: 150_013, unplugged: true });
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
+    let snapshot = rig.observe(&smaller()).await;
+    let standing = model::quorum::standing(&snapshot.blueprint, &snapshot.observed.machines).unwrap();
+    assert_eq!((standing.voters, standing.tolerates), (Some(3), Some(0)));
+    assert_eq!(standing.unresponsive, ["home-control-3"]);
+    assert_eq!(standing.not_asked, [] as [&str; 0], "it was asked, and did not answer");
+    assert_eq!(snapshot.observed.removed["home-control-3"].role, Role::ControlPlane, "etcd lists it");
+
+    let person = rig.lab.person();
+    person.power_off(150_013).unwrap();
+    rig.systems.clock.sleep(Duration::from_secs(60)).await;
+    let snapshot = rig.observe(&smaller()).await;
+    assert_eq!(snapshot.observed.removed["home-control-3"].role, Role::ControlPlane);
+    assert!(!snapshot.observed.machines.contains_key("home-control-3"), "nothing is asked that is off");
+    let standing = model::quorum::standing(&snapshot.blueprint, &snapshot.observed.machines).unwrap();
+    assert_eq!(standing.not_asked, ["home-control-3"]);
+    assert!(snapshot.voters().iter().any(|node| node.name == "home-control-3"));
+}
+
+/// What the VM does not say, because a DHCP server gave it its address, Kubernetes says.
+#[tokio::test(start_paused = true)]
+async fn issue_20_a_removed_node_is_found_where_kubernetes_says() {
+    let rig = Rig::healthy().await;
+    let host = rig.host_of(150_013).await;
+    let dhcp = pve::Params::from([("ipconfig0".to_owned(), "ip=dhcp".to_owned())]);
+    rig.systems.pve.update_config(&host, 150_013, &dhcp, &[], None).await.unwrap();
+    let snapshot = rig.observe(&smaller()).await;
+    let removed = &snapshot.observed.removed["home-control-3"];
+    assert_eq!(removed.address.unwrap().to_string(), "10.25.150.13");
+    assert!(matches!(snapshot.observed.machines["home-control-3"].etcd, Etcd::Member { .. }));
+    assert_eq!(snapshot.observed.unobserved, []);
+}

@@ -1,0 +1,52 @@
+//! What an operator allows a plan to do beyond what is harmless: each by name, none of it by default.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+/// What an operator allows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Allowed {
+    /// Nodes whose data may be deleted.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub nodes: BTreeSet<String>,
+    /// Disks that may be deleted with their data, by node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub disks: BTreeMap<String, BTreeSet<String>>,
+    /// Nodes that the file does not have any more may be deleted with their data.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
+    /// The Kubernetes API may be unreachable while the only control plane node, or one of two, restarts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub api_outage: bool,
+    /// Disruptions may start outside of the maintenance window.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outside_window: bool,
+}
+
+impl Allowed {
+    /// The data of these nodes may be deleted.
+    #[must_use]
+    pub fn data_of<Name: Into<String>>(nodes: impl IntoIterator<Item = Name>) -> Self {
+        Self { nodes: nodes.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Whether the data of this node may be deleted.
+    #[must_use]
+    pub fn node(&self, name: &str) -> bool {
+        self.nodes.contains(name)
+    }
+
+    /// Whether this disk of a node may be deleted with its data.
+    #[must_use]
+    pub fn disk(&self, node: &str, disk: &str) -> bool {
+        self.node(node) || self.disks.get(node).is_some_and(|disks| disks.contains(disk))
+    }
+
+    /// Whether nothing is allowed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

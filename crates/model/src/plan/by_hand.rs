@@ -1,0 +1,150 @@
+//! What a person asks of single nodes: a reboot, a shutdown, a drain, a cordon. It goes through the same units and the same gate as what
+//! the file asks for.
+//!
+//! What a person cordons or drains stays cordoned until a person uncordons it: an `apply` leaves it alone. A node that is shut down is
+//! started by the next `apply`, which takes Talosmith's own cordon back.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::bring_up::{Builder, usual};
+use super::{
+    Found, Note, Plan, Refusal, RefusalCode, Rendered, bootstrap, finish, ownership, refuse, unchecked,
+};
+use crate::allowed::Allowed;
+use crate::blueprint::{Blueprint, Node};
+use crate::observed::{Api, Observed};
+use crate::ownership as owned;
+use crate::ownership::Act;
+use crate::step::{Action, Disruption};
+
+/// What is asked of nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ByHand {
+    /// What is done.
+    pub hand: Hand,
+    /// With which nodes of the file.
+    pub nodes: BTreeSet<String>,
+}
+
+/// What a person does with a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hand {
+    /// Drains it and reboots its machine.
+    Reboot,
+    /// Drains it and shuts its machine down.
+    Shutdown,
+    /// Lets no new pods come to it.
+    Cordon,
+    /// Lets pods come to it again, no matter who cordoned it.
+    Uncordon,
+    /// Lets no new pods come to it, and evicts those that are there.
+    Drain,
+}
+
+impl fmt::Display for Hand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reboot => "reboot",
+            Self::Shutdown => "shutdown",
+            Self::Cordon => "cordon",
+            Self::Uncordon => "uncordon",
+            Self::Drain => "drain",
+        })
+    }
+}
+
+/// Why every step of it is there.
+pub(super) const ASKED: &str = "asked for by hand";
+
+/// What does what was asked for.
+#[must_use]
+pub fn plan_by_hand(
+    blueprint: &Blueprint,
+    rendered: &Rendered,
+    observed: &Observed,
+    allowed: &Allowed,
+    asked: &ByHand,
+) -> Plan {
+    if let Some(refusal) = refuse::silence(observed).or_else(|| no_cluster(blueprint)) {
+        return finish(blueprint, Found { refusals: vec![refusal], ..Found::default() });
+    }
+    let mut refusals = refuse::always(blueprint, observed);
+    refusals.extend(bootstrap::lost_record(blueprint, observed));
+    refusals.extend(unchecked::refusals(blueprint, observed));
+    refusals.extend(ownership::foreign(blueprint, observed, Act::Change));
+    let mut builder = Builder::new(blueprint, rendered, observed, allowed);
+    builder.record();
+    for node in blueprint.in_order().into_iter().filter(|node| asked.nodes.contains(&node.name)) {
+        builder.by_hand(node, asked.hand);
+    }
+    builder.disruptions();
+    let found = builder.found();
+    refusals.extend(found.refusals);
+    finish(blueprint, Found { refusals, ..found })
+}
+
+/// Without secrets there is no cluster, and none is created here.
+fn no_cluster(blueprint: &Blueprint) -> Option<Refusal> {
+    blueprint.cluster_id.is_none().then(|| Refusal {
+        code: RefusalCode::LostBundle,
+        why: format!("the cluster {} has no secrets here, so there is no key to its nodes", blueprint.cluster),
+        hint: "restore the secrets bundle from your backup; for a new cluster, `talosmith apply` creates it first"
+            .to_owned(),
+    })
+}
+
+impl Builder<'_> {
+    fn by_hand(&mut self, node: &Node, hand: Hand) {
+        let kubernetes = &self.observed.kubernetes;
+        let seen = kubernetes.nodes.get(&node.name);
+        let answers =
+            self.observed.machines.get(&node.name).is_some_and(|machine| machine.api == Api::Configured);
+        let name = || node.name.clone();
+        match (hand, seen) {
+            (Hand::Shutdown, _) if !answers && self.is_off(node) => {
+                self.notes.push(Note { text: format!("{} is off already", node.name) });
+            }
+            (Hand::Reboot | Hand::Shutdown, _) if !answers => {
+                let what = format!("Talosmith does not {hand} {}: its machine does not respond", node.name);
+                let hint = "`talosmith status` says what is known of it; a VM that hangs is reset in Proxmox";
+                self.block(&node.name, Disruption::Reboot, what, hint.to_owned());
+            }
+            (Hand::Cordon | Hand::Uncordon | Hand::Drain, None) => {
+                let why = match kubernetes.answered {
+                    true => "Kubernetes has no such node",
+                    false => "Kubernetes does not respond",
+                };
+                let what = format!("Talosmith does not {hand} {}: {why}", node.name);
+                let hint = "`talosmith health` says what is missing";
+                self.block(&node.name, Disruption::InPlace, what, hint.to_owned());
+            }
+            (Hand::Cordon, Some(seen)) if !seen.schedulable && seen.cordoned.is_none() => {
+                self.notes.push(Note { text: format!("{} is cordoned already", node.name) });
+            }
+            (Hand::Uncordon, Some(seen)) if seen.schedulable => {
+                self.notes.push(Note { text: format!("{} is not cordoned", node.name) });
+            }
+            (Hand::Cordon, Some(_)) => {
+                let step = self.push(Action::CordonNode { node: name() }, vec![], ASKED, usual::UNCORDON);
+                self.set_disruption(&step, Disruption::InPlace);
+            }
+            (Hand::Uncordon, Some(_)) => {
+                let step = self.push(Action::ReleaseNode { node: name() }, vec![], ASKED, usual::UNCORDON);
+                self.set_disruption(&step, Disruption::InPlace);
+            }
+            (Hand::Reboot | Hand::Shutdown | Hand::Drain, _) => {
+                self.need(&node.name, vec![]).by_hand = Some(hand);
+            }
+        }
+    }
+
+    /// Whether Proxmox says that the VM of a node is off.
+    fn is_off(&self, node: &Node) -> bool {
+        let vm = owned::vm_of(self.blueprint, &self.observed.proxmox, &node.name);
+        vm.is_some_and(|vm| !vm.running)
+    }
+}

@@ -1,0 +1,89 @@
+//! Nodes that are replaced or removed, and nodes that an interrupted run left cordoned.
+
+use super::super::bring_up::{Builder, usual};
+use super::super::remove::Removal;
+use super::{Course, DraftUnit, told};
+use crate::blueprint::Node;
+use crate::gate::{Blocker, Effect, Request, Verdict};
+use crate::observed::Api;
+use crate::step::{Action, Disruption, UnitId};
+use crate::unit::{Goal, Unit};
+
+impl Builder<'_> {
+    /// Nodes that are replaced: their steps stand already, and get their unit.
+    pub(super) fn replace_units(&mut self, course: &mut Course, voting: bool) {
+        let nodes = self.replacements.iter().filter(|node| course.outlook.votes(node) == voting);
+        let nodes: Vec<&Node> = nodes.filter_map(|name| self.blueprint.nodes.get(name)).collect();
+        for node in nodes {
+            let id = UnitId(format!("replace/{}", node.name));
+            let request = Request { unit: id.clone(), node: node.name.clone(), effect: Effect::Removal };
+            let forecast = course.outlook.forecast(&request, false, 1);
+            let before = self.before(course, &request, false);
+            for step in self.steps.iter_mut().filter(|step| step.action.node() == Some(&node.name)) {
+                step.unit = Some(id.clone());
+                if matches!(step.action, Action::StopVm { .. }) {
+                    step.after.extend(before.iter().cloned());
+                }
+            }
+            if voting {
+                course.chain = vec![Action::Join { node: node.name.clone() }.id()];
+            }
+            course.outlook.joined(&node.name, node.role);
+            let goal = Goal::Replace { node: node.name.clone() };
+            let (node, effect) = (node.name.clone(), Effect::Removal);
+            self.units.push(Unit { id, node, goal, disruption: Disruption::Replace, effect, forecast });
+        }
+    }
+
+    /// Nodes that the file does not have any more.
+    pub(super) fn remove_all(&mut self, course: &mut Course, removals: Vec<Removal>, at_once: usize) {
+        for removal in removals {
+            let node = removal.node.clone();
+            let votes = course.outlook.votes(&node);
+            let draft = DraftUnit {
+                unit: UnitId(format!("remove/{node}")),
+                node: node.clone(),
+                goal: Goal::Remove { node: node.clone() },
+                disruption: Disruption::Delete,
+                effect: Effect::Removal,
+                acts: removal.acts(course.outlook.is_listed(&node)),
+                after: vec![],
+            };
+            match course.outlook.ask(&draft.request()) {
+                Verdict::Go(_) => {}
+                // Workers come back, and the gate asks again.
+                Verdict::Wait(_) if !votes => {}
+                Verdict::Wait(blockers) | Verdict::Stop(blockers) => {
+                    let hint = blockers.first().map(Blocker::hint).unwrap_or_default();
+                    let what = format!("Talosmith does not remove {node}: {}", told(&blockers));
+                    self.block(&node, Disruption::Delete, what, hint.to_owned());
+                    continue;
+                }
+            }
+            self.place(course, draft, at_once);
+            course.outlook.gone(&node);
+        }
+    }
+
+    /// Nodes that Talosmith cordoned in a run that was interrupted, and that need nothing else.
+    pub(super) fn uncordon(&mut self) {
+        let is_left = |name: &&String| {
+            let answers =
+                self.observed.machines.get(*name).is_some_and(|machine| machine.api == Api::Configured);
+            answers
+                && self.blueprint.nodes.contains_key(*name)
+                && !self.units.iter().any(|unit| unit.node == **name)
+                && !self.blocked.iter().any(|blocked| blocked.node.as_ref() == Some(*name))
+        };
+        let seen = &self.observed.kubernetes.nodes;
+        let cordoned = seen.iter().filter(|(_, node)| node.cordoned.is_some()).map(|(name, _)| name);
+        let left: Vec<String> = cordoned.filter(is_left).cloned().collect();
+        for node in left {
+            let after = vec![Action::Join { node: node.clone() }.id(), Action::reconfigure(&node).id()];
+            let reason = "an earlier run was interrupted while it was disrupted";
+            let verify = self.push(Action::VerifyNode { node: node.clone() }, after, reason, usual::VERIFY);
+            let reason = "Talosmith cordoned it, and it needs nothing else";
+            self.push(Action::UncordonNode { node }, vec![verify], reason, usual::UNCORDON);
+        }
+    }
+}

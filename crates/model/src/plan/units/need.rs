@@ -1,0 +1,161 @@
+//! What one node needs that disrupts it, put together: one restart at most, and the strongest disruption of all.
+
+use super::super::bring_up::usual;
+use super::super::by_hand::{ASKED, Hand};
+use super::super::drift::{Keys, LeftDisk};
+use super::DraftStep;
+use crate::observed::ConfigCost;
+use crate::step::{Action, ConfigMode, Disruption, RebootMode, Step, StepId, UnitId};
+use crate::unit::Goal;
+
+/// What a node of the file needs that disrupts it.
+#[derive(Debug, Default)]
+pub(in crate::plan) struct Need {
+    /// Steps that come before, and disrupt nothing.
+    pub(in crate::plan) after: Vec<StepId>,
+    /// Host and ID of its VM.
+    pub(in crate::plan) place: Option<(String, u32)>,
+    /// What its VM takes over with a stop and start only.
+    pub(in crate::plan) power_cycle: Keys,
+    /// The step that changes its VM while it runs, with its network cut for a moment.
+    pub(in crate::plan) rewire: Option<StepId>,
+    /// Its machine config.
+    pub(in crate::plan) config: Option<Config>,
+    /// Data disks that the file does not have.
+    pub(in crate::plan) left_disks: Vec<LeftDisk>,
+    /// Whether its machine config was compared with the file, and nothing was against it.
+    pub(in crate::plan) compared: bool,
+    /// What a person asked for.
+    pub(in crate::plan) by_hand: Option<Hand>,
+}
+
+/// A machine config that does not follow at once.
+#[derive(Debug)]
+pub(in crate::plan) struct Config {
+    /// What taking it over costs.
+    pub(in crate::plan) cost: ConfigCost,
+    /// What differs.
+    pub(in crate::plan) reason: String,
+}
+
+impl Need {
+    pub(super) fn deletes(&self) -> bool {
+        !self.left_disks.is_empty()
+    }
+
+    /// The strongest disruption of what runs there. `None` where it needs none.
+    pub(super) fn restarts(&self) -> Option<Disruption> {
+        let config = self.config.as_ref().map(|config| match config.cost {
+            ConfigCost::Nothing | ConfigCost::Install | ConfigCost::Services | ConfigCost::Volume => {
+                Disruption::ServiceRestart
+            }
+            ConfigCost::Network | ConfigCost::Reboot => Disruption::Reboot,
+        });
+        let rewire = self.rewire.as_ref().map(|_| Disruption::ServiceRestart);
+        let cycle = (!self.power_cycle.is_empty()).then_some(Disruption::PowerCycle);
+        let disk = self.deletes().then_some(Disruption::ServiceRestart);
+        let by_hand = self.by_hand.map(|hand| match hand {
+            Hand::Reboot => Disruption::Reboot,
+            Hand::Shutdown => Disruption::PowerCycle,
+            Hand::Cordon | Hand::Uncordon | Hand::Drain => Disruption::ServiceRestart,
+        });
+        [config, rewire, cycle, disk, by_hand].into_iter().flatten().max()
+    }
+
+    /// What the unit does to the node, with what it deletes.
+    pub(super) fn disruption(&self, restarts: Disruption) -> Disruption {
+        if self.deletes() { Disruption::Delete } else { restarts }
+    }
+
+    /// What a person approves.
+    pub(super) fn goal(&self, node: &str, disruption: Disruption) -> Goal {
+        let node = node.to_owned();
+        match disruption {
+            _ if self.by_hand == Some(Hand::Shutdown) => Goal::Shutdown { node },
+            _ if self.by_hand == Some(Hand::Drain) => Goal::Drain { node },
+            _ if self.deletes() => Goal::DeleteDisks { node },
+            Disruption::PowerCycle => Goal::PowerCycle { node },
+            Disruption::Reboot => Goal::Reboot { node },
+            _ => Goal::RestartServices { node },
+        }
+    }
+
+    /// The name of its unit.
+    pub(super) fn unit(&self, node: &str) -> UnitId {
+        UnitId(match self.by_hand {
+            Some(Hand::Shutdown) => format!("shutdown/{node}"),
+            Some(Hand::Drain) => format!("drain/{node}"),
+            _ => format!("restart/{node}"),
+        })
+    }
+
+    /// Whether pods have to go.
+    pub(super) fn drains(&self, restarts: Disruption) -> bool {
+        restarts >= Disruption::Reboot || self.by_hand == Some(Hand::Drain)
+    }
+
+    /// What is done to the node itself.
+    pub(super) fn acts(&self, node: &str, disruption: Disruption) -> Vec<DraftStep> {
+        let mut acts = vec![];
+        match self.by_hand {
+            Some(Hand::Reboot) => {
+                let action = Action::RebootNode { node: node.to_owned(), mode: RebootMode::Default };
+                acts.push(DraftStep::new(action, ASKED, usual::RESTART));
+            }
+            Some(Hand::Shutdown) => {
+                let action = Action::ShutdownNode { node: node.to_owned() };
+                acts.push(DraftStep::new(action, ASKED, usual::STOP));
+            }
+            Some(Hand::Cordon | Hand::Uncordon | Hand::Drain) | None => {}
+        }
+        if let Some(config) = &self.config {
+            let mode = match disruption {
+                // One restart for both.
+                Disruption::PowerCycle => ConfigMode::Staged,
+                Disruption::Reboot => ConfigMode::Reboot,
+                _ => ConfigMode::NoReboot,
+            };
+            let seconds = if mode == ConfigMode::Reboot { usual::RESTART } else { usual::SERVICES };
+            let action = Action::Reconfigure { node: node.to_owned(), mode };
+            acts.push(DraftStep::new(action, config.reason.as_str(), seconds));
+        }
+        // A machine without a VM of ours has neither of these.
+        let Some((host, vmid)) = &self.place else { return acts };
+        if !self.power_cycle.is_empty() {
+            let action = Action::PowerCycleVm {
+                node: node.to_owned(),
+                host: host.clone(),
+                vmid: *vmid,
+                set: self.power_cycle.set.clone(),
+                says: self.power_cycle.says.clone(),
+            };
+            acts.push(DraftStep::new(action, "its VM does not match the file", usual::RESTART));
+        }
+        for disk in &self.left_disks {
+            let action = Action::DeleteDisk {
+                node: node.to_owned(),
+                host: host.clone(),
+                vmid: *vmid,
+                disk: disk.key.clone(),
+                volume: disk.volume.clone(),
+                gib: disk.gib,
+            };
+            let reason = "the file does not have it, and its deletion is allowed";
+            acts.push(DraftStep::new(action, reason, usual::DELETE));
+        }
+        acts
+    }
+
+    /// What changes, in words.
+    pub(super) fn changes(&self, rewire: Option<&Step>) -> String {
+        let rewire = rewire.iter().flat_map(|step| match &step.action {
+            Action::UpdateVm { says, .. } => says.clone(),
+            _ => vec![],
+        });
+        let keys = self.power_cycle.says.iter().cloned();
+        let config = self.config.iter().map(|config| config.reason.clone());
+        let disks = self.left_disks.iter().map(|disk| format!("delete {disk}"));
+        let by_hand = self.by_hand.iter().map(|_| ASKED.to_owned());
+        by_hand.chain(rewire).chain(keys).chain(config).chain(disks).collect::<Vec<_>>().join("; ")
+    }
+}
