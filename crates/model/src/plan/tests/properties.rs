@@ -50,10 +50,10 @@ fn only_about_one_vm(known: &Plan, unknown: &Plan, fact: Fact) -> bool {
     })
 }
 
-/// Whether a plan wanted to do a step, and leaves it to another run only because one control plane node is replaced at a time.
+/// Whether a plan wanted to do a step or a unit, and leaves it to another run only because one control plane node is replaced at a time.
 fn postponed(plan: &Plan, step: &str) -> bool {
     let names = plan.notes.iter().filter_map(|note| note.text.split_once(" is replaced in another run"));
-    names.into_iter().any(|(name, _)| step.contains(&format!("/{name}/")))
+    names.into_iter().any(|(name, _)| step.split('/').any(|part| part == name))
 }
 
 fn bootstraps(plan: &Plan) -> usize {
