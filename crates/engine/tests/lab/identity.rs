@@ -351,13 +351,14 @@ async fn an_external_machine_needs_its_fingerprint_or_a_word() {
     assert_eq!(rig.observe(&undeclared).await.plan().refusals, []);
 }
 
+/// More machines than consoles: at most 8 per host are open. A hundred nodes on ten hosts are in `conformance/speed/run`.
 #[tokio::test(start_paused = true)]
-async fn a_hundred_machines_keep_few_consoles_open() {
+async fn fifty_machines_keep_few_consoles_open() {
     let large = |number| HostConfig { memory_bytes: 1 << 40, ..HostConfig::numbered(number) };
     let rig = Rig::with(LabConfig { hosts: (1..=5).map(large).collect(), ..LabConfig::default() });
     let text = HOME
         .replace("10.25.150.0/24", "10.25.150.0/23")
-        .replace("count: 2", "count: 97, addresses: 10.25.151.21");
+        .replace("count: 2", "count: 47, addresses: 10.25.151.21");
     let snapshot = rig.observe(&text).await;
     let plan = snapshot.plan();
     assert_eq!(plan.refusals, []);
@@ -384,7 +385,7 @@ async fn a_hundred_machines_keep_few_consoles_open() {
     let ran = ran.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let took = rig.systems.clock.now().duration_since(began);
-    println!("a hundred machines: at most {most} consoles, {took:#}");
+    println!("fifty machines: at most {most} consoles, {took:#}");
     assert!((16..=40).contains(&most), "{most} consoles at once");
 }
 
@@ -473,7 +474,7 @@ async fn seeded(seeds: std::ops::Range<u64>) {
 
 #[tokio::test(start_paused = true)]
 async fn seeded_consoles_and_certificates() {
-    seeded(0..8).await;
+    seeded(0..4).await;
 }
 
 #[tokio::test(start_paused = true)]
