@@ -3,7 +3,7 @@
 //! The values are set while the VM still runs: what Proxmox refuses is refused before anything is disrupted. A graceful shutdown through
 //! Proxmox follows: it reaches Talos as the power button does, which stops pods and services and drains nothing, and the manager of high
 //! availability knows of it, while a machine that switches itself off would be started again. A machine that does not go down is stopped by
-//! force only when its etcd and its kubelet do not run any more.
+//! force only when its etcd and its kubelet do not run any more: it says so itself, or it does not answer and Kubernetes misses its kubelet.
 //!
 //! After a stop the host cleans up and holds the VM's lock for some seconds; what fails meanwhile is tried again.
 
@@ -22,7 +22,7 @@ use crate::error::{Error, NO_EFFECT, Result, hint};
 use crate::identify::{Identified, identify};
 use crate::owned::{self, Place};
 use crate::steps::vm::{self, ATTEMPTS, worth_another_look};
-use crate::steps::{boot, permit, power, update};
+use crate::steps::{boot, drain, permit, power, update};
 use crate::systems::REQUEST_TIMEOUT;
 
 /// How long a machine may take to stop its pods and services.
@@ -150,7 +150,7 @@ async fn by_force(
 ) -> Result<Vec<String>> {
     permit::check(permit, &node.name, Effect::Absence)?;
     let pve = &context.systems.pve;
-    if let Some(running) = still_runs(context, machine).await {
+    if let Some(running) = still_runs(context, node, machine).await {
         return Err(attempt(node, place).coded("no-shutdown").hint(format!(
             "it did not shut down within {} s, and {running}; look at its console with `talosmith node console {}`. It was not \
              stopped by force",
@@ -173,9 +173,9 @@ async fn by_force(
     }
 }
 
-/// What still runs on a machine and must not be cut off. A machine that stopped its services does not answer any more; one that never
-/// answered tells nothing about them.
-async fn still_runs(context: &Context, machine: Option<&Machine>) -> Option<String> {
+/// What still runs on a machine, or may, and must not be cut off. That a machine does not answer shows nothing by itself: the way to it
+/// may be broken.
+async fn still_runs(context: &Context, node: &Node, machine: Option<&Machine>) -> Option<String> {
     let Some(machine) = machine else {
         return Some("it did not answer before, so it is not known what runs on it".to_owned());
     };
@@ -187,8 +187,17 @@ async fn still_runs(context: &Context, machine: Option<&Machine>) -> Option<Stri
             let names: Vec<&str> = services.iter().filter(up).map(|service| service.id.as_str()).collect();
             (!names.is_empty()).then(|| format!("{} still runs on it", names.join(" and ")))
         }
-        Ok(Err(_)) | Err(_) => None,
+        Ok(Err(_)) | Err(_) if is_missed(context, node).await => None,
+        Ok(Err(_)) | Err(_) => {
+            Some("it does not answer, and Kubernetes does not show that its kubelet has stopped".to_owned())
+        }
     }
+}
+
+/// Whether Kubernetes answers and says that the node is not ready.
+async fn is_missed(context: &Context, node: &Node) -> bool {
+    let Ok(kubernetes) = drain::kubernetes(context) else { return false };
+    kubernetes.nodes().await.is_ok_and(|nodes| nodes.get(&node.name).is_some_and(|seen| !seen.ready))
 }
 
 fn attempt(node: &Node, place: &Place<'_>) -> Error {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lab::{CallFilter, ComesBack, Injection, When, Wire};
+use lab::{CallFilter, ComesBack, Far, Injection, Lost, Partition, When, Wire};
 use model::event::Outcome;
 use model::plan::Plan;
 use model::step::Action;
@@ -181,6 +181,32 @@ async fn a_machine_that_does_not_shut_down_is_left_running() {
         Action::PowerCycleVm { node, host: host.clone(), vmid: 150_021, set: BTreeMap::new(), says: vec![] };
     restart(&mut plan, WORKERS[0], vec![act], &[]);
     rig.lab.inject(Injection::Known { number: 50, when: at("status/shutdown") });
+    let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
+    let (step, code, why) = failure(&ran);
+    assert_eq!((step.as_str(), code.as_str()), ("power-cycle-vm/home-work-1", "no-shutdown"), "{why}");
+    assert_eq!(rig.boots(), before);
+    assert_eq!(rig.systems.pve.vm_status(&host, 150_021).await.unwrap().power, pve::PowerState::Running);
+}
+
+/// It does not shut down, and then the way to it is cut. It still runs, so it must not be stopped by force.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_cannot_be_reached_is_not_stopped_by_force_while_kubernetes_hears_it() {
+    let rig = Rig::healthy().await;
+    let (snapshot, before) = (rig.observe(HOME).await, rig.boots());
+    let mut plan = nothing(&snapshot);
+    let (node, host) = (WORKERS[0].to_owned(), rig.host_of(150_021).await);
+    let act =
+        Action::PowerCycleVm { node, host: host.clone(), vmid: 150_021, set: BTreeMap::new(), says: vec![] };
+    restart(&mut plan, WORKERS[0], vec![act], &[]);
+    rig.lab.inject(Injection::Known { number: 50, when: at("status/shutdown") });
+    let lab = rig.lab.clone();
+    rig.lab.on_call(move |_, moment, _, path| {
+        if moment == lab::CallMoment::After && path.contains("status/shutdown") {
+            let which = Partition { origin: None, far: Far::Machine(150_021), lost: Lost::Requests };
+            lab.inject(Injection::Partition { which, cut: true });
+        }
+        lab::Verdict::GoOn
+    });
     let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     let (step, code, why) = failure(&ran);
     assert_eq!((step.as_str(), code.as_str()), ("power-cycle-vm/home-work-1", "no-shutdown"), "{why}");
