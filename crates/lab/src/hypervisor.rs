@@ -145,6 +145,9 @@ pub(crate) struct Host {
     pub(crate) memory_bytes: u64,
     pub(crate) bridges: Vec<String>,
     pub(crate) online: bool,
+    /// Whether an administrator put it into the maintenance mode of high availability.
+    #[serde(default)]
+    pub(crate) maintenance: bool,
     pub(crate) booted: Timestamp,
     pub(crate) identity: Identity,
     pub(crate) fingerprint: String,
@@ -180,6 +183,7 @@ impl Host {
             memory_bytes: config.memory_bytes,
             bridges: config.bridges.clone(),
             online: true,
+            maintenance: false,
             booted: now,
             identity,
             fingerprint,

@@ -11,7 +11,7 @@ use crate::hypervisor::storage::Volume;
 use crate::hypervisor::vm::Vm;
 use crate::hypervisor::work;
 use crate::machine::CopiedDisk;
-use crate::operations::{clone, create, migrate, power, snapshot, tasks};
+use crate::operations::{clone, create, daemons, migrate, power, snapshot, tasks};
 use crate::world::World;
 
 const ROOT: &str = "root@pam";
@@ -170,6 +170,19 @@ impl Person<'_> {
             let upid = migrate::begin(world, node, wish, ROOT).map_err(Refusal::in_task)?;
             tasks::finish(world, &upid)
         })
+    }
+
+    /// Puts a host into the maintenance mode of high availability, or takes it out again, as an administrator does on its shell.
+    /// Its manager moves the guests away that it looks after, to the first other host.
+    pub fn maintain(self, host: &str, on: bool) {
+        self.0.shared().by_person(&[], |world| {
+            if let Some(host) = world.hypervisor.hosts.get_mut(host) {
+                host.maintenance = on;
+            }
+            if on {
+                daemons::evacuate(world, host);
+            }
+        });
     }
 
     /// Takes a VM's power away.

@@ -32,6 +32,10 @@ pub(crate) enum What {
     Manage {
         patience: Option<u64>,
     },
+    /// The manager moves a VM to another host.
+    Relocate {
+        target: String,
+    },
 }
 
 impl Errand {
@@ -46,7 +50,9 @@ impl Hypervisor {
         if let Some(vm) = self.vms.get_mut(&vmid).filter(|vm| vm.holder.as_deref() == Some(EVENT_DAEMON)) {
             vm.holder = None;
         }
-        self.errands.retain(|errand| errand.vmid != vmid || matches!(errand.what, What::Manage { .. }));
+        self.errands.retain(|errand| {
+            errand.vmid != vmid || matches!(errand.what, What::Manage { .. } | What::Relocate { .. })
+        });
         let due = later(now, CLEAN_UP);
         self.errands.push(Errand { due, vmid, what: What::CleanUp { since: now } });
     }

@@ -79,9 +79,8 @@ impl Hypervisor {
     /// The devices of a VM, as its start checks them.
     pub(crate) fn check_devices(&self, vm: &Vm, node: &str) -> Result<(), String> {
         for (key, value) in vm.config.iter().filter(|(key, _)| is_numbered(key, "hostpci")) {
-            let props = options::option(key).and_then(|rule| crate::schema::props(rule.format.as_deref()?));
-            let parts = props.and_then(|props| props.parse(key, value).ok()).unwrap_or_default();
-            let Some(name) = parts.get("mapping") else { continue };
+            let Some(name) = mapping_of(key, value) else { continue };
+            let name = &name;
             let mapping = self.mappings.get(name).filter(|mapping| Self::is_mapped(mapping, node));
             let Some(mapping) = mapping else {
                 return Err(format!("PCI device mapping not found for '{name}'"));
@@ -91,4 +90,10 @@ impl Hypervisor {
         }
         Ok(())
     }
+}
+
+/// The mapping that a device of a VM is named by.
+pub(crate) fn mapping_of(key: &str, value: &str) -> Option<String> {
+    let props = options::option(key).and_then(|rule| crate::schema::props(rule.format.as_deref()?));
+    props.and_then(|props| props.parse(key, value).ok())?.remove("mapping")
 }

@@ -168,7 +168,7 @@ impl Vm {
     }
 
     /// The disk that a guest would boot from, first in the boot order.
-    fn boot_disk(&self) -> Option<&str> {
+    pub(crate) fn boot_disk(&self) -> Option<&str> {
         let order = self.get("boot").and_then(|boot| boot.strip_prefix("order=")).unwrap_or_default();
         let disk = |key: &&str| {
             let value = self.get(key).filter(|_| options::drive_props(key).is_some());

@@ -28,6 +28,7 @@ pub(crate) enum Work {
     Move(Move),
     Reassign(Reassign),
     Migrate(Migrate),
+    HaMigrate(HaMigrate),
     Ha(Ha),
     /// What waits of a host's network becomes true.
     ReloadNetwork,
@@ -163,6 +164,13 @@ pub(crate) struct Migrate {
     pub(crate) target: String,
     pub(crate) online: bool,
     pub(crate) with_local_disks: bool,
+}
+
+/// A migration that the manager of high availability is asked for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct HaMigrate {
+    pub(crate) vmid: u32,
+    pub(crate) target: String,
 }
 
 /// A move under way.

@@ -247,6 +247,7 @@ fn apply(
     }
     let mut lines = Vec::new();
     let mut begun = Duration::ZERO;
+    let mut renewed = false;
     for (key, value) in &change.set {
         let value = if let Some(parts) = drive::parts(key, value) {
             let made = disks::make(&mut hypervisor.storages, node, vmid, key, &parts, now)
@@ -254,10 +255,10 @@ fn apply(
             lines.extend(made.lines.into_iter().map(|(at, line)| (begun + at, line)));
             begun += made.takes;
             let replaced = file_of(vm, key);
-            if replaced.is_some()
-                && replaced != drive::parts(key, &made.value).and_then(|new| new.get("file").cloned())
-                && hotplug::applies(vm, key, Some(&made.value))
-            {
+            let is_other =
+                replaced != drive::parts(key, &made.value).and_then(|new| new.get("file").cloned());
+            renewed |= is_other && vm.boot_disk() == Some(key);
+            if replaced.is_some() && is_other && hotplug::applies(vm, key, Some(&made.value)) {
                 detach(vm, &mut hypervisor.storages, key, change.force);
             }
             made.value
@@ -278,6 +279,10 @@ fn apply(
         } else {
             write(vm, key, None);
         }
+    }
+    if renewed && vm.running.is_none() {
+        // Another disk: nothing of what the machine had installed is on it.
+        world.machines.put_disk(vmid, None);
     }
     Ok(lines)
 }

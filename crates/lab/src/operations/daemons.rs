@@ -11,8 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::ProxmoxVersion;
 use crate::hypervisor::daemons::{EVENT_DAEMON, Errand, What};
 use crate::hypervisor::tasks::later;
-use crate::operations::power;
+use crate::hypervisor::work::Migrate;
 use crate::operations::tasks::LOCK_RETRY;
+use crate::operations::{migrate, power};
 use crate::world::World;
 
 /// How long a clean-up waits for the lock, and then for a process that runs again.
@@ -51,6 +52,7 @@ pub(crate) fn run_due(world: &mut World) {
                 }
             }
             What::Manage { patience } => manage(world, &node, errand.vmid, patience),
+            What::Relocate { target } => relocate(world, &node, errand.vmid, target),
         }
     }
 }
@@ -72,6 +74,28 @@ fn clean_up(world: &mut World, node: &str, vmid: u32, since: Timestamp) {
     } else if std::mem::take(&mut vm.restart) {
         power::start_here(world, node, vmid);
     }
+}
+
+/// Lets the manager move all that it looks after away from a host.
+pub(crate) fn evacuate(world: &mut World, host: &str) {
+    let others = world.hypervisor.hosts.values().filter(|other| other.online && !other.maintenance);
+    let Some(target) = others.map(|other| other.name.clone()).find(|other| other != host) else { return };
+    let here = world.hypervisor.vms.values().filter(|vm| vm.node == host).map(|vm| vm.vmid);
+    let managed: Vec<u32> = here.filter(|vmid| world.hypervisor.is_managed(*vmid)).collect();
+    for vmid in managed {
+        let due = later(world.now, ROUND);
+        world.hypervisor.errands.push(Errand { due, vmid, what: What::Relocate { target: target.clone() } });
+    }
+}
+
+/// Moves a VM to another host, with its local disks, running where it runs. What is refused is only told in the manager's own log.
+fn relocate(world: &mut World, node: &str, vmid: u32, target: String) {
+    if !world.hypervisor.is_managed(vmid) || !world.hypervisor.quorate() || node == target {
+        return;
+    }
+    let online = world.hypervisor.vms.get(&vmid).is_some_and(|vm| vm.running.is_some());
+    let wish = Migrate { vmid, target, online, with_local_disks: true };
+    drop(migrate::begin(world, node, wish, "root@pam"));
 }
 
 /// Makes a VM run or stop, as its resource says.

@@ -125,6 +125,7 @@ fn step(world: &mut World, upid: &str) {
                 Work::Move(movement) => movement.step(world, &mut task),
                 Work::Reassign(reassign) => reassign.step(world, &mut task),
                 Work::Migrate(migrate) => migrate.step(world, &mut task),
+                Work::HaMigrate(migrate) => migrate.step(world, &mut task),
                 Work::Ha(ha) => ha.step(world, &mut task),
                 Work::ReloadNetwork if task.stage == 0 => Next::After(Duration::from_millis(1500)),
                 Work::ReloadNetwork => {
@@ -170,6 +171,7 @@ fn take_lock(world: &mut World, task: &Task) -> Result<bool, String> {
         | Work::Import(_)
         | Work::Clone(_)
         | Work::Ha(_)
+        | Work::HaMigrate(_)
         | Work::ReloadNetwork
         | Work::Console
         | Work::Nothing

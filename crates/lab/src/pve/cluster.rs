@@ -70,6 +70,12 @@ pub(super) fn resources(world: &World, call: &Call) -> Result<Data, Refusal> {
             if let Some(row) = row.as_object_mut() {
                 row.remove("ssl_fingerprint");
                 row.insert("cgroup-mode".to_owned(), json!(2));
+                // Only where high availability has anything to do.
+                if host.maintenance {
+                    row.insert("hastate".to_owned(), json!("maintenance"));
+                } else if !hypervisor.ha.is_empty() {
+                    row.insert("hastate".to_owned(), json!("online"));
+                }
             }
             row
         }));

@@ -91,6 +91,17 @@ pub(super) fn status(world: &World, call: &Call) -> Result<Data, Refusal> {
             "status": "standby (CRM watchdog standby)",
         }),
     ];
+    for host in world.hypervisor.hosts.values() {
+        let (name, at) = (&host.name, world.now.strftime("%a %b %e %H:%M:%S %Y"));
+        let state = match (host.online, host.maintenance) {
+            (false, _) => format!("{name} (old timestamp - dead?, {at})"),
+            (true, true) => format!("{name} (maintenance mode, watchdog active, {at})"),
+            (true, false) => format!("{name} (idle, {at})"),
+        };
+        if host.maintenance || !world.hypervisor.ha.is_empty() {
+            rows.push(json!({"id": format!("lrm:{name}"), "type": "lrm", "node": name, "status": state}));
+        }
+    }
     for (id, options) in &world.hypervisor.ha {
         let state = options.get("state").map_or("started", String::as_str);
         let vmid = id.trim_start_matches("vm:").parse().ok();

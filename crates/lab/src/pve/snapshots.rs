@@ -173,10 +173,28 @@ pub(super) fn can_migrate(world: &World, call: &Call) -> Result<Data, Refusal> {
         }
         Some(row)
     });
+    let (mut allowed, mut not_allowed) = (vec![], Map::new());
+    for host in others.filter(|host| host.online) {
+        let (storages, mappings) = migrate::unavailable(hypervisor, vm, &host.name);
+        let mut why = Map::new();
+        if !storages.is_empty() {
+            why.insert("unavailable_storages".to_owned(), json!(storages));
+        }
+        if !mappings.is_empty() {
+            why.insert("unavailable-resources".to_owned(), json!(mappings));
+        }
+        match why.is_empty() {
+            true => allowed.push(host.name.clone()),
+            false => drop(not_allowed.insert(host.name.clone(), why.into())),
+        }
+    }
+    let (local, mapped) = migrate::devices(vm);
+    let info = |(key, name): &(String, String)| (key.clone(), json!({"name": name}));
+    let info: Map<String, Value> = mapped.iter().map(info).collect();
     Ok(json!({
-        "running": u8::from(vm.running.is_some()), "local_disks": disks.collect::<Vec<_>>(), "local_resources": [],
-        "mapped-resources": [], "mapped-resource-info": {}, "has-dbus-vmstate": 1,
-        "allowed_nodes": others.map(|host| host.name.clone()).collect::<Vec<_>>(), "not_allowed_nodes": {},
+        "running": u8::from(vm.running.is_some()), "local_disks": disks.collect::<Vec<_>>(), "local_resources": local,
+        "mapped-resources": info.keys().collect::<Vec<_>>(), "mapped-resource-info": info, "has-dbus-vmstate": 1,
+        "allowed_nodes": allowed, "not_allowed_nodes": not_allowed,
     })
     .into())
 }
@@ -191,7 +209,7 @@ pub(super) fn migrate(world: &mut World, call: &Call) -> Result<Data, Refusal> {
         online: call.flag("online"),
         with_local_disks: call.flag("with-local-disks"),
     };
-    Ok(json!(migrate::begin(world, &call.node, wish, &call.caller)?).into())
+    Ok(json!(migrate::ask(world, &call.node, wish, &call.caller)?).into())
 }
 
 pub(super) fn feature(world: &World, call: &Call) -> Result<Data, Refusal> {

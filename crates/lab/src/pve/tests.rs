@@ -5,6 +5,7 @@ mod broken;
 mod client;
 mod console;
 mod copies;
+mod migration;
 mod persons;
 mod refusals;
 mod releases;
