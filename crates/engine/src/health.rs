@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use model::blueprint::{Blueprint, Node};
 use model::observed::{Api, KubernetesNode, NotReady, Vm};
+use model::quorum::Standing;
 use model::readiness::{self, Seen, State};
 use model::spec::CniName;
 use serde::Serialize;
@@ -58,10 +59,27 @@ impl Condition {
     }
 }
 
+/// How healthy a cluster is, and what a person wants to know beside it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Every condition.
+    pub conditions: Vec<Condition>,
+    /// How etcd stands; `None` where no member of it answers.
+    pub etcd: Option<Standing>,
+    /// Nodes as Kubernetes sees them; none where it does not answer.
+    pub nodes: BTreeMap<String, KubernetesNode>,
+}
+
 /// Every condition, asked once.
 pub async fn conditions(systems: &Systems, snapshot: &Snapshot) -> Vec<Condition> {
+    examine(systems, snapshot).await.conditions
+}
+
+/// How healthy the cluster is now.
+pub async fn examine(systems: &Systems, snapshot: &Snapshot) -> Health {
     let Ok(access) = snapshot.access() else {
-        return vec![Condition::of("bundle", Err(Unmet::new("there is no secrets bundle")))];
+        let unmet = Condition::of("bundle", Err(Unmet::new("there is no secrets bundle")));
+        return Health { conditions: vec![unmet], ..Health::default() };
     };
     let kubernetes = Kubernetes::new(systems, &snapshot.blueprint.endpoint, &access.kubernetes);
     // Where nothing answers, each waits for its own timeout, and not for the sum of them.
@@ -79,17 +97,19 @@ pub async fn conditions(systems: &Systems, snapshot: &Snapshot) -> Vec<Condition
             Err(error) => Err(Unmet::new(error.to_string())),
         }
     };
-    let (etcd, machines, of_kubernetes) = futures::join!(
+    let ((etcd, standing), machines, of_kubernetes) = futures::join!(
         etcd_members(systems, snapshot, access),
         machines_ready(systems, snapshot, access),
         of_kubernetes
     );
+    let mut seen = BTreeMap::new();
     let mut conditions = vec![
         Condition::of("etcd members are the control plane nodes", etcd),
         Condition::of("every machine runs and is ready", machines),
     ];
     match of_kubernetes {
         Ok((nodes, pods)) => {
+            seen = nodes.clone().unwrap_or_default();
             let ready = nodes.as_ref().map_err(Clone::clone).and_then(|nodes| nodes_ready(snapshot, nodes));
             conditions.push(Condition::of(NODES_READY, ready));
             conditions.push(Condition::of("the control plane's pods are ready", pods));
@@ -100,7 +120,7 @@ pub async fn conditions(systems: &Systems, snapshot: &Snapshot) -> Vec<Condition
         }
         Err(unmet) => conditions.push(Condition::of("Kubernetes answers", Err(unmet))),
     }
-    conditions
+    Health { conditions, etcd: standing, nodes: seen }
 }
 
 /// Waits until every condition holds, then seals the bootstrap mark: etcd runs, so it is never started again.
@@ -153,7 +173,7 @@ type Held = std::result::Result<Option<String>, Unmet>;
 
 /// Each control plane lists the same members, all voters, one for each control plane. Every one is asked, so that what is said is
 /// how etcd stands, and not only which machine did not answer first.
-async fn etcd_members(systems: &Systems, snapshot: &Snapshot, access: &Access) -> Held {
+async fn etcd_members(systems: &Systems, snapshot: &Snapshot, access: &Access) -> (Held, Option<Standing>) {
     let voters = snapshot.voters();
     let asked = voters.iter().map(|node| async move {
         let address = systems.address(node);
@@ -206,10 +226,15 @@ async fn etcd_members(systems: &Systems, snapshot: &Snapshot, access: &Access) -
     }
     lacks.dedup_by(|a, b| a.words == b.words);
     let standing = model::quorum::standing(&snapshot.blueprint, &seen);
+    (judged(lacks, standing.as_ref()), standing)
+}
+
+/// What etcd lacks.
+fn judged(lacks: Vec<Unmet>, standing: Option<&Standing>) -> Held {
     let Some(unmet) = together(lacks) else {
         // All members are there, and etcd may still refuse writes.
-        let errors = standing.map(|standing| standing.errors).filter(|errors| !errors.is_empty());
-        return errors.map_or(Ok(None), |errors| Err(Unmet::new(alarmed(&errors))));
+        let errors = standing.map(|standing| &standing.errors).filter(|errors| !errors.is_empty());
+        return errors.map_or(Ok(None), |errors| Err(Unmet::new(alarmed(errors))));
     };
     // How etcd stands comes first: whether it can be written to is what matters at night.
     match standing {

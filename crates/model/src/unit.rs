@@ -4,6 +4,8 @@
 //! with one permit. A [`Goal`] is what a person agrees to ("replace home-work-2"). Planning again while a run goes on gives other steps
 //! for the same goals; nobody is asked again for those. A goal that was not agreed to is asked for.
 
+mod open;
+
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -11,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::gate::{Blocker, Effect, Request};
 use crate::step::{Action, Disruption, UnitId};
+
+pub use open::{OpenUnit, UnitState, open};
 
 /// One disruption of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +53,9 @@ pub struct Forecast {
     /// Whether the Kubernetes API is away meanwhile.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outage: bool,
+    /// Whether the node holds the VIP, so that the endpoint is away for some seconds until another node takes it over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub moves_vip: bool,
     /// How many units of this kind run at once, at most.
     #[serde(default)]
     pub at_once: usize,

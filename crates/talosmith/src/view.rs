@@ -9,6 +9,7 @@
 //! A reader that went away is no reason to stop in the middle of an apply, so errors of writing are dropped here.
 
 pub mod changed;
+mod cordons;
 pub mod diagnostics;
 pub mod error;
 mod findings;
@@ -168,11 +169,11 @@ impl Printer {
     }
 
     /// The conditions of health.
-    pub fn health(&self, cluster: &str, conditions: &[engine::health::Condition]) {
+    pub fn health(&self, cluster: &str, health: &engine::health::Health) {
         if self.settings.json {
-            self.data(&health::json(cluster, conditions));
+            self.data(&health::json(cluster, health));
         } else {
-            self.to_window(|w, ink| health::human(w, ink, cluster, conditions));
+            self.to_window(|w, ink| health::human(w, ink, cluster, health));
         }
     }
 

@@ -192,7 +192,11 @@ impl<'a> Builder<'a> {
     fn place(&mut self, course: &mut Course, draft: DraftUnit, at_once: usize) {
         let votes = course.outlook.votes(&draft.node);
         let removed = matches!(draft.goal, Goal::Remove { .. });
-        let forecast = course.outlook.forecast(&draft.request(), removed, at_once);
+        let mut forecast = course.outlook.forecast(&draft.request(), removed, at_once);
+        match draft.goal {
+            Goal::Drain { .. } => forecast.moves_vip = false,
+            _ => course.outlook.moved_vip(&draft.node),
+        }
         let before = self.before(course, &draft.request(), forecast.outage);
         let mut after = [draft.after, before].concat();
         let mut last = None;

@@ -62,8 +62,9 @@ async fn try_health(global: &Global, args: &HealthArgs, printer: &Printer) -> Re
     let began = clock.now();
     let mut waited_for = String::new();
     loop {
-        let conditions = engine::health::conditions(&outside.systems, &snapshot).await;
-        let missing = conditions.iter().find_map(|c| Some(format!("{}: {}", c.name, c.missing.as_ref()?)));
+        let health = engine::health::examine(&outside.systems, &snapshot).await;
+        let missing =
+            health.conditions.iter().find_map(|c| Some(format!("{}: {}", c.name, c.missing.as_ref()?)));
         let left = args.timeout.is_some_and(|limit| {
             clock.now().duration_since(began) < limit.try_into().unwrap_or(jiff::SignedDuration::MAX)
         });
@@ -75,7 +76,7 @@ async fn try_health(global: &Global, args: &HealthArgs, printer: &Printer) -> Re
                 }
             }
             missing => {
-                printer.health(&snapshot.blueprint.cluster, &conditions);
+                printer.health(&snapshot.blueprint.cluster, &health);
                 return Ok(if missing.is_none() { Exit::Done } else { Exit::Systems });
             }
         }

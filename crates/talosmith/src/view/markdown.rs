@@ -151,8 +151,7 @@ mod tests {
     #[test]
     fn a_disruption_is_a_row_with_what_is_left_of_the_cluster() {
         let told = text(&super::super::plan::tests::restarts(), Verb::Apply);
-        let row =
-            "| **power cycle home-control-1** | etcd 2 of 3, quorum holds; about 1 min | **power cycle** |\n";
+        let row = "| **power cycle home-control-1** | 2 of 3 voters healthy meanwhile, quorum holds; about 1 min | **power cycle** |\n";
         assert!(told.contains(row), "{told}");
         assert!(told.contains("memory 4096 MiB → 8192 MiB"), "{told}");
     }

@@ -224,17 +224,20 @@ pub(super) fn groups(plan: &Plan) -> Vec<Group<'_>> {
 
 /// How the cluster stands while a unit runs, and how long that takes.
 pub(super) fn outlook(plan: &Plan, unit: &Unit) -> String {
-    let Forecast { voters, workers, outage, at_once, blockers } = &unit.forecast;
+    let Forecast { voters, workers, outage, moves_vip, at_once, blockers } = &unit.forecast;
     let mut said = vec![];
-    match voters {
-        Some((healthy, of)) if *outage => {
-            said.push(format!("etcd {healthy} of {of}, the Kubernetes API is unavailable meanwhile"));
-        }
-        Some((healthy, of)) if healthy * 2 > *of => {
-            said.push(format!("etcd {healthy} of {of}, quorum holds"))
-        }
-        Some((healthy, of)) => said.push(format!("etcd {healthy} of {of}")),
-        None => {}
+    if let Some((healthy, of)) = voters {
+        let quorum = match healthy * 2 > *of {
+            true => ", quorum holds",
+            false if *outage => "",
+            false => ", no quorum",
+        };
+        said.push(format!("{healthy} of {} healthy meanwhile{quorum}", count(*of, "voter")));
+    }
+    match (outage, moves_vip) {
+        (true, _) => said.push("the Kubernetes API is unavailable meanwhile".to_owned()),
+        (false, true) => said.push("the VIP moves, the endpoint is away for some seconds".to_owned()),
+        (false, false) => {}
     }
     if let Some((ready, of)) = workers {
         let at_once = match at_once {
@@ -562,7 +565,7 @@ pub(crate) mod tests {
     fn disruptions_stand_in_order_with_what_is_left_of_the_cluster() {
         insta::assert_snapshot!(text(&restarts(), Verb::Apply), @"
         power cycle home-control-1 [power cycle]
-           etcd 2 of 3, quorum holds; about 1 min
+           2 of 3 voters healthy meanwhile, quorum holds; about 1 min
         ├─ drain home-control-1  (its VM does not match the file)
         ├─ stop home-control-1, change its VM (memory 4096 MiB → 8192 MiB), and start it [power cycle]
         │      (its VM does not match the file)

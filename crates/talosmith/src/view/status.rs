@@ -10,14 +10,16 @@ use jiff::Timestamp;
 use model::blueprint::{Blueprint, Node, Role};
 use model::mark::Mark;
 use model::natural;
-use model::observed::{Api, Etcd, Machine, Observed, Vm};
+use model::observed::{Api, Cordon, Etcd, Machine, Observed, Vm};
 use model::plan::lost::without_keys;
 use model::plan::{Blocked, Note, Plan, Refusal};
 use model::quorum::{Quorum, Standing};
 use model::readiness::{Condition, Seen};
+use model::unit::{self, Goal, OpenUnit};
 use serde::Serialize;
 
-use super::ink::{Ink, clean, count};
+use super::cordons;
+use super::ink::{Ink, about, clean, count};
 use super::plan::{blocked, notes as write_notices, waiting};
 use super::table::table;
 use super::window::wrap;
@@ -100,6 +102,8 @@ fn write(
     }
     nodes(w, ink, blueprint, observed, left_out.nodes)?;
     quorum(w, ink, blueprint, observed)?;
+    cordons::human(w, ink, &cordons::of(&observed.kubernetes.nodes))?;
+    cordons::units(w, ink, observed)?;
     record(w, blueprint, observed)?;
     let dark = unobserved(w, ink, observed)?;
     match observed.proxmox.record.as_ref().and_then(|record| record.state.deleting) {
@@ -132,6 +136,11 @@ fn quorum(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint, observed: &Observe
             false => Ok(()),
         };
     };
+    self::standing(w, ink, &standing)
+}
+
+/// How etcd stands, as far as its members tell.
+pub(super) fn standing(w: &mut dyn Write, ink: Ink, standing: &Standing) -> io::Result<()> {
     let text = clean(&standing.to_string()).replacen("; leader ", ";\n        leader ", 1);
     let text = match standing.quorum {
         _ if standing.is_whole() => text,
@@ -221,8 +230,21 @@ fn drift(w: &mut dyn Write, ink: Ink, observed: &Observed, plan: &Plan) -> io::R
             w,
             "Drift:  {}; `talosmith plan` shows what would be done.",
             ink.yellow(&format!("{steps} to do"))
-        )
+        )?;
+        next(w, plan)
     }
+}
+
+/// What the next run does to nodes that run, in its order.
+fn next(w: &mut dyn Write, plan: &Plan) -> io::Result<()> {
+    const SHOWN: usize = 5;
+    if plan.units.is_empty() {
+        return Ok(());
+    }
+    let mut goals: Vec<String> = plan.units.iter().take(SHOWN).map(|unit| unit.goal.to_string()).collect();
+    let more = plan.units.len().saturating_sub(SHOWN);
+    goals.extend((more > 0).then(|| format!("and {more} more")));
+    writeln!(w, "Next:   {}; {}.", goals.join("; "), about(plan.seconds()))
 }
 
 fn hosts(w: &mut dyn Write, ink: Ink, observed: &Observed, only_off: bool) -> io::Result<()> {
@@ -526,6 +548,12 @@ pub fn json<'a>(
         nodes: Vec<Wanted<'a>>,
         /// How etcd stands; nothing where no member of it answers.
         etcd: Option<Standing>,
+        /// Who cordoned each node that is cordoned.
+        cordons: BTreeMap<&'a str, Cordon>,
+        /// Units that started and have not ended.
+        open_units: Vec<OpenUnit>,
+        /// What the next run does to nodes that run, in its order.
+        next: Vec<&'a Goal>,
         observed: &'a Observed,
         notes: &'a [Note],
         /// What the file asks for and this version does not do.
@@ -565,6 +593,9 @@ pub fn json<'a>(
         ready: nodes.iter().filter(|node| node.ready).count(),
         nodes,
         etcd: model::quorum::standing(blueprint, &observed.machines),
+        cordons: cordons::of(&observed.kubernetes.nodes),
+        open_units: unit::open(observed),
+        next: plan.units.iter().map(|unit| &unit.goal).collect(),
         observed,
         notes: &plan.notes,
         blocked: &plan.blocked,

@@ -205,6 +205,7 @@ fn control_plane_nodes_go_one_by_one_the_leader_late_and_the_holder_of_the_vip_l
     );
     for unit in plan.units.iter().filter(|unit| unit.node.starts_with("cp-")) {
         assert_eq!(unit.forecast.voters, Some((2, 3)), "{}", unit.id);
+        assert_eq!(unit.forecast.moves_vip, unit.node == "cp-1", "{}", unit.id);
         assert!(!unit.forecast.outage && unit.forecast.blockers.is_empty(), "{}", unit.id);
     }
     assert!(!ids(&plan).contains(&"snapshot-etcd"), "nothing is removed, and the API stays");

@@ -4,17 +4,21 @@
 use crate::blueprint::{Blueprint, Role};
 use crate::gate::{self, ClusterView, Effect, MemberView, NodeView, Policy, Request, Standing, Verdict};
 use crate::observed::{Member, Observed};
+use crate::quorum;
 use crate::unit::Forecast;
 
 /// The cluster at one point of the plan.
 pub(super) struct Outlook {
     view: ClusterView,
     policy: Policy,
+    /// The node that holds the VIP, as long as no unit has moved it.
+    holder: Option<String>,
 }
 
 impl Outlook {
     pub(super) fn new(blueprint: &Blueprint, observed: &Observed, policy: Policy) -> Self {
-        Self { view: ClusterView::observed(blueprint, observed), policy }
+        let holder = quorum::standing(blueprint, &observed.machines).and_then(|standing| standing.vip_on);
+        Self { view: ClusterView::observed(blueprint, observed), policy, holder }
     }
 
     pub(super) fn policy(&self) -> &Policy {
@@ -76,10 +80,11 @@ impl Outlook {
             let workers = Some((others.saturating_sub(beside), all));
             return Forecast { workers, at_once, blockers, ..Forecast::default() };
         }
+        let moves_vip = self.holder.as_ref() == Some(node);
         let Some(voters) = self.voters() else {
             // It may be the only one.
             let outage = outage.unwrap_or(request.effect == Effect::Absence);
-            return Forecast { outage, at_once, blockers, ..Forecast::default() };
+            return Forecast { outage, moves_vip, at_once, blockers, ..Forecast::default() };
         };
         let healthy = |(name, view): &(&String, &MemberView)| {
             let votes = view.members.iter().any(|member| member.id == view.id && !member.learner);
@@ -89,7 +94,13 @@ impl Outlook {
         let goes = usize::from(removed && self.is_listed(node));
         let too_few = || request.effect == Effect::Absence && self.is_listed(node) && stay <= voters / 2;
         let outage = outage.unwrap_or_else(too_few);
-        Forecast { voters: Some((stay, voters - goes)), outage, at_once, blockers, ..Forecast::default() }
+        let voters = Some((stay, voters - goes));
+        Forecast { voters, outage, moves_vip, at_once, blockers, ..Forecast::default() }
+    }
+
+    /// A node went down for a while, so that another one holds the VIP.
+    pub(super) fn moved_vip(&mut self, node: &str) {
+        self.holder.take_if(|holder| holder == node);
     }
 
     /// A node has its place in the cluster now.

@@ -8,7 +8,7 @@ use model::mark::{BootstrapMark, Lease, RecordState};
 use model::observed::Member;
 use model::observed::{EtcdStatus, Guest, KubernetesNode, RecordSeen, Unobserved};
 
-use super::super::plan::tests::{one_more, plan_of};
+use super::super::plan::tests::{one_more, plan_of, restarts};
 use super::super::window::columns;
 use super::*;
 
@@ -490,4 +490,42 @@ fn left_3_a_proxmox_cluster_without_quorum_is_shown() {
         let told = "the hosts of Proxmox have no quorum: nothing can be changed";
         assert_eq!(text.contains(told), shown, "{quorate:?}: {text}");
     }
+}
+
+#[test]
+fn issue_20_who_cordoned_what_and_what_the_next_run_does_is_told() {
+    let mut seen = observed();
+    let cordoned = |by: Option<&str>| KubernetesNode {
+        ready: true,
+        version: "v1.35.4".into(),
+        cordoned: by.map(str::to_owned),
+        ..KubernetesNode::default()
+    };
+    seen.kubernetes.nodes.insert("home-work-1".into(), cordoned(Some("restart/home-work-1 by eva@laptop")));
+    seen.kubernetes.nodes.insert("home-work-2".into(), cordoned(None));
+    let page = |seen: &Observed, plan: &Plan| {
+        let mut text = Vec::new();
+        human(&mut text, Ink::PLAIN, &blueprint(), seen, plan).unwrap();
+        String::from_utf8(text).unwrap()
+    };
+    let text = page(&seen, &restarts());
+    let lines = [
+        "cordoned: home-work-1 by Talosmith, for restart/home-work-1 by eva@laptop",
+        "cordoned: home-work-2 by a person or another program; Talosmith leaves it cordoned",
+        "in progress: restart/home-work-1 by eva@laptop",
+        "Next:   power cycle home-control-1; power cycle home-work-1; remove home-work-2; about 3 min.",
+    ];
+    for line in lines {
+        assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+    }
+    // Nobody holds the lease.
+    seen.proxmox.record.as_mut().unwrap().state.lease = None;
+    let text = page(&seen, &restarts());
+    let line = "interrupted: restart/home-work-1 by eva@laptop; `talosmith apply` continues it";
+    assert!(text.lines().any(|other| other == line), "{text}");
+    let document = serde_json::to_value(json(&blueprint(), &seen, &restarts())).unwrap();
+    assert_eq!(document["cordons"]["home-work-2"]["by"], "person");
+    assert_eq!(document["cordons"]["home-work-1"]["reason"], "restart/home-work-1 by eva@laptop");
+    assert_eq!(document["open_units"][0]["state"], "interrupted");
+    assert_eq!(document["next"][0]["goal"], "power-cycle");
 }

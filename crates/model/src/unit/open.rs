@@ -1,0 +1,107 @@
+//! Units that started and have not ended, as the cordons on nodes say. No run has to be asked: what it does to a node is written there.
+
+use serde::Serialize;
+
+use crate::observed::{Cordon, Observed};
+
+/// A unit that started and has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OpenUnit {
+    /// Its name, such as `restart/home-work-1`.
+    pub unit: String,
+    /// Its node.
+    pub node: String,
+    /// Who ran it, where the node says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// What has become of it.
+    pub state: UnitState,
+}
+
+/// What has become of a unit that has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnitState {
+    /// Somebody holds the lease of the cluster, so a run may be working on it.
+    InProgress,
+    /// Nobody holds the lease: the run ended before it did.
+    Interrupted,
+    /// Whether somebody holds the lease is not known.
+    Unknown,
+    /// A person shut the node down, which is how that ends.
+    ShutDown,
+}
+
+/// Units that started and have not ended, by node.
+#[must_use]
+pub fn open(observed: &Observed) -> Vec<OpenUnit> {
+    let lease = match &observed.proxmox.record {
+        Some(record) if !record.unreadable => match record.state.lease {
+            Some(_) => UnitState::InProgress,
+            None => UnitState::Interrupted,
+        },
+        _ => UnitState::Unknown,
+    };
+    let unit = |node: &String, reason: String| {
+        let (unit, by) = match reason.split_once(" by ") {
+            Some((unit, by)) => (unit.to_owned(), Some(by.to_owned())),
+            None => (reason, None),
+        };
+        let is_off = observed.kubernetes.nodes.get(node).is_some_and(|seen| !seen.ready);
+        let state = match unit.starts_with("shutdown/") && is_off && lease != UnitState::InProgress {
+            true => UnitState::ShutDown,
+            false => lease,
+        };
+        OpenUnit { unit, node: node.clone(), by, state }
+    };
+    let ours = observed.kubernetes.nodes.iter().filter_map(|(node, seen)| match seen.cordon()? {
+        Cordon::Talosmith { reason } => Some(unit(node, reason)),
+        Cordon::Person => None,
+    });
+    ours.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mark::RecordState;
+    use crate::observed::{KubernetesNode, RecordSeen};
+
+    fn observed(reason: Option<&str>, ready: bool) -> Observed {
+        let mut observed = Observed::default();
+        let cordoned = reason.map(str::to_owned);
+        let node = KubernetesNode { ready, schedulable: false, cordoned, ..KubernetesNode::default() };
+        observed.kubernetes.nodes.insert("w-1".to_owned(), node);
+        let state = RecordState::default();
+        let record = RecordSeen { vmid: 1, host: "pve1".to_owned(), state, unreadable: false };
+        observed.proxmox.record = Some(record);
+        observed
+    }
+
+    #[test]
+    fn a_cordon_of_ours_is_a_unit_that_has_not_ended() {
+        let seen = open(&observed(Some("restart/w-1 by eva@laptop"), true));
+        let expected = OpenUnit {
+            unit: "restart/w-1".to_owned(),
+            node: "w-1".to_owned(),
+            by: Some("eva@laptop".to_owned()),
+            state: UnitState::Interrupted,
+        };
+        assert_eq!(seen, [expected]);
+        assert_eq!(open(&observed(None, true)), [], "a person's cordon is none of ours");
+    }
+
+    #[test]
+    fn without_a_record_it_is_not_known_whether_a_run_is_at_work() {
+        let mut seen = observed(Some("restart/w-1 by eva@laptop"), true);
+        seen.proxmox.record = None;
+        assert_eq!(open(&seen)[0].state, UnitState::Unknown);
+    }
+
+    #[test]
+    fn a_node_that_a_person_shut_down_was_not_interrupted() {
+        let shut_down = |ready| open(&observed(Some("shutdown/w-1 by eva@laptop"), ready)).remove(0).state;
+        assert_eq!(shut_down(false), UnitState::ShutDown);
+        assert_eq!(shut_down(true), UnitState::Interrupted, "it still runs");
+    }
+}
