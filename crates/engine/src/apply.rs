@@ -29,6 +29,7 @@ use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use model::blueprint::Node;
 use model::event::{Consent, Outcome, What};
+use model::names::VmRef;
 use model::ownership;
 use model::plan::{Plan, graph};
 use model::step::{Action, Step, StepId, UnitId};
@@ -384,7 +385,7 @@ impl<'a> Dispatcher<'a> {
                 if *running >= PER_HOST {
                     return true;
                 }
-                if let Action::StartVm { host, .. } = &step.action {
+                if let Action::StartVm { vm: VmRef { host, .. }, .. } = &step.action {
                     let (all, here) = systems.consoles.free(host);
                     let starting = consoles.1.get(host).copied().unwrap_or(0);
                     if !idle && (all <= consoles.0 || here <= starting) {
@@ -479,7 +480,7 @@ impl<'a> Dispatcher<'a> {
         let Some((unit, _)) = unit.and_then(|id| self.units.get(id)) else { return };
         if self.context.permits.permit(&unit.id).is_some() {
             let (id, node, goal, step) =
-                (unit.id.clone(), unit.node.clone(), unit.goal.clone(), step.clone());
+                (unit.id.clone(), unit.node.to_string(), unit.goal.clone(), step.clone());
             self.context.permits.leave(&id, false);
             self.emitter.emit(What::UnitFailed { unit: id, node, goal, step });
         }
@@ -492,7 +493,7 @@ impl<'a> Dispatcher<'a> {
         if *left == 0 {
             self.context.permits.leave(&unit.id, true);
             let (id, node, goal, step) =
-                (unit.id.clone(), unit.node.clone(), unit.goal.clone(), step.clone());
+                (unit.id.clone(), unit.node.to_string(), unit.goal.clone(), step.clone());
             self.emitter.emit(What::UnitVerified { unit: id, node, goal, step });
         }
     }
@@ -617,7 +618,8 @@ async fn with_permit(
         None => progress.only_waiting(Box::pin(gate::enter(context, unit, progress))).await?,
     };
     if starts {
-        let (id, node, goal, step) = (unit.id.clone(), unit.node.clone(), unit.goal.clone(), step.id.clone());
+        let (id, node, goal, step) =
+            (unit.id.clone(), unit.node.to_string(), unit.goal.clone(), step.id.clone());
         progress.emit(What::UnitStarted { unit: id, node, goal, step });
         audit::record(context, unit, Moment::Started).await;
     }

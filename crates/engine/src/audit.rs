@@ -44,7 +44,7 @@ fn event(unit: &Unit, moment: Moment, person: &str) -> NodeEvent {
         Moment::Failed => format!("Talosmith could not {goal}, for {person}; its journal says why"),
     };
     NodeEvent {
-        node: unit.node.clone(),
+        node: unit.node.to_string(),
         reason: format!("Talosmith{}", reason(goal)),
         message,
         warning: moment == Moment::Failed,

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::blueprint::Node;
 use model::lease::Hold;
+use model::names::{NodeName, VmRef};
 use model::observed::Api;
 use model::ownership;
 use tokio::sync::watch;
@@ -48,9 +49,9 @@ pub(crate) struct Context {
     /// The lease of a cluster without Proxmox, once it is ours.
     pub kubernetes_lease: watch::Sender<Option<KubernetesLease>>,
     /// Nodes that took a configuration from this run, and could not be asked yet which one they run.
-    unproved: Mutex<BTreeSet<String>>,
+    unproved: Mutex<BTreeSet<NodeName>>,
     /// Nodes that this run sent a configuration to.
-    configured: Mutex<BTreeSet<String>>,
+    configured: Mutex<BTreeSet<NodeName>>,
     /// Whether this run is deleting the cluster's record, so that its absence is no surprise.
     pub deletes_record: AtomicBool,
     /// Control plane nodes that failed in this run, and why the first did.
@@ -58,11 +59,11 @@ pub(crate) struct Context {
     /// Who may be disrupted, and who is.
     pub permits: Permits,
     /// Nodes whose machines this run has restarted.
-    restarted: Mutex<BTreeSet<String>>,
+    restarted: Mutex<BTreeSet<NodeName>>,
     /// Nodes whose machine config this run staged.
-    staged: Mutex<BTreeSet<String>>,
+    staged: Mutex<BTreeSet<NodeName>>,
     /// The Talos release that this run installed, by node.
-    installed: Mutex<BTreeMap<String, String>>,
+    installed: Mutex<BTreeMap<NodeName, String>>,
     destruction: Option<Destruction>,
 }
 
@@ -93,17 +94,17 @@ impl Context {
     }
 
     /// Nodes whose machines this run has restarted: none is restarted twice.
-    pub(crate) fn restarted(&self) -> MutexGuard<'_, BTreeSet<String>> {
+    pub(crate) fn restarted(&self) -> MutexGuard<'_, BTreeSet<NodeName>> {
         self.restarted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nodes whose machine config this run staged: they must run it once they have booted.
-    pub(crate) fn staged(&self) -> MutexGuard<'_, BTreeSet<String>> {
+    pub(crate) fn staged(&self) -> MutexGuard<'_, BTreeSet<NodeName>> {
         self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The Talos release that this run installed, by node.
-    pub(crate) fn installed(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+    pub(crate) fn installed(&self) -> MutexGuard<'_, BTreeMap<NodeName, String>> {
         self.installed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -118,7 +119,7 @@ impl Context {
     }
 
     /// The host and the VM ID of a node's VM, as it was observed or as it will be.
-    pub(crate) fn place_of(&self, node: &Node) -> (String, u32) {
+    pub(crate) fn place_of(&self, node: &Node) -> VmRef {
         ownership::place_of(&self.snapshot.blueprint, &self.snapshot.observed.proxmox, node)
     }
 
@@ -153,12 +154,12 @@ impl Context {
     }
 
     /// The nodes whose configuration is still to be proved.
-    pub(crate) fn unproved(&self) -> MutexGuard<'_, BTreeSet<String>> {
+    pub(crate) fn unproved(&self) -> MutexGuard<'_, BTreeSet<NodeName>> {
         self.unproved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The nodes that this run sent a configuration to.
-    pub(crate) fn configured(&self) -> MutexGuard<'_, BTreeSet<String>> {
+    pub(crate) fn configured(&self) -> MutexGuard<'_, BTreeSet<NodeName>> {
         self.configured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

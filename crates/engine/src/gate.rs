@@ -50,7 +50,7 @@ pub(crate) async fn remove_dead(
     progress: &Progress,
 ) -> std::result::Result<Arc<Permit>, Vec<Blocker>> {
     let unit = UnitId(format!("replace/{node}"));
-    let want = Request { unit, node: node.to_owned(), effect: Effect::Removal };
+    let want = Request { unit, node: node.into(), effect: Effect::Removal };
     let policy = Policy { workers: Budget::Percent(100), ..Policy::default() };
     wait(context, &Wish { want: &want, policy: &policy, keep: false, limit: MOMENT }, progress).await
 }

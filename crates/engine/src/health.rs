@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::blueprint::{Blueprint, Node};
+use model::names::NodeName;
 use model::observed::{Api, KubernetesNode, NotReady, Vm};
 use model::quorum::Standing;
 use model::readiness::{self, Seen, State};
@@ -67,7 +68,7 @@ pub struct Health {
     /// How etcd stands; `None` where no member of it answers.
     pub etcd: Option<Standing>,
     /// Nodes as Kubernetes sees them; none where it does not answer.
-    pub nodes: BTreeMap<String, KubernetesNode>,
+    pub nodes: BTreeMap<NodeName, KubernetesNode>,
 }
 
 /// Every condition, asked once.
@@ -215,7 +216,7 @@ async fn etcd_members(systems: &Systems, snapshot: &Snapshot, access: &Access) -
             Err(unmet) => lacks.extend(is_awaited.then_some(unmet)),
         }
     }
-    let wanted: BTreeSet<String> = snapshot.blueprint.control_planes().map(|n| n.name.clone()).collect();
+    let wanted: BTreeSet<String> = snapshot.blueprint.control_planes().map(|n| n.name.to_string()).collect();
     for (node, members) in views {
         let names: BTreeSet<String> = members.iter().map(|m| m.hostname.clone()).collect();
         if let Some(learner) = members.iter().find(|m| m.learner) {
@@ -345,7 +346,7 @@ fn no_kubernetes(error: &Error) -> Unmet {
     Unmet::new(error.causes().join(": ")).coded("kubernetes")
 }
 
-fn nodes_ready(snapshot: &Snapshot, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
+fn nodes_ready(snapshot: &Snapshot, nodes: &BTreeMap<NodeName, KubernetesNode>) -> Held {
     let mut awaits = None;
     let mut lacks = vec![];
     for node in snapshot.blueprint.in_order() {
@@ -395,7 +396,7 @@ pub(crate) fn not_ready(blueprint: &Blueprint, why: Option<&NotReady>) -> String
     }
 }
 
-fn nodes_initialized(snapshot: &Snapshot, nodes: &BTreeMap<String, KubernetesNode>) -> Held {
+fn nodes_initialized(snapshot: &Snapshot, nodes: &BTreeMap<NodeName, KubernetesNode>) -> Held {
     let state = |node: &Node| {
         let seen = Seen::nothing(&snapshot.blueprint, node).with_kubernetes(nodes);
         seen.state(readiness::Condition::Initialized)

@@ -28,6 +28,7 @@ use kube::api::{Api, DeleteParams, ListParams};
 use kube::client::Body;
 use kube::client::middleware::BaseUriLayer;
 use model::holder::SecretPlace;
+use model::names::NodeName;
 use model::observed::{KubernetesNode, NotReady};
 use rustls::{ClientConfig, RootCertStore};
 use talos::pki::Identity;
@@ -128,10 +129,10 @@ impl Kubernetes {
     /// # Errors
     ///
     /// When Kubernetes does not answer in time, or refuses.
-    pub async fn nodes(&self) -> Result<BTreeMap<String, KubernetesNode>> {
+    pub async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesNode>> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let list = self.ask("list its nodes", nodes.list(&ListParams::default())).await?;
-        Ok(list.items.into_iter().filter_map(|n| Some((n.metadata.name.clone()?, seen(&n)))).collect())
+        Ok(list.items.into_iter().filter_map(|n| Some((n.metadata.name.clone()?.into(), seen(&n)))).collect())
     }
 
     /// Pods of the control plane.

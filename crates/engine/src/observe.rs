@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::allowed::Allowed;
 use model::blueprint::{Blueprint, Node};
 use model::holder::Holder;
+use model::names::NodeName;
 use model::observed::{Api, Etcd, Kubernetes, Machine, Observed, Proxmox, Unobserved, Vm};
 use model::ownership;
 use model::removed;
@@ -49,7 +50,7 @@ pub struct Sought<'a> {
     /// The keys to machines, if there are any.
     pub access: Option<&'a Access>,
     /// Configurations by node.
-    pub configs: &'a BTreeMap<String, Config>,
+    pub configs: &'a BTreeMap<NodeName, Config>,
     /// Schematic ids by image.
     pub schematics: &'a BTreeMap<String, String>,
     /// What the operator allows.

@@ -6,6 +6,7 @@
 //! Proxmox offers no means to close.
 
 use model::mark::Mark;
+use model::names::VmRef;
 use model::ownership::{self, Act, Evidence, Foreign};
 use pve::{BothConfigs, VmConfig};
 use uuid::Uuid;
@@ -13,18 +14,6 @@ use uuid::Uuid;
 use crate::context::Context;
 use crate::error::{Error, Kind, Result, hint};
 use crate::evidence::evidence;
-
-/// A VM's id and the host it is on.
-pub(crate) struct Place<'a> {
-    pub host: &'a str,
-    pub vmid: u32,
-}
-
-impl std::fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "VM {} on {}", self.vmid, self.host)
-    }
-}
 
 /// Whether a VM with this configuration is `node` and may be acted on.
 pub(crate) fn check(
@@ -45,7 +34,7 @@ pub(crate) fn recorded(context: &Context, node: &str) -> Option<Uuid> {
 }
 
 /// Reads the VM, and refuses unless it is `node` and may be acted on.
-pub(crate) async fn read(context: &Context, act: Act, node: &str, place: &Place<'_>) -> Result<BothConfigs> {
+pub(crate) async fn read(context: &Context, act: Act, node: &str, place: &VmRef) -> Result<BothConfigs> {
     let read = try_read(context, act, node, place)
         .await
         .map_err(|e| Error::systems(format!("could not read {node}, {place}")).hint(hint(&e)).because(e))?;
@@ -57,14 +46,14 @@ pub(crate) async fn try_read(
     context: &Context,
     act: Act,
     node: &str,
-    place: &Place<'_>,
+    place: &VmRef,
 ) -> pve::Result<std::result::Result<BothConfigs, Foreign>> {
-    let configs = context.systems.pve.vm_configs(place.host, place.vmid).await?;
+    let configs = context.systems.pve.vm_configs(&place.host, place.vmid).await?;
     Ok(check(context, act, place.vmid, node, &configs.now).map(|()| configs))
 }
 
 /// The VM is not the one that was meant, and is left alone.
-pub(crate) fn not_ours(what: &str, place: &Place<'_>, why: Foreign) -> Error {
+pub(crate) fn not_ours(what: &str, place: &VmRef, why: Foreign) -> Error {
     Error::new(Kind::Refused, format!("{place} is not {what} any more"))
         .hint("it changed after it was observed and was left alone; run the command again to see what is there now")
         .because(why)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::gate::{Blocker, Permit, Standing};
+use model::names::NodeName;
 use model::observed::Health;
 use model::spec::HealthGate;
 use model::step::UnitId;
@@ -67,7 +68,7 @@ impl Permits {
             Blocker::InFlight(_) => true,
             Blocker::Budget { away, budget } => {
                 let state = self.state();
-                let ours = |name: &&String| state.permits.values().any(|p| p.request().node == **name);
+                let ours = |name: &&NodeName| state.permits.values().any(|p| p.request().node == **name);
                 away.iter().filter(|name| !ours(name)).count() < *budget
             }
             _ => false,

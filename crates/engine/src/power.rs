@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use model::blueprint::Node;
+use model::names::VmRef;
 
 use crate::context::Context;
 use crate::error::Error;
@@ -37,7 +38,7 @@ impl PowerWatch {
             return Ok(None);
         }
         let systems = &context.systems;
-        let (host, vmid) = context.place_of(node);
+        let VmRef { host, vmid } = context.place_of(node);
         let now = systems.clock.now();
         if now.duration_since(*self.asked.get_or_insert(now)) >= INTERVAL {
             self.asked = Some(now);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use model::blueprint::Node;
 use model::identity::{self, Fingerprint, KeptRunning, Method, Unproved, Verdict};
+use model::names::VmRef;
 use model::observed::{Api, Machine as Seen, Observed};
 use model::ownership::Act;
 use talos_client::Maintenance;
@@ -21,7 +22,7 @@ use crate::error::{Error, Kind, Result, hint};
 use crate::identify::{Identified, identify};
 use crate::kubernetes::Kubernetes;
 use crate::observe::machines;
-use crate::owned::{Place, not_ours, try_read};
+use crate::owned::{not_ours, try_read};
 use crate::systems::REQUEST_TIMEOUT;
 
 /// For so long the console may lag behind, and a certificate may be renewed.
@@ -70,7 +71,7 @@ impl<'a> Prover<'a> {
     /// Opens the console, where it is needed and not open yet.
     pub(crate) async fn watch(&mut self) {
         if self.method == Method::Console && self.watch.is_none() {
-            let (host, vmid) = self.context.place_of(self.node);
+            let VmRef { host, vmid } = self.context.place_of(self.node);
             let systems = &self.context.systems;
             let slot = systems.consoles.slot(&host).await;
             let whose = Whose { node: &self.node.name, host: &host, vmid };
@@ -83,7 +84,7 @@ impl<'a> Prover<'a> {
 
     /// The same, where a console is free at once: what it prints helps, and nothing depends on it.
     pub(crate) async fn watch_if_free(&mut self) {
-        let (host, _) = self.context.place_of(self.node);
+        let VmRef { host, .. } = self.context.place_of(self.node);
         let (all, here) = self.context.systems.consoles.free(&host);
         if all > 0 && here > 0 {
             self.watch().await;
@@ -93,7 +94,7 @@ impl<'a> Prover<'a> {
     /// A system that does not come up: the kernel panic that its console shows again and again.
     pub(crate) fn panics(&self) -> Result<()> {
         let Some(line) = self.watch.as_ref().and_then(|watch| watch.panics()) else { return Ok(()) };
-        let (host, vmid) = self.context.place_of(self.node);
+        let VmRef { host, vmid } = self.context.place_of(self.node);
         let name = &self.node.name;
         Err(Error::systems(format!("{name} does not boot; the console of VM {vmid} on {host} shows again and again: {line}"))
             .coded(PANIC)
@@ -129,7 +130,7 @@ impl<'a> Prover<'a> {
         match self.watch.as_ref().and_then(|watch| watch.last_line()) {
             Some(line) => format!("; the last line on its console: {line}"),
             None if self.watch.as_ref().is_some_and(|watch| watch.is_mute()) => {
-                let (_, vmid) = self.context.place_of(self.node);
+                let VmRef { vmid, .. } = self.context.place_of(self.node);
                 format!("; the console of VM {vmid} printed nothing since it was opened")
             }
             None => String::new(),
@@ -213,7 +214,7 @@ impl<'a> Prover<'a> {
     /// Opens the console again where the VM was stopped and started since it was opened: Proxmox leaves the old one open, and
     /// nothing is read on it any more. What was read before counts no more. Says whether it did.
     async fn reopen_if_started_again(&mut self, progress: &Progress) -> bool {
-        let (host, vmid) = self.context.place_of(self.node);
+        let VmRef { host, vmid } = self.context.place_of(self.node);
         let (systems, Some(watch)) = (&self.context.systems, &mut self.watch) else { return false };
         if self.reopened >= POWER_CYCLES {
             return false;
@@ -261,8 +262,7 @@ impl<'a> Prover<'a> {
         if let Some(volume) = volumes.iter().find(|volume| keeps_configuration(volume)) {
             return Err(self.kept_running(&format!("it has the volume {}", volume.name)));
         }
-        let (host, vmid) = context.place_of(node);
-        let (place, pve) = (Place { host: &host, vmid }, &context.systems.pve);
+        let (place, pve) = (context.place_of(node), &context.systems.pve);
         let attempt = || Error::systems(format!("could not restart {}, {place}", node.name));
         match try_read(context, Act::Change, &node.name, &place).await {
             Ok(Ok(_)) => {}
@@ -274,7 +274,7 @@ impl<'a> Prover<'a> {
             false => "its console did not show its certificate within 20 seconds",
         };
         progress.note(format!("restarting it: {why}{}", self.last_words()));
-        let reset = async { pve.follow(&pve.reset(&host, vmid).await?, |_| {}).await };
+        let reset = async { pve.follow(&pve.reset(&place.host, place.vmid).await?, |_| {}).await };
         match reset.await {
             Ok(_) => {}
             // It may have happened; what it prints tells.
@@ -339,7 +339,7 @@ impl<'a> Prover<'a> {
     }
 
     fn mismatch(&self, shown: &Fingerprint, printed: &Fingerprint) -> Error {
-        let (_, vmid) = self.context.place_of(self.node);
+        let VmRef { vmid, .. } = self.context.place_of(self.node);
         let address = self.context.systems.address(self.node);
         self.refused(&format!(
             "shows a certificate with the fingerprint {shown}, and the console of VM {vmid} names {printed}"
@@ -387,7 +387,7 @@ impl<'a> Prover<'a> {
 
     /// The console said nothing, although the machine was restarted while it was read.
     async fn unresponsive(&mut self) -> Error {
-        let (host, vmid) = self.context.place_of(self.node);
+        let VmRef { host, vmid } = self.context.place_of(self.node);
         let off = matches!(self.context.systems.pve.is_running(&host, vmid).await, Ok(false));
         let state = if off { ", which is off" } else { "" };
         self.refused(&format!(
@@ -427,12 +427,12 @@ pub(crate) async fn slot(context: &Context, node: &str, host: &str) -> Option<Sl
 pub(crate) async fn watch_start(
     context: &Context,
     node: &str,
-    place: &Place<'_>,
+    place: &VmRef,
     from_start: bool,
     slot: Option<Slot>,
 ) {
     let (systems, Some(slot)) = (&context.systems, slot) else { return };
-    let whose = Whose { node, host: place.host, vmid: place.vmid };
+    let whose = Whose { node, host: &place.host, vmid: place.vmid };
     let watch = Watch::open(&systems.consoles, &systems.pve, &systems.clock, &whose, from_start, slot).await;
     systems.consoles.keep(node, watch);
 }

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use model::event::Consent;
+use model::names::NodeName;
 use model::plan::Plan;
 use model::plan::by_hand::{ByHand, Hand};
 use model::plan::remnants::{self, Remnant};
@@ -129,9 +130,9 @@ pub enum Ended {
         /// What the name was given for.
         given: Given,
         /// The name.
-        name: String,
+        name: NodeName,
         /// The nodes that there are.
-        known: Vec<String>,
+        known: Vec<NodeName>,
     },
     /// The saved plan is not what planning gives now.
     Outdated(Box<SavedPlan>),
@@ -311,7 +312,7 @@ impl Reconcile<'_> {
     }
 
     /// A node that is asked for by hand, and that the file does not have.
-    fn unknown_argument(&self, snapshot: &Snapshot) -> Option<(Given, String)> {
+    fn unknown_argument(&self, snapshot: &Snapshot) -> Option<(Given, NodeName)> {
         let Intent::ByHand(asked) = &self.intent else { return None };
         let unknown = asked.nodes.iter().find(|name| !snapshot.blueprint.nodes.contains_key(*name));
         unknown.map(|name| (Given::Argument, name.clone()))
@@ -491,13 +492,14 @@ impl Course {
 
 #[cfg(test)]
 mod tests {
+    use model::names::VmRef;
     use model::step::{Action, Disruption, Step};
 
     use super::*;
 
     /// A plan that starts this node.
     fn plan(node: &str) -> Plan {
-        let action = Action::StartVm { node: node.to_owned(), host: "pve1".to_owned(), vmid: 1 };
+        let action = Action::StartVm { node: node.into(), vm: VmRef::new("pve1", 1) };
         let step = Step {
             id: action.id(),
             action,

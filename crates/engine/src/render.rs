@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use model::attachments::Attachments;
 use model::blueprint::{Blueprint, Image, Node};
 use model::diagnostic::{Diagnostic, Path, codes};
+use model::names::NodeName;
 use sha2::{Digest, Sha256};
 use talos::config::{self, ClusterSettings, Contract, Documents};
 use talos::pki::{self, Identity};
@@ -157,7 +158,7 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
-pub(crate) fn digests(configs: &BTreeMap<String, Config>) -> BTreeMap<String, String> {
+pub(crate) fn digests(configs: &BTreeMap<NodeName, Config>) -> BTreeMap<NodeName, String> {
     configs.iter().map(|(name, config)| (name.clone(), digest(config.whole.as_bytes()))).collect()
 }
 
@@ -189,7 +190,10 @@ impl<'a> Renderer<'a> {
     /// # Errors
     ///
     /// Everything that the nodes would refuse, each once, at the patch that is to blame.
-    pub fn configs(&self, bundle: &Bundle) -> std::result::Result<BTreeMap<String, Config>, Vec<Diagnostic>> {
+    pub fn configs(
+        &self,
+        bundle: &Bundle,
+    ) -> std::result::Result<BTreeMap<NodeName, Config>, Vec<Diagnostic>> {
         let mut configs = BTreeMap::new();
         let mut found = Vec::new();
         for node in self.blueprint.nodes.values() {

@@ -180,7 +180,7 @@ impl Failed<'_> {
         let known = &self.snapshot.observed.proxmox.inventory.hosts;
         for event in self.events {
             if let What::StepFailed { step, .. } = &event.what {
-                hosts.extend(step.0.split('/').filter(|part| known.contains_key(*part)).map(str::to_owned));
+                hosts.extend(step.objects().filter(|part| known.contains_key(*part)).map(str::to_owned));
             }
         }
         hosts.into_iter().collect()

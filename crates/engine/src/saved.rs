@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::allowed::Allowed;
 use model::mark::Mark;
+use model::names::NodeName;
 use model::observed::Observed;
 use model::plan::Plan;
 use model::unit::Goal;
@@ -64,7 +65,7 @@ pub struct SavedPlan {
     pub allowed: Allowed,
     /// The nodes that it is about, where it is not about all.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub targets: BTreeSet<String>,
+    pub targets: BTreeSet<NodeName>,
     /// What whoever applies it approves: the goals of its steps and units.
     pub goals: BTreeSet<Goal>,
     /// What the file asked for and what was seen, fact by fact.

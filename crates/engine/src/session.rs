@@ -12,6 +12,7 @@ use model::blueprint::{Blueprint, Node, Role};
 use model::diagnostic::Severity;
 use model::gate::Policy;
 use model::holder::Holder;
+use model::names::NodeName;
 use model::observed::Observed;
 use model::plan::by_hand::{self, ByHand};
 use model::plan::{self, Plan, Rendered};
@@ -47,7 +48,7 @@ pub struct Session {
     snapshots: Arc<dyn SnapshotStore>,
     local: Arc<dyn LocalMachine>,
     bundle_at: Arc<str>,
-    targets: Arc<BTreeSet<String>>,
+    targets: Arc<BTreeSet<NodeName>>,
 }
 
 /// What one observation brought: the desired state, the observed state, and what is needed to get from one to the other. Cheap to clone.
@@ -60,14 +61,14 @@ pub struct Snapshot {
     /// Digests of what was rendered.
     pub rendered: Arc<Rendered>,
     /// Nodes of this cluster that the file does not have any more, as far as anything is known of them.
-    removed: Arc<BTreeMap<String, Node>>,
+    removed: Arc<BTreeMap<NodeName, Node>>,
     schematics: Arc<BTreeMap<String, Schematic>>,
-    configs: Arc<BTreeMap<String, Config>>,
+    configs: Arc<BTreeMap<NodeName, Config>>,
     access: Option<Arc<Access>>,
     references: Arc<ReadReference>,
     allowed: Arc<Allowed>,
     snapshots: Arc<dyn SnapshotStore>,
-    targets: Arc<BTreeSet<String>>,
+    targets: Arc<BTreeSet<NodeName>>,
     local: Arc<dyn LocalMachine>,
     plan_key: Option<Arc<PlanKey>>,
     bundle_at: Arc<str>,
@@ -144,8 +145,8 @@ impl Session {
 
     /// The same session, whose plans are about these nodes only and what they need. With no nodes, about all.
     #[must_use]
-    pub fn targeting(self, nodes: impl IntoIterator<Item = String>) -> Self {
-        Self { targets: Arc::new(nodes.into_iter().collect()), ..self }
+    pub fn targeting(self, nodes: impl IntoIterator<Item = impl Into<NodeName>>) -> Self {
+        Self { targets: Arc::new(nodes.into_iter().map(Into::into).collect()), ..self }
     }
 
     /// The same session with the machine that it runs on, which runs the command gates of the file and knows time zones.
@@ -324,21 +325,21 @@ impl Snapshot {
     }
 
     /// The nodes that plans are about, where they are not about all.
-    pub(crate) fn targets(&self) -> &BTreeSet<String> {
+    pub(crate) fn targets(&self) -> &BTreeSet<NodeName> {
         &self.targets
     }
 
     /// Every node of the file, then those that the file does not have any more.
     #[must_use]
-    pub fn node_names(&self) -> Vec<String> {
+    pub fn node_names(&self) -> Vec<NodeName> {
         let removed = self.observed.removed.keys().cloned();
         self.blueprint.in_order().into_iter().map(|node| node.name.clone()).chain(removed).collect()
     }
 
     /// A name that the operator gave and that no node has.
     #[must_use]
-    pub fn unknown_name(&self) -> Option<(Given, String)> {
-        let known: BTreeSet<String> = self.node_names().into_iter().collect();
+    pub fn unknown_name(&self) -> Option<(Given, NodeName)> {
+        let known: BTreeSet<NodeName> = self.node_names().into_iter().collect();
         let destroyed = self.allowed.nodes.iter().chain(self.allowed.disks.keys());
         let named = destroyed.map(|name| (Given::AllowDestroy, name));
         let mut named = named.chain(self.targets.iter().map(|name| (Given::Target, name)));

@@ -37,7 +37,6 @@ use crate::emit::Progress;
 use crate::error::{Kind, Result};
 use crate::health;
 use crate::offline;
-use crate::owned::Place;
 use permit::Authority;
 
 /// Whether a step mostly waits and may be dropped at any moment without leaving a call half made.
@@ -81,7 +80,7 @@ fn host(context: &Context, action: &Action) -> Option<String> {
         return Some(host.to_owned());
     }
     let node = context.snapshot.node(action.node()?).ok().filter(|node| !node.external)?;
-    Some(context.place_of(node).0)
+    Some(context.place_of(node).host)
 }
 
 /// Each step is on the heap: one that is many calls deep would not fit on a small stack.
@@ -98,41 +97,33 @@ async fn carry_out(
         Action::DownloadImage { host, datastore, file, url } => {
             Box::pin(image::download(context, host, datastore, file, url, progress)).await
         }
-        Action::CreateRecord { host, member, .. } => {
-            Box::pin(record::create(context, host, member.as_deref(), progress)).await
+        Action::CreateRecord { vm, member } => {
+            Box::pin(record::create(context, &vm.host, member.as_deref(), progress)).await
         }
-        Action::SealRecord { host, vmid, member } => {
-            Box::pin(record::seal(context, &Place { host, vmid: *vmid }, member, progress)).await
-        }
-        Action::UpdateRecord { host, vmid } => {
-            Box::pin(record::update(context, &Place { host, vmid: *vmid })).await
-        }
-        Action::CreateTemplate { name, mark, host, vmid, disk, datastore, image } => {
+        Action::SealRecord { vm, member } => Box::pin(record::seal(context, vm, member, progress)).await,
+        Action::UpdateRecord { vm } => Box::pin(record::update(context, vm)).await,
+        Action::CreateTemplate { name, mark, vm, disk, datastore, image } => {
             let template = template::Template { name, mark, disk, datastore, image };
-            Box::pin(template::create(context, &template, &Place { host, vmid: *vmid }, progress)).await
+            Box::pin(template::create(context, &template, vm, progress)).await
         }
-        Action::CreateVm { node, host, vmid, image, .. } => {
-            let (node, place) = (context.snapshot.node(node)?, Place { host, vmid: *vmid });
-            Box::pin(vm::create(context, node, &place, image, progress)).await
+        Action::CreateVm { node, vm, image, .. } => {
+            let node = context.snapshot.node(node)?;
+            Box::pin(vm::create(context, node, vm, image, progress)).await
         }
-        Action::CloneVm { node, host, vmid, template, datastore } => {
-            let (node, place) = (context.snapshot.node(node)?, Place { host, vmid: *vmid });
-            Box::pin(template::copy(context, node, &place, *template, datastore, progress)).await
+        Action::CloneVm { node, vm, template, datastore } => {
+            let node = context.snapshot.node(node)?;
+            Box::pin(template::copy(context, node, vm, *template, datastore, progress)).await
         }
-        Action::UpdateVm { node, host, vmid, set, pool, .. } => {
-            let (node, place) = (context.snapshot.node(node)?, Place { host, vmid: *vmid });
-            Box::pin(update::run(context, permit, node, &place, set, pool.as_deref())).await
+        Action::UpdateVm { node, vm, set, pool, .. } => {
+            let node = context.snapshot.node(node)?;
+            Box::pin(update::run(context, permit, node, vm, set, pool.as_deref())).await
         }
-        Action::DeleteDisk { node, host, vmid, disk, volume, .. } => {
-            let (permit, place) = (permit::of(permit, action)?, Place { host, vmid: *vmid });
-            Box::pin(disk::delete(context, permit, node, &place, disk, volume)).await
+        Action::DeleteDisk { node, vm, disk, volume, .. } => {
+            let permit = permit::of(permit, action)?;
+            Box::pin(disk::delete(context, permit, node, vm, disk, volume)).await
         }
-        Action::GrowDisk { node, host, vmid, disk, gib } => {
-            Box::pin(vm::grow(context, node, &Place { host, vmid: *vmid }, disk, *gib)).await
-        }
-        Action::StartVm { node, host, vmid } => {
-            Box::pin(vm::start(context, node, &Place { host, vmid: *vmid })).await
-        }
+        Action::GrowDisk { node, vm, disk, gib } => Box::pin(vm::grow(context, node, vm, disk, *gib)).await,
+        Action::StartVm { node, vm } => Box::pin(vm::start(context, node, vm)).await,
         Action::Configure { node, .. } => {
             Box::pin(configure::run(context, context.snapshot.node(node)?, progress)).await
         }
@@ -154,10 +145,9 @@ async fn carry_out(
             let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
             Box::pin(reboot::run(context, permit, node, *mode, progress)).await
         }
-        Action::PowerCycleVm { node, host, vmid, set, .. } => {
+        Action::PowerCycleVm { node, vm, set, .. } => {
             let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
-            let place = Place { host, vmid: *vmid };
-            Box::pin(power_cycle::run(context, permit, node, &place, set, progress)).await
+            Box::pin(power_cycle::run(context, permit, node, vm, set, progress)).await
         }
         Action::VerifyNode { node } => {
             Box::pin(verify::run(context, context.snapshot.node(node)?, progress)).await
@@ -191,34 +181,31 @@ async fn carry_out(
         Action::Join { node } => Box::pin(join::run(context, context.snapshot.node(node)?, progress)).await,
         Action::CreateCredentials { to, .. } => Box::pin(credentials::run(context, *to)).await,
         Action::CheckHealth => Box::pin(health::run(context, progress)).await,
-        Action::StopVm { node, host, vmid, if_unresponsive } => {
-            let place = Place { host, vmid: *vmid };
+        Action::StopVm { node, vm, if_unresponsive } => {
             if *if_unresponsive {
                 let node = context.snapshot.node(node)?;
                 let permit = Box::pin(dead::still_dead(context, node, progress)).await?;
-                return Box::pin(remove::stop(context, Authority::Permit(&permit), &node.name, &place)).await;
+                return Box::pin(remove::stop(context, Authority::Permit(&permit), &node.name, vm)).await;
             }
             let authority = Authority::of(context, permit, action)?;
-            Box::pin(remove::stop(context, authority, node, &place)).await
+            Box::pin(remove::stop(context, authority, node, vm)).await
         }
-        Action::DeleteVm { node, host, vmid, keeps_quorum } => {
-            let place = Place { host, vmid: *vmid };
+        Action::DeleteVm { node, vm, keeps_quorum } => {
             if *keeps_quorum || (permit.is_none() && context.destruction().is_none()) {
                 let node = context.snapshot.node(node)?;
                 let permit = Box::pin(dead::may_go(context, node, progress)).await?;
-                return Box::pin(remove::delete(context, Authority::Permit(&permit), &node.name, &place))
-                    .await;
+                return Box::pin(remove::delete(context, Authority::Permit(&permit), &node.name, vm)).await;
             }
             let authority = Authority::of(context, permit, action)?;
-            Box::pin(remove::delete(context, authority, node, &place)).await
+            Box::pin(remove::delete(context, authority, node, vm)).await
         }
         Action::RemoveAccount { of, user, role } => {
             Box::pin(credentials::remove_account(context, *of, user, role.as_deref())).await
         }
-        Action::DeleteRecord { host, vmid } => {
+        Action::DeleteRecord { vm } => {
             let authority = permit::destruction(context, action)?;
             context.deletes_record.store(true, std::sync::atomic::Ordering::Relaxed);
-            Box::pin(remove::delete_record(context, authority, &Place { host, vmid: *vmid })).await?;
+            Box::pin(remove::delete_record(context, authority, vm)).await?;
             context.record.send_replace(None);
             Ok(Done::default())
         }

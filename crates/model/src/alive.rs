@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use crate::names::NodeName;
 use crate::observed::{Api, Observed};
 
 /// What was seen of a node and around it, at one moment.
@@ -77,7 +78,7 @@ pub fn is_dead(signs: Signs) -> Result<(), Doubt> {
 /// The signs of a node in what was observed.
 #[must_use]
 pub fn signs(node: &str, observed: &Observed) -> Signs {
-    let configured = |(name, machine): &(&String, &crate::observed::Machine)| {
+    let configured = |(name, machine): &(&NodeName, &crate::observed::Machine)| {
         *name != node && machine.api == Api::Configured
     };
     let kubernetes = match &observed.kubernetes {

@@ -1,5 +1,6 @@
 //! What an operator allows a plan to do beyond what is harmless: each by name, none of it by default.
 
+use crate::names::NodeName;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -10,10 +11,10 @@ use serde::{Deserialize, Serialize};
 pub struct Allowed {
     /// Nodes whose data may be deleted.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub nodes: BTreeSet<String>,
+    pub nodes: BTreeSet<NodeName>,
     /// Disks that may be deleted with their data, by node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub disks: BTreeMap<String, BTreeSet<String>>,
+    pub disks: BTreeMap<NodeName, BTreeSet<String>>,
     /// Nodes that the file does not have any more may be deleted with their data.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
@@ -28,7 +29,7 @@ pub struct Allowed {
 impl Allowed {
     /// The data of these nodes may be deleted.
     #[must_use]
-    pub fn data_of<Name: Into<String>>(nodes: impl IntoIterator<Item = Name>) -> Self {
+    pub fn data_of<Name: Into<NodeName>>(nodes: impl IntoIterator<Item = Name>) -> Self {
         Self { nodes: nodes.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 

@@ -16,6 +16,7 @@ use uuid::Uuid;
 pub use crate::spec::Role;
 pub use hardware::{BootDisk, Disk, DiskOptions, Hardware, Nic, NodePatch, Pci, Route, Taint};
 
+use crate::names::NodeName;
 use crate::natural;
 use crate::policy::Policy;
 use crate::spec;
@@ -55,7 +56,7 @@ pub struct Blueprint {
     /// Boot images by key, shared between nodes that agree.
     pub images: BTreeMap<String, Image>,
     /// Every node by name.
-    pub nodes: BTreeMap<String, Node>,
+    pub nodes: BTreeMap<NodeName, Node>,
     /// What else the file says about the cluster.
     pub options: Options,
 }
@@ -144,7 +145,7 @@ pub struct Image {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// VM name, host name and Kubernetes node name.
-    pub name: String,
+    pub name: NodeName,
     /// Its part.
     pub role: Role,
     /// The pool it came from; `None` for a node that the file names by itself.

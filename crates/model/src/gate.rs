@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use self::etcd::{Consensus, majority};
 use crate::blueprint::Role;
+use crate::names::NodeName;
 use crate::observed::{Health, Member};
 use crate::policy::WindowState;
 use crate::step::UnitId;
@@ -53,7 +54,7 @@ pub struct Request {
     /// The unit.
     pub unit: UnitId,
     /// Its node.
-    pub node: String,
+    pub node: NodeName,
     /// What it does to the node.
     pub effect: Effect,
 }
@@ -236,7 +237,7 @@ fn worker(
     let workers = || view.nodes.iter().filter(|(name, _)| view.is_worker(name) && !etcd.lists(name));
     let budget = policy.workers.of(workers().count());
     let in_flight = |name: &str| standing.in_flight.iter().any(|other| other.node == name);
-    let away: Vec<String> = workers()
+    let away: Vec<NodeName> = workers()
         .filter(|(name, node)| **name != want.node && (node.ready != Some(true) || in_flight(name)))
         .map(|(name, _)| name.clone())
         .collect();

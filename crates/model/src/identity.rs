@@ -13,6 +13,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::blueprint::{Blueprint, Node, Role};
+use crate::names::NodeName;
 use crate::observed::{Etcd, Machine, Member, Observed, Vm};
 use crate::ownership;
 use crate::quorum::{self, View};
@@ -96,10 +97,10 @@ pub fn method(blueprint: &Blueprint, observed: &Observed, node: &Node) -> Method
         None => {}
     }
     let record = observed.proxmox.record.as_ref();
-    if record.is_some_and(|record| record.state.doubted.contains_key(&node.name)) {
+    if record.is_some_and(|record| record.state.doubted.contains_key(node.name.as_str())) {
         return Method::Console;
     }
-    let lacks = |nodes: &std::collections::BTreeSet<String>| nodes.contains(&node.name);
+    let lacks = |nodes: &std::collections::BTreeSet<NodeName>| nodes.contains(&node.name);
     if observed.proxmox.no_console.as_ref().is_some_and(lacks) {
         return Method::Uuid(Unproved::NoRight);
     }
@@ -264,7 +265,7 @@ pub fn may_restart(blueprint: &Blueprint, observed: &Observed, node: &Node) -> R
 fn view(name: &str, machine: &Machine) -> Option<View> {
     match &machine.etcd {
         Etcd::Member { id, members: Some(members), .. } => {
-            Some(View { node: name.to_owned(), id: id.clone(), members: members.clone() })
+            Some(View { node: name.into(), id: id.clone(), members: members.clone() })
         }
         Etcd::Member { members: None, .. } | Etcd::Data | Etcd::Empty | Etcd::Unknown => None,
     }

@@ -53,6 +53,7 @@ mod images;
 pub mod lease;
 pub mod load;
 pub mod mark;
+pub mod names;
 pub mod natural;
 pub mod observed;
 pub mod ownership;

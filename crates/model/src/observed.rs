@@ -12,6 +12,7 @@ pub use kubernetes::{BlockingBudget, Cordon, Health, Kubernetes, KubernetesNode,
 
 use crate::blueprint::{Inventory, Role};
 use crate::mark::{Mark, RecordState};
+use crate::names::{NodeName, VmRef};
 use crate::policy::WindowState;
 use crate::step::Disruption;
 
@@ -21,12 +22,12 @@ pub struct Observed {
     /// Proxmox' side.
     pub proxmox: Proxmox,
     /// What Talos says, by node name. A node without an entry was not asked, because it has no running VM.
-    pub machines: BTreeMap<String, Machine>,
+    pub machines: BTreeMap<NodeName, Machine>,
     /// What Kubernetes says.
     pub kubernetes: Kubernetes,
     /// Nodes of this cluster that the file does not have any more. Their machines are asked like those of the file.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub removed: BTreeMap<String, Removed>,
+    pub removed: BTreeMap<NodeName, Removed>,
     /// Whether the maintenance window is open, where the file has one. It changes with the time, so a saved plan does not hold it.
     #[serde(skip)]
     pub window: WindowState,
@@ -108,7 +109,7 @@ pub struct Proxmox {
     pub missing_rights: Vec<MissingRight>,
     /// Nodes whose VM the token may not open the console of. `None` where it was not asked, or could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub no_console: Option<BTreeSet<String>>,
+    pub no_console: Option<BTreeSet<NodeName>>,
     /// Boot images found in datastores.
     pub images: BTreeSet<StoredImage>,
     /// Those of them that new nodes boot from and of which it is not known whether they are whole.
@@ -232,6 +233,12 @@ pub struct Vm {
 }
 
 impl Vm {
+    /// Where it is.
+    #[must_use]
+    pub fn at(&self) -> VmRef {
+        VmRef::new(&self.host, self.vmid)
+    }
+
     /// A key of its configuration from the next start on.
     #[must_use]
     pub fn next(&self, key: &str) -> Option<&str> {
@@ -254,6 +261,14 @@ pub struct RecordSeen {
     /// Whether its notes say nothing that can be read; then `state` is empty, and means nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unreadable: bool,
+}
+
+impl RecordSeen {
+    /// Where it is.
+    #[must_use]
+    pub fn at(&self) -> VmRef {
+        VmRef::new(&self.host, self.vmid)
+    }
 }
 
 /// A boot image in a datastore.

@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 use crate::blueprint::{Blueprint, Node, Role};
 use crate::mark::{Mark, RECORD_NODE};
+use crate::names::VmRef;
 use crate::observed::{Observed, Proxmox, Vm};
 
 /// What identifies a VM.
@@ -238,12 +239,12 @@ pub fn partly_accepted<'a>(blueprint: &'a Blueprint, observed: &'a Observed) -> 
     (!found.accepted.is_empty() && others > 0).then_some(found)
 }
 
-/// The host and the VM ID of a node's VM; those that it will have, where it has no VM.
+/// Where a node's VM is; where it will be, if it has none.
 #[must_use]
-pub fn place_of(blueprint: &Blueprint, proxmox: &Proxmox, node: &Node) -> (String, u32) {
+pub fn place_of(blueprint: &Blueprint, proxmox: &Proxmox, node: &Node) -> VmRef {
     match vm_of(blueprint, proxmox, &node.name) {
-        Some(vm) => (vm.host.clone(), vm.vmid),
-        None => (node.host.clone().unwrap_or_default(), node.vmid),
+        Some(vm) => vm.at(),
+        None => VmRef::new(node.host.clone().unwrap_or_default(), node.vmid),
     }
 }
 

@@ -65,6 +65,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::allowed::Allowed;
 use crate::blueprint::Blueprint;
+use crate::names::NodeName;
 use crate::observed::Observed;
 use crate::ownership::Act;
 use crate::quorum;
@@ -113,7 +114,7 @@ pub struct Note {
 pub struct Blocked {
     /// The node it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    pub node: Option<NodeName>,
     /// What differs, in one sentence.
     pub what: String,
     /// What the change would disrupt.
@@ -209,7 +210,7 @@ pub struct Rendered {
     /// Schematic ids by image key.
     pub schematics: BTreeMap<String, String>,
     /// SHA-256 of each node's machine configuration. Empty as long as there is no bundle.
-    pub configs: BTreeMap<String, String>,
+    pub configs: BTreeMap<NodeName, String>,
 }
 
 /// What brings the world to the blueprint.

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::names::NodeName;
 use crate::observed::{Etcd, Machine, Member};
 
 mod admits;
@@ -19,7 +20,7 @@ pub use standing::{Quorum, Standing, standing};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     /// The name of the node in the file.
-    pub node: String,
+    pub node: NodeName,
     /// Its own member ID in hex.
     pub id: String,
     /// Its own member list.
@@ -32,7 +33,7 @@ pub enum Blocker {
     /// No other voting member gives its list. Without a quorum none does.
     NoVoter,
     /// Two members have different lists.
-    Disagree(String, String),
+    Disagree(NodeName, NodeName),
     /// Another member is being added, and an addition and a removal must not overlap.
     Learner(String),
     /// Those that answer and stay are no majority.
@@ -121,8 +122,8 @@ fn list(view: &View) -> BTreeMap<&str, (&str, bool)> {
 
 /// The views in what was observed of machines, be they in the file or not: a member votes in either case.
 #[must_use]
-pub fn views(machines: &BTreeMap<String, Machine>) -> Vec<View> {
-    let view = |(node, machine): (&String, &Machine)| match &machine.etcd {
+pub fn views(machines: &BTreeMap<NodeName, Machine>) -> Vec<View> {
+    let view = |(node, machine): (&NodeName, &Machine)| match &machine.etcd {
         Etcd::Member { id, members: Some(members), .. } => {
             Some(View { node: node.clone(), id: id.clone(), members: members.clone() })
         }

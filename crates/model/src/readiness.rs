@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::blueprint::{Blueprint, Node, Role};
+use crate::names::NodeName;
 use crate::observed::{Api, Etcd, Kubernetes, KubernetesNode, Machine, Observed};
 
 /// Something that holds for a node that has its place.
@@ -65,7 +66,7 @@ pub struct Seen<'a> {
     blueprint: &'a Blueprint,
     node: &'a Node,
     machine: Option<&'a Machine>,
-    kubernetes: Option<&'a BTreeMap<String, KubernetesNode>>,
+    kubernetes: Option<&'a BTreeMap<NodeName, KubernetesNode>>,
 }
 
 impl<'a> Seen<'a> {
@@ -90,7 +91,7 @@ impl<'a> Seen<'a> {
 
     /// The same node with what Kubernetes says.
     #[must_use]
-    pub fn with_kubernetes(self, nodes: &'a BTreeMap<String, KubernetesNode>) -> Self {
+    pub fn with_kubernetes(self, nodes: &'a BTreeMap<NodeName, KubernetesNode>) -> Self {
         Self { kubernetes: Some(nodes), ..self }
     }
 

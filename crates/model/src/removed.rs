@@ -11,6 +11,7 @@ use ipnet::Ipv4Net;
 
 use crate::blueprint::{Blueprint, Node, NodeSettings, Role};
 use crate::mark::Mark;
+use crate::names::NodeName;
 use crate::observed::{Etcd, Observed, Proxmox, Removed, Vm};
 use crate::ownership::{self, Evidence, Identity};
 use crate::quorum;
@@ -18,7 +19,7 @@ use crate::vm::words;
 
 /// Every removed node, by what is known of it so far.
 #[must_use]
-pub fn of(blueprint: &Blueprint, observed: &Observed) -> BTreeMap<String, Removed> {
+pub fn of(blueprint: &Blueprint, observed: &Observed) -> BTreeMap<NodeName, Removed> {
     let removed = |vm: &Vm| {
         let removed = Removed {
             vmid: vm.vmid,
@@ -27,7 +28,7 @@ pub fn of(blueprint: &Blueprint, observed: &Observed) -> BTreeMap<String, Remove
             address: address(observed, vm),
             disks: disks(vm),
         };
-        (vm.mark.node.clone(), removed)
+        (vm.mark.node.as_str().into(), removed)
     };
     vms(blueprint, &observed.proxmox).map(removed).collect()
 }
@@ -38,10 +39,11 @@ pub fn of(blueprint: &Blueprint, observed: &Observed) -> BTreeMap<String, Remove
 /// the same role, and means nothing: no machine config is rendered from it and no VM is created from it. An address that is not known is
 /// unspecified (`0.0.0.0`), and nothing connects there.
 #[must_use]
-pub fn nodes(blueprint: &Blueprint, observed: &Observed) -> BTreeMap<String, Node> {
+pub fn nodes(blueprint: &Blueprint, observed: &Observed) -> BTreeMap<NodeName, Node> {
     let found = vms(blueprint, &observed.proxmox);
-    let node =
-        |vm: &Vm| Some((vm.mark.node.clone(), node(blueprint, vm, observed.removed.get(&vm.mark.node)?)?));
+    let node = |vm: &Vm| {
+        Some((vm.mark.node.as_str().into(), node(blueprint, vm, observed.removed.get(&vm.mark.node)?)?))
+    };
     found.filter_map(node).collect()
 }
 
@@ -61,7 +63,7 @@ fn vms<'a>(blueprint: &'a Blueprint, proxmox: &'a Proxmox) -> impl Iterator<Item
 fn node(blueprint: &Blueprint, vm: &Vm, removed: &Removed) -> Option<Node> {
     let like = blueprint.nodes.values().min_by_key(|node| (node.role != removed.role, node.external))?;
     let mut node = like.clone();
-    node.name.clone_from(&vm.mark.node);
+    node.name = vm.mark.node.as_str().into();
     node.role = removed.role;
     node.pool = None;
     node.host = Some(removed.host.clone());

@@ -18,6 +18,7 @@ use crate::diagnostic::{Diagnostic, Path, codes, nearest};
 use crate::draft::{self, Draft, DraftNode};
 use crate::forms::{self, Version};
 use crate::images::Images;
+use crate::names::NodeName;
 use crate::placement;
 use crate::policy::Policy;
 use crate::spec::Spec;
@@ -77,7 +78,7 @@ fn finish(
     draft: &Draft<'_>,
     inventory: Option<&Inventory>,
     cluster_id: Option<&str>,
-    nodes: BTreeMap<String, Node>,
+    nodes: BTreeMap<NodeName, Node>,
     images: BTreeMap<String, Image>,
 ) -> Option<Blueprint> {
     let spec = draft.spec;

@@ -5,11 +5,25 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::holder::Holder;
+use crate::names::{NodeName, VmRef};
 
 /// Names a step within its plan, such as `create-vm/home-control-1`. Stable between plans that ask for the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StepId(pub String);
+
+impl StepId {
+    /// The kind of the action, such as `create-vm`.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        self.0.split('/').next().unwrap_or_default()
+    }
+
+    /// What the action is about: nodes, hosts, disks, files.
+    pub fn objects(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/').skip(1)
+    }
+}
 
 impl std::fmt::Display for StepId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -21,6 +35,14 @@ impl std::fmt::Display for StepId {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UnitId(pub String);
+
+impl UnitId {
+    /// The kind of the unit, such as `restart`.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        self.0.split('/').next().unwrap_or_default()
+    }
+}
 
 impl std::fmt::Display for UnitId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -97,39 +119,35 @@ pub enum Action {
     },
     /// Creates the cluster's record and takes the lease in it.
     CreateRecord {
-        /// The Proxmox host that the VM is on, or will be.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
         /// The node of a member of etcd that answers: the record then says from the start that etcd is bootstrapped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        member: Option<String>,
+        member: Option<NodeName>,
     },
     /// Writes into the cluster's record that etcd is bootstrapped, where the record does not say so and a member answers.
     SealRecord {
-        /// The Proxmox host that the VM is on, or will be.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
         /// The node of a member that answers.
-        member: String,
+        member: NodeName,
     },
     /// Gives the cluster's record its name and the tags back that it lost.
     #[serde(alias = "tag-record")]
     UpdateRecord {
-        /// The Proxmox host that the VM is on, or will be.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
     },
     /// Creates a node's VM with its disks.
     CreateVm {
         /// The name of the node in the file.
-        node: String,
-        /// The Proxmox host that the VM is on, or will be.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        node: NodeName,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
         /// Datastore of the boot disk.
         datastore: String,
         /// Volume that the boot disk is copied from.
@@ -141,10 +159,9 @@ pub enum Action {
         name: String,
         /// Whose and which it is; the name in its mark.
         mark: String,
-        /// The Proxmox host that the VM is on, or will be.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
         /// Key of its disk.
         disk: String,
         /// Datastore of its disk.
@@ -155,11 +172,10 @@ pub enum Action {
     /// Makes a node's VM as a full copy of a template, then gives it its own hardware.
     CloneVm {
         /// The name of the node in the file.
-        node: String,
-        /// The Proxmox host that the VM is on, or will be.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        node: NodeName,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
         /// VM id of the template, on the same host.
         template: u32,
         /// Datastore of the boot disk.
@@ -168,11 +184,10 @@ pub enum Action {
     /// Brings a VM's configuration to what the file says.
     UpdateVm {
         /// The name of the node in the file.
-        node: String,
-        /// The Proxmox host that the VM is on, or will be.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        node: NodeName,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
         /// Keys with the values that they get.
         set: BTreeMap<String, String>,
         /// The resource pool that it is put into.
@@ -183,11 +198,10 @@ pub enum Action {
     /// Grows a disk.
     GrowDisk {
         /// The name of the node in the file.
-        node: String,
-        /// The Proxmox host that the VM is on, or will be.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        node: NodeName,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
         /// Key of the disk.
         disk: String,
         /// To this size.
@@ -196,16 +210,15 @@ pub enum Action {
     /// Starts a node's VM.
     StartVm {
         /// The name of the node in the file.
-        node: String,
-        /// The Proxmox host that the VM is on, or will be.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        node: NodeName,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
     },
     /// Gives a machine its configuration, after its identity was proved.
     Configure {
         /// The name of the node in the file.
-        node: String,
+        node: NodeName,
         /// It was configured before, as far as can be seen, and does not answer now: the step waits for it, and it gets its configuration
         /// only should it have none.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -214,7 +227,7 @@ pub enum Action {
     /// Gives a machine that runs the configuration that the file describes.
     Reconfigure {
         /// The name of the node in the file.
-        node: String,
+        node: NodeName,
         /// What the machine may do to take it over.
         #[serde(default, skip_serializing_if = "ConfigMode::is_no_reboot")]
         mode: ConfigMode,
@@ -224,17 +237,17 @@ pub enum Action {
     /// Cordons a node and evicts its pods.
     DrainNode {
         /// The name of the node in Kubernetes.
-        node: String,
+        node: NodeName,
     },
     /// Moves the leadership of etcd from a node to another healthy member.
     MoveLeadership {
         /// The name of the node in the file.
-        node: String,
+        node: NodeName,
     },
     /// Reboots a machine, and waits until it has booted again.
     RebootNode {
         /// The name of the node in the file.
-        node: String,
+        node: NodeName,
         /// How it reboots.
         #[serde(default)]
         mode: RebootMode,
@@ -242,11 +255,10 @@ pub enum Action {
     /// Changes a VM in what it takes over only with a stop and start, and stops and starts it.
     PowerCycleVm {
         /// The name of the node in the file.
-        node: String,
-        /// The Proxmox host that the VM is on.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        node: NodeName,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
         /// Keys with the values that they get.
         set: BTreeMap<String, String>,
         /// What changes, in words.
@@ -255,11 +267,10 @@ pub enum Action {
     /// Detaches a data disk from a VM and deletes it.
     DeleteDisk {
         /// The name of the node in the file.
-        node: String,
-        /// The Proxmox host that the VM is on.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        node: NodeName,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
         /// Key of the disk.
         disk: String,
         /// The volume that is there, and no other one.
@@ -270,7 +281,7 @@ pub enum Action {
     /// Installs another image of Talos on a machine's disk. The machine boots it at its next reboot.
     InstallTalos {
         /// The name of the node in the file.
-        node: String,
+        node: NodeName,
         /// The installer image.
         image: String,
         /// The Talos release that it brings.
@@ -279,47 +290,47 @@ pub enum Action {
     /// Waits until a node that was disrupted is whole again, and stays so for the soak time.
     VerifyNode {
         /// The name of the node in the file.
-        node: String,
+        node: NodeName,
     },
     /// Lets pods come to a node again, where Talosmith cordoned it.
     UncordonNode {
         /// The name of the node in Kubernetes.
-        node: String,
+        node: NodeName,
     },
     /// Cordons a node because a person asked for it. What is cordoned so, Talosmith does not uncordon by itself.
     CordonNode {
         /// The name of the node in Kubernetes.
-        node: String,
+        node: NodeName,
     },
     /// Uncordons a node because a person asked for it, no matter who cordoned it.
     ReleaseNode {
         /// The name of the node in Kubernetes.
-        node: String,
+        node: NodeName,
     },
     /// Shuts a machine down, and waits until it is off.
     ShutdownNode {
         /// The name of the node in the file.
-        node: String,
+        node: NodeName,
     },
     /// Lets a control plane node leave etcd, and sees it gone from the lists of all other members.
     LeaveEtcd {
         /// The name of the node, which the file may not have any more.
-        node: String,
+        node: NodeName,
     },
     /// Deletes a node from Kubernetes.
     DeleteNode {
         /// The name of the node in Kubernetes.
-        node: String,
+        node: NodeName,
     },
     /// Starts etcd on one control plane.
     Bootstrap {
         /// The name of the node in the file.
-        node: String,
+        node: NodeName,
     },
     /// Waits until a node has its place in the cluster.
     Join {
         /// The name of the node in the file.
-        node: String,
+        node: NodeName,
     },
     /// Puts the credentials of something that runs in the cluster into Kubernetes.
     #[serde(alias = "give-credentials")]
@@ -334,11 +345,10 @@ pub enum Action {
     /// Stops a VM.
     StopVm {
         /// The name of the node that the VM is marked with.
-        node: String,
-        /// The Proxmox host that the VM is on, or will be.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        node: NodeName,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
         /// Only while nobody answers there, which is looked at again right before.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         #[serde(alias = "if_silent")]
@@ -347,11 +357,10 @@ pub enum Action {
     /// Deletes a VM and its disks.
     DeleteVm {
         /// The name of the node that the VM is marked with.
-        node: String,
-        /// The Proxmox host that the VM is on, or will be.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        node: NodeName,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
         /// Only while etcd has its quorum without it, which is counted again right before.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         keeps_quorum: bool,
@@ -367,10 +376,9 @@ pub enum Action {
     },
     /// Deletes the cluster's record.
     DeleteRecord {
-        /// The Proxmox host that the VM is on, or will be.
-        host: String,
-        /// The ID of the VM in Proxmox.
-        vmid: u32,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
     },
 }
 
@@ -408,13 +416,13 @@ impl Action {
     /// Gives a machine that runs its configuration, without a reboot.
     #[must_use]
     pub fn reconfigure(node: &str) -> Self {
-        Self::Reconfigure { node: node.to_owned(), mode: ConfigMode::NoReboot }
+        Self::Reconfigure { node: node.into(), mode: ConfigMode::NoReboot }
     }
 
     /// Gives a node its configuration.
     #[must_use]
     pub fn configure(node: &str) -> Self {
-        Self::Configure { node: node.to_owned(), if_needed: false }
+        Self::Configure { node: node.into(), if_needed: false }
     }
 
     /// The node it is about, if it is about one.
@@ -463,22 +471,31 @@ impl Action {
     #[must_use]
     pub fn host(&self) -> Option<&str> {
         match self {
-            Self::DownloadImage { host, .. }
-            | Self::CreateRecord { host, .. }
-            | Self::SealRecord { host, .. }
-            | Self::UpdateRecord { host, .. }
-            | Self::CreateTemplate { host, .. }
-            | Self::CreateVm { host, .. }
-            | Self::CloneVm { host, .. }
-            | Self::UpdateVm { host, .. }
-            | Self::GrowDisk { host, .. }
-            | Self::StartVm { host, .. }
-            | Self::PowerCycleVm { host, .. }
-            | Self::DeleteDisk { host, .. }
-            | Self::StopVm { host, .. }
-            | Self::DeleteVm { host, .. }
-            | Self::DeleteRecord { host, .. } => Some(host),
+            Self::DownloadImage { host, .. } => Some(host),
+            _ => self.vm().map(|vm| vm.host.as_str()),
+        }
+    }
+
+    /// The VM that is made or changed, if one is.
+    #[must_use]
+    pub fn vm(&self) -> Option<&VmRef> {
+        match self {
+            Self::CreateRecord { vm, .. }
+            | Self::SealRecord { vm, .. }
+            | Self::UpdateRecord { vm }
+            | Self::CreateTemplate { vm, .. }
+            | Self::CreateVm { vm, .. }
+            | Self::CloneVm { vm, .. }
+            | Self::UpdateVm { vm, .. }
+            | Self::GrowDisk { vm, .. }
+            | Self::StartVm { vm, .. }
+            | Self::PowerCycleVm { vm, .. }
+            | Self::DeleteDisk { vm, .. }
+            | Self::StopVm { vm, .. }
+            | Self::DeleteVm { vm, .. }
+            | Self::DeleteRecord { vm } => Some(vm),
             Self::RegisterSchematic { .. }
+            | Self::DownloadImage { .. }
             | Self::Configure { .. }
             | Self::Reconfigure { .. }
             | Self::Bootstrap { .. }
@@ -539,8 +556,8 @@ impl Action {
             Self::CreateCredentials { to, .. } => format!("create-credentials/{}", to.as_str()),
             Self::CheckHealth => "check-health".to_owned(),
             // With the id, because a restored backup may carry the same name.
-            Self::StopVm { node, vmid, .. } => format!("stop-vm/{node}/{vmid}"),
-            Self::DeleteVm { node, vmid, .. } => format!("delete-vm/{node}/{vmid}"),
+            Self::StopVm { node, vm, .. } => format!("stop-vm/{node}/{}", vm.vmid),
+            Self::DeleteVm { node, vm, .. } => format!("delete-vm/{node}/{}", vm.vmid),
             Self::RemoveAccount { of, .. } => format!("remove-account/{}", of.as_str()),
             Self::DeleteRecord { .. } => "delete-record".to_owned(),
         })
@@ -559,23 +576,23 @@ impl Action {
             Self::DownloadImage { host, datastore, file, .. } => {
                 format!("download {file} to {datastore} on {host}")
             }
-            Self::CreateRecord { host, vmid, .. } => {
-                format!("create the cluster's record, VM {vmid} on {host}")
+            Self::CreateRecord { vm, .. } => {
+                format!("create the cluster's record, {vm}")
             }
-            Self::SealRecord { host, vmid, .. } => {
-                format!("write into the cluster's record, VM {vmid} on {host}, that etcd is bootstrapped")
+            Self::SealRecord { vm, .. } => {
+                format!("write into the cluster's record, {vm}, that etcd is bootstrapped")
             }
-            Self::UpdateRecord { host, vmid } => {
-                format!("set name and tags of the cluster's record, VM {vmid} on {host}")
+            Self::UpdateRecord { vm } => {
+                format!("set name and tags of the cluster's record, {vm}")
             }
-            Self::CreateVm { node, host, vmid, datastore, .. } => {
-                format!("create {node}, VM {vmid} on {host}, disk on {datastore}")
+            Self::CreateVm { node, vm, datastore, .. } => {
+                format!("create {node}, {vm}, disk on {datastore}")
             }
-            Self::CreateTemplate { name, host, vmid, datastore, .. } => {
-                format!("create the template {name}, VM {vmid} on {host}, disk on {datastore}")
+            Self::CreateTemplate { name, vm, datastore, .. } => {
+                format!("create the template {name}, {vm}, disk on {datastore}")
             }
-            Self::CloneVm { node, host, vmid, template, datastore } => {
-                format!("copy {node}, VM {vmid} on {host}, from template {template}, disk on {datastore}")
+            Self::CloneVm { node, vm, template, datastore } => {
+                format!("copy {node}, {vm}, from template {template}, disk on {datastore}")
             }
             Self::UpdateVm { node, says, .. } => format!("change the VM of {node}: {}", some_of(says)),
             Self::GrowDisk { node, disk, gib, .. } => format!("grow {disk} of {node} to {gib} GiB"),
@@ -624,15 +641,15 @@ impl Action {
             }
             Self::CreateCredentials { to, user: None } => format!("give {} its credentials", to.title()),
             Self::CheckHealth => "check that the cluster is healthy".to_owned(),
-            Self::StopVm { node, vmid, .. } => format!("stop {node}, VM {vmid}"),
-            Self::DeleteVm { node, host, vmid, .. } => {
-                format!("delete {node}, VM {vmid} on {host}, with its disks")
+            Self::StopVm { node, vm, .. } => format!("stop {node}, VM {}", vm.vmid),
+            Self::DeleteVm { node, vm, .. } => {
+                format!("delete {node}, {vm}, with its disks")
             }
             Self::RemoveAccount { of, user, role } => {
                 let role = role.as_ref().map_or_else(String::new, |role| format!(" and the role {role}"));
                 format!("remove the account of {} in Proxmox, {user}{role}", of.title())
             }
-            Self::DeleteRecord { host, vmid } => format!("delete the cluster's record, VM {vmid} on {host}"),
+            Self::DeleteRecord { vm } => format!("delete the cluster's record, {vm}"),
         }
     }
 }

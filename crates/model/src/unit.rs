@@ -12,6 +12,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::gate::{Blocker, Effect, Request};
+use crate::names::NodeName;
 use crate::step::{Action, Disruption, UnitId};
 
 pub use open::{OpenUnit, UnitState, open};
@@ -22,7 +23,7 @@ pub struct Unit {
     /// Its name, which its steps carry.
     pub id: UnitId,
     /// The node that is disrupted.
-    pub node: String,
+    pub node: NodeName,
     /// What it is for.
     pub goal: Goal,
     /// What it does to the node.
@@ -72,67 +73,67 @@ pub enum Goal {
     Create {
         /// The node, where it is about one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        node: Option<String>,
+        node: Option<NodeName>,
     },
     /// A VM or a machine config is updated in place.
     Update {
         /// The node.
-        node: String,
+        node: NodeName,
     },
     /// Services of a node restart.
     RestartServices {
         /// The node.
-        node: String,
+        node: NodeName,
     },
     /// A node reboots.
     Reboot {
         /// The node.
-        node: String,
+        node: NodeName,
     },
     /// A node's VM is stopped and started.
     PowerCycle {
         /// The node.
-        node: String,
+        node: NodeName,
     },
     /// Disks of a node are deleted, with what else it needs.
     DeleteDisks {
         /// The node.
-        node: String,
+        node: NodeName,
     },
     /// A node runs another release or image of Talos afterwards.
     UpgradeTalos {
         /// The node.
-        node: String,
+        node: NodeName,
     },
     /// A node is created again in place of a dead one.
     Replace {
         /// The node.
-        node: String,
+        node: NodeName,
     },
     /// A node is removed for good.
     Remove {
         /// The node.
-        node: String,
+        node: NodeName,
     },
     /// A node's machine is shut down, and stays off.
     Shutdown {
         /// The node.
-        node: String,
+        node: NodeName,
     },
     /// A node is cordoned and its pods are evicted; it stays cordoned.
     Drain {
         /// The node.
-        node: String,
+        node: NodeName,
     },
     /// A node is cordoned, and stays so.
     Cordon {
         /// The node.
-        node: String,
+        node: NodeName,
     },
     /// A node is uncordoned, no matter who cordoned it.
     Uncordon {
         /// The node.
-        node: String,
+        node: NodeName,
     },
     /// The cluster is deleted.
     Destroy,
@@ -142,7 +143,7 @@ impl Goal {
     /// What a step outside of any unit is for.
     #[must_use]
     pub fn of(action: &Action) -> Self {
-        let node = |node: &String| node.clone();
+        let node = |node: &NodeName| node.clone();
         match action {
             Action::UpdateVm { node: n, .. }
             | Action::GrowDisk { node: n, .. }
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_lesser_change_of_the_same_node_is_covered_and_a_greater_one_is_not() {
-        let node = || "w-1".to_owned();
+        let node = || NodeName::from("w-1");
         assert!(!lacks(Goal::PowerCycle { node: node() }, Goal::Reboot { node: node() }));
         assert!(lacks(Goal::Reboot { node: node() }, Goal::PowerCycle { node: node() }));
         assert!(!lacks(Goal::Reboot { node: node() }, Goal::Update { node: node() }));

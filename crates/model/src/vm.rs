@@ -77,7 +77,7 @@ pub fn settings(blueprint: &Blueprint, node: &Node) -> BTreeMap<String, String> 
     let image = blueprint.images.get(&node.image);
     let agent = image.is_some_and(|i| i.extensions.iter().any(|e| e == "siderolabs/qemu-guest-agent"));
     let mut keys: BTreeMap<String, String> = [
-        ("name", node.name.clone()),
+        ("name", node.name.to_string()),
         ("ostype", "l26".to_owned()),
         ("machine", hardware.machine.clone()),
         ("bios", hardware.bios.to_string()),

@@ -424,10 +424,10 @@ impl AllowArgs {
         for Deletion { node, disk } in self.allow_destroy.iter().cloned() {
             match disk {
                 Some(disk) => {
-                    allowed.disks.entry(node).or_default().insert(disk);
+                    allowed.disks.entry(node.into()).or_default().insert(disk);
                 }
                 None => {
-                    allowed.nodes.insert(node);
+                    allowed.nodes.insert(node.into());
                 }
             }
         }

@@ -1,12 +1,11 @@
 //! PodDisruptionBudgets that would block a drain.
 
-use std::collections::BTreeSet;
-
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, ListParams};
 use kube::core::Selector;
+use model::names::NodeName;
 use model::observed::BlockingBudget;
 
 use super::Kubernetes;
@@ -39,7 +38,7 @@ impl Kubernetes {
             Err(_) => ListParams::default(),
         };
         let list = self.ask(&format!("list the pods of {namespace}/{name}"), pods.list(&params)).await?;
-        let nodes: BTreeSet<String> = list.items.into_iter().filter_map(node_of).collect();
+        let nodes = list.items.into_iter().filter_map(node_of).map(NodeName::from).collect();
         Ok(BlockingBudget { namespace, name, nodes })
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::blueprint::{Node, Role};
+use model::names::NodeName;
 use model::observed::{Etcd, EtcdStatus, Machine, Member};
 use talos_client::{AlarmKind, EtcdAlarm, Machine as Client, Service};
 
@@ -146,7 +147,7 @@ pub(crate) async fn add_alarms(
     systems: &Systems,
     access: &Access,
     nodes: impl IntoIterator<Item = &Node>,
-    machines: &mut BTreeMap<String, Machine>,
+    machines: &mut BTreeMap<NodeName, Machine>,
 ) -> Result<(), String> {
     let mut why = None;
     for node in nodes {
@@ -174,7 +175,7 @@ async fn alarms(systems: &Systems, access: &Access, node: &Node) -> Result<Vec<E
 }
 
 /// Adds an alarm to what its member reports; where that did not tell anything, to what the one that was asked does.
-fn add(machines: &mut BTreeMap<String, Machine>, asked: &str, alarm: EtcdAlarm) {
+fn add(machines: &mut BTreeMap<NodeName, Machine>, asked: &str, alarm: EtcdAlarm) {
     let id = hex_id(alarm.member);
     let kind = match alarm.kind {
         AlarmKind::NoSpace => "NOSPACE",
@@ -184,7 +185,7 @@ fn add(machines: &mut BTreeMap<String, Machine>, asked: &str, alarm: EtcdAlarm) 
     let its = machines.iter().find(|(_, machine)| is_its(machine) && machine.etcd_status.is_some());
     let (name, text) = match its.map(|(name, _)| name.clone()) {
         Some(name) => (name, format!("alarm {kind}")),
-        None => (asked.to_owned(), format!("alarm {kind} of member {id}")),
+        None => (asked.into(), format!("alarm {kind} of member {id}")),
     };
     let status = machines.get_mut(&name).and_then(|machine| machine.etcd_status.as_mut());
     // Members report alarms in their status, too.
@@ -209,9 +210,9 @@ mod tests {
     #[test]
     fn an_alarm_stands_with_the_member_that_it_is_about() {
         let mut machines =
-            BTreeMap::from([("cp-1".to_owned(), member(1, true)), ("cp-2".to_owned(), member(2, true))]);
+            BTreeMap::from([("cp-1".into(), member(1, true)), ("cp-2".into(), member(2, true))]);
         let alarm = |member| EtcdAlarm { member, kind: AlarmKind::NoSpace };
-        let errors = |machines: &BTreeMap<String, Machine>, name: &str| {
+        let errors = |machines: &BTreeMap<NodeName, Machine>, name: &str| {
             machines[name].etcd_status.as_ref().unwrap().errors.clone()
         };
         add(&mut machines, "cp-1", alarm(2));

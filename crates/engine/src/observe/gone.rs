@@ -2,6 +2,7 @@
 
 use futures::future::join_all;
 use model::blueprint::{Blueprint, Node, Role};
+use model::names::NodeName;
 use model::observed::{Api, Etcd, Observed};
 use model::removed;
 
@@ -16,7 +17,7 @@ pub(super) async fn complete(
     access: &Access,
     observed: &mut Observed,
 ) {
-    let unknown: Vec<String> = observed
+    let unknown: Vec<NodeName> = observed
         .removed
         .iter()
         .filter(|(_, removed)| removed.address.is_none())

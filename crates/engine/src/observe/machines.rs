@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use model::blueprint::{Blueprint, Node, Role};
+use model::names::NodeName;
 use model::observed::{
     Api, ConfigChange, ConfigCost, ConfigDifference, Etcd, EtcdStatus, Kubelet, Machine, Unobserved,
 };
@@ -94,7 +95,7 @@ pub(crate) async fn observe_or_unmet(
 pub(super) async fn configured_already(
     systems: &Systems,
     blueprint: &Blueprint,
-) -> BTreeMap<String, Machine> {
+) -> BTreeMap<NodeName, Machine> {
     let external = blueprint.nodes.values().filter(|node| node.external);
     let asked = external.map(|node| async move {
         let asked = async {

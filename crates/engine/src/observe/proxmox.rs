@@ -12,6 +12,7 @@ use futures::future::join_all;
 use model::blueprint::{Blueprint, Inventory, Node};
 use model::holder::{self, Account, Holder};
 use model::mark::{Line, Mark, RECORD_NODE, RecordState};
+use model::names::NodeName;
 use model::observed::{
     Accounts, Creation, Guest, NotRead, Proxmox, RecordSeen, StoredImage, Unchecked, Unobserved, Vm,
 };
@@ -315,7 +316,7 @@ pub(super) fn no_console(
     blueprint: &Blueprint,
     seen: &Proxmox,
     permissions: &pve::Permissions,
-) -> BTreeSet<String> {
+) -> BTreeSet<NodeName> {
     let vmid = |node: &Node| ownership::vm_of(blueprint, seen, &node.name).map(|vm| vm.vmid);
     let lacks = |node: &&Node| {
         let need = rights::to_prove(blueprint, node, vmid(node));

@@ -100,7 +100,7 @@ pub(super) fn settings(blueprint: &Blueprint, node: &Node, schematic: Option<&Sc
     };
     let options = &blueprint.options;
     MachineSettings {
-        hostname: node.name.clone(),
+        hostname: node.name.to_string(),
         nics: nics(blueprint, node),
         nameservers: node.dns.iter().map(ToString::to_string).collect(),
         time_servers: node.ntp.clone(),

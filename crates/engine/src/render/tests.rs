@@ -50,7 +50,7 @@ fn rendered(
     let schematics = schematics(&blueprint, &attachments).unwrap();
     let configs = Renderer::new(&blueprint, &schematics, &attachments).configs(&bundle());
     let configs = configs.map_err(|found| loaded.locate(found))?;
-    Ok(configs.iter().map(|(name, it)| (name.clone(), Documents::parse(it.expose()).unwrap())).collect())
+    Ok(configs.iter().map(|(name, it)| (name.to_string(), Documents::parse(it.expose()).unwrap())).collect())
 }
 
 /// The documents of one node that differ from those of the plain file, without secrets, for reading.

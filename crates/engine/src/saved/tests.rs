@@ -20,7 +20,7 @@ fn saved(key: Option<&PlanKey>) -> SavedPlan {
         held: vec![],
     };
     let facts = BTreeMap::from([("world/proxmox/version".to_owned(), "9.1.8".to_owned())]);
-    let goals = BTreeSet::from([Goal::Update { node: "home-work-1".to_owned() }]);
+    let goals = BTreeSet::from([Goal::Update { node: "home-work-1".into() }]);
     let allowed = Allowed::data_of(["home-work-1"]);
     let mut saved = SavedPlan {
         talosmith_plan: FORM,

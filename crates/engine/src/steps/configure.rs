@@ -9,6 +9,7 @@
 use std::time::Duration;
 
 use model::blueprint::Node;
+use model::names::VmRef;
 use model::ownership;
 use secrecy::ExposeSecret;
 use talos_client::{Kind as Refused, Machine, Maintenance};
@@ -276,7 +277,7 @@ async fn is_elsewhere(context: &Context, node: &Node, progress: &Progress) -> Re
     if !discovered::may_move(node) {
         return Ok(false);
     }
-    let (host, vmid) = context.place_of(node);
+    let VmRef { host, vmid } = context.place_of(node);
     if !discovered::search(&context.systems, node, (&host, vmid), context.snapshot.blueprint.vip).await {
         return Ok(false);
     }

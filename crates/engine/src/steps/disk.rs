@@ -6,12 +6,13 @@
 use std::time::Duration;
 
 use model::gate::{Effect, Permit};
+use model::names::VmRef;
 use model::ownership::Act;
 use pve::Params;
 
 use crate::context::{Context, Done};
 use crate::error::{Error, Kind, NO_EFFECT, Result, hint};
-use crate::owned::{self, Place};
+use crate::owned;
 use crate::steps::permit;
 use crate::steps::vm::ATTEMPTS;
 
@@ -19,7 +20,7 @@ pub(super) async fn delete(
     context: &Context,
     permit: &Permit,
     node: &str,
-    place: &Place<'_>,
+    place: &VmRef,
     disk: &str,
     volume: &str,
 ) -> Result<Done> {
@@ -43,7 +44,7 @@ pub(super) async fn delete(
             ("force".to_owned(), "1".to_owned()),
         ]);
         let task = async {
-            match pve.change_config(place.host, place.vmid, &params, &config.digest).await? {
+            match pve.change_config(&place.host, place.vmid, &params, &config.digest).await? {
                 Some(upid) => pve.follow(&upid, |_| {}).await,
                 None => Ok(pve::Finished::default()),
             }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use model::blueprint::Node;
 use model::gate::{ClusterView, Effect, MemberView, Permit};
+use model::names::NodeName;
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
@@ -78,7 +79,7 @@ enum Leader {
     /// Another member, which is healthy.
     Healthy,
     /// Another member, which is not, or does not answer.
-    Sick(String),
+    Sick(NodeName),
     /// There is no other.
     OnlyMember,
     /// The others do not agree.
@@ -119,7 +120,7 @@ fn leader(view: &ClusterView, node: &str) -> Leader {
             let name = listed.find(|member| member.id == *leader).map(|member| member.name.clone());
             match name {
                 Some(name) if name == node => Leader::Node,
-                Some(name) => Leader::Sick(name),
+                Some(name) => Leader::Sick(name.into()),
                 None => Leader::Unknown,
             }
         }
@@ -158,7 +159,7 @@ mod tests {
                 healthy: name != sick,
                 ..MemberView::default()
             };
-            (name.to_owned(), view)
+            (name.into(), view)
         };
         let members: BTreeMap<_, _> = names.into_iter().zip(leads).map(member).collect();
         ClusterView { members, ..ClusterView::default() }

@@ -117,7 +117,9 @@ impl Others {
                 return None;
             };
             match machines::etcd(&context.systems, &voter, &machine).await {
-                Etcd::Member { members: Some(members), .. } => Some((voter.name, machine, members)),
+                Etcd::Member { members: Some(members), .. } => {
+                    Some((voter.name.to_string(), machine, members))
+                }
                 _ => None,
             }
         });

@@ -12,6 +12,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use model::blueprint::Node;
 use model::gate::{Effect, Permit};
+use model::names::VmRef;
 use model::ownership::Act;
 use pve::{Params, PowerState};
 use talos_client::Machine;
@@ -20,7 +21,7 @@ use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::{Error, NO_EFFECT, Result, hint};
 use crate::identify::{Identified, identify};
-use crate::owned::{self, Place};
+use crate::owned;
 use crate::steps::vm::{self, ATTEMPTS, worth_another_look};
 use crate::steps::{boot, drain, permit, power, update};
 use crate::systems::REQUEST_TIMEOUT;
@@ -39,7 +40,7 @@ pub(super) async fn run(
     context: &Context,
     permit: &Permit,
     node: &Node,
-    place: &Place<'_>,
+    place: &VmRef,
     set: &Params,
     progress: &Progress,
 ) -> Result<Done> {
@@ -87,7 +88,7 @@ async fn shut_down(
     context: &Context,
     permit: &Permit,
     node: &Node,
-    place: &Place<'_>,
+    place: &VmRef,
     machine: Option<&Machine>,
     progress: &Progress,
 ) -> Result<Vec<String>> {
@@ -98,10 +99,10 @@ async fn shut_down(
     loop {
         owned::read(context, Act::Change, &node.name, place).await?;
         let asked = async {
-            if !pve.is_running(place.host, place.vmid).await? {
+            if !pve.is_running(&place.host, place.vmid).await? {
                 return Ok(Some(vec![]));
             }
-            let task = pve.shutdown(place.host, place.vmid, SHUTDOWN).await?;
+            let task = pve.shutdown(&place.host, place.vmid, SHUTDOWN).await?;
             let (finished, _) =
                 power::follow(&context.systems, &task, place.vmid, PowerState::Stopped).await?;
             Ok(is_down(context, place).await?.then_some(finished.warnings))
@@ -121,11 +122,11 @@ async fn shut_down(
 }
 
 /// Waits for a VM that is managed by others, who take their time.
-async fn is_down(context: &Context, place: &Place<'_>) -> pve::Result<bool> {
+async fn is_down(context: &Context, place: &VmRef) -> pve::Result<bool> {
     let (pve, clock) = (&context.systems.pve, &context.systems.clock);
     let began = clock.now();
     loop {
-        let status = pve.vm_status(place.host, place.vmid).await?;
+        let status = pve.vm_status(&place.host, place.vmid).await?;
         let waited = clock.now().duration_since(began);
         if status.power == PowerState::Stopped || !status.ha_managed || waited >= MANAGER {
             return Ok(status.power == PowerState::Stopped);
@@ -144,7 +145,7 @@ async fn by_force(
     context: &Context,
     permit: &Permit,
     node: &Node,
-    place: &Place<'_>,
+    place: &VmRef,
     machine: Option<&Machine>,
     progress: &Progress,
 ) -> Result<Vec<String>> {
@@ -162,7 +163,7 @@ async fn by_force(
     let failed = |e: pve::Error| attempt(node, place).hint(hint(&e)).because(e);
     owned::read(context, Act::Change, &node.name, place).await?;
     let stopped = async {
-        let task = pve.stop(place.host, place.vmid).await?;
+        let task = pve.stop(&place.host, place.vmid).await?;
         power::follow(&context.systems, &task, place.vmid, PowerState::Stopped).await
     };
     match stopped.await.map_err(failed)? {
@@ -200,6 +201,6 @@ async fn is_missed(context: &Context, node: &Node) -> bool {
     kubernetes.nodes().await.is_ok_and(|nodes| nodes.get(&node.name).is_some_and(|seen| !seen.ready))
 }
 
-fn attempt(node: &Node, place: &Place<'_>) -> Error {
+fn attempt(node: &Node, place: &VmRef) -> Error {
     Error::systems(format!("could not stop and start {}, {place}", node.name))
 }

@@ -1,12 +1,12 @@
 //! The cluster's record: created, sealed once etcd is bootstrapped, and given its name and tags back.
 
 use model::mark::RECORD_NODE;
+use model::names::VmRef;
 use model::ownership;
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::Result;
-use crate::owned::Place;
 use crate::record::Record;
 use crate::tags;
 
@@ -34,7 +34,7 @@ pub(super) async fn create(
 /// Writes into the record that etcd is bootstrapped. One whose line was lost is written again.
 pub(super) async fn seal(
     context: &Context,
-    place: &Place<'_>,
+    place: &VmRef,
     member: &str,
     progress: &Progress,
 ) -> Result<Done> {
@@ -43,7 +43,7 @@ pub(super) async fn seal(
         return Ok(Done::default());
     }
     let (blueprint, id) = (&context.snapshot.blueprint, context.snapshot.cluster_id()?);
-    let record = Record::existing(&context.systems, blueprint, id, place.host, place.vmid, &context.holder);
+    let record = Record::existing(&context.systems, blueprint, id, &place.host, place.vmid, &context.holder);
     let generations = ownership::generations(blueprint, &context.snapshot.observed);
     let record = record.with_generations(generations);
     record.restore(member, progress).await?;
@@ -53,9 +53,9 @@ pub(super) async fn seal(
 }
 
 /// Gives the record its name and its tags back.
-pub(super) async fn update(context: &Context, place: &Place<'_>) -> Result<Done> {
+pub(super) async fn update(context: &Context, place: &VmRef) -> Result<Done> {
     let blueprint = &context.snapshot.blueprint;
-    tags::set(&context.systems, place.host, place.vmid, blueprint, RECORD_NODE).await?;
+    tags::set(&context.systems, &place.host, place.vmid, blueprint, RECORD_NODE).await?;
     Ok(Done::default())
 }
 

@@ -7,13 +7,14 @@
 use std::time::Duration;
 
 use model::mark::RECORD_NODE;
+use model::names::VmRef;
 use model::ownership::{Act, Foreign};
 use pve::{Params, PowerState, VmConfig};
 
 use crate::context::{Context, Destruction, Done};
 use crate::error::{Error, Kind, NO_EFFECT, Result, hint};
 use crate::missing::{self, Unclear};
-use crate::owned::{self, Place};
+use crate::owned;
 use crate::steps::permit::Authority;
 use crate::steps::power;
 use crate::steps::vm::{ATTEMPTS, worth_another_look};
@@ -23,7 +24,7 @@ pub(super) async fn stop(
     context: &Context,
     authority: Authority<'_>,
     node: &str,
-    place: &Place<'_>,
+    place: &VmRef,
 ) -> Result<Done> {
     authority.check(node)?;
     Removal { context, what: node, node, place, end: End::Stopped }.run().await
@@ -34,7 +35,7 @@ pub(super) async fn delete(
     context: &Context,
     authority: Authority<'_>,
     node: &str,
-    place: &Place<'_>,
+    place: &VmRef,
 ) -> Result<Done> {
     authority.check(node)?;
     Removal { context, what: node, node, place, end: End::Deleted }.run().await
@@ -44,7 +45,7 @@ pub(super) async fn delete(
 pub(super) async fn delete_record(
     context: &Context,
     _authority: &Destruction,
-    place: &Place<'_>,
+    place: &VmRef,
 ) -> Result<Done> {
     let what = "the cluster's record";
     Removal { context, what, node: RECORD_NODE, place, end: End::Unprotected }.run().await
@@ -66,7 +67,7 @@ struct Removal<'a> {
     /// As its mark says.
     node: &'a str,
     /// Where the plan saw it.
-    place: &'a Place<'a>,
+    place: &'a VmRef,
     end: End,
 }
 
@@ -107,7 +108,7 @@ impl Removal<'_> {
                         "Proxmox said it was done, but the VM is still as it was; look at its task log",
                     ));
                 }
-                Err(Trouble::Unclear(why)) => return Err(unclear(attempt(), self.place.host, why)),
+                Err(Trouble::Unclear(why)) => return Err(unclear(attempt(), &self.place.host, why)),
                 Err(Trouble::Foreign(why)) => return Err(owned::not_ours(self.what, self.place, why)),
                 Err(Trouble::Protected) => {
                     let what = format!("{}, {}, is protected in Proxmox", self.what, self.place);
@@ -159,7 +160,7 @@ impl Removal<'_> {
 
     /// Where the VM is now.
     async fn find(&self) -> std::result::Result<Option<(String, VmConfig)>, Trouble> {
-        let Place { host, vmid } = *self.place;
+        let (host, vmid) = (&self.place.host, self.place.vmid);
         match self.context.systems.pve.vm_config(host, vmid).await {
             Ok(config) => Ok(Some((host.to_owned(), config))),
             Err(error) if error.is_missing() => {

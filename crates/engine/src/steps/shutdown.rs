@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use model::blueprint::Node;
 use model::gate::{Effect, Permit};
+use model::names::VmRef;
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
@@ -51,7 +52,7 @@ pub(super) async fn run(
             unresponsive = if matches!(looked, Identified::Unresponsive(_)) { unresponsive + 1 } else { 0 };
             unresponsive >= LOOKS
         } else {
-            let (host, vmid) = context.place_of(node);
+            let VmRef { host, vmid } = context.place_of(node);
             let asked = clock.timeout(REQUEST_TIMEOUT, context.systems.pve.is_running(&host, vmid)).await;
             // What Proxmox does not say is not off.
             matches!(asked, Ok(Ok(false)))

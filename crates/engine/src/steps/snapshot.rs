@@ -3,6 +3,7 @@
 //! A snapshot is what one member has. So the one is asked that has applied the most and does not lead: it has the least to do.
 
 use model::gate::ClusterView;
+use model::names::NodeName;
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
@@ -25,7 +26,7 @@ pub(super) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
     let machine = boot::configured(context, &node, attempt).await?;
     let of = SnapshotOf {
         cluster: context.snapshot.blueprint.cluster.clone(),
-        node: node.name.clone(),
+        node: node.name.to_string(),
         at: context.systems.clock.now(),
     };
     progress.note(format!("taking a snapshot from {}", node.name));
@@ -40,7 +41,7 @@ pub(super) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
 }
 
 /// The member that is asked: the one that has applied the most, of those that do not lead, if there are others.
-fn source(view: &ClusterView) -> Option<String> {
+fn source(view: &ClusterView) -> Option<NodeName> {
     let leads = |id: &String| view.members.values().any(|member| member.leader.as_ref() == Some(id));
     let best = view.members.iter().max_by_key(|(_, member)| (!leads(&member.id), member.applied))?;
     Some(best.0.clone())
@@ -60,7 +61,7 @@ mod tests {
                 applied: *applied,
                 ..MemberView::default()
             };
-            ((*name).to_owned(), view)
+            ((*name).into(), view)
         };
         ClusterView { members: applied.iter().map(member).collect(), ..ClusterView::default() }
     }

@@ -5,6 +5,7 @@
 
 use model::blueprint::Node;
 use model::mark::Mark;
+use model::names::VmRef;
 use model::ownership::{Act, Foreign};
 use model::vm;
 use pve::Params;
@@ -12,7 +13,7 @@ use pve::Params;
 use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::{Error, Kind, Result, hint};
-use crate::owned::{self, Place};
+use crate::owned;
 use crate::steps::update;
 use crate::steps::vm::{grow, make};
 use crate::tags;
@@ -30,7 +31,7 @@ pub(super) struct Template<'a> {
 pub(super) async fn create(
     context: &Context,
     template: &Template<'_>,
-    place: &Place<'_>,
+    place: &VmRef,
     progress: &Progress,
 ) -> Result<Done> {
     let attempt = format!("could not create the template {}, {place}", template.name);
@@ -55,18 +56,18 @@ pub(super) async fn create(
     progress.note("creating the template");
     let mut warnings =
         make(context, place, template.datastore, &attempt, template.mark, progress, || async {
-            pve.create_vm(place.host, place.vmid, &params).await
+            pve.create_vm(&place.host, place.vmid, &params).await
         })
         .await?;
-    tags::set(&context.systems, place.host, place.vmid, blueprint, template.mark).await?;
+    tags::set(&context.systems, &place.host, place.vmid, blueprint, template.mark).await?;
     let failed = |e: pve::Error| Error::systems(&attempt).hint(hint(&e)).because(e);
     let is_template = || async {
-        let config = pve.vm_config(place.host, place.vmid).await.map_err(failed)?;
+        let config = pve.vm_config(&place.host, place.vmid).await.map_err(failed)?;
         Ok::<_, Error>(config.get("template") == Some("1"))
     };
     if !is_template().await? {
         owned::read(context, Act::Change, template.mark, place).await?;
-        let task = async { pve.follow(&pve.make_template(place.host, place.vmid).await?, |_| {}).await };
+        let task = async { pve.follow(&pve.make_template(&place.host, place.vmid).await?, |_| {}).await };
         match task.await {
             Ok(finished) => warnings.extend(finished.warnings),
             // An earlier call got through after all.
@@ -81,7 +82,7 @@ pub(super) async fn create(
 pub(super) async fn copy(
     context: &Context,
     node: &Node,
-    place: &Place<'_>,
+    place: &VmRef,
     template: u32,
     datastore: &str,
     progress: &Progress,
@@ -91,17 +92,17 @@ pub(super) async fn copy(
         .ok_or_else(|| Error::new(Kind::Refused, format!("{} has no identity yet", node.name)))?;
     let request = pve::Clone {
         newid: place.vmid,
-        name: Some(node.name.clone()),
+        name: Some(node.name.to_string()),
         description: Some(mark.while_creating().describe(node.hardware.description.as_deref())),
         full: true,
         storage: Some(datastore.to_owned()),
         pool: context.snapshot.blueprint.resource_pool.clone(),
         target: None,
     };
-    source(context, place.host, template).await?;
+    source(context, &place.host, template).await?;
     progress.note("copying the template");
     let mut warnings = make(context, place, datastore, &attempt, &node.name, progress, || async {
-        context.systems.pve.clone_vm(place.host, template, &request).await
+        context.systems.pve.clone_vm(&place.host, template, &request).await
     })
     .await?;
     progress.note("giving it its hardware");
@@ -113,7 +114,7 @@ pub(super) async fn copy(
 
 /// What is copied is a template of ours, by its own mark. Its ID may have been given to another VM.
 async fn source(context: &Context, host: &str, vmid: u32) -> Result<()> {
-    let place = Place { host, vmid };
+    let place = VmRef::new(host, vmid);
     let config = context.systems.pve.vm_config(host, vmid).await.map_err(|e| {
         Error::systems(format!("could not read the template, {place}")).hint(hint(&e)).because(e)
     })?;

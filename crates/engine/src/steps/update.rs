@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use model::blueprint::{Node, Role};
 use model::gate::{Effect, Permit};
+use model::names::VmRef;
 use model::observed::Vm;
 use model::ownership::{Act, Foreign};
 use model::plan::drift::{self, Drift};
@@ -15,7 +16,7 @@ use pve::Params;
 use crate::context::{Context, Done};
 use crate::error::{Error, Result, hint};
 use crate::observe::proxmox;
-use crate::owned::{self, Place};
+use crate::owned;
 use crate::steps::vm::ATTEMPTS;
 
 /// Sets the keys named in the plan. Those that cut the network of a running machine need a permit.
@@ -23,7 +24,7 @@ pub(super) async fn run(
     context: &Context,
     permit: Option<&Permit>,
     node: &Node,
-    place: &Place<'_>,
+    place: &VmRef,
     keys: &Params,
     pool: Option<&str>,
 ) -> Result<Done> {
@@ -39,7 +40,7 @@ pub(super) async fn run(
 }
 
 /// Gives a VM that does not run yet all that the file says.
-pub(super) async fn settle(context: &Context, node: &Node, place: &Place<'_>) -> Result<Done> {
+pub(super) async fn settle(context: &Context, node: &Node, place: &VmRef) -> Result<Done> {
     change(context, node, place, |_| true).await
 }
 
@@ -47,7 +48,7 @@ pub(super) async fn settle(context: &Context, node: &Node, place: &Place<'_>) ->
 pub(super) async fn for_next_start(
     context: &Context,
     node: &Node,
-    place: &Place<'_>,
+    place: &VmRef,
     keys: &Params,
 ) -> Result<Done> {
     let off = |vm: Vm| Vm { running: false, ..vm };
@@ -58,7 +59,7 @@ pub(super) async fn for_next_start(
 pub(super) async fn not_in_force(
     context: &Context,
     node: &Node,
-    place: &Place<'_>,
+    place: &VmRef,
     keys: &Params,
 ) -> Result<Vec<String>> {
     let (vm, _) = read(context, node, place).await?;
@@ -73,7 +74,7 @@ pub(super) async fn not_in_force(
 async fn change(
     context: &Context,
     node: &Node,
-    place: &Place<'_>,
+    place: &VmRef,
     planned: impl Fn(&str) -> bool,
 ) -> Result<Done> {
     change_as(context, node, place, |vm| vm, planned).await
@@ -83,7 +84,7 @@ async fn change(
 async fn change_as(
     context: &Context,
     node: &Node,
-    place: &Place<'_>,
+    place: &VmRef,
     taken_for: impl Fn(Vm) -> Vm,
     planned: impl Fn(&str) -> bool,
 ) -> Result<Done> {
@@ -100,7 +101,7 @@ async fn change_as(
             return Ok(Done { warnings });
         }
         let task = async {
-            match pve.change_config(place.host, place.vmid, &params, &digest).await? {
+            match pve.change_config(&place.host, place.vmid, &params, &digest).await? {
                 Some(upid) => pve.follow(&upid, |_| {}).await,
                 None => Ok(pve::Finished::default()),
             }
@@ -134,17 +135,17 @@ fn differs(context: &Context, node: &Node, vm: &Vm) -> Drift {
 }
 
 /// The VM as it is now, if it is the node's.
-async fn read(context: &Context, node: &Node, place: &Place<'_>) -> Result<(Vm, String)> {
+async fn read(context: &Context, node: &Node, place: &VmRef) -> Result<(Vm, String)> {
     let failed = |e: pve::Error| attempt(node, place).hint(hint(&e)).because(e);
     let configs = owned::read(context, Act::Change, &node.name, place).await?;
-    let Some((mut vm, _)) = proxmox::read(place.vmid, place.host, None, &configs) else {
+    let Some((mut vm, _)) = proxmox::read(place.vmid, &place.host, None, &configs) else {
         return Err(owned::not_ours(&node.name, place, Foreign::Another));
     };
     vm.recorded = owned::recorded(context, &node.name);
-    vm.running = proxmox::is_running(&context.systems, place.host, place.vmid).await.map_err(failed)?;
+    vm.running = proxmox::is_running(&context.systems, &place.host, place.vmid).await.map_err(failed)?;
     Ok((vm, configs.now.digest))
 }
 
-fn attempt(node: &Node, place: &Place<'_>) -> Error {
+fn attempt(node: &Node, place: &VmRef) -> Error {
     Error::systems(format!("could not change {}, {place}", node.name))
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use model::blueprint::Node;
+use model::names::VmRef;
 use model::ownership::Act;
 use model::vm;
 use pve::{Params, PowerState};
@@ -11,7 +12,7 @@ use pve::{Params, PowerState};
 use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::{Error, Kind, NO_EFFECT, Result, hint};
-use crate::owned::{self, Place};
+use crate::owned;
 use crate::proof;
 use crate::settled::settled;
 use crate::steps::{power, update};
@@ -24,7 +25,7 @@ pub(super) const ATTEMPTS: u32 = 6;
 pub(super) async fn create(
     context: &Context,
     node: &Node,
-    place: &Place<'_>,
+    place: &VmRef,
     image: &str,
     progress: &Progress,
 ) -> Result<Done> {
@@ -33,7 +34,7 @@ pub(super) async fn create(
     progress.note("creating the VM");
     let datastore = node.disk_datastore.as_deref().unwrap_or_default();
     let warnings = make(context, place, datastore, &attempt, &node.name, progress, || async {
-        context.systems.pve.create_vm(place.host, place.vmid, &params).await
+        context.systems.pve.create_vm(&place.host, place.vmid, &params).await
     })
     .await?;
     // Tags, where they had to wait for the pool; and what only the finished VM has, its generation ID.
@@ -47,7 +48,7 @@ pub(super) async fn create(
 /// its mark says that it is `whose`.
 pub(super) async fn make<F>(
     context: &Context,
-    place: &Place<'_>,
+    place: &VmRef,
     datastore: &str,
     attempt: &str,
     whose: &str,
@@ -60,7 +61,7 @@ where
     let failed = |error: pve::Error| {
         let advice = match error.is_full() {
             true => {
-                format!("make room in {datastore} on {}, or name another datastore in the file", place.host)
+                format!("make room in {datastore} on {}, or name another datastore in the file", &place.host)
             }
             false => hint(&error),
         };
@@ -69,7 +70,7 @@ where
     let mut tries = 1;
     loop {
         let made = {
-            let _turn = turn(context, place.host, datastore).await;
+            let _turn = turn(context, &place.host, datastore).await;
             match begin().await {
                 Ok(upid) => {
                     let mut copied = 0;
@@ -136,8 +137,8 @@ fn transferred(line: &str) -> Option<u8> {
 }
 
 /// Waits for a creation that somebody else may have started, then tells whether the VM carries this name of ours.
-async fn is_ours(context: &Context, whose: &str, place: &Place<'_>) -> Result<bool> {
-    let found = settled(&context.systems, place.host, place.vmid).await?;
+async fn is_ours(context: &Context, whose: &str, place: &VmRef) -> Result<bool> {
+    let found = settled(&context.systems, &place.host, place.vmid).await?;
     Ok(found.is_some_and(|config| owned::check(context, Act::Change, place.vmid, whose, &config).is_ok()))
 }
 
@@ -167,13 +168,7 @@ fn params(context: &Context, node: &Node, image: &str) -> Result<Params> {
 }
 
 /// Grows a disk to `gib`. Doing it again does nothing.
-pub(super) async fn grow(
-    context: &Context,
-    node: &str,
-    place: &Place<'_>,
-    disk: &str,
-    gib: u64,
-) -> Result<Done> {
+pub(super) async fn grow(context: &Context, node: &str, place: &VmRef, disk: &str, gib: u64) -> Result<Done> {
     let attempt = || Error::systems(format!("could not grow {disk} of {place} to {gib} GiB"));
     let pve = &context.systems.pve;
     let has = || async {
@@ -188,7 +183,7 @@ pub(super) async fn grow(
             return Ok(Done::default());
         }
         let task = async {
-            let upid = pve.resize(place.host, place.vmid, disk, &format!("{gib}G"), Some(&digest)).await?;
+            let upid = pve.resize(&place.host, place.vmid, disk, &format!("{gib}G"), Some(&digest)).await?;
             pve.follow(&upid, |_| {}).await
         };
         match task.await {
@@ -209,22 +204,22 @@ pub(super) async fn grow(
 }
 
 /// Starts the VM. One that runs already is as good.
-pub(super) async fn start(context: &Context, node: &str, place: &Place<'_>) -> Result<Done> {
+pub(super) async fn start(context: &Context, node: &str, place: &VmRef) -> Result<Done> {
     let pve = &context.systems.pve;
     let attempt = || Error::systems(format!("could not start {place}"));
     let mut tries = 1;
     let mut began = false;
-    let mut slot = Box::pin(proof::slot(context, node, place.host)).await;
+    let mut slot = Box::pin(proof::slot(context, node, &place.host)).await;
     loop {
         let task = async {
             if let Err(why) = owned::try_read(context, Act::Start, node, place).await? {
                 return Ok(Err(why));
             }
-            if pve.vm_status(place.host, place.vmid).await?.power == PowerState::Running {
+            if pve.vm_status(&place.host, place.vmid).await?.power == PowerState::Running {
                 return Ok(Ok((pve::Finished::default(), true)));
             }
             began = true;
-            let task = pve.start(place.host, place.vmid).await?;
+            let task = pve.start(&place.host, place.vmid).await?;
             power::follow(&context.systems, &task, place.vmid, PowerState::Running).await.map(Ok)
         };
         match task.await {

@@ -222,8 +222,11 @@ async fn e3_the_network_plug_in_is_named_only_for_registered_nodes() {
             ) else {
                 continue;
             };
-            let names: Vec<String> =
-                client.nodes().await.map(|nodes| nodes.into_keys().collect()).unwrap_or_default();
+            let names: Vec<String> = client
+                .nodes()
+                .await
+                .map(|nodes| nodes.into_keys().map(String::from).collect())
+                .unwrap_or_default();
             let now = rig.systems.clock.now();
             for name in names {
                 registered.lock().unwrap().entry(name).or_insert(now);
@@ -294,9 +297,9 @@ async fn left_2_a_host_that_goes_off_during_the_creation_is_named() {
         assert_eq!(ran.outcome, Outcome::Failed, "after {after} s");
         for event in &ran.events {
             let What::StepFailed { step, code, causes, hint, .. } = &event.what else { continue };
-            let kind = step.0.split('/').next().unwrap().to_owned();
+            let kind = step.kind().to_owned();
             // Of the nodes only this one is on that host. The bootstrap and the health check are about all of them.
-            if step.0.contains("pve3") || step.0.ends_with("home-control-3") {
+            if step.objects().any(|of| of == "pve3" || of == "home-control-3") {
                 let told = format!("{after} s, {step}: {causes:?}");
                 assert!(causes.iter().any(|cause| cause == "the Proxmox host pve3 is offline"), "{told}");
                 assert!(hint.contains("pve3"), "{told}: {hint}");

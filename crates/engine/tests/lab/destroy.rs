@@ -157,7 +157,9 @@ async fn a_vm_that_moves_during_the_look_is_seen() {
     let (snapshot, plan) = planned(&rig).await;
     assert_eq!(snapshot.observed.unobserved, []);
     assert!(
-        plan.steps.iter().any(|step| step.id.0.starts_with("delete-vm/home-work-1/")),
+        plan.steps
+            .iter()
+            .any(|step| step.id.kind() == "delete-vm" && step.action.node() == Some("home-work-1")),
         "{:?}",
         plan.steps
     );

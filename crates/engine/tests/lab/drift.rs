@@ -260,7 +260,7 @@ async fn what_may_cut_machines_off_is_left_and_the_rest_goes_one_after_another()
     let mut running: Vec<&str> = vec![];
     for event in &ran.events {
         match &event.what {
-            What::StepStarted { step, .. } if step.0.starts_with("reconfigure/") => {
+            What::StepStarted { step, .. } if step.kind() == "reconfigure" => {
                 assert!(!running.iter().any(|id| id.contains("control")), "{step} beside {running:?}");
                 running.push(&step.0);
             }
@@ -426,7 +426,7 @@ async fn a_disk_that_the_file_does_not_have_any_more_keeps_its_data() {
     );
     assert!(plan.blocked[0].hint.contains("--allow-destroy home-work-1/scsi1"), "{:?}", plan.blocked);
 
-    let disks = [("home-work-1".to_owned(), ["scsi1".to_owned()].into())].into();
+    let disks = [("home-work-1".into(), ["scsi1".to_owned()].into())].into();
     let session = rig.session(&without).allowing(Allowed { disks, ..Allowed::default() });
     let Ok(snapshot) = session.observe().await else { panic!("it can be looked at") };
     let plan = snapshot.plan();

@@ -94,7 +94,7 @@ impl Rig {
 }
 
 fn kinds(plan: &Plan) -> Vec<&str> {
-    plan.steps.iter().filter_map(|step| step.id.0.split('/').next()).collect()
+    plan.steps.iter().map(|step| step.id.kind()).collect()
 }
 
 fn deleted(plan: &Plan) -> Vec<&str> {
@@ -511,13 +511,13 @@ async fn by_reading_2_a_control_plane_node_that_cannot_be_seen_blocks_the_call()
     let snapshot = rig.observe(HOME).await;
     let mut plan = snapshot.plan();
     let later = ["bootstrap", "join", "create-credentials", "check-health"];
-    plan.steps.retain(|step| !later.iter().any(|kind| step.id.0.starts_with(kind)));
+    plan.steps.retain(|step| !later.contains(&step.id.kind()));
     done(&rig.carry_out(&snapshot, &plan, "me").await.unwrap());
     rig.wipe(HOME, "home-control-2", &["STATE"]).await;
     rig.lab.person().power_off(CONTROL[2]).unwrap();
     let snapshot = rig.observe(HOME).await;
     let mut plan = snapshot.plan();
-    plan.steps.retain(|step| step.id.0.starts_with("bootstrap/"));
+    plan.steps.retain(|step| step.id.kind() == "bootstrap");
     plan.steps.iter_mut().for_each(|step| step.after.clear());
     let bootstraps = rig.count_calls("/Bootstrap");
     let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();

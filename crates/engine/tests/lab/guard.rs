@@ -44,7 +44,7 @@ impl Guard {
         owners.0.insert(Mark::owner_of(id).to_string());
         let nodes = snapshot.blueprint.nodes.iter();
         owners.1.extend(nodes.filter_map(|(name, node)| {
-            Some((name.clone(), (node.uuid?.to_string(), node.role == Role::ControlPlane)))
+            Some((name.to_string(), (node.uuid?.to_string(), node.role == Role::ControlPlane)))
         }));
         if *owners != known {
             self.watch.rules_changed();

@@ -81,9 +81,7 @@ async fn a1_with_uuid_the_plan_warns_and_the_relay_has_the_keys() {
     assert_eq!(stolen(&rig), 1, "this is what the warning is about");
     // Which machines got their keys unproved stays in the journal.
     let kept = ran.events.iter().filter_map(|event| match &event.what {
-        What::StepDone { step, warnings, .. } if step.0.starts_with("configure/") => {
-            Some(warnings.join("; "))
-        }
+        What::StepDone { step, warnings, .. } if step.kind() == "configure" => Some(warnings.join("; ")),
         _ => None,
     });
     let kept: Vec<String> = kept.collect();

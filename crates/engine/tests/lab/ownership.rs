@@ -86,7 +86,8 @@ async fn a6_a_vm_that_took_the_id_of_ours_is_not_touched() {
     rig.stop(WORKER).await;
     let snapshot = rig.observe(&file).await;
     let plan = snapshot.plan();
-    let planned = |kind: &str| plan.steps.iter().any(|s| s.id.0.starts_with(&format!("{kind}/home-work-1")));
+    let planned =
+        |kind: &str| plan.steps.iter().any(|s| s.id.kind() == kind && s.action.node() == Some("home-work-1"));
     assert!(planned("update-vm") && planned("grow-disk") && planned("start-vm"), "{:?}", plan.steps);
 
     let host = rig.host_of(WORKER).await;
@@ -98,8 +99,8 @@ async fn a6_a_vm_that_took_the_id_of_ours_is_not_touched() {
     let before = rig.config(WORKER).await;
     // Each step by itself, as if those before it had been done.
     let mut each = plan.clone();
-    let kinds = ["update-vm/home-work-1", "grow-disk/home-work-1", "start-vm/home-work-1"];
-    each.steps.retain(|step| kinds.iter().any(|kind| step.id.0.starts_with(kind)));
+    let kinds = ["update-vm", "grow-disk", "start-vm"];
+    each.steps.retain(|step| kinds.contains(&step.id.kind()) && step.action.node() == Some("home-work-1"));
     each.steps.iter_mut().for_each(|step| step.after.clear());
     let ran = rig.carry_out(&snapshot, &each, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Failed);
@@ -145,7 +146,7 @@ async fn a8_a_clone_that_comes_after_the_plan_is_left_alone() {
     rig.stop(CONTROL).await;
     let snapshot = rig.observe(HOME).await;
     let plan = snapshot.plan();
-    assert!(plan.steps.iter().any(|s| s.id.0.starts_with("start-vm/home-control-3")), "{:?}", plan.steps);
+    assert!(plan.steps.iter().any(|s| s.id.0 == "start-vm/home-control-3"), "{:?}", plan.steps);
     let host = rig.host_of(CONTROL).await;
     rig.clone_of(CONTROL, 4711).await;
     rig.delete_stopped(CONTROL).await;

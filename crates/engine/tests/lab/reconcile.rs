@@ -226,7 +226,7 @@ fn ids(plan: &Plan) -> Vec<String> {
 }
 
 fn created(node: &str) -> Goal {
-    Goal::Create { node: Some(node.to_owned()) }
+    Goal::Create { node: Some(node.into()) }
 }
 
 /// Another person stops a VM.
@@ -314,7 +314,7 @@ async fn a_node_that_fails_leaves_the_others_and_a_report() {
     rig.lab.inject(Injection::Known { number: 47, when: When::Call(which) });
     let reconciled = controller.reconcile(&file, &operator("eva"), Mandate::FirstPlan).await.unwrap();
     assert!(matches!(reconciled.ended, Ended::Failed), "{:?}", reconciled.ended);
-    let done = |what: &&What| matches!(what, What::StepDone { step, .. } if step.0.starts_with("join/"));
+    let done = |what: &&What| matches!(what, What::StepDone { step, .. } if step.kind() == "join");
     assert_eq!(controller.events().iter().filter(done).count(), 1);
     let reports = controller.memory.reports.lock().unwrap();
     assert!(reports.len() == 1 && reports[0].contains_key("failures.txt"), "{reports:?}");
@@ -408,7 +408,7 @@ async fn an_approval_beforehand_does_not_cover_what_turns_up_later() {
     let (reconciled, ()) = futures::join!(controller.reconcile(HOME, &eva, Mandate::FirstPlan), person);
     let reconciled = reconciled.unwrap();
     let Ended::Left(Left::Unapproved(goals)) = &reconciled.ended else { panic!("{:?}", reconciled.ended) };
-    assert_eq!(*goals, BTreeSet::from([Goal::Update { node: "home-work-2".to_owned() }]));
+    assert_eq!(*goals, BTreeSet::from([Goal::Update { node: "home-work-2".into() }]));
     assert_eq!(reconciled.runs, 1, "what was approved is done");
     assert_eq!(controller.asked().len(), 1, "a person would have been asked");
     let again = controller.reconcile(HOME, &eva, Mandate::FirstPlan).await.unwrap();
@@ -469,7 +469,7 @@ async fn names_that_no_node_has_are_found_before_anything_is_done() {
     let snapshot = session.observe().await.unwrap_or_else(|_| panic!("it can be observed"));
     let (_, name) = snapshot.unknown_name().unwrap();
     assert_eq!(name, "home-work-9");
-    assert!(snapshot.node_names().contains(&"home-work-1".to_owned()));
+    assert!(snapshot.node_names().contains(&"home-work-1".into()));
 }
 
 /// One node only: the others are left as they are, and the end says that nothing of this node is left.
@@ -488,7 +488,7 @@ async fn only_the_nodes_that_were_named_are_changed() {
 }
 
 fn by_hand(hand: Hand, nodes: &[&str]) -> Intent {
-    Intent::ByHand(ByHand { hand, nodes: nodes.iter().map(|node| (*node).to_owned()).collect() })
+    Intent::ByHand(ByHand { hand, nodes: nodes.iter().map(|node| (*node).into()).collect() })
 }
 
 /// Every control plane node restarts once, one after the other, and everything is as before.

@@ -42,7 +42,7 @@ async fn issue_20_nodes_that_left_the_file_are_asked_and_vote() {
         assert_eq!(Some(rig.systems.address(node)), removed.address.map(Into::into));
     }
     assert_eq!(snapshot.observed.machines["home-work-2"].etcd, Etcd::Empty);
-    let voters: Vec<String> = snapshot.voters().into_iter().map(|node| node.name).collect();
+    let voters: Vec<_> = snapshot.voters().into_iter().map(|node| node.name).collect();
     assert_eq!(voters, ["home-control-1", "home-control-2", "home-control-3"]);
 
     let standing = model::quorum::standing(&snapshot.blueprint, &snapshot.observed.machines).unwrap();

@@ -14,6 +14,7 @@ use engine::Snapshot;
 use engine::kubernetes::Kubernetes;
 use model::event::{Outcome, What};
 use model::gate::Effect;
+use model::names::VmRef;
 use model::plan::Plan;
 use model::step::{Action, Disruption, RebootMode, Step, StepId, UnitId};
 use model::unit::{Forecast, Goal, Unit};
@@ -48,7 +49,14 @@ pub fn unit(
 ) -> StepId {
     let (id, node) = (UnitId(id.to_owned()), actions[0].node().unwrap().to_owned());
     let disruption = if effect == Effect::Removal { Disruption::Delete } else { Disruption::Reboot };
-    plan.units.push(Unit { id: id.clone(), node, goal, disruption, effect, forecast: Forecast::default() });
+    plan.units.push(Unit {
+        id: id.clone(),
+        node: node.into(),
+        goal,
+        disruption,
+        effect,
+        forecast: Forecast::default(),
+    });
     let mut after = after.to_vec();
     for action in actions {
         let step = Step {
@@ -69,18 +77,25 @@ pub fn unit(
 /// A unit that restarts a node in some way.
 pub fn restart(plan: &mut Plan, node: &str, act: Vec<Action>, after: &[StepId]) -> StepId {
     let name = || node.to_owned();
-    let mut actions = vec![Action::DrainNode { node: name() }];
+    let mut actions = vec![Action::DrainNode { node: name().into() }];
     if node.contains("control") {
-        actions.push(Action::MoveLeadership { node: name() });
+        actions.push(Action::MoveLeadership { node: name().into() });
     }
     actions.extend(act);
-    actions.push(Action::VerifyNode { node: name() });
-    actions.push(Action::UncordonNode { node: name() });
-    unit(plan, &format!("restart/{node}"), Goal::Reboot { node: name() }, Effect::Absence, actions, after)
+    actions.push(Action::VerifyNode { node: name().into() });
+    actions.push(Action::UncordonNode { node: name().into() });
+    unit(
+        plan,
+        &format!("restart/{node}"),
+        Goal::Reboot { node: name().into() },
+        Effect::Absence,
+        actions,
+        after,
+    )
 }
 
 pub fn reboot(node: &str) -> Action {
-    Action::RebootNode { node: node.to_owned(), mode: RebootMode::Default }
+    Action::RebootNode { node: node.into(), mode: RebootMode::Default }
 }
 
 impl Rig {
@@ -153,7 +168,7 @@ impl Rig {
     pub async fn cordoned(&self) -> BTreeMap<String, Option<String>> {
         let nodes = self.kubernetes().nodes().await.unwrap();
         let cordoned = nodes.into_iter().filter(|(_, node)| !node.schedulable || node.cordoned.is_some());
-        cordoned.map(|(name, node)| (name, node.cordoned)).collect()
+        cordoned.map(|(name, node)| (name.to_string(), node.cordoned)).collect()
     }
 }
 
@@ -232,7 +247,12 @@ async fn a_power_cycle_brings_more_memory() {
     let set = BTreeMap::from([("memory".to_owned(), "6144".to_owned())]);
     for (node, vmid) in WORKERS.into_iter().zip([150_021, 150_022]) {
         let host = rig.host_of(vmid).await;
-        let act = Action::PowerCycleVm { node: node.to_owned(), host, vmid, set: set.clone(), says: vec![] };
+        let act = Action::PowerCycleVm {
+            node: node.into(),
+            vm: VmRef::new(host, vmid),
+            set: set.clone(),
+            says: vec![],
+        };
         restart(&mut plan, node, vec![act], &[]);
     }
     let ran = rig.carry_out_with_canary(&snapshot, &plan).await;
@@ -255,7 +275,7 @@ async fn a_config_that_needs_a_reboot_is_taken_over_with_one() {
     let (mut plan, before) = (nothing(&snapshot), rig.boots());
     let mut last = vec![];
     for node in CONTROL {
-        let act = Action::Reconfigure { node: node.to_owned(), mode: model::step::ConfigMode::Reboot };
+        let act = Action::Reconfigure { node: node.into(), mode: model::step::ConfigMode::Reboot };
         last = vec![restart(&mut plan, node, vec![act], &last)];
     }
     let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
@@ -281,7 +301,7 @@ async fn the_leader_hands_over_before_it_goes_down() {
     let rig = Rig::healthy().await;
     let snapshot = rig.observe(HOME).await;
     let leader = snapshot.observed.machines.values().find_map(|machine| machine.etcd_status.clone()?.leader);
-    let leads = |(_, machine): &(&String, &model::observed::Machine)| matches!(&machine.etcd, model::observed::Etcd::Member { id, .. } if Some(id) == leader.as_ref());
+    let leads = |(_, machine): &(&model::names::NodeName, &model::observed::Machine)| matches!(&machine.etcd, model::observed::Etcd::Member { id, .. } if Some(id) == leader.as_ref());
     let (node, _) = snapshot.observed.machines.iter().find(leads).unwrap();
     let mut plan = nothing(&snapshot);
     restart(&mut plan, node, vec![reboot(node)], &[]);

@@ -5,6 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::names::NodeName;
 use crate::spec::HealthGate;
 use crate::step::UnitId;
 
@@ -23,7 +24,7 @@ pub enum Blocker {
         opens: Option<Timestamp>,
     },
     /// Another disruption is in progress on a node that this one must not overlap with.
-    InFlight(String),
+    InFlight(NodeName),
     /// A system that the file names is not installed.
     GateMissing(HealthGate),
     /// A system that the file names is not healthy, and what of it.
@@ -44,13 +45,13 @@ pub enum Blocker {
     /// A member does not answer.
     NoAnswer(String),
     /// A member has another list of members than the leader.
-    Disagree(String, String),
+    Disagree(NodeName, NodeName),
     /// A member sees another leader, or another term, than the leader.
-    OtherLeader(String, String),
+    OtherLeader(NodeName, NodeName),
     /// A member complains.
-    Complains(String, String),
+    Complains(NodeName, String),
     /// A member's service is not healthy, or it is behind the others.
-    Unhealthy(String),
+    Unhealthy(NodeName),
     /// A member is joining etcd; its name is empty while it starts for the first time.
     Joining(String),
     /// Two members have one name.
@@ -76,7 +77,7 @@ pub enum Blocker {
     /// As many workers are away as may be.
     Budget {
         /// Workers that are not ready, not known to be, or disrupted now.
-        away: Vec<String>,
+        away: Vec<NodeName>,
         /// How many may be away.
         budget: usize,
     },

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::{Blocker, ClusterView, MemberView, Request};
+use crate::names::NodeName;
 use crate::observed::Member;
 
 /// A member that has not applied so many entries of the log is behind.
@@ -27,7 +28,7 @@ pub(super) struct Consensus<'a> {
 }
 
 /// A node, and what its member says.
-type Said<'a> = (&'a String, &'a MemberView);
+type Said<'a> = (&'a NodeName, &'a MemberView);
 
 /// How many of so many are more than half.
 pub(super) fn majority(voters: usize) -> usize {

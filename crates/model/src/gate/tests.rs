@@ -31,10 +31,10 @@ fn view(voters: usize) -> ClusterView {
     let nodes = control.clone().map(|node| (*node, Role::ControlPlane));
     let workers = ["w-1", "w-2", "w-3"].map(|node| (node, Role::Worker));
     ClusterView {
-        members: control.map(|node| ((*node).to_owned(), says(node))).collect(),
+        members: control.map(|node| ((*node).into(), says(node))).collect(),
         nodes: nodes
             .chain(workers)
-            .map(|(node, role)| (node.to_owned(), NodeView { role, ready: Some(true) }))
+            .map(|(node, role)| (node.into(), NodeView { role, ready: Some(true) }))
             .collect(),
         kubernetes: true,
         ..ClusterView::default()
@@ -52,7 +52,7 @@ fn said<'a>(view: &'a mut ClusterView, node: &str) -> &'a mut MemberView {
 }
 
 fn want(node: &str, effect: Effect) -> Request {
-    Request { unit: UnitId(format!("unit/{node}")), node: node.to_owned(), effect }
+    Request { unit: UnitId(format!("unit/{node}")), node: node.into(), effect }
 }
 
 fn absence(view: &ClusterView, node: &str) -> Verdict {
@@ -345,7 +345,7 @@ fn workers_go_by_budget_and_unready_ones_count() {
     let flying = Standing { in_flight: vec![want("w-2", Effect::Absence)], failed: None };
     assert!(goes(&ask(&flying, "w-1")), "it is one, unready and in flight");
     let flying = Standing { in_flight: vec![want("w-3", Effect::Absence)], failed: None };
-    let away = vec!["w-2".to_owned(), "w-3".to_owned()];
+    let away = vec!["w-2".into(), "w-3".into()];
     assert_eq!(waits(ask(&flying, "w-1")), [Blocker::Budget { away, budget: 2 }]);
     seen.kubernetes = false;
     assert_eq!(waits(absence(&seen, "w-2")), [Blocker::NoKubernetes]);

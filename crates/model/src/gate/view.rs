@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::blueprint::{Blueprint, Role};
+use crate::names::NodeName;
 use crate::observed::{Etcd, Health, Kubernetes, Machine, Member, Observed, Removed};
 use crate::policy::WindowState;
 use crate::readiness;
@@ -12,9 +13,9 @@ use crate::spec::HealthGate;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClusterView {
     /// Control plane nodes whose member of etcd told of itself.
-    pub members: BTreeMap<String, MemberView>,
+    pub members: BTreeMap<NodeName, MemberView>,
     /// Nodes of the file, and nodes beside them that Kubernetes has or that the file had.
-    pub nodes: BTreeMap<String, NodeView>,
+    pub nodes: BTreeMap<NodeName, NodeView>,
     /// Whether Kubernetes answered.
     pub kubernetes: bool,
     /// How the systems stand that must be healthy.
@@ -64,13 +65,17 @@ impl ClusterView {
 
     /// The view in what machines and Kubernetes said. It does not know the time.
     #[must_use]
-    pub fn of(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>, kubernetes: &Kubernetes) -> Self {
-        let ready = |name: &String| readiness::is_ready(kubernetes, name);
+    pub fn of(
+        blueprint: &Blueprint,
+        machines: &BTreeMap<NodeName, Machine>,
+        kubernetes: &Kubernetes,
+    ) -> Self {
+        let ready = |name: &NodeName| readiness::is_ready(kubernetes, name);
         let of_file = blueprint
             .nodes
             .values()
             .map(|node| (node.name.clone(), NodeView { role: node.role, ready: ready(&node.name) }));
-        let mut nodes: BTreeMap<String, NodeView> = of_file.collect();
+        let mut nodes: BTreeMap<NodeName, NodeView> = of_file.collect();
         for (name, node) in kubernetes.nodes.iter().filter(|_| kubernetes.answered) {
             let role = if node.control_plane { Role::ControlPlane } else { Role::Worker };
             nodes.entry(name.clone()).or_insert_with(|| NodeView { role, ready: ready(name) });
@@ -87,7 +92,7 @@ impl ClusterView {
 
     /// The same with nodes that the file does not have any more. Where their role was control plane, it still is.
     #[must_use]
-    pub fn with_removed(mut self, removed: &BTreeMap<String, Removed>) -> Self {
+    pub fn with_removed(mut self, removed: &BTreeMap<NodeName, Removed>) -> Self {
         for (name, gone) in removed {
             let node = self.nodes.entry(name.clone()).or_insert(NodeView { role: gone.role, ready: None });
             if gone.role == Role::ControlPlane {

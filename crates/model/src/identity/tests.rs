@@ -143,7 +143,7 @@ fn vm(node: &Node, running: bool, serial: Option<&str>) -> Vm {
     Vm {
         vmid: node.vmid,
         host: "pve1".to_owned(),
-        name: node.name.clone(),
+        name: node.name.to_string(),
         running,
         lock: None,
         uuid: node.uuid,
@@ -163,7 +163,7 @@ fn the_console_is_used_where_there_is_one_and_never_silently_left_out() {
     let node = &wanted.nodes["home-control-1"];
     let mut seen = Observed::default();
     assert_eq!(method(&wanted, &seen, node), Method::Console, "nobody knows of a reason against it");
-    seen.proxmox.no_console = Some(["home-control-1".to_owned()].into());
+    seen.proxmox.no_console = Some(["home-control-1".into()].into());
     assert_eq!(method(&wanted, &seen, node), Method::Uuid(Unproved::NoRight));
     assert_eq!(method(&wanted, &seen, &wanted.nodes["home-work-1"]), Method::Console);
     seen.proxmox.no_console = Some(Default::default());
@@ -176,7 +176,7 @@ fn the_console_is_used_where_there_is_one_and_never_silently_left_out() {
         seen.proxmox.marked = vec![vm(node, running, serial)];
         assert_eq!(method(&wanted, &seen, node), expected, "{running} {serial:?}");
     }
-    seen.proxmox.no_console = Some(["home-control-1".to_owned()].into());
+    seen.proxmox.no_console = Some(["home-control-1".into()].into());
     let required = blueprint("proxmox: { endpoint: 'https://pve1:8006', identity: console }\n");
     assert_eq!(method(&required, &seen, node), Method::Console, "what is required is not given up");
     let chosen = blueprint("proxmox: { endpoint: 'https://pve1:8006', identity: uuid }\n");
@@ -229,7 +229,7 @@ fn only_a_machine_that_nobody_knows_is_restarted() {
             let members = Some([&own()[..], others].concat());
             let etcd = Etcd::Member { id: name.to_owned(), learner: false, members };
             seen.machines
-                .insert(name.to_owned(), Machine { api: Api::Configured, etcd, ..Machine::unresponsive("") });
+                .insert(name.into(), Machine { api: Api::Configured, etcd, ..Machine::unresponsive("") });
         }
     };
     tells(&mut seen, &[]);
@@ -247,7 +247,7 @@ fn only_a_machine_that_nobody_knows_is_restarted() {
         ..KubernetesNode::default()
     };
     let known =
-        |seen: &mut Observed, name: &str, ready| seen.kubernetes.nodes.insert(name.to_owned(), node(ready));
+        |seen: &mut Observed, name: &str, ready| seen.kubernetes.nodes.insert(name.into(), node(ready));
     known(&mut seen, "home-work-1", true);
     assert_eq!(may_restart(&wanted, &seen, worker), Err(KeptRunning::Ready));
     known(&mut seen, "home-work-1", false);

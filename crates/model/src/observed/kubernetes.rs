@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::NodeName;
 use crate::spec::HealthGate;
 
 /// What Kubernetes says.
@@ -16,7 +17,7 @@ pub struct Kubernetes {
     #[serde(default)]
     pub refused: bool,
     /// Nodes by name.
-    pub nodes: BTreeMap<String, KubernetesNode>,
+    pub nodes: BTreeMap<NodeName, KubernetesNode>,
     /// PodDisruptionBudgets that allow no eviction now; `None` where that was not told. It changes with every pod, so a saved plan does
     /// not hold it.
     #[serde(skip)]
@@ -122,7 +123,7 @@ pub struct BlockingBudget {
     /// Its name.
     pub name: String,
     /// Nodes that run pods of it, which could not be drained now.
-    pub nodes: BTreeSet<String>,
+    pub nodes: BTreeSet<NodeName>,
 }
 
 /// Why a node is not ready.

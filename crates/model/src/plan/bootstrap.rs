@@ -13,6 +13,7 @@ use super::{Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
 use crate::mark::Lease;
 use crate::mark::{BootstrapMark, Mark, RecordState};
+use crate::names::NodeName;
 use crate::observed::{Api, Etcd, Kubelet, Machine, Observed, Vm};
 use crate::ownership;
 
@@ -24,7 +25,7 @@ pub(super) enum Verdict {
     /// It is bootstrapped on this node.
     Start {
         /// The control plane node that etcd is bootstrapped on.
-        node: String,
+        node: NodeName,
         /// Why it is this one, in words.
         reason: &'static str,
     },
@@ -70,7 +71,7 @@ pub(super) fn judge(blueprint: &Blueprint, observed: &Observed) -> Verdict {
             }]);
         }
         Some(mark) if blueprint.nodes.contains_key(&mark.node) => {
-            (mark.node.clone(), "an earlier run started it there, and no member answers yet")
+            (mark.node.as_str().into(), "an earlier run started it there, and no member answers yet")
         }
         Some(mark) => {
             return Verdict::Blocked(vec![Refusal {
@@ -183,8 +184,8 @@ fn unread<'a>(blueprint: &Blueprint, observed: &'a Observed, node: &str) -> Opti
 }
 
 /// Names in a sentence; `None` without any.
-fn names<'a>(names: impl Iterator<Item = &'a String>) -> Option<String> {
-    let names: Vec<&str> = names.map(String::as_str).collect();
+fn names<'a>(names: impl Iterator<Item = &'a (impl AsRef<str> + 'a)>) -> Option<String> {
+    let names: Vec<&str> = names.map(AsRef::as_ref).collect();
     (!names.is_empty()).then(|| names.join(", "))
 }
 

@@ -24,6 +24,7 @@ use crate::blueprint::{Blueprint, Node, Role};
 use crate::holder::Holder;
 use crate::identity::{self, Method};
 use crate::mark::Mark;
+use crate::names::{NodeName, VmRef};
 use crate::observed::{Api, Machine, Observed, Vm};
 use crate::ownership;
 use crate::quorum::{self, Closed};
@@ -74,15 +75,15 @@ pub(super) struct Builder<'a> {
     /// The step that brings the lease into being, where the record is not there or says nothing.
     pub(super) first: Option<StepId>,
     /// The control plane node that is replaced.
-    pub(super) replaced: Option<String>,
+    pub(super) replaced: Option<NodeName>,
     /// Why etcd takes no new member, where it does not.
     closed: Option<Closed>,
     /// Nodes that wait for another run.
-    pub(super) postponed: BTreeSet<String>,
+    pub(super) postponed: BTreeSet<NodeName>,
     /// What nodes need that disrupts them.
-    pub(super) needs: BTreeMap<String, Need>,
+    pub(super) needs: BTreeMap<NodeName, Need>,
     /// Nodes that are replaced.
-    pub(super) replacements: Vec<String>,
+    pub(super) replacements: Vec<NodeName>,
     /// Nodes that the file does not have any more, and that are removed.
     pub(super) removals: Vec<Removal>,
     pub(super) steps: Vec<Step>,
@@ -92,7 +93,7 @@ pub(super) struct Builder<'a> {
     pub(super) refusals: Vec<Refusal>,
     pub(super) blocked: Vec<Blocked>,
     /// Upgrades that the file asks for: what, from which version to which, and the nodes.
-    pub(super) upgrades: BTreeMap<(Versioned, String, String), Vec<String>>,
+    pub(super) upgrades: BTreeMap<(Versioned, String, String), Vec<NodeName>>,
 }
 
 /// Steps, notes, and reasons against any of them.
@@ -224,7 +225,7 @@ impl Builder<'_> {
             }
             return;
         }
-        let member = bootstrap::member(self.blueprint, self.observed).map(str::to_owned);
+        let member = bootstrap::member(self.blueprint, self.observed).map(NodeName::from);
         if let Some(seen) = &self.observed.proxmox.record {
             if let Some(member) = member.filter(|_| bootstrap::is_unsealed(self.observed)) {
                 let mut reason = format!(
@@ -234,7 +235,7 @@ impl Builder<'_> {
                 if seen.unreadable {
                     (reason, seconds) = (format!("{reason}; {LOST_LEASE}"), usual::LOST_RECORD);
                 }
-                let seal = Action::SealRecord { host: seen.host.clone(), vmid: seen.vmid, member };
+                let seal = Action::SealRecord { vm: seen.at(), member };
                 let seal = self.push(seal, vec![], reason, seconds);
                 self.first = seen.unreadable.then_some(seal);
             }
@@ -257,7 +258,7 @@ impl Builder<'_> {
             ),
             None => (guards.to_owned(), usual::RECORD),
         };
-        let action = Action::CreateRecord { host, vmid: self.blueprint.record.vmid, member };
+        let action = Action::CreateRecord { vm: VmRef::new(host, self.blueprint.record.vmid), member };
         self.first = Some(self.push(action, vec![], reason, seconds));
     }
 
@@ -370,7 +371,7 @@ impl Builder<'_> {
             return vec![];
         };
         let created = self.new_vm(node, &Site { host, disks, images, image, schematic });
-        let start = Action::StartVm { node: node.name.clone(), host: host.clone(), vmid: node.vmid };
+        let start = Action::StartVm { node: node.name.clone(), vm: VmRef::new(host, node.vmid) };
         vec![self.push(start, vec![created], "it is new", usual::START)]
     }
 
@@ -416,8 +417,7 @@ impl Builder<'_> {
         if !drift.says.is_empty() {
             let update = Action::UpdateVm {
                 node: node.name.clone(),
-                host: vm.host.clone(),
-                vmid: vm.vmid,
+                vm: vm.at(),
                 set: drift.set,
                 pool: drift.pool,
                 says: drift.says,
@@ -430,8 +430,7 @@ impl Builder<'_> {
             after.push(update);
         }
         for (disk, has, gib) in drift.grow {
-            let (name, host) = (node.name.clone(), vm.host.clone());
-            let grow = Action::GrowDisk { node: name, host, vmid: vm.vmid, disk, gib };
+            let grow = Action::GrowDisk { node: node.name.clone(), vm: vm.at(), disk, gib };
             let grow = self.push(grow, after.clone(), format!("it has {has} GiB"), usual::GROW);
             if vm.running {
                 self.set_disruption(&grow, Disruption::InPlace);
@@ -440,14 +439,14 @@ impl Builder<'_> {
         }
         if !drift.power_cycle.is_empty() || !drift.left_disks.is_empty() {
             let need = self.need(&node.name, after.clone());
-            need.place = Some((vm.host.clone(), vm.vmid));
+            need.vm = Some(vm.at());
             (need.power_cycle, need.left_disks) = (drift.power_cycle, drift.left_disks);
         }
         if vm.running {
             // What is made in its unit is not awaited outside of it.
             return if rewires { vec![] } else { after };
         }
-        let start = Action::StartVm { node: node.name.clone(), host: vm.host.clone(), vmid: vm.vmid };
+        let start = Action::StartVm { node: node.name.clone(), vm: vm.at() };
         vec![self.push(start, after, "it is off", usual::START)]
     }
 

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::allowed::Allowed;
 use crate::blueprint::{Blueprint, Node};
+use crate::names::NodeName;
 use crate::observed::{Api, Observed};
 use crate::ownership as owned;
 use crate::ownership::Act;
@@ -26,7 +27,7 @@ pub struct ByHand {
     /// What is done.
     pub hand: Hand,
     /// With which nodes of the file.
-    pub nodes: BTreeSet<String>,
+    pub nodes: BTreeSet<NodeName>,
 }
 
 /// What a person does with a node.

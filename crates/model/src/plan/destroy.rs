@@ -20,15 +20,14 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
     let templates = observed.proxmox.templates(owner);
     let templates = templates.filter(|vm| ownership::is_our_template(blueprint, vm));
     for vm in vms.into_iter().chain(templates) {
-        let (node, host, vmid) = (vm.mark.node.clone(), vm.host.clone(), vm.vmid);
+        let node = || vm.mark.node.as_str().into();
         let mut after = vec![];
         if vm.running {
-            let stop =
-                Action::StopVm { node: node.clone(), host: host.clone(), vmid, if_unresponsive: false };
+            let stop = Action::StopVm { node: node(), vm: vm.at(), if_unresponsive: false };
             after.push(stop.id());
             steps.push(step(stop, vec![], "a running VM cannot be deleted", 5));
         }
-        let delete = Action::DeleteVm { node, host, vmid, keeps_quorum: false };
+        let delete = Action::DeleteVm { node: node(), vm: vm.at(), keeps_quorum: false };
         deletions.push(delete.id());
         steps.push(step(delete, after, "it is part of the cluster", 5));
     }
@@ -39,7 +38,7 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
     // What could not be read or is being created may be ours, and as long as something of ours is left, the record guards it.
     let complete = observed.proxmox.unread.is_empty() && observed.proxmox.creating.is_empty();
     if let Some(record) = observed.proxmox.record.as_ref().filter(|_| complete) {
-        let delete = Action::DeleteRecord { host: record.host.clone(), vmid: record.vmid };
+        let delete = Action::DeleteRecord { vm: record.at() };
         steps.push(step(delete, deletions, "nothing of the cluster is left for it to guard", 3));
     }
     let mut notes: Vec<Note> = observed

@@ -4,6 +4,7 @@ use super::bring_up::{Builder, usual};
 use super::ownership;
 use crate::blueprint::{Image, Node};
 use crate::mark::TEMPLATE_NODE;
+use crate::names::VmRef;
 use crate::spec::Delivery;
 use crate::step::{Action, StepId};
 use crate::vm;
@@ -30,8 +31,7 @@ impl Builder<'_> {
             Delivery::Import => {
                 let action = Action::CreateVm {
                     node: node.name.clone(),
-                    host: site.host.to_owned(),
-                    vmid: node.vmid,
+                    vm: VmRef::new(site.host, node.vmid),
                     datastore: site.disks.to_owned(),
                     image: format!("{}:import/{}", site.images, site.file()),
                 };
@@ -41,8 +41,7 @@ impl Builder<'_> {
                 let (template, made) = self.template(node, site);
                 let action = Action::CloneVm {
                     node: node.name.clone(),
-                    host: site.host.to_owned(),
-                    vmid: node.vmid,
+                    vm: VmRef::new(site.host, node.vmid),
                     template,
                     datastore: site.disks.to_owned(),
                 };
@@ -83,7 +82,7 @@ impl Builder<'_> {
             site.host
         );
         let started = |s: &crate::step::Step| match &s.action {
-            Action::CreateTemplate { mark: other, vmid, .. } if *other == mark => Some((*vmid, s.id.clone())),
+            Action::CreateTemplate { mark: other, vm, .. } if *other == mark => Some((vm.vmid, s.id.clone())),
             _ => None,
         };
         if let Some((vmid, step)) = self.steps.iter().find_map(started) {
@@ -94,8 +93,7 @@ impl Builder<'_> {
         let action = Action::CreateTemplate {
             name,
             mark,
-            host: site.host.to_owned(),
-            vmid,
+            vm: VmRef::new(site.host, vmid),
             disk,
             datastore: site.disks.to_owned(),
             image: format!("{}:import/{}", site.images, site.file()),
@@ -109,7 +107,7 @@ impl Builder<'_> {
     fn free_template_id(&self) -> u32 {
         let first = *self.blueprint.template_ids().start();
         let planned = |id: u32| {
-            self.steps.iter().any(|s| matches!(&s.action, Action::CreateTemplate { vmid, .. } if *vmid == id))
+            self.steps.iter().any(|s| matches!(&s.action, Action::CreateTemplate { vm, .. } if vm.vmid == id))
                 || self.blueprint.nodes.values().any(|n| n.vmid == id)
         };
         let taken = |id: u32| {

@@ -128,12 +128,12 @@ impl Builder<'_> {
         let differs: Vec<String> = renamed.into_iter().chain(lost).chain(deleting).collect();
         if !differs.is_empty() && !seen.unreadable {
             let reason = differs.join("; ");
-            let action = Action::UpdateRecord { host: seen.host.clone(), vmid: seen.vmid };
+            let action = Action::UpdateRecord { vm: seen.at() };
             self.push(action, vec![], reason, usual::RECORD);
         }
     }
 
     pub(super) fn block(&mut self, node: &str, disruption: Disruption, what: String, hint: String) {
-        self.blocked.push(Blocked { node: Some(node.to_owned()), what, disruption, hint });
+        self.blocked.push(Blocked { node: Some(node.into()), what, disruption, hint });
     }
 }

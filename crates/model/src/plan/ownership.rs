@@ -183,7 +183,7 @@ pub fn hint(vmid: u32, host: &str) -> String {
 pub fn whose(blueprint: &Blueprint, vmid: u32) -> String {
     let node = blueprint.nodes.values().find(|node| node.vmid == vmid);
     match node {
-        Some(node) => node.name.clone(),
+        Some(node) => node.name.to_string(),
         None if vmid == blueprint.record.vmid || Some(vmid) == blueprint.record.usual_vmid => {
             "the cluster's record".to_owned()
         }

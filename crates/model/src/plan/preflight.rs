@@ -143,7 +143,7 @@ fn documents(observed: &Observed) -> Vec<Note> {
 pub(super) fn addresses(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let whose = |address: Ipv4Addr| match blueprint.nodes.values().find(|node| node.address.addr() == address)
     {
-        Some(node) => node.name.clone(),
+        Some(node) => node.name.to_string(),
         None => "the cluster's API".to_owned(),
     };
     // Where the cluster itself answers, it has the address of its API.

@@ -14,6 +14,7 @@ use super::units::Config;
 use super::versions::Versioned;
 use super::{Note, Refusal, RefusalCode};
 use crate::blueprint::{Node, Role};
+use crate::names::NodeName;
 use crate::observed::{ConfigChange, ConfigCost, ConfigDifference, ENDPOINT};
 use crate::step::{Action, Disruption, StepId};
 
@@ -191,7 +192,7 @@ impl Builder<'_> {
 
     /// The control plane that is configured again before whoever comes next. Nodes come with the control planes first.
     pub(super) fn last_control_plane(&self) -> Option<StepId> {
-        let is_control_plane = |name: &String| {
+        let is_control_plane = |name: &NodeName| {
             self.blueprint.nodes.get(name).is_some_and(|node| node.role == Role::ControlPlane)
         };
         self.steps.iter().rev().find_map(|step| match &step.action {

@@ -8,6 +8,7 @@ use super::bring_up::{Builder, usual};
 use super::units::DraftStep;
 use crate::alive;
 use crate::blueprint::{Node, Role};
+use crate::names::{NodeName, VmRef};
 use crate::natural;
 use crate::observed::{Api, Removed, Vm};
 use crate::ownership::{self, Act, Evidence};
@@ -17,9 +18,9 @@ use crate::step::{Action, Disruption};
 /// A node that is removed.
 #[derive(Debug)]
 pub(super) struct Removal {
-    pub(super) node: String,
-    /// Host and VM ID; `None` where it has no VM of ours.
-    place: Option<(String, u32)>,
+    pub(super) node: NodeName,
+    /// `None` where it has no VM of ours.
+    vm: Option<VmRef>,
     state: State,
     in_kubernetes: bool,
 }
@@ -52,9 +53,9 @@ impl Removal {
             acts.push(DraftStep::new(Action::DrainNode { node: node() }, reason, usual::DRAIN));
         }
         let leave = DraftStep::new(Action::LeaveEtcd { node: node() }, reason, usual::LEAVE);
-        let stop = self.place.as_ref().filter(|_| self.state != State::Off).map(|(host, vmid)| {
+        let stop = self.vm.clone().filter(|_| self.state != State::Off).map(|vm| {
             let if_unresponsive = self.state == State::Dead;
-            let stop = Action::StopVm { node: node(), host: host.clone(), vmid: *vmid, if_unresponsive };
+            let stop = Action::StopVm { node: node(), vm, if_unresponsive };
             DraftStep::new(stop, reason, usual::STOP)
         });
         match self.state {
@@ -74,9 +75,8 @@ impl Removal {
         if self.in_kubernetes {
             acts.push(DraftStep::new(Action::DeleteNode { node: node() }, reason, usual::UNCORDON));
         }
-        if let Some((host, vmid)) = &self.place {
-            let delete =
-                Action::DeleteVm { node: node(), host: host.clone(), vmid: *vmid, keeps_quorum: listed };
+        if let Some(vm) = self.vm.clone() {
+            let delete = Action::DeleteVm { node: node(), vm, keeps_quorum: listed };
             acts.push(DraftStep::new(delete, reason, usual::DELETE));
         }
         acts
@@ -170,8 +170,8 @@ impl Builder<'_> {
             None => return Err(reason("its machine could not be asked", again)),
         };
         Ok(Removal {
-            node: node.clone(),
-            place: Some((vm.host.clone(), vm.vmid)),
+            node: node.into(),
+            vm: Some(vm.at()),
             state,
             in_kubernetes: self.observed.kubernetes.nodes.contains_key(node),
         })
@@ -184,8 +184,7 @@ impl Builder<'_> {
         let seen = &self.observed.proxmox;
         let certain = seen.unread.is_empty() && seen.unmarked.is_empty() && seen.hidden.is_empty();
         if !ready && certain && self.may_remove(node) {
-            let removal =
-                Removal { node: node.to_owned(), place: None, state: State::Off, in_kubernetes: true };
+            let removal = Removal { node: node.into(), vm: None, state: State::Off, in_kubernetes: true };
             return self.removals.push(removal);
         }
         let hint = match (ready, certain) {

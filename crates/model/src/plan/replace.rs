@@ -130,8 +130,8 @@ impl Builder<'_> {
 
     /// Takes the VM away and makes it again; gives the step after which the new machine runs.
     pub(super) fn replace(&mut self, node: &Node, vm: &Vm) -> Vec<StepId> {
-        let (name, host, vmid) = (node.name.clone(), vm.host.clone(), vm.vmid);
-        let stop = Action::StopVm { node: name.clone(), host: host.clone(), vmid, if_unresponsive: true };
+        let name = node.name.clone();
+        let stop = Action::StopVm { node: name.clone(), vm: vm.at(), if_unresponsive: true };
         let reason = "it does not answer; it is watched for two minutes before it is stopped";
         let stop = self.push(stop, vec![], reason, WATCH + usual::STOP);
         let mut after = stop.clone();
@@ -148,7 +148,7 @@ impl Builder<'_> {
         }
         let reason = "it does not answer, and replacing it is allowed";
         let keeps_quorum = self.votes(node);
-        let delete = Action::DeleteVm { node: name.clone(), host, vmid, keeps_quorum };
+        let delete = Action::DeleteVm { node: name.clone(), vm: vm.at(), keeps_quorum };
         let delete = self.push(delete, vec![after], reason, usual::DELETE);
         self.set_disruption(&stop, Disruption::Delete);
         self.set_disruption(&delete, Disruption::Delete);

@@ -6,12 +6,13 @@
 use std::collections::BTreeSet;
 
 use super::{Note, Plan};
+use crate::names::NodeName;
 use crate::step::{Step, StepId};
 
 impl Plan {
     /// The part of the plan that is about these nodes. With no nodes, all of it.
     #[must_use]
-    pub fn of_nodes(self, nodes: &BTreeSet<String>) -> Self {
+    pub fn of_nodes(self, nodes: &BTreeSet<NodeName>) -> Self {
         if nodes.is_empty() {
             return self;
         }
@@ -25,7 +26,7 @@ impl Plan {
             self.steps.iter().filter(|step| kept.contains(&step.id)).map(narrowed).collect();
         let units = self.units.iter().filter(|unit| steps.iter().any(|s| s.unit.as_ref() == Some(&unit.id)));
         let units = units.cloned().collect();
-        let is_ours = |node: &Option<String>| node.as_ref().is_none_or(|node| nodes.contains(node));
+        let is_ours = |node: &Option<NodeName>| node.as_ref().is_none_or(|node| nodes.contains(node));
         let blocked = self.blocked.iter().filter(|blocked| is_ours(&blocked.node)).cloned().collect();
         let mut notes = self.notes.clone();
         if left_out > 0 {
@@ -36,7 +37,7 @@ impl Plan {
     }
 
     /// Steps of these nodes, and all that they need.
-    fn needed_by(&self, nodes: &BTreeSet<String>) -> BTreeSet<StepId> {
+    fn needed_by(&self, nodes: &BTreeSet<NodeName>) -> BTreeSet<StepId> {
         let of_ours = |step: &&Step| {
             let unit = self.unit_of(step).map(|unit| unit.node.as_str());
             unit.or_else(|| step.action.node()).is_some_and(|node| nodes.contains(node))

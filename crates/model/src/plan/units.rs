@@ -23,6 +23,7 @@ use super::bring_up::{Builder, usual};
 use super::remove::Removal;
 use crate::blueprint::{Node, Role};
 use crate::gate::{Blocker, Effect, Policy, Request};
+use crate::names::NodeName;
 use crate::natural;
 use crate::observed::{Api, Etcd};
 use crate::quorum;
@@ -49,7 +50,7 @@ impl DraftStep {
 /// A unit before it has a place.
 struct DraftUnit {
     unit: UnitId,
-    node: String,
+    node: NodeName,
     goal: Goal,
     disruption: Disruption,
     effect: Effect,
@@ -79,7 +80,7 @@ struct Course {
 impl<'a> Builder<'a> {
     /// What a node needs, to be added to; `after` comes before it.
     pub(super) fn need(&mut self, node: &str, after: Vec<StepId>) -> &mut Need {
-        let need = self.needs.entry(node.to_owned()).or_default();
+        let need = self.needs.entry(node.into()).or_default();
         need.after.extend(after);
         need
     }
@@ -159,7 +160,7 @@ impl<'a> Builder<'a> {
     /// Nodes with a need: those that are not whole first, then by name, the leader of etcd late and the holder of the VIP last.
     fn in_restart_order(&self, outlook: &Outlook) -> Vec<&'a Node> {
         let standing = quorum::standing(self.blueprint, &self.observed.machines);
-        let is = |node: &Node, name: Option<&String>| name == Some(&node.name);
+        let is = |node: &Node, name: Option<&String>| name.is_some_and(|name| node.name == *name);
         let (leader, holder) = match &standing {
             Some(standing) => (standing.leader.as_ref(), standing.vip_on.as_ref()),
             None => (None, None),

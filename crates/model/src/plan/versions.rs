@@ -6,6 +6,7 @@
 use super::bring_up::Builder;
 use super::{Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Node};
+use crate::names::NodeName;
 use crate::natural;
 
 /// What has a version.
@@ -16,7 +17,7 @@ pub(super) enum Versioned {
 }
 
 /// A version that runs, the one that the file asks for, and the nodes.
-type Upgrade = ((Versioned, String, String), Vec<String>);
+type Upgrade = ((Versioned, String, String), Vec<NodeName>);
 
 impl Builder<'_> {
     /// Notes that a node runs another version than the file asks for.

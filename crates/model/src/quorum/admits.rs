@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::{Quorum, Standing, standing};
 use crate::blueprint::Blueprint;
+use crate::names::NodeName;
 use crate::observed::{Etcd, Observed};
 
 /// Why etcd takes no new member.
@@ -15,7 +16,7 @@ pub enum Closed {
     /// It exists, by its data or by the record, and no member of it answers.
     NoMember {
         /// The control plane nodes of the file.
-        unresponsive: Vec<String>,
+        unresponsive: Vec<NodeName>,
     },
 }
 
@@ -55,8 +56,8 @@ pub fn admits(blueprint: &Blueprint, observed: &Observed) -> Result<(), Closed> 
     let Some(standing) = standing(blueprint, &observed.machines) else {
         let mark = observed.proxmox.record.as_ref().and_then(|record| record.state.bootstrap.as_ref());
         let has_data =
-            |name: &String| observed.machines.get(name).is_some_and(|machine| machine.etcd == Etcd::Data);
-        let names: Vec<String> = blueprint.control_planes().map(|node| node.name.clone()).collect();
+            |name: &NodeName| observed.machines.get(name).is_some_and(|machine| machine.etcd == Etcd::Data);
+        let names: Vec<NodeName> = blueprint.control_planes().map(|node| node.name.clone()).collect();
         let exists = mark.is_some_and(|mark| mark.done) || names.iter().any(has_data);
         return if exists { Err(Closed::NoMember { unresponsive: names }) } else { Ok(()) };
     };

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Member, list, views};
 use crate::blueprint::Blueprint;
+use crate::names::NodeName;
 use crate::observed::{Etcd, Machine};
 
 /// Whether etcd can commit writes.
@@ -81,9 +82,9 @@ impl Standing {
 
 /// How etcd stands; `None` where no member of it answers.
 #[must_use]
-pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> Option<Standing> {
-    let member = |(node, machine): (&'_ String, &'_ Machine)| match &machine.etcd {
-        Etcd::Member { id, learner, .. } => Some((id.clone(), (node.clone(), *learner))),
+pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<NodeName, Machine>) -> Option<Standing> {
+    let member = |(node, machine): (&NodeName, &Machine)| match &machine.etcd {
+        Etcd::Member { id, learner, .. } => Some((id.clone(), (node.to_string(), *learner))),
         _ => None,
     };
     let members: BTreeMap<String, (String, bool)> = machines.iter().filter_map(member).collect();
@@ -114,8 +115,8 @@ pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> 
             voters.iter().map(|m| &m.id).filter(|id| !members.contains_key(*id)).map(name).collect()
         }
         None => {
-            let nodes = blueprint.control_planes().map(|node| &node.name);
-            nodes.filter(|node| !members.values().any(|(known, _)| known == *node)).cloned().collect()
+            let nodes = blueprint.control_planes().map(|node| node.name.to_string());
+            nodes.filter(|node| !members.values().any(|(known, _)| known == node)).collect()
         }
     };
     let outside = |name: &&String| !blueprint.nodes.contains_key(*name);
@@ -145,7 +146,7 @@ pub fn standing(blueprint: &Blueprint, machines: &BTreeMap<String, Machine>) -> 
         vip_on: machines
             .iter()
             .find(|(_, machine)| holds(machine) == Some(true))
-            .map(|(node, _)| node.clone()),
+            .map(|(node, _)| node.to_string()),
         // That there is no leader is said already.
         errors: errors.into_iter().filter(|error| !error.ends_with("no leader")).collect(),
     })

@@ -11,7 +11,7 @@ fn member(number: usize, learner: bool) -> Member {
 /// Views of the nodes in `answer` on the same list.
 fn agree(members: &[Member], answer: &[usize]) -> Vec<View> {
     let view = |number: &usize| View {
-        node: format!("cp-{number}"),
+        node: format!("cp-{number}").into(),
         id: format!("{number:x}"),
         members: members.to_vec(),
     };
@@ -119,7 +119,7 @@ mod says {
     }
 
     /// A member of that many, which sees the leader with this number.
-    fn seen(number: usize, of: Option<usize>, leader: Option<Option<usize>>) -> (String, Machine) {
+    fn seen(number: usize, of: Option<usize>, leader: Option<Option<usize>>) -> (NodeName, Machine) {
         let list =
             |of| (1..=of).map(|n| Member { name: format!("home-cp-{n}"), ..member(n, false) }).collect();
         let mut machine = Machine::with(Api::Configured);
@@ -131,10 +131,10 @@ mod says {
         });
         machine.addresses =
             Some(if number == 2 { ["10.25.150.10".parse().unwrap()].into() } else { [].into() });
-        (format!("home-cp-{number}"), machine)
+        (format!("home-cp-{number}").into(), machine)
     }
 
-    fn told(machines: impl IntoIterator<Item = (String, Machine)>) -> String {
+    fn told(machines: impl IntoIterator<Item = (NodeName, Machine)>) -> String {
         standing(&blueprint(), &machines.into_iter().collect::<BTreeMap<_, _>>()).unwrap().to_string()
     }
 
@@ -176,7 +176,7 @@ mod says {
         let counted = "3 of 4 members answer, quorum holds, one more failure loses it; etcd on home-cp-3 does not answer; \
                        home-cp-4 is not in the file; leader home-cp-4; VIP 10.25.150.10 on home-cp-2";
         assert_eq!(asked, counted);
-        let cut_off = (String::from("home-cp-4"), Machine::unresponsive("no route"));
+        let cut_off = (NodeName::from("home-cp-4"), Machine::unresponsive("no route"));
         let asked = told([seen(1, Some(4), Some(Some(1))), seen(2, Some(4), Some(Some(1))), cut_off]);
         assert!(
             asked.contains("etcd on home-cp-3, home-cp-4 does not answer; home-cp-4 is not in the file; "),

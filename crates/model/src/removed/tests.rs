@@ -51,7 +51,7 @@ fn member(seen: &mut Observed, node: &str, listed: &[&str]) {
     });
     let members = Some(members.collect());
     machine.etcd = Etcd::Member { id: format!("id of {node}"), learner: false, members };
-    seen.machines.insert(node.to_owned(), machine);
+    seen.machines.insert(node.into(), machine);
 }
 
 fn role_of(seen: &Observed) -> Role {
@@ -63,12 +63,12 @@ fn a_node_counts_as_a_control_plane_node_until_something_shows_that_it_is_none()
     let mut seen = seen(vec![vm("old-1", &[])]);
     assert_eq!(role_of(&seen), Role::ControlPlane, "nothing is known");
     let known = KubernetesNode::default();
-    seen.kubernetes.nodes.insert("old-1".to_owned(), known.clone());
+    seen.kubernetes.nodes.insert("old-1".into(), known.clone());
     assert_eq!(role_of(&seen), Role::ControlPlane, "a label that is missing shows nothing");
 
     member(&mut seen, "home-cp-1", &["home-cp-1"]);
     assert_eq!(role_of(&seen), Role::Worker, "etcd does not have it");
-    seen.kubernetes.nodes.insert("old-1".to_owned(), KubernetesNode { control_plane: true, ..known });
+    seen.kubernetes.nodes.insert("old-1".into(), KubernetesNode { control_plane: true, ..known });
     assert_eq!(role_of(&seen), Role::ControlPlane, "Kubernetes says so");
     seen.kubernetes.nodes.clear();
     member(&mut seen, "home-cp-1", &["home-cp-1", "old-1"]);
@@ -77,7 +77,7 @@ fn a_node_counts_as_a_control_plane_node_until_something_shows_that_it_is_none()
     seen.machines.clear();
     let mut worker = Machine::with(Api::Configured);
     worker.role = Some(Role::Worker);
-    seen.machines.insert("old-1".to_owned(), worker);
+    seen.machines.insert("old-1".into(), worker);
     assert_eq!(role_of(&seen), Role::Worker, "it says so itself");
     seen.machines.get_mut("old-1").unwrap().etcd = Etcd::Data;
     assert_eq!(role_of(&seen), Role::ControlPlane, "its data says more");
@@ -92,7 +92,7 @@ fn an_address_comes_from_the_vm_then_kubernetes_then_etcd() {
     member(&mut seen, "home-cp-1", &["old-1"]);
     assert_eq!(address_of(&seen).as_deref(), Some("10.25.150.44"));
     let address = "10.25.150.33".parse().ok();
-    seen.kubernetes.nodes.insert("old-1".to_owned(), KubernetesNode { address, ..KubernetesNode::default() });
+    seen.kubernetes.nodes.insert("old-1".into(), KubernetesNode { address, ..KubernetesNode::default() });
     assert_eq!(address_of(&seen).as_deref(), Some("10.25.150.33"));
     seen.proxmox.marked = vec![vm("old-1", &[("ipconfig0", "ip=10.25.150.14/24,gw=10.25.150.1")])];
     assert_eq!(address_of(&seen).as_deref(), Some("10.25.150.14"));

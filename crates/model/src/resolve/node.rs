@@ -33,7 +33,7 @@ pub(super) fn decide(
     }
     let said = &node.hardware;
     Some(Node {
-        name: node.name.clone(),
+        name: node.name.as_str().into(),
         role: node.role,
         pool: node.pool.map(str::to_owned),
         host: host.cloned(),

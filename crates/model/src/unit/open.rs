@@ -2,15 +2,17 @@
 
 use serde::Serialize;
 
+use crate::names::NodeName;
 use crate::observed::{Cordon, Observed};
+use crate::step::UnitId;
 
 /// A unit that started and has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OpenUnit {
     /// Its name, such as `restart/home-work-1`.
-    pub unit: String,
+    pub unit: UnitId,
     /// Its node.
-    pub node: String,
+    pub node: NodeName,
     /// Who ran it, where the node says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
@@ -42,13 +44,13 @@ pub fn open(observed: &Observed) -> Vec<OpenUnit> {
         },
         _ => UnitState::Unknown,
     };
-    let unit = |node: &String, reason: String| {
+    let unit = |node: &NodeName, reason: String| {
         let (unit, by) = match reason.split_once(" by ") {
-            Some((unit, by)) => (unit.to_owned(), Some(by.to_owned())),
-            None => (reason, None),
+            Some((unit, by)) => (UnitId(unit.to_owned()), Some(by.to_owned())),
+            None => (UnitId(reason), None),
         };
         let is_off = observed.kubernetes.nodes.get(node).is_some_and(|seen| !seen.ready);
-        let state = match unit.starts_with("shutdown/") && is_off && lease != UnitState::InProgress {
+        let state = match unit.kind() == "shutdown" && is_off && lease != UnitState::InProgress {
             true => UnitState::ShutDown,
             false => lease,
         };
@@ -71,7 +73,7 @@ mod tests {
         let mut observed = Observed::default();
         let cordoned = reason.map(str::to_owned);
         let node = KubernetesNode { ready, schedulable: false, cordoned, ..KubernetesNode::default() };
-        observed.kubernetes.nodes.insert("w-1".to_owned(), node);
+        observed.kubernetes.nodes.insert("w-1".into(), node);
         let state = RecordState::default();
         let record = RecordSeen { vmid: 1, host: "pve1".to_owned(), state, unreadable: false };
         observed.proxmox.record = Some(record);
@@ -82,8 +84,8 @@ mod tests {
     fn a_cordon_of_ours_is_a_unit_that_has_not_ended() {
         let seen = open(&observed(Some("restart/w-1 by eva@laptop"), true));
         let expected = OpenUnit {
-            unit: "restart/w-1".to_owned(),
-            node: "w-1".to_owned(),
+            unit: UnitId("restart/w-1".to_owned()),
+            node: "w-1".into(),
             by: Some("eva@laptop".to_owned()),
             state: UnitState::Interrupted,
         };

@@ -51,7 +51,7 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
         reviewed::verify(saved, path, setup.place.load_bundle()?.as_ref())?;
         reviewed::within(saved, path, global, &args.allow)?;
         allowed = saved.allowed.clone();
-        targets = saved.targets.iter().cloned().collect();
+        targets = saved.targets.iter().map(ToString::to_string).collect();
     }
     if global.lab {
         only_ours(&setup)?;

@@ -11,6 +11,7 @@ use engine::render::{Config, Renderer, Schematic, schematics};
 use engine::secrets::write_private;
 use model::blueprint::{Blueprint, Node, Role};
 use model::diagnostic::nearest;
+use model::names::NodeName;
 use talos::config::{Documents, NEWEST};
 use talos::secrets::Bundle;
 use zeroize::Zeroizing;
@@ -96,7 +97,7 @@ fn try_render(global: &Global, args: &RenderArgs, printer: &Printer) -> Result<E
 }
 
 fn unknown(blueprint: &Blueprint, name: &str) -> Problem {
-    let names = || blueprint.nodes.keys().map(String::as_str);
+    let names = || blueprint.nodes.keys().map(NodeName::as_str);
     let hint = match nearest(name, names()) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("there are {}", names().collect::<Vec<_>>().join(", ")),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use model::names::NodeName;
 use model::natural;
 use model::observed::{Cordon, KubernetesNode, Observed};
 use model::unit::{self, OpenUnit, UnitState};
@@ -10,7 +11,7 @@ use model::unit::{self, OpenUnit, UnitState};
 use super::ink::{Ink, clean};
 
 /// Who cordoned each node that is cordoned.
-pub(super) fn of(nodes: &BTreeMap<String, KubernetesNode>) -> BTreeMap<&str, Cordon> {
+pub(super) fn of(nodes: &BTreeMap<NodeName, KubernetesNode>) -> BTreeMap<&str, Cordon> {
     nodes.iter().filter_map(|(name, node)| Some((name.as_str(), node.cordon()?))).collect()
 }
 
@@ -50,7 +51,7 @@ pub(super) fn units(w: &mut dyn Write, ink: Ink, observed: &Observed) -> io::Res
                 (ink.yellow("shut down:"), format!("; `talosmith apply` starts {} again", clean(&node)))
             }
         };
-        writeln!(w, "{title} {}{by}{then}", clean(&unit))?;
+        writeln!(w, "{title} {}{by}{then}", clean(&unit.0))?;
     }
     Ok(())
 }

@@ -395,6 +395,7 @@ pub fn json(plan: &Plan, verb: Verb) -> impl Serialize + use<'_> {
 #[cfg(test)]
 pub(crate) mod tests {
     use model::gate::{Blocker, Effect};
+    use model::names::{NodeName, VmRef};
     use model::step::UnitId;
 
     use super::*;
@@ -432,7 +433,7 @@ pub(crate) mod tests {
 
     /// One worker that is added, from its image to its place in the cluster.
     pub fn one_more() -> Plan {
-        let (node, host) = ("home-work-3".to_owned(), "pve2".to_owned());
+        let (node, host) = (NodeName::from("home-work-3"), "pve2".to_owned());
         let file = "talos-v1.13.9-376567988ad3-nocloud-amd64.qcow2".to_owned();
         let vmid = 150_023;
         let actions = vec![
@@ -443,12 +444,11 @@ pub(crate) mod tests {
             Action::DownloadImage { host: host.clone(), datastore: "local".into(), file, url: String::new() },
             Action::CreateVm {
                 node: node.clone(),
-                host: host.clone(),
-                vmid,
+                vm: VmRef::new(&host, vmid),
                 datastore: "local-zfs".into(),
                 image: String::new(),
             },
-            Action::StartVm { node: node.clone(), host, vmid },
+            Action::StartVm { node: node.clone(), vm: VmRef::new(host, vmid) },
             Action::configure(&node),
             Action::Join { node },
             Action::CheckHealth,
@@ -466,18 +466,13 @@ pub(crate) mod tests {
     }
 
     pub fn farewell_of_two() -> Plan {
-        let vm = |n: u32| (format!("home-work-{n}"), "pve1".to_owned(), 150_020 + n);
+        let vm = |n: u32| (NodeName::from(format!("home-work-{n}")), VmRef::new("pve1", 150_020 + n));
         let mut actions = vec![];
-        for (node, host, vmid) in [vm(1), vm(2)] {
-            actions.push(Action::StopVm {
-                node: node.clone(),
-                host: host.clone(),
-                vmid,
-                if_unresponsive: false,
-            });
-            actions.push(Action::DeleteVm { node, host, vmid, keeps_quorum: false });
+        for (node, vm) in [vm(1), vm(2)] {
+            actions.push(Action::StopVm { node: node.clone(), vm: vm.clone(), if_unresponsive: false });
+            actions.push(Action::DeleteVm { node, vm, keeps_quorum: false });
         }
-        actions.push(Action::DeleteRecord { host: "pve1".into(), vmid: 150_000 });
+        actions.push(Action::DeleteRecord { vm: VmRef::new("pve1", 150_000) });
         plan_of(chain(actions, "it is part of the cluster", Disruption::Delete))
     }
 
@@ -527,8 +522,7 @@ pub(crate) mod tests {
             let says = vec!["memory 4096 MiB → 8192 MiB".to_owned()];
             let power = Action::PowerCycleVm {
                 node: node.into(),
-                host: "pve1".into(),
-                vmid,
+                vm: VmRef::new("pve1", vmid),
                 set: [("memory".to_owned(), "8192".to_owned())].into(),
                 says,
             };
@@ -536,7 +530,7 @@ pub(crate) mod tests {
         };
         let (one, two, gone) = ("home-control-1", "home-work-1", "home-work-2");
         let delete =
-            Action::DeleteVm { node: gone.into(), host: "pve1".into(), vmid: 150_022, keeps_quorum: false };
+            Action::DeleteVm { node: gone.into(), vm: VmRef::new("pve1", 150_022), keeps_quorum: false };
         let mut actions = vec![cycle(one, 150_011), cycle(two, 150_021), vec![delete]];
         actions.push(vec![Action::CheckHealth]);
         let mut plan = plan_of(chain(actions.concat(), "its VM does not match the file", Disruption::None));

@@ -86,7 +86,7 @@ fn nodes(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint) -> io::Result<()> {
     let row = |node: &Node| {
         let or_none = |text: String| if node.external { "-".to_owned() } else { text };
         let mut cells = vec![
-            node.name.clone(),
+            node.name.to_string(),
             if node.role == Role::ControlPlane { "control" } else { "worker" }.to_owned(),
             if node.external { "external" } else { node.host.as_deref().unwrap_or(OPEN) }.to_owned(),
             or_none(node.vmid.to_string()),
@@ -116,7 +116,7 @@ fn disks(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint) -> io::Result<()> {
         .flat_map(|node| node.hardware.disks.iter().map(move |disk| (node, disk)))
         .map(|(node, disk)| {
             vec![
-                node.name.clone(),
+                node.name.to_string(),
                 disk.name.clone(),
                 disk.key(),
                 format!("{} GiB", disk.size_gib),
@@ -137,12 +137,12 @@ fn cards(w: &mut dyn Write, ink: Ink, blueprint: &Blueprint) -> io::Result<()> {
                 None => nic.bridge.clone(),
             };
             let address = nic.address.map_or_else(|| "DHCP".to_owned(), |address| address.to_string());
-            rows.push(vec![node.name.clone(), format!("net{number}"), address, nic.mac.clone(), on]);
+            rows.push(vec![node.name.to_string(), format!("net{number}"), address, nic.mac.clone(), on]);
         }
         for (number, pci) in node.hardware.pci.iter().enumerate() {
             let none = || "-".to_owned();
             rows.push(vec![
-                node.name.clone(),
+                node.name.to_string(),
                 format!("hostpci{number}"),
                 none(),
                 none(),

@@ -288,7 +288,7 @@ fn nodes(
         let foreign = no_keys.iter().find(|other| vm.is_none() && other.mark.node == node.name);
         let host = vm.or(foreign.copied()).map(|vm| &vm.host).or(unread).or(node.host.as_ref());
         vec![
-            node.name.clone(),
+            node.name.to_string(),
             role(node.role),
             // A machine that is not a VM of ours has neither.
             if node.external { "-".to_owned() } else { host.cloned().unwrap_or_else(unknown) },

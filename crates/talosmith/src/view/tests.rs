@@ -46,8 +46,8 @@ fn hostile_plan() -> Plan {
     let mut plan = farewell_of_two();
     for step in &mut plan.steps {
         step.reason = HOSTILE.to_owned();
-        if let Action::DeleteVm { node, host, .. } | Action::StopVm { node, host, .. } = &mut step.action {
-            (*node, *host) = (HOSTILE.to_owned(), HOSTILE.to_owned());
+        if let Action::DeleteVm { node, vm, .. } | Action::StopVm { node, vm, .. } = &mut step.action {
+            (*node, vm.host) = (HOSTILE.into(), HOSTILE.to_owned());
         }
     }
     plan.notes.push(Note { text: HOSTILE.to_owned() });

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use engine::Snapshot;
 use lab::{Service, Verdict, changes};
 use model::event::Outcome;
+use model::names::NodeName;
 use model::plan::Plan;
 use model::step::{Action, ConfigMode, Disruption, Step};
 
@@ -51,11 +52,11 @@ impl Of {
         let vm = observed.proxmox.marked.iter().find(|vm| vm.mark.node == node).unwrap();
         let set = BTreeMap::from([("memory".to_owned(), "6144".to_owned())]);
         let mut plan = nothing(snapshot);
-        let place = || (node.to_owned(), vm.host.clone(), vm.vmid);
+        let place = || (NodeName::from(node), vm.at());
         if !vm.running {
             plan = rest(snapshot, node);
-            let (name, host, vmid) = place();
-            let start = Action::StartVm { node: name, host, vmid };
+            let (node, vm) = place();
+            let start = Action::StartVm { node, vm };
             let step = Step {
                 id: start.id(),
                 after: vec![],
@@ -76,9 +77,9 @@ impl Of {
         };
         let seen = observed.kubernetes.nodes.get(node);
         if needs {
-            let (node, host, vmid) = place();
+            let (node, vm) = place();
             let act = match self {
-                Self::Worker => Action::PowerCycleVm { node, host, vmid, set, says: vec![] },
+                Self::Worker => Action::PowerCycleVm { node, vm, set, says: vec![] },
                 Self::ControlPlane => Action::Reconfigure { node, mode: ConfigMode::Reboot },
             };
             restart(&mut plan, self.node(), vec![act], &[]);

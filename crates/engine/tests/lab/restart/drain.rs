@@ -108,7 +108,7 @@ async fn a_node_goes_down_after_its_volumes_are_detached() {
     let ran = ran.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let drained = ran.events.iter().find(|event| {
-        matches!(&event.what, What::StepDone { step, warnings, .. } if step.0.starts_with("drain") && warnings.is_empty())
+        matches!(&event.what, What::StepDone { step, warnings, .. } if step.kind() == "drain-node" && warnings.is_empty())
     });
     let took = drained.unwrap().at.duration_since(began).as_secs();
     assert!((45..60).contains(&took), "it waited for the volume of its own node: {took} s");

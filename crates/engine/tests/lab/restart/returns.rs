@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lab::{CallFilter, ComesBack, Far, Injection, Lost, Partition, When, Wire};
 use model::event::Outcome;
+use model::names::VmRef;
 use model::plan::Plan;
 use model::step::Action;
 
@@ -177,8 +178,12 @@ async fn a_machine_that_does_not_shut_down_is_left_running() {
     let (snapshot, before) = (rig.observe(HOME).await, rig.boots());
     let mut plan = nothing(&snapshot);
     let (node, host) = (WORKERS[0].to_owned(), rig.host_of(150_021).await);
-    let act =
-        Action::PowerCycleVm { node, host: host.clone(), vmid: 150_021, set: BTreeMap::new(), says: vec![] };
+    let act = Action::PowerCycleVm {
+        node: node.into(),
+        vm: VmRef::new(&host, 150_021),
+        set: BTreeMap::new(),
+        says: vec![],
+    };
     restart(&mut plan, WORKERS[0], vec![act], &[]);
     rig.lab.inject(Injection::Known { number: 50, when: at("status/shutdown") });
     let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
@@ -195,8 +200,12 @@ async fn a_machine_that_cannot_be_reached_is_not_stopped_by_force_while_kubernet
     let (snapshot, before) = (rig.observe(HOME).await, rig.boots());
     let mut plan = nothing(&snapshot);
     let (node, host) = (WORKERS[0].to_owned(), rig.host_of(150_021).await);
-    let act =
-        Action::PowerCycleVm { node, host: host.clone(), vmid: 150_021, set: BTreeMap::new(), says: vec![] };
+    let act = Action::PowerCycleVm {
+        node: node.into(),
+        vm: VmRef::new(&host, 150_021),
+        set: BTreeMap::new(),
+        says: vec![],
+    };
     restart(&mut plan, WORKERS[0], vec![act], &[]);
     rig.lab.inject(Injection::Known { number: 50, when: at("status/shutdown") });
     let lab = rig.lab.clone();
@@ -220,7 +229,12 @@ async fn the_lock_of_a_vm_that_was_just_stopped_is_waited_for() {
     let snapshot = rig.observe(HOME).await;
     let mut plan = nothing(&snapshot);
     let (node, host) = (WORKERS[0].to_owned(), rig.host_of(150_021).await);
-    let act = Action::PowerCycleVm { node, host, vmid: 150_021, set: BTreeMap::new(), says: vec![] };
+    let act = Action::PowerCycleVm {
+        node: node.into(),
+        vm: VmRef::new(host, 150_021),
+        set: BTreeMap::new(),
+        says: vec![],
+    };
     restart(&mut plan, WORKERS[0], vec![act], &[]);
     rig.lab.inject(Injection::Known { number: 22, when: at("status/shutdown") });
     rig.lab.inject(Injection::Known { number: 22, when: at("status/start") });

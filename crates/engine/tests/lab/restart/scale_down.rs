@@ -12,6 +12,7 @@ use lab::{CallFilter, Injection, When, Wire};
 use model::allowed::Allowed;
 use model::event::Outcome;
 use model::gate::Effect;
+use model::names::{NodeName, VmRef};
 use model::plan::Plan;
 use model::step::{Action, Disruption, Step, StepId};
 use model::unit::Goal;
@@ -91,15 +92,15 @@ fn saves(plan: &mut Plan) -> StepId {
 
 /// A unit that removes a node.
 async fn remove(rig: &Rig, plan: &mut Plan, node: &str, vmid: u32, after: &[StepId]) -> StepId {
-    let (name, host) = (|| node.to_owned(), rig.host_of(vmid).await);
+    let (name, host) = (|| NodeName::from(node), rig.host_of(vmid).await);
     let mut actions = vec![Action::DrainNode { node: name() }];
     if node.contains("control") {
         actions.push(Action::MoveLeadership { node: name() });
         actions.push(Action::LeaveEtcd { node: name() });
     }
-    actions.push(Action::StopVm { node: name(), host: host.clone(), vmid, if_unresponsive: false });
+    actions.push(Action::StopVm { node: name(), vm: VmRef::new(&host, vmid), if_unresponsive: false });
     actions.push(Action::DeleteNode { node: name() });
-    actions.push(Action::DeleteVm { node: name(), host, vmid, keeps_quorum: false });
+    actions.push(Action::DeleteVm { node: name(), vm: VmRef::new(host, vmid), keeps_quorum: false });
     unit(plan, &format!("remove/{node}"), Goal::Remove { node: name() }, Effect::Removal, actions, after)
 }
 
@@ -209,11 +210,18 @@ async fn a_node_that_is_off_is_removed_from_etcd() {
     let mut plan = nothing(&snapshot);
     let (node, host) = ("home-control-5".to_owned(), rig.host_of(150_015).await);
     let actions = vec![
-        Action::LeaveEtcd { node: node.clone() },
-        Action::DeleteNode { node: node.clone() },
-        Action::DeleteVm { node: node.clone(), host, vmid: 150_015, keeps_quorum: true },
+        Action::LeaveEtcd { node: node.as_str().into() },
+        Action::DeleteNode { node: node.as_str().into() },
+        Action::DeleteVm { node: node.as_str().into(), vm: VmRef::new(host, 150_015), keeps_quorum: true },
     ];
-    unit(&mut plan, "remove/home-control-5", Goal::Remove { node }, Effect::Removal, actions, &[]);
+    unit(
+        &mut plan,
+        "remove/home-control-5",
+        Goal::Remove { node: node.into() },
+        Effect::Removal,
+        actions,
+        &[],
+    );
     let ran = rig.carry_out(&snapshot, &plan, "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     assert!(!rig.vmids().await.contains(&150_015));

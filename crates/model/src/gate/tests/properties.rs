@@ -92,8 +92,9 @@ impl Sketch {
 
     fn view(&self) -> ClusterView {
         let said = self.voters.iter().enumerate();
-        let members =
-            said.filter_map(|(at, (state, ..))| Some((Self::voter(at), self.says(at, *state)?))).collect();
+        let members = said
+            .filter_map(|(at, (state, ..))| Some((Self::voter(at).into(), self.says(at, *state)?)))
+            .collect();
         let ready = |ready: Option<bool>| ready.filter(|_| self.kubernetes);
         let mut nodes = BTreeMap::new();
         for (at, (_, known, is_ready)) in self.voters.iter().enumerate() {
@@ -102,11 +103,11 @@ impl Sketch {
                 Known::Worker => Role::Worker,
                 Known::Nothing => continue,
             };
-            nodes.insert(Self::voter(at), NodeView { role, ready: ready(*is_ready) });
+            nodes.insert(Self::voter(at).into(), NodeView { role, ready: ready(*is_ready) });
         }
         for (at, is_ready) in self.workers.iter().enumerate() {
             let node = NodeView { role: Role::Worker, ready: ready(*is_ready) };
-            nodes.insert(format!("w-{}", at + 1), node);
+            nodes.insert(format!("w-{}", at + 1).into(), node);
         }
         let health = self.gate.iter().map(|health| (HealthGate::Ceph, health.clone())).collect();
         ClusterView { members, nodes, kubernetes: self.kubernetes, health, window: self.window.clone() }
@@ -335,7 +336,7 @@ proptest! {
             let overlaps = !of_voters.is_empty() && (votes || of_voters.values().any(|voter| *voter));
             prop_assert!(!overlaps, "{want:?} beside {:?}", standing.in_flight);
             if !votes && view.nodes.contains_key(&want.node) {
-                let is_away = |(name, node): &(&String, &NodeView)| {
+                let is_away = |(name, node): &(&NodeName, &NodeView)| {
                     let flies = standing.in_flight.iter().any(|other| other.node == **name);
                     node.ready != Some(true) || flies || **name == want.node
                 };

@@ -9,12 +9,12 @@ use crate::unit::Goal;
 /// Two workers.
 fn cluster() -> Blueprint {
     let mut blueprint = blueprint();
-    blueprint.nodes.insert("w-2".to_owned(), node("w-2", Role::Worker, 22, "pve2"));
+    blueprint.nodes.insert("w-2".into(), node("w-2", Role::Worker, 22, "pve2"));
     blueprint
 }
 
 fn asked(world: &Observed, hand: Hand, nodes: &[&str]) -> Plan {
-    let nodes: BTreeSet<String> = nodes.iter().map(|node| (*node).to_owned()).collect();
+    let nodes = nodes.iter().map(|node| NodeName::from(*node)).collect();
     plan_by_hand(&cluster(), &rendered(), world, &Allowed::default(), &ByHand { hand, nodes })
 }
 
@@ -28,7 +28,7 @@ fn a_node_that_is_rebooted_by_hand_is_drained_and_verified() {
     assert_eq!(plan.refusals, []);
     assert_eq!(ids(&plan), ["drain-node/w-1", "reboot-node/w-1", "verify-node/w-1", "uncordon-node/w-1"]);
     assert!(plan.steps.iter().all(|step| step.unit.is_some()), "all of it needs the permit");
-    assert_eq!(plan.goals(), BTreeSet::from([Goal::Reboot { node: "w-1".to_owned() }]));
+    assert_eq!(plan.goals(), BTreeSet::from([Goal::Reboot { node: "w-1".into() }]));
     assert_eq!(plan.units[0].disruption, Disruption::Reboot);
 }
 
@@ -48,7 +48,7 @@ fn control_plane_nodes_follow_each_other() {
 fn what_is_drained_by_hand_stays_cordoned_by_hand() {
     let plan = asked(&healthy(), Hand::Drain, &["w-1"]);
     assert_eq!(ids(&plan), ["cordon-node/w-1", "drain-node/w-1"]);
-    assert_eq!(plan.goals(), BTreeSet::from([Goal::Drain { node: "w-1".to_owned() }]));
+    assert_eq!(plan.goals(), BTreeSet::from([Goal::Drain { node: "w-1".into() }]));
     let plan = asked(&healthy(), Hand::Cordon, &["w-1", "w-2"]);
     assert_eq!(ids(&plan), ["cordon-node/w-1", "cordon-node/w-2"]);
     assert_eq!(plan.units, [], "nothing is disrupted");
@@ -64,7 +64,7 @@ fn what_is_drained_by_hand_stays_cordoned_by_hand() {
 fn more_nodes_than_the_budget_has_are_not_shut_down() {
     let plan = asked(&healthy(), Hand::Shutdown, &["w-1"]);
     assert_eq!(ids(&plan), ["drain-node/w-1", "shutdown-node/w-1"]);
-    assert_eq!(plan.goals(), BTreeSet::from([Goal::Shutdown { node: "w-1".to_owned() }]));
+    assert_eq!(plan.goals(), BTreeSet::from([Goal::Shutdown { node: "w-1".into() }]));
     let plan = asked(&healthy(), Hand::Shutdown, &["w-1", "w-2"]);
     assert_eq!(plan.units.len(), 1, "{:?}", plan.units);
     assert_eq!(plan.blocked.len(), 1);
@@ -80,7 +80,7 @@ fn more_nodes_than_the_budget_has_are_not_shut_down() {
 #[test]
 fn a_node_that_does_not_respond_is_blocked_beside_the_others() {
     let mut world = healthy();
-    world.machines.insert("w-2".to_owned(), Machine::unresponsive("refused"));
+    world.machines.insert("w-2".into(), Machine::unresponsive("refused"));
     let plan = asked(&world, Hand::Reboot, &["w-1", "w-2"]);
     assert_eq!(plan.units.len(), 1);
     assert_eq!(plan.blocked[0].node.as_deref(), Some("w-2"));
@@ -93,7 +93,7 @@ fn a_node_that_does_not_respond_is_blocked_beside_the_others() {
 #[test]
 fn without_secrets_nothing_is_done() {
     let blueprint = Blueprint { cluster_id: None, ..blueprint() };
-    let nodes = BTreeSet::from(["w-1".to_owned()]);
+    let nodes = BTreeSet::from(["w-1".into()]);
     let asked = ByHand { hand: Hand::Reboot, nodes };
     let plan = plan_by_hand(&blueprint, &rendered(), &empty_world(), &Allowed::default(), &asked);
     assert_eq!(plan.refusals[0].code, RefusalCode::LostBundle);

@@ -1,6 +1,7 @@
 //! What somebody changed, and what becomes of it.
 
 use super::*;
+use crate::names::VmRef;
 use crate::observed::{ConfigChange, ConfigCost, ConfigDifference};
 use crate::plan::drift;
 use crate::step::Disruption;
@@ -31,7 +32,9 @@ fn what_does_not_disturb_is_put_right() {
     assert_eq!(drifted.notes, [], "where it runs is Proxmox' to decide");
     let update = step(&drifted, "update-vm/w-1");
     assert_eq!(update.disruption, Disruption::InPlace);
-    let Action::UpdateVm { host, set, says, .. } = &update.action else { panic!("{:?}", update.action) };
+    let Action::UpdateVm { vm: VmRef { host, .. }, set, says, .. } = &update.action else {
+        panic!("{:?}", update.action)
+    };
     assert_eq!(host, "pve3");
     let set: Vec<String> = set.iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert_eq!(
@@ -59,7 +62,8 @@ fn what_needs_a_stop_and_start_is_a_unit_of_the_node() {
         set(vm, "memory", "2048");
     });
     assert_eq!((drifted.refusals.len(), drifted.blocked.len()), (0, 0), "{drifted:?}");
-    let Action::PowerCycleVm { host, vmid, set, says, .. } = &step(&drifted, "power-cycle-vm/w-1").action
+    let Action::PowerCycleVm { vm: VmRef { host, vmid }, set, says, .. } =
+        &step(&drifted, "power-cycle-vm/w-1").action
     else {
         panic!("{:?}", drifted.steps)
     };
@@ -183,7 +187,7 @@ fn reconfigured(nodes: &[&str], costs: &[ConfigCost], allowed: &[&str]) -> Plan 
             difference: ConfigDifference::Changed,
         };
         machine.config_changes = Some(costs.iter().map(change).collect());
-        rendered.configs.insert((*node).to_owned(), "ours".to_owned());
+        rendered.configs.insert((*node).into(), "ours".to_owned());
     }
     plan_allowing(&blueprint, &rendered, &world, &Allowed::data_of(allowed.iter().copied()))
 }
@@ -211,7 +215,7 @@ fn first_use_1_another_image_is_a_change_that_is_left() {
     let blueprint = blueprint();
     let mut world = healthy_world(&blueprint);
     let mut rendered = rendered();
-    rendered.configs.insert("w-1".to_owned(), "ours".to_owned());
+    rendered.configs.insert("w-1".into(), "ours".to_owned());
     let wanted = rendered.schematics["default"].clone();
     let mut planned = |runs: Option<&str>, digest: &str, costs: &[ConfigCost]| {
         let machine = world.machines.get_mut("w-1").unwrap();
@@ -289,7 +293,7 @@ fn the_address_of_a_machine_is_not_changed() {
     // Somebody wrote into Proxmox what the machine does not have.
     let put_right = plan(&blueprint, &rendered(), &world);
     assert_eq!(ids(&put_right), ["update-vm/w-1", "check-health"]);
-    world.machines.insert("w-1".to_owned(), Machine::unresponsive("no answer"));
+    world.machines.insert("w-1".into(), Machine::unresponsive("no answer"));
     for running in [true, false] {
         let vm = world.proxmox.marked.iter_mut().find(|vm| vm.mark.node == "w-1").unwrap();
         vm.running = running;
@@ -386,7 +390,7 @@ fn f9_another_kubernetes_is_an_upgrade_and_said_once() {
             change("machine.kubelet.image", "ghcr.io/siderolabs/kubelet"),
             change("KubeAPIServerConfig: image", "registry.k8s.io/kube-apiserver"),
         ]);
-        rendered.configs.insert(node.to_owned(), "ours".to_owned());
+        rendered.configs.insert(node.into(), "ours".to_owned());
     }
     let told = plan(&blueprint, &rendered, &world);
     let [refusal] = told.refusals.as_slice() else { panic!("{:?}", told.refusals) };

@@ -11,7 +11,7 @@ fn codes(plan: &Plan) -> Vec<RefusalCode> {
 }
 
 fn kinds(plan: &Plan) -> BTreeSet<&str> {
-    ids(plan).into_iter().filter_map(|id| id.split('/').next()).collect()
+    plan.steps.iter().map(|step| step.id.kind()).collect()
 }
 
 /// Machines that were created and configured, before etcd was bootstrapped: as a run leaves it that dies at that point.
@@ -52,7 +52,7 @@ fn external_world(blueprint: &Blueprint, world: Observed) -> Observed {
 fn without_majority(blueprint: &Blueprint, list: bool) -> Observed {
     let mut world = healthy_world(blueprint);
     for name in ["cp-2", "cp-3"] {
-        world.machines.insert(name.to_owned(), Machine::unresponsive("connection timed out"));
+        world.machines.insert(name.into(), Machine::unresponsive("connection timed out"));
     }
     let left = world.machines.get_mut("cp-1").unwrap();
     left.etcd_status = Some(EtcdStatus { leader: None, errors: vec![], ..EtcdStatus::default() });
@@ -98,12 +98,12 @@ fn issue_15_no_new_control_plane_node_beside_a_lost_majority() {
     }
     // A machine that waits empty is not configured either.
     let mut world = without_majority(&blueprint, false);
-    world.machines.insert("cp-3".to_owned(), Machine::with(Api::Maintenance));
+    world.machines.insert("cp-3".into(), Machine::with(Api::Maintenance));
     let held = plan(&blueprint, &rendered(), &world);
     assert!(!ids(&held).contains(&"configure/cp-3"), "{:?}", ids(&held));
     assert!(held.blocked[0].what.starts_with("cp-3 is not configured: "), "{:?}", held.blocked);
     // By the record alone.
-    world.machines.insert("cp-1".to_owned(), Machine::unresponsive("connection timed out"));
+    world.machines.insert("cp-1".into(), Machine::unresponsive("connection timed out"));
     let held = plan(&blueprint, &rendered(), &world);
     assert!(!ids(&held).contains(&"configure/cp-3"), "{:?}", ids(&held));
     assert!(
@@ -145,7 +145,7 @@ fn a2_vms_without_a_record_and_without_members_are_refused() {
     let blueprint = blueprint();
     let mut world = empty_world();
     world.proxmox.marked.push(vm(&blueprint.nodes["w-1"], true));
-    world.machines.insert("w-1".to_owned(), machine(Api::Configured, Etcd::Empty));
+    world.machines.insert("w-1".into(), machine(Api::Configured, Etcd::Empty));
     let told = plan(&blueprint, &rendered(), &world);
     assert_eq!(codes(&told), [RefusalCode::NoRecord]);
     assert!(told.refusals[0].why.contains("the cluster's record is missing"), "{:?}", told.refusals);
@@ -275,10 +275,10 @@ fn t2_a_kubelet_that_was_registered_blocks_bootstrap() {
     let blueprint = external();
     let mut world = external_world(&blueprint, before_bootstrap(&super::blueprint()));
     for name in ["cp-1", "cp-2", "cp-3"] {
-        world.machines.insert(name.to_owned(), Machine::with(Api::Maintenance));
+        world.machines.insert(name.into(), Machine::with(Api::Maintenance));
     }
     let worker = Machine { kubelet: Kubelet::Registered, ..machine(Api::Configured, Etcd::Empty) };
-    world.machines.insert("w-1".to_owned(), worker);
+    world.machines.insert("w-1".into(), worker);
     let plan = plan(&blueprint, &rendered(), &world);
     assert_eq!(codes(&plan), [RefusalCode::Etcd]);
     assert!(plan.refusals[0].why.contains("w-1 was registered"), "{:?}", plan.refusals);
@@ -289,7 +289,7 @@ fn i16_a_required_console_needs_the_serial_port_that_the_vm_runs_with() {
     let mut blueprint = blueprint();
     blueprint.options.identity = Some(crate::spec::Identity::Console);
     let mut world = before_bootstrap(&blueprint);
-    world.machines.insert("w-1".to_owned(), Machine::with(Api::Maintenance));
+    world.machines.insert("w-1".into(), Machine::with(Api::Maintenance));
     let identity = |world: &Observed| {
         let told = plan(&blueprint, &rendered(), world);
         told.refusals.into_iter().find(|refusal| refusal.code == RefusalCode::Identity)
@@ -313,7 +313,7 @@ fn i16_an_external_machine_without_identity_that_does_not_answer_is_named() {
         (node.settings.unverified, node.settings.fingerprint) = (false, None);
     }
     let mut world = external_world(&blueprint, before_bootstrap(&super::blueprint()));
-    world.machines.insert("w-1".to_owned(), Machine::unresponsive("no route to host"));
+    world.machines.insert("w-1".into(), Machine::unresponsive("no route to host"));
     let told = plan(&blueprint, &rendered(), &world);
     let warns = |note: &&Note| note.text.contains("does not say how w-1 can be identified");
     assert!(told.notes.iter().any(|note| warns(&note)), "{:?}", told.notes);
@@ -337,7 +337,7 @@ fn by_reading_2_a_machine_in_maintenance_mode_may_have_etcds_data() {
     let mut world = before_bootstrap(&blueprint);
     world.proxmox.record.as_mut().unwrap().state = bootstrapped("cp-1", true);
     for name in ["cp-1", "cp-2", "cp-3"] {
-        world.machines.insert(name.to_owned(), Machine::with(Api::Maintenance));
+        world.machines.insert(name.into(), Machine::with(Api::Maintenance));
     }
     let told = plan(&blueprint, &rendered(), &world);
     assert_eq!(told.refusals, [], "it shows once they are configured");
@@ -348,7 +348,7 @@ fn by_reading_2_a_machine_in_maintenance_mode_may_have_etcds_data() {
 fn without(blueprint: &Blueprint, lost: &[&str]) -> Observed {
     let mut world = healthy_world(blueprint);
     for name in lost {
-        world.machines.insert((*name).to_owned(), Machine::unresponsive("the network is unreachable"));
+        world.machines.insert((*name).into(), Machine::unresponsive("the network is unreachable"));
         world.kubernetes.nodes.get_mut(*name).unwrap().ready = false;
     }
     world
@@ -383,7 +383,7 @@ fn a3_the_second_control_plane_node_waits_for_another_run() {
     let mut blueprint = blueprint();
     for (name, last) in [("cp-4", 14), ("cp-5", 15)] {
         let new = node(name, Role::ControlPlane, last, "pve1");
-        blueprint.nodes.insert(name.to_owned(), new);
+        blueprint.nodes.insert(name.into(), new);
     }
     let world = without(&blueprint, &["cp-4", "cp-5"]);
     let plan = allowing(&blueprint, &world, &["cp-4", "cp-5"]);
@@ -408,7 +408,7 @@ fn a4_a_worker_is_replaced_only_where_something_shows_that_it_is_dead() {
     assert_eq!(codes(&plan), [RefusalCode::NotProven], "Kubernetes might call it ready");
     assert!(!plan.refusals[0].hint.contains("delete"), "etcd was bootstrapped: {:?}", plan.refusals);
     for name in ["cp-1", "cp-2", "cp-3"] {
-        world.machines.insert(name.to_owned(), Machine::unresponsive("the network is unreachable"));
+        world.machines.insert(name.into(), Machine::unresponsive("the network is unreachable"));
     }
     assert_eq!(codes(&told(&world)), [RefusalCode::NotProven], "nothing answers");
     let mut world = without(&blueprint, &["w-1"]);

@@ -22,11 +22,9 @@ fn disorder(blueprint: &Blueprint) -> Observed {
     world.proxmox.marked.retain(|vm| vm.mark.node != "cp-1" && vm.mark.node != "w-1");
     world.proxmox.marked.extend([small, off]);
     world.machines.remove("w-1");
-    world.machines.insert("cp-2".to_owned(), Machine::unresponsive("refused"));
+    world.machines.insert("cp-2".into(), Machine::unresponsive("refused"));
     world.kubernetes.nodes = [("cp-2", false)]
-        .map(|(name, ready)| {
-            (name.to_owned(), KubernetesNode { ready, ..world.kubernetes.nodes[name].clone() })
-        })
+        .map(|(name, ready)| (name.into(), KubernetesNode { ready, ..world.kubernetes.nodes[name].clone() }))
         .into();
     world
 }
@@ -38,19 +36,19 @@ fn every_step_stands_behind_the_record_that_is_made_first() {
         let world = disorder(&blueprint);
         let plan = plan_allowing(&blueprint, &rendered(), &world, &allowed);
         assert_eq!(plan.refusals, []);
-        let kinds: BTreeSet<&str> = ids(&plan).into_iter().filter_map(|id| id.split('/').next()).collect();
+        let kinds: BTreeSet<&str> = plan.steps.iter().map(|step| step.id.kind()).collect();
         for kind in ["update-vm", "grow-disk", "start-vm", "configure", "join"] {
             assert!(kinds.contains(kind), "{kinds:?}");
         }
         assert_eq!(kinds.contains("delete-vm"), !allowed.is_empty());
         for id in plan.steps.iter().map(|step| &step.id) {
-            let first = id.0 == "create-record" || id.0.starts_with("register-schematic/");
+            let first = ["create-record", "register-schematic"].contains(&id.kind());
             assert!(first || before(&plan, id).contains(&StepId("create-record".to_owned())), "{id}");
         }
     }
     let plan = plan(&blueprint, &rendered(), &empty_world());
-    for id in plan.steps.iter().map(|step| &step.id).filter(|id| id.0.contains('/')) {
-        let free = id.0.starts_with("register-schematic/");
+    for id in plan.steps.iter().map(|step| &step.id).filter(|id| id.objects().next().is_some()) {
+        let free = id.kind() == "register-schematic";
         assert_eq!(before(&plan, id).contains(&StepId("create-record".to_owned())), !free, "{id}");
     }
 }

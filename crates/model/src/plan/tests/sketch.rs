@@ -250,7 +250,7 @@ pub fn file(sketch: &Sketch) -> Blueprint {
 
 /// What was rendered for the file.
 pub fn configs() -> Rendered {
-    let configs = NODES.iter().map(|(name, ..)| ((*name).to_owned(), "ours".to_owned())).collect();
+    let configs = NODES.iter().map(|(name, ..)| ((*name).into(), "ours".to_owned())).collect();
     Rendered { configs, ..rendered() }
 }
 
@@ -345,7 +345,7 @@ impl Sketch {
             }
             VmSeen::Unmarked => {
                 world.proxmox.unread.insert(node.vmid, host.clone());
-                world.proxmox.unmarked.insert(node.vmid, node.name.clone());
+                world.proxmox.unmarked.insert(node.vmid, node.name.to_string());
             }
             VmSeen::Off | VmSeen::Running | VmSeen::Locked => {
                 let mut vm = vm(node, seen != VmSeen::Off);

@@ -7,8 +7,8 @@ use crate::unit::{Forecast, Goal, Unit};
 
 fn restart(node: &str, after: Vec<StepId>) -> (Vec<Step>, Unit) {
     let id = UnitId(format!("restart/{node}"));
-    let drain = Action::DrainNode { node: node.to_owned() };
-    let reboot = Action::RebootNode { node: node.to_owned(), mode: RebootMode::Default };
+    let drain = Action::DrainNode { node: node.into() };
+    let reboot = Action::RebootNode { node: node.into(), mode: RebootMode::Default };
     let step = |action: Action, after: Vec<StepId>| Step {
         id: action.id(),
         action,
@@ -19,10 +19,10 @@ fn restart(node: &str, after: Vec<StepId>) -> (Vec<Step>, Unit) {
         unit: Some(id.clone()),
     };
     let steps = vec![step(drain.clone(), after), step(reboot, vec![drain.id()])];
-    let goal = Goal::Reboot { node: node.to_owned() };
+    let goal = Goal::Reboot { node: node.into() };
     let unit = Unit {
         id: id.clone(),
-        node: node.to_owned(),
+        node: node.into(),
         goal,
         disruption: Disruption::Reboot,
         effect: Effect::Absence,
@@ -32,7 +32,7 @@ fn restart(node: &str, after: Vec<StepId>) -> (Vec<Step>, Unit) {
 }
 
 fn of(plan: &Plan, node: &str) -> Plan {
-    plan.clone().of_nodes(&BTreeSet::from([node.to_owned()]))
+    plan.clone().of_nodes(&BTreeSet::from([node.into()]))
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_unit_is_made_without_those_that_would_come_before_it() {
 #[test]
 fn what_a_new_node_needs_is_made_with_it() {
     let mut blueprint = blueprint();
-    blueprint.nodes.insert("w-2".to_owned(), node("w-2", Role::Worker, 22, "pve2"));
+    blueprint.nodes.insert("w-2".into(), node("w-2", Role::Worker, 22, "pve2"));
     let plan = plan(&blueprint, &rendered(), &empty_world());
     assert!(ids(&plan).contains(&"create-vm/w-2"));
     let narrowed = of(&plan, "w-1");

@@ -59,7 +59,7 @@ impl Case {
             machine.config_digest = Some("other".to_owned());
             let change = ConfigChange { path: path.to_owned(), costs, difference: ConfigDifference::Changed };
             machine.config_changes.get_or_insert_default().push(change);
-            self.rendered.configs.insert((*node).to_owned(), "ours".to_owned());
+            self.rendered.configs.insert((*node).into(), "ours".to_owned());
         }
         self
     }
@@ -81,14 +81,14 @@ impl Case {
             address: Some(gone.address.addr()),
             disks: [("scsi0".to_owned(), 20)].into(),
         };
-        self.world.removed.insert(node.to_owned(), removed);
+        self.world.removed.insert(node.into(), removed);
         self.world.kubernetes.nodes.get_mut(node).unwrap().control_plane = gone.role == Role::ControlPlane;
         self
     }
 
     /// It does not answer, and Kubernetes says that it is not ready.
     fn dead(mut self, node: &str) -> Self {
-        self.world.machines.insert(node.to_owned(), Machine::unresponsive("no route to host"));
+        self.world.machines.insert(node.into(), Machine::unresponsive("no route to host"));
         self.world.kubernetes.nodes.get_mut(node).unwrap().ready = false;
         self
     }
@@ -114,7 +114,7 @@ fn unit<'a>(plan: &'a Plan, id: &str) -> &'a Unit {
 /// The steps of a unit, without the node's name.
 fn steps_of<'a>(plan: &'a Plan, id: &str) -> Vec<&'a str> {
     let own = plan.steps.iter().filter(|step| step.unit.as_ref().is_some_and(|unit| unit.0 == id));
-    own.map(|step| step.id.0.split('/').next().unwrap()).collect()
+    own.map(|step| step.id.kind()).collect()
 }
 
 /// Whether the first step of one unit waits, through others, for the last one of another.
@@ -326,7 +326,7 @@ fn a_data_disk_is_deleted_only_where_it_was_named() {
         case.config(&["w-1"], "UserVolumeConfig/data", ConfigCost::Volume)
     };
     let disk =
-        || Allowed { disks: [("w-1".to_owned(), ["scsi1".to_owned()].into())].into(), ..Allowed::default() };
+        || Allowed { disks: [("w-1".into(), ["scsi1".to_owned()].into())].into(), ..Allowed::default() };
     let plan = case().plan();
     assert_eq!((plan.steps.len(), plan.blocked.len()), (0, 1), "said once: {:?}", plan.blocked);
     assert!(plan.blocked[0].what.contains("the disk scsi1 with 100 GiB"), "{}", plan.blocked[0].what);
@@ -382,7 +382,7 @@ fn in_place_changes_of_workers_wait_for_control_plane_nodes_that_restart() {
 fn a_machine_that_does_not_answer_is_not_power_cycled() {
     for api in [Api::Maintenance, Api::Unresponsive { why: "timed out".to_owned() }] {
         let mut case = Case::new().cores(&["w-1"]);
-        case.world.machines.insert("w-1".to_owned(), Machine::with(api));
+        case.world.machines.insert("w-1".into(), Machine::with(api));
         let plan = case.plan();
         assert_eq!(units(&plan), Vec::<&str>::new());
         assert!(
@@ -437,7 +437,7 @@ fn what_talosmith_cordoned_is_uncordoned_and_what_a_person_cordoned_is_not() {
 fn new_control_plane_nodes_join_before_anything_is_disrupted() {
     let mut case = Case::with_voters(1).cores(&["cp-1"]);
     for (name, last) in [("cp-2", 12), ("cp-3", 13)] {
-        case.blueprint.nodes.insert(name.to_owned(), node(name, Role::ControlPlane, last, "pve2"));
+        case.blueprint.nodes.insert(name.into(), node(name, Role::ControlPlane, last, "pve2"));
     }
     let plan = case.plan();
     assert_eq!((units(&plan), plan.blocked.len()), (vec!["restart/cp-1"], 0), "{:?}", plan.blocked);

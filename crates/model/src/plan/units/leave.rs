@@ -5,6 +5,7 @@ use super::super::remove::Removal;
 use super::{Course, DraftUnit, told};
 use crate::blueprint::Node;
 use crate::gate::{Blocker, Effect, Request, Verdict};
+use crate::names::NodeName;
 use crate::observed::Api;
 use crate::step::{Action, Disruption, UnitId};
 use crate::unit::{Goal, Unit};
@@ -67,7 +68,7 @@ impl Builder<'_> {
 
     /// Nodes that Talosmith cordoned in a run that was interrupted, and that need nothing else.
     pub(super) fn uncordon(&mut self) {
-        let is_left = |name: &&String| {
+        let is_left = |name: &&NodeName| {
             let answers =
                 self.observed.machines.get(*name).is_some_and(|machine| machine.api == Api::Configured);
             answers
@@ -77,7 +78,7 @@ impl Builder<'_> {
         };
         let seen = &self.observed.kubernetes.nodes;
         let cordoned = seen.iter().filter(|(_, node)| node.cordoned.is_some()).map(|(name, _)| name);
-        let left: Vec<String> = cordoned.filter(is_left).cloned().collect();
+        let left: Vec<NodeName> = cordoned.filter(is_left).cloned().collect();
         for node in left {
             let after = vec![Action::Join { node: node.clone() }.id(), Action::reconfigure(&node).id()];
             let reason = "an earlier run was interrupted while it was disrupted";

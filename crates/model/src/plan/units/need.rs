@@ -4,6 +4,7 @@ use super::super::bring_up::usual;
 use super::super::by_hand::{ASKED, Hand};
 use super::super::drift::{Keys, LeftDisk};
 use super::DraftStep;
+use crate::names::{NodeName, VmRef};
 use crate::observed::ConfigCost;
 use crate::step::{Action, ConfigMode, Disruption, RebootMode, Step, StepId, UnitId};
 use crate::unit::Goal;
@@ -14,7 +15,7 @@ pub(in crate::plan) struct Need {
     /// Steps that come before, and disrupt nothing.
     pub(in crate::plan) after: Vec<StepId>,
     /// Host and ID of its VM.
-    pub(in crate::plan) place: Option<(String, u32)>,
+    pub(in crate::plan) vm: Option<VmRef>,
     /// What its VM takes over with a stop and start only.
     pub(in crate::plan) power_cycle: Keys,
     /// The step that changes its VM while it runs, with its network cut for a moment.
@@ -69,7 +70,7 @@ impl Need {
 
     /// What a person approves.
     pub(super) fn goal(&self, node: &str, disruption: Disruption) -> Goal {
-        let node = node.to_owned();
+        let node = NodeName::from(node);
         match disruption {
             _ if self.by_hand == Some(Hand::Shutdown) => Goal::Shutdown { node },
             _ if self.by_hand == Some(Hand::Drain) => Goal::Drain { node },
@@ -99,11 +100,11 @@ impl Need {
         let mut acts = vec![];
         match self.by_hand {
             Some(Hand::Reboot) => {
-                let action = Action::RebootNode { node: node.to_owned(), mode: RebootMode::Default };
+                let action = Action::RebootNode { node: node.into(), mode: RebootMode::Default };
                 acts.push(DraftStep::new(action, ASKED, usual::RESTART));
             }
             Some(Hand::Shutdown) => {
-                let action = Action::ShutdownNode { node: node.to_owned() };
+                let action = Action::ShutdownNode { node: node.into() };
                 acts.push(DraftStep::new(action, ASKED, usual::STOP));
             }
             Some(Hand::Cordon | Hand::Uncordon | Hand::Drain) | None => {}
@@ -116,16 +117,15 @@ impl Need {
                 _ => ConfigMode::NoReboot,
             };
             let seconds = if mode == ConfigMode::Reboot { usual::RESTART } else { usual::SERVICES };
-            let action = Action::Reconfigure { node: node.to_owned(), mode };
+            let action = Action::Reconfigure { node: node.into(), mode };
             acts.push(DraftStep::new(action, config.reason.as_str(), seconds));
         }
         // A machine without a VM of ours has neither of these.
-        let Some((host, vmid)) = &self.place else { return acts };
+        let Some(vm) = &self.vm else { return acts };
         if !self.power_cycle.is_empty() {
             let action = Action::PowerCycleVm {
-                node: node.to_owned(),
-                host: host.clone(),
-                vmid: *vmid,
+                node: node.into(),
+                vm: vm.clone(),
                 set: self.power_cycle.set.clone(),
                 says: self.power_cycle.says.clone(),
             };
@@ -133,9 +133,8 @@ impl Need {
         }
         for disk in &self.left_disks {
             let action = Action::DeleteDisk {
-                node: node.to_owned(),
-                host: host.clone(),
-                vmid: *vmid,
+                node: node.into(),
+                vm: vm.clone(),
                 disk: disk.key.clone(),
                 volume: disk.volume.clone(),
                 gib: disk.gib,

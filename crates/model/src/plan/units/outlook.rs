@@ -3,6 +3,7 @@
 
 use crate::blueprint::{Blueprint, Role};
 use crate::gate::{self, ClusterView, Effect, MemberView, NodeView, Policy, Request, Standing, Verdict};
+use crate::names::NodeName;
 use crate::observed::{Member, Observed};
 use crate::quorum;
 use crate::unit::Forecast;
@@ -44,7 +45,7 @@ impl Outlook {
 
     /// How many of them are nodes of the file.
     pub(super) fn voters_of(&self, blueprint: &Blueprint) -> usize {
-        let votes = |node: &&String| {
+        let votes = |node: &&NodeName| {
             let members = self.view.members.values().flat_map(|view| &view.members);
             members.into_iter().any(|member| !member.learner && member.is_of(node))
         };
@@ -61,7 +62,7 @@ impl Outlook {
         self.policy.workers.of(self.workers().count())
     }
 
-    fn workers(&self) -> impl Iterator<Item = (&String, &NodeView)> {
+    fn workers(&self) -> impl Iterator<Item = (&NodeName, &NodeView)> {
         self.view.nodes.iter().filter(|(name, _)| !self.votes(name))
     }
 
@@ -73,20 +74,20 @@ impl Outlook {
         };
         let node = &request.node;
         if !self.votes(node) {
-            let ready = |(_, seen): &(&String, &NodeView)| seen.ready == Some(true);
+            let ready = |(_, seen): &(&NodeName, &NodeView)| seen.ready == Some(true);
             let others = self.workers().filter(|(name, _)| *name != node).filter(ready).count();
             let all = self.workers().filter(|(name, _)| !removed || *name != node).count();
             let beside = at_once.saturating_sub(1);
             let workers = Some((others.saturating_sub(beside), all));
             return Forecast { workers, at_once, blockers, ..Forecast::default() };
         }
-        let moves_vip = self.holder.as_ref() == Some(node);
+        let moves_vip = self.holder.as_ref().is_some_and(|holder| *node == *holder);
         let Some(voters) = self.voters() else {
             // It may be the only one.
             let outage = outage.unwrap_or(request.effect == Effect::Absence);
             return Forecast { outage, moves_vip, at_once, blockers, ..Forecast::default() };
         };
-        let healthy = |(name, view): &(&String, &MemberView)| {
+        let healthy = |(name, view): &(&NodeName, &MemberView)| {
             let votes = view.members.iter().any(|member| member.id == view.id && !member.learner);
             *name != node && votes && view.healthy && view.errors.is_empty()
         };
@@ -105,7 +106,7 @@ impl Outlook {
 
     /// A node has its place in the cluster now.
     pub(super) fn joined(&mut self, node: &str, role: Role) {
-        self.view.nodes.insert(node.to_owned(), NodeView { role, ready: Some(true) });
+        self.view.nodes.insert(node.into(), NodeView { role, ready: Some(true) });
         if role == Role::Worker {
             return;
         }
@@ -124,7 +125,7 @@ impl Outlook {
         for view in self.view.members.values_mut() {
             view.members = list(&view.members);
         }
-        self.view.members.insert(node.to_owned(), MemberView { errors: vec![], healthy: true, ..joined });
+        self.view.members.insert(node.into(), MemberView { errors: vec![], healthy: true, ..joined });
     }
 
     /// A node is off.

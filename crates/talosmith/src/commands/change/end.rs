@@ -3,6 +3,7 @@
 use engine::Snapshot;
 use engine::session::Given;
 use model::blueprint::Blueprint;
+use model::names::NodeName;
 use model::observed::Observed;
 use model::plan::Plan;
 use model::quorum::{self, Quorum};
@@ -14,7 +15,7 @@ use crate::exit::Exit;
 use crate::view::{Printer, Problem};
 
 /// A name on the command line that is not one of a node.
-pub fn no_such_node(given: Given, name: &str, known: &[String]) -> Problem {
+pub fn no_such_node(given: Given, name: &str, known: &[NodeName]) -> Problem {
     let why = match given {
         Given::AllowDestroy => format!("`--allow-destroy` names {name}, and the file has no such node"),
         Given::Target => format!("`--target` names {name}, and the file has no such node"),

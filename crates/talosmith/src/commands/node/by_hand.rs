@@ -2,6 +2,7 @@
 
 use engine::reconcile::{Intent, Reconciled};
 use model::allowed::Allowed;
+use model::names::NodeName;
 use model::plan::by_hand::{ByHand, Hand};
 
 use crate::args::{DisruptArgs, Global};
@@ -33,7 +34,7 @@ async fn try_by_hand(
     let allowed =
         Allowed { api_outage: args.allow_api_outage, outside_window: args.now, ..Allowed::default() };
     let session = setup.session(&outside, printer)?.allowing(allowed);
-    let asked = ByHand { hand, nodes: args.nodes.nodes.iter().cloned().collect() };
+    let asked = ByHand { hand, nodes: args.nodes.nodes.iter().map(NodeName::from).collect() };
     let (change, mandate) = (&args.nodes.change, args.nodes.change.mandate());
     let change = Change { global, setup: &setup, outside: &outside, args: change, printer };
     let reconciled = change.reconcile(session, Intent::ByHand(asked), mandate, args.timeout).await?;

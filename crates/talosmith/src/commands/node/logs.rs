@@ -3,6 +3,7 @@
 use engine::logs;
 use engine::{Snapshot, Systems};
 use model::blueprint::Node;
+use model::names::NodeName;
 use serde::Serialize;
 
 use crate::args::{DmesgArgs, Global, LogsArgs};
@@ -48,7 +49,7 @@ async fn shown(
     let snapshot = setup.refresh(&session, printer).await?;
     let nodes = &snapshot.blueprint.nodes;
     if let Some(unknown) = names.iter().find(|name| !nodes.contains_key(*name)) {
-        let known: Vec<String> = nodes.keys().cloned().collect();
+        let known: Vec<NodeName> = nodes.keys().cloned().collect();
         return Err(no_such_node(Given::Argument, unknown, &known).into());
     }
     let mut exit = Exit::Done;

@@ -66,7 +66,7 @@ impl PartialOrd for Stage {
 
 fn create(world: &mut Observed, node: &Node) {
     world.proxmox.marked.push(vm(node, false));
-    let guest = Guest { name: Some(node.name.clone()), host: node.host.clone().unwrap(), lock: None };
+    let guest = Guest { name: Some(node.name.to_string()), host: node.host.clone().unwrap(), lock: None };
     world.proxmox.taken.insert(node.vmid, guest);
 }
 
@@ -109,10 +109,10 @@ fn voter(node: &Node) -> Etcd {
 fn take_effect(world: &mut Observed, blueprint: &Blueprint, action: &Action) {
     let node = action.node().and_then(|name| blueprint.nodes.get(name));
     match (action, node) {
-        (Action::CreateRecord { host, vmid, .. }, _) => {
+        (Action::CreateRecord { vm, .. }, _) => {
             let state = RecordState::default();
             world.proxmox.record =
-                Some(RecordSeen { vmid: *vmid, host: host.clone(), state, unreadable: false });
+                Some(RecordSeen { vmid: vm.vmid, host: vm.host.clone(), state, unreadable: false });
         }
         (Action::CreateVm { .. }, Some(node)) => create(world, node),
         (Action::StartVm { .. }, Some(node)) => start(world, node),
@@ -175,10 +175,10 @@ fn take_effect_on(world: &mut Observed, action: &Action) {
         Action::DeleteNode { .. } => {
             world.kubernetes.nodes.remove(&name).unwrap();
         }
-        Action::DeleteVm { vmid, .. } => {
+        Action::DeleteVm { vm: at, .. } => {
             assert!(!vm.unwrap().running, "{name} runs");
             world.proxmox.marked.retain(|vm| vm.mark.node != name);
-            world.proxmox.taken.remove(vmid);
+            world.proxmox.taken.remove(&at.vmid);
             world.machines.remove(&name);
             world.removed.remove(&name);
         }
@@ -245,7 +245,7 @@ fn make(world: &mut Observed, blueprint: &mut Blueprint, name: &str, change: Cha
             cordoned(world, name, None);
         }
         Change::Dead => {
-            world.machines.insert(name.to_owned(), Machine::unresponsive("no route to host"));
+            world.machines.insert(name.into(), Machine::unresponsive("no route to host"));
             world.kubernetes.nodes.get_mut(name).unwrap().ready = false;
         }
         Change::Removed => {
@@ -258,7 +258,7 @@ fn make(world: &mut Observed, blueprint: &mut Blueprint, name: &str, change: Cha
                 address: None,
                 disks: BTreeMap::new(),
             };
-            world.removed.insert(name.to_owned(), removed);
+            world.removed.insert(name.into(), removed);
         }
     }
 }
@@ -276,14 +276,14 @@ proptest! {
         let mut rendered = rendered();
         let (mut disks, mut gone) = (BTreeMap::new(), false);
         for (name, change) in ["cp-1", "cp-2", "cp-3", "w-1", "w-2"].iter().zip(&changes) {
-            rendered.configs.insert((*name).to_owned(), "ours".to_owned());
+            rendered.configs.insert((*name).into(), "ours".to_owned());
             let goes = matches!(change, Change::Dead | Change::Removed);
             if !blueprint.nodes.contains_key(*name) || (goes && name.starts_with("cp-") && (gone || voters < 3)) {
                 continue;
             }
             gone |= goes && name.starts_with("cp-");
             make(&mut world, &mut blueprint, name, *change);
-            disks.insert((*name).to_owned(), BTreeSet::from(["scsi1".to_owned()]));
+            disks.insert((*name).into(), BTreeSet::from(["scsi1".to_owned()]));
         }
         let nodes = ["cp-1", "cp-2", "cp-3", "w-1", "w-2"];
         let allowed = Allowed { disks, removed: true, api_outage: true, ..Allowed::data_of(nodes) };

@@ -91,7 +91,7 @@ fn a_removal_needs_to_know_what_is_removed() {
     silent.world.kubernetes = Kubernetes::default();
     told(silent);
     let mut doubtful = case();
-    doubtful.world.machines.insert("w-1".to_owned(), Machine::unresponsive("timed out"));
+    doubtful.world.machines.insert("w-1".into(), Machine::unresponsive("timed out"));
     told(doubtful);
     let mut locked = case();
     locked.vm("w-1").lock = Some("backup".to_owned());
@@ -165,7 +165,7 @@ fn a_replacement_is_one_unit_from_stop_to_join() {
     );
     let unit = unit(&plan, "replace/w-1");
     assert_eq!((unit.effect, unit.disruption), (Effect::Removal, Disruption::Replace));
-    assert!(ids(&plan).iter().any(|id| id.starts_with("download-image/")), "the image is fetched before");
+    assert_eq!(count(&plan, "download-image"), 1, "the image is fetched before");
     let plan = Case::new().dead("cp-3").allowing(Allowed::data_of(["cp-3"])).cores(&["cp-1"]).plan();
     assert_eq!(
         steps_of(&plan, "replace/cp-3"),
