@@ -5,6 +5,7 @@
 
 mod conditions;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use futures::future::join_all;
 use jiff::SignedDuration;
 use model::blueprint::Node;
 use model::gate::{self, Blocker, Budget, ClusterView, Effect, Permit, Policy, Request, Verdict};
+use model::names::NodeName;
 use model::observed::{Kubernetes as SeenKubernetes, Machine};
 use model::step::UnitId;
 use model::unit::Unit;
@@ -23,18 +25,38 @@ use crate::error::{Error, Kind, Result};
 use crate::identify::{Identified, identify};
 use crate::kubernetes::Kubernetes;
 use crate::observe::{etcd, machines};
+use crate::systems::REQUEST_TIMEOUT;
 
 /// Between two looks at a cluster that is not ready for a disruption.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// For so long something that may pass is waited for. What this run does itself is waited for without a limit.
 const PASSING: SignedDuration = SignedDuration::from_mins(10);
+/// The same, directly before a node goes down whose pods have been evicted.
+const CONFIRM: SignedDuration = SignedDuration::from_mins(2);
 /// The same, directly before the VM of a dead node goes: what is missing then was missing for minutes.
 const MOMENT: SignedDuration = SignedDuration::from_secs(20);
 
 /// Waits until a unit may start, and keeps its permit.
 pub(crate) async fn enter(context: &Context, unit: &Unit, progress: &Progress) -> Result<Arc<Permit>> {
     let wish = Wish { want: &unit.request(), policy: &context.snapshot.policy(), keep: true, limit: PASSING };
-    wait(context, &wish, progress).await.map_err(|blockers| closed(unit, &blockers))
+    wait(context, &wish, progress).await.map_err(|blockers| refused(&unit.goal.to_string(), &blockers))
+}
+
+/// Looks once more directly before a unit takes its node down. A drain may have taken minutes since the unit entered, and another node may
+/// have failed meanwhile. The window and the health of other systems were judged when the unit entered: it is in their time, and its own
+/// drain may be what they report.
+///
+/// # Errors
+///
+/// What speaks against it by now.
+pub(crate) async fn confirm(
+    context: &Context,
+    unit: &Request,
+    progress: &Progress,
+) -> std::result::Result<Arc<Permit>, Vec<Blocker>> {
+    let policy =
+        Policy { window: None, gates: BTreeSet::new(), commands: vec![], ..context.snapshot.policy() };
+    wait(context, &Wish { want: unit, policy: &policy, keep: false, limit: CONFIRM }, progress).await
 }
 
 /// The last look before the VM of a node that does not live any more goes. That takes nothing away from the cluster, so the budget for
@@ -130,9 +152,10 @@ fn told(blockers: &[Blocker]) -> String {
     blockers.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-fn closed(unit: &Unit, blockers: &[Blocker]) -> Error {
+/// What the gate does not allow.
+pub(crate) fn refused(what: &str, blockers: &[Blocker]) -> Error {
     let hint = blockers.first().map_or("run the command again", Blocker::hint);
-    Error::new(Kind::Refused, format!("could not {}: {}", unit.goal, told(blockers))).coded("gate").hint(hint)
+    Error::new(Kind::Refused, format!("could not {what}: {}", told(blockers))).coded("gate").hint(hint)
 }
 
 /// How the cluster stands now: every control plane node asked for itself, and Kubernetes.
@@ -154,7 +177,8 @@ pub(crate) async fn view(context: &Context) -> ClusterView {
         let nodes = client.nodes().await.ok()?;
         Some(SeenKubernetes { answered: true, nodes, ..SeenKubernetes::default() })
     };
-    let (machines, kubernetes) = futures::join!(join_all(asked), Box::pin(kubernetes));
+    let (machines, kubernetes, power) =
+        futures::join!(join_all(asked), Box::pin(kubernetes), Box::pin(power(context)));
     let mut machines = machines.into_iter().flatten().collect();
     if let Err(why) = etcd::add_alarms(&context.systems, access, &nodes, &mut machines).await {
         // Whether there is one is not known, so no member counts as healthy.
@@ -162,5 +186,34 @@ pub(crate) async fn view(context: &Context) -> ClusterView {
         told.for_each(|status| status.errors.push(format!("its alarms are not known: {why}")));
     }
     ClusterView::of(blueprint, &machines, &kubernetes.unwrap_or_default())
+        .with_power(blueprint, |node| power.get(node).copied())
         .with_removed(&context.snapshot.observed.removed)
+}
+
+/// Which VMs run, as Proxmox says. What it does not say is missing.
+async fn power(context: &Context) -> BTreeMap<NodeName, bool> {
+    let blueprint = &context.snapshot.blueprint;
+    if !blueprint.has_proxmox() {
+        return BTreeMap::new();
+    }
+    let pve = &context.systems.pve;
+    let listed = context.systems.clock.timeout(REQUEST_TIMEOUT, pve.cluster_resources()).await;
+    let Ok(Ok(resources)) = listed else { return BTreeMap::new() };
+    let status: BTreeMap<u64, &str> = resources
+        .iter()
+        .filter(|resource| resource.kind == "qemu")
+        .filter_map(|vm| Some((vm.vmid?, vm.status.as_deref()?)))
+        .collect();
+    let nodes = blueprint.nodes.values().filter(|node| !node.external);
+    let asked = nodes.map(|node| async {
+        let vm = context.place_of(node);
+        let runs = match status.get(&u64::from(vm.vmid)).copied() {
+            Some("running") => true,
+            Some("stopped") => false,
+            // A daemon that does not report leaves the whole list unknown; the host itself knows.
+            _ => pve.is_running(&vm.host, vm.vmid).await.ok()?,
+        };
+        Some((node.name.clone(), runs))
+    });
+    join_all(asked).await.into_iter().flatten().collect()
 }

@@ -29,12 +29,15 @@ mod update;
 mod verify;
 mod vm;
 
+use std::sync::Arc;
+
 use model::gate::Permit;
 use model::step::{Action, ConfigMode};
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
 use crate::error::{Kind, Result};
+use crate::gate;
 use crate::health;
 use crate::offline;
 use permit::Authority;
@@ -60,7 +63,10 @@ pub(crate) async fn execute(
 ) -> Result<Done> {
     let done = match only_waits(action) {
         true => progress.only_waiting(carry_out(context, action, permit, progress)).await,
-        false => carry_out(context, action, permit, progress).await,
+        false => match Box::pin(confirmed(context, action, permit, progress)).await {
+            Ok(fresh) => carry_out(context, action, fresh.as_deref().or(permit), progress).await,
+            Err(error) => Err(error),
+        },
     };
     if let (Err(_), Some(permit)) = (&done, permit) {
         Box::pin(drain::after_failure(context, permit, action)).await;
@@ -72,6 +78,43 @@ pub(crate) async fn execute(
         }),
         done => done,
     }
+}
+
+/// Whether a step takes its node down, or out of etcd, after other steps of its unit that may have taken minutes.
+fn takes_down(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::RebootNode { .. }
+            | Action::PowerCycleVm { .. }
+            | Action::ShutdownNode { .. }
+            | Action::InstallTalos { .. }
+            | Action::Reconfigure { mode: ConfigMode::Reboot, .. }
+            | Action::LeaveEtcd { .. }
+            // One of a dead node has a watch of its own.
+            | Action::StopVm { if_unresponsive: false, .. }
+    )
+}
+
+/// A new permit for a step that takes its node down: the one of its unit is as old as the drain. A node that this unit took down already
+/// is brought to the end, because one that left etcd would join again, and one that is off is missed.
+async fn confirmed(
+    context: &Context,
+    action: &Action,
+    permit: Option<&Permit>,
+    progress: &Progress,
+) -> Result<Option<Arc<Permit>>> {
+    let (Some(permit), Some(node)) = (permit.filter(|_| takes_down(action)), action.node()) else {
+        return Ok(None);
+    };
+    if context.restarted().contains(node) {
+        return Ok(None);
+    }
+    let asked = Box::pin(gate::confirm(context, permit.request(), progress));
+    progress
+        .only_waiting(asked)
+        .await
+        .map(Some)
+        .map_err(|blockers| gate::refused(&action.describe(), &blockers))
 }
 
 /// The Proxmox host that a step works on, or that has the VM of its node.

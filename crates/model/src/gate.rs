@@ -42,6 +42,8 @@ pub use view::{ClusterView, MemberView, NodeView};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
+    /// Its pods go elsewhere, and its machine stays as it is.
+    Eviction,
     /// It is away for a while and comes back with its data: a reboot, a power cycle, a migration, a restart of its services.
     Absence,
     /// It goes for good, or comes back without its data.
@@ -137,8 +139,18 @@ pub fn judge(policy: &Policy, view: &ClusterView, standing: &Standing, want: &Re
         return Verdict::Wait(vec![Blocker::InFlight(other.node.clone())]);
     }
     match is_worker(&want.node) {
+        // etcd and the API stay as they are, and there is no budget for control plane nodes.
+        false if want.effect == Effect::Eviction => evict(view, want),
         true => worker(policy, view, &etcd, standing, want),
         false => control_plane(policy, view, &etcd, want),
+    }
+}
+
+/// A control plane node that only loses its pods.
+fn evict(view: &ClusterView, want: &Request) -> Verdict {
+    match view.kubernetes {
+        true => Verdict::Go(Permit { request: want.clone(), outage: false }),
+        false => Verdict::Wait(vec![Blocker::NoKubernetes]),
     }
 }
 

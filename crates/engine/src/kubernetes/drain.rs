@@ -177,11 +177,22 @@ impl Kubernetes {
                         // Nobody answered. The next round finds out whether it was evicted.
                         Err(error) => error.causes().pop(),
                     };
-                    if let Some(reason) = reason {
-                        reasons.insert(pod.clone(), reason);
+                    match reason {
+                        Some(reason) => drop(reasons.insert(pod.clone(), reason)),
+                        // Granted: what was against it before is no reason any more.
+                        None => drop(reasons.remove(pod)),
                     }
                 }
                 self.clock.sleep(INTERVAL).await;
+                // Evicted pods would come back to a node that takes pods again.
+                if let Ok((false, _)) = self.is_held(node).await {
+                    return Err(Error::new(
+                        Kind::Refused,
+                        format!("the drain of node {node} ended, because somebody else uncordoned it"),
+                    )
+                    .coded(BLOCKED)
+                    .hint("find out who uncordoned it and why, then run the command again"));
+                }
                 // A pod that came meanwhile has to go, too. A list that was not had is asked for in the next round.
                 match self.pods_to_move(node, how).await {
                     Ok(left) => waiting = left,

@@ -27,7 +27,7 @@ pub(super) const API_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Cordons a node, evicts its pods, and waits until their volumes are detached. A node that Kubernetes does not have has no pods.
 pub(super) async fn run(context: &Context, permit: &Permit, node: &str, progress: &Progress) -> Result<Done> {
-    permit::check(permit, node, Effect::Absence)?;
+    permit::check(permit, node, Effect::Eviction)?;
     let kubernetes = kubernetes(context)?;
     if !kubernetes.persist(API_TIMEOUT, || kubernetes.has_node(node)).await? {
         return Ok(Done::default());

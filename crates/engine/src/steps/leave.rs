@@ -40,6 +40,8 @@ pub(super) async fn run(
         Identified::Configured(machine) => Some(machine),
         _ => None,
     };
+    // From here on its unit goes on to the end: what has left, or may have, is stopped.
+    context.restarted().insert(node.name.clone());
     let left = match &machine {
         Some(machine) => {
             progress.note("leaving etcd");

@@ -1,5 +1,6 @@
 //! One node after the other goes down and comes back: the steps of a unit, with plans that are built here.
 
+mod confirmed;
 mod crashes;
 mod drain;
 mod interrupted;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::blueprint::{Blueprint, Role};
 use crate::names::NodeName;
 use crate::observed::{Etcd, Health, Kubernetes, Machine, Member, Observed, Removed};
+use crate::ownership;
 use crate::policy::WindowState;
 use crate::readiness;
 use crate::spec::HealthGate;
@@ -50,7 +51,8 @@ pub struct MemberView {
 pub struct NodeView {
     /// Its role in the file.
     pub role: Role,
-    /// Whether Kubernetes calls it ready; `None` where it did not say.
+    /// Whether the cluster can count on it: Kubernetes calls it ready, its VM runs, and no unit of ours left it cordoned. `None` where
+    /// one of these was not said.
     pub ready: Option<bool>,
 }
 
@@ -59,6 +61,9 @@ impl ClusterView {
     #[must_use]
     pub fn observed(blueprint: &Blueprint, observed: &Observed) -> Self {
         Self::of(blueprint, &observed.machines, &observed.kubernetes)
+            .with_power(blueprint, |node| {
+                ownership::vm_of(blueprint, &observed.proxmox, node).map(|vm| vm.running)
+            })
             .with_removed(&observed.removed)
             .with_window(observed.window.clone())
     }
@@ -70,7 +75,12 @@ impl ClusterView {
         machines: &BTreeMap<NodeName, Machine>,
         kubernetes: &Kubernetes,
     ) -> Self {
-        let ready = |name: &NodeName| readiness::is_ready(kubernetes, name);
+        // A unit that was interrupted left it so. Pods of a unit that starts now have nowhere to go there.
+        let left = |name: &str| {
+            let seen = kubernetes.nodes.get(name).filter(|_| kubernetes.answered);
+            seen.is_some_and(|seen| !seen.control_plane && !seen.schedulable && seen.cordoned.is_some())
+        };
+        let ready = |name: &NodeName| readiness::is_ready(kubernetes, name).map(|ready| ready && !left(name));
         let of_file = blueprint
             .nodes
             .values()
@@ -88,6 +98,23 @@ impl ClusterView {
             health: kubernetes.health.clone(),
             window: WindowState::Unknown,
         }
+    }
+
+    /// The same with what Proxmox says of the VMs of the file's nodes: whether each runs, or nothing where it did not say. For up to a
+    /// minute Kubernetes calls a node ready that is off.
+    #[must_use]
+    pub fn with_power(mut self, blueprint: &Blueprint, runs: impl Fn(&NodeName) -> Option<bool>) -> Self {
+        for (name, seen) in &mut self.nodes {
+            if blueprint.nodes.get(name).is_none_or(|node| node.external) {
+                continue;
+            }
+            seen.ready = match (seen.ready, runs(name)) {
+                (_, Some(false)) => Some(false),
+                (Some(true), None) => None,
+                (ready, _) => ready,
+            };
+        }
+        self
     }
 
     /// The same with nodes that the file does not have any more. Where their role was control plane, it still is.

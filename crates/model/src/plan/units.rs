@@ -108,6 +108,13 @@ impl<'a> Builder<'a> {
                 chain.push(join);
             }
         }
+        // What an earlier run left is brought to its end before anything else is disrupted.
+        for name in self.interrupted() {
+            let node = self.blueprint.nodes.get(&name).filter(|_| !self.needs.contains_key(&name));
+            if let Some(node) = node.filter(|_| !self.replacements.contains(&name)) {
+                outlook.joined(&name, node.role);
+            }
+        }
         let mut course = Course { outlook, chain, saved: false, configured: None };
         let nodes = self.in_restart_order(&course.outlook);
         let removals = std::mem::take(&mut self.removals);

@@ -181,3 +181,28 @@ async fn a_pod_that_would_be_lost_is_refused_before_anything_is_touched() {
     assert!(why.contains("default/bare"), "{why}");
     assert_eq!(rig.boots(), before);
 }
+
+/// Pods would come back as fast as they are evicted.
+#[tokio::test(start_paused = true)]
+async fn a_drain_ends_when_a_person_uncordons_the_node() {
+    let rig = Rig::healthy().await;
+    rig.deploy_canary().await;
+    let never = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "canary", "namespace": "default"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "canary"}}},
+    });
+    rig.kubernetes().apply(&never).await.unwrap();
+    let (snapshot, before) = (rig.observe(HOME).await, rig.boots());
+    let mut plan = nothing(&snapshot);
+    restart(&mut plan, WORKERS[0], vec![reboot(WORKERS[0])], &[]);
+    let person = async {
+        rig.systems.clock.sleep(Duration::from_secs(20)).await;
+        rig.kubernetes().cordon(WORKERS[0], false).await.unwrap();
+    };
+    let (ran, ()) = futures::join!(rig.carry_out(&snapshot, &plan, "me"), person);
+    let (step, code, why) = failure(&ran.unwrap());
+    assert_eq!((step.as_str(), code.as_str()), ("drain-node/home-work-1", "drain-blocked"), "{why}");
+    assert!(why.contains("uncordoned"), "{why}");
+    assert_eq!((rig.boots(), rig.cordoned().await), (before, BTreeMap::new()));
+}

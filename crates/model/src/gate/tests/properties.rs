@@ -201,7 +201,7 @@ fn sketches() -> impl Strategy<Value = Sketch> {
 }
 
 fn effects() -> impl Strategy<Value = Effect> {
-    prop_oneof![Just(Effect::Absence), Just(Effect::Removal)]
+    prop_oneof![Just(Effect::Eviction), Just(Effect::Absence), Just(Effect::Removal)]
 }
 
 /// Something that a view knows.
@@ -272,6 +272,7 @@ proptest! {
         let gone = usize::from(sketch.is_voter(&want.node));
         let now = sketch.healthy_without("");
         let kept = match effect {
+            Effect::Eviction => now * 2 > voters,
             Effect::Absence => stay * 2 > voters,
             Effect::Removal => now * 2 > voters && stay * 2 > voters - gone,
         };

@@ -99,3 +99,16 @@ fn without_secrets_nothing_is_done() {
     assert_eq!(plan.refusals[0].code, RefusalCode::LostBundle);
     assert!(plan.steps.is_empty());
 }
+
+/// A drain takes nothing away from etcd and the API, so it is no outage.
+#[test]
+fn the_only_control_plane_node_is_drained_by_hand() {
+    let mut blueprint = cluster();
+    blueprint.nodes.retain(|name, _| !["cp-2", "cp-3"].contains(&name.as_str()));
+    let asked = ByHand { hand: Hand::Drain, nodes: [NodeName::from("cp-1")].into() };
+    let world = healthy_world(&blueprint);
+    let plan = plan_by_hand(&blueprint, &rendered(), &world, &Allowed::default(), &asked);
+    assert_eq!(plan.blocked, []);
+    assert_eq!(ids(&plan), ["cordon-node/cp-1", "drain-node/cp-1"]);
+    assert!(!plan.units[0].forecast.outage);
+}

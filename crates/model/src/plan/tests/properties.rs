@@ -264,7 +264,7 @@ proptest! {
                 Effect::Removal if matches!(unit.goal, Goal::Remove { .. }) => {
                     prop_assert!(kept && unit.forecast.blockers.is_empty(), "{:?}", unit);
                 }
-                Effect::Removal => {}
+                Effect::Removal | Effect::Eviction => {}
             }
         }
     }

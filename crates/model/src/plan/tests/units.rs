@@ -447,3 +447,38 @@ fn new_control_plane_nodes_join_before_anything_is_disrupted() {
 }
 
 mod removal;
+
+#[test]
+fn no_node_is_disrupted_before_one_that_an_earlier_run_left_is_whole() {
+    for (left, other) in [("w-1", "cp-1"), ("cp-2", "cp-1"), ("cp-2", "w-1")] {
+        let mut case = Case::new().cores(&[other]);
+        cordoned(&mut case.world, left, Some("power cycle"));
+        let plan = case.plan();
+        let first = plan.steps.iter().find(|step| step.unit.is_some()).unwrap();
+        assert_eq!(first.id.0, format!("drain-node/{other}"));
+        assert!(first.after.iter().any(|id| id.0 == format!("uncordon-node/{left}")), "{:?}", first.after);
+        assert_eq!(unit(&plan, &format!("restart/{other}")).forecast.blockers, []);
+    }
+}
+
+#[test]
+fn a_worker_that_talosmith_left_cordoned_is_not_available() {
+    // It needs something itself, so it is not uncordoned before.
+    let mut case = Case::new().and_worker("w-2", 22).cores(&["w-1", "w-2"]);
+    cordoned(&mut case.world, "w-2", Some("power cycle"));
+    let plan = case.plan();
+    let away = Blocker::Budget { away: vec!["w-2".into()], budget: 1 };
+    assert_eq!(unit(&plan, "restart/w-1").forecast.blockers, [away]);
+    assert_eq!(unit(&plan, "restart/w-2").forecast.blockers, []);
+}
+
+#[test]
+fn a_worker_whose_vm_is_off_is_not_available() {
+    let mut case = Case::new().and_worker("w-2", 22).cores(&["w-1"]);
+    case.vm("w-2").running = false;
+    let view = crate::gate::ClusterView::observed(&case.blueprint, &case.world);
+    assert_eq!((view.nodes["w-1"].ready, view.nodes["w-2"].ready), (Some(true), Some(false)));
+    case.world.proxmox.marked.retain(|vm| vm.mark.node != "w-2");
+    let view = crate::gate::ClusterView::observed(&case.blueprint, &case.world);
+    assert_eq!(view.nodes["w-2"].ready, None, "what was not seen is not known");
+}

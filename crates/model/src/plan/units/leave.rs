@@ -1,5 +1,7 @@
 //! Nodes that are replaced or removed, and nodes that an interrupted run left cordoned.
 
+use std::collections::BTreeSet;
+
 use super::super::bring_up::{Builder, usual};
 use super::super::remove::Removal;
 use super::{Course, DraftUnit, told};
@@ -7,7 +9,7 @@ use crate::blueprint::Node;
 use crate::gate::{Blocker, Effect, Request, Verdict};
 use crate::names::NodeName;
 use crate::observed::Api;
-use crate::step::{Action, Disruption, UnitId};
+use crate::step::{Action, Disruption, StepId, UnitId};
 use crate::unit::{Goal, Unit};
 
 impl Builder<'_> {
@@ -66,25 +68,54 @@ impl Builder<'_> {
         }
     }
 
-    /// Nodes that Talosmith cordoned in a run that was interrupted, and that need nothing else.
+    /// Nodes that Talosmith cordoned in a run that was interrupted, and that need nothing else. No other node is disrupted before they
+    /// are whole and take pods again.
     pub(super) fn uncordon(&mut self) {
-        let is_left = |name: &&NodeName| {
-            let answers =
-                self.observed.machines.get(*name).is_some_and(|machine| machine.api == Api::Configured);
-            answers
-                && self.blueprint.nodes.contains_key(*name)
-                && !self.units.iter().any(|unit| unit.node == **name)
-                && !self.blocked.iter().any(|blocked| blocked.node.as_ref() == Some(*name))
-        };
-        let seen = &self.observed.kubernetes.nodes;
-        let cordoned = seen.iter().filter(|(_, node)| node.cordoned.is_some()).map(|(name, _)| name);
-        let left: Vec<NodeName> = cordoned.filter(is_left).cloned().collect();
+        let has_unit = |name: &NodeName| self.units.iter().any(|unit| unit.node == *name);
+        let left: Vec<NodeName> = self.interrupted().into_iter().filter(|name| !has_unit(name)).collect();
         for node in left {
             let after = vec![Action::Join { node: node.clone() }.id(), Action::reconfigure(&node).id()];
             let reason = "an earlier run was interrupted while it was disrupted";
             let verify = self.push(Action::VerifyNode { node: node.clone() }, after, reason, usual::VERIFY);
             let reason = "Talosmith cordoned it, and it needs nothing else";
-            self.push(Action::UncordonNode { node }, vec![verify], reason, usual::UNCORDON);
+            let uncordon = self.push(Action::UncordonNode { node }, vec![verify], reason, usual::UNCORDON);
+            self.hold_units_until(&uncordon);
+        }
+    }
+
+    /// Nodes that Talosmith cordoned in a run that was interrupted, and that answer, or boot right now and are waited for.
+    pub(super) fn interrupted(&self) -> Vec<NodeName> {
+        let is_left = |name: &&NodeName| {
+            let answers =
+                self.observed.machines.get(*name).is_some_and(|machine| machine.api == Api::Configured);
+            let joins = Action::Join { node: (*name).clone() }.id();
+            (answers || self.steps.iter().any(|step| step.id == joins))
+                && self.blueprint.nodes.contains_key(*name)
+                && !self.blocked.iter().any(|blocked| blocked.node.as_ref() == Some(*name))
+        };
+        let seen = &self.observed.kubernetes.nodes;
+        let cordoned = seen.iter().filter(|(_, node)| node.cordoned.is_some()).map(|(name, _)| name);
+        cordoned.filter(is_left).cloned().collect()
+    }
+
+    /// Puts a step before all units, except those that it waits for itself.
+    fn hold_units_until(&mut self, step: &StepId) {
+        let (mut open, mut before) = (vec![step.clone()], BTreeSet::new());
+        while let Some(id) = open.pop() {
+            let after = self.steps.iter().find(|step| step.id == id).map(|step| step.after.clone());
+            open.extend(after.into_iter().flatten().filter(|id| before.insert(id.clone())));
+        }
+        let awaited: BTreeSet<UnitId> = self
+            .steps
+            .iter()
+            .filter(|step| before.contains(&step.id))
+            .filter_map(|step| step.unit.clone())
+            .collect();
+        for unit in &self.units {
+            let first = self.steps.iter_mut().find(|step| step.unit.as_ref() == Some(&unit.id));
+            if let Some(first) = first.filter(|_| !awaited.contains(&unit.id)) {
+                first.after.push(step.clone());
+            }
         }
     }
 }

@@ -20,14 +20,17 @@ impl Builder<'_> {
         let votes = course.outlook.votes(&node.name);
         let goal = need.goal(&node.name, restarts);
         let unit = need.unit(&node.name);
-        let request = Request { unit: unit.clone(), node: node.name.clone(), effect: Effect::Absence };
+        let effect = if need.by_hand == Some(Hand::Drain) { Effect::Eviction } else { Effect::Absence };
+        let request = Request { unit: unit.clone(), node: node.name.clone(), effect };
         let voters = course.outlook.voters();
         let verdict = course.outlook.ask(&request);
         let may_wait = match votes {
             // With fewer voters it is an outage, and with an unknown number it may be one. Those that the file does not have are
             // about to go.
-            true => course.outlook.policy().api_outage || course.outlook.voters_of(self.blueprint) > 2,
-            false => self.observed.kubernetes.answered,
+            true if effect == Effect::Absence => {
+                course.outlook.policy().api_outage || course.outlook.voters_of(self.blueprint) > 2
+            }
+            _ => self.observed.kubernetes.answered,
         };
         // A node that is shut down does not come back by itself, so nothing is gained by waiting for it.
         let may_wait = may_wait && need.by_hand != Some(Hand::Shutdown);
@@ -44,7 +47,7 @@ impl Builder<'_> {
         }
         // With one voter there is nowhere to go, and the API that evicts is away meanwhile.
         let all = voters.unwrap_or_else(|| self.blueprint.control_planes().count());
-        let drains = need.drains(restarts) && !(votes && all <= 1);
+        let drains = need.drains(restarts) && !(votes && all <= 1 && effect == Effect::Absence);
         let mut acts = need.acts(&node.name, restarts);
         if let Some(rewire) = rewire {
             need.after.extend(rewire.after);
@@ -56,15 +59,8 @@ impl Builder<'_> {
             need.after.push(Action::reconfigure(&node.name).id());
         }
         let acts = self.around(&course.outlook, node, acts, drains, need.by_hand);
-        let draft = DraftUnit {
-            unit,
-            node: node.name.clone(),
-            goal,
-            disruption,
-            effect: Effect::Absence,
-            acts,
-            after: need.after,
-        };
+        let draft =
+            DraftUnit { unit, node: node.name.clone(), goal, disruption, effect, acts, after: need.after };
         // Its unit waits for it to be whole, and may be what makes it so.
         let join = Action::Join { node: node.name.clone() }.id();
         self.take(&join);
