@@ -188,10 +188,10 @@ impl Kubernetes {
                 if let Ok((false, _)) = self.is_held(node).await {
                     return Err(Error::new(
                         Kind::Refused,
-                        format!("the drain of node {node} ended, because somebody else uncordoned it"),
+                        format!("node {node} was not drained, because it was uncordoned meanwhile"),
                     )
                     .coded(BLOCKED)
-                    .hint("find out who uncordoned it and why, then run the command again"));
+                    .hint("a person or another program uncordoned it; run the command again when it may be drained"));
                 }
                 // A pod that came meanwhile has to go, too. A list that was not had is asked for in the next round.
                 match self.pods_to_move(node, how).await {
