@@ -171,7 +171,7 @@ fn code_below(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
     if cause.is::<ambient::TimedOut>() {
         return Some("timed-out");
     }
-    cause.is::<kube::Error>().then_some("kubernetes")
+    cause.is::<crate::kubernetes_api::Error>().then_some("kubernetes")
 }
 
 fn proxmox_code(error: &pve::Error) -> &'static str {

@@ -1,9 +1,9 @@
-//! Kubernetes through kube-rs, over our own connections.
+//! Kubernetes, over our own connections.
 //!
-//! Every call has a limit of time and says what did not happen. What is awaited is asked again and again or watched, never
-//! assumed. [`drain`] empties a node, [`events`] says what is done to it, [`health`] says whether storage and databases are healthy,
-//! [`lease`] keeps two operators apart, [`manifests`] applies objects, [`stuck`] finds pods that do not come up, [`volumes`] waits until
-//! volumes are detached, [`wait`] watches nodes.
+//! Every call has a timeout, and its error says what did not happen. What Talosmith waits for, it polls or watches; it never assumes.
+//! [`crate::kubernetes_api`] sends the requests. [`drain`] drains a node, [`events`] records what is done to it, [`health`] reads
+//! whether storage and databases are healthy, [`lease`] keeps two operators apart, [`manifests`] applies objects, [`stuck`] finds pods
+//! that do not start, [`volumes`] waits until volumes are detached, [`wait`] watches nodes.
 
 mod budgets;
 pub mod drain;
@@ -21,21 +21,18 @@ use std::time::Duration;
 
 use ambient::tls::Connector;
 use ambient::{Clock, Net};
-use hyper_util::client::legacy::Client as HyperClient;
+use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
-use kube::api::{Api, DeleteParams, ListParams};
-use kube::client::Body;
-use kube::client::middleware::BaseUriLayer;
 use model::holder::SecretPlace;
 use model::names::NodeName;
 use model::observed::{KubernetesNode, NotReady};
 use rustls::{ClientConfig, RootCertStore};
 use talos::pki::Identity;
-use tower::ServiceBuilder;
 
 use crate::Systems;
 use crate::error::{Error, Result};
+use crate::kubernetes_api::{self as api, Api, Client, DeleteParams, ListParams};
 use crate::systems::REQUEST_TIMEOUT;
 
 /// The taint of a node that an external cloud provider has still to look at.
@@ -47,7 +44,7 @@ const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// Kubernetes of one cluster.
 #[derive(Clone)]
 pub struct Kubernetes {
-    client: kube::Client,
+    client: Client,
     clock: Clock,
     endpoint: String,
 }
@@ -56,7 +53,7 @@ pub struct Kubernetes {
 pub(crate) fn is_answer(error: &Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        if matches!(cause.downcast_ref::<kube::Error>(), Some(kube::Error::Api(_))) {
+        if matches!(cause.downcast_ref::<api::Error>(), Some(api::Error::Api(_))) {
             return true;
         }
         source = cause.source();
@@ -87,7 +84,7 @@ impl Kubernetes {
         Self::connect(&systems.net, &systems.clock, endpoint, identity)
     }
 
-    /// As [`Self::new`], for whoever has no whole world.
+    /// As [`Self::new`], for a caller without a `Systems`.
     ///
     /// # Errors
     ///
@@ -107,20 +104,15 @@ impl Kubernetes {
             .map_err(|e| attempt().because(e))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let connector = Connector::new(net.clone(), Arc::new(config), 443);
-        let http: HyperClient<_, Body> = HyperClient::builder(TokioExecutor::new())
+        let http = HttpClient::builder(TokioExecutor::new())
             .pool_idle_timeout(Duration::from_secs(20))
             .build(connector);
-        let service = ServiceBuilder::new().layer(BaseUriLayer::new(uri)).service(http);
-        Ok(Self {
-            client: kube::Client::new(service, "default"),
-            clock: clock.clone(),
-            endpoint: endpoint.to_owned(),
-        })
+        Ok(Self { client: Client::new(http, &uri), clock: clock.clone(), endpoint: endpoint.to_owned() })
     }
 
     /// The client, for what has no call of its own here. It sets no limits of time.
     #[must_use]
-    pub fn client(&self) -> kube::Client {
+    pub fn client(&self) -> Client {
         self.client.clone()
     }
 
@@ -143,7 +135,7 @@ impl Kubernetes {
     pub async fn control_plane_pods(&self) -> Result<Vec<SystemPod>> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), "kube-system");
         let selected = ListParams::default().labels("tier=control-plane");
-        let list = self.ask("list its own pods", pods.list(&selected)).await?;
+        let list = self.ask("list the pods of the control plane", pods.list(&selected)).await?;
         Ok(list.items.into_iter().filter_map(system_pod).collect())
     }
 
@@ -155,7 +147,7 @@ impl Kubernetes {
     pub async fn has_secret(&self, place: &SecretPlace) -> Result<bool> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &place.namespace);
         let found =
-            self.ask_maybe(&format!("tell about Secret {place}"), secrets.get_metadata(&place.name)).await?;
+            self.ask_maybe(&format!("read Secret {place}"), secrets.get_metadata(&place.name)).await?;
         Ok(found.is_some())
     }
 
@@ -166,7 +158,7 @@ impl Kubernetes {
     /// When Kubernetes does not answer in time, or refuses.
     pub async fn has_node(&self, node: &str) -> Result<bool> {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let found = self.ask_maybe(&format!("tell about node {node}"), nodes.get_metadata(node)).await?;
+        let found = self.ask_maybe(&format!("read node {node}"), nodes.get_metadata(node)).await?;
         Ok(found.is_some())
     }
 
@@ -186,46 +178,27 @@ impl Kubernetes {
     async fn ask_maybe<T>(
         &self,
         what: &str,
-        call: impl Future<Output = kube::Result<T>>,
+        call: impl Future<Output = api::Result<T>>,
     ) -> Result<Option<T>> {
         let call = async {
             match call.await {
                 Ok(found) => Ok(Some(found)),
-                Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+                Err(api::Error::Api(status)) if status.code == 404 => Ok(None),
                 Err(error) => Err(error),
             }
         };
         self.ask(what, call).await
     }
 
-    async fn ask<T>(&self, what: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T> {
+    async fn ask<T>(&self, what: &str, call: impl Future<Output = api::Result<T>>) -> Result<T> {
         let attempt = || {
-            Error::systems(format!("Kubernetes at {} did not {what}", self.endpoint))
+            Error::systems(format!("could not {what} in Kubernetes at {}", self.endpoint))
                 .hint("`talosmith status` shows which control plane nodes run their API server")
         };
         match self.clock.timeout(REQUEST_TIMEOUT, call).await {
-            Ok(answer) => answer.map_err(|error| match error {
-                kube::Error::Service(below) => attempt().coded("kubernetes").because(Unreached::of(&*below)),
-                error => attempt().because(error),
-            }),
+            Ok(answer) => answer.map_err(|error| attempt().because(error)),
             Err(timed_out) => Err(attempt().because(timed_out)),
         }
-    }
-}
-
-/// There was no answer at all. Only the cause at the bottom says something to a person; what stands above it are libraries that
-/// tell each other that they failed.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Unreached(String);
-
-impl Unreached {
-    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
-        let mut cause = error;
-        while let Some(below) = cause.source() {
-            cause = below;
-        }
-        Self(cause.to_string())
     }
 }
 

@@ -5,7 +5,7 @@
 //! - [`files`]: files that are whole or not there. [`secrets`]: the bundle at rest, encrypted with age.
 //! - [`render`]: blueprint and bundle to machine configurations and schematics.
 //! - [`observe`]: what is there, in parallel, each part allowed to fail with a reason.
-//! - [`lease`]: who may change the cluster now. [`record`]: the lease and the bootstrap mark in the cluster's record, changed by
+//! - [`lease`]: who may change the cluster now. [`record`]: the lease and the bootstrap mark in the cluster record VM, changed by
 //!   compare-and-set; `kubernetes_lease`: the lease of a cluster without Proxmox.
 //! - `identify` and `owned`: whether a machine, or a VM, is the one that is meant.
 //! - [`apply`]: runs the graph of steps. [`steps`] has one file per kind of step: do, then verify. `context` is what they share.
@@ -24,7 +24,7 @@
 //!
 //! Modules depend on each other in one direction only: from `reconcile` and `apply` by way of `steps` and `context` down to `systems` and `error`.
 //!
-//! The engine never prints and never reads the environment: whoever calls it hands everything in.
+//! The engine never prints and never reads the environment: the caller hands everything in.
 
 pub mod apply;
 pub mod attachments;
@@ -43,6 +43,7 @@ pub mod health;
 mod identify;
 pub mod journal;
 pub mod kubernetes;
+pub mod kubernetes_api;
 mod kubernetes_lease;
 pub mod lease;
 pub mod local;

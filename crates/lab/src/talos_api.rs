@@ -30,16 +30,26 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Response};
 use http_body_util::{BodyExt as _, Either, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use prost::Message as _;
 use rustls_pki_types::CertificateDer;
 use talos::pki::Leaf;
-use talos::wire::{MAX_MESSAGE_SIZE, cluster, cosi as wire_cosi, inspect, machine, storage, time};
+use talos::wire::cluster::cluster_service_server::ClusterServiceServer;
+use talos::wire::cosi::state_server::StateServer;
+use talos::wire::inspect::inspect_service_server::InspectServiceServer;
+use talos::wire::machine::image_service_server::ImageServiceServer;
+use talos::wire::machine::lifecycle_service_server::LifecycleServiceServer;
+use talos::wire::machine::machine_service_server::MachineServiceServer;
+use talos::wire::storage::storage_service_server::StorageServiceServer;
+use talos::wire::time::time_service_server::TimeServiceServer;
+use talos::wire::{MAX_MESSAGE_SIZE, machine};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tonic::Status;
-use tonic::service::Routes;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tower::ServiceExt as _;
 
 use crate::calls::{Call, Delivery, Service};
 use crate::faults::Relayed;
@@ -133,24 +143,34 @@ where
 }
 
 impl Caller {
-    /// The servers of all services, on behalf of this caller.
-    fn routes(&self) -> Routes {
-        let machine = machine::machine_service_server::MachineServiceServer::new(self.clone());
-        let state = wire_cosi::state_server::StateServer::new(self.clone());
-        let storage = storage::storage_service_server::StorageServiceServer::new(self.clone());
-        let time = time::time_service_server::TimeServiceServer::new(self.clone());
-        let cluster = cluster::cluster_service_server::ClusterServiceServer::new(self.clone());
-        let image = machine::image_service_server::ImageServiceServer::new(self.clone());
-        let lifecycle = machine::lifecycle_service_server::LifecycleServiceServer::new(self.clone());
-        let inspect = inspect::inspect_service_server::InspectServiceServer::new(self.clone());
-        Routes::new(machine.max_decoding_message_size(MAX_MESSAGE_SIZE))
-            .add_service(image.max_decoding_message_size(MAX_MESSAGE_SIZE))
-            .add_service(lifecycle)
-            .add_service(state)
-            .add_service(storage)
-            .add_service(time)
-            .add_service(cluster)
-            .add_service(inspect)
+    /// Lets the server of a service answer, on behalf of this caller.
+    async fn dispatch<B>(self, service: &str, request: Request<B>) -> Response<Body>
+    where
+        B: hyper::body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let request = request.map(Body::new);
+        let answer = match service {
+            MachineServiceServer::<Self>::NAME => {
+                let server = MachineServiceServer::new(self);
+                server.max_decoding_message_size(MAX_MESSAGE_SIZE).oneshot(request).await
+            }
+            ImageServiceServer::<Self>::NAME => {
+                let server = ImageServiceServer::new(self);
+                server.max_decoding_message_size(MAX_MESSAGE_SIZE).oneshot(request).await
+            }
+            LifecycleServiceServer::<Self>::NAME => LifecycleServiceServer::new(self).oneshot(request).await,
+            StateServer::<Self>::NAME => StateServer::new(self).oneshot(request).await,
+            StorageServiceServer::<Self>::NAME => StorageServiceServer::new(self).oneshot(request).await,
+            TimeServiceServer::<Self>::NAME => TimeServiceServer::new(self).oneshot(request).await,
+            ClusterServiceServer::<Self>::NAME => ClusterServiceServer::new(self).oneshot(request).await,
+            InspectServiceServer::<Self>::NAME => InspectServiceServer::new(self).oneshot(request).await,
+            unknown => Ok(Status::unimplemented(format!("unknown service {unknown}")).into_http()),
+        };
+        match answer {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
     }
 
     /// Counts as an open stream for as long as the result lives.

@@ -10,6 +10,7 @@ use model::observed::BlockingBudget;
 
 use super::Kubernetes;
 use crate::error::Result;
+use crate::kubernetes_api::{Api, ListParams, Selector};
 
 impl Kubernetes {
     /// Budgets that allow no eviction now and cover pods that run, with the nodes of those pods.

@@ -12,11 +12,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
-use kube::core::Status;
 
 use super::Kubernetes;
 use crate::error::{Error, Kind, Result};
+use crate::kubernetes_api::{self as api, Api, ListParams, Patch, PatchParams, PostParams, Status};
 
 /// Between two rounds.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -64,7 +63,7 @@ impl Kubernetes {
     /// # Errors
     ///
     /// [`Kind::Refused`] when a pod or its data would be lost for good; [`Kind::Systems`] when pods are left at the end of the time,
-    /// each with its owner and the reason, such as a budget. The node takes pods again then, unless somebody else had cordoned it.
+    /// each with its owner and the reason, such as a budget. The node takes pods again then, unless it was cordoned before.
     pub async fn drain(&self, node: &str, how: &Drain, why: &str) -> Result<Vec<String>> {
         // What is refused is refused before anything is touched.
         self.persist(how.limit, || self.pods_to_move(node, how)).await?;
@@ -82,7 +81,7 @@ impl Kubernetes {
         }
     }
 
-    /// Asks again for as long as nobody answers: an API server that goes away, or the VIP that moves, takes seconds to a minute.
+    /// Asks again for as long as there is no answer: an API server that goes away, or the VIP that moves, takes seconds to a minute.
     pub(crate) async fn persist<T, F: Future<Output = Result<T>>>(
         &self,
         limit: Duration,
@@ -102,7 +101,7 @@ impl Kubernetes {
         }
     }
 
-    /// Takes the cordon of a drain back. Says whether there was one; a node that somebody else cordoned stays so.
+    /// Takes the cordon of a drain back. Says whether there was one; a node that others cordoned stays so.
     ///
     /// # Errors
     ///
@@ -113,7 +112,7 @@ impl Kubernetes {
             // A person uncordoned it. What is left of our cordon would make the next one of a person look like ours.
             (false, true) => {
                 let patch = serde_json::json!({"metadata": {"annotations": {CORDONED: null}}});
-                return self.patch_node(node, "clear the mark of", &patch).await.map(|()| false);
+                return self.patch_node(node, "clear the cordon mark of", &patch).await.map(|()| false);
             }
             (_, false) => return Ok(false),
         }
@@ -138,7 +137,7 @@ impl Kubernetes {
         Ok(cordoned != on)
     }
 
-    /// Cordons a node in our name. Says whether the cordon is ours: one of somebody else stays theirs.
+    /// Cordons a node in our name. Says whether the cordon is ours: a cordon of others stays theirs.
     async fn hold(&self, node: &str, why: &str) -> Result<bool> {
         let (cordoned, marked) = self.is_held(node).await?;
         if cordoned {
@@ -151,7 +150,7 @@ impl Kubernetes {
     /// Whether a node is cordoned, and whether it has our mark.
     async fn is_held(&self, node: &str) -> Result<(bool, bool)> {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let found = self.ask(&format!("tell about node {node}"), nodes.get(node)).await?;
+        let found = self.ask(&format!("read node {node}"), nodes.get(node)).await?;
         let cordoned = found.spec.and_then(|spec| spec.unschedulable).unwrap_or(false);
         let ours = found.metadata.annotations.is_some_and(|annotations| annotations.contains_key(CORDONED));
         Ok((cordoned, ours))
@@ -174,7 +173,7 @@ impl Kubernetes {
                     let reason = match self.evict(pod, &leaving.uid, how.grace).await {
                         Ok(reason) => reason,
                         Err(error) if is_refusal(&error) => return Err(error),
-                        // Nobody answered. The next round finds out whether it was evicted.
+                        // There was no answer. The next round finds out whether it was evicted.
                         Err(error) => error.causes().pop(),
                     };
                     match reason {
@@ -252,7 +251,7 @@ impl Kubernetes {
         let (why, hint) = match (lost.is_empty(), data.is_empty()) {
             (true, true) => return Ok(waiting),
             (false, _) => (
-                format!("nothing would make these pods again: {}", lost.join(", ")),
+                format!("no controller would recreate these pods: {}", lost.join(", ")),
                 "delete them yourself if they are not needed, or allow it: `changes: { drain_deletes: [unmanaged-pods] }`",
             ),
             (true, false) => (
@@ -274,17 +273,15 @@ impl Kubernetes {
         grace: Option<Duration>,
     ) -> Result<Option<String>> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        // Written by hand: kube-rs misspells the options, and a server passes over what it does not know.
         let eviction = serde_json::json!({
             "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": {"gracePeriodSeconds": grace.map(|grace| grace.as_secs()), "preconditions": {"uid": uid}},
         });
         let params = PostParams::default();
         let call = async {
-            match pods.create_subresource::<_, serde_json::Value>("eviction", name, &params, &eviction).await
-            {
+            match pods.create_subresource::<serde_json::Value>("eviction", name, &params, &eviction).await {
                 Ok(_) => Ok(None),
-                Err(kube::Error::Api(status)) => not_evicted(status).map_err(kube::Error::Api),
+                Err(api::Error::Api(status)) => not_evicted(status).map_err(api::Error::Api),
                 Err(error) => Err(error),
             }
         };
@@ -312,7 +309,7 @@ fn not_evicted(status: Box<Status>) -> std::result::Result<Option<String>, Box<S
 fn is_refusal(error: &Error) -> bool {
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        if let Some(kube::Error::Api(status)) = cause.downcast_ref::<kube::Error>() {
+        if let Some(api::Error::Api(status)) = cause.downcast_ref::<api::Error>() {
             return status.code < 500 && status.code != 429;
         }
         source = cause.source();
@@ -353,7 +350,7 @@ fn fate(pod: &Pod) -> Fate {
     }
 }
 
-/// Whether a pod that still runs has data on the node that nobody can bring back. Memory is not data.
+/// Whether a pod that still runs has data on the node that cannot be brought back. Memory is not data.
 fn keeps_data(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();

@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::api::{Api, PostParams};
 use sha2::{Digest, Sha256};
 
 use super::Kubernetes;
 use crate::error::Result;
+use crate::kubernetes_api::{Api, PostParams};
 
 /// Who reports.
 const COMPONENT: &str = "talosmith";
@@ -62,6 +62,6 @@ impl Kubernetes {
             ..Event::default()
         };
         let events: Api<Event> = Api::namespaced(self.client.clone(), NAMESPACE);
-        self.ask("take an Event", events.create(&PostParams::default(), &object)).await.map(drop)
+        self.ask("create an Event", events.create(&PostParams::default(), &object)).await.map(drop)
     }
 }

@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
-use kube::api::{Api, ListParams};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use model::observed::Health;
 use model::spec::HealthGate;
 use serde_json::Value;
 
 use super::Kubernetes;
+use crate::kubernetes_api::{Api, ApiResource, GroupVersionKind, ListParams};
 
 /// So many names are told; more do not help.
 const NAMES: usize = 3;
@@ -36,8 +35,8 @@ impl Kubernetes {
     async fn reading(&self, gate: HealthGate) -> Reading {
         let of = |health| Reading { health, checked: None };
         let resource = resource(gate);
-        let objects: Api<DynamicObject> = Api::all_with(self.client(), &resource);
-        let what = format!("list its {}", resource.plural);
+        let objects = Api::dynamic(self.client(), &resource, None);
+        let what = format!("list {}", resource.plural);
         match self.ask_maybe(&what, objects.list(&ListParams::default())).await {
             Ok(Some(list)) => {
                 let objects: Vec<Value> =

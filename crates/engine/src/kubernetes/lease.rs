@@ -11,10 +11,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
-use kube::api::{Api, PostParams};
 
 use super::Kubernetes;
 use crate::error::{Error, Kind, Result};
+use crate::kubernetes_api::{self as api, Api, PostParams};
 use crate::lease::{taken_over, taken_over_from_here};
 
 /// Where the lease of a cluster without Proxmox is.
@@ -63,7 +63,7 @@ pub enum Whose {
     Free,
     /// Anybody's: it is taken over.
     Anybodys,
-    /// Ours: it is only renewed. One that is free now somebody else may have had since, who changed the world.
+    /// Ours: it is only renewed. One that is free now may have had another holder since, who changed the cluster.
     Ours,
 }
 
@@ -84,13 +84,13 @@ pub struct Found {
     pub ends: Option<Timestamp>,
     /// How often it went from one to another.
     pub turns: i32,
-    /// Who gave it back, where nobody had it since.
+    /// Who released it, if it had no holder since.
     pub released_by: Option<String>,
     /// For how long its holder must wait before it changes anything, where that wait is not over.
     pub outwaits: Option<Duration>,
 }
 
-/// Who gave a lease back last, and at which number of transitions. At another number somebody had it since, whose release does not write
+/// Who released a lease last, and at which number of transitions. At another number it had another holder since, whose release does not write
 /// this, or who never gave it back.
 const RELEASED: &str = "talosmith.dev/released";
 
@@ -100,7 +100,7 @@ const OUTWAITS: &str = "talosmith.dev/outwaits";
 /// Between a holder and the ID of its run.
 const RUN: &str = " run ";
 
-/// How often somebody else may be faster before that counts.
+/// How often another operator may be faster before that counts.
 const TRIES: u32 = 3;
 
 impl Kubernetes {
@@ -111,7 +111,7 @@ impl Kubernetes {
     /// When Kubernetes does not answer in time, or refuses.
     pub async fn find_lease(&self, namespace: &str, name: &str) -> Result<Found> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
-        let what = format!("tell about lease {namespace}/{name}");
+        let what = format!("read lease {namespace}/{name}");
         let found = self.ask_maybe(&what, leases.get(name)).await?;
         let exists = found.is_some();
         let outwaits = found.as_ref().and_then(outwaits);
@@ -136,11 +136,11 @@ impl Kubernetes {
     ///
     /// # Errors
     ///
-    /// [`Kind::Busy`] when somebody else holds it, or was faster.
+    /// [`Kind::Busy`] when another operator holds it, or was faster.
     pub async fn claim(&self, claim: &Claim) -> Result<Option<String>> {
         for _ in 1..TRIES {
             match self.try_claim(claim).await {
-                // Another look tells whether that was somebody else, or a call of ours whose answer was lost.
+                // Reading it again shows whether that was another operator, or a call of ours whose answer was lost.
                 Err(error) if error.kind() == Kind::Stale => {}
                 ended => return ended,
             }
@@ -151,13 +151,13 @@ impl Kubernetes {
         })
     }
 
-    /// As [`Self::claim`]; [`Kind::Stale`] when somebody changed it after it was looked at.
+    /// As [`Self::claim`]; [`Kind::Stale`] when it changed after it was read.
     async fn try_claim(&self, claim: &Claim) -> Result<Option<String>> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), &claim.namespace);
         let now = self.clock.now();
-        let what = format!("tell about lease {}/{}", claim.namespace, claim.name);
+        let what = format!("read lease {}/{}", claim.namespace, claim.name);
         let found = self.ask_maybe(&what, leases.get(&claim.name)).await?;
-        let what = format!("give lease {}/{} to {}", claim.namespace, claim.name, claim.holder);
+        let what = format!("acquire lease {}/{} for {}", claim.namespace, claim.name, claim.holder);
         let held_by = found.as_ref().and_then(|lease| held(lease.spec.as_ref()?));
         let other = held_by.map(|(holder, _)| holder.to_owned()).filter(|holder| *holder != claim.holder);
         if claim.whose == Whose::Ours && held_by != Some(claim.identity()) {
@@ -187,14 +187,14 @@ impl Kubernetes {
         self.ask_unless_beaten(claim, &what, call).await.map(|()| other)
     }
 
-    /// Gives the lease back, if it is ours.
+    /// Releases the lease, if it is ours.
     ///
     /// # Errors
     ///
     /// When Kubernetes does not answer in time.
     pub async fn give_back(&self, claim: &Claim) -> Result<()> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), &claim.namespace);
-        let what = format!("take lease {}/{} back", claim.namespace, claim.name);
+        let what = format!("release lease {}/{}", claim.namespace, claim.name);
         let Some(mut lease) = self.ask_maybe(&what, leases.get(&claim.name)).await? else { return Ok(()) };
         // During a take-over the one before may still be at work: the lease stays, and with it the wait.
         if outwaits(&lease).is_some() {
@@ -206,7 +206,7 @@ impl Kubernetes {
         spec.holder_identity = None;
         let released = format!("{} {}", spec.lease_transitions.unwrap_or(0), claim.holder);
         lease.metadata.annotations.get_or_insert_default().insert(RELEASED.to_owned(), released);
-        // Whoever changed it meanwhile holds it now, and then there is nothing to give back.
+        // An operator that changed it meanwhile holds it now, and then there is nothing to release.
         let params = PostParams::default();
         let call = leases.replace(&claim.name, &params, &lease);
         match self.ask_unless_beaten(claim, &what, call).await {
@@ -219,12 +219,12 @@ impl Kubernetes {
         &self,
         claim: &Claim,
         what: &str,
-        call: impl Future<Output = kube::Result<Lease>>,
+        call: impl Future<Output = api::Result<Lease>>,
     ) -> Result<()> {
         let call = async {
             match call.await {
                 Ok(_) => Ok(true),
-                Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+                Err(api::Error::Api(status)) if status.code == 409 => Ok(false),
                 Err(error) => Err(error),
             }
         };
@@ -334,8 +334,8 @@ mod tests {
         };
         let by = |text: &str, holder, turns| released_by(text, &spec(holder, turns));
         assert_eq!(by("3 eva@test (eva)", None, 3).as_deref(), Some("eva@test (eva)"));
-        assert_eq!(by("3 eva@test (eva)", None, 4), None, "somebody had it since");
-        assert_eq!(by("3 eva@test (eva)", Some("kim"), 3), None, "somebody has it");
+        assert_eq!(by("3 eva@test (eva)", None, 4), None, "someone had it since");
+        assert_eq!(by("3 eva@test (eva)", Some("kim"), 3), None, "someone has it");
         assert_eq!(by("eva", None, 3), None);
     }
 }

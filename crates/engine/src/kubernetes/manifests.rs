@@ -1,13 +1,11 @@
 //! Objects as they stand in a manifest, applied on the server's side: what we do not speak of stays as others made it, and
 //! what we spoke of before and do not any more goes away.
 
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use kube::core::{GroupVersionKind, TypeMeta};
-use kube::discovery::{self, Scope};
 use serde_json::Value;
 
 use super::Kubernetes;
 use crate::error::{Error, Kind, Result};
+use crate::kubernetes_api::{Api, GroupVersionKind, Patch, PatchParams, TypeMeta};
 
 /// The name under which our fields are kept.
 pub const MANAGER: &str = "talosmith";
@@ -27,20 +25,15 @@ impl Kubernetes {
             return Err(Error::new(Kind::Input, "a manifest has no apiVersion, no kind or no name"));
         }
         let gvk = GroupVersionKind::try_from(&TypeMeta { api_version: api.clone(), kind: kind.clone() })
-            .map_err(|e| Error::new(Kind::Input, format!("apiVersion {api:?} is not one")).because(e))?;
-        let known = discovery::pinned_kind(&self.client, &gvk);
-        let (resource, abilities) = self.ask(&format!("know the kind {kind} of {api}"), known).await?;
-        let objects: Api<DynamicObject> = match abilities.scope {
-            Scope::Cluster => Api::all_with(self.client.clone(), &resource),
-            Scope::Namespaced => {
-                let namespace = text("/metadata/namespace");
-                let namespace = if namespace.is_empty() { "default" } else { namespace.as_str() };
-                Api::namespaced_with(self.client.clone(), namespace, &resource)
-            }
-        };
+            .map_err(|e| Error::new(Kind::Input, format!("{api:?} is not an apiVersion")).because(e))?;
+        let known = self.client.discover(&gvk);
+        let (resource, namespaced) = self.ask(&format!("find the kind {kind} of {api}"), known).await?;
+        let namespace = text("/metadata/namespace");
+        let namespace = if namespace.is_empty() { "default" } else { namespace.as_str() };
+        let objects = Api::dynamic(self.client.clone(), &resource, namespaced.then_some(namespace));
         let params = PatchParams::apply(MANAGER).force();
         let patch = Patch::Apply(manifest);
         let call = objects.patch(&name, &params, &patch);
-        self.ask(&format!("take {kind} {name}"), call).await.map(drop)
+        self.ask(&format!("apply {kind} {name}"), call).await.map(drop)
     }
 }

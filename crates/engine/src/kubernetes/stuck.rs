@@ -1,14 +1,14 @@
 //! Pods that do not come up, and what they say about it.
 //!
-//! A node that waits for its network waits for a pod. Whoever only looks at the node waits until the time is over; whoever looks
+//! A node that waits for its network waits for a pod. A program that only looks at the node waits until the timeout; one that looks
 //! at the pod sees after a minute that its image cannot be pulled, or that its program ends again and again.
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
-use kube::api::{Api, ListParams};
 
 use super::Kubernetes;
 use crate::error::Result;
+use crate::kubernetes_api::{Api, ListParams};
 
 /// Reasons for which a container waits that do not end by waiting a little.
 const IN_VAIN: &[&str] = &[
@@ -35,7 +35,7 @@ pub struct Stuck {
     pub node: Option<String>,
     /// Why, in Kubernetes' word and what was said with it.
     pub why: String,
-    /// Whether nobody will try again.
+    /// Whether there is no further attempt.
     pub given_up: bool,
 }
 
@@ -54,8 +54,8 @@ impl Kubernetes {
     pub async fn stuck(&self, namespace: &str) -> Result<Vec<Stuck>> {
         let (all, pods) = (ListParams::default(), Api::<Pod>::namespaced(self.client.clone(), namespace));
         let jobs: Api<Job> = Api::namespaced(self.client.clone(), namespace);
-        let jobs = self.ask("list its jobs", jobs.list(&all)).await?;
-        let pods = self.ask("list its pods", pods.list(&all)).await?;
+        let jobs = self.ask("list jobs", jobs.list(&all)).await?;
+        let pods = self.ask("list pods", pods.list(&all)).await?;
         Ok(jobs.items.iter().filter_map(job).chain(pods.items.iter().filter_map(pod)).collect())
     }
 }

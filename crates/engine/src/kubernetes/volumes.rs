@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
-use kube::api::{Api, ListParams};
 
 use super::Kubernetes;
 use crate::error::Result;
+use crate::kubernetes_api::{Api, ListParams};
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ impl Kubernetes {
     async fn left_attached(&self, node: &str) -> Result<Vec<String>> {
         let attachments: Api<VolumeAttachment> = Api::all(self.client.clone());
         let all = ListParams::default();
-        let found = self.ask("list the attached volumes", attachments.list(&all)).await?;
+        let found = self.ask("list volume attachments", attachments.list(&all)).await?;
         let here = found.items.into_iter().filter(|attachment| attachment.spec.node_name == node);
         let mut volumes: BTreeSet<String> =
             here.filter_map(|attachment| attachment.spec.source.persistent_volume_name).collect();
@@ -65,7 +65,7 @@ impl Kubernetes {
                 let Some(claim) = volume.persistent_volume_claim.map(|source| source.claim_name) else {
                     continue;
                 };
-                let what = format!("tell about the volume claim {namespace}/{claim}");
+                let what = format!("read the volume claim {namespace}/{claim}");
                 let found = self.ask_maybe(&what, claims.get(&claim)).await?;
                 used.extend(found.and_then(|claim| claim.spec?.volume_name));
             }

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 
 use super::{Kubernetes, seen};
 use crate::error::{Error, Result};
+use crate::kubernetes_api::{Api, ListParams, WatchEvent, WatchParams};
 
 /// Between two attempts to watch.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -40,7 +39,7 @@ impl Kubernetes {
 
     async fn watch_until_ready(&self, nodes: &[&str], missing: &mut BTreeSet<String>) -> Result<()> {
         let api: Api<Node> = Api::all(self.client.clone());
-        let list = self.ask("list its nodes", api.list(&ListParams::default())).await?;
+        let list = self.ask("list nodes", api.list(&ListParams::default())).await?;
         let mut ready: BTreeMap<String, bool> =
             nodes.iter().map(|name| ((*name).to_owned(), false)).collect();
         let mut note = |node: &Node, there: bool| {
@@ -59,11 +58,9 @@ impl Kubernetes {
             return Ok(());
         }
         let version = list.metadata.resource_version.unwrap_or_default();
-        let events =
-            self.ask("let its nodes be watched", api.watch(&WatchParams::default(), &version)).await?;
-        let mut events = events.boxed();
+        let mut events = self.ask("watch nodes", api.watch(&WatchParams::default(), &version)).await?;
         let broke = || Error::systems(format!("the watch of nodes at {} broke", self.endpoint));
-        while let Some(event) = events.try_next().await.map_err(|e| broke().because(e))? {
+        while let Some(event) = events.next().await.map_err(|e| broke().because(e))? {
             let done = match &event {
                 WatchEvent::Added(node) | WatchEvent::Modified(node) => note(node, true),
                 WatchEvent::Deleted(node) => note(node, false),

@@ -1,7 +1,7 @@
 //! Who did what to which node, where people look for it: in the journal's events, and as Events in Kubernetes.
 
+use engine::kubernetes_api::{Api, ListParams};
 use k8s_openapi::api::core::v1::Event;
-use kube::api::{Api, ListParams};
 use lab::{CallFilter, Injection, When, Wire};
 use model::event::{Outcome, What};
 use serde_json::json;

@@ -11,10 +11,10 @@ use engine::error::Kind;
 use engine::kubernetes::Kubernetes;
 use engine::kubernetes::drain::{CORDONED, Drain};
 use engine::kubernetes::lease::{Claim, Wait, Whose};
+use engine::kubernetes_api::{Api, Client, DeleteParams, Patch, PatchParams};
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::real_kubernetes::RealKubernetes;
@@ -29,7 +29,7 @@ struct Account<'a> {
 }
 
 impl Account<'_> {
-    fn client(&self) -> kube::Client {
+    fn client(&self) -> Client {
         self.kubernetes.client()
     }
 
@@ -37,7 +37,7 @@ impl Account<'_> {
         self.kubernetes.apply(&manifest).await.unwrap_or_else(|e| panic!("{:?}", e.causes()));
     }
 
-    async fn set_status<K>(&self, api: Api<K>, name: &str, status: Value)
+    async fn set_status<K>(&self, api: &Api<K>, name: &str, status: Value)
     where
         K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
     {
@@ -85,7 +85,7 @@ impl Account<'_> {
 
     async fn definitions_bring_kinds(&self) {
         let widget = json!({"apiVersion": "probe.example/v1", "kind": "Widget", "metadata": {"name": "w", "namespace": "probe"}, "spec": {"size": 3}});
-        assert!(self.kubernetes.apply(&widget).await.is_err(), "nobody knows the kind yet");
+        assert!(self.kubernetes.apply(&widget).await.is_err(), "no one knows the kind yet");
         self.apply(json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.probe.example"},
             "spec": {
@@ -156,7 +156,7 @@ impl Account<'_> {
             self.clock.sleep(Duration::from_secs(1)).await;
             let ready =
                 json!({"conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]});
-            self.set_status::<Node>(Api::all(self.client()), "probe-1", ready).await;
+            self.set_status::<Node>(&Api::all(self.client()), "probe-1", ready).await;
         };
         let (waited, ()) = tokio::join!(self.kubernetes.wait_for_ready(&["probe-1"], MINUTE), becomes_ready);
         waited.unwrap();
@@ -177,7 +177,7 @@ impl Account<'_> {
         }))
         .await;
         let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
-        self.set_status::<Pod>(Api::namespaced(self.client(), "probe"), name, status).await;
+        self.set_status::<Pod>(&Api::namespaced(self.client(), "probe"), name, status).await;
     }
 
     async fn nodes_are_emptied(&self) {
@@ -204,7 +204,7 @@ impl Account<'_> {
         .await;
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client(), "probe");
         let count = json!({"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1});
-        self.set_status(budgets.clone(), "budget", count).await;
+        self.set_status(&budgets, "budget", count).await;
 
         let how = Drain { limit: Duration::from_secs(5), grace: Some(Duration::ZERO), ..Drain::default() };
         let error = self.kubernetes.drain("probe-1", &how, "test").await.unwrap_err();

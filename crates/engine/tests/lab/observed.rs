@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use engine::kubernetes::Kubernetes;
+use engine::kubernetes_api::{Api, PostParams};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, PostParams};
 use lab::{Injection, Service};
 use model::blueprint::Role;
 use model::observed::{Cordon, Etcd};

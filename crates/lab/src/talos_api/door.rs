@@ -6,7 +6,6 @@ use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use tonic::Status;
 use tonic::body::Body;
-use tower::ServiceExt as _;
 
 use super::{Caller, fan_out};
 use crate::machine::{Kind, Machine, PortState, TALOS_PORT};
@@ -211,10 +210,7 @@ where
         let _ = request.into_body().collect().await;
         return status.into_http();
     }
-    match caller.routes().oneshot(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
-    }
+    caller.dispatch(service, request).await
 }
 
 /// Machines forward requests with a certificate of their own and name the roles of the one who asked.
@@ -361,13 +357,13 @@ pub(super) async fn find(caller: &Caller, name: &str) -> Result<Caller, Status> 
         let Ok(address) = name.parse() else {
             return Err(Status::unavailable(format!("dns: A record lookup error: lookup {name}: no such host")));
         };
-        let stranger = || unavailable("authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority");
+        let unknown_authority = || unavailable("authentication handshake failed: tls: failed to verify certificate: x509: certificate signed by unknown authority");
         match machines.port(address, TALOS_PORT) {
             PortState::Open(listener) if listener.kind == Kind::Api => {
                 let theirs = machines.get(listener.vmid).and_then(|m| m.node()).map(|n| &n.settings.talos_ca.crt);
-                if theirs == Some(authority) { Ok(Some(listener.vmid)) } else { Err(stranger()) }
+                if theirs == Some(authority) { Ok(Some(listener.vmid)) } else { Err(unknown_authority()) }
             }
-            PortState::Open(_) => Err(stranger()),
+            PortState::Open(_) => Err(unknown_authority()),
             PortState::Refused => Err(refused("connection refused")),
             PortState::NoHost | PortState::BlackHole => Ok(None),
         }

@@ -1,5 +1,5 @@
 //! trustd: a worker shows its token and a signing request, and gets a certificate for its API. It is for servers only,
-//! whatever the request says, and nobody checks the addresses in it.
+//! whatever the request says, and no one checks the addresses in it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -9,7 +9,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use talos::wire::security::security_service_server::{SecurityService, SecurityServiceServer};
 use talos::wire::security::{CertificateRequest, CertificateResponse};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 use tower::ServiceExt as _;
 
@@ -24,12 +23,12 @@ pub(crate) async fn serve(
 ) {
     let signer = Signer { vmid, shared };
     let service = hyper::service::service_fn(move |request| {
-        let routes = Routes::new(SecurityServiceServer::new(signer.clone()));
+        let server = SecurityServiceServer::new(signer.clone());
         async move {
             if let Some(status) = unknown(request.uri().path()) {
                 return Ok::<_, Infallible>(status.into_http());
             }
-            let response = match routes.oneshot(request).await {
+            let response = match server.oneshot(request).await {
                 Ok(response) => response,
                 Err(never) => match never {},
             };

@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ambient::{Clock, Dial, Net, Stream};
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::service::TowerToHyperService;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use talos::pki::{Authority, Identity};
@@ -21,6 +21,8 @@ use talos::wire::machine::lifecycle_service_server::LifecycleServiceServer;
 use talos::wire::machine::machine_service_server::MachineServiceServer;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsAcceptor;
+use tonic::server::NamedService as _;
+use tower::ServiceExt as _;
 
 use super::node::{Node, Script};
 use crate::Credentials;
@@ -31,7 +33,7 @@ pub const CONFIG: &str = "version: v1alpha1\nmachine:\n  token: hunter2\n---\nki
 /// What the machine shows on its port.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Face {
-    /// Nobody answers, not even to refuse.
+    /// No one answers, not even to refuse.
     Away,
     Closed,
     Maintenance,
@@ -159,14 +161,25 @@ impl Dial for World {
         inner.connections.push(tokio::spawn(async move {
             let Ok(stream) = acceptor.accept(Counted { stream: theirs, received }).await else { return };
             let node = Node { face, habits, script };
-            let mut routes = tonic::service::Routes::new(MachineServiceServer::new(node.clone()))
-                .add_service(StateServer::new(node.clone()));
-            if !habits.old {
-                routes = routes
-                    .add_service(ImageServiceServer::new(node.clone()))
-                    .add_service(LifecycleServiceServer::new(node));
-            }
-            let service = TowerToHyperService::new(routes.prepare());
+            let service = hyper::service::service_fn(move |request: http::Request<Incoming>| {
+                let node = node.clone();
+                async move {
+                    let service = request.uri().path().split('/').nth(1).unwrap_or_default().to_owned();
+                    match service.as_str() {
+                        MachineServiceServer::<Node>::NAME => {
+                            MachineServiceServer::new(node).oneshot(request).await
+                        }
+                        StateServer::<Node>::NAME => StateServer::new(node).oneshot(request).await,
+                        ImageServiceServer::<Node>::NAME if !habits.old => {
+                            ImageServiceServer::new(node).oneshot(request).await
+                        }
+                        LifecycleServiceServer::<Node>::NAME if !habits.old => {
+                            LifecycleServiceServer::new(node).oneshot(request).await
+                        }
+                        _ => Ok(tonic::Status::unimplemented("").into_http()),
+                    }
+                }
+            });
             let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
             let _ = server.serve_connection(TokioIo::new(stream), service).await;
         }));

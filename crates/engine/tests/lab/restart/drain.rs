@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use engine::kubernetes_api::{Api, DeleteParams};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
 use lab::{CallFilter, CallMoment, Injection, Verdict};
 use model::event::{Outcome, What};
 use serde_json::json;
@@ -100,9 +102,8 @@ async fn a_node_goes_down_after_its_volumes_are_detached() {
     let detached = async {
         rig.systems.clock.sleep(Duration::from_secs(45)).await;
         let kubernetes = rig.kubernetes();
-        let attachments: kube::Api<k8s_openapi::api::storage::v1::VolumeAttachment> =
-            kube::Api::all(kubernetes.client());
-        attachments.delete("csi-pv-1", &kube::api::DeleteParams::default()).await.unwrap();
+        let attachments: Api<VolumeAttachment> = Api::all(kubernetes.client());
+        attachments.delete("csi-pv-1", &DeleteParams::default()).await.unwrap();
     };
     let (ran, ()) = tokio::join!(Box::pin(rig.carry_out(&snapshot, &plan, "me")), detached);
     let ran = ran.unwrap();
