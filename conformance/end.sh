@@ -1,4 +1,4 @@
-# To be sourced: end_process PID ends a process that this shell started and waits until it is gone, because a lab writes its world
+# To be sourced: end_process PID ends a process that this shell started and waits until it is gone, because a lab writes its state
 # to its folder until then. One that does not end within 20 s is killed. Without a PID nothing is done.
 end_process() {
   [[ -n ${1:-} ]] || return 0

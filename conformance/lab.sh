@@ -1,6 +1,6 @@
 # To be sourced: serves a lab for a check and ends it with the check.
 #
-#   lab_up ARGUMENTS…   begins `talosmith lab up` on ports that the system chooses, and sets URL, TOKEN, PASSWORD and WORK
+#   lab_up ARGUMENTS…   starts `talosmith lab up` on ports that the system chooses, and sets URL, TOKEN, PASSWORD and WORK
 #
 # The program is the one of the last `cargo build`; TALOSMITH names another.
 
@@ -25,7 +25,7 @@ lab_up() {
   done
   if [[ ! -s $WORK/up.json ]]; then
     cat "$WORK/up.err" >&2
-    echo "the lab did not come up" >&2
+    echo "the lab did not start" >&2
     return 1
   fi
   field() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" "$WORK/up.json"; }

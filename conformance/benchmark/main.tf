@@ -34,7 +34,7 @@ resource "proxmox_virtual_environment_vm" "this" {
   scsi_hardware = "virtio-scsi-single"
   bios          = "seabios"
 
-  # Nobody needs to wait for the agent: the addresses are static, and talosctl tries until the machines answer.
+  # Waiting for the agent is not needed: the addresses are static, and talosctl tries until the machines answer.
   agent {
     enabled = true
     wait_for_ip { disabled = true }

@@ -21,7 +21,7 @@ def calls(name):
 
 
 def chain():
-    """What nobody could shorten: Proxmox' tasks for the slowest control plane as long as they really took, then boot, etcd,
+    """The lower bound: Proxmox' tasks for the slowest control plane as long as they really took, then boot, etcd,
     its members one after the other, and the last API server."""
     with open(timing) as file:
         table = {name: int(ms.replace("_", "")) / 1000 for name, ms in re.findall(r"const (\w+): Duration = ms\(([\d_]+)\)", file.read())}
