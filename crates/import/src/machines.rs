@@ -280,70 +280,8 @@ fn granted(spec: &mut Spec, ground: &Ground, bag: &Bag<'_>, region: Option<Strin
     if let Some(region) = region {
         labels.insert("topology.kubernetes.io/region".to_owned(), region);
     }
-    let head =
-        ["external_api_endpoint", "kubernetes_image", "lb_nodes", "enable_lb"].iter().any(|key| bag.has(key));
-    let usual = |role: usize| -> Option<(u32, u32)> {
-        match (ground.format, head) {
-            (Format::NodesConfig, false) => [(6, 6144), (8, 13312)].get(role).copied(),
-            (Format::NodesConfig, true) => [(6, 8192), (8, 21504)].get(role).copied(),
-            _ => None,
-        }
-    };
-    for (role, key) in ["controlplane", "worker"].into_iter().enumerate() {
-        let group = bag.bag(&format!("defaults_{key}"));
-        let number =
-            |name: &str| group.as_ref().and_then(|group| group.number(name)).map(|number| number.value);
-        if group.is_none()
-            && let Some((cores, mib)) = usual(role)
-        {
-            notes.assumed(&format!(
-                "no `defaults_{key}` is given; the module's own, {cores} cores and {mib} MiB, were taken"
-            ));
-        }
-        let hardware = Hardware {
-            cpu: Some(Cpu::Details(CpuDetails {
-                cores: number("cpu").or(usual(role).map(|(cores, _)| cores)),
-                kind: Some("host".to_owned()),
-                units: number("cpu_units").or((head && ground.format == Format::NodesConfig).then_some(1024)),
-            })),
-            memory: number("ram_dedicated")
-                .or(usual(role).map(|(_, mib)| mib))
-                .map(|mib| Memory::Size(written(format!("{mib}M")))),
-            disk: Some(BootDisk::Details(BootDiskDetails {
-                size: ground.root.get(role).map(|gib| written(format!("{gib}G"))),
-                cache: Some(Cache::Writethrough),
-                ..BootDiskDetails::default()
-            })),
-            datastore: bag
-                .text("proxmox_datastore")
-                .map(|text| text.value)
-                .or_else(|| ground.datastore.map(str::to_owned)),
-            ..Hardware::default()
-        };
-        let (tag, description) = match role {
-            0 => ("control-plane", "Talos Control Plane"),
-            _ => ("worker", "Talos Worker"),
-        };
-        let traits = Traits {
-            tags: vec!["k8s".to_owned(), tag.to_owned()],
-            description: Some(description.to_owned()),
-            labels: labels.clone(),
-            ..Traits::default()
-        };
-        let mut defaults = RoleDefaults { hardware, traits };
-        if let Some(group) = group {
-            node::data_disks(&mut defaults.hardware, &group, notes);
-            group.lose(&["machine_type"], "these are the defaults of a role", notes);
-            group.lose(&["igpu"], "a device belongs to one node", notes);
-            group.finish(notes);
-        } else if role == 1 && ground.format == Format::NodesConfig && !head {
-            node::default_longhorn(&mut defaults.hardware, notes);
-        }
-        match role {
-            0 => spec.defaults.controlplane = defaults,
-            _ => spec.defaults.worker = defaults,
-        }
-    }
+    spec.defaults.controlplane = role_defaults(ground, bag, (0, "controlplane"), &labels, notes);
+    spec.defaults.worker = role_defaults(ground, bag, (1, "worker"), &labels, notes);
     if let (Some(store), false) = (ground.datastore, bag.has("proxmox_datastore")) {
         let [control, work] = ground.root;
         notes.assumed(&format!(
@@ -375,6 +313,72 @@ fn granted(spec: &mut Spec, ground: &Ground, bag: &Bag<'_>, region: Option<Strin
         }
         _ => {}
     }
+}
+
+/// The defaults of a role, by the module's own where the input says nothing.
+fn role_defaults(
+    ground: &Ground,
+    bag: &Bag<'_>,
+    (role, key): (usize, &str),
+    labels: &std::collections::BTreeMap<String, String>,
+    notes: &mut Notes,
+) -> RoleDefaults {
+    let head =
+        ["external_api_endpoint", "kubernetes_image", "lb_nodes", "enable_lb"].iter().any(|key| bag.has(key));
+    let usual: Option<(u32, u32)> = match (ground.format, head) {
+        (Format::NodesConfig, false) => [(6, 6144), (8, 13312)].get(role).copied(),
+        (Format::NodesConfig, true) => [(6, 8192), (8, 21504)].get(role).copied(),
+        _ => None,
+    };
+    let group = bag.bag(&format!("defaults_{key}"));
+    let number = |name: &str| group.as_ref().and_then(|group| group.number(name)).map(|number| number.value);
+    if group.is_none()
+        && let Some((cores, mib)) = usual
+    {
+        notes.assumed(&format!(
+            "no `defaults_{key}` is given; the module's own, {cores} cores and {mib} MiB, were taken"
+        ));
+    }
+    let hardware = Hardware {
+        cpu: Some(Cpu::Details(CpuDetails {
+            cores: number("cpu").or(usual.map(|(cores, _)| cores)),
+            kind: Some("host".to_owned()),
+            units: number("cpu_units").or((head && ground.format == Format::NodesConfig).then_some(1024)),
+        })),
+        memory: number("ram_dedicated")
+            .or(usual.map(|(_, mib)| mib))
+            .map(|mib| Memory::Size(written(format!("{mib}M")))),
+        disk: Some(BootDisk::Details(BootDiskDetails {
+            size: ground.root.get(role).map(|gib| written(format!("{gib}G"))),
+            cache: Some(Cache::Writethrough),
+            ..BootDiskDetails::default()
+        })),
+        datastore: bag
+            .text("proxmox_datastore")
+            .map(|text| text.value)
+            .or_else(|| ground.datastore.map(str::to_owned)),
+        ..Hardware::default()
+    };
+    let (tag, description) = match role {
+        0 => ("control-plane", "Talos Control Plane"),
+        _ => ("worker", "Talos Worker"),
+    };
+    let traits = Traits {
+        tags: vec!["k8s".to_owned(), tag.to_owned()],
+        description: Some(description.to_owned()),
+        labels: labels.clone(),
+        ..Traits::default()
+    };
+    let mut defaults = RoleDefaults { hardware, traits };
+    if let Some(group) = group {
+        node::data_disks(&mut defaults.hardware, &group, notes);
+        group.lose(&["machine_type"], "these are the defaults of a role", notes);
+        group.lose(&["igpu"], "a device belongs to one node", notes);
+        group.finish(notes);
+    } else if role == 1 && ground.format == Format::NodesConfig && !head {
+        node::default_longhorn(&mut defaults.hardware, notes);
+    }
+    defaults
 }
 
 /// Manifests that a module call hands in.

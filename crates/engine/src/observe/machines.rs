@@ -9,7 +9,7 @@ use model::observed::{
     Api, ConfigChange, ConfigCost, ConfigDifference, Etcd, EtcdStatus, Kubelet, Machine, Unobserved,
 };
 use secrecy::ExposeSecret;
-use talos::config::{ChangeClass, Contract, Difference, Documents, difference};
+use talos::config::{self, Contract, Difference, Documents, difference};
 use talos_client::{Extension, Machine as Client, MachineStatus, Maintenance, Service};
 
 pub(crate) use super::etcd::{etcd, etcd_with_status, has_no_etcd};
@@ -23,7 +23,7 @@ use crate::unmet::Unmet;
 /// A machine, and what it did not tell although it answers.
 pub(crate) type Seen = (Machine, Vec<Unobserved>);
 
-/// Looks at one node: is it waiting for a configuration, does it have ours, is it somebody else's? A configuration that is
+/// Looks at one node: is it waiting for a configuration, does it have ours, is it a foreign machine? A configuration that is
 /// `wanted` is compared with the one that it runs.
 pub(crate) async fn observe(systems: &Systems, node: &Node, access: &Access, wanted: Option<&str>) -> Seen {
     let seen = observe_or_unmet(systems, node, access, Detail::All { wanted }).await;
@@ -46,7 +46,7 @@ pub(crate) enum Detail<'a> {
         /// The configuration that it should run, to be compared with the one that it runs.
         wanted: Option<&'a str>,
     },
-    /// Only what says whether it has its place in the cluster. It is asked again and again, by whoever waits for that.
+    /// Only what says whether it has its place in the cluster. It is asked again and again, by what waits for that.
     Joining,
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn observe_or_unmet(
     })
 }
 
-/// Machines that are not ours to create, and were given a configuration by somebody. Without keys nothing more can be told of
+/// Machines that are not ours to create, and have a configuration from elsewhere. Without keys nothing more can be told of
 /// them; with new ones they could not be told anything.
 pub(super) async fn configured_already(
     systems: &Systems,
@@ -254,7 +254,7 @@ fn differences(runs: &str, wanted: &str, release: &str) -> Option<Vec<ConfigChan
     let changes = difference(&runs, &wanted, Contract::parse(release).ok()?);
     let told = changes.into_iter().map(|change| ConfigChange {
         path: change.path,
-        costs: cost(change.class),
+        costs: cost(change.cost),
         difference: match change.difference {
             Difference::Added => ConfigDifference::Added,
             Difference::Removed => ConfigDifference::Removed,
@@ -266,14 +266,14 @@ fn differences(runs: &str, wanted: &str, release: &str) -> Option<Vec<ConfigChan
 }
 
 /// What Talos makes of a change, in the words of a plan. The crates of both do not know each other, so this is where they meet.
-fn cost(class: ChangeClass) -> ConfigCost {
-    match class {
-        ChangeClass::Hot => ConfigCost::Nothing,
-        ChangeClass::Install => ConfigCost::Install,
-        ChangeClass::Network => ConfigCost::Network,
-        ChangeClass::ServiceRestart => ConfigCost::Services,
-        ChangeClass::Reboot => ConfigCost::Reboot,
-        ChangeClass::Volume => ConfigCost::Volume,
+fn cost(cost: config::ConfigCost) -> ConfigCost {
+    match cost {
+        config::ConfigCost::Nothing => ConfigCost::Nothing,
+        config::ConfigCost::Install => ConfigCost::Install,
+        config::ConfigCost::Network => ConfigCost::Network,
+        config::ConfigCost::Services => ConfigCost::Services,
+        config::ConfigCost::Reboot => ConfigCost::Reboot,
+        config::ConfigCost::Volume => ConfigCost::Volume,
     }
 }
 
@@ -334,10 +334,10 @@ mod tests {
 
     #[test]
     fn one_source_d_what_costs_talos_more_costs_a_plan_more() {
-        use ChangeClass::{Hot, Install, Network, Reboot, ServiceRestart, Volume};
-        let classes = [Hot, Install, Network, ServiceRestart, Reboot, Volume];
-        assert!(classes.is_sorted());
-        assert!(classes.map(cost).is_sorted_by(|less, more| less < more));
+        use config::ConfigCost::{Install, Network, Nothing, Reboot, Services, Volume};
+        let costs = [Nothing, Install, Network, Services, Reboot, Volume];
+        assert!(costs.is_sorted());
+        assert!(costs.map(cost).is_sorted_by(|less, more| less < more));
     }
 
     #[test]

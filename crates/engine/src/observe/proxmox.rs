@@ -87,7 +87,7 @@ pub(super) async fn details(
     sought: &Sought<'_>,
     unobserved: &mut Vec<Unobserved>,
 ) -> Proxmox {
-    let Sought { blueprint, purpose, .. } = *sought;
+    let Sought { blueprint, .. } = *sought;
     let mut seen = Proxmox { version: survey.version, inventory: survey.inventory, ..Proxmox::default() };
     let guests: Vec<&Resource> =
         survey.resources.iter().filter(|r| r.kind == "qemu" || r.kind == "lxc").collect();
@@ -144,6 +144,18 @@ pub(super) async fn details(
             records.insert(*id, state);
         }
     }
+    keep_record(blueprint, records, owner, &mut seen);
+    observe_for(systems, sought, &mut seen, unobserved).await;
+    seen
+}
+
+/// Which of the VMs that say they are the record VM is it, and what it knows of the others.
+fn keep_record(
+    blueprint: &Blueprint,
+    mut records: BTreeMap<u32, Option<RecordState>>,
+    owner: Option<Uuid>,
+    seen: &mut Proxmox,
+) {
     // A clone of the record says the same as the record did, once.
     let marked = seen.marked.iter().filter(|vm| records.contains_key(&vm.vmid));
     if let Some(vm) = ownership::original(blueprint, marked) {
@@ -156,14 +168,24 @@ pub(super) async fn details(
             vm.recorded = record.state.generations.get(&vm.mark.node).copied();
         }
     }
+}
+
+/// What is needed beside the VMs: for a change or a page the conditions of a creation, for a deletion the accounts.
+async fn observe_for(
+    systems: &Systems,
+    sought: &Sought<'_>,
+    seen: &mut Proxmox,
+    unobserved: &mut Vec<Unobserved>,
+) {
+    let Sought { blueprint, purpose, .. } = *sought;
     match purpose {
         Purpose::Change | Purpose::Page => {
             let new: BTreeSet<String> =
-                preflight::to_create(blueprint, &seen).filter_map(|node| node.host.clone()).collect();
+                preflight::to_create(blueprint, seen).filter_map(|node| node.host.clone()).collect();
             let which = |host: &str| purpose == Purpose::Page || new.contains(host);
             hosts::ask_for_room(systems, &mut seen.inventory.hosts, which).await;
-            Box::pin(for_new_nodes(systems, sought, &mut seen, unobserved)).await;
-            seen.occupied = occupied(systems, blueprint, &seen).await;
+            Box::pin(for_new_nodes(systems, sought, seen, unobserved)).await;
+            seen.occupied = occupied(systems, blueprint, seen).await;
             if purpose == Purpose::Page {
                 // Needs Sys.Audit on /; what the token may not ask is not known.
                 seen.quorate =
@@ -172,7 +194,7 @@ pub(super) async fn details(
         }
         Purpose::Removal => {
             if Holder::accounts(blueprint).next().is_none() {
-                return seen;
+                return;
             }
             match ask(systems, systems.pve.permissions()).await {
                 Ok(rights) => seen.accounts = accounts(systems, blueprint, &rights, unobserved).await,
@@ -180,7 +202,6 @@ pub(super) async fn details(
             }
         }
     }
-    seen
 }
 
 /// Whether this is the VM ID of a node, of the record or of a template.
@@ -342,7 +363,7 @@ async fn for_new_nodes(
         let owner = blueprint.cluster_id.as_deref().map(Mark::owner_of);
         let outside = |vm: &Vm| vm.pool != blueprint.resource_pool;
         if owner.is_some_and(|owner| seen.of(owner).any(outside)) {
-            seen.not_there.extend(named::pool(systems, blueprint, unobserved).await);
+            seen.missing_resources.extend(named::pool(systems, blueprint, unobserved).await);
         }
         return;
     }
@@ -391,8 +412,8 @@ async fn for_new_nodes(
     seen.no_images =
         Box::pin(boot_images::missing(systems, blueprint, sought.schematics, seen, &new, unobserved)).await;
     seen.no_images.extend(other_files);
-    seen.unfound = documents::unfound(systems, blueprint, seen, &new).await;
-    seen.not_there = named::missing(systems, blueprint, &new, unobserved).await;
+    seen.missing_documents = documents::missing(systems, blueprint, seen, &new).await;
+    seen.missing_resources = named::missing(systems, blueprint, &new, unobserved).await;
 }
 
 /// The zone of each SDN vnet. Only a name that no bridge of a host has by custom can be one.

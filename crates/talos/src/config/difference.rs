@@ -11,17 +11,21 @@ use crate::contract::Contract;
 use crate::schema::{self, check::text_of};
 use crate::yaml::{Map, Value};
 
-/// What a change costs a running machine, from the least to the most.
+/// What a change of its configuration costs a running machine, from the least to the most.
+///
+/// `model::observed::ConfigCost` is the same enum: plans are made without this crate, which brings certificates and wire types, and
+/// this crate does not know what a plan is. The engine translates one into the other, case by case (`engine::observe::machines`).
+/// What such a change means for people is `model::step::Disruption`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ChangeClass {
-    /// Followed at once.
-    Hot,
+pub enum ConfigCost {
+    /// Nothing: it is followed at once.
+    Nothing,
     /// Stored, and used by the next installation or upgrade: what runs stays as it is.
     Install,
     /// Followed at once, and it may cut the machine off: a link, an address, a route, a rule of the firewall.
     Network,
     /// A service of the node restarts: the kubelet, etcd, containerd, or a part of the control plane.
-    ServiceRestart,
+    Services,
     /// It needs a reboot.
     Reboot,
     /// A volume with data is taken from what uses it.
@@ -34,7 +38,7 @@ pub struct Change {
     /// Where: the keys joined by dots, in a document with a kind after `Kind/name: `.
     pub path: String,
     /// What it costs.
-    pub class: ChangeClass,
+    pub cost: ConfigCost,
     /// What it was and becomes, as far as that may be shown.
     pub difference: Difference,
 }
@@ -230,7 +234,7 @@ pub fn difference(old: &Documents, new: &Documents, release: Contract) -> Vec<Ch
             };
             let mut change = change(&kind, name.as_deref(), path, minor, difference);
             if wanted.is_none() && VOLUME_KINDS.contains(&kind.as_str()) {
-                change.class = ChangeClass::Volume;
+                change.cost = ConfigCost::Volume;
             }
             changes.push(change);
         });
@@ -293,27 +297,27 @@ fn same(old: Option<&Value>, new: Option<&Value>) -> bool {
 fn change(kind: &str, name: Option<&str>, path: &[&str], minor: u32, difference: Difference) -> Change {
     let joined = path.join(".");
     if kind == "v1alpha1" {
-        return Change { class: class_of_field(path, minor), path: joined, difference };
+        return Change { cost: cost_of_field(path, minor), path: joined, difference };
     }
     let document = name.map_or_else(|| kind.to_owned(), |name| format!("{kind}/{name}"));
     let path = if joined.is_empty() { document } else { format!("{document}: {joined}") };
-    let class = if NEXT_BOOT_KINDS.contains(&kind) {
-        ChangeClass::Reboot
+    let cost = if NEXT_BOOT_KINDS.contains(&kind) {
+        ConfigCost::Reboot
     } else if RESTARTING_KINDS.contains(&kind) {
-        ChangeClass::ServiceRestart
+        ConfigCost::Services
     } else if NETWORK_KINDS.contains(&kind) {
-        ChangeClass::Network
+        ConfigCost::Network
     } else if INSTALL_KINDS.contains(&kind) {
-        ChangeClass::Install
+        ConfigCost::Install
     } else if FOLLOWED_KINDS.contains(&kind) || VOLUME_KINDS.contains(&kind) {
-        ChangeClass::Hot
+        ConfigCost::Nothing
     } else {
-        ChangeClass::Reboot
+        ConfigCost::Reboot
     };
-    Change { path, class, difference }
+    Change { path, cost, difference }
 }
 
-fn class_of_field(path: &[&str], minor: u32) -> ChangeClass {
+fn cost_of_field(path: &[&str], minor: u32) -> ConfigCost {
     let under = |places: &[&str]| {
         places.iter().any(|place| {
             let parts: Vec<&str> = place.split('.').collect();
@@ -328,11 +332,11 @@ fn class_of_field(path: &[&str], minor: u32) -> ChangeClass {
     // A whole `machine.network` that comes or goes may hold links.
     let network = under(NETWORK) || path == ["machine", "network"];
     match (reboots, under(RESTARTS)) {
-        (true, _) => ChangeClass::Reboot,
-        (false, _) if under(INSTALL) => ChangeClass::Install,
-        (false, true) => ChangeClass::ServiceRestart,
-        (false, false) if network => ChangeClass::Network,
-        (false, false) => ChangeClass::Hot,
+        (true, _) => ConfigCost::Reboot,
+        (false, _) if under(INSTALL) => ConfigCost::Install,
+        (false, true) => ConfigCost::Services,
+        (false, false) if network => ConfigCost::Network,
+        (false, false) => ConfigCost::Nothing,
     }
 }
 
@@ -340,10 +344,10 @@ fn class_of_field(path: &[&str], minor: u32) -> ChangeClass {
 mod tests {
     use super::*;
 
-    fn changes(old: &str, new: &str, minor: u32) -> Vec<(String, ChangeClass)> {
+    fn changes(old: &str, new: &str, minor: u32) -> Vec<(String, ConfigCost)> {
         let (old, new) = (Documents::parse(old).unwrap(), Documents::parse(new).unwrap());
         let changes = difference(&old, &new, Contract::parse(&format!("v1.{minor}")).unwrap());
-        changes.into_iter().map(|change| (change.path, change.class)).collect()
+        changes.into_iter().map(|change| (change.path, change.cost)).collect()
     }
 
     #[test]
@@ -373,29 +377,29 @@ mod tests {
 
     #[test]
     fn each_change_has_its_class() {
-        use ChangeClass::{Hot, Network, Reboot, ServiceRestart};
+        use ConfigCost::{Network, Nothing, Reboot, Services};
         let old = "machine: {type: worker, sysctls: {a: '1'}, kubelet: {image: a}, env: {A: b}, registries: {config: {h: {auth: {username: a}, tls: {}}}}}\ncluster: {clusterName: a}\n---\n{apiVersion: v1alpha1, kind: LinkConfig, name: a, mtu: 1}\n---\n{apiVersion: v1alpha1, kind: HostnameConfig, auto: stable}\n";
         let new = "machine: {type: worker, sysctls: {a: 2, b: '3'}, kubelet: {image: b}, env: {A: c}, registries: {config: {h: {auth: {username: b}, tls: {ca: x}}}}, network: {}}\ncluster: {clusterName: b}\n---\n{apiVersion: v1alpha1, kind: LinkConfig, name: b}\n---\n{apiVersion: v1alpha1, kind: HostnameConfig, auto: 'off', hostname: x}\n";
-        let path = |(path, class): (&str, ChangeClass)| (path.to_owned(), class);
+        let path = |(path, class): (&str, ConfigCost)| (path.to_owned(), class);
         assert_eq!(
             changes(old, new, 13),
             [
-                ("machine.sysctls.a", Hot),
-                ("machine.sysctls.b", Hot),
-                ("machine.kubelet.image", ServiceRestart),
+                ("machine.sysctls.a", Nothing),
+                ("machine.sysctls.b", Nothing),
+                ("machine.kubelet.image", Services),
                 ("machine.env.A", Reboot),
                 ("machine.registries.config.h.auth.username", Reboot),
-                ("machine.registries.config.h.tls.ca", ServiceRestart),
-                ("cluster.clusterName", Hot),
+                ("machine.registries.config.h.tls.ca", Services),
+                ("cluster.clusterName", Nothing),
                 ("LinkConfig/a", Network),
-                ("HostnameConfig: auto", Hot),
-                ("HostnameConfig: hostname", Hot),
+                ("HostnameConfig: auto", Nothing),
+                ("HostnameConfig: hostname", Nothing),
                 ("LinkConfig/b", Network),
             ]
             .map(path)
         );
         let fourteen = changes(old, new, 14);
-        assert!(fourteen.contains(&("machine.registries.config.h.auth.username".to_owned(), ServiceRestart)));
+        assert!(fourteen.contains(&("machine.registries.config.h.auth.username".to_owned(), Services)));
         assert!(fourteen.contains(&("machine.env.A".to_owned(), Reboot)));
     }
 
@@ -407,7 +411,7 @@ mod tests {
         for (old, new) in [(old, new), (none, new), (old, none)] {
             for minor in [12, 13, 14] {
                 let [(_, class)] = changes(old, new, minor).try_into().unwrap();
-                assert_eq!(class, ChangeClass::Reboot, "{old} {new} {minor}");
+                assert_eq!(class, ConfigCost::Reboot, "{old} {new} {minor}");
             }
         }
         let classed = |kind: &str| {
@@ -427,14 +431,14 @@ mod tests {
             ("machine: {install: {image: a}}", "machine: {install: {image: b, extraKernelArgs: [c]}}");
         for minor in [12, 13, 14] {
             for (path, class) in changes(old, new, minor) {
-                assert_eq!(class, ChangeClass::Install, "{path}");
+                assert_eq!(class, ConfigCost::Install, "{path}");
             }
         }
     }
 
     #[test]
     fn what_may_cut_a_machine_off_or_takes_data_away_is_not_hot() {
-        use ChangeClass::{Hot, Network, Volume};
+        use ConfigCost::{Network, Nothing, Volume};
         let document =
             |kind: &str, rest: &str| format!("---\n{{apiVersion: v1alpha1, kind: {kind}, {rest}}}\n");
         let link =
@@ -453,20 +457,20 @@ mod tests {
         };
         let told = [
             "LinkConfig/net0: routes Network",
-            "ResolverConfig: nameservers Hot",
-            "TimeSyncConfig: ntp.servers Hot",
-            "UserVolumeConfig/data: provisioning.minSize Hot",
+            "ResolverConfig: nameservers Nothing",
+            "TimeSyncConfig: ntp.servers Nothing",
+            "UserVolumeConfig/data: provisioning.minSize Nothing",
         ];
         assert_eq!(said(&old, &new, 13), told);
         let without = format!("machine: {{}}\n{}{}", link("10.0.0.1"), names("10.0.0.2"));
         assert_eq!(said(&old, &without, 13), [format!("UserVolumeConfig/data {Volume:?}")]);
-        assert_eq!(said(&without, &old, 13), [format!("UserVolumeConfig/data {Hot:?}")]);
+        assert_eq!(said(&without, &old, 13), [format!("UserVolumeConfig/data {Nothing:?}")]);
         let (old, new) = (
             "machine: {network: {nameservers: [a], interfaces: [{dhcp: true}]}}",
             "machine: {network: {nameservers: [b], interfaces: [{dhcp: false}]}}",
         );
         let told = [
-            format!("machine.network.nameservers {Hot:?}"),
+            format!("machine.network.nameservers {Nothing:?}"),
             format!("machine.network.interfaces {Network:?}"),
         ];
         assert_eq!(said(old, new, 11), told);

@@ -24,13 +24,13 @@ impl Role {
     }
 }
 
-/// The network plugin that Talos sets up.
+/// The CNI plugin that Talos sets up.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Cni {
     /// Flannel, Talos' default.
     #[default]
     Flannel,
-    /// None: somebody else brings one.
+    /// None: it comes from elsewhere.
     None,
     /// Manifests from URLs.
     Custom(Vec<String>),
@@ -78,7 +78,7 @@ pub struct Input {
     pub service_subnets: Vec<String>,
     /// Whether machines find each other through the discovery service.
     pub discovery: bool,
-    /// The network plugin.
+    /// The CNI plugin.
     pub cni: Cni,
     /// Whether kube-proxy runs.
     pub kube_proxy: bool,

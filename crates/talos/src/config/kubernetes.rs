@@ -100,7 +100,7 @@ fn issuing(pair: &KeyPair) -> Map {
     map([("cert", pair.certificate.as_str().into()), ("key", pair.key.expose().into())])
 }
 
-/// Nobody without a name, except for the probes.
+/// No anonymous requests, except for the probes.
 fn authentication() -> Map {
     let conditions = ["/livez", "/readyz", "/healthz"].map(|path| map([("path", path.into())]).into());
     let anonymous = map([("conditions", Value::List(conditions.into())), ("enabled", true.into())]);

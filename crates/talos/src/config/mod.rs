@@ -20,7 +20,7 @@ mod v1alpha1;
 mod view;
 
 pub use cluster::apply_cluster;
-pub use difference::{Change, ChangeClass, difference};
+pub use difference::{Change, ConfigCost, difference};
 pub use documents::{Documents, DocumentsError};
 pub use generate::{GenerateError, generate};
 pub use input::{Cni, ExtraMount, Input, Role};

@@ -79,7 +79,7 @@ fn holds_secret(text: &str) -> bool {
 pub(super) fn redacted_beyond(map: &Map, base: Option<&Map>) -> Map {
     let shown = redacted(map);
     let one = |(key, value): (&str, &Value)| {
-        // Without these nobody could tell which document it is.
+        // Without these it would be unknown which document it is.
         let names = base.is_none() && matches!(key, "apiVersion" | "kind" | "name");
         let known = base.and_then(|base| base.get(key));
         let shown = shown.get(key).unwrap_or(&Value::Null);

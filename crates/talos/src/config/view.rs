@@ -71,7 +71,7 @@ pub struct MachineView {
     pub pod_subnets: Vec<String>,
     /// Ranges of service addresses.
     pub service_subnets: Vec<String>,
-    /// Whether Talos sets up a network plugin. Since 1.14 only control planes are told; on a worker it is false then.
+    /// Whether Talos sets up a CNI plugin. Since 1.14 only control planes are told; on a worker it is false then.
     pub has_cni: bool,
     /// Whether ordinary workloads may run here: always on workers, on control planes where it is allowed.
     pub schedulable: bool,
