@@ -27,7 +27,10 @@ pub fn run(words: &[String]) -> Result<()> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let source = repository.join("../shared/data/pve-9.1.8/api-schema.json");
     if !source.exists() {
-        #[expect(clippy::print_stdout, reason = "whoever runs it must learn that nothing was compared")]
+        #[expect(
+            clippy::print_stdout,
+            reason = "the person who runs it must learn that nothing was compared"
+        )]
         {
             println!("skipped: the API schema of a real Proxmox VE is not beside this clone");
         }

@@ -1,4 +1,4 @@
-//! One clock for whoever waits.
+//! One clock for everything that waits.
 //!
 //! A clock is an origin, a moment of tokio's time at which that origin was true, and a pace. The real clock is the
 //! system's own: a laptop that slept must see that hours have passed, which tokio's time does not count. The lab's clock starts where the lab's world stopped and may run faster. A

@@ -48,7 +48,7 @@ impl std::fmt::Debug for Net {
 }
 
 /// How long the system keeps bytes that the other side did not acknowledge, where it can be told so. Without a limit, a call that
-/// was sent into a broken network has its effect a quarter of an hour later, when nobody expects it any more.
+/// was sent into a broken network has its effect a quarter of an hour later, when it is no longer expected.
 pub const DELIVERY_LIMIT: Duration = Duration::from_secs(15);
 
 struct Tcp;

@@ -2,7 +2,7 @@
 //!
 //! In the lab everything is one program: who asks and who answers share one processor. On a clock that runs thirty times as fast
 //! as real time, a machine that is busy with something else for a quarter of a second would have let a question of seven seconds go
-//! unanswered, and that failure would be nobody's fault. So the runtime's own time stands still (`start_paused`), and is moved on
+//! unanswered, and that failure would have no cause. So the runtime's own time stands still (`start_paused`), and is moved on
 //! from here, in small steps, each only when the runtime was found asleep: then everybody waits for time to pass and for nothing
 //! else.
 

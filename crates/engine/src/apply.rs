@@ -121,7 +121,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
     // A plan from elsewhere may lack an order; better none of it than a part.
     graph::in_order(plan.steps.clone()).map_err(|cycle| {
         Error::new(Kind::Refused, "could not start the plan")
-            .hint("this is a mistake in Talosmith; report it together with the cluster file")
+            .hint("this is a bug in Talosmith; report it together with the cluster file")
             .because(cycle)
     })?;
     let began = run.systems.clock.now();
@@ -461,8 +461,7 @@ impl<'a> Dispatcher<'a> {
                 self.failed = true;
                 self.lost.insert(id.clone(), id.clone());
                 self.faults.insert(id.clone(), error.to_string());
-                let advice =
-                    error.advice().unwrap_or("run the command again; it goes on where it stopped").to_owned();
+                let advice = error.advice().unwrap_or("run the command again to continue").to_owned();
                 self.emitter.emit(What::StepFailed {
                     step: id.clone(),
                     node: running.node,
@@ -538,7 +537,7 @@ impl<'a> Dispatcher<'a> {
                 node: step.action.node().map(str::to_owned),
                 code: "internal".to_owned(),
                 causes: vec![format!("it was never started: it waits for {}", needs.join(", "))],
-                hint: "this is a mistake in Talosmith; report it together with the cluster file".to_owned(),
+                hint: "this is a bug in Talosmith; report it together with the cluster file".to_owned(),
                 step: step.id,
             });
         }
@@ -651,7 +650,7 @@ fn existing_record(run: &Run<'_>, context: &Context, plan: &Plan) -> Result<Opti
 
 /// What the operator's time was too short for.
 fn late(step: StepId, node: Option<String>, what: &str, waited_for: &str) -> What {
-    let mut causes = vec![format!("{what} when the time that `--timeout` gives was over")];
+    let mut causes = vec![format!("{what} when `--timeout` expired")];
     if !waited_for.is_empty() {
         causes.push(format!("Talosmith was waiting: {waited_for}"));
     }

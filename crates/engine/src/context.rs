@@ -168,6 +168,6 @@ impl Context {
         self.record
             .borrow()
             .clone()
-            .ok_or_else(|| Error::new(Kind::Refused, "the cluster's record does not exist yet"))
+            .ok_or_else(|| Error::new(Kind::Refused, "the cluster record VM does not exist yet"))
     }
 }

@@ -1,8 +1,8 @@
 //! Where a machine is whose address a DHCP server chose.
 //!
 //! A machine is first looked for where the file expects it, which is right at once where the server has a reservation for it. Where
-//! nobody is there, or somebody else, the machine's guest agent tells Proxmox the address of its card, known by its MAC address.
-//! That is a hint and no proof: whoever answers there is still asked for its identity before it is told anything.
+//! nothing answers, or a foreign machine, the machine's guest agent tells Proxmox the address of its network device, known by its MAC address.
+//! That is a hint and no proof: what answers there must still prove its identity before Talosmith sends anything.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,7 +15,7 @@ pub(crate) fn may_move(node: &Node) -> bool {
     node.settings.dhcp && !node.external
 }
 
-/// Whether somebody takes connections where the node is believed to be.
+/// Whether connections are accepted where the node is believed to be.
 pub(crate) async fn is_anybody_there(systems: &Systems, node: &Node) -> bool {
     let address = systems.address(node);
     if address.is_unspecified() {

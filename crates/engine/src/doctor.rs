@@ -101,7 +101,11 @@ pub async fn examine(session: &Session) -> std::result::Result<Vec<Finding>, Une
         }
         Err(ObserveError::File(problems)) => {
             let detail = format!("it has {} that every plan refuses", count(problems.len()));
-            found.push(Finding::error("cluster file", detail, "correct the file as said below"));
+            found.push(Finding::error(
+                "cluster file",
+                detail,
+                "correct the file; the problems are listed below",
+            ));
             return Err(Unexamined::File(problems, found));
         }
     }
@@ -136,7 +140,7 @@ fn of_plan(snapshot: &Snapshot, before: &[Finding]) -> Vec<Finding> {
         .map(|refusal| Finding::error(PLAN, refusal.why, refusal.hint))
         .collect();
     if refuses_nothing {
-        found.push(Finding::ok(PLAN, "`talosmith plan` refuses nothing"));
+        found.push(Finding::ok(PLAN, "`talosmith plan` finds no reason to refuse"));
     }
     let warnings = preflight::warnings(&snapshot.blueprint, &snapshot.observed).into_iter();
     found.extend(warnings.map(|warning| Finding {
@@ -201,7 +205,11 @@ pub async fn proxmox(systems: &Systems, spec: &Spec) -> std::result::Result<Vec<
                 1 => "it asks for something that this Proxmox does not have".to_owned(),
                 many => format!("it asks for {many} things that this Proxmox does not have"),
             };
-            found.push(Finding::error("cluster file", detail, "correct Proxmox or the file as said below"));
+            found.push(Finding::error(
+                "cluster file",
+                detail,
+                "correct Proxmox or the file; the problems are listed below",
+            ));
             return Err(Unexamined::File(problems, found));
         }
     };
@@ -429,9 +437,9 @@ fn account_for(
         .map(|(path, right)| format!("{right} on {path}"))
         .collect();
     if missing.is_empty() {
-        return Finding::ok(what, format!("{} can be made", account.user));
+        return Finding::ok(what, format!("{} can be created", account.user));
     }
-    let detail = format!("the token may not make {}: missing {}", account.user, missing.join(", "));
+    let detail = format!("the token may not create {}: missing {}", account.user, missing.join(", "));
     let hint = format!(
         "create the account yourself and say with `manifests.{}.token` where its token is; or grant these privileges, which let the \
          token give itself any other",
@@ -453,7 +461,7 @@ fn console(asking: &Asking<'_>, blueprint: &Blueprint, need: &Need) -> Finding {
     if denied.is_empty() {
         return Finding::ok(
             what,
-            format!("{}: new machines are proved through their console", need.privilege),
+            format!("{}: new machines are verified through their console", need.privilege),
         );
     }
     let from_above = permissions.has(&need.path, need.privilege);
@@ -545,7 +553,7 @@ fn stores(survey: &Survey, nodes: &[&Node]) -> Vec<Finding> {
                 let mut all = seen.content.clone();
                 all.push(content.to_owned());
                 let command = format!("pvesm set {store} --content {}", all.join(","));
-                Finding::error(what, format!("does not take content `{content}`"), command)
+                Finding::error(what, format!("does not accept the content type `{content}`"), command)
             }
             None => Finding::error(
                 what,
@@ -560,7 +568,7 @@ fn stores(survey: &Survey, nodes: &[&Node]) -> Vec<Finding> {
 /// Whether a datastore has room for the largest thing that goes there. A disk may grow later, and a node may exist already, so little
 /// room is a doubt; none at all is a fault.
 fn room(what: String, content: &str, free: u64, gib: u64) -> Finding {
-    let detail = format!("takes {content}, {free} GiB free");
+    let detail = format!("accepts {content}, {free} GiB free");
     if free >= gib {
         return Finding::ok(what, detail);
     }
@@ -613,7 +621,7 @@ async fn devices(systems: &Systems, nodes: &[&Node]) -> Vec<Finding> {
         let wrong: Vec<&str> =
             wrong.filter(|check| check.severity == "error").map(|check| check.message.as_str()).collect();
         match named::is_on(mappings, name, host) {
-            Some(true) if wrong.is_empty() => Finding::ok(what, "there, and as the host's device is"),
+            Some(true) if wrong.is_empty() => Finding::ok(what, "exists, and matches the host's device"),
             Some(true) => Finding::error(
                 what,
                 format!("VMs with it will not start: {}", wrong.join("; ")),

@@ -145,7 +145,7 @@ fn place(
     }
 }
 
-/// `.NAME.RANDOM.new`, so that it is beside the file, hidden, and nobody else's.
+/// `.NAME.RANDOM.new`, so that it is beside the file, hidden, and of no other program.
 fn temporary_name(path: &Path) -> OsString {
     let mut name = OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

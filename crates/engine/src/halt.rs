@@ -98,5 +98,5 @@ pub(crate) async fn etcd_failed(systems: &Systems, machine: &Machine) -> Option<
 pub(crate) fn ended<T>(node: &Node, halted: Halted) -> Result<T> {
     Err(Error::systems(format!("{} does not join: {}", node.name, halted.why))
         .coded(CODE)
-        .hint(format!("{}; running the command again then goes on", halted.hint)))
+        .hint(format!("{}; then run the command again to continue", halted.hint)))
 }

@@ -143,7 +143,7 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
         let Unmet { words: missing, code, .. } = unmet;
         progress.note(format!("{name}: {missing}"));
         if pods.is_hopeless(systems) {
-            return Err(Error::systems(format!("it does not get healthy: {name}: {missing}")).coded(code).hint(
+            return Err(Error::systems(format!("the cluster does not become healthy: {name}: {missing}")).coded(code).hint(
                 "correct what the pod says (a registry, a mirror, a version, a value); running the command again goes on \
                  waiting",
             ));
@@ -156,7 +156,7 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
             ))
             .coded(code)
             .hint(
-                "`talosmith status` shows where each node stands; running the command again goes on waiting",
+                "`talosmith status` shows where each node stands; run the command again to continue waiting",
             ));
         }
         systems.clock.sleep(INTERVAL).await;
@@ -368,7 +368,7 @@ fn nodes_ready(snapshot: &Snapshot, nodes: &BTreeMap<NodeName, KubernetesNode>) 
                 ));
             }
             None if seen.state(readiness::Condition::Ready) == State::LeftToOperator => {
-                awaits = Some("waits for the network plug-in that the file leaves to you".to_owned());
+                awaits = Some("waits for the CNI plugin that the file leaves to you".to_owned());
             }
             None => {}
         }
@@ -383,8 +383,8 @@ pub(crate) fn not_ready(blueprint: &Blueprint, why: Option<&NotReady>) -> String
             let comes = match blueprint.options.kubernetes.cni.details().name {
                 CniName::Flannel => "Flannel, which comes with Talos",
                 CniName::Cilium => "Cilium, which the job helm-cilium in kube-system installs",
-                CniName::Custom => "the network plug-in from `kubernetes.cni.urls`",
-                CniName::None => "a network plug-in from `manifests`",
+                CniName::Custom => "the CNI plugin from `kubernetes.cni.urls`",
+                CniName::None => "a CNI plugin from `manifests`",
             };
             format!("registered in Kubernetes, not ready yet: it waits for {comes}")
         }

@@ -15,7 +15,7 @@ pub(crate) enum Identified {
     Maintenance(Maintenance),
     /// A machine with a configuration under our authority.
     Configured(Machine),
-    /// Somebody else.
+    /// A foreign machine.
     ForeignMachine {
         /// Whose it seems to be.
         why: String,
@@ -25,11 +25,11 @@ pub(crate) enum Identified {
         /// What was seen.
         why: String,
     },
-    /// Nobody, yet.
+    /// Nothing answers yet.
     Unresponsive(Unmet),
 }
 
-/// Asks whoever answers at the node's address who it is. Sends nothing that is secret.
+/// Asks what answers at the node's address for its identity. Sends nothing that is secret.
 pub(crate) async fn identify(systems: &Systems, node: &Node, access: &Access) -> Identified {
     match reach(systems, node, access).await {
         Reached::Keys(machine) => identify_configured(systems, node, machine).await,
@@ -127,7 +127,7 @@ pub(crate) async fn identify_configured(systems: &Systems, node: &Node, machine:
     }
 }
 
-/// Nobody gave an external machine an identity of ours. That it has keys of this cluster is proved by the connection; which
+/// An external machine has no identity of ours. That it has keys of this cluster is proved by the connection; which
 /// of its nodes it is, its name says.
 async fn identify_external(systems: &Systems, node: &Node, machine: Machine) -> Identified {
     match systems.clock.timeout(REQUEST_TIMEOUT, machine.hostname()).await {
@@ -148,7 +148,7 @@ async fn identify_waiting(
     let connection = Maintenance::connect(&systems.net, &systems.clock, address).await?;
     if node.external {
         // The card that the file names is all that such a machine can be known by. Without one, its address must do, and that
-        // it answers somebody without keys, as one that has a configuration does not.
+        // it answers a client without keys, as one that has a configuration does not.
         let links = match node.mac.is_empty() {
             true => connection.version().await.map(|_| vec![])?,
             false => connection.links().await?,

@@ -123,7 +123,7 @@ impl Kubernetes {
     /// When Kubernetes does not answer in time, or refuses.
     pub async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesNode>> {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        let list = self.ask("list its nodes", nodes.list(&ListParams::default())).await?;
+        let list = self.ask("list nodes", nodes.list(&ListParams::default())).await?;
         Ok(list.items.into_iter().filter_map(|n| Some((n.metadata.name.clone()?.into(), seen(&n)))).collect())
     }
 

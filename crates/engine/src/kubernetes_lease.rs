@@ -143,7 +143,7 @@ impl KubernetesLease {
         }
     }
 
-    /// The plan is of yesterday, and perhaps the next one is empty: nobody shall be kept waiting.
+    /// The plan is of yesterday, and perhaps the next one is empty: no other operator should wait for it.
     async fn stale(&self) -> Error {
         let _ = self.systems.clock.timeout(TO_GIVE_BACK, self.release()).await;
         stale()

@@ -29,9 +29,9 @@ pub struct Operator {
     pub name: String,
     /// For people who look at the cluster from elsewhere: user and machine.
     pub person: String,
-    /// Names the working folder. Whoever uses it must hold its local lock.
+    /// Names the working folder. Its user must hold its local lock.
     pub place: String,
-    /// Take the lease even from somebody who still holds it.
+    /// Take the lease even from an operator that still holds it.
     pub take_over: bool,
 }
 
@@ -81,17 +81,17 @@ impl Validity {
     }
 }
 
-/// Somebody else had the lease after the world was looked at.
+/// Another operator had the lease after the cluster was observed.
 pub(crate) fn stale() -> Error {
     Error::new(Kind::Stale, "another operator changed the cluster since it was observed")
         .hint("run the command again: it observes the cluster again and continues")
 }
 
-/// Whether whoever looked at the world just now need not ask for the lease at all, because somebody else holds it.
+/// Whether asking for the lease is needless, because the observation just showed that another operator holds it.
 ///
 /// # Errors
 ///
-/// [`Kind::Busy`] when that is so. What has expired, or shall be taken over, is decided when the lease is asked for.
+/// [`Kind::Busy`] when that is so. What has expired, or is to be taken over, is decided when the lease is asked for.
 pub fn may_begin(seen: &RecordState, operator: &Operator, now: Timestamp) -> Result<()> {
     match &seen.lease {
         Some(held) if held.nonce != operator.place && held.expires > now && !operator.take_over => {
@@ -151,7 +151,7 @@ pub(crate) fn watching(holder: &str, wait: Duration) -> String {
     format!("the lease of {holder} has expired: waiting {} s to see whether it is renewed", wait.as_secs())
 }
 
-/// Somebody took the lease from us.
+/// Another operator took the lease over.
 pub(crate) fn taken_over(by: Option<&str>) -> Error {
     let told = by.map_or_else(
         || "another operator took over the lease".to_owned(),

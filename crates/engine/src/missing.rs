@@ -15,7 +15,7 @@ use crate::Systems;
 const INTERVAL: Duration = Duration::from_secs(1);
 const ATTEMPTS: u32 = 2;
 
-/// Why nobody can say where a VM is.
+/// Why it is unknown where a VM is.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unclear {
     /// Its host has no power, or no network.

@@ -28,7 +28,7 @@ pub(crate) fn check(
     ownership::may(act, &context.snapshot.blueprint, &evidence, node).map(drop)
 }
 
-/// The generation ID that a node's VM had when it was observed, or when the cluster's record was last written.
+/// The generation ID that a node's VM had when it was observed, or when the cluster record VM was last written.
 pub(crate) fn recorded(context: &Context, node: &str) -> Option<Uuid> {
     ownership::generations(&context.snapshot.blueprint, &context.snapshot.observed).get(node).copied()
 }

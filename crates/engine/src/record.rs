@@ -1,4 +1,4 @@
-//! The cluster's record: a stopped VM without disks whose notes carry the lease and the bootstrap mark.
+//! The cluster record VM: a stopped VM without disks whose notes carry the lease and the bootstrap mark.
 //!
 //! Every change is a compare-and-set: read the notes and Proxmox' digest of the configuration, write the new notes with
 //! that digest; the second of two writers is refused and reads again. So two operators cannot both hold the lease, and the
@@ -146,13 +146,12 @@ impl Record {
         }
         tags::at_creation(blueprint, &mut params);
         let not_made = |error: Option<pve::Error>| {
-            let attempt =
-                Error::systems(format!("could not create the cluster's record, VM {vmid} on {host}"));
+            let attempt = Error::systems(format!("could not create the cluster record VM {vmid} on {host}"));
             match error {
                 Some(error) => attempt.hint(hint(&error)).because(error),
                 None => attempt
                     .coded(NO_EFFECT)
-                    .hint("Proxmox said it was done, but the VM does not exist; look at its task log"),
+                    .hint("Proxmox reported success, but the VM does not exist; look at its task log"),
             }
         };
         let mut tries = 1;
@@ -342,7 +341,7 @@ impl Record {
             self.systems.clock.sleep(TO_AGREE).await;
             return is_free().await.then(|| {
                 let what = format!(
-                    "the cluster's record, VM {vmid}, was deleted: the cluster was deleted, or only this VM of it"
+                    "the cluster record VM {vmid} was deleted: the cluster was deleted, or only this VM of it"
                 );
                 Error::new(Kind::Busy, what)
                     .hint("nothing more is changed by this run; `talosmith status` shows what is left")
@@ -353,8 +352,8 @@ impl Record {
             return None;
         }
         let (now, _) = missing::seek(&self.systems, vmid).await.ok()??;
-        let what = format!("the cluster's record, VM {vmid}, was migrated from {} to {now}", self.host);
-        Some(Error::new(Kind::Stale, what).hint("run the command again: it goes on from there"))
+        let what = format!("the cluster record VM {vmid} was migrated from {} to {now}", self.host);
+        Some(Error::new(Kind::Stale, what).hint("run the command again to continue"))
     }
 
     /// The Proxmox host that its VM is on, as far as is known.
@@ -402,7 +401,7 @@ impl Record {
                     Kind::Refused,
                     format!("etcd was bootstrapped on {} at {}", mark.node, mark.at),
                 )
-                .hint("a second etcd must never be made; look at the cluster with `talosmith status`")),
+                .hint("a second etcd must never be created; `talosmith status` shows the cluster")),
             }
         })
         .await
@@ -430,7 +429,7 @@ impl Record {
     /// When it is not ours, or another run wrote it meanwhile.
     pub(crate) async fn restore(&self, member: &str, progress: &Progress) -> Result<()> {
         let attempt = || {
-            let what = format!("could not restore the cluster's record, VM {} on {}", self.vmid, self.host);
+            let what = format!("could not restore the cluster record VM {} on {}", self.vmid, self.host);
             Error::systems(what)
         };
         let failed = |e: pve::Error| attempt().hint(hint(&e)).because(e);
@@ -506,14 +505,14 @@ impl Record {
 
     async fn fetch(&self) -> Result<(RecordState, Mark, VmConfig)> {
         let config = self.systems.pve.vm_config(&self.host, self.vmid).await.map_err(|e| {
-            Error::systems(format!("could not read the cluster's record, VM {} on {}", self.vmid, self.host))
+            Error::systems(format!("could not read the cluster record VM {} on {}", self.vmid, self.host))
                 .hint(hint(&e))
                 .because(e)
         })?;
         let not_ours = || {
             Error::new(
                 Kind::Refused,
-                format!("VM {} on {} is not this cluster's record", self.vmid, self.host),
+                format!("VM {} on {} is not the record VM of this cluster", self.vmid, self.host),
             )
         };
         self.refuse_newer(&config)?;
@@ -578,7 +577,7 @@ impl Record {
                 }
                 Err(error) => {
                     return Err(Error::systems(format!(
-                        "could not write the cluster's record, VM {} on {}",
+                        "could not write the cluster record VM {} on {}",
                         self.vmid, self.host
                     ))
                     .hint(hint(&error))

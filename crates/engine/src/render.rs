@@ -1,6 +1,6 @@
 //! From blueprint and bundle to what the nodes and the Image Factory receive.
 //!
-//! Rendering asks nobody: it works offline, and gives the same for the same file, attached files and bundle. What the file says
+//! Rendering asks no system: it works offline, and gives the same for the same file, attached files and bundle. What the file says
 //! becomes settings (`machine`, `manifests`), `talos` writes them in the form of the contract, then the file's patches
 //! are merged, and the result is held against what the node's release would refuse.
 
@@ -47,7 +47,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The text with its keys. Only the node, or a file that nobody else may read, is given it.
+    /// The text with its keys. Only the node, or a file that only its owner may read, gets it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.whole

@@ -254,7 +254,7 @@ async fn machine(failed: &Failed<'_>, node: &Node) -> String {
     text
 }
 
-/// What a machine says that has no configuration yet: there are no services then, and no logs for strangers.
+/// What a machine says that has no configuration yet: there are no services then, and no logs for clients without keys.
 async fn in_maintenance(failed: &Failed<'_>, node: &Node) -> Option<String> {
     let (systems, address) = (failed.systems, failed.systems.address(node));
     let asked = async {

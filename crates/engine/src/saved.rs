@@ -7,7 +7,7 @@
 //!
 //! Nothing in it is secret: of configurations, and of everything that the cluster file says, there are only digests. It is
 //! authenticated with a key that only the holder of the secrets bundle has ([`PlanKey`]), so a plan that was edited is refused
-//! whoever computed its digest again. A plan for a cluster without a bundle cannot be authenticated: nothing of it is used but the
+//! even with a digest that was computed again. A plan for a cluster without a bundle cannot be authenticated: nothing of it is used but the
 //! approval of exactly what planning gives again, and it allows no deletion of data.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -341,7 +341,7 @@ impl Facts<'_> {
         self.lines.insert(name, text);
     }
 
-    /// Where there is a key, nobody without it can find the text by trying.
+    /// Where there is a key, the text cannot be found by trying without the key.
     fn digest(&self, name: &str, text: &str) -> String {
         let bytes = format!("{name}\0{text}");
         match self.key {

@@ -1,7 +1,7 @@
 //! Takes secrets out of text that came from elsewhere.
 //!
 //! What is known to be secret (every value of the bundle, in the forms in which it is written, and whatever else is handed
-//! in) is replaced wherever it stands; PEM blocks are cut out whoever they belong to.
+//! in) is replaced wherever it stands; PEM blocks are cut out, whatever they belong to.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

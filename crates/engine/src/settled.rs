@@ -1,7 +1,7 @@
-//! A VM that somebody may be making at this very moment.
+//! A VM that another client may be creating at this moment.
 //!
-//! Proxmox reserves the id at once and writes the notes only when the task ends, so until then nobody can say whose VM it
-//! is. Whoever was told "exists", or got no answer at all, waits here first.
+//! Proxmox reserves the id at once and writes the notes only when the task ends, so until then it is unknown whose VM it
+//! is. After the answer "exists", or without an answer, Talosmith waits here first.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// How many looks until it is asked whether the creation still goes on.
 const ATTEMPTS_PER_CHECK: u32 = 5;
 
-/// The VM's configuration once nobody is making it any more. `None` when there is no such VM.
+/// The VM's configuration once its creation has ended. `None` when there is no such VM.
 pub(crate) async fn settled(systems: &Systems, host: &str, vmid: u32) -> Result<Option<VmConfig>> {
     let attempt = || Error::systems(format!("could not find out whose VM {vmid} on {host} is"));
     for snapshot in 1..=TIMEOUT {

@@ -114,7 +114,9 @@ impl std::fmt::Display for Task {
                     "correct the PCI mapping {name}: Proxmox compares it with the device at every start"
                 )
             }
-            Self::AllowImport(store) => write!(f, "let the storage {} hold images to import", store.storage),
+            Self::AllowImport(store) => {
+                write!(f, "allow the content type `import` on the datastore {}", store.storage)
+            }
             Self::MapDevice { name, address, devices } => {
                 let on: Vec<&str> =
                     devices.iter().filter_map(|d| d.strip_prefix("node=")?.split(',').next()).collect();
@@ -304,7 +306,7 @@ fn with_names(spec: &Spec) -> (Spec, BTreeMap<String, String>) {
     });
     match changed {
         Ok(spec) => (spec, names),
-        // A file that was read can be written and read again; if not, it is left as it is and the check refuses it.
+        // A file that was read can be written and read again; if not, it is not changed and the check refuses it.
         Err(_) => (spec.clone(), BTreeMap::new()),
     }
 }

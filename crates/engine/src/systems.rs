@@ -11,7 +11,7 @@ use talos_client::Roots;
 
 use crate::consoles::Consoles;
 
-/// What the engine talks to. Made by whoever calls it, from the real network or from the lab. Cheap to clone.
+/// What the engine talks to. The caller creates it, from the real network or from the lab. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Systems {
     /// Proxmox VE.
@@ -56,7 +56,7 @@ impl DiscoveredAddresses {
 
 /// How long a single question to a machine may take. etcd's answers hang before it runs, and a black hole never answers.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long somebody has to answer the door.
+/// How long a machine has to accept a connection.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The port of Talos' own API.
 pub(crate) const TALOS_PORT: u16 = 50_000;

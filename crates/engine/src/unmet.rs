@@ -15,9 +15,9 @@ const LATE: &str = "timed-out";
 const POD: &str = "pod-stuck";
 /// Where the pods are that nodes wait for.
 const NAMESPACE: &str = "kube-system";
-/// So long nodes usually wait for pods; before that, nobody asks why.
+/// So long nodes usually wait for pods; before that, Talosmith does not ask why.
 const USUAL: Duration = Duration::from_secs(45);
-/// So long a pod may be stuck before nobody waits for it any more. Images are pulled again at growing intervals, five of them
+/// So long a pod may be stuck before Talosmith stops waiting for it. Images are pulled again at growing intervals, five of them
 /// within this time.
 const HOPE: Duration = Duration::from_secs(5 * 60);
 /// So long a program that fails may seem to run.
@@ -95,7 +95,7 @@ impl PodWatch {
         let Ok(found) = kubernetes.stuck(NAMESPACE).await else { return unmet };
         if let Some(found) = found.into_iter().find(|found| self.concerns(found)) {
             let started = self.stuck.as_ref().map_or(now, |(started, ..)| *started);
-            // Where nobody tries again, there is nothing to hope for.
+            // Where there is no further attempt, waiting does not help.
             let started = if found.given_up { now.checked_sub(HOPE).unwrap_or(started) } else { started };
             self.stuck = Some((started, now, found.to_string()));
         }
@@ -114,7 +114,7 @@ impl PodWatch {
         *self = Self { node: self.node.take(), ..Self::default() };
     }
 
-    /// Whether a pod is stuck for so long that waiting is in vain.
+    /// Whether a pod is stuck for so long that waiting does not help.
     pub(crate) fn is_hopeless(&self, systems: &Systems) -> bool {
         self.stuck.as_ref().is_some_and(|(started, ..)| elapsed(*started, systems.clock.now()) >= HOPE)
     }

@@ -1,4 +1,4 @@
-//! A mapping whose keys are taken one by one, so that what nobody took can be told: nothing is dropped silently.
+//! A mapping whose keys are taken one by one, so that keys that were not taken are reported: nothing is dropped silently.
 
 use std::cell::Cell;
 
@@ -18,9 +18,9 @@ pub(super) struct Bag<'t> {
 /// What became of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// Nobody asked for it.
+    /// It was not taken.
     Unknown,
-    /// Somebody did, but it was of another kind.
+    /// It was taken, but it was of another kind.
     Misfit,
     /// It was understood.
     Taken,
@@ -116,7 +116,7 @@ impl<'t> Bag<'t> {
         if self.name.is_empty() { key.to_owned() } else { format!("{}.{key}", self.name) }
     }
 
-    /// Says of every key that nobody took that it has no counterpart here.
+    /// Reports every key that was not taken: it has no counterpart here.
     pub(super) fn finish(self, notes: &mut Notes) {
         for (key, span, value, fate) in &self.entries {
             let null = matches!(value, Tree::Scalar { value: Scalar::Null, .. });

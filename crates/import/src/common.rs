@@ -81,7 +81,7 @@ pub(super) fn contract(talos: &str) -> Option<String> {
     forms::contract(&short.join("."))
 }
 
-/// The Kubernetes version that a Talos release brings when nobody asks for another.
+/// The Kubernetes version that a Talos release brings by default.
 pub(super) fn kubernetes_of(talos: &str) -> &'static str {
     let version = Version::read(talos);
     match version.map_or((0, 0), |version| (version.minor, version.patch)) {

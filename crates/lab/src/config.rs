@@ -84,7 +84,7 @@ pub struct LabConfig {
     pub talos_versions: Vec<String>,
     /// Resource pools.
     pub pools: Vec<String>,
-    /// Schematics that somebody posted to the factory before, as they were posted.
+    /// Schematics that someone posted to the factory before, as they were posted.
     pub schematics: Vec<String>,
     /// The hosts outside that answer: mirrors, registries, time servers, the factory. Without a list everything does. A host
     /// that is asked for `/OTHER/…` is a proxy and answers for the other.

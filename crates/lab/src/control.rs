@@ -1,4 +1,4 @@
-//! Orders to a lab that is served: something breaks, somebody looks, it goes down.
+//! Orders to a lab that is served: something breaks, someone looks, it goes down.
 //!
 //! The lab listens on a loopback port of its own for one line of JSON a connection and answers with one. Where that is, and
 //! the secret that an order must carry, stands in `control.json` in the lab's folder, which only its owner can read.
@@ -99,7 +99,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Waits until somebody wants the lab to go down.
+    /// Waits until someone wants the lab to go down.
     pub async fn wants_down(&self) {
         self.down.cancelled().await;
     }
@@ -137,7 +137,7 @@ impl Lab {
                 let Ok((stream, _)) = listener.accept().await else { continue };
                 let (shared, secret, told) = (shared.clone(), secret.clone(), told.clone());
                 tokio::spawn(async move {
-                    // Whoever does not hear the answer is gone.
+                    // A client that does not read the answer is gone.
                     let _ = serve(stream, &shared, &secret, &told).await;
                 });
             }
@@ -172,7 +172,7 @@ async fn serve(
         write.shutdown().await
     };
     let told = told.await;
-    // Only now: the program may end at once, and whoever gave the order would never hear that it was followed.
+    // Only now: the program may end at once, and the client would never hear that its order was followed.
     if goes_down {
         down.cancel();
     }

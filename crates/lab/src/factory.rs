@@ -33,7 +33,7 @@ pub struct Factory {
     /// Canonical text by id.
     pub(crate) schematics: BTreeMap<String, String>,
     pub(crate) versions: Vec<String>,
-    /// When each image that somebody asked for is built.
+    /// When each image that someone asked for is built.
     #[serde(default)]
     built: BTreeMap<String, Timestamp>,
     authority: Identity,

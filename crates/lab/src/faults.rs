@@ -68,7 +68,7 @@ pub enum Injection {
         /// The hosts.
         only: Option<Vec<String>>,
     },
-    /// A machine's network cable is pulled, or put back. It runs on by itself and hears of nobody.
+    /// A machine's network cable is pulled, or put back. It runs on by itself and hears of no one.
     Unplugged {
         /// The VM of the machine.
         vmid: u32,
@@ -90,7 +90,7 @@ pub enum Injection {
         /// Whether it is broken.
         broken: bool,
     },
-    /// The etcd database of a machine is full: it has the alarm, until somebody ends it.
+    /// The etcd database of a machine is full: it has the alarm, until someone ends it.
     FullEtcd {
         /// The VM of the machine.
         vmid: u32,

@@ -125,7 +125,7 @@ pub(crate) struct WebFile {
     /// Its checksums, by algorithm.
     pub(crate) sums: BTreeMap<String, String>,
     pub(crate) mimetype: String,
-    /// What kind of image its first bytes say that it is, where somebody looked.
+    /// What kind of image its first bytes say that it is, where someone looked.
     #[serde(default)]
     pub(crate) image: Option<String>,
 }
@@ -154,7 +154,7 @@ pub(crate) struct Host {
     /// Devices that can be handed through.
     #[serde(default)]
     pub(crate) pci: Vec<PciConfig>,
-    /// The interfaces, once somebody changed them.
+    /// The interfaces, once someone changed them.
     #[serde(default)]
     pub(crate) network: Option<BTreeMap<String, Fields>>,
     /// The interfaces after the next reload, where that differs.

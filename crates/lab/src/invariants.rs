@@ -368,7 +368,7 @@ impl Watch {
         if !lease.acted && (record.is_none() || lease.old.as_deref() == Some(&*call.origin)) {
             return None;
         }
-        let holder = holder.map_or_else(|| "nobody".to_owned(), |holder| format!("{holder:?}"));
+        let holder = holder.map_or_else(|| "no one".to_owned(), |holder| format!("{holder:?}"));
         Some((4, format!("{} changes something while the lease is held by {holder}", call.origin)))
     }
 
@@ -432,7 +432,7 @@ impl Watch {
 
 impl State {
     fn note(&mut self, call: &Call, now: Timestamp, outcome: &str) {
-        let who = if call.origin.is_empty() { "somebody" } else { &call.origin };
+        let who = if call.origin.is_empty() { "someone" } else { &call.origin };
         let at = call.machine.map(|vmid| format!(" at {vmid}")).unwrap_or_default();
         let dry = if call.dry_run { " (dry run)" } else { "" };
         let line = format!("{now} #{} {who}{at}: {} {}{dry}: {outcome}", call.number, call.method, call.path);

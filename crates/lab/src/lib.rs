@@ -69,7 +69,7 @@ pub struct Lab {
     network: Arc<Network>,
 }
 
-/// What somebody needs to know to use the lab's Proxmox and factory.
+/// What someone needs to know to use the lab's Proxmox and factory.
 #[derive(Debug, Clone)]
 pub struct Facts {
     /// `host:port` of the first Proxmox host.
@@ -123,7 +123,7 @@ impl Lab {
         self.net_of("")
     }
 
-    /// The same network, for somebody whose calls are to be told from those of others.
+    /// The same network, for someone whose calls are to be told from those of others.
     #[must_use]
     pub fn net_of(&self, origin: &str) -> Net {
         Net::of(net::Dialler(self.network.clone(), origin.into()))
@@ -164,7 +164,7 @@ impl Lab {
         &self.network.shared
     }
 
-    /// Lets somebody look at every call from now on.
+    /// Lets someone look at every call from now on.
     pub fn watch(&self, watch: Arc<Watch>) {
         self.network.shared.set_watch(watch);
     }

@@ -91,7 +91,7 @@ impl Line {
         }
     }
 
-    /// Breaks the connection; whoever waits for an answer on it is gone with it.
+    /// Breaks the connection; a client that waits for an answer on it is gone with it.
     async fn hang_up<T>(&self) -> T {
         self.broken.cancel();
         std::future::pending().await

@@ -103,7 +103,7 @@ pub struct Machines {
     /// The certificates that a client read on the console of a machine: whose client, which machine, the fingerprint.
     #[serde(skip)]
     witnessed: BTreeSet<(String, u32, String)>,
-    /// Machines on which something happened that nobody was told of yet.
+    /// Machines on which something happened that no one was told of yet.
     #[serde(skip)]
     dirty: BTreeSet<u32>,
 }
@@ -111,13 +111,13 @@ pub struct Machines {
 /// What a connection to a port meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortState {
-    /// Nobody has the address.
+    /// No one has the address.
     NoHost,
-    /// Nobody listens on the port.
+    /// No one listens on the port.
     Refused,
     /// Packets vanish.
     BlackHole,
-    /// Somebody listens.
+    /// Someone listens.
     Open(Listener),
 }
 
@@ -244,7 +244,7 @@ impl Machines {
                 self.prints(vmid, |machine| machine.print_power_button(now));
                 drop(self.leave(vmid, Leave::Shutdown, now));
             }
-            // Nobody listens yet.
+            // No one listens yet.
             _ => {}
         }
     }
@@ -266,7 +266,7 @@ impl Machines {
         std::mem::take(&mut self.power_offs)
     }
 
-    /// How many etcd clusters there are. More than one under the same keys is the accident that nobody may cause.
+    /// How many etcd clusters there are. More than one under the same keys is the accident that no one may cause.
     #[must_use]
     pub fn etcd_clusters(&self) -> usize {
         self.etcds.len()

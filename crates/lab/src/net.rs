@@ -1,7 +1,7 @@
 //! The lab's network: names and addresses in, byte streams out.
 //!
 //! A dialled connection is an in-memory pipe whose other end is served by a task. Failures are those of a LAN: an address
-//! that nobody has gives no answer for a while and then "unreachable", a closed port refuses at once, a black hole never
+//! that no one has gives no answer for a while and then "unreachable", a closed port refuses at once, a black hole never
 //! answers. A connection ends when what it leads to ends: the host goes down, or the machine reboots or changes its
 //! certificates (its epoch).
 
@@ -169,7 +169,7 @@ impl Network {
             }
             ending.cancel();
             if shared.is_served() {
-                // Whoever is still there then is cut off.
+                // A client that is still there then is cut off.
                 let _ = Clock::real().timeout(LAST_WORDS, work).await;
             }
         };

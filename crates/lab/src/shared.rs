@@ -1,6 +1,6 @@
 //! The world, its lock, its clock and its file.
 //!
-//! Whoever touches the world goes through [`Shared::with`]: time is moved forward first, then the caller's work runs,
+//! Everything that touches the lab state goes through [`Shared::with`]: time is moved forward first, then the caller's work runs,
 //! then the world is saved, then everybody who waits is told. Because saving comes before the answer leaves, a killed
 //! process never answered anything that its file does not know.
 
@@ -186,7 +186,7 @@ impl Shared {
         result
     }
 
-    /// Looks at the world at the present; nobody is told unless time brought something about.
+    /// Looks at the world at the present; no one is told unless time brought something about.
     pub fn read<T>(&self, look: impl FnOnce(&World, Timestamp) -> T) -> T {
         let mut present = self.lock();
         let happened = present.advance(self.clock.now());
@@ -201,7 +201,7 @@ impl Shared {
         result
     }
 
-    /// Changes something that neither time nor anybody else depends on; nobody is told.
+    /// Changes something that neither time nor anybody else depends on; no one is told.
     pub(crate) fn with_quiet<T>(&self, work: impl FnOnce(&mut World) -> T) -> T {
         work(&mut self.lock().world)
     }
@@ -238,7 +238,7 @@ impl Shared {
         Follower { changes: self.subscribe(), shared: self.clone() }
     }
 
-    /// Tells whoever follows a log that something was written there.
+    /// Tells the followers of a log that something was written there.
     pub(crate) fn tell_followers(&self) {
         if self.followers.load(Ordering::Relaxed) > 0 {
             self.changed.send_modify(|count| *count = count.wrapping_add(1));
@@ -289,7 +289,7 @@ impl Shared {
     }
 }
 
-/// Somebody who follows a log.
+/// Someone who follows a log.
 pub(crate) struct Follower {
     changes: watch::Receiver<u64>,
     shared: Arc<Shared>,

@@ -1,6 +1,6 @@
 //! The other files that a cluster file points to: patches, manifests, schematics, chart values.
 //!
-//! Nothing is read here. Whoever can read hands the contents in, by the name that the file gives them, so that everything
+//! Nothing is read here. The caller hands the contents in, by the name that the file gives them, so that everything
 //! which is made from them stays a function of what it is given.
 
 use std::collections::BTreeMap;

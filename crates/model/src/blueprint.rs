@@ -1,4 +1,4 @@
-//! What the cluster shall be, with no choice left open but those that only Proxmox can decide.
+//! The desired state of the cluster, with no choice left open but those that only Proxmox can decide.
 //!
 //! A blueprint is derived from the file alone, or from the file and an [`Inventory`] of what Proxmox has. Without the
 //! inventory a host or a datastore that the file does not name stays `None`: open, never guessed. Without a secrets
@@ -51,7 +51,7 @@ pub struct Blueprint {
     /// The hosts that may carry VMs of the cluster, where the file names them. Empty: all.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub hosts: BTreeSet<String>,
-    /// The cluster's record in Proxmox.
+    /// The cluster record VM in Proxmox.
     pub record: Record,
     /// Boot images by key, shared between nodes that agree.
     pub images: BTreeMap<String, Image>,
@@ -314,7 +314,7 @@ impl Blueprint {
         self.control_planes().all(|node| node.name == name) && self.control_planes().next().is_some()
     }
 
-    /// Whether nodes are expected to wait for a network plug-in: the file asks for none, and brings no manifest that
+    /// Whether nodes are expected to wait for a CNI plugin: the file asks for none, and brings no manifest that
     /// could hold one.
     #[must_use]
     pub fn awaits_network(&self) -> bool {

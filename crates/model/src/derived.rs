@@ -8,7 +8,7 @@ use uuid::{Uuid, uuid};
 /// Under which our UUIDs are made. It must never change: every VM of every cluster is recognised by it.
 const NAMESPACE: Uuid = uuid!("6f1c1f0e-6d0b-5d8e-9a55-2f0f5c5c7a11");
 
-/// Name of the cluster's record.
+/// Name of the cluster record VM.
 pub(crate) fn record_name(cluster: &str) -> String {
     format!("{cluster}-record")
 }

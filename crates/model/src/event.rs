@@ -150,7 +150,7 @@ pub enum What {
         /// How many other steps run.
         others: usize,
     },
-    /// Somebody asked to stop: no new step starts.
+    /// A person asked to stop: no new step starts.
     Interrupted,
     /// A run ends.
     Ended {

@@ -15,7 +15,7 @@ const OWNER: &str = "talosmith-owner:";
 /// Where region and zone of a node stand.
 pub const REGION: &str = "topology.kubernetes.io/region";
 
-/// Whoever is given credentials.
+/// What is given credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Holder {

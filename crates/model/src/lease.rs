@@ -1,6 +1,6 @@
 //! When the holder of a lease stops, and when its successor may start: one place for all of it.
 //!
-//! Nothing outside can fence a holder off: Proxmox, Talos and Kubernetes take a call from whoever has the keys. So two rules
+//! Nothing outside can fence a holder off: Proxmox, Talos and Kubernetes take a call from any client with the keys. So two rules
 //! keep the changing calls of two operators apart:
 //!
 //! - The holder makes no changing call later than [`HOLDER_STOPS`] after it *sent* its last successful renewal, by a clock that

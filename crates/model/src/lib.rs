@@ -1,4 +1,4 @@
-//! What a cluster shall be, what it is, and what must be done: the vocabulary of Talosmith, without any IO.
+//! The desired state of a cluster, its observed state and the plan: the vocabulary of Talosmith, without any IO.
 //!
 //! ```text
 //!  cluster.yaml ──load──► Spec ──┐
@@ -26,7 +26,7 @@
 //! - [`releases`] has the versions of Talos and Kubernetes that are supported, in one table.
 //! - [`rights`] is what a token must be allowed to do for a blueprint, and where.
 //! - [`service`] says which services of a machine do not come up by themselves.
-//! - [`holder`] is whoever is given credentials inside the cluster.
+//! - [`holder`] is what is given credentials inside the cluster.
 //! - [`identity`] is how a machine proves who it is before it receives keys.
 //! - [`mod@lease`] is when one operator stops and the next one may start.
 //! - [`natural`] is the order in which people count names.

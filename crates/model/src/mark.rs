@@ -2,8 +2,8 @@
 //!
 //! There is no state file: ownership stands in the VM itself, twice. Its SMBIOS UUID derives from the cluster's id and
 //! the node's name, and the last line of its description carries the same as a [`Mark`], which survives a clone or a
-//! restored backup (both of which change or double the UUID). [`crate::ownership`] judges by all of it. The cluster's record
-//! carries more: the [`Lease`] of whoever is changing the cluster, and the [`BootstrapMark`] that keeps a second etcd cluster
+//! restored backup (both of which change or double the UUID). [`crate::ownership`] judges by all of it. The cluster record VM
+//! carries more: the [`Lease`] of the operator that is changing the cluster, and the [`BootstrapMark`] that keeps a second etcd cluster
 //! from ever being made.
 //!
 //! The lines start with a fixed word so that people may write what they like above them. Each has a version; those without
@@ -24,7 +24,7 @@ use crate::forms;
 const MARK: &str = "talosmith-mark:";
 /// The first word of the record's line.
 const RECORD: &str = "talosmith-record:";
-/// The name in [`Mark::node`] of the cluster's record.
+/// The name in [`Mark::node`] of the cluster record VM.
 pub const RECORD_NODE: &str = "(record)";
 /// With this starts [`Mark::node`] of a template that nodes are copied from.
 pub const TEMPLATE_NODE: &str = "(template)";
@@ -85,7 +85,7 @@ pub struct Mark {
     pub unknown: Unknown,
 }
 
-/// What the cluster's record says beyond its mark.
+/// What the cluster record VM says beyond its mark.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordState {
     /// See [`VERSION`].
@@ -95,7 +95,7 @@ pub struct RecordState {
     pub lease: Option<Lease>,
     /// When and where etcd was started.
     pub bootstrap: Option<BootstrapMark>,
-    /// How many times the lease went to a new holder. Whoever planned at another number planned for another world.
+    /// How many times the lease went to a new holder. A plan made at another number was made for another observed state.
     #[serde(default)]
     pub turns: u64,
     /// The generation ID of each control plane node's VM, by node name, as of the last run. A snapshot may hold a mark from before marks had one;
@@ -295,7 +295,7 @@ impl Mark {
         (words(&text) != words(description)).then_some(text)
     }
 
-    /// The description of the cluster's record: a card for people, the mark, the state.
+    /// The description of the cluster record VM: a card for people, the mark, the state.
     #[must_use]
     pub fn describe_record(&self, state: &RecordState) -> String {
         let lease = match &state.lease {
@@ -308,8 +308,8 @@ impl Mark {
             None => "etcd was not bootstrapped yet.".to_owned(),
         };
         format!(
-            "Record of the Talos cluster {}, managed by Talosmith. It never runs and has no disks. Do not delete it: it keeps two \
-             people from changing the cluster at once, and a second etcd from being made.\n\n{lease} {bootstrap}\n\n{MARK} {}\n{RECORD} {}",
+            "Record of the Talos cluster {}, managed by Talosmith. It never runs and has no disks. Do not delete it: it prevents \
+             two operators from changing the cluster at the same time, and a second etcd.\n\n{lease} {bootstrap}\n\n{MARK} {}\n{RECORD} {}",
             self.cluster,
             json(self),
             json(&RecordState { version: VERSION, ..state.clone() })

@@ -103,7 +103,7 @@ pub struct Proxmox {
     pub marked: Vec<Vm>,
     /// The record of the cluster, if it was found.
     pub record: Option<RecordSeen>,
-    /// Addresses that new machines shall have and somebody has already, with what was seen there.
+    /// Addresses for new machines that are already in use, with what was seen there.
     pub occupied: BTreeMap<Ipv4Addr, String>,
     /// What the token may not do and new nodes need.
     pub missing_rights: Vec<MissingRight>,
@@ -119,11 +119,11 @@ pub struct Proxmox {
     pub no_images: Vec<NoImage>,
     /// What the file names, new nodes need, and Proxmox does not have.
     #[serde(default)]
-    pub not_there: Vec<NotThere>,
+    pub missing_resources: Vec<MissingResource>,
     /// Documents that machines of a new cluster will fetch, and a host does not find.
     #[serde(default)]
-    pub unfound: Vec<Unfound>,
-    /// Accounts for what runs in the cluster. `None` where nobody had to know of them, or they could not be seen.
+    pub missing_documents: Vec<MissingDocument>,
+    /// Accounts for what runs in the cluster. `None` where they were not needed, or could not be read.
     pub accounts: Option<Accounts>,
 }
 
@@ -146,7 +146,7 @@ pub struct Accounts {
     /// Those of them that have a token of the wanted name that does not say that it was made for this cluster, as the user does not.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub foreign_tokens: BTreeSet<String>,
-    /// Those of their roles that somebody else has, too.
+    /// Those of their roles that other accounts have, too.
     pub shared_roles: BTreeSet<String>,
 }
 
@@ -216,7 +216,7 @@ pub struct Vm {
     /// Generation ID, which Proxmox changes when the VM is cloned, restored or rolled back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vmgenid: Option<Uuid>,
-    /// The generation ID that the cluster's record has for its node.
+    /// The generation ID that the cluster record VM has for its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<Uuid>,
     /// Whose it says it is.
@@ -249,7 +249,7 @@ impl Vm {
     }
 }
 
-/// The cluster's record as found.
+/// The cluster record VM as found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordSeen {
     /// Its ID in Proxmox, which no other guest of the cluster of hosts has.
@@ -294,7 +294,7 @@ pub struct UnsizedImage {
 /// Something that the file names and Proxmox does not have, or does not show to the token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
-pub enum NotThere {
+pub enum MissingResource {
     /// A resource pool.
     Pool {
         /// The name of the pool in the file.
@@ -313,7 +313,7 @@ pub enum NotThere {
 
 /// A document that a host did not find.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unfound {
+pub struct MissingDocument {
     /// The host that was asked.
     pub host: String,
     /// Where it looked.
@@ -503,6 +503,9 @@ pub enum ConfigDifference {
 }
 
 /// What a change of its configuration costs a machine that runs, from the least to the most.
+///
+/// `talos::config::ConfigCost` is the same enum: plans are made without that crate, which brings certificates and wire types. The engine
+/// translates, case by case. [`Self::disruption`] says what it means for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ConfigCost {
@@ -584,7 +587,7 @@ impl Member {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "is")]
 pub enum Etcd {
-    /// Nobody could tell. A machine in maintenance mode is one of these: wiping STATE alone keeps etcd's data.
+    /// Unknown. A machine in maintenance mode is one of these: wiping STATE alone keeps etcd's data.
     Unknown,
     /// It was proved that it has no etcd data; or it is a worker.
     Empty,

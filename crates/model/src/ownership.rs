@@ -10,7 +10,7 @@
 //! | UUID edited by a person | kept | new | kept |
 //! | ID reused by another VM | none of ours | new | new |
 //!
-//! Marks of the first release have no vmgenid. The cluster's record keeps the generation of every control plane node, so that such a mark in a
+//! Marks of the first release have no vmgenid. The cluster record VM keeps the generation of every control plane node, so that such a mark in a
 //! snapshot is known for what it is after a rollback.
 //!
 //! A control plane node with another generation brings an old raft log back under the ID of a live etcd member, so it is never
@@ -40,7 +40,7 @@ pub struct Evidence<'a> {
     pub uuid: Option<Uuid>,
     /// Its generation ID. Proxmox gives none on some platforms.
     pub vmgenid: Option<Uuid>,
-    /// The generation ID that the cluster's record has for its node.
+    /// The generation ID that the cluster record VM has for its node.
     pub recorded: Option<Uuid>,
     /// Whether Proxmox has it as a template.
     pub template: bool,
@@ -260,7 +260,7 @@ pub fn generation(seen: &Evidence<'_>, identity: Identity, name: &str) -> Option
     }
 }
 
-/// The generations that the cluster's record should have: what it has, and those of all VMs that are certainly control plane nodes.
+/// The generations that the cluster record VM should have: what it has, and those of all VMs that are certainly control plane nodes.
 /// A worker needs none, and the notes of a VM have only so much room.
 #[must_use]
 pub fn generations(blueprint: &Blueprint, observed: &Observed) -> BTreeMap<String, Uuid> {

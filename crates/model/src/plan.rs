@@ -1,4 +1,4 @@
-//! From what shall be and what is to what must be done: pure, synchronous, the same answer for the same question.
+//! From the desired and the observed state to the steps: pure, synchronous, the same plan for the same input.
 //!
 //! A plan has steps with edges and reasons; notes, for what differs and is left alone; and refusals, for what makes any
 //! change unsafe. A plan with a refusal is never carried out. The rules are one function each, in the modules below:
@@ -6,7 +6,7 @@
 //! - [`refuse`]: when nothing may be touched.
 //! - [`lost`]: VMs of a cluster with this name whose keys are not here.
 //! - [`preflight`]: what must be so before the first VM is created.
-//! - [`unsupported`]: what the file may ask for and nobody carries out yet.
+//! - [`unsupported`]: what the file may ask for and this version does not do.
 //! - [`bring_up`]: what each node still needs.
 //! - `bootstrap`: when etcd may be bootstrapped, and when the record must say that it was.
 //! - [`drift`]: what of a VM is not as the file says, and what changing it would disrupt.
@@ -149,7 +149,7 @@ pub enum RefusalCode {
     LostBundle,
     /// The notes of a VM of ours do not say any more that it is.
     LostMark,
-    /// The cluster's record may be there and cannot be read, so nobody keeps two operators apart.
+    /// The cluster record VM may be there and cannot be read, so nothing keeps two operators apart.
     NoRecord,
     /// The same node exists more than once.
     Doubled,
@@ -182,7 +182,8 @@ pub enum RefusalCode {
     /// A boot image cannot be had.
     Image,
     /// A pool or a device that the file names is not there.
-    NotThere,
+    #[serde(alias = "not-there")]
+    NotFound,
     /// Proxmox holds a lock on a VM.
     Locked,
     /// What answers at an address is not our machine.
@@ -289,7 +290,7 @@ fn finish(blueprint: &Blueprint, found: Found) -> Plan {
         refusals.push(Refusal {
             code: RefusalCode::Internal,
             why: format!("the plan has no order: {cycle}"),
-            hint: "this is a mistake in Talosmith; report it together with the cluster file".to_owned(),
+            hint: "this is a bug in Talosmith; report it together with the cluster file".to_owned(),
         });
         vec![]
     });

@@ -2,7 +2,7 @@
 //!
 //! The plan, the steps that wait for a node, `health`, `status` and the gate all read these, so that they cannot disagree about what ready
 //! means. Each asks for the conditions that it needs, in its own order. What was not observed is [`State::Unknown`], which never counts as
-//! met. What only the operator can bring, because the file leaves a network plug-in or a cloud provider to them, is
+//! met. What only the operator can bring, because the file leaves a CNI plugin or a cloud provider to them, is
 //! [`State::LeftToOperator`]: nothing that Talosmith waits for.
 
 use std::collections::BTreeMap;
@@ -139,7 +139,7 @@ pub fn is_ready(kubernetes: &Kubernetes, node: &str) -> Option<bool> {
     kubernetes.nodes.get(node).filter(|_| kubernetes.answered).map(|seen| seen.ready)
 }
 
-/// Where nobody has installed a network plug-in yet, the node is not ready, and that alone keeps its machine from calling itself so.
+/// Where no CNI plugin is installed yet, the node is not ready, and that alone keeps its machine from calling itself so.
 fn running(blueprint: &Blueprint, machine: &Machine) -> Option<State> {
     if !matches!(machine.api, Api::Configured | Api::Maintenance) {
         return None;

@@ -170,14 +170,14 @@ const fn later(name: &'static str, reason: &'static str) -> Privilege {
 const VM: &[Privilege] = &[
     first("VM.Allocate", "create and delete VMs"),
     first("VM.Audit", "read VMs"),
-    Privilege { name: "VM.Clone", reason: "copy templates", when: When::Copying },
+    Privilege { name: "VM.Clone", reason: "clone templates", when: When::Copying },
     first("VM.Config.CDROM", "attach the cloud-init drive"),
     first("VM.Config.CPU", "set processors"),
-    first("VM.Config.Cloudinit", "set the first address"),
+    first("VM.Config.Cloudinit", "set the initial address"),
     first("VM.Config.Disk", "attach and grow disks"),
     first("VM.Config.HWType", "set machine type, serial port and devices"),
     first("VM.Config.Memory", "set memory"),
-    first("VM.Config.Network", "set network cards"),
+    first("VM.Config.Network", "set network devices"),
     first("VM.Config.Options", "set name, notes and tags"),
     later("VM.GuestAgent.Audit", "ask the guest agent for addresses"),
     later("VM.Migrate", "move VMs off a host"),
@@ -186,23 +186,23 @@ const VM: &[Privilege] = &[
 /// The privilege that opens the console of a VM, on which a new machine names its certificate.
 pub const TO_PROVE: &str = "VM.Console";
 /// Beside these, unless VMs are known by their UUID. A plan asks for it node by node, and goes on without it.
-const CONSOLE: &Privilege = &later(TO_PROVE, "prove new machines through their console");
+const CONSOLE: &Privilege = &later(TO_PROVE, "verify new machines through their console");
 const DISKS: &[Privilege] =
-    &[first("Datastore.AllocateSpace", "make disks"), later("Datastore.Audit", "see the room that is left")];
+    &[first("Datastore.AllocateSpace", "create disks"), later("Datastore.Audit", "read the free space")];
 const IMAGES: &[Privilege] = &[
     first("Datastore.AllocateTemplate", "download the boot image"),
-    later("Datastore.Audit", "see which images are there"),
+    later("Datastore.Audit", "list the images"),
 ];
 const HOST: &[Privilege] =
     &[first("Sys.AccessNetwork", "let the host download"), later("Sys.Audit", "see memory, clock and tasks")];
 const BRIDGE: &[Privilege] =
     &[later("SDN.Audit", "see the bridge"), first("SDN.Use", "connect VMs to the bridge")];
-const DEVICE: &[Privilege] = &[first("Mapping.Use", "hand the device through")];
+const DEVICE: &[Privilege] = &[first("Mapping.Use", "pass the device through")];
 const START_ORDER: &[Privilege] = &[first("Sys.Modify", "set the order in which VMs start")];
 const QUORUM: &Privilege = &later("Sys.Audit", "see whether the cluster has quorum");
 const IDS: &Privilege = &later("VM.Audit", "see which ids are taken, and clones of nodes");
 const POOL: &[Privilege] = &[later("Pool.Audit", "see the pool")];
-const ACCOUNTS: &str = "make accounts for what runs in the cluster";
+const ACCOUNTS: &str = "create accounts for components of the cluster";
 
 /// Something in Proxmox that a node's VM uses.
 enum Use<'a> {

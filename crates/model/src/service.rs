@@ -1,4 +1,4 @@
-//! Services of a machine that do not come up by themselves, so that nobody waits for them.
+//! Services of a machine that do not start by themselves, so that Talosmith does not wait for them.
 //!
 //! Talos gives some services up: an image that cannot be pulled ends in the state `Failed`, and nothing tries again. Others go in
 //! circles: a member that was removed from etcd and still has its old data restarts for ever. A machine says so only in the

@@ -164,7 +164,7 @@ pub struct Proxmox {
     /// otherwise `uuid`, and the plan warns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// VM id of the cluster's record, a stopped VM without disks. Left out: it mirrors the VIP.
+    /// VM id of the cluster record VM, a stopped VM without disks. Left out: it mirrors the VIP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<u32>,
 }

@@ -16,7 +16,7 @@ pub const TALOS: &str = "v1.13.9";
 /// The Kubernetes version that new files name: the one that this Talos brings.
 pub const KUBERNETES: &str = "v1.36.3";
 
-/// What the file shall say.
+/// What the file should say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Starter {
     /// Name of the cluster.

@@ -117,7 +117,7 @@ pub enum Action {
         /// Where it comes from.
         url: String,
     },
-    /// Creates the cluster's record and takes the lease in it.
+    /// Creates the cluster record VM and takes the lease in it.
     CreateRecord {
         /// The VM.
         #[serde(flatten)]
@@ -126,7 +126,7 @@ pub enum Action {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         member: Option<NodeName>,
     },
-    /// Writes into the cluster's record that etcd is bootstrapped, where the record does not say so and a member answers.
+    /// Writes into the cluster record VM that etcd is bootstrapped, where the record does not say so and a member answers.
     SealRecord {
         /// The VM.
         #[serde(flatten)]
@@ -134,7 +134,7 @@ pub enum Action {
         /// The node of a member that answers.
         member: NodeName,
     },
-    /// Gives the cluster's record its name and the tags back that it lost.
+    /// Gives the cluster record VM its name and the tags back that it lost.
     #[serde(alias = "tag-record")]
     UpdateRecord {
         /// The VM.
@@ -374,7 +374,7 @@ pub enum Action {
         /// The role that goes with it.
         role: Option<String>,
     },
-    /// Deletes the cluster's record.
+    /// Deletes the cluster record VM.
     DeleteRecord {
         /// The VM.
         #[serde(flatten)]

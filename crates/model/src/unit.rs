@@ -2,7 +2,7 @@
 //!
 //! A [`Unit`] is one disruption of one node, from the gate to the proof that the node is whole again: its steps run one after another,
 //! with one permit. A [`Goal`] is what a person agrees to ("replace home-work-2"). Planning again while a run goes on gives other steps
-//! for the same goals; nobody is asked again for those. A goal that was not agreed to is asked for.
+//! for the same goals; those are not asked for again. A goal that was not approved is asked for.
 
 mod open;
 
@@ -223,7 +223,7 @@ impl Approval {
         self.goals.extend(goals);
     }
 
-    /// Which of these goals nobody agreed to. Whoever agreed that a node is created, replaced, rebooted or upgraded agreed that it is
+    /// Which of these goals were not approved. A person who approved that a node is created, replaced, rebooted or upgraded agreed that it is
     /// brought to the file in lesser ways, too.
     #[must_use]
     pub fn lacks(&self, goals: &BTreeSet<Goal>) -> BTreeSet<Goal> {

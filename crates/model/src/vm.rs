@@ -1,6 +1,6 @@
 //! A node's VM in Proxmox' words: every key that the file or a default of ours sets, and nothing else.
 //!
-//! Creating a VM and noticing that somebody changed it both start from here, so that they cannot disagree. What is not in
+//! Creating a VM and noticing that it was changed both start from here, so that they cannot disagree. What is not in
 //! these lists is not ours: disks that a storage driver attached, tags and notes of people, options of Proxmox.
 
 pub mod words;

@@ -93,7 +93,7 @@ pub struct User {
     /// Its name, `name@realm`.
     #[serde(rename = "userid")]
     pub name: String,
-    /// What somebody wrote about it.
+    /// Its comment.
     #[serde(default)]
     pub comment: String,
 }
@@ -104,7 +104,7 @@ pub struct UserToken {
     /// Its name.
     #[serde(rename = "tokenid")]
     pub name: String,
-    /// What somebody wrote about it.
+    /// Its comment.
     #[serde(default)]
     pub comment: String,
 }
@@ -136,7 +136,7 @@ impl Client {
         self.call(call.with("privs", privileges.join(",")).with("append", 1)).await
     }
 
-    /// Removes a role. Whoever has it keeps a line without a meaning, so look at [`Self::granted`] before.
+    /// Removes a role. Accounts that have it keep an entry without a meaning, so check [`Self::granted`] before.
     ///
     /// # Errors
     ///

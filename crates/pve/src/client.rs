@@ -125,13 +125,13 @@ impl Client {
     }
 
     /// Waits for a turn to work on a storage of a node, or on one that all nodes share. Hold it while something is made
-    /// there: a few at a time are let through, fewer after Proxmox reported that a lock was waited for in vain.
+    /// there: a few at a time are let through, fewer after Proxmox reported that waiting for a lock timed out.
     pub async fn storage_turn(&self, node: &str, storage: &str, shared: bool) -> Turn {
         let node = (!shared).then(|| node.to_owned());
         self.limits.turn(Place::Storage(storage.to_owned(), node)).await
     }
 
-    /// Takes note of the words of a failure: where a lock was waited for in vain, less is done at a time from now on.
+    /// Takes note of the words of a failure: where waiting for a lock timed out, less is done at a time from now on.
     pub(crate) fn notice(&self, node: Option<&str>, kind: &Kind) {
         let Kind::LockTimeout { text } = kind else { return };
         match (crowded_storage(text), node) {

@@ -21,7 +21,7 @@ enum Second {
     Serve(&'static [&'static [u8]]),
     /// It knows another ticket.
     AnotherTicket,
-    /// Nobody listens any more.
+    /// No one listens any more.
     Expired,
     /// It takes the first frame and says nothing.
     Mute,

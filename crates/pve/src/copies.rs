@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::upid::Upid;
 use crate::vm::machine;
 
-/// How a copy shall be.
+/// How a copy should be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Clone {
     /// Its number.
@@ -22,11 +22,11 @@ pub struct Clone {
     pub storage: Option<String>,
     /// The pool it is put into.
     pub pool: Option<String>,
-    /// The node it shall be on, where all its disks are shared.
+    /// The node it should be on, where all its disks are shared.
     pub target: Option<String>,
 }
 
-/// How a VM shall move.
+/// How a VM should move.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Migrate {
     /// Where to.

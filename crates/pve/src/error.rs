@@ -162,7 +162,7 @@ pub enum Kind {
     Lost(#[source] BoxError),
 }
 
-/// One word for each kind, and with it the list of all of them: whoever adds a kind adds its word.
+/// One word for each kind, and with it the list of all of them: a new kind needs its word.
 macro_rules! codes {
     ($($kind:pat => $code:literal,)*) => {
         /// Every word that [`Kind::code`] has.

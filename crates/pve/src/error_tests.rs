@@ -180,7 +180,7 @@ async fn recorded_failures_are_understood() {
 }
 
 /// What a single host cannot answer, because it has neither a neighbour nor a majority to lose: answers of clusters that people
-/// reported in public, and for a lost quorum what the source of pve-cluster says, for nobody reported status and words together.
+/// reported in public, and for a lost quorum what the source of pve-cluster says, for no one reported status and words together.
 const REPORTED: &[(u16, &str, &str, &str)] = &[
     (595, "Connection refused", "unreachable", "takala-jp/zabbix-proxmox#20, Proxmox VE 6.3"),
     (

@@ -1,4 +1,4 @@
-//! Texts that nobody meant: property strings, answers and UPIDs, mutated from real ones. Nothing may panic.
+//! Texts that no one meant: property strings, answers and UPIDs, mutated from real ones. Nothing may panic.
 //!
 //! Each runs for a fifth of a second, or for as many seconds as `FUZZ_SECONDS` says. A failure prints the input.
 

@@ -184,7 +184,7 @@ impl Client {
         self.call(Call::get("listing the storages of the cluster", "/storage")).await
     }
 
-    /// Says again what a storage may hold, unless somebody changed the storages since the definition was read.
+    /// Says again what a storage may hold, unless the storages changed since the definition was read.
     ///
     /// # Errors
     ///

@@ -142,7 +142,7 @@ impl Client {
             };
             let status = match look.await {
                 Ok(status) => status,
-                // The task does not end because nobody can ask about it.
+                // The task does not end because it cannot be asked about.
                 Err(error) if error.is_transient() && unheard < UNHEARD => {
                     unheard += wait;
                     self.clock().sleep(wait).await;

@@ -3,7 +3,7 @@
 //! Each request has a connection of its own. Proxmox closes an idle connection after five seconds and a kept one after a
 //! hundred requests, and a request that meets such an end is lost in doubt; a fresh connection has no such doubt, and the
 //! TLS session is resumed, so it costs little. As long as there is no connection, nothing was sent, so while an endpoint is silent
-//! the next one is tried as well, and whoever accepts first is asked. A question that one endpoint took and does not answer is
+//! the next one is tried as well, and the first one that accepts is asked. A question that one endpoint took and does not answer is
 //! put to another one, too; a change never is.
 
 use std::error::Error as StdError;
@@ -168,7 +168,7 @@ impl Transport {
             dials.extend(more.map(|index| async move { (index, self.dial(index).await) }));
             let ended = match left.len() {
                 0 => dials.next().await,
-                // Nobody yet: the next one is tried beside.
+                // No connection yet: the next one is tried beside.
                 _ => match self.clock.timeout(NEXT_AFTER, dials.next()).await {
                     Ok(ended) => ended,
                     Err(_) => continue,

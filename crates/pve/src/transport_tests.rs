@@ -36,7 +36,7 @@ fn an_endpoint_with_a_port_that_is_no_number_is_refused() {
     }
 }
 
-/// One node answers over TLS; those that are called silent take nobody in, those called mute take everybody in and say nothing,
+/// One node answers over TLS; those that are called silent take no one in, those called mute take everybody in and say nothing,
 /// and every other name is down. All dials are written down.
 struct OneNode {
     acceptor: TlsAcceptor,
@@ -136,7 +136,7 @@ async fn silent_endpoints_cost_little_time_and_only_once() {
     // One that takes the question and says nothing.
     let (first, second, answer) = asked(&["mute", "pve2"]).await;
     assert_eq!((first, second, answer.unwrap().major), (8, 0, 9));
-    // Nobody at all.
+    // No one at all.
     let (first, second, answer) = asked(&["silent1", "silent2"]).await;
     assert_eq!((first, second, answer.unwrap_err().kind().code()), (12, 12, "no-answer"));
 }

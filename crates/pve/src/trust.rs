@@ -1,7 +1,7 @@
 //! Whom to believe on the other end of a TLS connection.
 //!
 //! A fresh Proxmox node has a certificate of its own private authority, so people pin what they see: the SHA-256 of the
-//! leaf certificate. A pinned or unchecked leaf still has its handshake signature verified: whoever answers must hold the
+//! leaf certificate. A pinned or unchecked leaf still has its handshake signature verified: the server must hold the
 //! key of the certificate that it shows. Validity is judged by the clock that is handed in.
 
 use std::fmt;

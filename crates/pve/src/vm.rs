@@ -238,7 +238,7 @@ impl Client {
         Ok(VmConfig::of(self.call(Call::get(attempt, machine(node, vmid, "/config"))).await?))
     }
 
-    /// Changes a machine's configuration, now. With a digest, only if nobody else did since it was read.
+    /// Changes a machine's configuration, now. With a digest, only if it did not change since it was read.
     ///
     /// # Errors
     ///

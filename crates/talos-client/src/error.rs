@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(Error::of_status(NODE, "x", &status, None).kind(), Kind::Unavailable);
     }
 
-    /// Whatever goes wrong, whoever reads of it learns which machine it was, what was attempted, in which stage the machine
+    /// Whatever goes wrong, the error says which machine it was, what was attempted, in which stage the machine
     /// was seen, and a reason in words. The name of a code never stands for a reason.
     #[test]
     fn every_way_to_fail_has_a_machine_a_stage_and_a_reason() {

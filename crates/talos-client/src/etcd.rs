@@ -131,7 +131,7 @@ impl Machine {
         Ok(message.member_alarms.iter().filter_map(alarm).collect())
     }
 
-    /// Gives unused space of this member's database back. It answers nobody meanwhile: one member at a time.
+    /// Gives unused space of this member's database back. It does not answer meanwhile: one member at a time.
     ///
     /// # Errors
     ///

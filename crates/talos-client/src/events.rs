@@ -32,7 +32,7 @@ pub enum Past {
 pub struct Event {
     /// Its id; later ones are greater.
     pub id: String,
-    /// Whose call caused it; empty for what nobody asked for, and for a sequence that was not started.
+    /// Whose call caused it; empty for what no call caused, and for a sequence that was not started.
     pub actor: String,
     /// What happened.
     pub what: What,

@@ -11,7 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::types::{Address, Applied, ApplyMode, Disk, Link, MachineStatus, Version, Volume};
 use crate::{PORT, connection, tls};
 
-/// One connection to a machine in maintenance. Its certificate proves nothing, so whoever is about to send secrets reads
+/// One connection to a machine in maintenance. Its certificate proves nothing, so a caller that is about to send secrets reads
 /// [`Maintenance::system_uuid`] first, over this same connection. When it breaks every call fails: it is never dialled
 /// again in silence, because someone else might answer.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Restarting, switching off and wiping a machine, and knowing when it is back.
 //!
 //! These calls answer as soon as the machine has agreed to start. Whether it did, and how it ended, is told by events only:
-//! a refusal because something else runs comes as an event that names nobody. Whether a machine has restarted is told by
+//! a refusal because something else runs comes as an event without an actor. Whether a machine has restarted is told by
 //! its boot id and by nothing else, because a machine that goes down shows `running` for a moment, and one that came back
 //! may have been away for less time than the pause between two looks.
 
@@ -174,7 +174,7 @@ impl Machine {
                     return Err(self.api.failure(attempt, Kind::Refused, why));
                 }
                 SequenceFailure::Fatal(why) => return Err(self.api.failure(attempt, Kind::Failed, why)),
-                // Somebody else restarts it as well, and took over.
+                // Another client restarts it as well, and took over.
                 SequenceFailure::Cancelled => {}
             }
         }

@@ -166,7 +166,7 @@ where
                 Err(error) => {
                     let sender = broke.lock().ok().and_then(|mut sender| sender.take());
                     if let Some(sender) = sender {
-                        // Nobody listens any more when the call has ended, and then it does not matter.
+                        // There is no listener any more when the call has ended, and then it does not matter.
                         let _ = sender.send(error);
                     }
                     futures::future::pending().await

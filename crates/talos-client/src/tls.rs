@@ -100,7 +100,7 @@ pub(crate) fn fingerprint(certificate: &[u8]) -> Option<String> {
     Some(STANDARD.encode(Sha256::digest(certificate.subject_public_key_info())))
 }
 
-/// Takes any certificate, but whoever shows it must hold its key: the connection cannot be taken over afterwards.
+/// Takes any certificate, but the server must hold its key: the connection cannot be taken over afterwards.
 #[derive(Debug)]
 struct AnyLeaf(WebPkiSupportedAlgorithms);
 

@@ -3,7 +3,7 @@
 //! Since 1.13 it takes three calls: pull the image, have the installer write it, restart. The machine checks nothing of
 //! etcd then, drains nothing, and ends the installer's stream well even when the installer failed: its exit code tells.
 //! Before, one call does all of it, restart included. [`Machine::upgrade`] takes the way that the machine offers and says
-//! which one it was. A machine may come back healthy on the old release, so whoever upgrades compares afterwards.
+//! which one it was. A machine may come back healthy on the old release, so the caller compares afterwards.
 
 use talos::wire::common::{ContainerDriver, ContainerdInstance, ContainerdNamespace};
 use talos::wire::machine as wire;
@@ -33,7 +33,7 @@ pub enum Progress {
 /// What an upgrade has come to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Upgraded {
-    /// The new system is on disk. The machine runs on as before until somebody restarts it.
+    /// The new system is on disk. The machine runs on as before until it is restarted.
     AwaitsReboot,
     /// The machine drains itself, installs and restarts by itself; its events have this id.
     RestartsItself {

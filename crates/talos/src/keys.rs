@@ -30,7 +30,7 @@ impl From<aws_lc_rs::error::Unspecified> for KeyGenerationError {
     }
 }
 
-/// Bytes nobody can guess.
+/// Bytes that cannot be guessed.
 pub(crate) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, KeyGenerationError> {
     let mut bytes = Zeroizing::new([0; N]);
     aws_lc_rs::rand::fill(bytes.as_mut_slice())?;

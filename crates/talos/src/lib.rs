@@ -1,7 +1,7 @@
 //! Talos without a network: what its API looks like on the wire, the secrets of a cluster and the certificates made from
 //! them, machine configuration for each release, and Image Factory schematics.
 //!
-//! Nothing here does IO, and time is always handed in. Whoever talks to a node, or plays one, brings the connection.
+//! Nothing here does IO, and time is always handed in. The client or the simulator brings the connection.
 
 pub mod config;
 mod contract;

@@ -176,7 +176,7 @@ pub enum Command {
         /// The code, such as TS0101, lost-mark or untrusted.
         code: Option<String>,
     },
-    /// Print a script with which a shell completes commands and options.
+    /// Print shell completions.
     #[command(after_help = examples::COMPLETIONS)]
     Completions {
         /// The shell.
@@ -188,13 +188,13 @@ pub enum Command {
     /// Check that Proxmox is ready for the file: version, privileges, hosts, datastores, bridges, devices, clocks.
     #[command(after_help = examples::DOCTOR)]
     Doctor,
-    /// Single nodes of the cluster.
+    /// Work with single nodes.
     #[command(subcommand, after_help = examples::NODE)]
     Node(NodeCommand),
     /// Proxmox VE itself.
     #[command(subcommand, after_help = examples::SETUP)]
     Proxmox(ProxmoxCommand),
-    /// The lab: simulated Proxmox, Talos and Kubernetes, to try things out.
+    /// Use the lab: simulated Proxmox, Talos and Kubernetes.
     #[cfg(feature = "lab")]
     #[command(subcommand, after_help = examples::LAB)]
     Lab(LabCommand),
@@ -220,7 +220,7 @@ pub enum NodeCommand {
     /// Cordon nodes, so that no new pods come to them. They stay cordoned until `node uncordon`.
     #[command(after_help = examples::CORDON)]
     Cordon(NodesArgs),
-    /// Let pods come to nodes again, no matter who cordoned them.
+    /// Uncordon nodes, no matter who cordoned them.
     #[command(after_help = examples::UNCORDON)]
     Uncordon(NodesArgs),
     /// Show the log of a service of nodes.
@@ -309,7 +309,7 @@ pub enum ProxmoxCommand {
 
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// Exit with 2 when there is something to do.
+    /// Exit with 2 if there are changes.
     #[arg(long)]
     pub detailed_exitcode: bool,
     /// Save the plan to this file, for `apply FILE`.
@@ -344,7 +344,7 @@ pub struct HealthArgs {
 
 #[derive(Debug, Args)]
 pub struct ApplyArgs {
-    /// A plan that `plan -o FILE` has saved. It is carried out without a question, and only if nothing has changed since.
+    /// A plan that `plan -o FILE` has saved. Talosmith applies it without a question, and only if nothing has changed since.
     #[arg(value_name = "PLAN")]
     pub plan: Option<PathBuf>,
     #[command(flatten)]
@@ -464,7 +464,7 @@ pub struct OutputArgs {
     /// With `--output`: replace the file whatever it holds. Without it, one that holds anything of other clusters is left alone.
     #[arg(long, requires = "output", conflicts_with = "merge")]
     pub force: bool,
-    /// For how long the certificate holds: `90m`, `24h`, `30d`.
+    /// How long the certificate is valid: `90m`, `24h`, `30d`.
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_ttl)]
     pub ttl: Duration,
 }
@@ -473,7 +473,7 @@ pub struct OutputArgs {
 pub struct TalosconfigArgs {
     #[command(flatten)]
     pub output: OutputArgs,
-    /// What its holder may do.
+    /// The Talos role of the certificate.
     #[arg(long, value_name = "ROLE", default_value = "admin")]
     pub role: TalosRole,
 }
@@ -518,13 +518,13 @@ pub struct RenderArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum SecretsCommand {
-    /// Make the secrets of a new cluster. `apply` does the same when there are none.
+    /// Generate the secrets of a new cluster. `apply` does the same if there are none.
     #[command(after_help = examples::SECRETS_NEW)]
     New {
         #[command(flatten)]
         keep: KeepArgs,
     },
-    /// Take over the secrets of a cluster that exists: a secrets.yaml of talosctl, or an OpenTofu state.
+    /// Import the secrets of an existing cluster: a secrets.yaml of talosctl, or an OpenTofu state.
     #[command(after_help = examples::SECRETS_IMPORT)]
     Import {
         /// The file; `-` reads standard input.
@@ -532,20 +532,20 @@ pub enum SecretsCommand {
         #[command(flatten)]
         keep: KeepArgs,
     },
-    /// Write the secrets as they are, as talosctl reads them.
+    /// Write the secrets unencrypted, in the format of talosctl.
     #[command(after_help = examples::SECRETS_EXPORT)]
     Export {
         /// The file, readable by you only. It must not exist.
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Show who can open the secrets; let others open them, or no longer.
+    /// List, add or remove the recipients of the secrets.
     #[command(after_help = examples::SECRETS_RECIPIENTS)]
     Recipients {
-        /// Let this one open them: a public key, `age1…`.
+        /// Add this recipient: an age public key, `age1…`.
         #[arg(long, value_name = "KEY")]
         add: Vec<String>,
-        /// Let this one no longer open them. What it has seen it may have kept.
+        /// Remove this recipient. It may have kept a copy of what it could decrypt.
         #[arg(long, value_name = "KEY")]
         remove: Vec<String>,
     },
@@ -554,7 +554,7 @@ pub enum SecretsCommand {
 /// How new secrets are kept.
 #[derive(Debug, Args)]
 pub struct KeepArgs {
-    /// Let this one open them too: a public key, `age1…`. Can be given several times.
+    /// Encrypt them to this recipient, too: an age public key, `age1…`. Can be given several times.
     #[arg(long = "recipient", value_name = "KEY")]
     pub recipients: Vec<String>,
     /// Do not encrypt them. Everyone who can read the file owns the cluster.

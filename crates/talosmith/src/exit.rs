@@ -31,17 +31,17 @@ macro_rules! exits {
 }
 
 exits! {
-    Done = 0 "done, or there was nothing to do"
-    Internal = 1 "a mistake in Talosmith itself; please report it"
-    Pending = 2 "changes are left to make (`plan --detailed-exitcode`; `apply`, where this version does not make all of them)"
-    Input = 3 "the file, or something it points to, is wrong; nothing was changed"
-    Refused = 4 "it would not be safe; nothing was changed"
-    Systems = 5 "a step failed or something did not answer; the same command goes on from there"
+    Done = 0 "success, or no changes to make"
+    Internal = 1 "a bug in Talosmith; please report it"
+    Pending = 2 "changes are left (`plan --detailed-exitcode`; `apply`, if changes are blocked)"
+    Input = 3 "the file, or something it refers to, is invalid; nothing was changed"
+    Refused = 4 "refused, because it would not be safe; nothing was changed"
+    Systems = 5 "a step failed or something did not answer; run the same command again to continue"
     Busy = 6 "another operator is changing the cluster"
-    Secrets = 7 "the secrets bundle or the identity that opens it is missing, unreadable or does not fit"
+    Secrets = 7 "the secrets bundle or the identity that decrypts it is missing, unreadable or does not fit"
     Declined = 8 "a question was not answered with yes; nothing was changed"
-    Usage = 64 "the command line is wrong"
-    Interrupted = 130 "stopped from outside; the same command goes on from there"
+    Usage = 64 "the command line is invalid"
+    Interrupted = 130 "stopped by a signal; run the same command again to continue"
 }
 
 impl Exit {
@@ -100,17 +100,17 @@ mod tests {
     fn every_number_keeps_its_meaning() {
         insta::assert_snapshot!(Exit::help(), @"
         Exit codes:
-            0  done, or there was nothing to do
-            1  a mistake in Talosmith itself; please report it
-            2  changes are left to make (`plan --detailed-exitcode`; `apply`, where this version does not make all of them)
-            3  the file, or something it points to, is wrong; nothing was changed
-            4  it would not be safe; nothing was changed
-            5  a step failed or something did not answer; the same command goes on from there
+            0  success, or no changes to make
+            1  a bug in Talosmith; please report it
+            2  changes are left (`plan --detailed-exitcode`; `apply`, if changes are blocked)
+            3  the file, or something it refers to, is invalid; nothing was changed
+            4  refused, because it would not be safe; nothing was changed
+            5  a step failed or something did not answer; run the same command again to continue
             6  another operator is changing the cluster
-            7  the secrets bundle or the identity that opens it is missing, unreadable or does not fit
+            7  the secrets bundle or the identity that decrypts it is missing, unreadable or does not fit
             8  a question was not answered with yes; nothing was changed
-           64  the command line is wrong
-          130  stopped from outside; the same command goes on from there
+           64  the command line is invalid
+          130  stopped by a signal; run the same command again to continue
         ");
     }
 }

@@ -107,7 +107,7 @@ impl IdentityPlace {
                 Exit::Secrets,
                 format!("TALOSMITH_IDENTITY names {}, which does not exist", path.display()),
             )
-            .hint("make one with `age-keygen -o FILE`, or unset the variable to have one made")),
+            .hint("create one with `age-keygen -o FILE`, or unset the variable, and Talosmith creates one")),
             (None, _) => Err(Problem::new(Exit::Secrets, "there is no home folder to keep an identity in")
                 .hint("set HOME, or name a file with TALOSMITH_IDENTITY")),
         }
@@ -131,7 +131,7 @@ fn make(path: &Path, printer: &Printer, loud: bool) -> Result<Identity, Problem>
         secrets::create_identity(path, &mut |_| Ok(())).map_err(|e| Problem::from(&e))?;
     if loud && is_new {
         printer.note(&format!(
-            "A new identity was made: {}. BACK IT UP: without it the secrets of your clusters cannot be opened.",
+            "Created a new identity: {}. Back it up: without it, the secrets of your clusters cannot be decrypted.",
             path.display()
         ));
     }

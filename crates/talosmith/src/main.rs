@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Err(error) => {
             #[cfg(not(feature = "lab"))]
             let error = args::without_lab(error);
-            // Help and version are errors to clap. What cannot be printed has nobody to read it.
+            // Help and version are errors to clap. What cannot be printed has no reader.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
         }
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         }
         _ => exit,
     };
-    // Whatever still runs (a connection that nobody reads any more) must not keep the program from ending.
+    // Whatever still runs (a connection without a reader) must not keep the program from ending.
     runtime.shutdown_background();
     exit.into()
 }
@@ -128,7 +128,7 @@ async fn paced<T>(work: impl Future<Output = T>, pace: Pace) -> T {
 }
 
 /// In the lab everything happens on one thread, in a fixed order. Time itself jumps at full speed; otherwise it runs, but only
-/// while nobody has anything to do.
+/// while no task has work.
 #[cfg(feature = "lab")]
 fn runtime(cli: &Cli) -> std::io::Result<(tokio::runtime::Runtime, Pace)> {
     if !cli.global.lab || matches!(cli.command, Command::Lab(_)) {

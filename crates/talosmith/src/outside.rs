@@ -160,14 +160,14 @@ fn not_logged_in(error: pve::LoginError) -> Problem {
 }
 
 fn untrusting(error: pve::InvalidTrust) -> Problem {
-    Problem::of(Exit::Input, &error).within("could not use what the file says to trust Proxmox by")
+    Problem::of(Exit::Input, &error).within("could not use the certificate settings of `proxmox` in the file")
 }
 
 fn token(text: &SecretString) -> Result<Token, Problem> {
     text.expose_secret().parse().map_err(|e: pve::InvalidToken| {
         Problem::of(Exit::Input, &e)
             .within("could not use the Proxmox token")
-            .hint("check what `proxmox.token` leads to; `talosmith proxmox setup` makes a new one")
+            .hint("check what `proxmox.token` leads to; `talosmith proxmox setup` creates a new one")
     })
 }
 
@@ -253,9 +253,9 @@ fn read(path: &Path) -> Result<String, Problem> {
 }
 
 fn authorities(pem: &str, from: &str) -> Result<Vec<CertificateDer<'static>>, Problem> {
-    CertificateDer::pem_slice_iter(pem.as_bytes())
-        .collect::<Result<_, _>>()
-        .map_err(|e| Problem::of(Exit::Input, &e).within(format!("could not read the authorities in {from}")))
+    CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().map_err(|e| {
+        Problem::of(Exit::Input, &e).within(format!("could not read the certificate authorities in {from}"))
+    })
 }
 
 /// The authorities that this machine trusts. One that cannot be read is left out: others may do.
@@ -279,7 +279,7 @@ mod tests {
         assert!(bound(&file, Some("http://pve1")).is_err(), "what cannot be read allows nothing");
     }
 
-    /// Nothing answers there: whoever is asked for a password before that is known typed it for nothing, or for a stranger.
+    /// Nothing answers there: a password that is typed before that is known is typed for nothing, or for a foreign machine.
     #[tokio::test]
     async fn f3_a_password_is_asked_for_only_when_the_server_was_checked() {
         let file = "cluster: home\nversions: { talos: v1.13.9, kubernetes: v1.35.4 }\n\
@@ -287,8 +287,8 @@ mod tests {
                     network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }\n\
                     pools: { control: { role: controlplane, count: 1 } }\n";
         let loaded = model::load::load(&[model::diagnostic::Source::new("c.yaml", file)]).unwrap();
-        let who = || -> Result<Administrator, Problem> { panic!("nobody is asked") };
-        let code = |_: &str| -> Result<SecretString, Problem> { panic!("nobody is asked") };
+        let who = || -> Result<Administrator, Problem> { panic!("no question is asked") };
+        let code = |_: &str| -> Result<SecretString, Problem> { panic!("no question is asked") };
         let ran = administered(&loaded.spec, Path::new("c.yaml"), who, code).await;
         let problem = ran.err().unwrap();
         assert_eq!(

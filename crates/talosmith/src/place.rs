@@ -65,7 +65,7 @@ impl Place {
         }
     }
 
-    /// The folder of a lab that is served on loopback. Its twin file has secrets of its own beside it.
+    /// The folder of a lab that is served on loopback. Its lab copy of the file has secrets of its own beside it.
     #[cfg(feature = "lab")]
     pub fn served(file: &Path, cluster: &str) -> Self {
         let folder = parent(file).join(".talosmith").join("served").join(cluster);
@@ -126,7 +126,7 @@ impl Place {
             (false, true) => secrets::load(&plain, None).map_err(|e| Problem::from(&e)),
             (true, false) => {
                 let identity = self.identity.read()?.ok_or_else(|| {
-                    let what = format!("there is no identity to open the bundle {}", encrypted.display());
+                    let what = format!("there is no identity to decrypt the bundle {}", encrypted.display());
                     Problem::new(Exit::Secrets, what).hint(self.identity.hint())
                 })?;
                 secrets::load(&encrypted, Some(&identity)).map_err(|e| Problem::from(&e))
@@ -272,7 +272,7 @@ fn lock(path: &Path) -> Result<LocalLock, Problem> {
     match file.try_lock() {
         Ok(()) => Ok(LocalLock(file)),
         Err(TryLockError::WouldBlock) => {
-            Err(Problem::new(Exit::Busy, "another talosmith on this machine is at work with this cluster")
+            Err(Problem::new(Exit::Busy, "another talosmith on this machine is changing this cluster")
                 .hint("wait until it is done"))
         }
         Err(TryLockError::Error(error)) => Err(problem(&error)),

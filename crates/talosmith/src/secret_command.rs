@@ -30,8 +30,13 @@ impl Commands {
     /// Runs a command in a shell and gives what it printed. `what` names the secret, for messages.
     pub fn printed(self, command: &str, what: &str, exit: Exit) -> Result<SecretString, Problem> {
         if self == Self::Refused {
-            return Err(Problem::new(exit, format!("could not get {what}: it comes from a command, and `--no-commands` is given"))
-                .hint("hand it over with `env:NAME` or `file:PATH`, or trust the file and leave `--no-commands` out"));
+            return Err(Problem::new(
+                exit,
+                format!("could not get {what}: it comes from a command, and `--no-commands` is given"),
+            )
+            .hint(
+                "pass it with `env:NAME` or `file:PATH`, or trust the file and leave `--no-commands` out",
+            ));
         }
         let mut shell = Command::new("sh");
         withhold(&mut shell);
@@ -45,10 +50,7 @@ impl Commands {
             ));
         }
         String::from_utf8(output.stdout).map(SecretString::from).map_err(|_| {
-            Problem::new(
-                exit,
-                format!("the command that should print {what} printed something else than text"),
-            )
+            Problem::new(exit, format!("the command that should print {what} did not print text"))
         })
     }
 }

@@ -285,7 +285,7 @@ impl Printer {
         self.emit(text.as_bytes());
     }
 
-    /// A result as one line of JSON, whoever reads it.
+    /// A result as one line of JSON, for any reader.
     pub fn data(&self, value: &impl Serialize) {
         // What cannot be turned into JSON is left out.
         if let Ok(json) = serde_json::to_string(value) {

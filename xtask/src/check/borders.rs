@@ -97,7 +97,7 @@ pub const ROWS: &[Row] = &[
         ours: &["ambient", "engine", "import", "lab", "model", "pve", "talos", "talos-client"],
         not: &[],
         not_directly: &[],
-        why: "the program is on top: nobody depends on it",
+        why: "the program is on top: no one depends on it",
     },
     Row {
         name: "talosmith-fuzz",

@@ -36,7 +36,7 @@ impl Folder {
     /// Runs talosmith in it; what it said is the error where it fails.
     pub fn talosmith(&self, words: &[&str]) -> anyhow::Result<Result<String, String>> {
         let mut command = Command::new(talosmith()?);
-        // Nothing of whoever runs this: no identity, no token.
+        // Nothing of the person who runs this: no identity, no token.
         command.args(words).current_dir(&self.0).env_remove("TALOSMITH_IDENTITY").env("HOME", &self.0);
         command.env_remove("XDG_CONFIG_HOME");
         let output = command.output().context("run talosmith")?;

@@ -3,8 +3,6 @@
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{Api, ListParams};
-use kube::core::Selector;
 use model::names::NodeName;
 use model::observed::BlockingBudget;
 

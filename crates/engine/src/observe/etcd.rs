@@ -122,7 +122,7 @@ pub(crate) async fn has_no_etcd(systems: &Systems, machine: &Client) -> Option<b
 }
 
 /// The proof needs both halves. The service prepares only after the volume with its data is mounted, and stays there for
-/// as long as nobody starts etcd; a member that restarts passes through the same state, but its folder is there.
+/// as long as etcd is not started; a member that restarts passes through the same state, but its folder is there.
 async fn is_empty(systems: &Systems, machine: &Client, services: &[Service]) -> Option<bool> {
     match services.iter().find(|s| s.id == "etcd")?.state.as_str() {
         "Preparing" => {}

@@ -8,7 +8,7 @@
 //! An image that is in the datastore already is known by its name, and the factory publishes no checksum that Proxmox could hold it
 //! against. What can be compared is its length, with the length that the host is told where the image comes from.
 //!
-//! What is asked for in vain here would fail later, when half of the cluster is made.
+//! What is missing here would fail later, when half of the cluster is created.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -191,7 +191,7 @@ async fn unknown(systems: &Systems, image: &Image, releases: &[String]) -> Vec<N
     let (factory, talos) = (image.factory.clone(), image.talos.clone());
     let Ok(client) = connect(systems, &factory) else { return vec![] };
     if !releases.contains(&talos) {
-        // Releases that are known to be broken are listed only for whoever asks for them.
+        // Releases that are known to be broken are listed only on request.
         let all = systems.clock.timeout(TIMEOUT, client.all_versions()).await;
         let known = all.is_ok_and(|all| all.is_ok_and(|all| all.contains(&talos)));
         return if known { vec![] } else { vec![NoImage::UnknownRelease { factory, talos }] };

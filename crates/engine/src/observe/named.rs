@@ -1,11 +1,11 @@
 //! Whether what the file names in Proxmox is there: the resource pool, and devices by their mapping.
 //!
-//! Proxmox takes a VM with a device that nobody has, and fails when it starts; a pool that is not there fails the first VM.
+//! Proxmox takes a VM with a device that does not exist, and fails when it starts; a pool that is not there fails the first VM.
 
 use std::collections::BTreeSet;
 
 use model::blueprint::{Blueprint, Node};
-use model::observed::{NotThere, Unobserved};
+use model::observed::{MissingResource, Unobserved};
 use pve::Mapping;
 
 use super::proxmox::ask;
@@ -17,8 +17,8 @@ pub(super) async fn missing(
     blueprint: &Blueprint,
     new: &[&Node],
     unobserved: &mut Vec<Unobserved>,
-) -> Vec<NotThere> {
-    let mut missing: Vec<NotThere> = pool(systems, blueprint, unobserved).await.into_iter().collect();
+) -> Vec<MissingResource> {
+    let mut missing: Vec<MissingResource> = pool(systems, blueprint, unobserved).await.into_iter().collect();
     let wanted: BTreeSet<(&str, &str)> = devices(new.iter().copied()).collect();
     if wanted.is_empty() {
         return missing;
@@ -26,7 +26,7 @@ pub(super) async fn missing(
     match ask(systems, systems.pve.pci_mappings(None)).await {
         Ok(mappings) => {
             let gone = wanted.into_iter().filter(|(name, host)| is_on(&mappings, name, host) != Some(true));
-            missing.extend(gone.map(|(name, host)| NotThere::Device {
+            missing.extend(gone.map(|(name, host)| MissingResource::Device {
                 mapping: name.to_owned(),
                 host: host.to_owned(),
                 elsewhere: is_on(&mappings, name, host).is_some(),
@@ -42,11 +42,11 @@ pub(super) async fn pool(
     systems: &Systems,
     blueprint: &Blueprint,
     unobserved: &mut Vec<Unobserved>,
-) -> Option<NotThere> {
+) -> Option<MissingResource> {
     let pool = blueprint.resource_pool.as_ref()?;
     match ask(systems, systems.pve.pools()).await {
         Ok(pools) if pools.iter().any(|known| known.name == *pool) => None,
-        Ok(_) => Some(NotThere::Pool { pool: pool.clone() }),
+        Ok(_) => Some(MissingResource::Pool { pool: pool.clone() }),
         Err(why) => {
             unobserved.push(Unobserved { what: "the resource pools".to_owned(), why });
             None

@@ -1,6 +1,6 @@
 //! Who approves a plan, and what was approved.
 //!
-//! A person approves goals. Planning again gives other steps for the same goals, and nobody is asked for those; a goal that was not
+//! A person approves goals. Planning again gives other steps for the same goals, and those are not asked for; a goal that was not
 //! approved is asked for. A deletion is approved exactly: a list that has one more item was not what the person saw.
 
 use std::collections::BTreeSet;

@@ -53,7 +53,7 @@ pub(super) fn input(
 }
 
 /// The installer of the node's image, from the factory or from the registry that stands in for it. A machine that is not ours to
-/// create has nobody who tells it its network as a cloud does.
+/// create has no cloud that reports its network.
 fn installer(blueprint: &Blueprint, node: &Node, schematic: Option<&Schematic>) -> Option<String> {
     let image = blueprint.images.get(&node.image)?;
     let platform = if node.external { Platform::Metal } else { Platform::Nocloud };

@@ -2,7 +2,7 @@
 //! graphics cards need.
 //!
 //! A chart is installed inside the cluster by a job that runs `helm upgrade --install` once, on a control plane and on the
-//! host's own network, because before the network plug-in there is no other. Its name ends with a hash of what it installs: Talos
+//! host's own network, because before the CNI plugin there is no other. Its name ends with a hash of what it installs: Talos
 //! adds manifests that are missing and changes none, so another version or other values are another job.
 
 mod handover;
@@ -22,7 +22,7 @@ const HELM: &str = "docker.io/alpine/helm:3.17.3";
 /// Cilium, where the file names no version. It does not change when Talosmith does.
 const CILIUM: &str = "1.19.4";
 
-/// Where each machine finds the Kubernetes API without a network plug-in.
+/// Where each machine finds the Kubernetes API without a CNI plugin.
 const LOCAL_API: (&str, &str) = ("localhost", "7445");
 
 /// What all nodes of a cluster share.
@@ -60,7 +60,7 @@ pub(super) fn settings(blueprint: &Blueprint, attachments: &Attachments, nvidia:
     }
 }
 
-/// Every chart that shall be there, by release.
+/// Every chart that should be installed, by release.
 fn charts(blueprint: &Blueprint, attachments: &Attachments) -> BTreeMap<String, Chart> {
     let mut charts: BTreeMap<String, Chart> = blueprint.options.manifests.helm.clone();
     charts.extend(cilium(blueprint, attachments).map(|chart| ("cilium".to_owned(), chart)));

@@ -298,7 +298,7 @@ fn images_mirrors_secure_boot_and_schematic_files() {
     );
 }
 
-/// Started from an ISO, with nobody who tells it its network as a cloud does.
+/// Started from an ISO, with no one who tells it its network as a cloud does.
 #[test]
 fn a_machine_that_is_not_ours_installs_itself_as_metal() {
     let more = "nodes: { metal: { role: worker, address: 10.25.150.90, external: true, install_disk: /dev/nvme0n1 } }\n";

@@ -45,7 +45,7 @@ fn a12_a_plan_that_was_edited_is_refused_whatever_digest_it_carries() {
     for (from, to) in [("9.1.8", "9.1.9"), ("home-work-1", "home-work-2")] {
         let mut edited = SavedPlan::parse(&text.replace(from, to)).unwrap();
         assert!(matches!(edited.verify(Some(&key)), Err(Unusable::Tampered)), "{from}");
-        // Whoever edits it can compute a digest, but not with the key.
+        // An editor can compute a digest, but not with the key.
         edited.hmac_sha256 = Some(hex::encode(Sha256::digest(edited.signed())));
         assert!(matches!(edited.verify(Some(&key)), Err(Unusable::Tampered)), "{from}");
         edited.hmac_sha256 = Some(another.sign(&edited.signed()));

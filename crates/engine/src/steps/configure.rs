@@ -61,8 +61,8 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
                 if !sent || runs_it(systems, node, &machine, config).await? {
                     return Ok(done(node, &prover, sent));
                 }
-                last =
-                    Unmet::new("it does not tell which configuration it runs").coded("machine-unavailable");
+                last = Unmet::new("it does not report which machine config it runs")
+                    .coded("machine-unavailable");
                 progress.note("waiting for the machine: its configuration cannot be read yet");
             }
             Identified::Maintenance(connection) => {
@@ -218,7 +218,7 @@ pub(super) fn wiped(context: &Context, node: &Node) -> String {
     }
 }
 
-/// What somebody can do about a machine that does not answer.
+/// What a person can do about a machine that does not answer.
 fn what_helps(context: &Context, node: &Node, unmet: &Unmet) -> String {
     if unmet.code == CLOCK {
         return "correct the clock of the machine's host, the clock of this computer, or the time servers under `network.ntp`"

@@ -73,7 +73,8 @@ async fn make_account(context: &Context, account: &Account, holder: Holder) -> R
     let users = pve.users().await.map_err(failed)?;
     let there = users.iter().find(|user| user.name == account.user);
     if there.and_then(|user| holder::owner(&user.comment)).is_some_and(|owner| owner != us) {
-        let what = format!("the account {} was made for another cluster in the same Proxmox", account.user);
+        let what =
+            format!("the account {} was created for another cluster in the same Proxmox", account.user);
         let hint = format!("name another one with `manifests.{}.user` in the file", holder.key());
         return Err(Error::new(Kind::Refused, what).hint(hint));
     }
@@ -120,7 +121,7 @@ async fn make_account(context: &Context, account: &Account, holder: Holder) -> R
     Ok(token.reveal())
 }
 
-/// Removes an account, if it is still the one that was made for this cluster, and then its role, if nobody else has it.
+/// Removes an account, if it is still the one that was made for this cluster, and then its role, if no other account has it.
 pub(super) async fn remove_account(
     context: &Context,
     holder: Holder,

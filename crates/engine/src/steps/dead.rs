@@ -1,6 +1,6 @@
 //! What is proved again directly before a node that is replaced loses its VM.
 //!
-//! Between the plan and this moment somebody may have thought for long. So the node is watched: for two minutes, at every look,
+//! Between the plan and this moment much time may have passed. So the node is watched: for two minutes, at every look,
 //! something must show that it is dead, and nothing that it lives ([`model::alive`]). Then the gate is asked, on a fresh view, for a permit
 //! to remove it: etcd must have its quorum without the node. Only that permit stops and deletes its VM.
 

@@ -61,5 +61,5 @@ pub(super) async fn delete(
     }
     Err(attempt()
         .coded(NO_EFFECT)
-        .hint("Proxmox said it was done, but the VM still has it; look at its task log"))
+        .hint("Proxmox reported success, but the VM still has it; look at its task log"))
 }

@@ -28,7 +28,7 @@ pub(super) async fn register(context: &Context, image: &str, schematic: &str) ->
     let posted = systems.clock.timeout(FACTORY, factory.post_schematic(text)).await;
     let answered = match posted {
         Ok(Ok(answer)) => answer,
-        // Whoever has a mirror may have no way to the factory. The mirror knows what it was told before; the download tells.
+        // With a mirror, there may be no way to the factory. The mirror knows what it was told before; the download tells.
         Ok(Err(_)) | Err(_) if wanted.mirror.is_some() => {
             let warning =
                 format!("{} did not answer; {schematic} must be known to the mirror", wanted.factory);
@@ -47,7 +47,7 @@ pub(super) async fn register(context: &Context, image: &str, schematic: &str) ->
     Ok(Done::default())
 }
 
-/// Lets a host fetch an image. Two operators may fetch the same file: whoever comes second finds it there.
+/// Lets a host fetch an image. Two operators may fetch the same file: the second one finds it there.
 pub(super) async fn download(
     context: &Context,
     host: &str,
@@ -88,7 +88,7 @@ pub(super) async fn download(
                 let Some(bytes) = length(context, host, datastore, file).await? else {
                     return Err(attempt()
                         .coded(NO_EFFECT)
-                        .hint(format!("Proxmox said it was done, but {datastore} does not list the file")));
+                        .hint(format!("Proxmox reported success, but {datastore} does not list the file")));
                 };
                 let unknown = whole(context, host, url, bytes).await.map_err(|why| {
                     attempt()

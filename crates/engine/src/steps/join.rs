@@ -79,7 +79,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
     }
     let last = last.into_inner().unwrap_or_else(PoisonError::into_inner);
     if joined == Some(false) {
-        return Err(Error::systems(format!("{} does not get ready: {}", node.name, last.words))
+        return Err(Error::systems(format!("{} does not become ready: {}", node.name, last.words))
             .coded(last.code)
             .hint(
                 "correct what the pod says (a registry, a mirror, a version, a value); running the command again goes on \
@@ -101,7 +101,7 @@ pub(super) async fn run(context: &Context, node: &Node, progress: &Progress) -> 
             configure::wiped(context, node)
         ),
         false => {
-            "`talosmith status` shows where it stands; running the command again goes on waiting".to_owned()
+            "`talosmith status` shows where it stands; run the command again to continue waiting".to_owned()
         }
     }))
 }
@@ -126,7 +126,7 @@ fn without_majority(context: &Context, node: &Node, missing: &Unmet) -> Option<E
     })
 }
 
-/// What would make waiting for it useless, as far as it can be seen. Nothing where nobody told.
+/// What would make waiting for it useless, as far as it can be seen. Nothing where it is unknown.
 async fn halts(context: &Context, node: &Node, missing: &Unmet) -> Option<Option<Halted>> {
     let (systems, blueprint) = (&context.systems, &context.snapshot.blueprint);
     let access = context.snapshot.access().ok()?;
@@ -155,7 +155,7 @@ async fn missing(
         match &machine.config_digest {
             Some(runs) if *runs == wanted => context.unproved().remove(&node.name),
             Some(_) => return Err(configure::runs_another(node)),
-            None => return Ok(Some(Unmet::new("does not tell which configuration it runs"))),
+            None => return Ok(Some(Unmet::new("does not report which machine config it runs"))),
         };
     }
     Ok(lacks(context, progress, node, machine, kubernetes, pods).await)
@@ -235,7 +235,7 @@ fn outside_etcd(etcd: &Etcd) -> &'static str {
     match etcd {
         Etcd::Empty => "etcd: it has not joined yet",
         Etcd::Data => "etcd: it has data, and its service is not up yet",
-        Etcd::Unknown | Etcd::Member { .. } => "etcd: the machine does not tell yet whether it is a member",
+        Etcd::Unknown | Etcd::Member { .. } => "etcd: the machine does not report yet whether it is a member",
     }
 }
 
@@ -247,8 +247,8 @@ async fn no_kubernetes(context: &Context, node: &Node) -> Unmet {
     }
 }
 
-/// What a node that was waited for in vain lacks, with what the control planes know: without a majority, or while one of them
-/// is silent, etcd takes nobody in; and a Kubernetes that does not answer registers no worker.
+/// What a node lacks that did not join in time, with what the control planes know: without a majority, or while one of them
+/// does not respond, etcd takes no member in; and a Kubernetes that does not answer registers no worker.
 async fn after_all(context: &Context, node: &Node, kubernetes: &Kubernetes, last: Unmet) -> Unmet {
     if last.is_explained() {
         return last;
@@ -280,9 +280,9 @@ async fn etcd_without_majority(context: &Context, node: &Node) -> Option<Unmet> 
             Some(Unmet::of_machine("waits for etcd, which has no majority", &error))
         }
         Ok(Err(error)) if error.kind() == Refused::Unavailable => {
-            Some(Unmet::of_machine("does not tell how etcd is", &error))
+            Some(Unmet::of_machine("does not report the state of etcd", &error))
         }
-        Err(_) => Some(Unmet::new("does not tell how etcd is").coded("machine-unavailable")),
+        Err(_) => Some(Unmet::new("does not report the state of etcd").coded("machine-unavailable")),
         Ok(_) => None,
     }
 }
@@ -296,6 +296,6 @@ mod tests {
         let words = [Etcd::Empty, Etcd::Data, Etcd::Unknown].map(|etcd| outside_etcd(&etcd));
         assert!(words[0].contains("has not joined"));
         assert!(words[1].contains("has data") && words[1].contains("not up yet"));
-        assert!(words[2].contains("does not tell"));
+        assert!(words[2].contains("does not report"));
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn check(permit: &Permit, node: &str, effect: Effect) -> Result<()> {
 }
 
 fn refused(what: String) -> Error {
-    Error::new(Kind::Refused, what).coded(CODE).hint(
-        "this is a mistake in Talosmith; report it together with the cluster file. Nothing was disrupted",
-    )
+    Error::new(Kind::Refused, what)
+        .coded(CODE)
+        .hint("this is a bug in Talosmith; report it together with the cluster file. Nothing was disrupted")
 }

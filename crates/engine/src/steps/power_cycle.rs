@@ -170,7 +170,7 @@ async fn by_force(
         (finished, true) => Ok(finished.warnings),
         (_, false) => Err(attempt(node, place)
             .coded(NO_EFFECT)
-            .hint("Proxmox said it was stopped, but the VM still runs; look at its task log")),
+            .hint("Proxmox reported it as stopped, but the VM still runs; look at its task log")),
     }
 }
 
@@ -178,7 +178,7 @@ async fn by_force(
 /// may be broken.
 async fn still_runs(context: &Context, node: &Node, machine: Option<&Machine>) -> Option<String> {
     let Some(machine) = machine else {
-        return Some("it did not answer before, so it is not known what runs on it".to_owned());
+        return Some("it did not answer before, so what runs on it is unknown".to_owned());
     };
     match context.systems.clock.timeout(REQUEST_TIMEOUT, machine.services()).await {
         Ok(Ok(services)) => {

@@ -59,7 +59,7 @@ pub(super) async fn reboot(
         Some(runs) if runs == digest(config.as_bytes()) => Ok(Done { warnings }),
         Some(_) => Err(runs_another(node)),
         None => Err(attempt(node)
-            .hint("it booted, and does not tell which configuration it runs; run the command again")),
+            .hint("it booted, and does not report which machine config it runs; run the command again")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The cluster's record: created, sealed once etcd is bootstrapped, and given its name and tags back.
+//! The cluster record VM: created, sealed once etcd is bootstrapped, and given its name and tags back.
 
 use model::mark::RECORD_NODE;
 use model::names::VmRef;
@@ -65,7 +65,7 @@ pub(super) async fn update(context: &Context, place: &VmRef) -> Result<Done> {
 async fn outwait_lost_lease(context: &Context, progress: &Progress) -> Result<()> {
     let wait = model::lease::SUCCESSOR_WAITS;
     progress.note(format!(
-        "another run may hold the lease of the lost record: waiting {} s, by when that run has stopped",
+        "another run may hold the lease of the lost record VM: waiting {} s, by when that run has stopped",
         wait.as_secs()
     ));
     progress.only_waiting(context.systems.clock.sleep(wait)).await;

@@ -41,17 +41,17 @@ pub(super) async fn delete(
     Removal { context, what: node, node, place, end: End::Deleted }.run().await
 }
 
-/// Deletes the cluster's record, whose protection is taken off first. It goes only with the whole cluster.
+/// Deletes the cluster record VM, whose protection is taken off first. It goes only with the whole cluster.
 pub(super) async fn delete_record(
     context: &Context,
     _authority: &Destruction,
     place: &VmRef,
 ) -> Result<Done> {
-    let what = "the cluster's record";
+    let what = "the cluster record VM";
     Removal { context, what, node: RECORD_NODE, place, end: End::Unprotected }.run().await
 }
 
-/// How a VM shall end.
+/// How a VM is stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Stopped,
@@ -105,7 +105,7 @@ impl Removal<'_> {
                 Err(Trouble::Proxmox(error)) => return Err(attempt().hint(hint(&error)).because(error)),
                 Err(Trouble::NoEffect) => {
                     return Err(attempt().coded(NO_EFFECT).hint(
-                        "Proxmox said it was done, but the VM is still as it was; look at its task log",
+                        "Proxmox reported success, but the VM is still as it was; look at its task log",
                     ));
                 }
                 Err(Trouble::Unclear(why)) => return Err(unclear(attempt(), &self.place.host, why)),
@@ -113,7 +113,7 @@ impl Removal<'_> {
                 Err(Trouble::Protected) => {
                     let what = format!("{}, {}, is protected in Proxmox", self.what, self.place);
                     return Err(Error::new(Kind::Refused, what).hint(
-                        "it was left as it is; if it really has to go, switch its protection off in Proxmox (Options) and run \
+                        "it was not changed; to delete it, disable its protection in Proxmox (Options) and run \
                          the command again",
                     ));
                 }

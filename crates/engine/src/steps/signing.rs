@@ -69,5 +69,5 @@ pub(super) fn never(node: &Node, why: &str) -> Error {
         node.name
     ))
     .coded(CODE)
-    .hint("correct that first; the next run then goes on with this node")
+    .hint("correct that first; the next run then continues with this node")
 }

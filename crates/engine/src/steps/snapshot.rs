@@ -31,12 +31,11 @@ pub(super) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
     };
     progress.note(format!("taking a snapshot from {}", node.name));
     let mut new = context.snapshot.snapshots().create(&of).await?;
-    let checked = machine
-        .etcd_snapshot(&mut new)
-        .await
-        .map_err(|e| attempt().hint("what came was not kept; run the command again").because(e))?;
+    let checked = machine.etcd_snapshot(&mut new).await.map_err(|e| {
+        attempt().hint("the incomplete snapshot was discarded; run the command again").because(e)
+    })?;
     let place = new.keep(checked).await?;
-    progress.note(format!("kept at {place}"));
+    progress.note(format!("saved to {place}"));
     Ok(Done::default())
 }
 

@@ -105,7 +105,7 @@ pub(super) async fn copy(
         context.systems.pve.clone_vm(&place.host, template, &request).await
     })
     .await?;
-    progress.note("giving it its hardware");
+    progress.note("setting its hardware");
     warnings.extend(update::settle(context, node, place).await?.warnings);
     progress.note("growing the disk");
     warnings.extend(grow(context, &node.name, place, &vm::boot_key(node), node.disk_gib).await?.warnings);

@@ -1,7 +1,7 @@
 //! Brings a VM's configuration to what the file says.
 //!
 //! The VM is read again first: of what the plan wants to set, only what still differs is sent, with the digest of what was
-//! read, so that nobody's change in between is overwritten and a disk that was made already is not made twice.
+//! read, so that no change in between is overwritten and an existing disk is not created twice.
 
 use std::time::Duration;
 

@@ -178,7 +178,7 @@ impl<'a> Look<'a> {
             ("the schematic of its image", installed && machine.schematic.is_none()),
         ];
         let (what, _) = missing.into_iter().find(|(_, missing)| *missing)?;
-        Some(Unmet::new(format!("does not tell {what} yet")))
+        Some(Unmet::new(format!("does not report {what} yet")))
     }
 
     /// It is not whole at the end of its time.
@@ -210,7 +210,7 @@ async fn behind(context: &Context, node: &Node, machine: &Seen) -> Option<Unmet>
         return None;
     }
     let Some(status) = &machine.etcd_status else {
-        return Some(Unmet::new("etcd: it does not tell its status yet"));
+        return Some(Unmet::new("etcd: it does not report its status yet"));
     };
     if let Some(error) = status.errors.first() {
         return Some(Unmet::new(format!("etcd: it reports {error}")));

@@ -21,7 +21,7 @@ use crate::steps::{power, update};
 pub(super) const ATTEMPTS: u32 = 6;
 
 /// Creates the VM with its boot disk copied from the image, and grows that disk. The POST reserves the id: when
-/// somebody else was faster, or an answer was lost, the VM that is there is looked at before anything is concluded.
+/// another client was faster, or an answer was lost, the VM that is there is looked at before anything is concluded.
 pub(super) async fn create(
     context: &Context,
     node: &Node,
@@ -86,7 +86,7 @@ where
             }
             Ok(_) => {
                 return Err(Error::systems(attempt).coded(NO_EFFECT).hint(
-                    "Proxmox said it was done, with a warning, but the VM does not exist; look at its task log",
+                    "Proxmox reported success with a warning, but the VM does not exist; look at its task log",
                 ));
             }
             Err(error) if error.is_exists() || error.effect_unknown() => {
@@ -108,7 +108,7 @@ where
     }
 }
 
-/// Waits for a turn to make disks in a datastore: it gives out one at a time, and whoever waits for too long fails.
+/// Waits for a turn to make disks in a datastore: it gives out one at a time, and a client that waits for too long fails.
 async fn turn(context: &Context, host: &str, datastore: &str) -> pve::Turn {
     let hosts = &context.snapshot.observed.proxmox.inventory.hosts;
     let shared =
@@ -198,7 +198,7 @@ pub(super) async fn grow(context: &Context, node: &str, place: &VmRef, disk: &st
     if has().await?.0 < wanted {
         return Err(attempt()
             .coded(NO_EFFECT)
-            .hint("Proxmox said it was done, but the disk is still smaller; look at its storage"));
+            .hint("Proxmox reported success, but the disk is still smaller; look at its storage"));
     }
     Ok(Done { warnings: finished.warnings })
 }
@@ -231,7 +231,7 @@ pub(super) async fn start(context: &Context, node: &str, place: &VmRef) -> Resul
                 }
                 if tries >= ATTEMPTS {
                     return Err(attempt().coded(NO_EFFECT).hint(
-                        "Proxmox said it was done, but the VM is not in that state; look at its task log",
+                        "Proxmox reported success, but the VM is not in that state; look at its task log",
                     ));
                 }
             }

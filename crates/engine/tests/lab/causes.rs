@@ -131,7 +131,7 @@ async fn p12_t7_a_vm_that_is_switched_off_ends_the_wait_for_its_machine() {
     let took = ran.events.last().unwrap().at.duration_since(since).as_secs();
     assert!(took <= 150, "{took} s");
 
-    // Once more, when it has its configuration: it does not wait for a certificate, nor for a network plug-in.
+    // Once more, when it has its configuration: it does not wait for a certificate, nor for a CNI plugin.
     let snapshot = rig.observe(&more()).await;
     let plan = snapshot.plan();
     let switching = async {
@@ -203,7 +203,7 @@ async fn e7_a_system_that_panics_while_the_node_joins_is_told_by_its_console() {
     assert!(took <= 420, "{took} s");
 }
 
-/// A network plug-in is to blame only for a node that is registered, and that is not ready for this reason.
+/// A CNI plugin is to blame only for a node that is registered, and that is not ready for this reason.
 #[tokio::test(start_paused = true)]
 async fn e3_the_network_plug_in_is_named_only_for_registered_nodes() {
     let rig = Rig::new();

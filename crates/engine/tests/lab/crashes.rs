@@ -104,7 +104,7 @@ async fn while_the_identity_and_the_bundle_are_written() {
     }
 }
 
-/// A world in which somebody could have died, and at which call.
+/// A world in which someone could have died, and at which call.
 struct Crash {
     systems: Vec<u8>,
     /// What is in the operator's folder.

@@ -114,7 +114,7 @@ async fn a_vm_that_moved_since_the_plan_is_deleted_where_it_is() {
     }
 }
 
-/// It moved, and on the way somebody gave it to others: it stays, and so does the record.
+/// It moved, and on the way someone gave it to others: it stays, and so does the record.
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_moved_and_lost_its_mark_stays() {
     let rig = Rig::healthy().await;
@@ -131,7 +131,7 @@ async fn a_vm_that_moved_and_lost_its_mark_stays() {
     assert!(failures[0].contains("is not home-work-1 any more"), "{failures:?}");
 }
 
-/// Where the host that it moved to fell silent, nobody can say that the VM is gone.
+/// Where the host that it moved to fell silent, no one can say that the VM is gone.
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_moved_to_a_host_that_is_off_is_not_gone() {
     let rig = Rig::healthy().await;
@@ -165,7 +165,7 @@ async fn a_vm_that_moves_during_the_look_is_seen() {
     );
 }
 
-/// Whoever cannot read the record cannot take the lease, and somebody else may have it.
+/// Without the record VM the lease cannot be read, and another operator may hold it.
 #[tokio::test(start_paused = true)]
 async fn without_its_record_a_cluster_is_neither_changed_nor_taken_away() {
     let rig = Rig::healthy().await;
@@ -181,7 +181,7 @@ async fn without_its_record_a_cluster_is_neither_changed_nor_taken_away() {
         assert_eq!(plan.steps, []);
         let refusal = &plan.refusals[0];
         assert_eq!(refusal.code, RefusalCode::NoRecord);
-        assert!(refusal.why.starts_with("VM 150010 on pve3 may be the cluster's record"), "{refusal:?}");
+        assert!(refusal.why.starts_with("VM 150010 on pve3 may be the cluster record VM"), "{refusal:?}");
         assert!(refusal.hint.contains("mv /etc/pve/nodes/pve3/qemu-server/150010.conf"), "{refusal:?}");
     }
     rig.lab.inject(Injection::HostOnline("pve3".to_owned()));
@@ -220,7 +220,7 @@ async fn accounts_of_ours_go_and_those_of_people_stay() {
     assert!(!roles().await.contains(&"home-ccm".to_owned()));
     assert!(names().await.contains(&"people@pve".to_owned()), "it is not ours");
     assert!(!pve.granted().await.unwrap().iter().any(|g| g.whom.starts_with("home-ccm@pve")));
-    let told = "the account people@pve stays in Proxmox, because it does not say that it was made for this cluster: \
+    let told = "the account people@pve stays in Proxmox, because its comment does not name this cluster: \
                 `pveum user delete people@pve` and `pveum role delete home-csi` remove it";
     assert_eq!(notes, [told]);
     assert_eq!(rig.vmids().await, [] as [u64; 0]);
@@ -228,7 +228,7 @@ async fn accounts_of_ours_go_and_those_of_people_stay() {
     assert_eq!((notes.len(), ran.outcome), (0, Outcome::Done), "nothing is left to say");
 }
 
-/// A token that a person made is nobody else's to replace: neither the plan nor the step takes it.
+/// A token that a person made is no one else's to replace: neither the plan nor the step takes it.
 #[tokio::test(start_paused = true)]
 async fn a_token_of_a_person_is_not_replaced() {
     let one = HOME.replace("count: 3", "count: 1").replace("count: 2", "count: 1");

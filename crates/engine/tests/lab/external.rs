@@ -17,7 +17,7 @@ nodes:
   w-1: { role: worker, address: 10.25.150.32, external: true, unverified: true }
 ";
 
-/// A machine that somebody else made and started from a Talos image.
+/// A machine that someone else made and started from a Talos image.
 async fn machine(rig: &Rig, vmid: u32, last: u8) {
     let snapshot = rig.observe(HOME).await;
     let image = snapshot.blueprint.images.values().next().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! A seed makes a scenario from two lists, and chooses what is done: a cluster of imported disks or of clones of a template is created, or
 //! one is deleted. Proxmox' side: failures that it is known for at calls chosen by chance, connections
-//! that are cut, hosts that lose power, VMs that somebody stops. The machines' side: connections and calls to Talos or to
+//! that are cut, hosts that lose power, VMs that someone stops. The machines' side: connections and calls to Talos or to
 //! Kubernetes that are refused, reset, cut off, late or never answered, a cable that is pulled, time servers that are silent
 //! while the clock of a host is wrong, a disk that is too small, an etcd that loses its majority. And a program that dies.
 //! Whatever happens, a run ends well or stops with the code of what was broken; once everything is mended, the next run ends
@@ -55,7 +55,7 @@ enum Breaks {
     Cut { which: CallFilter, after: bool },
     /// A host has no power for a while.
     PowerCut { host: String, at: u64, seconds: u64 },
-    /// Somebody stops a VM.
+    /// Someone stops a VM.
     Stopped { vmid: u32, at: u64 },
     /// Something goes wrong on the way to a machine.
     Wire { fault: Wire, when: When },
@@ -239,7 +239,7 @@ fn allowed(breaks: &Breaks) -> &'static [&'static str] {
     match breaks {
         Breaks::Known(number, _) => codes(*number).unwrap_or_default(),
         Breaks::Cut { .. } => &["answer-lost", "no-answer"],
-        // Proxmox does not answer, its task ends, a machine is waited for in vain, or cannot be seen and etcd not started. Two
+        // Proxmox does not answer, its task ends, a wait for a machine times out, or cannot be seen and etcd not started. Two
         // hosts less, and Proxmox itself has no majority.
         Breaks::PowerCut { .. } => &[
             "no-quorum",
@@ -263,7 +263,7 @@ fn allowed(breaks: &Breaks) -> &'static [&'static str] {
         // One lost question or answer is asked again, whatever it was.
         Breaks::Wire { .. } => &[],
         Breaks::Unplugged { .. } => &["unsafe", "machine-unavailable", "etcd-no-quorum", "kubernetes"],
-        // A worker without the time is as silent as one that nobody signs a certificate for.
+        // A worker without the time is as silent as one that no one signs a certificate for.
         Breaks::NoTime { .. } => &["clock", "machine-unavailable"],
         Breaks::SmallDisk { .. } => &["disk-too-small"],
         Breaks::NoMajority { .. } => {
@@ -305,13 +305,12 @@ fn came_to_pass(rig: &Rig, index: usize, breaks: &Breaks, happened: &BTreeSet<us
 }
 
 /// VMs that are none of our business, one of them running, one with a mark of another cluster. The lab compares them at every call.
-async fn strangers(rig: &Rig) {
+async fn foreign_vms(rig: &Rig) {
     let owner = model::mark::Mark::owner_of("someone else's");
     let mark = model::mark::Mark::new("other", owner, "other-work-1");
     for (host, vmid, notes) in [("pve2", 4711, "my files".to_owned()), ("pve1", 160_021, mark.describe(None))]
     {
-        let params =
-            [("name", "stranger"), ("memory", "512"), ("tags", "talosmith"), ("description", &notes)];
+        let params = [("name", "foreign"), ("memory", "512"), ("tags", "talosmith"), ("description", &notes)];
         let params: Params = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let upid = rig.systems.pve.create_vm(host, vmid, &params).await.unwrap();
         rig.systems.pve.follow(&upid, |_| {}).await.unwrap();
@@ -429,7 +428,7 @@ async fn run(seed: u64) -> String {
         }
     };
     rig.guard.deleting.store(goal == Goal::Destroy, Ordering::Relaxed);
-    strangers(&rig).await;
+    foreign_vms(&rig).await;
     for one in &breaks {
         match one {
             Breaks::Known(number, when) => {
@@ -509,7 +508,7 @@ async fn run(seed: u64) -> String {
             Came::Ran(ran) => break ran,
             Came::Stopped(code) => panic!("{told}: then {how}; mended, but stopped with {code}"),
             Came::Refused(why) => panic!("{told}: then {how}; mended, but refused: {why:?}"),
-            Came::Died => panic!("nobody killed it"),
+            Came::Died => panic!("no one killed it"),
         }
         root = true;
         assert_ne!(rig.lab.person().clear_locks(), [] as [u32; 0], "{told}: there is nothing for root to do");
@@ -589,7 +588,7 @@ async fn a_few_worlds_that_break() {
 /// As many as are wanted, from a seed: `conformance/faults/run SEED RUNS [FIRST]`.
 #[test]
 #[ignore = "takes minutes: conformance/faults/run"]
-fn many_worlds_that_break() {
+fn many_creations_with_faults() {
     let seed: u64 = setting("FAULT_SEED").unwrap_or(1);
     let runs: u64 = setting("FAULT_RUNS").unwrap_or(100);
     let first: u64 = setting("FAULT_FIRST").unwrap_or(0);

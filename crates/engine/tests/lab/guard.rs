@@ -51,7 +51,7 @@ impl Guard {
         }
     }
 
-    /// What is left behind that nobody will ever clean up.
+    /// What is left behind that no one will ever clean up.
     pub fn leftovers(&self, lab: &Lab) -> Vec<String> {
         let rules = rules(self.owners.clone(), self.deleting.clone());
         lab.shared().read(|systems, _| lab::leftovers(systems, &rules))

@@ -296,7 +296,7 @@ async fn the_last_line_on_its_console_is_part_of_the_reason_while_a_machine_does
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_waited_before_is_restarted_only_if_nobody_uses_it() {
     let rig = Rig::healthy().await;
-    // Somebody wiped a worker, which Kubernetes still knows.
+    // Someone wiped a worker, which Kubernetes still knows.
     let pretends = |present| Injection::Relay { vmid: 150_021, present };
     rig.lab.inject(pretends(true));
     rig.assert_nothing_to_do(HOME).await;
@@ -345,7 +345,7 @@ async fn an_external_machine_needs_its_fingerprint_or_a_word() {
     let snapshot = rig.observe(&right).await;
     let ran = rig.carry_out(&snapshot, &snapshot.plan(), "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
-    // Once they are configured, nobody asks for it any more.
+    // Once they are configured, no one asks for it any more.
     assert_eq!(rig.observe(&undeclared).await.plan().refusals, []);
 }
 

@@ -14,7 +14,7 @@ async fn an_operator_that_touches_what_is_not_theirs_is_seen() {
     let kim = rig.world_of(&operator("kim"));
     kim.pve.start("pve1", 4711).await.unwrap();
     rig.guard.expect(&[4, 5]);
-    // The same by somebody whom nobody watches.
+    // The same by someone whom no one watches.
     rig.systems.pve.stop("pve1", 4711).await.unwrap();
     rig.guard.expect(&[]);
     // A clone has the notes of its source and is not ours.

@@ -237,7 +237,7 @@ fn every_value_of_an_input_is_found_again() {
         assert_eq!(
             std::fs::read_to_string(&path).unwrap_or_default(),
             text,
-            "UPDATE_FIXTURES=1 writes it anew"
+            "UPDATE_FIXTURES=1 writes it again"
         );
     });
 }

@@ -160,7 +160,7 @@ fn started(ran: &Ran) -> Timestamp {
     ran.events.iter().find(|e| matches!(e.what, What::Started { .. })).unwrap().at
 }
 
-/// [`HOME`] with a machine of others that never answers: whoever applies it asks for it again and again, for ten minutes.
+/// [`HOME`] with a machine of others that never answers: `apply` asks for it again and again, for ten minutes.
 fn busy_for_long() -> String {
     format!(
         "{HOME}nodes:\n  w-9: {{ role: worker, address: 10.25.150.99, external: true, unverified: true }}\n"
@@ -304,9 +304,9 @@ async fn a7_a_holder_that_was_stopped_changes_nothing_when_it_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn a7_a_holder_whose_record_is_gone_stops_at_once() {
     for (what, told) in [
-        ("deleted", "lease: the cluster's record, VM 150010, was deleted"),
-        ("migrated", "lease: the cluster's record, VM 150010, was migrated from pve1 to pve2"),
-        ("reused", "lease: VM 150010 on pve1 is not this cluster's record"),
+        ("deleted", "lease: the cluster record VM 150010 was deleted"),
+        ("migrated", "lease: the cluster record VM 150010 was migrated from pve1 to pve2"),
+        ("reused", "lease: VM 150010 on pve1 is not the record VM of this cluster"),
     ] {
         let rig = Rig::healthy().await;
         let eva = Apart::new(&rig, operator("eva"));
@@ -335,7 +335,7 @@ async fn a7_a_holder_whose_record_is_gone_stops_at_once() {
     }
 }
 
-/// Proxmox is away for two minutes, and nobody else comes: the run waits and goes on.
+/// Proxmox is away for two minutes, and no one else comes: the run waits and goes on.
 #[tokio::test(start_paused = true)]
 async fn a7_a_holder_goes_on_once_it_has_renewed() {
     let rig = Rig::new();
@@ -507,7 +507,7 @@ async fn arch3_steps_that_never_start_are_a_failure() {
     assert_eq!(ran.failures(), ["a: it was never started: it waits for not-in-the-plan"]);
 }
 
-/// Every changing call is made by whoever holds the lease at that moment, when two operators start at once again and again.
+/// Every changing call is made by the holder of the lease at that moment, when two operators start at once again and again.
 #[tokio::test(start_paused = true)]
 async fn a7_no_call_changes_anything_before_the_lease_is_taken() {
     let rig = Rig::healthy().await;

@@ -128,7 +128,7 @@ fn any_act(chance: &mut Chance, goes_on: bool) -> Option<Act> {
     act(kind, chance)
 }
 
-/// Whoever brings two control plane nodes of three back from the past, or one while another is dead, loses etcd's quorum, and nothing
+/// A person who brings two control plane nodes of three back from the past, or one while another is dead, loses etcd's quorum, and nothing
 /// but a backup of etcd helps. So they do it to a worker.
 fn spare_quorum(acts: &mut [Act], operation: Operation) {
     let mut spared = operation != Operation::Replace;
@@ -297,7 +297,7 @@ async fn run(seed: u64) -> Ran {
     let file = operation.file();
     rig.guard.deleting.store(operation == Operation::Destroy, Ordering::Relaxed);
     rig.lab.person().create("pve2", OF_OTHERS, &[("name", "theirs"), ("tags", "talosmith")]).unwrap();
-    // Long ago, so that nobody may be excused with its creation.
+    // Long ago, so that no one may be excused with its creation.
     rig.systems.clock.sleep(Duration::from_secs(900)).await;
     let mut acts: Vec<Act> = wanted.into_iter().filter_map(|kind| act(kind, chance)).collect();
     // A replacement without a majority is refused, and then nothing pulls an image.

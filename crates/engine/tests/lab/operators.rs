@@ -1,4 +1,4 @@
-//! Two operators: one works at a time, whoever else comes is told, and nobody goes on with a lease that is gone.
+//! Two operators: one works at a time, the other is refused with the reason, and no operator continues without the lease.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn a_living_holder_finds_out_before_its_successor_begins() {
     rig.assert_whole().await;
 }
 
-/// Whoever took over and finds nothing left to do keeps nobody waiting.
+/// An operator that took over and finds nothing left to do keeps no other waiting.
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_turned_out_to_be_of_no_use_is_given_back() {
     let rig = Rig::new();
@@ -96,7 +96,7 @@ async fn a_lease_that_turned_out_to_be_of_no_use_is_given_back() {
     let stale = rig.carry_out_as(&snapshot, &plan, &taking_over("kim")).await.err().unwrap();
     assert_eq!(stale.kind(), Kind::Stale);
     let record = rig.observe(HOME).await.observed.proxmox.record.clone().unwrap();
-    assert_eq!(record.state.lease, None, "nobody holds it");
+    assert_eq!(record.state.lease, None, "no one holds it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +109,7 @@ async fn a_lease_that_nobody_renews_is_watched_and_then_taken() {
         _ = apply_as(&rig, &eva) => panic!("too fast"),
     }
     let busy = apply_as(&rig, &kim).await.err().unwrap();
-    assert_eq!(busy.kind(), Kind::Busy, "dead, but nobody can know yet");
+    assert_eq!(busy.kind(), Kind::Busy, "dead, but no one can know yet");
     rig.systems.clock.sleep(Duration::from_secs(6 * 60)).await;
     let before = rig.systems.clock.now();
     let ran = apply_as(&rig, &kim).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_lease_that_nobody_renews_is_watched_and_then_taken() {
 async fn a_wish_to_stop_does_not_wait_for_a_task_that_never_ends() {
     let rig = Rig::new();
     let snapshot = rig.observe(HOME).await;
-    // Nobody hears any more how the creations of nodes get on.
+    // No one hears any more how the creations of nodes get on.
     rig.lab.on_call(|_, moment, _, path| {
         let creation = path.contains("/tasks/") && path.contains("qmcreate") && !path.contains("150010");
         if creation && moment == CallMoment::Before { Verdict::Hold } else { Verdict::GoOn }
@@ -197,7 +197,7 @@ async fn apply_metal(rig: &Rig, file: &str, who: &Operator) -> engine::Result<cr
     }
 }
 
-/// A cluster without Proxmox, and a file that asks for a worker more, which does not answer: whoever applies it waits.
+/// A cluster without Proxmox, and a file that asks for a worker more, which does not answer: `apply` waits.
 async fn metal_that_waits() -> (Rig, String) {
     let rig = crate::external::metal().await;
     let ran = apply_metal(&rig, crate::external::METAL, &operator("first")).await.unwrap();
@@ -218,7 +218,7 @@ async fn without_proxmox_the_lease_in_kubernetes_keeps_operators_apart() {
     let second = tokio::select! {
         biased;
         second = second => second,
-        _ = &mut first => panic!("nobody answers for w-2"),
+        _ = &mut first => panic!("no one answers for w-2"),
     };
     let error = second.err().unwrap();
     assert_eq!(error.kind(), Kind::Busy);
@@ -253,7 +253,7 @@ async fn without_proxmox_a_holder_that_slept_changes_nothing_more() {
     tokio::select! {
         biased;
         () = rig.systems.clock.sleep(Duration::from_secs(30)) => {}
-        _ = &mut first => panic!("nobody answers for w-2"),
+        _ = &mut first => panic!("no one answers for w-2"),
     }
     // The lid is closed: her lease runs out, and the next one watches it for a while before taking it.
     rig.systems.clock.sleep(Duration::from_secs(4 * 60)).await;
@@ -262,7 +262,7 @@ async fn without_proxmox_a_holder_that_slept_changes_nothing_more() {
     tokio::select! {
         biased;
         () = rig.systems.clock.sleep(Duration::from_secs(200)) => {}
-        _ = &mut second => panic!("nobody answers for w-2"),
+        _ = &mut second => panic!("no one answers for w-2"),
     }
     let found = crate::external::lease(&rig).await;
     assert_eq!(found.holder.as_deref(), Some("kim@test (kim)"));
@@ -277,8 +277,8 @@ async fn without_proxmox_a_holder_that_slept_changes_nothing_more() {
     assert_eq!(changes.load(std::sync::atomic::Ordering::Relaxed), 0, "nothing was changed after waking up");
 }
 
-/// Whoever took over for nothing keeps nobody waiting; and one who slept while others came and went has lost the lease, though
-/// nobody has it now.
+/// An operator that took over for nothing keeps no other waiting; and one who slept while others came and went has lost the lease, though
+/// no one has it now.
 #[tokio::test(start_paused = true)]
 async fn without_proxmox_a_lease_that_somebody_had_meanwhile_is_gone() {
     let (rig, file) = metal_that_waits().await;
@@ -287,7 +287,7 @@ async fn without_proxmox_a_lease_that_somebody_had_meanwhile_is_gone() {
     tokio::select! {
         biased;
         () = rig.systems.clock.sleep(Duration::from_secs(30)) => {}
-        _ = &mut first => panic!("nobody answers for w-2"),
+        _ = &mut first => panic!("no one answers for w-2"),
     }
     let snapshot = rig.observe(&file).await;
     let stale = rig.carry_out_as(&snapshot, &snapshot.plan(), &taking_over("kim")).await.err().unwrap();

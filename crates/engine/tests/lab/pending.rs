@@ -17,7 +17,7 @@ async fn a_changed_record_id_and_hosts_that_leave_a_vm_out_are_blocked() {
     let fewer = HOME.replace("pools:", "hosts: { pve1: {}, pve2: {} }\npools:");
     let pool = HOME.replace("controlplane, count: 3", "controlplane, count: 3, hosts: [pve1, pve2]");
     for (file, told) in [
-        (&other_id, "the cluster's record has the VM ID 150010, and the file says 4711"),
+        (&other_id, "the cluster record VM has the VM ID 150010, and the file says 4711"),
         (&fewer, "home-control-3 is on pve3, which `hosts` in the file leaves out"),
         (&pool, "home-control-3 is on pve3, which `hosts` in the file leaves out"),
     ] {
@@ -54,6 +54,6 @@ async fn a_pool_that_does_not_exist_is_refused_before_anything_is_moved_into_it(
     let file = HOME.replace("'https://pve1:8006'", "'https://pve1:8006', pool: nowhere");
     let plan = rig.observe(&file).await.plan();
     assert_eq!(plan.steps, []);
-    assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::NotThere]);
+    assert_eq!(plan.refusals.iter().map(|r| r.code).collect::<Vec<_>>(), [RefusalCode::NotFound]);
     assert!(plan.refusals[0].why.contains("no resource pool nowhere"), "{:?}", plan.refusals);
 }

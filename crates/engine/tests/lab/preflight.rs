@@ -40,7 +40,7 @@ async fn a_factory_out_of_reach_is_told_for_this_machine_and_for_each_host() {
         let wanted = format!("{host} cannot download from https://factory.talos.dev/versions: Can't connect");
         assert!(told.get(at + 1).is_some_and(|told| told.starts_with(&wanted)), "{told:?}");
     }
-    // What is on the hosts already needs nobody outside.
+    // What is on the hosts already needs no one outside.
     rig.lab.inject(Injection::Outside { only: None });
     assert_eq!(refusals(&rig, HOME).await, [] as [&str; 0]);
 }
@@ -105,7 +105,7 @@ async fn a_pool_or_a_device_that_is_not_there_is_told() {
         "there is no PCI mapping card for pve2, or the token may not see it",
     ];
     assert_eq!(told, wanted);
-    assert!(plan.refusals.iter().all(|refusal| refusal.code == RefusalCode::NotThere));
+    assert!(plan.refusals.iter().all(|refusal| refusal.code == RefusalCode::NotFound));
 }
 
 /// Machines fetch manifests and charts for themselves, long after a plan. What a host does not find is told before.
@@ -128,7 +128,7 @@ async fn a_document_that_nobody_has_is_told() {
              fetch it for themselves, and wait until they find it"
         )
     };
-    assert_eq!(told().await, [of(gone, "docs.lan")], "a password goes into nobody's log");
+    assert_eq!(told().await, [of(gone, "docs.lan")], "a password goes into no one's log");
     rig.lab.inject(Injection::Outside { only: Some(vec!["factory.talos.dev".to_owned()]) });
     assert_eq!(
         told().await,
@@ -136,7 +136,7 @@ async fn a_document_that_nobody_has_is_told() {
     );
 }
 
-/// Cilium's chart comes from outside. Where it does not come, the pod says so, and nobody waits for a quarter of an hour.
+/// Cilium's chart comes from outside. Where it does not come, the pod says so, and no one waits for a quarter of an hour.
 #[tokio::test(start_paused = true)]
 async fn a_chart_that_does_not_come_ends_the_waiting_with_the_pods_own_words() {
     let rig = Rig::new();

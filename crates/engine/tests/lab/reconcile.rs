@@ -291,7 +291,7 @@ async fn a_lease_that_is_lost_ends_the_loop_and_another_controller_goes_on() {
 async fn a_blocked_node_does_not_keep_the_others_from_going_on() {
     let rig = Rig::healthy().await;
     let controller = Controller::of(&rig);
-    // One node leaves the file, which nobody allowed; the others get a label.
+    // One node leaves the file, which no one allowed; the others get a label.
     let file = HOME.replace("worker, count: 2", "worker, count: 1, labels: { rack: a }");
     let reconciled = controller.reconcile(&file, &operator("eva"), Mandate::FirstPlan).await.unwrap();
     assert!(matches!(reconciled.ended, Ended::Left(Left::Blocked)), "{:?}", reconciled.ended);

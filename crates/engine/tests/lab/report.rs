@@ -1,4 +1,4 @@
-//! What a failed run leaves behind for whoever must understand it.
+//! What a failed run leaves behind for the person who must understand it.
 
 use engine::journal::FileJournal;
 use engine::report::{self, Failed, ReportFolder, ReportStore};

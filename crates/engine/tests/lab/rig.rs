@@ -42,7 +42,7 @@ pools:
 #[derive(Clone)]
 pub struct Rig {
     pub lab: Arc<Lab>,
-    /// How tests themselves reach the lab: as another person, whom nobody watches.
+    /// How tests themselves reach the lab: as another person, whom no one watches.
     pub systems: Systems,
     pub guard: Arc<Guard>,
     /// The operators' folder.
@@ -212,7 +212,7 @@ impl Rig {
         self.carry_out_until(stop, snapshot, plan, operator).await
     }
 
-    /// The same, for somebody who may wish to stop.
+    /// The same, for someone who may wish to stop.
     pub async fn carry_out_until(
         &self,
         stop: watch::Receiver<Stop>,
@@ -265,7 +265,7 @@ impl Rig {
         Ok(Ran { outcome, events })
     }
 
-    /// The same lab, seen by somebody whose clock is wrong.
+    /// The same lab, seen by someone whose clock is wrong.
     pub fn an_hour_ahead(&self) -> Self {
         let clock = Clock::from(self.systems.clock.now() + jiff::SignedDuration::from_hours(1), 1.0);
         Self { systems: Systems { clock, ..self.systems.clone() }, ..self.clone() }

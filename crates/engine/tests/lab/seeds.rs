@@ -168,7 +168,7 @@ impl Tried {
         for condition in &conditions {
             assert_eq!(condition.missing, None, "{}", condition.name);
         }
-        // Whoever waits is told so by the plan, and nobody else.
+        // The plan says so for those that wait, and for no other.
         let waits = conditions.iter().filter(|condition| condition.awaits.is_some()).count();
         assert_eq!(plan.notes.len(), waits, "{:?}", plan.notes);
         conditions
@@ -190,7 +190,7 @@ impl Tried {
     }
 }
 
-/// A network plug-in as a manifest: pods on every node that write the kubelet's configuration.
+/// A CNI plugin as a manifest: pods on every node that write the kubelet's configuration.
 const PLUG_IN: &str = "\
 apiVersion: apps/v1
 kind: DaemonSet
@@ -228,7 +228,7 @@ async fn inputs_of_other_tools_come_up_as_they_are_imported() {
     assert!(users.iter().any(|user| user.name == "meadow-ccm@pve"), "{users:?}");
 }
 
-/// 000, 001 and 003, where the network plug-in is left to others: everything is healthy but the nodes, which wait for it, and
+/// 000, 001 and 003, where the CNI plugin is left to others: everything is healthy but the nodes, which wait for it, and
 /// they are ready when it is given as a manifest.
 #[tokio::test(start_paused = true)]
 #[ignore = "takes a minute: conformance/seeds/run"]
@@ -238,7 +238,7 @@ async fn a_network_plug_in_may_be_left_to_a_manifest() {
         let mut left = seed.spec();
         left.kubernetes.cni = Cni::Name(CniName::None);
         left.manifests = Manifests::default();
-        Tried::new(&seed, left.clone()).waits_for(NODES_READY, "network plug-in").await;
+        Tried::new(&seed, left.clone()).waits_for(NODES_READY, "CNI plugin").await;
         left.manifests.inline = [("network".to_owned(), PLUG_IN.to_owned())].into();
         Tried::new(&seed, left).is_healthy().await;
     }
@@ -267,8 +267,8 @@ fn mirrors(spec: &Spec) -> Vec<String> {
     named.chain(&spec.network.ntp).map(host).collect()
 }
 
-/// 003 in a world in which only its mirrors answer: image, installer, registries and a time server of its own; nobody else,
-/// no discovery service either. The network plug-in is a manifest, because its chart would come from outside.
+/// 003 in a world in which only its mirrors answer: image, installer, registries and a time server of its own; no one else,
+/// no discovery service either. The CNI plugin is a manifest, because its chart would come from outside.
 #[tokio::test(start_paused = true)]
 #[ignore = "takes a minute: conformance/seeds/run"]
 async fn lists_by_role_come_up_where_only_their_mirrors_answer() {
@@ -278,7 +278,7 @@ async fn lists_by_role_come_up_where_only_their_mirrors_answer() {
     let mut wanted = imported.clone();
     wanted.kubernetes.cni = Cni::Name(CniName::None);
     wanted.manifests.inline = [("network".to_owned(), PLUG_IN.to_owned())].into();
-    // Somebody fetched the image through the proxy before, so that it is known there.
+    // Someone fetched the image through the proxy before, so that it is known there.
     let blueprint = model::resolve::resolve(&wanted, None, None).unwrap();
     let known = engine::render::schematics(&blueprint, &Attachments::new()).unwrap();
     let known: Vec<String> = known.into_values().map(|schematic| schematic.text).collect();

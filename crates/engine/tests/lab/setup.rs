@@ -107,7 +107,7 @@ async fn content_devices_and_pools_are_made_ready() {
     let file = spec(&text);
     let setup_plan = SetupPlan::survey(&rig.systems, &file, &whom()).await.unwrap();
     let tasks: Vec<String> = setup_plan.tasks.iter().map(ToString::to_string).collect();
-    assert_eq!(tasks[0], "let the storage local hold images to import");
+    assert_eq!(tasks[0], "allow the content type `import` on the datastore local");
     assert_eq!(tasks[1], "map the device 0000:01:00.0 on pve1, pve2, pve3 as pci-0000-01-00-0");
     assert!(tasks.contains(&"create the pool k8s".to_owned()), "{tasks:?}");
     setup_plan.prepare(&rig.systems.pve, |_| {}).await.unwrap();
@@ -204,11 +204,11 @@ async fn p3_setting_up_one_cluster_does_not_widen_the_token_of_another() {
         assert_eq!(errors(&found), Vec::<&Finding>::new());
     }
     // A second cluster of the same name, with another token: the role of the first is not its own.
-    let twin = HOME.replace("count: 2 }", "count: 2, startup: { order: 3 } }");
-    set_up(&rig, &twin, "second").await.unwrap();
+    let second = HOME.replace("count: 2 }", "count: 2, startup: { order: 3 } }");
+    set_up(&rig, &second, "second").await.unwrap();
     assert_eq!(allowed(&rig, &home).await, before);
     let again = Whom { token: "second".to_owned(), ..whom() };
-    let again = SetupPlan::survey(&rig.systems, &spec(&twin), &again).await.unwrap();
+    let again = SetupPlan::survey(&rig.systems, &spec(&second), &again).await.unwrap();
     assert_eq!(again.tasks, []);
 }
 
@@ -461,8 +461,8 @@ async fn p3_what_was_set_up_for_one_cluster_is_removed_and_nothing_of_another() 
     set_up(&rig, HOME, "home").await.unwrap();
     let mill_token = set_up(&rig, &mill(), "mill").await.unwrap();
     // Another cluster of the same name has roles of its own.
-    let twin = set_up(&rig, HOME, "second").await.unwrap();
-    let (before, of_twin) = (allowed(&rig, &mill_token).await, allowed(&rig, &twin).await);
+    let second = set_up(&rig, HOME, "second").await.unwrap();
+    let (before, of_second) = (allowed(&rig, &mill_token).await, allowed(&rig, &second).await);
     let tasks = removed(&rig, HOME, "home").await;
     assert!(matches!(tasks.last(), Some(Task::RemoveToken(token)) if token.name == "home"), "{tasks:?}");
     let left: Vec<String> =
@@ -470,7 +470,7 @@ async fn p3_what_was_set_up_for_one_cluster_is_removed_and_nothing_of_another() 
     assert!(!left.contains(&"Talosmith-home".to_owned()), "{left:?}");
     assert!(left.contains(&"Talosmith-home.2".to_owned()) && left.contains(&"Talosmith-mill".to_owned()));
     assert_eq!(allowed(&rig, &mill_token).await, before);
-    assert_eq!(allowed(&rig, &twin).await, of_twin);
+    assert_eq!(allowed(&rig, &second).await, of_second);
     assert_eq!(removed(&rig, HOME, "home").await, [], "doing it again does nothing");
     let found = examine(&with_token(&rig, &mill_token), &spec(&mill())).await.unwrap();
     assert_eq!(errors(&found), Vec::<&Finding>::new());

@@ -1,6 +1,6 @@
 //! How long things take: a bring-up against the longest chain of the lab's own durations, and a hundred nodes.
 //!
-//! The chain is what nobody could shorten: Proxmox' tasks for one control plane (the record, the download on its host, its
+//! The chain is what no one could shorten: Proxmox' tasks for one control plane (the record, the download on its host, its
 //! creation and start) as long as they really took, then boot, etcd, its members one after the other, and the last API
 //! server, from the lab's table of durations. It knows nothing of our steps and edges.
 

@@ -1,4 +1,4 @@
-//! What surprises whoever writes a client, through ours: each test is named after one surprise of a real Talos and fails
+//! What surprises the author of a client, through ours: each test is named after one surprise of a real Talos and fails
 //! when the client or the engine forgets it. What the machines themselves must show is tested in the lab, without us.
 
 mod etcd;
@@ -27,7 +27,7 @@ fn address(last: u8) -> IpAddr {
     IpAddr::from([10, 25, 150, last])
 }
 
-/// A machine with the last number of its address, as somebody's hypervisor would switch it on.
+/// A machine with the last number of its address, as someone's hypervisor would switch it on.
 fn boot(last: u8, talos: &str) -> Boot {
     let net = |text: String| text.parse().unwrap();
     Boot {

@@ -143,7 +143,7 @@ impl Rig {
 #[tokio::test(start_paused = true)]
 async fn what_the_token_may_not_see_is_not_absent() {
     let file = HOME.replace("8006' }", "8006', record: 9999 }");
-    for (hidden, whose) in [(RECORD, "the cluster's record"), (150_021, "home-work-1")] {
+    for (hidden, whose) in [(RECORD, "the cluster record VM"), (150_021, "home-work-1")] {
         let rig = Rig::healthy().await.blind_to(&[hidden]).await;
         let destroy = rig.session(HOME).observe_to_destroy().await.unwrap_or_else(|e| panic!("{e:?}"));
         let mut plans = vec![rig.observe(HOME).await.plan(), destroy.plan_destroy()];

@@ -353,7 +353,7 @@ fn gpu(spec: &Spec, ground: &Ground, node: &mut Node, name: &str, bag: &Bag<'_>,
     notes.assumed(&format!("`{name}` gets the NVIDIA extensions and modules that the module adds; its container runtime comes with them"));
 }
 
-/// What the input knows of a device, which whoever makes the mapping can compare.
+/// What the input knows of a device, for comparison when the mapping is created.
 fn described(meta: Option<Bag<'_>>, notes: &mut Notes) -> String {
     let Some(meta) = meta else { return String::new() };
     let known = [("id", "id"), ("subsystem_id", "subsystem"), ("iommu_group", "IOMMU group")];

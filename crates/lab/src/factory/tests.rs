@@ -171,7 +171,7 @@ async fn a_get_is_sent_on_to_where_images_are_kept() {
     assert_eq!(client.get(path).await.status, 200);
 }
 
-/// The first who asks waits without a byte, whoever asks meanwhile waits for the rest, and afterwards nobody waits.
+/// The first who asks waits without a byte, the next ones wait for the rest, and afterwards no one waits.
 #[tokio::test(start_paused = true)]
 async fn the_first_build_is_slow_and_the_next_answer_fast() {
     let client = Client::new();
@@ -256,7 +256,7 @@ async fn images_are_refused_in_the_order_in_which_faults_are_found() {
         assert_eq!(client.get(&path).await.refusal(), (status, format!("{words}\n").as_str()), "{path}");
         let head = client.ask("HEAD", &path, "").await;
         assert_eq!((head.status, head.body.as_str()), (status, ""), "{path}");
-        assert_eq!(client.clock.now(), before, "nobody waits for a refusal");
+        assert_eq!(client.clock.now(), before, "no one waits for a refusal");
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) const ROOT: &str = "root@pam";
 pub(crate) struct Access {
     pub(crate) users: BTreeMap<String, User>,
     pub(crate) groups: BTreeMap<String, String>,
-    /// Roles that somebody made, with their privileges.
+    /// Roles that someone made, with their privileges.
     pub(crate) roles: BTreeMap<String, BTreeSet<String>>,
     /// By path, then by principal.
     pub(crate) acl: BTreeMap<String, BTreeMap<Principal, BTreeMap<String, bool>>>,

@@ -29,7 +29,7 @@ pub(crate) struct Made {
     pub(crate) takes: Duration,
 }
 
-/// Checks a drive option by itself, whoever asks for it.
+/// Checks a drive option by itself, for any caller.
 pub(crate) fn check(storages: &Storages, node: &str, key: &str, parts: &Parts) -> Result<(), Refusal> {
     let refuse = |text: String| Err(Refusal::parameter(key, text));
     let source = Source::of(parts).map_err(|text| Refusal::parameter(key, text))?;
@@ -153,15 +153,15 @@ fn made(storages: &Storages, key: &str, parts: &mut Parts, volume: &Volume, sour
     parts.insert("file".to_owned(), volume.volid.clone());
     let value = print(key, parts);
     let mut lines = Vec::new();
-    let begun = Duration::from_millis(300);
-    let mut takes = begun;
+    let start = Duration::from_millis(300);
+    let mut takes = start;
     if let Some(source) = source {
         lines.push((Duration::ZERO, format!("create full clone of drive ({})", source.volid)));
     }
-    lines.push((begun, created(storages, volume)));
+    lines.push((start, created(storages, volume)));
     if let Some(source) = source {
-        lines.push((begun, format!("allocated target volume '{}'", volume.volid)));
-        takes += copying(source.size, begun, &mut lines);
+        lines.push((start, format!("allocated target volume '{}'", volume.volid)));
+        takes += copying(source.size, start, &mut lines);
     }
     lines.push((takes, format!("{key}: successfully created disk '{value}'")));
     Made { value, volid: Some(volume.volid.clone()), lines, takes }
@@ -173,12 +173,12 @@ pub(crate) fn copy_time(bytes: u64) -> Duration {
 }
 
 /// Writes the progress of a copy that starts at `started`; gives how long it takes.
-pub(crate) fn copying(bytes: u64, begun: Duration, lines: &mut Vec<(Duration, String)>) -> Duration {
+pub(crate) fn copying(bytes: u64, start: Duration, lines: &mut Vec<(Duration, String)>) -> Duration {
     let copy = copy_time(bytes);
     let whole = readable(bytes);
     for percent in (0..=100_u64).step_by(10) {
         let done = readable(bytes.saturating_mul(percent) / 100);
-        let at = begun + copy.mul_f64(f64::from(u32::try_from(percent).unwrap_or(100)) / 100.0);
+        let at = start + copy.mul_f64(f64::from(u32::try_from(percent).unwrap_or(100)) / 100.0);
         lines.push((at, format!("transferred {done} of {whole} ({percent}.00%)")));
     }
     copy

@@ -72,7 +72,7 @@ impl Task {
         }
     }
 
-    /// Somebody stops the task. A shutdown that waits for the agent notices it there and ends without a last line.
+    /// Someone stops the task. A shutdown that waits for the agent notices it there and ends without a last line.
     pub(crate) fn interrupt(&mut self, now: Timestamp) {
         if self.ended.is_some() {
             return;

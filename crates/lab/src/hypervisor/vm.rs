@@ -287,7 +287,7 @@ impl Vm {
     fn boot_nic(&self, key: &str, parts: &Parts) -> BootNic {
         let config = self.get(&key.replace("net", "ipconfig")).filter(|_| self.has_cloudinit());
         let config = config.and_then(|text| options::ipconfig().parse(key, text).ok());
-        // The drive does not mention a card without an `ipconfig`, and Talos asks for an address on those that nobody
+        // The drive does not mention a card without an `ipconfig`, and Talos asks for an address on those that no one
         // mentions. An empty one is written as DHCP of both kinds.
         let dhcp = config.as_ref().is_none_or(|c| c.is_empty() || c.get("ip").is_some_and(|ip| ip == "dhcp"));
         let config = config.unwrap_or_default();

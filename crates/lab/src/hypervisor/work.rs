@@ -53,7 +53,7 @@ pub(crate) struct Clone {
     pub(crate) pool: Option<String>,
     /// The snapshot to copy instead of the present.
     pub(crate) snapshot: Option<String>,
-    /// The node that the copy shall be on.
+    /// The node for the copy.
     pub(crate) target: Option<String>,
     /// What the configuration becomes, once the disks are made.
     pub(crate) made: BTreeMap<String, String>,

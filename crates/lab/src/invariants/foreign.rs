@@ -86,7 +86,7 @@ impl Foreign {
         }
     }
 
-    /// What is different from the last time and was nobody else's doing. What is seen now is compared with next.
+    /// What is different from the last time and was no one else's doing. What is seen now is compared with next.
     pub(super) fn compare(&mut self, is_ours: IsOurs<'_>, world: &World) -> Option<String> {
         let now = see(is_ours, world);
         let recent = |at: Timestamp| world.now.duration_since(at) < SETTLES;
@@ -106,7 +106,7 @@ impl Foreign {
                 Some(after) => {
                     wrong.push(format!("VM {vmid} of others changed: {}", difference(before, after)))
                 }
-                // One that is ours by now was marked by somebody: only we do that.
+                // One that is ours by now was marked by someone: only we do that.
                 None if world.hypervisor.vms.contains_key(vmid) => {
                     wrong.push(format!("VM {vmid} of others was marked as ours"));
                 }

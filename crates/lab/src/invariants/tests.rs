@@ -221,7 +221,7 @@ fn invariant_2_one_voter_goes_down_only_with_approval_and_a_snapshot() {
     world.machines.leave_etcd(102, now).unwrap();
     let reboot = talos(101, "Reboot");
     let (watch, approved) = (watch(), Allowance { api_outage: true, ..Allowance::default() });
-    assert_eq!(made(&watch, &mut world, &reboot, none), [2], "nobody approved it");
+    assert_eq!(made(&watch, &mut world, &reboot, none), [2], "no one approved it");
     watch.allow(approved);
     assert_eq!(made(&watch, &mut world, &reboot, none), [2], "there is no snapshot");
     assert_eq!(made(&watch, &mut world, &talos(101, "EtcdSnapshot"), none), NOTHING);
@@ -368,7 +368,7 @@ fn invariant_6_keys_for_a_machine_that_was_not_proved_are_seen() {
         delivery: Some(Delivery { fingerprint: fingerprint.to_owned(), relayed }),
         ..talos(104, "ApplyConfiguration")
     };
-    assert_eq!(made(&watch, &mut world, &sent("relay", true), none), NOTHING, "nobody asks for a proof");
+    assert_eq!(made(&watch, &mut world, &sent("relay", true), none), NOTHING, "no one asks for a proof");
     watch.require_console_identity(true);
     assert_eq!(made(&watch, &mut world, &sent("own", false), none), [6]);
     world.machines.witness("kim", 104, "own");

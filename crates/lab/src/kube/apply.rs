@@ -1,5 +1,5 @@
 //! Applying on the server's side: a client sends all that it wants of an object, and what it wanted before and does not
-//! any more goes away, unless somebody else applies it too. Who applies what is kept in the object, in the form that
+//! any more goes away, unless someone else applies it too. Who applies what is kept in the object, in the form that
 //! Kubernetes uses. Conflicts between appliers are not looked for: the newest wins.
 
 use jiff::Timestamp;
@@ -94,7 +94,7 @@ fn fields_of(value: &Value) -> Value {
     fields.into()
 }
 
-/// Removes what was applied before, is not now, and nobody else applies.
+/// Removes what was applied before, is not now, and no one else applies.
 fn drop_fields(target: &mut Value, before: &Value, now: &Value, others: &[&Value]) {
     for (field, below) in before.as_object().into_iter().flatten() {
         let (now_below, others_below): (Option<&Value>, Vec<&Value>) =

@@ -2,7 +2,7 @@
 //!
 //! The lab runs no programs. A pod of a job that runs `helm upgrade --install` ends well when it reached the chart's
 //! repository, and then the release is there with the objects that matter to others: workloads, and the kinds they
-//! define. Charts that nobody here knows leave their release alone.
+//! define. Charts that no one here knows leave their release alone.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ impl Release {
         })
     }
 
-    /// What helm says when nobody answers for the repository.
+    /// What helm says when no one answers for the repository.
     pub(super) fn unreachable(&self) -> String {
         let Self { host, .. } = self;
         format!(

@@ -125,7 +125,7 @@ fn aggregated_kind(kind: &Kind) -> Value {
     })
 }
 
-/// `/api/v1` and `/apis/<group>/<version>`; `None` when nobody serves it.
+/// `/api/v1` and `/apis/<group>/<version>`; `None` when no one serves it.
 pub(crate) fn resources(store: &Store, group: &str, version: &str) -> Option<Value> {
     let kinds = Kind::all(store);
     let kinds: Vec<&Kind> = kinds.iter().filter(|k| k.group == group && k.version == version).collect();

@@ -1,4 +1,4 @@
-//! Events: what happened to an object, for whoever describes it. They go after an hour, as in a real cluster.
+//! Events: what happened to an object, for `kubectl describe`. They go after an hour, as in a real cluster.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! The objects that Talos makes from the configuration of control planes: its own network, proxy and name service, manifests
 //! in the configuration, and manifests that it fetches.
 //!
-//! Each object is made once. Talos never changes one that is there, and does not make one again that somebody deleted.
+//! Each object is made once. Talos never changes one that is there, and does not make one again that someone deleted.
 //! What cannot be made yet (an unknown kind, a missing namespace, an address that does not answer) is tried again.
 
 use std::sync::Arc;

@@ -80,7 +80,7 @@ pub(super) fn write_node(store: &mut Store, kubelet: &Kubelet, now: Timestamp) {
     let mut node = match kept {
         Some(node) => node.clone(),
         None if kubelet.registers => new_node(kubelet),
-        // Somebody deleted it: a kubelet registers again only when it starts again.
+        // Someone deleted it: a kubelet registers again only when it starts again.
         None => return,
     };
     let readiness = if kubelet.ready { Readiness::Ready } else { Readiness::NotReady };

@@ -1,7 +1,7 @@
 //! What Talos itself writes into the node object of a machine: labels, annotations and taints of its configuration.
 //!
 //! It takes over what is not there yet or has the wanted value already, changes and removes only what it took over, and keeps
-//! the list of that in annotations of the node. What somebody else wrote under the same key stays.
+//! the list of that in annotations of the node. What someone else wrote under the same key stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -110,7 +110,7 @@ fn continuation(token: &str, newest: u64) -> Result<(String, u64), Trouble> {
     Ok((key.to_owned(), version.parse().map_err(|_| told())?))
 }
 
-/// How many of something there are and shall be.
+/// How many of something there are and should be.
 pub(crate) fn scale(object: &Value) -> Value {
     let metadata = &object["metadata"];
     let labels = object.pointer("/spec/selector/matchLabels").and_then(Value::as_object);

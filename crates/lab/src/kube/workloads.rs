@@ -237,7 +237,7 @@ fn run_daemon_set(store: &mut Store, set: Value, pods: &[Value], nodes: &Nodes, 
         |pod: &Value| pod.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default().to_owned();
     let current = |pod: &&Value| pod["metadata"]["labels"]["controller-revision-hash"] == hash.as_str();
     for pod in pods.iter().filter(|pod| !ends(pod)) {
-        // One at a time would be gentler; nobody can tell from outside.
+        // One at a time would be gentler; no one can tell from outside.
         if !wanted.contains(&on(pod)) || !current(&pod) {
             end_pod(store, pod, now);
         }

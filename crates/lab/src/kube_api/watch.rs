@@ -24,7 +24,7 @@ use crate::kube::target::{Target, Trouble};
 use crate::kube::{Place, Store};
 use crate::shared::Shared;
 
-/// How long a watch may be silent when bookmarks were asked for, and how long one lasts when nobody said.
+/// How long a watch may be silent when bookmarks were asked for, and how long one lasts when no one said.
 const BOOKMARK: Duration = Duration::from_secs(60);
 const USUAL_LIFE: u64 = 2400;
 

@@ -80,7 +80,7 @@ fn parse(part: &str, line: usize, profile: Profile) -> Result<Option<Document>, 
     Ok(Some(Document { line, value, source: part.to_owned() }))
 }
 
-/// What Talos' reader says about a `[` that nobody closes.
+/// What Talos' reader says about a `[` that no one closes.
 fn flow_trouble(part: &str, profile: Profile) -> Option<String> {
     let mut lines =
         part.lines().enumerate().skip_while(|(_, line)| !line.contains('[') || line.contains(']'));
@@ -145,7 +145,7 @@ pub fn check(documents: &[Document], machine: &Machine) -> Result<(), Objection>
         let inner = format!("v1alpha1.Config: {}", several(&runtime));
         return Err(Objection::Runtime(several(&[inner])));
     }
-    // What nobody was seen to say is said in our own words: better than to take what Talos would not. Kubernetes' versions
+    // What no one was seen to say is said in our own words: better than to take what Talos would not. Kubernetes' versions
     // were judged already.
     let judged = |path: &str| IMAGES.iter().any(|(_, place)| place[1..].replace('/', ".") == path);
     let rest: Vec<String> =
@@ -177,7 +177,7 @@ fn strict(documents: &[Document], profile: Profile, machine: &Machine) -> Vec<Pr
     validate(&parsed, release, mode)
 }
 
-/// Keys that nobody knows and values of the wrong kind, in the words of Talos' reader.
+/// Keys that no one knows and values of the wrong kind, in the words of Talos' reader.
 fn misread(documents: &[Document], problems: &[Problem], profile: Profile) -> Option<String> {
     for document in documents {
         let (kind, _, name) = identity(document);

@@ -23,7 +23,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// From the wire; numbers that nobody defined are taken as a reboot, as Talos does.
+    /// From the wire; numbers that no one defined are taken as a reboot, as Talos does.
     pub fn from_wire(number: i32) -> Self {
         match number {
             1 => Self::Auto,
@@ -151,7 +151,7 @@ impl Machines {
     }
 }
 
-/// How long a configuration is tried when nobody says.
+/// How long a configuration is tried when no one says.
 const TRIAL: Duration = Duration::from_secs(60);
 
 /// An objection as the API tells it. The maintenance server up to 1.12 says which kind it is.

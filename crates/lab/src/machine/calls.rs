@@ -17,7 +17,7 @@ pub(crate) struct Call {
     pub(crate) at: Timestamp,
     /// Service and method, with a slash before each.
     pub(crate) path: String,
-    /// The roles of whoever asked, in brackets.
+    /// The roles of the caller, in brackets.
     pub(crate) roles: String,
 }
 

@@ -334,7 +334,7 @@ impl Machines {
                 machine.disk.etcd = Some(data);
                 EtcdService::Running { since: now, healthy_from: None }
             }
-            // Somebody else was faster: wait for the next turn.
+            // Someone else was faster: wait for the next turn.
             None => EtcdService::Preparing,
         };
         self.set_etcd(vmid, state);

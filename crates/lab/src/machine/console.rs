@@ -235,7 +235,7 @@ impl Machine {
         );
     }
 
-    /// Somebody pressed the power button.
+    /// Someone pressed the power button.
     pub(super) fn print_power_button(&mut self, now: Timestamp) {
         self.talos_prints(now, "shutdown via ACPI received");
     }

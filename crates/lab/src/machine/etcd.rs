@@ -143,7 +143,7 @@ impl Etcd {
         self.members.iter().filter(|(_, m)| m.learner_until.is_none()).map(|(id, _)| *id).collect()
     }
 
-    /// Those who vote, are up and hear each other, if they are a majority; otherwise nobody.
+    /// Those who vote, are up and hear each other, if they are a majority; otherwise no one.
     pub(super) fn deciding(&self, machines: &BTreeMap<u32, Machine>, apart: &Apart) -> Vec<u64> {
         let voters = self.voters();
         let up = voters.iter().copied().filter(|id| self.is_up(*id, machines));

@@ -19,7 +19,7 @@ impl Machines {
         self.member_of(vmid).is_some_and(|(_, member)| member.learner_until.is_some())
     }
 
-    /// Gives leadership to another member and names it; nobody, when this one does not lead.
+    /// Gives leadership to another member and names it; no one, when this one does not lead.
     pub(crate) fn forfeit(&mut self, vmid: u32, now: Timestamp) -> Result<Option<String>, Refusal> {
         self.now = self.now.max(now);
         let own = self.member_of(vmid).map(|(id, _)| id);
@@ -68,7 +68,7 @@ impl Machines {
         Ok(())
     }
 
-    /// Removes a member by its id, whoever it is.
+    /// Removes a member by its id, any member.
     pub(crate) fn remove_member(&mut self, vmid: u32, id: u64, now: Timestamp) -> Result<(), Refusal> {
         self.now = self.now.max(now);
         let refuse = |code, words: &str| {
@@ -105,7 +105,7 @@ impl Machines {
         }
     }
 
-    /// Raises the alarm of a full database on a member, as when nobody compacts it.
+    /// Raises the alarm of a full database on a member, as when no one compacts it.
     pub fn fill_etcd(&mut self, vmid: u32) {
         let member = self.member_of(vmid).map(|(id, _)| id);
         if let (Some(index), Some(member)) = (self.etcd_index(vmid), member) {

@@ -20,7 +20,7 @@ pub(crate) struct Entry {
     /// Counts from the machine's start.
     pub(crate) number: u64,
     pub(crate) at: Timestamp,
-    /// The id of whoever asked for the sequence.
+    /// The ID of the caller that asked for the sequence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) actor: String,
     pub(crate) what: Happening,

@@ -152,7 +152,7 @@ pub struct Maintenance {
     pub hostname: Option<String>,
     /// The configuration that was accepted.
     pub accepted: Option<Accepted>,
-    /// When it switches itself off, after somebody pressed the power button.
+    /// When it switches itself off, after someone pressed the power button.
     pub off_at: Option<Timestamp>,
 }
 
@@ -453,7 +453,7 @@ impl Machine {
     }
 
     /// Boots into `config`: `api_from` is when its listener comes, for a machine that can issue its own certificate.
-    /// Whoever still holds a stream of the maintenance API delays that.
+    /// A client that still holds a stream of the maintenance API delays that.
     pub(super) fn configure(
         &mut self,
         config: String,

@@ -81,7 +81,7 @@ impl Machines {
         })
     }
 
-    /// The id of whoever asks for a sequence now.
+    /// The ID of the caller that asks for a sequence now.
     pub(crate) fn actor(&self, vmid: u32, now: Timestamp) -> String {
         let machine = self.machines.get(&vmid);
         let (uuid, count) = machine.map_or(("", 0), |m| (m.hardware.uuid.as_str(), m.log.len()));
@@ -178,7 +178,7 @@ impl Machines {
             && let Some(node) = self.live_mut(vmid)
         {
             match action {
-                // Whoever starts one that failed has the machine try again.
+                // Starting one that failed has the machine try again.
                 _ if node.kubelet_gives_up.is_some_and(|at| at <= now) => {
                     node.kubelet_gives_up = Some(after(now, timing::PULL_GIVES_UP));
                 }

@@ -1,6 +1,6 @@
 //! Images that a machine's own services need and that no registry has.
 //!
-//! Such a service is preparing for as long as the machine tries, then it has failed, and nobody tries again: a person can
+//! Such a service is preparing for as long as the machine tries, then it has failed, and no one tries again: a person can
 //! start the kubelet, etcd comes back only with a restart or a bootstrap. With the right image in the configuration the
 //! kubelet starts again. A registry that does not answer is another matter (`reach`): for that a machine waits for ever.
 
@@ -11,7 +11,7 @@ use super::node::{EtcdService, after};
 use super::timing;
 
 /// Whether the registry of an image has it. Those of the lab have everything but what is called `nope`, which stands for
-/// every name that somebody misspelt.
+/// every name that someone misspelt.
 pub(crate) fn is_published(image: &str) -> bool {
     !image.contains("/nope")
 }

@@ -271,7 +271,7 @@ impl Machine {
         self.task(at, actor, "stopAllServices", Start);
     }
 
-    /// A sequence that could not start because another has the lock. Nobody is named: readers cannot tell whose it was.
+    /// A sequence that could not start because another has the lock. No one is named: readers cannot tell whose it was.
     pub(super) fn publish_locked(&mut self, at: Timestamp, why: &Leave) {
         let words = "sequence not started: locked".to_owned();
         self.publish(at, "", Happening::Failure(why.name().to_owned(), Fault::Locked, words));

@@ -273,7 +273,7 @@ impl Settings {
                 let accepted = strings(document.get("acceptedCAs")).join("");
                 let crt = Some(at("/issuingCA/cert")).filter(|crt| !crt.is_empty()).unwrap_or(accepted);
                 self.cluster_ca = Issuer { crt, key: (!key.is_empty()).then_some(key) };
-                // Without a flannel document there is no network plugin.
+                // Without a flannel document there is no CNI plugin.
                 self.cni = false;
             }
             "KubeFlannelCNIConfig" => self.cni = true,

@@ -206,7 +206,7 @@ impl Machines {
     }
 }
 
-/// The service that an extension brings, if it brings one. Nobody can say whether it is healthy.
+/// The service that an extension brings, if it brings one. No one can say whether it is healthy.
 fn extension(name: &str, since: Timestamp) -> Option<Service> {
     const WITH_SERVICE: &[&str] =
         &["qemu-guest-agent", "iscsi-tools", "tailscale", "nut-client", "vmtoolsd-guest-agent"];

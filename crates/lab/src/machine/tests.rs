@@ -267,9 +267,9 @@ fn a_worker_waits_for_the_trustd_of_its_own_cluster() {
     rig.apply(104, Role::Worker);
     rig.wait(120);
     assert_eq!(rig.port(104, 50_000), PortState::Refused);
-    let stranger = config(101, Role::ControlPlane, |_| {});
-    let stranger = String::from_utf8(stranger).unwrap().replace("token: ", "token: x");
-    rig.apply_bytes(101, stranger.as_bytes()).unwrap();
+    let foreign = config(101, Role::ControlPlane, |_| {});
+    let foreign = String::from_utf8(foreign).unwrap().replace("token: ", "token: x");
+    rig.apply_bytes(101, foreign.as_bytes()).unwrap();
     rig.wait(60);
     assert_eq!(rig.port(104, 50_000), PortState::Refused, "another token");
     let other = config(101, Role::ControlPlane, |_| {});
@@ -335,13 +335,13 @@ fn of_two_machines_with_one_address_the_older_keeps_it() {
     let mut rig = Rig::new();
     rig.on(101);
     rig.wait(40);
-    let stranger = Boot { uuid: "ffffffff-0000-4000-8000-000000000000".into(), ..boot(101) };
-    rig.machines.power_on(999, stranger, rig.now);
+    let foreign = Boot { uuid: "ffffffff-0000-4000-8000-000000000000".into(), ..boot(101) };
+    rig.machines.power_on(999, foreign, rig.now);
     rig.wait(40);
-    let PortState::Open(listener) = rig.port(101, 50_000) else { panic!("nobody") };
+    let PortState::Open(listener) = rig.port(101, 50_000) else { panic!("no one") };
     assert_eq!(listener.vmid, 101);
     rig.machines.power_off(101, rig.now);
-    let PortState::Open(listener) = rig.port(101, 50_000) else { panic!("nobody") };
+    let PortState::Open(listener) = rig.port(101, 50_000) else { panic!("no one") };
     assert_eq!(listener.vmid, 999);
 }
 
@@ -378,7 +378,7 @@ fn a_silent_node_becomes_unknown_and_comes_back() {
     let mut rig = Rig::cluster();
     rig.machines.power_off(105, rig.now);
     rig.wait(30);
-    assert_eq!(rig.nodes_ready(), 5, "nobody has noticed yet");
+    assert_eq!(rig.nodes_ready(), 5, "no one has noticed yet");
     rig.wait(15);
     assert_eq!(rig.nodes_ready(), 4);
     rig.on(105);

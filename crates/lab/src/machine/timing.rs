@@ -61,7 +61,7 @@ pub const API_SERVER: Duration = ms(15_000);
 pub const KUBELET: Duration = ms(7_000);
 /// The kubelet registers its node this long after it could.
 pub const KUBELET_REGISTERS: Duration = ms(4_000);
-/// A registered node is ready this long after, given a network plugin.
+/// A registered node is ready this long after, given a CNI plugin.
 pub const NODE_READY: Duration = ms(8_000);
 /// A node not heard of for this long is `Unknown`.
 pub const NODE_LOST: Duration = ms(40_000);

@@ -48,7 +48,7 @@ const RENEWED: i64 = 12 * 3600;
 /// Who looks at a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judge {
-    /// Somebody who goes by the lab's clock.
+    /// Someone who goes by the lab's clock.
     Lab,
     /// Another program, whose clock is another.
     Outside,

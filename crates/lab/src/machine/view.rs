@@ -1,4 +1,4 @@
-//! etcd as somebody sees it who knows everything: which clusters there are, who is a member, who is up.
+//! etcd as someone sees it who knows everything: which clusters there are, who is a member, who is up.
 
 use super::Machines;
 use super::node::Machine;
@@ -81,7 +81,7 @@ impl Machines {
         self.machines.values().any(of)
     }
 
-    /// Whether a machine goes down or restarts at somebody's wish.
+    /// Whether a machine goes down or restarts at someone's wish.
     pub(crate) fn is_leaving(&self, vmid: u32) -> bool {
         self.machines.get(&vmid).and_then(Machine::node).is_some_and(|node| node.leaving.is_some())
     }

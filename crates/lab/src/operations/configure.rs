@@ -246,14 +246,14 @@ fn apply(
         vm.pending.remove(key);
     }
     let mut lines = Vec::new();
-    let mut begun = Duration::ZERO;
+    let mut start = Duration::ZERO;
     let mut renewed = false;
     for (key, value) in &change.set {
         let value = if let Some(parts) = drive::parts(key, value) {
             let made = disks::make(&mut hypervisor.storages, node, vmid, key, &parts, now)
                 .map_err(Refusal::Failed)?;
-            lines.extend(made.lines.into_iter().map(|(at, line)| (begun + at, line)));
-            begun += made.takes;
+            lines.extend(made.lines.into_iter().map(|(at, line)| (start + at, line)));
+            start += made.takes;
             let replaced = file_of(vm, key);
             let is_other =
                 replaced != drive::parts(key, &made.value).and_then(|new| new.get("file").cloned());

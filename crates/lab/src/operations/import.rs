@@ -9,7 +9,7 @@ use crate::hypervisor::work::{Import, Work};
 use crate::operations::tasks::{self, Next};
 use crate::world::World;
 
-/// Checks where the file shall go and starts the task.
+/// Checks where the file goes and starts the task.
 pub(crate) fn import(world: &mut World, node: &str, wish: Import, caller: &str) -> Result<String, Refusal> {
     let storage = world.hypervisor.storages.usable(node, &wish.storage).map_err(Refusal::Failed)?;
     if !storage.kind.keeps_files() {

@@ -63,7 +63,7 @@ pub(crate) fn begin(world: &mut World, node: &str, kind: &str, id: &str, user: &
     upid
 }
 
-/// Ends a task that waits for somebody outside of the world.
+/// Ends a task that waits for someone outside of the world.
 pub(crate) fn end(world: &mut World, upid: &str, result: Result<(), String>) {
     let now = world.now;
     if let Some(task) = world.hypervisor.tasks.get_mut(upid).filter(|task| task.ended.is_none()) {
@@ -162,7 +162,7 @@ fn step(world: &mut World, upid: &str) {
     world.hypervisor.tasks.insert(upid.to_owned(), task);
 }
 
-/// Takes the lock of the VM that the task works on. `false`: somebody else has it, try again.
+/// Takes the lock of the VM that the task works on. `false`: someone else has it, try again.
 fn take_lock(world: &mut World, task: &Task) -> Result<bool, String> {
     let vmid = match &task.work {
         Work::Create(_)

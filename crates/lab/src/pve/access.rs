@@ -135,7 +135,7 @@ pub(super) fn domain(world: &World, call: &Call) -> Result<Data, Refusal> {
     }
 }
 
-/// There is no directory to take users from, so that a synchronisation ends well and brings nobody.
+/// There is no directory to take users from, so that a synchronisation ends well and brings no one.
 pub(super) fn sync(world: &mut World, call: &Call) -> Result<Data, Refusal> {
     let realm = call.text("realm");
     if world.hypervisor.kept.get("/access/domains", realm).is_none() {
@@ -444,7 +444,7 @@ fn is_acl_path(path: &str) -> bool {
     }
 }
 
-/// Whoever may not change all lists may hand out only what is their own.
+/// A user that may not change all lists may grant only its own privileges.
 fn may_hand_out(access: &Access, call: &Call, path: &str, role: &str) -> Result<(), String> {
     let own = if call.caller == ROOT { roles::everything() } else { access.privileges(&call.caller, path) };
     if own.contains_key("Permissions.Modify") {

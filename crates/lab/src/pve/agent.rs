@@ -103,7 +103,7 @@ pub(super) fn info(world: &World, call: &Call) -> Result<Data, Refusal> {
     Ok(json!({"result": {"version": version, "supported_commands": commands}}).into())
 }
 
-/// Nobody is logged in.
+/// No one is logged in.
 pub(super) fn users(world: &World, call: &Call) -> Result<Data, Refusal> {
     must_answer(world, call)?;
     Ok(json!({"result": []}).into())

@@ -153,7 +153,7 @@ pub(super) fn failure(failure: &Failure, extjs: bool) -> Answer {
     }
 }
 
-/// A failure that somebody ordered.
+/// A failure that someone ordered.
 pub(super) fn failed(status: u16, text: &str) -> Answer {
     // A login that failed is told in the body as well; every other refusal of a caller has none.
     let bare = status >= 590 || (status == 401 && text != "authentication failure");

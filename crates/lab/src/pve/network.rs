@@ -15,7 +15,7 @@ use crate::hypervisor::{Host, VNETS};
 use crate::operations::tasks;
 use crate::world::World;
 
-/// The interfaces of a host whose network nobody changed: a bridge with a card for each.
+/// The interfaces of a host whose network no one changed: a bridge with a card for each.
 fn first(host: &Host) -> BTreeMap<String, Fields> {
     let fields = |value: Value| -> Fields { serde_json::from_value(value).unwrap_or_default() };
     let mut all = BTreeMap::new();

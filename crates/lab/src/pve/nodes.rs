@@ -92,7 +92,7 @@ pub(super) fn machines(_: &World, _: &Call) -> Result<Data, Refusal> {
     Ok(json!([row("i440fx", "pc-i440fx-10.0"), row("q35", "pc-q35-10.0")]).into())
 }
 
-/// The PCI devices, but for the classes that nobody hands through.
+/// The PCI devices, but for the classes that no one hands through.
 pub(super) fn pci(world: &World, call: &Call) -> Result<Data, Refusal> {
     let devices = world.hypervisor.hosts.get(&call.node).map(|host| host.pci.as_slice()).unwrap_or_default();
     let left_out = call.list("pci-class-blacklist");

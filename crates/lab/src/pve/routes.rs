@@ -262,7 +262,7 @@ fn fit(pattern: &str, path: &str) -> Option<BTreeMap<String, String>> {
     let mut whole = false;
     for wanted in segments(pattern) {
         let segment = given.next()?;
-        // A volume may hold slashes that nobody encoded.
+        // A volume may hold slashes that no one encoded.
         whole |= wanted == "{volume}";
         if !wanted.starts_with('{') && wanted != segment {
             return None;

@@ -132,7 +132,7 @@ fn is_own(caller: &str, task: &Task) -> bool {
     task.user == caller || task.user.split('!').next() == Some(caller)
 }
 
-/// Whoever started a task sees it, an auditor sees all.
+/// The user that started a task sees it, an auditor sees all.
 fn may_see(world: &World, caller: &str, task: &Task) -> bool {
     is_own(caller, task) || world.hypervisor.access.may(caller, &format!("/nodes/{}", task.node), "Sys.Audit")
 }

@@ -1,6 +1,6 @@
 //! Files on web servers of this machine.
 //!
-//! The hosts of a lab that is served on loopback may download from other servers there, because whoever tries a program
+//! The hosts of a lab that is served on loopback may download from other servers there, because a person who tries a program
 //! against the lab often serves a file of its own. The file is looked at before the call is carried out, so that the world
 //! itself stays without IO. Nothing outside of loopback is ever asked.
 
@@ -20,7 +20,7 @@ use super::upload::{ALGORITHMS, digest, disk_bytes, image};
 use crate::hypervisor::{Web, WebFile};
 use crate::shared::Shared;
 
-/// No file that somebody serves for a trial is larger.
+/// No file that someone serves for a trial is larger.
 const LARGEST: usize = 1 << 30;
 const PATIENCE: Duration = Duration::from_secs(120);
 

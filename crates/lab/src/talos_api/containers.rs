@@ -143,7 +143,7 @@ impl Caller {
         let age = self.age();
         let containers = self.container_infos(namespace, driver)?.into_iter();
         let stat = |container: wire::ContainerInfo| {
-            // Nobody measures what holds a pod open.
+            // No one measures what holds a pod open.
             let idle = container.status == "SANDBOX_READY";
             wire::Stat {
                 namespace: container.namespace,

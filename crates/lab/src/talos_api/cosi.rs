@@ -1,5 +1,5 @@
 //! Reading a machine's resources: Get, List and Watch. Types that the machine's release does not have are refused by name,
-//! as namespaces are that nobody has, and sensitive types without the administrator's role.
+//! as namespaces are that no one has, and sensitive types without the administrator's role.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -407,7 +407,7 @@ impl LifecycleService for Caller {
         Err(Status::already_exists("machine is already installed"))
     }
 
-    /// Installs beside the running system and says how it went by an exit code. It asks nobody about etcd.
+    /// Installs beside the running system and says how it went by an exit code. It asks no one about etcd.
     async fn upgrade(
         &self,
         request: Request<wire::LifecycleServiceUpgradeRequest>,

@@ -1,6 +1,6 @@
 //! What a machine's logs say: few lines, all of them true.
 //!
-//! A line comes from something that the machine published, from a call to its API, or is there from the start. Whoever follows a
+//! A line comes from something that the machine published, from a call to its API, or is there from the start. A client that follows a
 //! log is sent the lines of the first two kinds as they come.
 
 use futures::{StreamExt as _, stream};
@@ -70,7 +70,7 @@ pub(super) fn dmesg(caller: &Caller, request: wire::DmesgRequest) -> Response<Bo
     told(caller, lines, tail, false, request.follow.then_some(Log::Kernel))
 }
 
-/// A log that somebody follows.
+/// A log that someone follows.
 #[derive(Debug, Clone)]
 enum Log {
     Kernel,

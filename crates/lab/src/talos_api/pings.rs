@@ -39,14 +39,14 @@ pub(super) struct Patient<S> {
     last: Timestamp,
     early: u32,
     /// What is left to be said of the last words, once they are due.
-    farewell: Option<Vec<u8>>,
+    go_away: Option<Vec<u8>>,
 }
 
 impl<S> Patient<S> {
     pub(super) fn new(stream: S, clock: Clock) -> Self {
         let last = clock.now();
         let from_client = Frames { left: PREFACE, ..Frames::default() };
-        Self { stream, clock, from_client, to_client: Frames::default(), last, early: 0, farewell: None }
+        Self { stream, clock, from_client, to_client: Frames::default(), last, early: 0, go_away: None }
     }
 
     fn heard(&mut self, bytes: &[u8]) {
@@ -60,7 +60,7 @@ impl<S> Patient<S> {
         self.last = now;
         self.early = if early { self.early + pings } else { 0 };
         if self.early >= TOO_MANY {
-            self.farewell = Some(go_away());
+            self.go_away = Some(go_away());
         }
     }
 
@@ -125,7 +125,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Patient<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if let Some(words) = &mut this.farewell {
+        if let Some(words) = &mut this.go_away {
             // In the middle of a frame nothing else can be said: then the connection only ends.
             while !words.is_empty() && this.to_client.between() {
                 let said = ready!(Pin::new(&mut this.stream).poll_write(cx, words))?;

@@ -1,4 +1,4 @@
-//! A machine as resources: what `talosctl get` shows. Each is computed from the machine's state when somebody asks for its
+//! A machine as resources: what `talosctl get` shows. Each is computed from the machine's state when someone asks for its
 //! type; nothing is kept but the versions that readers have seen.
 
 mod block;

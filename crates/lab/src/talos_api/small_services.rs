@@ -141,7 +141,7 @@ impl ClusterService for Caller {
         let (sender, receiver) = tokio::sync::mpsc::channel(4);
         let caller = self.clone();
         tokio::spawn(async move {
-            // Whoever asked may be gone: then nobody waits for the rest.
+            // The caller may be gone: then nothing waits for the rest.
             let _ = caller.check_health(end, &sender).await;
         });
         let messages =

@@ -22,7 +22,7 @@ const PORTS: &[(u32, &str)] = &[
     (50001, "trustd"),
 ];
 
-/// The length of packets that is kept unless somebody says another.
+/// The length of packets that is kept unless someone says another.
 const SNAP_LENGTH: u32 = 4096;
 
 impl Caller {
@@ -67,7 +67,7 @@ impl Caller {
         }))
     }
 
-    /// A capture: the head of its file, and then no packet until somebody has had enough.
+    /// A capture: the head of its file, and then no packet until someone has had enough.
     pub(super) fn capture(&self, request: &wire::PacketCaptureRequest) -> Answer<BoxStream<Data>> {
         let link = &request.interface;
         let known = self.read(|machines, now| {

@@ -317,8 +317,8 @@ async fn unwanted_clients_are_told_by_an_alert() {
     let now = rig.clock.now();
     assert_eq!(alert(&rig, None).await, "received fatal alert: CertificateRequired");
     let take = |identity: Identity| Some((identity.certificate_der().clone(), identity.key_der()));
-    let stranger = Authority::ephemeral(now).unwrap().issue_client(None, "os:admin", DAY, now).unwrap();
-    assert_eq!(alert(&rig, take(stranger)).await, "received fatal alert: UnknownCA");
+    let foreign = Authority::ephemeral(now).unwrap().issue_client(None, "os:admin", DAY, now).unwrap();
+    assert_eq!(alert(&rig, take(foreign)).await, "received fatal alert: UnknownCA");
     let own = Authority::from_pem(&BUNDLE.os().certificate, BUNDLE.os().key.expose()).unwrap();
     let old = now.checked_sub(DAY * 2).unwrap();
     let expired = own.issue_client(None, "os:admin", DAY, old).unwrap();

@@ -154,7 +154,7 @@ fn twice(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     let mut cards = BTreeMap::new();
     let record = draft.record_vmid();
     if let Some(record) = &record {
-        ids.insert(record.value, ("the cluster's record".to_owned(), &record.path));
+        ids.insert(record.value, ("the cluster record VM".to_owned(), &record.path));
     }
     for node in &draft.nodes {
         let name = || format!("`{}`", node.name);

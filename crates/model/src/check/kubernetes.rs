@@ -1,4 +1,4 @@
-//! Kubernetes' own settings: network plug-in, certificates, mounts, registries, log-in.
+//! Kubernetes' own settings: CNI plugin, certificates, mounts, registries, log-in.
 
 use crate::diagnostic::{Diagnostic, Path, codes};
 use crate::forms;
@@ -76,7 +76,7 @@ fn cni(spec: &Spec, found: &mut Vec<Diagnostic>) {
         }
     }
     if details.name == CniName::Custom && details.urls.is_empty() {
-        let problem = Diagnostic::error(codes::CNI_OPTIONS, "a custom network plug-in needs `urls`");
+        let problem = Diagnostic::error(codes::CNI_OPTIONS, "a custom CNI plugin needs `urls`");
         found.push(problem.at(path.clone(), "").help("add `urls: [https://…]`, or use `none`"));
     }
     for (index, url) in

@@ -67,7 +67,7 @@ fn lengths_and_twins(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         }
         if let Some(first) = owners.insert(&node.name, &node.path) {
             let message = match node.name == record {
-                true => format!("`{}` is the name of the cluster's record", node.name),
+                true => format!("`{}` is the name of the cluster record VM", node.name),
                 false => format!("two nodes are called `{}`", node.name),
             };
             let problem = Diagnostic::error(codes::NAME_TAKEN, message).at_key(node.path.clone(), "");

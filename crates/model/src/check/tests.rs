@@ -92,7 +92,7 @@ nodes:
 error[TS0201] `home-a-pool-with-a-name-that-is-quite-a-bit-longer-than-it-should-be-1` has more than 63 characters
   at pools.a-pool-with-a-name-that-is-quite-a-bit-longer-than-it-should-be: the names of its nodes start with those of cluster and pool «a-pool-with-a-name-that-is-quite-a-bit-longer-than-it-should-be»
   help: shorten the name of the cluster or of the pool
-error[TS0609] `home-record` is the name of the cluster's record
+error[TS0609] `home-record` is the name of the cluster record VM
   at nodes.home-record «home-record»
   at cluster «cluster»
   help: rename one of the two
@@ -310,7 +310,7 @@ proxmox: { endpoint: https://pve1:8006 }
 error[TS0504] 99 cannot be a VM id
   at nodes.a.vmid «99»
   help: use a number from 100 to 999999999
-error[TS0505] the cluster's record and `b` both have the VM id 150010
+error[TS0505] the cluster record VM and `b` both have the VM id 150010
   at nodes.b.vmid «150010»
   at network.vip «10.25.150.10»
   help: give one of them another VM id

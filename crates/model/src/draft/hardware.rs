@@ -48,7 +48,7 @@ pub(crate) struct DraftDisk<'s> {
     pub(crate) name: &'s str,
     /// The nearest path that speaks of it.
     pub(crate) path: Path,
-    /// `None` where nobody says it; `Some(None)` where it has no usable form.
+    /// `None` where it is not set; `Some(None)` where it has no usable form.
     pub(crate) size_gib: Option<Option<Said<u64>>>,
     pub(crate) slot: Said<u32>,
     pub(crate) bus: Bus,

@@ -7,7 +7,7 @@ use crate::blueprint::Role;
 use crate::diagnostic::Path;
 use crate::spec::{self, BootDisk, Cpu, DataDisk, Hardware, Memory, Spec, Written};
 
-/// Hardware when nobody says anything: enough for a small cluster to be comfortable.
+/// Hardware by default: enough for a small cluster to be comfortable.
 static SENSIBLE: LazyLock<[Hardware; 2]> = LazyLock::new(|| {
     [(2, "4G", "20G"), (4, "8G", "40G")].map(|(cpu, memory, disk)| Hardware {
         cpu: Some(Cpu::Cores(cpu)),

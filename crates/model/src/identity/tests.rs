@@ -96,7 +96,7 @@ proptest! {
             let unproved = matches!(verdict, Verdict::Mismatch { .. } | Verdict::Unknown);
             prop_assert!(unproved);
         }
-        // Whoever may have missed a line accuses nobody.
+        // An observer that may have missed a line reports no other machine.
         if gap {
             let accused = matches!(verdict, Verdict::Mismatch { .. });
             prop_assert!(!accused);
@@ -215,7 +215,7 @@ fn only_a_machine_that_nobody_knows_is_restarted() {
     seen.proxmox.record = Some(RecordSeen { unreadable: true, ..record });
     assert_eq!(may_restart(&wanted, &seen, control), Err(KeptRunning::Unknown));
     seen.kubernetes = Kubernetes { answered: true, ..Kubernetes::default() };
-    assert_eq!(may_restart(&wanted, &seen, worker), Ok(()), "Kubernetes does not know it");
+    assert_eq!(may_restart(&wanted, &seen, worker), Ok(()), "Kubernetes has no such node");
     assert_eq!(may_restart(&wanted, &seen, control), Err(KeptRunning::Unknown), "no member tells");
     let member = |name: &str, peer: &str| Member {
         id: name.to_owned(),
@@ -251,7 +251,7 @@ fn only_a_machine_that_nobody_knows_is_restarted() {
     known(&mut seen, "home-work-1", true);
     assert_eq!(may_restart(&wanted, &seen, worker), Err(KeptRunning::Ready));
     known(&mut seen, "home-work-1", false);
-    assert_eq!(may_restart(&wanted, &seen, worker), Ok(()), "it is in nobody's use");
+    assert_eq!(may_restart(&wanted, &seen, worker), Ok(()), "it is in no one's use");
     // A member of etcd that is not ready, and without which there is a quorum.
     tells(&mut seen, &[member("home-control-1", "10.25.150.11")]);
     known(&mut seen, "home-control-1", false);

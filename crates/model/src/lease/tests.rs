@@ -13,7 +13,7 @@ fn millis(duration: Duration) -> u64 {
 #[test]
 fn a7_the_holder_has_stopped_before_its_successor_starts() {
     assert!(SUCCESSOR_WAITS > HOLDER_STOPS + LONGEST_CALL);
-    assert_eq!(hold(None), Hold::GivenUp, "whoever never held it changes nothing");
+    assert_eq!(hold(None), Hold::GivenUp, "an operator that never held it changes nothing");
     assert_eq!(hold(Some(Duration::ZERO)), Hold::Valid);
     assert_eq!(hold(Some(HOLDER_STOPS - Duration::from_millis(1))), Hold::Valid);
     assert_eq!(hold(Some(HOLDER_STOPS)), Hold::Paused);

@@ -129,7 +129,7 @@ pub struct BlockingBudget {
 /// Why a node is not ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotReady {
-    /// Its kubelet waits for a network plug-in.
+    /// Its kubelet waits for a CNI plugin.
     NetworkPlugin,
     /// Its kubelet has stopped reporting: the machine is off, restarts or cannot reach Kubernetes.
     KubeletSilent,

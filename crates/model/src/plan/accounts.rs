@@ -1,7 +1,7 @@
 //! Accounts in Proxmox for what runs in the cluster: whose they are, and who takes them away.
 //!
 //! An account says in its comment which cluster it was made for. One that another cluster made is never used; one that says
-//! nothing was made by a person and is never removed, nor is a token of it that says nothing. A role goes with the account only where its name is ours and nobody else
+//! nothing was made by a person and is never removed, nor is a token of it that says nothing. A role goes with the account only where its name is ours and no one else
 //! has it.
 
 use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ pub(super) fn taken(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
         .map(|(holder, account)| Refusal {
             code: RefusalCode::TakenAccount,
             why: format!(
-                "the account {} of {} was made for another cluster in the same Proxmox",
+                "the account {} of {} was created for another cluster in the same Proxmox",
                 account.user,
                 holder.title()
             ),
@@ -60,10 +60,10 @@ pub(super) fn removal(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>,
                 "the account {user} stays in Proxmox, because the token may not remove users: {by_hand}"
             )),
             Some(seen) => match seen.users.get(&user) {
-                // Somebody removed it, or it was never made.
+                // It was removed, or never created.
                 None => None,
                 Some(owner) if owner.is_none() || *owner != us => Some(format!(
-                    "the account {user} stays in Proxmox, because it does not say that it was made for this cluster: {by_hand}"
+                    "the account {user} stays in Proxmox, because its comment does not name this cluster: {by_hand}"
                 )),
                 Some(_) => {
                     let shared = seen.shared_roles.contains(&role);
@@ -75,7 +75,7 @@ pub(super) fn removal(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>,
                     }
                     let role = (own_role && !shared).then_some(role);
                     let action = Action::RemoveAccount { of: to, user, role };
-                    let reason = "it was made for what ran in the cluster".to_owned();
+                    let reason = "it was created for a component of the cluster".to_owned();
                     let (id, after) = (action.id(), vec![]);
                     steps.push(Step {
                         id,

@@ -82,7 +82,7 @@ pub(super) fn judge(blueprint: &Blueprint, observed: &Observed) -> Verdict {
         }
         None if blueprint.has_proxmox() => (
             first.name.clone(),
-            "nothing shows that etcd exists, and the record has no mark; every control plane node is checked right before",
+            "nothing shows that etcd exists, and the record VM has no bootstrap mark; every control plane node is checked right before",
         ),
         None => (
             first.name.clone(),
@@ -155,7 +155,7 @@ fn signs(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     }
     if let Some(gone) = names(gone(blueprint, observed).iter()) {
         let why = format!(
-            "the record knows VMs of control plane nodes that no longer exist ({gone}), and they may have had etcd's data"
+            "the record VM lists VMs of control plane nodes that no longer exist ({gone}), and they may have had etcd's data"
         );
         let hint = "bring them back, or restore etcd from a snapshot; to start over, run `talosmith destroy` and apply again";
         signs.push(refusal(why, hint));
@@ -235,12 +235,12 @@ pub(super) fn lost_record(blueprint: &Blueprint, observed: &Observed) -> Vec<Ref
             vec![Refusal {
                 code: RefusalCode::NoRecord,
                 why: format!(
-                    "the cluster's record is missing, but its VMs exist ({}{more}), and no member of etcd answers: whether etcd was \
+                    "the cluster record VM is missing, but its VMs exist ({}{more}), and no member of etcd answers: whether etcd was \
                      bootstrapped is unknown",
                     named(vm)
                 ),
                 hint: format!(
-                    "restore the record, VM {}, from a backup; or make a control plane node that has etcd's data reachable, then \
+                    "restore the record VM {} from a backup; or make a control plane node that has etcd's data reachable, then \
                      the record is created again; to give the cluster up, run `talosmith destroy`",
                     blueprint.record.vmid
                 ),
@@ -273,7 +273,7 @@ pub(super) fn unreadable_record(blueprint: &Blueprint, observed: &Observed) -> V
     vec![Refusal {
         code: RefusalCode::NoRecord,
         why: format!(
-            "the notes of the cluster's record, VM {} on {}, have no readable line `talosmith-record:`{answers}: \
+            "the notes of the cluster record VM {} on {} have no readable line `talosmith-record:`{answers}: \
              whether etcd was bootstrapped, and who holds the lease, is unknown",
             record.vmid, record.host
         ),

@@ -186,7 +186,7 @@ impl Builder<'_> {
         seconds: u32,
     ) -> StepId {
         let id = action.id();
-        // Nothing that exists is touched without the lease. Telling the factory of an image harms nobody.
+        // Nothing that exists is touched without the lease. Registering an image at the factory changes nothing that runs.
         if !matches!(action, Action::RegisterSchematic { .. })
             && let Some(first) = self.first.clone()
             && first != id
@@ -229,7 +229,7 @@ impl Builder<'_> {
         if let Some(seen) = &self.observed.proxmox.record {
             if let Some(member) = member.filter(|_| bootstrap::is_unsealed(self.observed)) {
                 let mut reason = format!(
-                    "{member} is a member of etcd, and the record does not say that etcd is bootstrapped"
+                    "{member} is a member of etcd, and the record VM does not say that etcd is bootstrapped"
                 );
                 let mut seconds = usual::RECORD;
                 if seen.unreadable {
@@ -245,7 +245,7 @@ impl Builder<'_> {
         let Some(host) = self.blueprint.record.host.clone() else {
             self.refusals.push(Refusal {
                 code: RefusalCode::Host,
-                why: "no Proxmox host could be chosen for the cluster's record".to_owned(),
+                why: "no Proxmox host could be chosen for the cluster record VM".to_owned(),
                 hint: "check that a host is online and that the token may see it".to_owned(),
             });
             return;
@@ -279,7 +279,7 @@ impl Builder<'_> {
             return;
         }
         let started = match &vm {
-            // Somebody else made it, and starts it.
+            // It was created by others, who start it.
             _ if node.external => vec![],
             None => self.create(node),
             Some(vm) if self.is_lost(node, vm) => {
@@ -375,7 +375,7 @@ impl Builder<'_> {
         vec![self.push(start, vec![created], "it is new", usual::START)]
     }
 
-    /// A VM that exists: what its creation may have left undone, and what somebody changed since.
+    /// A VM that exists: what its creation may have left undone, and what was changed since.
     fn complete(&mut self, node: &Node, vm: &Vm) -> Vec<StepId> {
         if let Some(lock) = &vm.lock {
             self.refusals.push(Refusal {
@@ -551,7 +551,7 @@ impl Builder<'_> {
             }
             (Voting, _) => "it is not a voting member of etcd".to_owned(),
             (_, State::Unknown) => "Kubernetes did not answer, so its place there is not known".to_owned(),
-            (Registered, _) => "Kubernetes does not know it".to_owned(),
+            (Registered, _) => "Kubernetes has no such node".to_owned(),
             (_, _) => "Kubernetes says that it is not ready".to_owned(),
         })
     }
@@ -585,18 +585,18 @@ impl Builder<'_> {
         self.push(Action::CheckHealth, after, "something changed", usual::HEALTH);
     }
 
-    /// Nodes that become ready only when somebody installs a network plug-in.
+    /// Nodes that become ready only when a CNI plugin is installed.
     fn network(&mut self) {
         let ready = |node: &Node| Seen::of(self.blueprint, self.observed, node).meets(&[Condition::Ready]);
         if self.blueprint.awaits_network() && !self.blueprint.nodes.values().all(ready) {
             self.notes.push(Note {
-                text: "the file asks for no network plug-in, so nodes become ready only once you install one"
+                text: "the file asks for no CNI plugin, so nodes become ready only once you install one"
                     .to_owned(),
             });
         }
     }
 
-    /// Nodes that take no ordinary pods until somebody installs a cloud provider.
+    /// Nodes that take no ordinary pods until a cloud provider is installed.
     fn cloud_provider(&mut self) {
         let looked_at =
             |node: &Node| Seen::of(self.blueprint, self.observed, node).meets(&[Condition::Initialized]);
@@ -615,7 +615,7 @@ fn foreign_machine(node: &Node, why: &str) -> Refusal {
     let (name, address) = (&node.name, node.address.addr());
     Refusal {
         code: RefusalCode::ForeignMachine,
-        why: format!("what answers at {address} is not {name}: {why}"),
+        why: format!("the machine at {address} is not {name}: {why}"),
         hint: format!(
             "free the address {address} or give {name} another one; nothing was sent to that machine"
         ),

@@ -1,6 +1,6 @@
 //! Taking the cluster away: every VM and every account that is ours, the record last, nothing else.
 //!
-//! No dance with etcd: nothing shall survive. A dead cluster is no obstacle, because only Proxmox is asked. Images stay,
+//! etcd members are not removed one by one, because nothing remains. A dead cluster is no obstacle, because only Proxmox is asked. Images stay,
 //! since other clusters may use them; so does the bundle.
 
 use super::{Note, accounts, ownership};
@@ -44,10 +44,12 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
     let mut notes: Vec<Note> = observed
         .unobserved
         .iter()
-        .map(|u| Note { text: format!("could not see {}: {}. What is ours there stays", u.what, u.why) })
+        .map(|u| Note {
+            text: format!("could not read {}: {}. VMs of this cluster there stay", u.what, u.why),
+        })
         .collect();
     if !complete && observed.proxmox.record.is_some() {
-        notes.push(Note { text: "the cluster's record stays until everything else is gone".to_owned() });
+        notes.push(Note { text: "the cluster record VM stays until everything else is gone".to_owned() });
     }
     notes.extend(stays);
     notes.extend(ownership::copied_templates(blueprint, observed));

@@ -26,7 +26,7 @@ pub struct Drift {
     pub says: Vec<String>,
     /// What that disrupts.
     pub disruption: Option<Disruption>,
-    /// Disks that are too small: key, size in GiB that they have and that they shall have.
+    /// Disks that are too small: key, size in GiB that they have and that they should have.
     pub grow: Vec<(String, u64, u64)>,
     /// What the running VM takes over at once, with its network cut for a moment.
     pub rewire: Keys,
@@ -87,7 +87,7 @@ struct Examined<'a> {
 }
 
 /// A machine that was made with another address than the file's, and is not at the file's. Its cloud-init drive is read at
-/// the first start only, and a machine that has its configuration keeps the address in that: to wait for it would be in vain.
+/// the first start only, and a machine that has its configuration keeps the address in that: waiting for it would not help.
 #[must_use]
 pub fn moved(node: &Node, vm: &Vm, machine: Option<&Machine>, in_kubernetes: bool) -> Option<Refusal> {
     if !(vm.running || in_kubernetes)
@@ -102,7 +102,7 @@ pub fn moved(node: &Node, vm: &Vm, machine: Option<&Machine>, in_kubernetes: boo
     (has != wanted).then(|| Refusal {
         code: RefusalCode::Differs,
         why: format!(
-            "{} (VM {}) was made with the address {has}, the file says {wanted}, and it does not answer there: the address of a \
+            "{} (VM {}) was created with the address {has}, the file says {wanted}, and it does not answer there: the address of a \
              machine is not changed",
             node.name, vm.vmid
         ),
@@ -154,7 +154,7 @@ impl Examined<'_> {
         }
         let disruption = match self.vm.running && !differs_now.is_empty() {
             true => class(key, &differs_now, now, wanted, self.machine),
-            // Nothing runs with it: the VM is off, or somebody's change still waits for a restart.
+            // Nothing runs with it: the VM is off, or a change by another person still waits for a restart.
             false => Disruption::None,
         };
         let from = next.map_or_else(|| "nothing".to_owned(), |next| measured(key, next));
@@ -340,7 +340,7 @@ impl Examined<'_> {
                 }
                 "startup" | "cpuunits" | "vga" | "hostpci" | "net" if !settings.contains_key(key) => {
                     let text = format!(
-                        "{} (VM {}) has {} {}, of which the file says nothing; it is left as it is",
+                        "{} (VM {}) has {} {}, of which the file says nothing; it is not changed",
                         self.node.name,
                         self.vm.vmid,
                         spoken(key),

@@ -38,7 +38,7 @@ explained! {
     Processors "A VM asks for more cores than its host has logical CPUs; Proxmox creates such a VM and refuses to start it. Give it fewer cores, or another host."
     Rights "The API token lacks privileges. `talosmith doctor` lists each one with the command that grants it; `talosmith proxmox setup` grants all of them."
     Image "A boot image cannot be downloaded: the Image Factory does not know the version or an extension, or the Proxmox host cannot reach it."
-    NotThere "The file names a resource pool or a device mapping that Proxmox does not have. `talosmith proxmox setup` creates mappings."
+    NotFound "The file names a resource pool or a device mapping that Proxmox does not have. `talosmith proxmox setup` creates mappings."
     Locked "Proxmox holds a lock on a VM, for a backup or a migration. Wait for it; a lock that an interrupted task left behind is removed by root with `qm unlock VMID`."
     ForeignMachine "What answers at a node's address is not this node. Two machines have one address, or an old one still runs. Free the address; nothing was sent to that machine."
     Identity "The file does not say what an external machine is known by, and any machine that answers at its address would receive the cluster's keys. Write `identity: { fingerprint: … }` with the fingerprint from the machine's console, or `unverified: true` in a network that you trust."

@@ -132,7 +132,7 @@ impl Builder<'_> {
         let register =
             Action::RegisterSchematic { image: node.image.clone(), schematic: site.schematic.to_owned() };
         let registered =
-            self.push(register, vec![], "the factory builds only what it was told of", usual::REGISTER);
+            self.push(register, vec![], "the factory builds only registered schematics", usual::REGISTER);
         let action = Action::DownloadImage {
             host: host.to_owned(),
             datastore: store.to_owned(),

@@ -107,7 +107,7 @@ impl Builder<'_> {
             self.blocked.push(Blocked {
                 node: None,
                 what: format!(
-                    "the cluster's record has the VM ID {}, and the file says {wanted}; the ID of a VM cannot be changed",
+                    "the cluster record VM has the VM ID {}, and the file says {wanted}; the ID of a VM cannot be changed",
                     seen.vmid
                 ),
                 disruption: Disruption::Replace,

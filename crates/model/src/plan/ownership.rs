@@ -32,7 +32,7 @@ pub(super) fn foreign(blueprint: &Blueprint, observed: &Observed, act: Act) -> V
             return None;
         }
         let (node, vmid, host) = (&vm.mark.node, vm.vmid, &vm.host);
-        let what = if *node == RECORD_NODE { "the cluster's record" } else { node };
+        let what = if *node == RECORD_NODE { "the cluster record VM" } else { node };
         match why {
             Foreign::Copy => Some(Refusal {
                 code: RefusalCode::Copied,
@@ -185,7 +185,7 @@ pub fn whose(blueprint: &Blueprint, vmid: u32) -> String {
     match node {
         Some(node) => node.name.to_string(),
         None if vmid == blueprint.record.vmid || Some(vmid) == blueprint.record.usual_vmid => {
-            "the cluster's record".to_owned()
+            "the cluster record VM".to_owned()
         }
         None => "a template of the cluster".to_owned(),
     }
@@ -200,7 +200,7 @@ pub(super) fn protected(blueprint: &Blueprint, observed: &Observed) -> Vec<Refus
         code: RefusalCode::Protected,
         why: format!("{} (VM {} on {}) is protected in Proxmox", vm.mark.node, vm.vmid, vm.host),
         hint: format!(
-            "if it really has to go, switch its protection off: `qm set {} --protection 0` on {}, or in its options",
+            "to delete it, disable its protection: `qm set {} --protection 0` on {}, or in its options",
             vm.vmid, vm.host
         ),
     })

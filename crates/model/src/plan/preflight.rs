@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use super::{Note, Refusal, RefusalCode, bootstrap};
 use crate::blueprint::{Blueprint, Node};
 use crate::observed::{
-    MissingRight, NoImage, NotThere, Observed, Proxmox, StoredImage, Unfound, UnsizedImage, Vm,
+    MissingDocument, MissingResource, MissingRight, NoImage, Observed, Proxmox, StoredImage, UnsizedImage, Vm,
 };
 use crate::ownership;
 use crate::vm::{self, Holds};
@@ -109,37 +109,37 @@ fn unsized_images(observed: &Observed) -> Vec<Note> {
 
 /// What the file names in Proxmox, and new nodes need.
 pub(super) fn named(observed: &Observed) -> Vec<Refusal> {
-    let refusal = |missing: &NotThere| {
+    let refusal = |missing: &MissingResource| {
         let (why, hint) = match missing {
-            NotThere::Pool { pool } => (
+            MissingResource::Pool { pool } => (
                 format!("there is no resource pool {pool}, or the token may not see it"),
-                "make it under Datacenter, Permissions, Pools, or run `talosmith proxmox setup`",
+                "create it under Datacenter, Permissions, Pools, or run `talosmith proxmox setup`",
             ),
-            NotThere::Device { mapping, host, elsewhere: true } => (
+            MissingResource::Device { mapping, host, elsewhere: true } => (
                 format!("the PCI mapping {mapping} has no device on {host}"),
                 "add one under Datacenter, Resource Mappings, or name another host",
             ),
-            NotThere::Device { mapping, host, elsewhere: false } => (
+            MissingResource::Device { mapping, host, elsewhere: false } => (
                 format!("there is no PCI mapping {mapping} for {host}, or the token may not see it"),
                 "give the device's address in the file and run `talosmith proxmox setup`",
             ),
         };
-        Refusal { code: RefusalCode::NotThere, why, hint: hint.to_owned() }
+        Refusal { code: RefusalCode::NotFound, why, hint: hint.to_owned() }
     };
-    observed.proxmox.not_there.iter().map(refusal).collect()
+    observed.proxmox.missing_resources.iter().map(refusal).collect()
 }
 
-/// Documents that machines will look for, perhaps in vain.
+/// Documents that machines will look for, and may not find.
 fn documents(observed: &Observed) -> Vec<Note> {
-    let told = |Unfound { host, url, why }: &Unfound| Note {
+    let told = |MissingDocument { host, url, why }: &MissingDocument| Note {
         text: format!(
             "{host} does not find {url}: {why}. The machines fetch it for themselves, and wait until they find it"
         ),
     };
-    observed.proxmox.unfound.iter().map(told).collect()
+    observed.proxmox.missing_documents.iter().map(told).collect()
 }
 
-/// Somebody has an address that a new node, or the cluster, shall have.
+/// An address of a new node, or of the cluster, is in use.
 pub(super) fn addresses(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
     let whose = |address: Ipv4Addr| match blueprint.nodes.values().find(|node| node.address.addr() == address)
     {

@@ -190,7 +190,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The control plane that is configured again before whoever comes next. Nodes come with the control planes first.
+    /// The control plane node that is configured before the next node. Control plane nodes come first.
     pub(super) fn last_control_plane(&self) -> Option<StepId> {
         let is_control_plane = |name: &NodeName| {
             self.blueprint.nodes.get(name).is_some_and(|node| node.role == Role::ControlPlane)

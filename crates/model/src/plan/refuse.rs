@@ -14,11 +14,11 @@ pub fn silence(observed: &Observed) -> Option<Refusal> {
     let (why, hint) = match (&observed.proxmox.unresponsive, observed.proxmox.token_rejected) {
         (None, _) => return None,
         (Some(why), true) => (
-            format!("Proxmox rejected the token ({why}), so it cannot be said what differs"),
+            format!("Proxmox rejected the token ({why}), so drift is unknown"),
             "check the token's user, realm, name and secret, and that it has not expired; `talosmith proxmox setup --renew` replaces it",
         ),
         (Some(why), false) => (
-            format!("Proxmox does not answer ({why}), so it cannot be said what differs"),
+            format!("Proxmox does not answer ({why}), so drift is unknown"),
             "make sure that a host of `proxmox.endpoint` or `proxmox.endpoints` is on and can be reached",
         ),
     };
@@ -168,7 +168,7 @@ fn lost_marks(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         let (what, hint) = match node.as_str() {
             // Without it nothing would say that etcd was bootstrapped, so it is never to be deleted.
             RECORD_NODE => (
-                "the cluster's record",
+                "the cluster record VM",
                 format!(
                     "restore the lines `talosmith-mark:` and `talosmith-record:` of its notes from a backup. The first one is: {}. \
                      While a control plane node answers, that one is enough",
@@ -221,7 +221,7 @@ fn doubled_identity(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> 
         .collect()
 }
 
-/// The record may be on a host that does not answer. A new one cannot be made beside it, and without its lease somebody else
+/// The record may be on a host that does not answer. A new one cannot be made beside it, and without its lease another operator
 /// may be changing the same machines. Once there are machines of ours, there is a record, too: then whatever could not be
 /// read and is no node may be it, under another id.
 fn record_out_of_sight(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
@@ -242,10 +242,10 @@ fn record_out_of_sight(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusa
     vec![Refusal {
         code: RefusalCode::NoRecord,
         why: format!(
-            "VM {vmid} on {host} may be the cluster's record and could not be read; without it nothing keeps two operators apart"
+            "VM {vmid} on {host} may be the cluster record VM and could not be read; without it nothing keeps two operators apart"
         ),
         hint: format!(
-            "bring {host} back; if it is lost for good, move the record, which has no disk, as root on another host: \
+            "bring {host} back; if it is lost for good, move the record VM, which has no disk, as root on another host: \
              `mv /etc/pve/nodes/{host}/qemu-server/{vmid}.conf /etc/pve/qemu-server/`"
         ),
     }]
@@ -262,7 +262,7 @@ fn taken_ids(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         && observed.proxmox.record.is_none()
         && !observed.proxmox.unread.contains_key(&blueprint.record.vmid)
     {
-        wanted.push((blueprint.record.vmid, "of the cluster's record".to_owned(), "`proxmox.record`"));
+        wanted.push((blueprint.record.vmid, "of the cluster record VM".to_owned(), "`proxmox.record`"));
     }
     wanted
         .into_iter()

@@ -68,7 +68,7 @@ impl fmt::Display for Remnant {
                 "VM {vmid} on {host}, which has the VM ID of {whose}, is left: Proxmox is still creating it"
             ),
             Self::Record { vmid, host } => {
-                write!(f, "the cluster's record, VM {vmid} on {host}, is left: it goes last")
+                write!(f, "the cluster record VM {vmid} on {host} is left: it goes last")
             }
         }
     }

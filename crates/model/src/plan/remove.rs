@@ -164,7 +164,7 @@ impl Builder<'_> {
                 }
             },
             Some(Api::ForeignMachine { why } | Api::OtherKeys { why }) => {
-                let why = format!("what answers at its address is not it: {why}");
+                let why = format!("another machine answers at its address: {why}");
                 return Err((why, "free its address, then run the command again".to_owned()));
             }
             None => return Err(reason("its machine could not be asked", again)),

@@ -64,7 +64,7 @@ impl Builder<'_> {
                 why: format!("{} cannot be replaced: {doubt}", node.name),
                 hint: match doubt {
                     Doubt::NoKubernetes if bootstrap::never(self.blueprint, self.observed, &node.name) => format!(
-                        "the record says that etcd was never bootstrapped, so the VM has no data of the cluster: delete VM {} in \
+                        "the record VM says that etcd was never bootstrapped, so the VM has no data of the cluster: delete VM {} in \
                          Proxmox, and it is created again",
                         vm.vmid
                     ),

@@ -107,7 +107,7 @@ fn refusal(
     Refusal {
         code: RefusalCode::NoRecord,
         why: format!(
-            "the cluster's record was not found, and whether {} on {host} {verb} to this cluster could not be checked: {cause}",
+            "the cluster record VM was not found, and whether {} on {host} {verb} to this cluster could not be checked: {cause}",
             list(vms)
         ),
         hint: format!("{back}{way_on}"),

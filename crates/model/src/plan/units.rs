@@ -233,10 +233,10 @@ impl<'a> Builder<'a> {
             course.saved = true;
             let reason = match outage {
                 true => {
-                    "the Kubernetes API is away in the next steps, and this is the way back should something go wrong"
+                    "the Kubernetes API is unavailable during the next steps; the snapshot is the way back if one of them fails"
                 }
                 false => {
-                    "a member of etcd is removed in the next steps, and this is the way back should something go wrong"
+                    "the next steps remove an etcd member; the snapshot is the way back if one of them fails"
                 }
             };
             let saved = self.push(Action::SnapshotEtcd, course.chain.clone(), reason, usual::SNAPSHOT);

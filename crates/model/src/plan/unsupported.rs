@@ -6,7 +6,7 @@
 use super::{Refusal, RefusalCode};
 use crate::blueprint::{Blueprint, Options};
 
-/// Everything that is asked for in vain, each once.
+/// Everything that the file asks for and this version does not do, each once.
 #[must_use]
 pub fn refusals(blueprint: &Blueprint) -> Vec<Refusal> {
     let refusal = |key: &str| Refusal {

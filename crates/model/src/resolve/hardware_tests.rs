@@ -161,7 +161,7 @@ nodes: { one: { role: controlplane, address: 10.25.150.5, external: true } }
     assert!(resolve(&loaded.spec, Some(&inventory), Some("id")).is_ok());
 }
 
-/// Nobody waits for a network plug-in that no manifest of the file can bring.
+/// No one waits for a CNI plugin that no manifest of the file can bring.
 #[test]
 fn only_what_runs_pods_can_bring_a_network() {
     let awaits = |inline: &str| {

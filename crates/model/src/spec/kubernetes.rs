@@ -1,4 +1,4 @@
-//! Kubernetes itself: networks, network plug-in, what runs by default, certificates, registries, log-in.
+//! Kubernetes itself: networks, CNI plugin, what runs by default, certificates, registries, log-in.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct Kubernetes {
     /// Network plug-in: `flannel`, `none`, `cilium`, or a mapping with more.
     #[serde(skip_serializing_if = "is_default")]
     pub cni: Cni,
-    /// Run kube-proxy. Turn it off where the network plug-in does its work.
+    /// Run kube-proxy. Turn it off where the CNI plugin does its work.
     #[serde(skip_serializing_if = "is_true")]
     pub kube_proxy: bool,
     /// Run CoreDNS. Turn it off where you bring your own.
@@ -103,7 +103,7 @@ fn is_true(value: &bool) -> bool {
     *value
 }
 
-/// The network plug-in: its name, or more.
+/// The CNI plugin: its name, or more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Cni {
@@ -130,7 +130,7 @@ impl Cni {
     }
 }
 
-/// A network plug-in.
+/// A CNI plugin.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CniName {
@@ -145,7 +145,7 @@ pub enum CniName {
     Custom,
 }
 
-/// The network plug-in.
+/// The CNI plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CniDetails {

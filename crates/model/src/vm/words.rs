@@ -35,7 +35,7 @@ pub fn parts(key: &str, value: &str) -> BTreeMap<String, String> {
     parts
 }
 
-/// The names of the properties in which `seen` is not as `wanted`. Properties that nobody wants are not compared, nor is
+/// The names of the properties in which `seen` is not as `wanted`. Properties that are not wanted are not compared, nor is
 /// the volume of a drive: where it lies is a matter of moving it.
 #[must_use]
 pub fn differing(key: &str, wanted: &str, seen: Option<&str>) -> Vec<String> {

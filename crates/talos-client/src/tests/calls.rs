@@ -65,7 +65,7 @@ async fn a_machine_that_is_switching_over_denies() {
     let world = World::new(Face::Maintenance, Habits::default());
     world.script.lock().unwrap().switching = true;
     let error = maintenance(&world).await.apply(CONFIG.as_bytes()).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Denied, "whoever applied before takes this for success");
+    assert_eq!(error.kind(), Kind::Denied, "a client that applied before takes this for success");
 }
 
 #[tokio::test(start_paused = true)]

@@ -95,9 +95,9 @@ fn deletes_take_out_fields_elements_and_documents() {
     ] {
         assert!(matches!(patched(config, wrong, 13), Err(PatchError::BadDelete { .. })), "{wrong}");
     }
-    let stranger = "{apiVersion: v1alpha1, kind: LinkConfig, name: z, $patch: delete}";
-    assert!(patched(config, stranger, 14).is_ok());
-    assert!(matches!(patched(config, stranger, 13), Err(PatchError::NothingToDelete { .. })));
+    let unknown = "{apiVersion: v1alpha1, kind: LinkConfig, name: z, $patch: delete}";
+    assert!(patched(config, unknown, 14).is_ok());
+    assert!(matches!(patched(config, unknown, 13), Err(PatchError::NothingToDelete { .. })));
 }
 
 #[test]

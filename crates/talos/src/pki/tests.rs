@@ -85,8 +85,8 @@ fn a_client_of_another_authority_is_refused() {
     let bundle = golden::bundle();
     let authority = Authority::ephemeral(now()).unwrap();
     let server = authority.issue_server(MAINTENANCE_NAME, &["127.0.0.1".to_owned()], DAY, now()).unwrap();
-    let stranger = talos_client(&bundle, ADMIN, DAY, now()).unwrap();
-    assert!(handshake(&server, &stranger, "127.0.0.1", now()).is_err());
+    let foreign = talos_client(&bundle, ADMIN, DAY, now()).unwrap();
+    assert!(handshake(&server, &foreign, "127.0.0.1", now()).is_err());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A schematic that somebody wrote, as it stands.
+//! A schematic that a person wrote, as it is.
 //!
 //! A factory reads it, leaves out what is not set, and writes the fields in its own order; lists keep theirs. So do we.
 

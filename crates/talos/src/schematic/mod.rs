@@ -3,7 +3,7 @@
 //! The id is the SHA-256 of the canonical text, so it is known without asking a factory. That holds for plain texts only:
 //! where Go's YAML writer would quote or fold, the id that the factory answers with is the truth, and [`Schematic::id`]
 //! says nothing. The order of lists counts; extensions are sorted here so that the same set is the same image, but a
-//! schematic that somebody wrote as a file ([`SchematicFile`]) keeps the order that it has.
+//! schematic that a person wrote as a file ([`SchematicFile`]) keeps the order that it has.
 
 mod asset;
 mod file;

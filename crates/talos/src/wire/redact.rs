@@ -1,6 +1,6 @@
 //! `Debug` without the contents for the messages that carry machine configuration, keys or resource specs.
 //!
-//! A log line must never leak a cluster's keys, whoever writes it; so these messages cannot show them at all.
+//! A log line must never leak a cluster's keys, whatever writes it; so these messages cannot show them at all.
 
 use std::fmt;
 

@@ -18,7 +18,7 @@ pub struct InitArgs {
     /// Name of the cluster.
     #[arg(long, value_name = "NAME", default_value = "home")]
     pub cluster: String,
-    /// Proxmox: `https://HOST:8006`. With a token at hand it is asked for its hosts, datastores and bridges.
+    /// Proxmox: `https://HOST:8006`. With a token, Talosmith fills in its hosts, datastores and bridges.
     #[arg(long, value_name = "URL", value_hint = ValueHint::Url)]
     pub endpoint: Option<String>,
     /// Where the token is: `env:NAME`, `file:PATH` or `cmd:COMMAND`. Left out: `env:PROXMOX_VE_API_TOKEN`.
@@ -60,7 +60,7 @@ pub struct InitArgs {
     /// Print the file instead of writing it.
     #[arg(long)]
     pub print: bool,
-    /// Write over a file that is there.
+    /// Overwrite an existing file.
     #[arg(long)]
     pub force: bool,
 }
@@ -74,7 +74,7 @@ pub struct ImportArgs {
     /// Write the cluster file here instead of to the terminal.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: Option<PathBuf>,
-    /// Write over a file that is there.
+    /// Overwrite an existing file.
     #[arg(long)]
     pub force: bool,
 }

@@ -29,7 +29,7 @@ pub enum LabCommand {
     /// Break something in a lab that is served, clear the fault, or show what is broken.
     #[command(after_help = examples::DISTURB)]
     Inject(InjectArgs),
-    /// Forget the lab's world of this file, its secrets included.
+    /// Delete the lab state of this file, including its secrets.
     #[command(after_help = examples::RESET)]
     Reset {
         /// Do not ask.
@@ -67,7 +67,7 @@ pub struct UpArgs {
     /// Where the Image Factory listens.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
     pub factory: std::net::SocketAddr,
-    /// The release of Proxmox VE that a new lab plays.
+    /// The release of Proxmox VE that a new lab simulates.
     #[arg(long, value_name = "RELEASE", value_enum, default_value_t)]
     pub proxmox_version: LabProxmox,
     /// Serve the lab state that this JSON file describes (host, storages, files, VMs), instead of one for a cluster file.
@@ -80,7 +80,7 @@ pub struct UpArgs {
 #[derive(Debug, Args)]
 pub struct FolderArgs {
     /// Where the lab state is kept between runs. Left out: beside the cluster file; a state that a file describes is then not
-    /// kept, and takes no orders.
+    /// kept, and cannot be changed with `lab inject`.
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
 }
@@ -98,7 +98,7 @@ pub enum Inject {
     /// Show what is broken, and which failures met a call.
     #[command(after_help = "Examples:\n  talosmith lab inject show")]
     Show,
-    /// List the failures that can be ordered, by number.
+    /// List the failures that can be injected, by number.
     #[command(after_help = "Examples:\n  talosmith lab inject faults")]
     Faults,
     /// A host loses power, and its guests with it.
@@ -113,7 +113,7 @@ pub enum Inject {
         /// The host.
         host: String,
     },
-    /// Every answer of a host, and every stage of its tasks, takes longer.
+    /// Every response of a host, and every stage of its tasks, takes longer.
     #[command(after_help = "Examples:\n  talosmith lab inject slow pve2 --by 4")]
     Slow {
         /// The host.
@@ -122,12 +122,12 @@ pub enum Inject {
         #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_seconds)]
         by: f64,
     },
-    /// A host has no room left, neither in its storages nor in its memory.
+    /// A host has no free space in its datastores and no free memory.
     #[command(after_help = "Examples:\n  talosmith lab inject full pve1")]
     Full {
         /// The host.
         host: String,
-        /// It has room again.
+        /// Clear it.
         #[arg(long)]
         no: bool,
     },
@@ -136,14 +136,14 @@ pub enum Inject {
     Clock {
         /// The host.
         host: String,
-        /// How many seconds it is ahead; fewer than none is behind.
+        /// How many seconds it is ahead; a negative number means behind.
         #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, default_value_t = 300)]
         ahead: i64,
     },
     /// The cluster loses its quorum.
     #[command(after_help = "Examples:\n  talosmith lab inject quorum")]
     Quorum {
-        /// It has it back.
+        /// Restore the quorum.
         #[arg(long)]
         back: bool,
     },
@@ -153,14 +153,14 @@ pub enum Inject {
         /// The hosts; without any, all answer again.
         only: Vec<String>,
     },
-    /// A Talos version does not come up on a machine.
+    /// A Talos version fails to boot on a machine.
     #[command(after_help = "Examples:\n  talosmith lab inject broken-system 150011 v1.13.9")]
     BrokenSystem {
         /// The VM of the machine.
         vmid: u32,
         /// The version, such as v1.13.9.
         talos: String,
-        /// It comes up again.
+        /// It boots again.
         #[arg(long)]
         no: bool,
     },
@@ -170,12 +170,12 @@ pub enum Inject {
         /// The VM of the machine.
         vmid: u32,
     },
-    /// The network cable of a machine is pulled.
+    /// Cut a machine off the network.
     #[command(after_help = "Examples:\n  talosmith lab inject unplug 150021")]
     Unplug {
-        /// The id of its VM.
+        /// The VM of the machine.
         vmid: u32,
-        /// It is put back.
+        /// Plug it in again.
         #[arg(long)]
         back: bool,
     },
@@ -189,7 +189,7 @@ pub enum Inject {
     /// The boot disk of a machine is smaller than Proxmox says, from its next start on.
     #[command(after_help = "Examples:\n  talosmith lab inject disk 150021 --gib 3")]
     Disk {
-        /// The id of its VM.
+        /// The VM of the machine.
         vmid: u32,
         /// How many GiB it has; 0 clears it.
         #[arg(long, value_name = "GIB", default_value_t = 3)]
@@ -197,8 +197,7 @@ pub enum Inject {
         #[command(flatten)]
         early: EarlyArgs,
     },
-    /// Something goes wrong on the way to a machine, at its Talos API or its Kubernetes API: at the next connection or call,
-    /// at those of a place, or by chance.
+    /// Break connections and calls to machines (Talos API or Kubernetes API): the next one, those with a path, or at random.
     #[command(
         after_help = "Examples:\n  talosmith lab inject wire cut --path /machine.MachineService/ --times 2"
     )]
@@ -212,7 +211,7 @@ pub enum Inject {
         #[command(flatten)]
         which: WhichArgs,
     },
-    /// A failure that Proxmox is known for, at the next call, at calls of a path, or by chance.
+    /// A known failure of Proxmox, at the next call, at calls with a path, or at random.
     #[command(after_help = "Examples:\n  talosmith lab inject fault 35 --path /qemu --times 3")]
     Fault {
         /// Its number; `lab inject faults` lists them.
@@ -220,7 +219,7 @@ pub enum Inject {
         #[command(flatten)]
         which: WhichArgs,
     },
-    /// Something is wrong with the serial console of a VM, from the next client on.
+    /// Break the serial console of a VM, from the next client on.
     #[command(after_help = "Examples:\n  talosmith lab inject console 150011 cut --by 8")]
     Console {
         /// The VM.
@@ -268,22 +267,22 @@ pub enum Inject {
 /// Which calls something happens to.
 #[derive(Debug, Args)]
 pub struct WhichArgs {
-    /// Only calls with this method. On the way to machines: `DIAL` for connections, `CALL` for Talos, else Kubernetes'.
+    /// Only calls with this method. For machines: `DIAL` for connections, `CALL` for Talos, else Kubernetes'.
     #[arg(long, value_name = "METHOD", default_value = "")]
     pub method: String,
-    /// Only calls whose path has this in it. On the way to machines address and port stand before it.
+    /// Only calls whose path contains this text. For machines, the path starts with address and port.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub path: String,
-    /// How many calls that fit are let through first.
+    /// How many matching calls succeed first.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub after: u32,
     /// At how many calls.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub times: u32,
-    /// At so many of a hundred calls that fit, by chance, until cleared. Without a method: not those that only read.
+    /// At this percentage of the matching calls, at random, until cleared. Without a method, only at calls that change something.
     #[arg(long, value_name = "PERCENT", conflicts_with_all = ["after", "times"], value_parser = parse_percent)]
     pub chance: Option<u16>,
-    /// What chance comes from: equal seeds make equal choices.
+    /// Seed of the random choice.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 }

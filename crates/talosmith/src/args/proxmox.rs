@@ -15,7 +15,7 @@ pub struct SetupArgs {
     /// Use this token instead of a password: `env:NAME`, `file:PATH` or `cmd:COMMAND`.
     #[arg(long, value_name = "REFERENCE")]
     pub admin_token: Option<String>,
-    /// The user that is made for Talosmith.
+    /// The user that is created for Talosmith.
     #[arg(long, value_name = "USER@REALM", default_value = "talosmith@pve")]
     pub user: String,
     /// The name of its token. Left out: the name of the cluster, so that each cluster has a token of its own.
@@ -24,14 +24,14 @@ pub struct SetupArgs {
     /// Write the token to this file, readable by you only, instead of to the terminal.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Replace a token that is there already by a new one.
+    /// Replace an existing token.
     #[arg(long)]
     pub renew: bool,
-    /// Remove what was set up for this cluster only: its roles, the rights by them, and its token.
+    /// Remove what was set up for this cluster alone: its roles, the privileges that they grant, and its token.
     #[arg(long, conflicts_with_all = ["renew", "output", "accounts"])]
     pub remove: bool,
-    /// Let the token make the accounts of cloud provider and storage driver too. This takes Permissions.Modify on /, which is
-    /// as much as an administrator has.
+    /// Let the token create the accounts of cloud provider and storage driver, too. This takes Permissions.Modify on /, which
+    /// equals an administrator.
     #[arg(long)]
     pub accounts: bool,
     /// Do not ask.

@@ -80,13 +80,13 @@ async fn try_apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Resu
     change.exit(ended, runs, last.as_ref().map(|(_, plan)| plan), Verb::Apply)
 }
 
-/// The lab makes no machines of others, and they would be waited for in vain.
+/// The lab does not simulate machines of others, so waiting for them would not end.
 fn only_ours(setup: &Setup) -> Result<(), Problem> {
     let Ok(blueprint) = model::resolve::resolve(&setup.loaded.spec, None, None) else { return Ok(()) };
     match blueprint.in_order().into_iter().find(|node| node.external) {
         None => Ok(()),
         Some(node) => {
-            let why = format!("{} is external, and the lab has no machines that others made", node.name);
+            let why = format!("{} is external, and the lab does not simulate external machines", node.name);
             Err(Problem::new(Exit::Usage, why).hint(
                 "leave out `external` to try the file there; or serve a lab with `talosmith lab up`, make the machines in its \
                  Proxmox, and apply the file without `--lab`",
@@ -112,7 +112,7 @@ async fn try_destroy(global: &Global, args: &ChangeArgs, printer: &Printer) -> R
     let in_proxmox = last.as_ref().is_some_and(|(snapshot, _)| snapshot.blueprint.has_proxmox());
     if matches!(ended, Ended::Converged) && runs > 0 && in_proxmox {
         printer.note(&format!(
-            "The roles and the token that were set up for it are still in Proxmox. An administrator removes them with \
+            "Its roles and its token are still in Proxmox. An administrator removes them with \
              `talosmith proxmox setup --remove{}`.",
             flags(global)
         ));
@@ -216,12 +216,12 @@ impl Change<'_> {
             Left::Refused => Ok(Exit::Pending),
             Left::NoProgress => {
                 printer
-                    .note("These steps were done and are to be done again. Look at what changes them back.");
+                    .note("These steps were done, and the plan contains them again. Find out what changes them back.");
                 Ok(Exit::Pending)
             }
             Left::Unapproved(_) if runs == 0 && !self.args.yes => Err(cannot_ask(self.printer).into()),
             Left::Unapproved(_) if runs == 0 && verb == Verb::Destroy => {
-                // Whoever approved the deletion saw another list.
+                // The deletion was approved for another list.
                 let why = "another operator changed the cluster since it was observed";
                 let hint =
                     "run the command again: it observes the cluster again and shows what would be deleted";
@@ -242,7 +242,7 @@ impl Change<'_> {
     /// What a deletion left, why, and when to try again.
     fn remnants(&self, left: &[Remnant]) -> Problem {
         let cluster = &self.setup.loaded.spec.cluster;
-        let mut problem = Problem::new(Exit::Systems, format!("{cluster} is not gone altogether"));
+        let mut problem = Problem::new(Exit::Systems, format!("{cluster} is not completely deleted"));
         problem.causes.extend(left.iter().map(ToString::to_string));
         let mut awaited: Vec<String> = vec![];
         for when in left.iter().filter_map(Remnant::awaits) {

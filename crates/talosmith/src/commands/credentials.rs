@@ -18,7 +18,7 @@ use crate::merge::Form;
 use crate::outside;
 use crate::view::{Printer, Problem};
 
-/// For how long a certificate holds that nobody gave a time for.
+/// For how long a certificate is valid by default.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// How long Kubernetes may take to accept a connection.
@@ -123,7 +123,7 @@ fn write(
     match &args.output {
         None => printer.verbatim(&text),
         Some(path) => {
-            // Whoever keeps the file elsewhere and a link here wants to keep both.
+            // A file that is kept elsewhere with a link here keeps both.
             let target = behind_links(path);
             let there = if args.force { String::new() } else { there(path, form)? };
             let mut moved = None;
@@ -131,7 +131,7 @@ fn write(
                 let merged = form.merge(&there, &text).map_err(|e| {
                     Problem::of(Exit::Input, &e)
                         .within(format!("could not merge into {}", path.display()))
-                        .hint("name another file; this one was left as it is")
+                        .hint("name another file; this one was not changed")
                 })?;
                 moved = merged.was_current.map(|was| (was, merged.current));
                 merged.text
@@ -147,7 +147,7 @@ fn write(
                 printer.note(&format!("Created the folder {}.", folder.display()));
             }
             printer.note(&format!(
-                "Written to {}; its certificate holds for {}.",
+                "Written to {}; its certificate is valid for {}.",
                 path.display(),
                 length(args.ttl)
             ));
@@ -184,7 +184,7 @@ fn keeps_others(path: &Path, there: &str, new: &str, form: Form) -> Result<(), P
                 .hint("keep it with `--merge`, or replace the whole file with `--force`"))
         }
         Err(error) => Err(Problem::of(Exit::Refused, &error)
-            .within(format!("{path} is there already, and was left as it is"))
+            .within(format!("{path} already exists, and was not changed"))
             .hint("name another file, or replace this one with `--force`")),
     }
 }
@@ -192,7 +192,7 @@ fn keeps_others(path: &Path, there: &str, new: &str, form: Form) -> Result<(), P
 /// The file that a path leads to.
 fn behind_links(path: &Path) -> PathBuf {
     let target = |to: PathBuf| path.parent().map_or_else(|| to.clone(), |folder| folder.join(&to));
-    // A link that leads nowhere yet shall lead to the new file.
+    // A link that leads nowhere yet leads to the new file afterwards.
     std::fs::canonicalize(path)
         .or_else(|_| std::fs::read_link(path).map(target))
         .unwrap_or_else(|_| path.to_owned())

@@ -34,7 +34,7 @@ const FAILURES: &[(&str, &str)] = &[
         "Less than a majority of the etcd members respond, so nothing can be written. Bring members back.",
     ),
     ("exists", "Proxmox or a machine has it already, and it is not the one that was meant."),
-    ("input", "The file, or something that it points to, is wrong."),
+    ("input", "The file, or something that it refers to, is invalid."),
     (
         "kernel-panic",
         "The kernel of a VM gives up at every boot, as its console shows. Usual causes are too little memory, an unsuitable CPU type, or a damaged disk.",
@@ -88,17 +88,20 @@ const FAILURES: &[(&str, &str)] = &[
         "The answer is not what Proxmox VE or Talos would send. Check that the endpoint is the right one and no proxy is in between.",
     ),
     ("rejected", "Proxmox refused for the reason that follows."),
-    ("secrets", "The secrets bundle or the identity that opens it is missing, unreadable or does not fit."),
+    (
+        "secrets",
+        "The secrets bundle or the identity that decrypts it is missing, unreadable or does not fit.",
+    ),
     (
         "service-halted",
         "A service of a machine will not come up by itself: Talos gave it up, it has ended, or it restarts again and again. The message names the service and the command that starts it again.",
     ),
     ("task-failed", "A task in Proxmox ended with an error; its last lines follow."),
-    ("task-stuck", "A task in Proxmox has written nothing for long. It goes on there; look at its log."),
+    ("task-stuck", "A task in Proxmox has written nothing for long. It continues there; its log shows more."),
     ("timed-out", "Something did not happen within its timeout. The message names the unmet condition."),
     (
         "timeout",
-        "The time that `apply --timeout` gives was over before this was done. The message says what the run was still waiting for; the same command goes on from there.",
+        "`apply --timeout` expired before this was done. The message says what the run was still waiting for; run the same command again to continue.",
     ),
     ("unauthenticated", "Proxmox did not accept the token or the password."),
     ("unreachable", "A Proxmox host cannot be reached through the cluster."),

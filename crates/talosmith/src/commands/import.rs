@@ -72,8 +72,7 @@ impl Gathered {
 
     fn folder(&mut self, folder: &Path) -> Result<(), Problem> {
         let problem = |e: std::io::Error| {
-            Problem::of(Exit::Input, &e)
-                .within(format!("could not look into the folder {}", folder.display()))
+            Problem::of(Exit::Input, &e).within(format!("could not read the folder {}", folder.display()))
         };
         let mut inside = Vec::new();
         for entry in std::fs::read_dir(folder).map_err(problem)? {
@@ -125,7 +124,7 @@ fn as_seen_from_here(path: &Path) -> String {
 /// Refuses early to write over something.
 pub fn refuse_existing(path: &Path, force: bool) -> Result<(), Problem> {
     if path.exists() && !force {
-        return Err(Problem::new(Exit::Usage, format!("{} is already there", path.display()))
+        return Err(Problem::new(Exit::Usage, format!("{} already exists", path.display()))
             .hint("name another file, or add `--force` to write over it"));
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! `lab up` and `lab reset`; orders to a lab that is up are in `inject`.
 //!
 //! `lab up` serves a lab on loopback, with real ports. All of 127.0.0.0/8 is loopback on Linux, so the file's network is
-//! moved there (10.25.150.0/24 becomes 127.25.150.0/24), and the *twin* of the file is written with that network, the
-//! served endpoint, its fingerprint and its token. With the twin every command, and every other program, works as it
+//! moved there (10.25.150.0/24 becomes 127.25.150.0/24), and a *lab copy* of the file is written with that network, the
+//! served endpoint, its fingerprint and its token. With the copy every command, and every other program, works as it
 //! would on a real Proxmox.
 
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ async fn try_up(global: &Global, args: &UpArgs, printer: &Printer) -> Result<Exi
     let lab = outside::open_lab(&moved, place.folder().to_owned(), clock.clone(), global.lab_seed, version)?;
     let token = outside::least_token(&lab, &clock, &moved, place.folder()).await?;
     let serving = serve(&lab, proxmox, factory).await?;
-    // Where the system chose the port, the twin must know which.
+    // Where the system chose the port, the copy must know which.
     moved.image.factory = format!("https://{}", serving.factory);
     let control = control(&lab, place.folder()).await?;
     let facts = lab.facts();
@@ -53,7 +53,7 @@ async fn try_up(global: &Global, args: &UpArgs, printer: &Printer) -> Result<Exi
     };
     write("token", &format!("{token}\n"))?;
     write("factory-ca.pem", &facts.factory_ca_pem)?;
-    let twin = write("cluster.yaml", &twin(&moved, serving.proxmox, &facts.fingerprint)?)?;
+    let lab_copy = write("cluster.yaml", &lab_copy(&moved, serving.proxmox, &facts.fingerprint)?)?;
     if printer.is_json() {
         printer.data(&serde_json::json!({
             "proxmox": format!("https://{}", serving.proxmox),
@@ -62,7 +62,7 @@ async fn try_up(global: &Global, args: &UpArgs, printer: &Printer) -> Result<Exi
             "root_token": facts.token,
             "root_password": facts.root_password,
             "factory": format!("https://{}", serving.factory),
-            "file": twin,
+            "file": lab_copy,
         }));
     } else {
         printer.say(&format!(
@@ -75,9 +75,9 @@ async fn try_up(global: &Global, args: &UpArgs, printer: &Printer) -> Result<Exi
         printer.say(&format!("  root@pam      {}", facts.root_password));
         printer.say(&format!("  root's token  {}", facts.token));
         printer.say(&format!("  factory       https://{}", serving.factory));
-        printer.say(&format!("  your file     {}\n", twin.display()));
+        printer.say(&format!("  your file     {}\n", lab_copy.display()));
         printer.say("In another terminal:\n");
-        printer.say(&format!("  talosmith apply -f {}", twin.display()));
+        printer.say(&format!("  talosmith apply -f {}", lab_copy.display()));
         printer.say(&format!(
             "  curl -k -H 'Authorization: PVEAPIToken={}' 'https://{}/api2/json/cluster/resources?type=vm'",
             token, serving.proxmox
@@ -179,11 +179,11 @@ async fn until_down(control: Option<&lab::Control>) {
     }
 }
 
-/// Lets the lab take orders; whoever can read its folder knows the secret.
+/// Lets the lab take orders; everyone who can read its folder knows the secret.
 async fn control(lab: &lab::Lab, folder: &Path) -> Result<lab::Control, Problem> {
     let secret = uuid::Uuid::from_bytes(rand::random()).to_string();
     let control = lab.control(folder, secret).await;
-    control.map_err(|e| Problem::of(Exit::Systems, &e).within("could not let the lab take orders"))
+    control.map_err(|e| Problem::of(Exit::Systems, &e).within("could not open the lab's control socket"))
 }
 
 /// How fast a served lab's time runs. It cannot jump, because others look at it.
@@ -192,7 +192,7 @@ fn served_speed(global: &Global) -> Result<f64, Problem> {
         None => Ok(1.0),
         Some(LabSpeed::Times(times)) => Ok(times),
         Some(LabSpeed::Max) => {
-            Err(Problem::new(Exit::Usage, "a served lab cannot jump in time, because others look at it")
+            Err(Problem::new(Exit::Usage, "a served lab cannot skip time, because other programs use it")
                 .hint("give `--lab-speed` a number, such as 10"))
         }
     }
@@ -234,7 +234,7 @@ fn to_loopback(text: &str) -> String {
     }
 }
 
-fn twin(moved: &Spec, proxmox: SocketAddr, fingerprint: &str) -> Result<String, Problem> {
+fn lab_copy(moved: &Spec, proxmox: SocketAddr, fingerprint: &str) -> Result<String, Problem> {
     let mut spec = moved.clone();
     spec.proxmox.endpoint = Some(format!("https://{proxmox}"));
     spec.proxmox.endpoints.clear();
@@ -271,7 +271,7 @@ fn try_reset(global: &Global, yes: bool, printer: &Printer) -> Result<Exit, Wron
     std::fs::remove_dir_all(place.folder()).map_err(|e| {
         Problem::of(Exit::Systems, &e).within(format!("could not remove {}", place.folder().display()))
     })?;
-    printer.say("The lab is forgotten.");
+    printer.say("The lab state was deleted.");
     Ok(Exit::Done)
 }
 

@@ -87,7 +87,7 @@ pub fn show(global: &Global, printer: &Printer) -> Result<Exit, Problem> {
     }))
 }
 
-/// The file, and what it decides by itself: nobody is asked, so what is Proxmox' to decide stays open.
+/// The file, and what it decides by itself: no system is asked, so what is Proxmox' to decide stays open.
 fn resolved(global: &Global, printer: &Printer) -> Result<(Loaded, Blueprint), Wrong> {
     let loaded = load_file(global, printer)?;
     match model::resolve::resolve(&loaded.spec, None, None) {

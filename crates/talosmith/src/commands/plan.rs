@@ -37,14 +37,14 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
     let plan = snapshot.plan();
     let exit = shown(args, &plan, printer);
     if let Some(path) = args.output.as_ref().filter(|_| !plan.refusals.is_empty()) {
-        printer.note(&format!("Nothing was saved to {}: this plan cannot be carried out.", path.display()));
+        printer.note(&format!("Nothing was saved to {}: this plan cannot be applied.", path.display()));
     } else if let Some(path) = &args.output {
         let saved = SavedPlan::new(&snapshot, &plan);
         write_private(path, saved.to_text().as_bytes(), false).map_err(|e| {
             Problem::of(Exit::Systems, &e).within(format!("could not write the plan {}", path.display()))
         })?;
         printer.note(&format!(
-            "Saved to {}. Carry it out with: talosmith apply{} {}",
+            "Saved to {}. Apply it with: talosmith apply{} {}",
             path.display(),
             super::setup::flags(global),
             path.display()

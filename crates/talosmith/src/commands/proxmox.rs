@@ -63,7 +63,7 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
             .into());
     }
     if setup_plan.tasks.is_empty() {
-        printer.say("Proxmox is ready for this cluster; there is nothing to do.");
+        printer.say("No changes. Proxmox is ready for this cluster.");
     } else {
         let listed: Vec<String> = setup_plan.tasks.iter().map(|task| format!("  - {task}")).collect();
         printer.note(&format!("Changes on {}:\n\n{}\n", outside.name, listed.join("\n")));
@@ -85,7 +85,7 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
     }
     if setup_plan.token_kept {
         printer.note(&format!(
-            "The token {}!{} was there already. Proxmox tells its secret only once; `--renew` makes a new one.",
+            "The token {}!{} already exists. Proxmox shows its secret only once; `--renew` creates a new one.",
             whom.user, whom.token
         ));
     }
@@ -130,7 +130,7 @@ async fn remove(
         let done =
             setup_plan.prepare(&outside.systems.pve, |task| printer.note(&format!("done: {task}"))).await;
         done.map_err(|error| Problem::from(&error))?;
-        printer.say("What was set up for this cluster is removed.");
+        printer.say("Removed what was set up for this cluster.");
     } else {
         printer.say("Proxmox has nothing that was set up for this cluster alone.");
     }

@@ -1,6 +1,6 @@
 //! `render`: what the nodes and the Image Factory would be given, as files.
 //!
-//! Nobody is asked, so what only Proxmox can decide stays open and is named. The same file and bundle give the same texts,
+//! No system is asked, so what only Proxmox can decide stays open and is named. The same file and bundle give the same texts,
 //! except for the talosconfig, whose certificate is new each time.
 
 use std::fmt::Write as _;
@@ -55,7 +55,7 @@ fn try_render(global: &Global, args: &RenderArgs, printer: &Printer) -> Result<E
         Ok(Some(bundle)) => bundle,
         // Nothing of it is seen, so any will do.
         _ if args.redact => Bundle::placeholder(NEWEST, now)
-            .map_err(|e| Problem::of(Exit::Internal, &e).within("could not stand in for the secrets"))?,
+            .map_err(|e| Problem::of(Exit::Internal, &e).within("could not create placeholder secrets"))?,
         Ok(None) => return Err(no_secrets(&setup).into()),
         Err(problem) => return Err(problem.into()),
     };
@@ -145,9 +145,9 @@ fn node_text(
         text,
         "# {}",
         if redact {
-            "Without secrets: no machine would take it."
+            "Without secrets: no machine accepts it."
         } else {
-            "It holds keys of the cluster. Keep it to yourself."
+            "It contains keys of the cluster. Keep it secret."
         }
     );
     let documents = Documents::parse(&plain).map(|all| all.iter().map(|it| it.to_yaml()).collect::<Vec<_>>());

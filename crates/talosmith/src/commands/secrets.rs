@@ -88,8 +88,8 @@ fn recipients(global: &Global, add: &[String], remove: &[String], printer: &Prin
             .into());
     };
     if let Some(unknown) = remove.iter().find(|key| !known.contains(key)) {
-        return Err(Problem::new(Exit::Usage, format!("{unknown} cannot open the secrets anyway"))
-            .hint("`talosmith secrets recipients` shows who can")
+        return Err(Problem::new(Exit::Usage, format!("{unknown} is not a recipient of the secrets"))
+            .hint("`talosmith secrets recipients` lists the recipients")
             .into());
     }
     let mut wanted: Vec<String> = known.iter().filter(|key| !remove.contains(key)).cloned().collect();
@@ -105,12 +105,12 @@ fn recipients(global: &Global, add: &[String], remove: &[String], printer: &Prin
     }
     printer.say(&wanted.join("\n"));
     if !remove.is_empty() {
-        printer.note("Who was removed may have kept what it could open until now.");
+        printer.note("A removed recipient may have kept a copy of what it could decrypt until now.");
     }
     Ok(Exit::Done)
 }
 
-/// How a new bundle shall lie on the disk: encrypted to our own identity and to the other recipients that are named.
+/// How a new bundle is stored: encrypted to our own identity and to the other recipients that are named.
 fn at_rest(place: &Place, keep: &KeepArgs, global: &Global, printer: &Printer) -> Result<AtRest, Problem> {
     for key in &keep.recipients {
         check_recipient(key).map_err(|e| Problem::from(&e))?;
@@ -152,8 +152,8 @@ pub fn no_secrets(setup: &Setup) -> Problem {
     let why = format!("the cluster {cluster} has no secrets yet: {}", setup.place.bundle_at());
     Problem::new(Exit::Secrets, why)
         .hint(
-            "if the cluster exists, restore its bundle from your backup, or take its secrets over with `talosmith secrets import`; \
-             for a new cluster `talosmith secrets new` or `talosmith apply` makes them",
+            "if the cluster exists, restore its bundle from your backup, or import its secrets with `talosmith secrets import`; \
+             for a new cluster `talosmith secrets new` or `talosmith apply` creates them",
         )
 }
 

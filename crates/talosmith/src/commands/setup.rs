@@ -95,7 +95,7 @@ pub fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Problem> {
             continue;
         }
         let problem = |e: std::io::Error| {
-            Problem::of(Exit::Input, &e).within(format!("could not look into the folder {}", path.display()))
+            Problem::of(Exit::Input, &e).within(format!("could not read the folder {}", path.display()))
         };
         let mut inside = Vec::new();
         for entry in std::fs::read_dir(path).map_err(problem)? {

@@ -120,7 +120,7 @@ fn thing(name: &str) -> Thing {
         ["world", "proxmox", "marked" | "taken" | "unread", vmid, ..] => {
             vmid.parse().map_or_else(|_| Thing::Other(own("VMs")), Thing::Vm)
         }
-        ["world", "proxmox", "record", ..] => Thing::Other(own("the cluster's record")),
+        ["world", "proxmox", "record", ..] => Thing::Other(own("the cluster record VM")),
         ["world", "proxmox", "images", ..] => Thing::Images,
         ["world", "proxmox", "no_console", ..] => Thing::Console,
         ["world", "proxmox", "missing_rights", ..] => Thing::Rights,

@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn programs_get_the_same() {
-        insta::assert_snapshot!(serde_json::to_string(&json(&problem())).unwrap(), @r#"{"error":"could not create home-work-1, VM 150021 on pve1","causes":["the task failed: storage 'nostore' does not exist"],"hint":"name a datastore that pve1 has\nand that holds disks","exit":5,"meaning":"a step failed or something did not answer; the same command goes on from there"}"#);
+        insta::assert_snapshot!(serde_json::to_string(&json(&problem())).unwrap(), @r#"{"error":"could not create home-work-1, VM 150021 on pve1","causes":["the task failed: storage 'nostore' does not exist"],"hint":"name a datastore that pve1 has\nand that holds disks","exit":5,"meaning":"a step failed or something did not answer; run the same command again to continue"}"#);
     }
 
     #[test]

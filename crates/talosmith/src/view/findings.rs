@@ -35,10 +35,11 @@ pub fn human(w: &mut dyn Write, ink: Ink, caller: &str, found: &[Finding]) -> io
     }
     let of = |verdict: Verdict| found.iter().filter(|finding| finding.verdict == verdict).count();
     let sum = match (of(Verdict::Error), of(Verdict::Warning)) {
-        (0, 0) => ink.green("Everything that this file needs is there."),
-        (0, some) => {
-            ink.yellow(&format!("Everything that this file needs is there, with {}.", count(some, "warning")))
-        }
+        (0, 0) => ink.green("Proxmox has everything that this file needs."),
+        (0, some) => ink.yellow(&format!(
+            "Proxmox has everything that this file needs, with {}.",
+            count(some, "warning")
+        )),
         (some, _) => ink.red(&format!("{} to fix first.", count(some, "problem"))),
     };
     writeln!(w, "\n{sum}")

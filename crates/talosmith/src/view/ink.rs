@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::harmless::acts;
 
-/// How text shall look.
+/// How text looks.
 #[derive(Debug, Clone, Copy)]
 pub struct Ink {
     /// Whether to colour.
@@ -83,7 +83,7 @@ pub(super) fn duration(millis: u64) -> String {
     }
 }
 
-/// An estimate for people; nobody wants its seconds.
+/// An estimate for people, without seconds.
 pub(super) fn about(seconds: u32) -> String {
     match seconds {
         0..60 => format!("about {} s", seconds.max(1)),

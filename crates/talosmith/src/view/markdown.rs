@@ -18,12 +18,12 @@ pub fn write(w: &mut dyn Write, plan: &Plan, verb: Verb) -> io::Result<()> {
     let title = if verb == Verb::Destroy { "Destroy" } else { "Plan" };
     writeln!(w, "## {title} for `{}`\n", plan.cluster)?;
     if !plan.refusals.is_empty() {
-        writeln!(w, "**Refused.** Nothing is done, because {}:\n", in_the_way(&plan.refusals))?;
+        writeln!(w, "**Refused.** Talosmith makes no changes, because {}:\n", in_the_way(&plan.refusals))?;
         for refusal in &plan.refusals {
             writeln!(w, "- {}\n  - hint: {}", escaped(&refusal.why), escaped(&refusal.hint))?;
         }
         if !waiting(plan).is_empty() {
-            writeln!(w, "\nWithout that, this would be done:\n")?;
+            writeln!(w, "\nOtherwise, Talosmith would make these changes:\n")?;
         }
         for step in waiting(plan) {
             writeln!(w, "- {} ({})", escaped(&step.action.describe()), escaped(&step.reason))?;
@@ -111,7 +111,7 @@ fn escaped(text: &str) -> String {
 mod tests {
     use model::plan::{Note, Refusal, RefusalCode};
 
-    use super::super::plan::tests::{farewell_of_two, one_more, plan_of};
+    use super::super::plan::tests::{destroy_of_two, one_more, plan_of};
     use super::*;
 
     fn text(plan: &Plan, verb: Verb) -> String {
@@ -170,12 +170,12 @@ mod tests {
 
     #[test]
     fn removals_refusals_and_nothing() {
-        assert!(text(&farewell_of_two(), Verb::Destroy).contains("| **delete** |"));
+        assert!(text(&destroy_of_two(), Verb::Destroy).contains("| **delete** |"));
         assert_eq!(text(&plan_of(vec![]), Verb::Apply), "## Plan for `home`\n\nNo changes.\n");
         let mut plan = plan_of(vec![]);
         let code = RefusalCode::ForeignMachine;
-        plan.refusals.push(Refusal { code, why: "a stranger".into(), hint: "free it".into() });
-        assert!(text(&plan, Verb::Apply).contains("- a stranger\n  - hint: free it\n"));
+        plan.refusals.push(Refusal { code, why: "a foreign VM".into(), hint: "free it".into() });
+        assert!(text(&plan, Verb::Apply).contains("- a foreign VM\n  - hint: free it\n"));
         assert!(text(&plan, Verb::Apply).contains("because of this:"));
         plan.refusals.push(Refusal {
             code,
@@ -192,7 +192,7 @@ mod tests {
         for hostile in
             ["`<!--`", "<!-- x", "``` x", "a\n<details>", "$x$", "[a](b)", "![a](b)", "&lt;", "a|b\n| c"]
         {
-            let mut plan = farewell_of_two();
+            let mut plan = destroy_of_two();
             plan.steps[0].reason = hostile.to_owned();
             plan.notes.push(Note { text: hostile.to_owned() });
             let shown = text(&plan, Verb::Destroy);
@@ -205,7 +205,7 @@ mod tests {
             };
             assert!(!active(&line), "{shown}");
             let rows = shown.lines().filter(|line| line.starts_with('|')).count();
-            let wanted = text(&farewell_of_two(), Verb::Destroy);
+            let wanted = text(&destroy_of_two(), Verb::Destroy);
             assert_eq!(rows, wanted.lines().filter(|line| line.starts_with('|')).count(), "{shown}");
         }
     }

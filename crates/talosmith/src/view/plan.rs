@@ -1,4 +1,4 @@
-//! A plan for people: images, the cluster's record, then each node with its steps and their reasons, then disruptions in the order in
+//! A plan for people: images, the cluster record VM, then each node with its steps and their reasons, then disruptions in the order in
 //! which they are made, each with how the cluster stands meanwhile, then the rest.
 //!
 //! What is removed for good stands at the top and is marked in every line. A plan that is refused shows only why, because
@@ -146,7 +146,7 @@ fn held(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
     if waits.is_empty() {
         return Ok(());
     }
-    writeln!(w, "{}", ink.bold("Without that, this would be done:"))?;
+    writeln!(w, "{}", ink.bold("Otherwise, Talosmith would make these changes:"))?;
     for step in waits.iter().take(SHOWN) {
         writeln!(w, "  {}  {}", step.action.describe(), ink.dim(&format!("({})", clean(&step.reason))))?;
     }
@@ -169,8 +169,8 @@ fn summary_line(w: &mut dyn Write, ink: Ink, plan: &Plan) -> io::Result<()> {
     let whose = if vms == 1 { "its" } else { "their" };
     let machines = format!("{} with all data on {whose} disks", count(vms, "VM"));
     let what = match (vms, record) {
-        (0, _) => "the cluster's record".to_owned(),
-        (_, true) => format!("{machines}, and the cluster's record"),
+        (0, _) => "the cluster record VM".to_owned(),
+        (_, true) => format!("{machines}, and the cluster record VM"),
         (_, false) => machines,
     };
     writeln!(w, "{} {what}.", ink.red(&format!("This deletes {}:", plan.cluster)))?;
@@ -287,7 +287,7 @@ pub(super) fn named(disruption: Disruption) -> String {
 
 fn refusals(w: &mut dyn Write, ink: Ink, cluster: &str, refusals: &[Refusal]) -> io::Result<()> {
     let why = in_the_way(refusals);
-    writeln!(w, "{} nothing is changed in {cluster}, because {why}:", ink.red("Refused:"))?;
+    writeln!(w, "{} Talosmith makes no changes to {cluster}, because {why}:", ink.red("Refused:"))?;
     for refusal in refusals {
         let code = serde_json::to_value(refusal.code).unwrap_or_default();
         writeln!(w, "- [{}] {}", code.as_str().unwrap_or_default(), clean(&refusal.why))?;
@@ -465,7 +465,7 @@ pub(crate) mod tests {
         }
     }
 
-    pub fn farewell_of_two() -> Plan {
+    pub fn destroy_of_two() -> Plan {
         let vm = |n: u32| (NodeName::from(format!("home-work-{n}")), VmRef::new("pve1", 150_020 + n));
         let mut actions = vec![];
         for (node, vm) in [vm(1), vm(2)] {
@@ -596,8 +596,8 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_removed_stands_first() {
-        insta::assert_snapshot!(text(&farewell_of_two(), Verb::Destroy), @"
-        This deletes home: 2 VMs with all data on their disks, and the cluster's record.
+        insta::assert_snapshot!(text(&destroy_of_two(), Verb::Destroy), @"
+        This deletes home: 2 VMs with all data on their disks, and the cluster record VM.
         Boot images stay, because other clusters may use them; so does the secrets bundle.
 
         home-work-1
@@ -609,7 +609,7 @@ pub(crate) mod tests {
         └─ delete home-work-2, VM 150022 on pve1, with its disks, permanently  (it is part of the cluster)
 
         Record
-        └─ delete the cluster's record, VM 150000 on pve1, permanently  (it is part of the cluster)
+        └─ delete the cluster record VM 150000 on pve1, permanently  (it is part of the cluster)
 
         home: 2 VMs to delete, deleted data cannot be restored, about 2 min.
         ");
@@ -647,14 +647,14 @@ pub(crate) mod tests {
             hint: "free the address 10.25.150.21".into(),
         });
         insta::assert_snapshot!(text(&plan, Verb::Apply), @"
-        Refused: nothing is changed in home, because of this:
+        Refused: Talosmith makes no changes to home, because of this:
         - [foreign-machine] what answers at 10.25.150.21 is not home-work-1: its UUID is another
           hint: free the address 10.25.150.21
         ");
         // What else differs is not hidden by that.
-        plan.held = farewell_of_two().steps.split_off(1);
+        plan.held = destroy_of_two().steps.split_off(1);
         let told = text(&plan, Verb::Apply);
-        let (_, below) = told.split_once("Without that, this would be done:\n").unwrap();
+        let (_, below) = told.split_once("Otherwise, Talosmith would make these changes:\n").unwrap();
         assert_eq!(below.lines().filter(|line| !line.is_empty()).count(), plan.held.len(), "{told}");
     }
 

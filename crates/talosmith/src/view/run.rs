@@ -259,7 +259,7 @@ fn summary(w: &mut dyn Write, ink: Ink, state: &RunState) -> io::Result<()> {
             "{} after {}{}: {steps} done{}. {}",
             if state.is_late() { ink.yellow("Stopped") } else { ink.red("Failed") },
             duration(millis),
-            if state.is_late() { ", when the time that `--timeout` gives was over" } else { "" },
+            if state.is_late() { ", when `--timeout` expired" } else { "" },
             rest(counts),
             // What looks like an attack is not a reason to try again at once.
             match state.is_unproved() {

@@ -190,7 +190,7 @@ fn deletion(
         .into_iter()
         .flat_map(|owner| observed.proxmox.of(owner))
         .map(|vm| format!("{} (VM {})", vm.mark.node, vm.vmid))
-        .chain(record.map(|record| format!("the record (VM {})", record.vmid)))
+        .chain(record.map(|record| format!("the record VM {}", record.vmid)))
         .collect();
     let (state, then) = match runs {
         true => ("not complete yet", "\n        `talosmith destroy` continues it if that run was killed."),
@@ -435,7 +435,7 @@ fn seen_of_etcd(blueprint: &Blueprint, observed: &Observed) -> &'static str {
     };
     let runs = |node: &Node| matches!(part(node), Some(Etcd::Member { .. } | Etcd::Data));
     if observed.kubernetes.answered || blueprint.control_planes().any(runs) {
-        "etcd is bootstrapped, and the record does not say so"
+        "etcd is bootstrapped, and the record VM does not say so"
     } else if blueprint.control_planes().all(is_empty) {
         "etcd is not bootstrapped yet"
     } else {

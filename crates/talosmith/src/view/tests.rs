@@ -6,7 +6,7 @@ use engine::doctor::{Finding, Verdict as Found};
 use model::plan::{Note, Refusal, RefusalCode};
 use model::step::Action;
 
-use super::plan::tests::{farewell_of_two, plan_of};
+use super::plan::tests::{destroy_of_two, plan_of};
 use super::*;
 use crate::exit::Exit;
 
@@ -43,7 +43,7 @@ fn printed(color: bool, json: bool, print: impl FnOnce(&Printer)) -> String {
 }
 
 fn hostile_plan() -> Plan {
-    let mut plan = farewell_of_two();
+    let mut plan = destroy_of_two();
     for step in &mut plan.steps {
         step.reason = HOSTILE.to_owned();
         if let Action::DeleteVm { node, vm, .. } | Action::StopVm { node, vm, .. } = &mut step.action {

@@ -109,7 +109,7 @@ impl Watch {
 
 #[test]
 fn what_was_planted_in_the_bundle_is_seen_nowhere() {
-    // A network of its own, so that a served lab of whoever runs the tests is not in the way.
+    // A network of its own, so that a served lab of the person who runs the tests is not in the way.
     let home = HOME.replace("10.25.150.", "10.213.79.");
     let bundle = bundle();
     let mut watch = Watch { shell: Shell::with(&home), canaries: canaries(&bundle), tried: Vec::new() };

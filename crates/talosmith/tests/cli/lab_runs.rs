@@ -68,7 +68,7 @@ fn without_its_bundle_a_cluster_is_not_touched() {
     insta::assert_snapshot!(said, @r#"
     exit Some(7)
     --- stdout
-    Refused: nothing is changed in home, because of this:
+    Refused: Talosmith makes no changes to home, because of this:
     - [lost-bundle] the secrets bundle is missing, but 6 VMs of a cluster called home exist: VM 150011 (home-control-1) on pve1, VM 150012 (home-control-2) on pve2, VM 150013 (home-control-3) on pve3, VM 150010 (home-record) on pve1, VM 150021 (home-work-1) on pve1, VM 150022 (home-work-2) on pve2
       hint: the bundle was searched at FOLDER/.talosmith/lab/home/secrets.age and FOLDER/.talosmith/lab/home/secrets.yaml: restore it from your backup; `talosmith secrets import FILE` takes over secrets that were exported; if those VMs belong to another cluster, give this one another name. Last resort, if nothing on them is needed any more: delete them, on the host of each, as root: `qm stop 150011; qm destroy 150011 --purge 1 --destroy-unreferenced-disks 1`
     --- stderr
@@ -108,7 +108,7 @@ fn machines_of_others_are_not_waited_for_in_the_lab() {
     let ran = Shell::with(&format!("{HOME}{metal}")).run("apply --lab --lab-speed max --yes");
     assert_eq!(ran.code, Some(64), "{}", ran.all());
     assert!(
-        ran.err.contains("metal is external, and the lab has no machines that others made"),
+        ran.err.contains("metal is external, and the lab does not simulate external machines"),
         "{}",
         ran.err
     );
@@ -139,7 +139,7 @@ fn what_is_secret_is_private() {
     assert!(!journal.contains("BEGIN") && !journal.contains("LS0t"), "no key material in the journal");
 }
 
-/// The bundle is gone while the cluster runs; then somebody makes another one.
+/// The bundle is gone while the cluster runs; then someone makes another one.
 #[test]
 fn first_use_3_a_lost_bundle_is_named_everywhere() {
     let shell = Shell::healthy();

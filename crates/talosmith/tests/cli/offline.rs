@@ -1,4 +1,4 @@
-//! Commands that ask nobody: the bundle at rest, and what is rendered from it.
+//! Commands that ask no one: the bundle at rest, and what is rendered from it.
 
 use talos::config::NEWEST;
 use talos::secrets::Bundle;
@@ -123,7 +123,7 @@ fn a_bundle_is_encrypted_shared_and_never_overwritten() {
         assert!(!ran.all().contains(&foreign), "an identity is never shown");
     }
     assert_eq!(std::fs::read(shell.path().join("home.secrets.age")).unwrap(), before);
-    // One that was cut short is not taken for one of somebody else.
+    // One that was cut short is not taken for one of someone else.
     for rest in [before.len() / 2, before.len() - 20, 60] {
         std::fs::write(shell.path().join("home.secrets.age"), &before[..rest]).unwrap();
         let ran = shell.run("secrets export -o x.yaml");

@@ -2,7 +2,7 @@
 
 use crate::shell::{HOME, Shell};
 
-/// A healthy cluster whose lease somebody else holds for a long time, and a file that asks for one node more.
+/// A healthy cluster whose lease someone else holds for a long time, and a file that asks for one node more.
 fn held() -> Shell {
     let shell = Shell::healthy();
     let lease = serde_json::json!({
@@ -32,7 +32,7 @@ fn whoever_comes_second_is_told_at_once() {
             ");
         }
     }
-    // To look is always allowed, and where nothing is to do nobody is in the way.
+    // To look is always allowed, and where nothing is to do no one is in the way.
     shell.ok("plan --lab --lab-speed max");
     shell.write("cluster.yaml", HOME);
     shell.ok("apply --lab --lab-speed max --yes");
@@ -51,7 +51,7 @@ fn whoever_takes_over_says_how_long_it_waits() {
     assert_eq!(ran.out.matches("1 VM to create").count(), 1, "the same plan is not shown twice: {}", ran.out);
 }
 
-/// The host of one node is off: the rest goes, and nobody is told that all is done.
+/// The host of one node is off: the rest goes, and no one is told that all is done.
 #[test]
 fn what_could_not_be_removed_is_listed_at_the_end() {
     let shell = Shell::healthy();
@@ -63,9 +63,9 @@ fn what_could_not_be_removed_is_listed_at_the_end() {
     let ran = shell.run("destroy --lab --lab-speed max --yes --quiet");
     assert_eq!(ran.code, Some(5), "{}", ran.all());
     insta::assert_snapshot!(ran.err, @"
-    error: home is not gone altogether
+    error: home is not completely deleted
       because: VM 150013 (home-control-3) on pve3 is left: pve3 is off or cannot be reached
-      because: the cluster's record, VM 150010 on pve1, is left: it goes last
+      because: the cluster record VM 150010 on pve1 is left: it goes last
       hint: run `talosmith destroy --lab` again when pve3 is back
     ");
     let again = shell.run("destroy --lab --lab-speed max --yes --quiet");

@@ -12,10 +12,10 @@ fn setting_up_in_the_lab_tells_the_token_once() {
     assert!(first.code == Some(0) && first.out.starts_with("talosmith@pve!home="), "{}", first.all());
     assert!(first.err.contains("create the user talosmith@pve, without a password"), "{}", first.err);
     let again = shell.run(setup);
-    assert_eq!(again.out, "Proxmox is ready for this cluster; there is nothing to do.\n");
+    assert_eq!(again.out, "No changes. Proxmox is ready for this cluster.\n");
     assert!(again.err.contains("`--renew` makes a new one"), "{}", again.err);
     let doctor = shell.ok("doctor --lab --lab-speed max");
-    assert!(doctor.ends_with("Everything that this file needs is there.\n"), "{doctor}");
+    assert!(doctor.ends_with("Proxmox has everything that this file needs.\n"), "{doctor}");
 }
 
 #[test]
@@ -30,8 +30,8 @@ fn a_password_is_not_asked_for_where_there_is_nobody() {
     ");
 }
 
-fn user_d_a_wrong_administrators_token_is_called_that(shell: &Shell, twin: &str) {
-    let setup = format!("proxmox setup -f {twin} --yes --admin-token");
+fn user_d_a_wrong_administrators_token_is_called_that(shell: &Shell, file: &str) {
+    let setup = format!("proxmox setup -f {file} --yes --admin-token");
     for (name, value) in [("ADMIN", "root@pam"), ("OTHER", "x")] {
         let ran = shell.run_with(name, value, &format!("{setup} env:ADMIN"));
         assert_eq!(ran.code, Some(3), "{}", ran.all());
@@ -42,9 +42,9 @@ fn user_d_a_wrong_administrators_token_is_called_that(shell: &Shell, twin: &str)
 
 #[cfg(target_os = "linux")]
 #[expect(clippy::disallowed_methods, reason = "a real process is waited for")]
-fn user_k_a_signal_at_the_password_leaves_a_terminal_that_shows_what_is_typed(shell: &Shell, twin: &str) {
+fn user_k_a_signal_at_the_password_leaves_a_terminal_that_shows_what_is_typed(shell: &Shell, file: &str) {
     use rustix::termios::{LocalModes, tcgetattr};
-    let (mut child, keys) = shell.on_terminal(&format!("proxmox setup -f {twin}"));
+    let (mut child, keys) = shell.on_terminal(&format!("proxmox setup -f {file}"));
     let shows = || tcgetattr(&keys).unwrap().local_modes.contains(LocalModes::ECHO);
     let pause = || std::thread::sleep(std::time::Duration::from_millis(50));
     for _ in 0..600 {
@@ -69,7 +69,7 @@ fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
     let mut line = String::new();
     BufReader::new(lab.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let facts: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
-    let twin = facts["file"].as_str().unwrap();
+    let file = facts["file"].as_str().unwrap();
 
     insta::assert_snapshot!(shell.ok("lab inject off pve3"), @r"
     pve1: well
@@ -78,19 +78,19 @@ fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
     The cluster has quorum.
     No calls yet.
     ");
-    let doctor = shell.run(&format!("doctor -f {twin}"));
+    let doctor = shell.run(&format!("doctor -f {file}"));
     // The plan puts its nodes elsewhere, so that is no reason to fail.
     assert_eq!(doctor.code, Some(0), "{}", doctor.all());
     assert!(doctor.out.contains("warn host pve3"), "{}", doctor.out);
-    let pinned = shell.path().join(twin).with_file_name("pinned.yaml");
-    let text = std::fs::read_to_string(shell.path().join(twin)).unwrap();
+    let pinned = shell.path().join(file).with_file_name("pinned.yaml");
+    let text = std::fs::read_to_string(shell.path().join(file)).unwrap();
     std::fs::write(&pinned, format!("{text}\nnodes: {{ home-work-1: {{ host: pve3 }} }}\n")).unwrap();
     let doctor = shell.run(&format!("doctor -f {}", pinned.display()));
     assert_eq!(doctor.code, Some(4), "{}", doctor.all());
     assert!(doctor.out.contains("fail plan") && doctor.out.contains("pve3"), "{}", doctor.out);
     let ordered = shell.ok("lab inject fault 2 --path /version");
     assert!(ordered.contains("waits: failure 2 at any call with /version"), "{ordered}");
-    let met = shell.run(&format!("doctor -f {twin}"));
+    let met = shell.run(&format!("doctor -f {file}"));
     assert!(met.code == Some(5) && met.err.contains("Authentication failed!"), "{}", met.all());
     let closed = shell.ok("lab inject outside mirror.lan");
     assert!(closed.contains("of the hosts outside only these answer: mirror.lan"), "{closed}");
@@ -102,8 +102,8 @@ fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
         "{mended}"
     );
     #[cfg(target_os = "linux")]
-    user_k_a_signal_at_the_password_leaves_a_terminal_that_shows_what_is_typed(&shell, twin);
-    user_d_a_wrong_administrators_token_is_called_that(&shell, twin);
+    user_k_a_signal_at_the_password_leaves_a_terminal_that_shows_what_is_typed(&shell, file);
+    user_d_a_wrong_administrators_token_is_called_that(&shell, file);
     assert_eq!(shell.ok("lab down"), "The lab is down.\n");
     assert!(lab.wait().unwrap().success());
     assert_eq!(shell.ok("lab down"), "No lab of this file is up.\n");

@@ -81,7 +81,7 @@ fn health_is_a_list_of_conditions_and_an_exit_code() {
     --- stdout
     --- stderr
     error: the cluster home has no secrets yet: the bundle was searched at FOLDER/.talosmith/lab/home/secrets.age and FOLDER/.talosmith/lab/home/secrets.yaml
-      hint: if the cluster exists, restore its bundle from your backup, or take its secrets over with `talosmith secrets import`; for a new cluster `talosmith secrets new` or `talosmith apply` makes them
+      hint: if the cluster exists, restore its bundle from your backup, or import its secrets with `talosmith secrets import`; for a new cluster `talosmith secrets new` or `talosmith apply` creates them
     ");
     let shell = Shell::healthy();
     insta::assert_snapshot!(shell.ok("health --lab --lab-speed max --timeout 1m"), @"

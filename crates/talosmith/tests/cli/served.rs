@@ -6,39 +6,39 @@ use crate::shell::{HOME, Shell};
 
 #[test]
 fn the_twin_of_a_file_works_over_sockets() {
-    // A network of its own, so that a served lab of whoever runs the tests is not in the way.
+    // A network of its own, so that a served lab of the person who runs the tests is not in the way.
     let shell = Shell::with(&HOME.replace("10.25.150.", "10.213.77."));
     let mut lab = shell
         .start("lab up --json --lab-speed 30 --proxmox 127.213.77.200:8006 --factory 127.213.77.200:8443");
     let mut line = String::new();
     BufReader::new(lab.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let facts: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
-    let twin = facts["file"].as_str().unwrap();
+    let file = facts["file"].as_str().unwrap();
 
-    certificates_are_named(&shell, twin, &facts);
-    references_are_read_first(&shell, twin);
+    certificates_are_named(&shell, file, &facts);
+    references_are_read_first(&shell, file);
 
-    let applied = shell.ok(&format!("apply --yes --quiet -f {twin}"));
+    let applied = shell.ok(&format!("apply --yes --quiet -f {file}"));
     assert!(applied.contains("5 of 5 nodes ready, Kubernetes at https://127.213.77.10:6443"), "{applied}");
-    let status = shell.ok(&format!("status -f {twin}"));
+    let status = shell.ok(&format!("status -f {file}"));
     assert!(status.contains("home-work-2     worker   pve2"), "{status}");
-    assert!(shell.ok(&format!("plan -f {twin}")).contains("No changes"));
+    assert!(shell.ok(&format!("plan -f {file}")).contains("No changes"));
 
-    let text = std::fs::read_to_string(shell.path().join(twin)).unwrap();
-    let token = shell.path().join(twin).with_file_name("token");
+    let text = std::fs::read_to_string(shell.path().join(file)).unwrap();
+    let token = shell.path().join(file).with_file_name("token");
     std::fs::write(token, "root@pam!lab=00000000-0000-0000-0000-000000000000\n").unwrap();
-    left_10_what_answers_is_shown_when_the_token_is_rejected(&shell, twin);
-    assert!(!text.contains("lab="), "the twin refers to the token, it does not hold it");
+    left_10_what_answers_is_shown_when_the_token_is_rejected(&shell, file);
+    assert!(!text.contains("lab="), "the file refers to the token, it does not hold it");
 }
 
 /// First contact with a Proxmox that has a certificate of its own authority, and a pin that does not fit.
-fn certificates_are_named(shell: &Shell, twin: &str, facts: &serde_json::Value) {
+fn certificates_are_named(shell: &Shell, file: &str, facts: &serde_json::Value) {
     let shown = facts["fingerprint"].as_str().unwrap();
-    let text = std::fs::read_to_string(shell.path().join(twin)).unwrap();
-    // The writer of the twin folds long lines.
+    let text = std::fs::read_to_string(shell.path().join(file)).unwrap();
+    // The writer of the file folds long lines.
     let unpinned = text.lines().filter(|line| !line.contains("fingerprint:") && !line.contains(shown));
     let unpinned: Vec<&str> = unpinned.collect();
-    let beside = |name: &str| shell.path().join(twin).with_file_name(name);
+    let beside = |name: &str| shell.path().join(file).with_file_name(name);
     std::fs::write(beside("unpinned.yaml"), unpinned.join("\n")).unwrap();
     std::fs::write(beside("pinned.yaml"), text.replace(&shown[..8], "00:00:00")).unwrap();
     for (file, reason) in [
@@ -71,8 +71,8 @@ fn certificates_are_named(shell: &Shell, twin: &str, facts: &serde_json::Value) 
 }
 
 /// A secret that a late step needs is missed before the first change.
-fn references_are_read_first(shell: &Shell, twin: &str) {
-    let path = shell.path().join(twin);
+fn references_are_read_first(shell: &Shell, file: &str) {
+    let path = shell.path().join(file);
     let text = std::fs::read_to_string(&path).unwrap();
     let gitops = "gitops: { engine: flux, repository: 'https://git.example.com/a.git', path: x, credentials: 'env:NO_SUCH_TOKEN' }\n";
     let file = path.with_file_name("gitops.yaml");
@@ -85,22 +85,22 @@ fn references_are_read_first(shell: &Shell, twin: &str) {
 }
 
 /// The token was replaced or has expired: that is said, and what machines and Kubernetes say is shown all the same.
-fn left_10_what_answers_is_shown_when_the_token_is_rejected(shell: &Shell, twin: &str) {
-    let status = shell.run(&format!("status -f {twin}"));
+fn left_10_what_answers_is_shown_when_the_token_is_rejected(shell: &Shell, file: &str) {
+    let status = shell.run(&format!("status -f {file}"));
     assert_eq!(status.code, Some(5), "{}", status.all());
     assert!(status.out.contains("5 of 5 nodes ready"), "{}", status.all());
     assert!(status.out.contains("not observed: Proxmox: "), "{}", status.all());
     assert!(status.err.contains("Proxmox rejected the token"), "{}", status.all());
     assert!(status.err.contains("check the token's user, realm, name and secret"), "{}", status.err);
-    let json = shell.run(&format!("status -f {twin} --json"));
+    let json = shell.run(&format!("status -f {file} --json"));
     let page: serde_json::Value =
         serde_json::from_str(&json.out).unwrap_or_else(|e| panic!("{e}: {}", json.all()));
     assert_eq!((json.code, &page["observed"]["proxmox"]["token_rejected"]), (Some(5), &true.into()));
-    let health = shell.run(&format!("health -f {twin}"));
+    let health = shell.run(&format!("health -f {file}"));
     assert_eq!(health.code, Some(0), "{}", health.all());
     assert!(health.out.contains("home is healthy."), "{}", health.all());
     assert!(health.err.contains("Proxmox rejected the token"), "{}", health.all());
     // What changes something needs Proxmox.
-    let plan = shell.run(&format!("plan -f {twin}"));
+    let plan = shell.run(&format!("plan -f {file}"));
     assert!(plan.code == Some(5) && plan.out.is_empty(), "{}", plan.all());
 }

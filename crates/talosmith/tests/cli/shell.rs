@@ -139,7 +139,7 @@ impl Shell {
     pub fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_talosmith"));
         command.args(args.split_whitespace()).current_dir(self.path()).stdin(Stdio::null());
-        // Nothing of whoever runs the tests: no token, no identity, no colours.
+        // Nothing of the person who runs the tests: no token, no identity, no colours.
         command.env_clear().env("HOME", self.path()).env("PATH", "/usr/bin:/bin").env("USER", "eva");
         command
     }

@@ -1,6 +1,6 @@
 //! What takes over once the cluster runs: the cloud provider and storage driver for Proxmox, and GitOps.
 //!
-//! Each comes by its own chart. What a GitOps engine shall follow is one object or two of kinds that its chart defines;
+//! Each comes by its own chart. What a GitOps engine follows is one object or two of kinds that its chart defines;
 //! Talos tries manifests of an unknown kind again until it is known.
 
 use model::blueprint::Blueprint;
@@ -32,7 +32,7 @@ pub(super) fn charts(blueprint: &Blueprint) -> Vec<(String, Chart)> {
     charts
 }
 
-/// Without a version, whoever asked installs it.
+/// Without a version, the user installs it.
 fn integration(blueprint: &Blueprint, holder: Holder, asked: &Integration) -> Option<Chart> {
     let place = holder.secret(blueprint);
     Some(Chart {

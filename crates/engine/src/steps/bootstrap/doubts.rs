@@ -88,7 +88,7 @@ pub(super) async fn nothing_exists<'a>(
         if let Some(hint) = halted.filter(|_| !hopeless) {
             return Err(refused()
                 .coded(halt::CODE)
-                .hint(format!("{hint}; running the command again then goes on")));
+                .hint(format!("{hint}; then run the command again to continue")));
         }
         if hopeless || waited > TO_BE_SEEN {
             return Err(refused()

@@ -93,7 +93,7 @@ async fn the_gate_does_not_wait_for_ever() {
     assert_eq!((rig.boots(), rig.cordoned().await), (before, BTreeMap::new()), "nothing was touched");
 }
 
-/// A database that is full: whoever goes down may not come back.
+/// A database that is full: a member that stops may not come back.
 #[tokio::test(start_paused = true)]
 async fn the_gate_sees_an_alarm_of_etcd() {
     let rig = Rig::healthy().await;

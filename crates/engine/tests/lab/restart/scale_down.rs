@@ -67,7 +67,7 @@ impl AsyncWrite for New {
     }
 }
 
-/// An observation of somebody who allows this, with a place for snapshots.
+/// An observation of someone who allows this, with a place for snapshots.
 async fn observe(rig: &Rig, file: &str, allowed: Allowed, kept: &Kept) -> Snapshot {
     let session = Session::new(rig.systems.clone(), spec(file), rig.home.bundle());
     let session = session.allowing(allowed).with_snapshots(Arc::new(kept.clone()));
@@ -174,7 +174,7 @@ async fn five_members_become_three_after_a_snapshot() {
     assert_eq!(members(&rig, HOME).await, expected);
 }
 
-/// The member is gone, and the answer is lost: the lists are read, and nobody is asked twice.
+/// The member is gone, and the answer is lost: the lists are read, and no one is asked twice.
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_of_a_member_that_left_is_no_reason_to_repeat_it() {
     let rig = five().await;

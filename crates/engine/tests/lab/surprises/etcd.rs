@@ -18,7 +18,7 @@ async fn a_second_bootstrap_is_well_and_a_late_one_is_not() {
     assert_eq!(rig.etcd_clusters(), 1);
 }
 
-/// Leadership is given away by the leader only, and by nobody who is alone.
+/// Leadership is given away by the leader only, and by no one who is alone.
 #[tokio::test(start_paused = true)]
 async fn leadership_is_given_away_by_the_leader_only() {
     let rig = Rig::home().await;

@@ -95,7 +95,7 @@ async fn an_installer_that_fails_is_a_failure() {
     assert!(error.to_string().contains("too old"), "{error}");
 }
 
-/// The new way asks nobody about etcd; the old one does, and its refusal has words.
+/// The new way asks no one about etcd; the old one does, and its refusal has words.
 #[tokio::test(start_paused = true)]
 async fn the_old_way_asks_etcd() {
     let rig = Rig::home().await;
@@ -108,7 +108,7 @@ async fn the_old_way_asks_etcd() {
     assert_eq!(control.upgrade(image, |_| {}).await.unwrap(), Upgraded::AwaitsReboot);
 }
 
-/// A machine may come back healthy on the system before: whoever upgrades compares.
+/// A machine may come back healthy on the system before: the caller compares.
 #[tokio::test(start_paused = true)]
 async fn a_machine_may_come_back_healthy_and_old() {
     let rig = Rig::home().await;

@@ -45,7 +45,7 @@ async fn no_secret_comes_out_of_a_difference() {
 #[tokio::test(start_paused = true)]
 async fn a_large_configuration_is_read_back() {
     let rig = Rig::with_configured().await;
-    let large = usual() + &"# filled up with words that nobody reads\n".repeat(150_000);
+    let large = usual() + &"# filled up with words that no one reads\n".repeat(150_000);
     rig.machine(61).apply(large.as_bytes()).await.unwrap();
     assert_eq!(rig.machine(61).machine_config().await.unwrap().expose_secret().len(), large.len());
 }
@@ -114,7 +114,7 @@ async fn a_restart_that_was_taken_over_is_no_failure() {
     second.unwrap();
 }
 
-/// A sequence that was not started is answered well; the event that says so names nobody.
+/// A sequence that was not started is answered well; the event that says so names no one.
 #[tokio::test(start_paused = true)]
 async fn a_sequence_that_was_not_begun_is_heard_of() {
     let rig = Rig::home().await;
@@ -122,7 +122,7 @@ async fn a_sequence_that_was_not_begun_is_heard_of() {
     let mut events = worker.events(Past::Nothing).await.unwrap();
     worker.reboot(Reboot::Usual).await.unwrap();
     let wipe = Reset { reboot: true, ..Reset::default() };
-    assert!(!worker.reset(&wipe).await.unwrap().is_empty(), "as if it had begun");
+    assert!(!worker.reset(&wipe).await.unwrap().is_empty(), "as if it had started");
     let refused = loop {
         let event = events.next(MINUTE).await.unwrap().unwrap();
         if let What::Sequence { name, failure: Some(failure), .. } = event.what {

@@ -46,7 +46,7 @@ async fn the_certificate_may_change_and_the_identity_stays() {
     assert!(matches!(found, Probe::Maintenance { .. }), "{found:?}");
 }
 
-/// A connection over which an identity was read is never dialled again: after a restart it is dead, though somebody
+/// A connection over which an identity was read is never dialled again: after a restart it is dead, though someone
 /// answers at the address.
 #[tokio::test(start_paused = true)]
 async fn a_proved_connection_dies_with_the_machine() {

@@ -162,7 +162,7 @@ async fn tries_change_nothing_and_the_status_is_a_part_of_its_own() {
     let apply = "application/apply-patch+yaml";
     let applied = json!({"metadata": {"labels": {"zone": "1"}}});
     let (code, _) = kube.call(Method::PATCH, node, apply, applied.clone()).await;
-    assert_eq!(code, StatusCode::BAD_REQUEST, "whoever applies says who it is");
+    assert_eq!(code, StatusCode::BAD_REQUEST, "an apply names its field manager");
     let (_, applied) = kube.call(Method::PATCH, &format!("{node}?fieldManager=me"), apply, applied).await;
     assert_eq!(
         applied["metadata"]["managedFields"][0]["fieldsV1"],

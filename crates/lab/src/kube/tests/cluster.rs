@@ -142,7 +142,7 @@ fn talos_brings_network_proxy_and_names() {
         proxy.pointer("/spec/template/spec/containers/0/image").unwrap(),
         "registry.k8s.io/kube-proxy:v1.35.4"
     );
-    // What somebody deleted or changed stays so.
+    // What someone deleted or changed stays so.
     let place = Place { group: "apps", plural: "deployments", namespace: "kube-system", name: "coredns" };
     cluster.store.remove(&place);
     cluster.pass(5);

@@ -140,7 +140,7 @@ fn a2_two_etcds_have_two_identities_and_two_data_sets() {
     let [old, new] = &rig.machines.etcds[..] else { panic!("two clusters") };
     assert_ne!(old.id, new.id);
     assert_eq!(old.key, new.key);
-    assert!(old.store.get(&place).is_some(), "what was written is on no disk any more, and nobody serves it");
+    assert!(old.store.get(&place).is_some(), "what was written is on no disk any more, and no one serves it");
     assert_eq!(id_of(&rig, 101), first, "the first member of the same name and address has the same ID");
     let joined: Vec<u64> = old.members.keys().copied().filter(|id| *id != first).collect();
     assert!(joined.iter().all(|id| !new.members.contains_key(id)), "those who join have others");
@@ -167,7 +167,7 @@ fn a8_a_member_with_an_old_log_does_not_come_up() {
     assert!(rig.machines.etcds[0].leader.is_some(), "the others go on");
 }
 
-/// A member that hears nobody serves nothing, and two that hear each other go on.
+/// A member that hears no one serves nothing, and two that hear each other go on.
 #[test]
 fn machines_that_are_apart_do_not_decide_together() {
     let mut rig = Rig::cluster();
@@ -179,7 +179,7 @@ fn machines_that_are_apart_do_not_decide_together() {
     assert!(rig.machines.store_mut(101).is_none() && rig.machines.store_mut(102).is_some());
     rig.machines.set_apart(102, 103, true);
     rig.wait(5);
-    assert!([101, 102, 103].iter().all(|vmid| !rig.machines.etcd_has_leader(*vmid)), "nobody is a majority");
+    assert!([101, 102, 103].iter().all(|vmid| !rig.machines.etcd_has_leader(*vmid)), "no one is a majority");
     rig.machines.clear_faults();
     rig.wait(5);
     assert!([101, 102, 103].iter().all(|vmid| rig.machines.etcd_has_leader(*vmid)));

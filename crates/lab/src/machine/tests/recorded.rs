@@ -190,7 +190,7 @@ fn a_reset_waits_for_nobody_and_is_refused_by_an_event_only() {
         _ => None,
     });
     let words = locked["event"]["error"]["message"].as_str().unwrap().to_owned();
-    assert_eq!(refused, Some(("reset".to_owned(), words, String::new())), "nobody is named in it");
+    assert_eq!(refused, Some(("reset".to_owned(), words, String::new())), "no one is named in it");
     let before = log.len();
     rig.machines.leave(101, Leave::Shutdown, rig.now);
     rig.wait(1);
@@ -250,7 +250,7 @@ fn the_only_member_cannot_be_reset_gracefully() {
     assert_eq!(rig.kind(101), Some(Kind::Api), "back as it was");
 }
 
-/// What somebody who dials the port finds, in the words of the recording.
+/// What someone who dials the port finds, in the words of the recording.
 fn port_states(case: &str) -> Vec<String> {
     let rows = rows_of("port-watch.jsonl");
     let states = rows.iter().filter(|row| row["case"] == case).filter_map(|row| {

@@ -35,7 +35,7 @@ async fn another_person_does_what_proxmox_does() {
     assert!(person.delete(101).unwrap_err().contains("protection mode enabled"));
     person.delete(100).unwrap();
     assert_eq!(person.config(100), None);
-    person.create("pve3", 100, &[("name", "theirs"), ("description", "of somebody else")]).unwrap();
+    person.create("pve3", 100, &[("name", "theirs"), ("description", "of someone else")]).unwrap();
     assert_eq!(person.config(100).unwrap()["name"], "theirs");
     let left = lab.shared().read(|world, _| world.hypervisor.storages.owned_by(100).count());
     assert_eq!(left, 0, "its ID is reused, its disks are gone");

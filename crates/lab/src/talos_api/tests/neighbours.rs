@@ -111,7 +111,7 @@ async fn wrong_versions_times_and_disks_are_named() {
     assert_eq!((wrong.code(), wrong.message()), (Code::Unknown, "error parsing tail_id: xid: invalid ID"));
 }
 
-/// A log that somebody follows goes on with what happens, calls to the machine among it.
+/// A log that someone follows goes on with what happens, calls to the machine among it.
 #[tokio::test(start_paused = true)]
 async fn a_followed_log_tells_of_calls() {
     let (_rig, mut client) = admin().await;

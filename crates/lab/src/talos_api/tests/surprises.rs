@@ -1,4 +1,4 @@
-//! What surprises whoever writes a client, asked of the machines as any client would: by gRPC, without our own client.
+//! What surprises the author of a client, asked of the machines as any client would: by gRPC, without our own client.
 //!
 //! Each test is named after one surprise of a real Talos. It fails when the lab forgets it, and then a client that was tried
 //! only in the lab would be wrong in life.

@@ -1,4 +1,4 @@
-//! What somebody changed, and what becomes of it.
+//! What someone changed, and what becomes of it.
 
 use super::*;
 use crate::names::VmRef;
@@ -252,7 +252,7 @@ fn first_use_1_another_image_is_a_change_that_is_left() {
         step(&both, "reconfigure/w-1").reason,
         "its configuration differs from the file in at.Nothing (changed)"
     );
-    // Somebody upgraded it: the configuration follows.
+    // Someone upgraded it: the configuration follows.
     let upgraded = planned(Some(&wanted), "other", &[ConfigCost::Install]);
     assert_eq!((ids(&upgraded), upgraded.blocked.len()), (vec!["reconfigure/w-1", "check-health"], 0));
     assert!(planned(Some(&wanted), "ours", &[]).is_empty());
@@ -290,7 +290,7 @@ fn the_address_of_a_machine_is_not_changed() {
     let mut blueprint = blueprint();
     let mut world = healthy_world(&blueprint);
     blueprint.nodes.get_mut("w-1").unwrap().address = "10.25.150.51/24".parse().unwrap();
-    // Somebody wrote into Proxmox what the machine does not have.
+    // Someone wrote into Proxmox what the machine does not have.
     let put_right = plan(&blueprint, &rendered(), &world);
     assert_eq!(ids(&put_right), ["update-vm/w-1", "check-health"]);
     world.machines.insert("w-1".into(), Machine::unresponsive("no answer"));
@@ -301,12 +301,12 @@ fn the_address_of_a_machine_is_not_changed() {
         assert!(refused.steps.is_empty());
         assert_eq!(
             refused.refusals[0].why,
-            "w-1 (VM 150021) was made with the address 10.25.150.21/24, the file says 10.25.150.51/24, and it does not answer there: \
+            "w-1 (VM 150021) was created with the address 10.25.150.21/24, the file says 10.25.150.51/24, and it does not answer there: \
              the address of a machine is not changed"
         );
         assert!(refused.refusals[0].hint.contains("delete VM 150021 and apply"));
     }
-    // One that is off and that nobody knows of was never configured: it takes the new address at its first start.
+    // One that is off and that no one knows of was never configured: it takes the new address at its first start.
     world.kubernetes.nodes.remove("w-1");
     let started = plan(&blueprint, &rendered(), &world);
     assert_eq!(started.refusals, []);
@@ -328,8 +328,8 @@ fn what_the_file_does_not_name_any_more_is_told_and_stays() {
     assert_eq!(
         told,
         [
-            "w-1 (VM 150021) has CPU units 200, of which the file says nothing; it is left as it is",
-            "w-1 (VM 150021) has startup order=3, of which the file says nothing; it is left as it is",
+            "w-1 (VM 150021) has CPU units 200, of which the file says nothing; it is not changed",
+            "w-1 (VM 150021) has startup order=3, of which the file says nothing; it is not changed",
         ]
     );
     let [blocked] = plan.blocked.as_slice() else { panic!("only the disk of ours: {:?}", plan.blocked) };

@@ -11,7 +11,7 @@ fn before(plan: &Plan, id: &StepId) -> BTreeSet<StepId> {
     direct.into_iter().chain(further).collect()
 }
 
-/// Everything differs a little, and somebody deleted the record.
+/// Everything differs a little, and someone deleted the record.
 fn disorder(blueprint: &Blueprint) -> Observed {
     let mut world = healthy_world(blueprint);
     world.proxmox.record = None;
@@ -66,7 +66,7 @@ fn a_record_that_cannot_be_read_stops_everything() {
             assert_eq!(
                 plan.refusals[0].why,
                 format!(
-                    "VM {vmid} on pve3 may be the cluster's record and could not be read; without it nothing keeps two \
+                    "VM {vmid} on pve3 may be the cluster record VM and could not be read; without it nothing keeps two \
                      operators apart"
                 )
             );
@@ -97,11 +97,11 @@ fn vms_that_could_not_be_read_keep_a_record_from_being_created() {
         told,
         [
             (
-                "the cluster's record was not found, and whether VM 103 (web) on pve2 belongs to this cluster could not be checked: got no answer",
+                "the cluster record VM was not found, and whether VM 103 (web) on pve2 belongs to this cluster could not be checked: got no answer",
                 "make sure that pve2 answers, and run the command again; if this cluster never had a VM on pve2, leave that host out: write `hosts: { pve1: {}, pve3: {} }` in the file"
             ),
             (
-                "the cluster's record was not found, and whether VM 101 and VM 102 on pve3 belong to this cluster could not be checked: pve3 is offline",
+                "the cluster record VM was not found, and whether VM 101 and VM 102 on pve3 belong to this cluster could not be checked: pve3 is offline",
                 "bring pve3 back; if this cluster never had a VM on pve3, leave that host out: write `hosts: { pve1: {}, pve2: {} }` in the file"
             ),
         ]

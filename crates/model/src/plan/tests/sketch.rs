@@ -98,7 +98,7 @@ pub struct NodeSketch {
     pub drifted: Drifted,
     /// Whether a member of etcd tells how etcd is.
     pub tells: bool,
-    /// Who cordoned it: nobody, a person, or Talosmith.
+    /// Who cordoned it: no one, a person, or Talosmith.
     pub cordon: Option<bool>,
 }
 
@@ -232,7 +232,7 @@ prop_compose! {
     }
 }
 
-/// Somebody cordoned a node: Talosmith, where there is a reason.
+/// Someone cordoned a node: Talosmith, where there is a reason.
 pub fn cordoned(world: &mut Observed, node: &str, reason: Option<&str>) {
     let seen = world.kubernetes.nodes.get_mut(node).unwrap();
     (seen.schedulable, seen.cordoned) = (false, reason.map(str::to_owned));

@@ -111,7 +111,7 @@ impl Builder<'_> {
         }
         let soak = u32::try_from(outlook.policy().soak.as_secs()).unwrap_or(u32::MAX);
         let (action, seconds) = (Action::VerifyNode { node: name() }, usual::VERIFY.saturating_add(soak));
-        all.push(DraftStep::new(action, "no other node is disrupted before it is whole", seconds));
+        all.push(DraftStep::new(action, "no other node is disrupted before it is healthy", seconds));
         if ours || (drains && !of_a_person) {
             all.push(DraftStep::new(
                 Action::UncordonNode { node: name() },

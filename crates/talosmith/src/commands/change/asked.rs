@@ -36,7 +36,7 @@ impl Approver for Terminal<'_> {
 fn text(verb: Verb, question: &Question<'_>) -> String {
     match (verb, question.ran, question.again) {
         (Verb::Destroy, ..) => {
-            format!("The cluster {} and all its data will be gone.", question.plan.cluster)
+            format!("The cluster {} and all its data will be deleted.", question.plan.cluster)
         }
         (_, true, _) => "Apply these changes, too?".to_owned(),
         (_, false, true) => "Apply these changes instead?".to_owned(),

@@ -42,7 +42,7 @@ fn state(blueprint: &Blueprint, observed: &Observed, differs: bool) -> &'static 
                 shows which are missing";
     }
     if !seen.answered {
-        return "was brought to what the file says, but Kubernetes did not answer at the end. `talosmith health` looks again";
+        return "matches the file, but Kubernetes did not answer at the end. `talosmith health` checks again";
     }
     let nodes = || blueprint.nodes.values().map(|node| Seen::of(blueprint, observed, node));
     let unready = nodes().any(|node| !node.meets(&[Condition::Ready]));
@@ -51,12 +51,12 @@ fn state(blueprint: &Blueprint, observed: &Observed, differs: bool) -> &'static 
     match (network, provider) {
         (false, false) if unready && differs => "still differs from the file. `talosmith plan` shows how",
         (false, false) if unready => {
-            "was brought to what the file says, but not every node is ready now. `talosmith health` says what is missing"
+            "matches the file, but not every node is ready now. `talosmith health` says what is missing"
         }
         (false, false) => "is healthy",
-        (true, false) => "is up, and waits for a network plug-in. Install one, or name it under `manifests`",
+        (true, false) => "is up, and waits for a CNI plugin. Install one, or name it under `manifests`",
         (false, true) => "is up, and waits for its cloud provider. Install it, or name its `version`",
-        (true, true) => "is up, and waits for a network plug-in and its cloud provider, which you install",
+        (true, true) => "is up, and waits for a CNI plugin and its cloud provider, which you install",
     }
 }
 

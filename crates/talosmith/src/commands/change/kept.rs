@@ -23,7 +23,7 @@ impl BundleStore for Kept<'_> {
         Box::pin(async move {
             let (place, printer) = (&self.setup.place, self.printer);
             let identity = place.identity().read_or_make(printer, self.loud).map_err(Problem::into_error)?;
-            printer.note("Making the cluster's secrets.");
+            printer.note("Generating the cluster's secrets.");
             let bundle = secrets::generate(spec, now).await?;
             let at_rest = AtRest::Encrypted(identity.recipients());
             let path = place.create_bundle(&bundle, &at_rest).map_err(Problem::into_error)?;

@@ -13,7 +13,7 @@ use crate::commands::setup::flags;
 use crate::exit::Exit;
 use crate::view::{Problem, changed};
 
-/// How many changes are told. Whoever reads more makes a new plan anyway.
+/// How many changes are listed. With more, a new plan is needed anyway.
 const TOLD: usize = 10;
 
 fn unusable(problem: Problem, path: &Path) -> Problem {

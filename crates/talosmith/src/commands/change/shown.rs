@@ -50,9 +50,9 @@ impl Shown {
             Notice::JournalIncomplete { journal, why } => {
                 self.printer.note(&format!("The journal {journal} is not complete: {why}."));
             }
-            Notice::Reported(place) => self.printer.note(&format!(
-                "What is needed to understand this is in {place} (logs of Proxmox and of the machines, without secrets)."
-            )),
+            Notice::Reported(place) => self
+                .printer
+                .note(&format!("Logs of Proxmox and of the machines, without secrets, are in {place}.")),
             Notice::NotReported(why) => self.printer.note(&format!("A report could not be written: {why}.")),
         }
     }
@@ -74,7 +74,7 @@ impl Shown {
             Why::Answered => {
                 self.printer.say("The cluster changed since the plan was shown. The plan is now:\n");
             }
-            Why::NewSecrets | Why::OtherOperator => self.printer.say("The plan is another one now:\n"),
+            Why::NewSecrets | Why::OtherOperator => self.printer.say("The plan has changed:\n"),
             Why::Ran => self.printer.say("\nThis is left to do:\n"),
         }
         self.printer.plan(plan, self.verb);

@@ -110,7 +110,7 @@ impl Live {
         let _ = self.lines.println(text);
     }
 
-    /// Draws every line again, unless that was done just now: nobody sees more, and a hundred lines for each of a thousand events
+    /// Draws every line again, unless that was done just now: more is not visible, and a hundred lines for each of a thousand events
     /// would take longer than the work that they tell of.
     pub fn redraw(&mut self, state: &RunState) {
         let now = self.clock.now();

@@ -214,7 +214,7 @@ fn what_was_at_work_when_it_was_stopped_took_the_time() {
     ");
 }
 
-/// Somebody took over: that is no failure to mend, and not ours to go on with.
+/// Someone took over: that is no failure to mend, and not ours to go on with.
 fn taken_over() -> Vec<Event> {
     let lost = What::StepFailed {
         step: StepId("lease".into()),
@@ -365,7 +365,7 @@ fn left_4_what_a_timeout_leaves_is_not_called_failed() {
     insta::assert_snapshot!(text(failures, &state) + &text(summary, &state), @"
     timeout: configure home-work-3: not finished
       hint: run the command again to continue
-    Stopped after 40 s, when the time that `--timeout` gives was over: 4 of 7 steps done, 1 not finished, 2 not started. Run the same command again to continue.
+    Stopped after 40 s, when `--timeout` expired: 4 of 7 steps done, 1 not finished, 2 not started. Run the same command again to continue.
     ");
     assert!(!rows(&state).contains("failed"), "{}", rows(&state));
     // Nothing ran when the time was over, or the lease was not acquired: the event is about no step of the plan.

@@ -29,9 +29,9 @@ pub fn doing(action: &Action) -> &'static str {
     match action {
         Action::RegisterSchematic { .. } => "registering the schematic",
         Action::DownloadImage { .. } => "downloading",
-        Action::CreateRecord { .. } => "creating the record",
-        Action::SealRecord { .. } => "writing the record",
-        Action::UpdateRecord { .. } => "setting the record's name and tags",
+        Action::CreateRecord { .. } => "creating the record VM",
+        Action::SealRecord { .. } => "writing the record VM",
+        Action::UpdateRecord { .. } => "setting name and tags of the record VM",
         Action::CreateVm { .. } => "creating the VM",
         Action::CreateTemplate { .. } => "creating the template",
         Action::CloneVm { .. } => "copying the VM",
@@ -59,7 +59,7 @@ pub fn doing(action: &Action) -> &'static str {
         Action::StopVm { .. } => "stopping",
         Action::DeleteVm { .. } => "deleting",
         Action::RemoveAccount { .. } => "removing the account",
-        Action::DeleteRecord { .. } => "deleting the record",
+        Action::DeleteRecord { .. } => "deleting the record VM",
     }
 }
 
@@ -70,7 +70,7 @@ pub fn done(action: &Action) -> &'static str {
         Action::DownloadImage { .. } => "downloaded",
         Action::CreateRecord { .. } => "record created",
         Action::SealRecord { .. } => "record written",
-        Action::UpdateRecord { .. } => "record's name and tags set",
+        Action::UpdateRecord { .. } => "name and tags of the record VM set",
         Action::CreateVm { .. } => "VM created",
         Action::CreateTemplate { .. } => "template created",
         Action::CloneVm { .. } => "VM copied",

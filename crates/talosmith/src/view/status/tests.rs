@@ -35,7 +35,7 @@ fn vm(name: &str, vmid: u32) -> Vm {
     let mark = Mark::new("home", Mark::owner_of("abc="), name);
     Vm {
         vmid,
-        // Moved by somebody: the page shows where it is, not where it was made.
+        // Moved by someone: the page shows where it is, not where it was made.
         host: "pve2".into(),
         name: name.into(),
         running: true,
@@ -365,7 +365,11 @@ fn a2_the_page_does_not_say_that_a_running_etcd_is_not_bootstrapped() {
     };
     let mut seen = observed();
     seen.proxmox.record.as_mut().unwrap().state.bootstrap = None;
-    assert!(page(&seen).contains("etcd is bootstrapped, and the record does not say so"), "{}", page(&seen));
+    assert!(
+        page(&seen).contains("etcd is bootstrapped, and the record VM does not say so"),
+        "{}",
+        page(&seen)
+    );
     seen.proxmox.record.as_mut().unwrap().unreadable = true;
     assert!(page(&seen).contains("its notes cannot be read; etcd is bootstrapped"), "{}", page(&seen));
     seen.kubernetes = Default::default();

@@ -42,7 +42,7 @@ async fn an_apply_without_a_mode_restarts() {
     assert_ne!(rig.boot_id(101).await, before);
 }
 
-/// Nobody compares what a writer read with what is there: the last one wins.
+/// No one compares what a writer read with what is there: the last one wins.
 #[tokio::test(start_paused = true)]
 async fn of_two_writers_the_last_one_wins_in_silence() {
     let rig = Rig::single().await;
@@ -52,7 +52,7 @@ async fn of_two_writers_the_last_one_wins_in_silence() {
     assert_eq!(rig.setting(ACTIVE).await.as_deref(), Some("two"));
 }
 
-/// A trial changes what is active and not what is kept, and is taken back in time unless somebody keeps it.
+/// A trial changes what is active and not what is kept, and is taken back in time unless someone keeps it.
 #[tokio::test(start_paused = true)]
 async fn a_trial_is_taken_back_in_time() {
     let rig = Rig::single().await;
@@ -141,7 +141,7 @@ async fn the_kubeconfig_is_there_before_the_cluster() {
 async fn messages_are_larger_than_usual() {
     let rig = Rig::configured().await;
     let mut data = usual();
-    data.extend(std::iter::repeat_n(b"# filled up with words that nobody reads\n", 150_000).flatten());
+    data.extend(std::iter::repeat_n(b"# filled up with words that no one reads\n", 150_000).flatten());
     assert!(data.len() > 5 << 20);
     rig.applied(apply(data.clone(), Mode::NoReboot)).await.unwrap();
     let (namespace, kind, id) = ACTIVE;
@@ -252,7 +252,7 @@ async fn services_take_orders_that_change_nothing() {
     assert_eq!(rig.service(103, "etcd").await, "Finished", "nothing changed");
 }
 
-/// An image that no registry has ends in a failed service, which nobody starts again by itself.
+/// An image that no registry has ends in a failed service, which no one starts again by itself.
 #[tokio::test(start_paused = true)]
 async fn an_image_that_is_not_there_fails_for_good() {
     let rig = Rig::waiting("v1.13.9").await;
@@ -275,7 +275,7 @@ async fn an_image_that_is_not_there_fails_for_good() {
     assert_eq!(rig.service(101, "kubelet").await, "Running", "the right image helps by itself");
 }
 
-/// The same for etcd, which nobody can start: only a restart or a bootstrap has it tried again.
+/// The same for etcd, which no one can start: only a restart or a bootstrap has it tried again.
 #[tokio::test(start_paused = true)]
 async fn an_etcd_without_an_image_cannot_be_started() {
     let rig = Rig::waiting("v1.13.9").await;

@@ -163,7 +163,7 @@ async fn a_lost_majority_shows_in_different_ways() {
     assert!(!snapshot.message().await.unwrap().unwrap().bytes.is_empty());
 }
 
-/// Nobody on the machine protects the majority: two of three can be wiped one after the other.
+/// No one on the machine protects the majority: two of three can be wiped one after the other.
 #[tokio::test(start_paused = true)]
 async fn a_wipe_asks_nobody_about_the_majority() {
     let rig = Rig::cluster().await;

@@ -47,14 +47,14 @@ impl Rig {
     }
 }
 
-/// A reset that finds a restart under way is answered well; only an event that names nobody says that it was not started.
+/// A reset that finds a restart under way is answered well; only an event that names no one says that it was not started.
 #[tokio::test(start_paused = true)]
 async fn a_sequence_that_is_locked_out_is_told_by_an_event_only() {
     let rig = Rig::cluster().await;
     let mut events = rig.events(104).await;
     rig.admin(104).reboot(wire::RebootRequest::default()).await.unwrap();
     let answer = rig.admin(104).reset(wire::ResetRequest::default()).await.unwrap().into_inner();
-    assert!(!answer.messages[0].actor_id.is_empty(), "as if it had begun");
+    assert!(!answer.messages[0].actor_id.is_empty(), "as if it had started");
     let (actor, sequence, error) = Rig::failure(&mut events).await;
     assert_eq!((actor.as_str(), sequence.as_str()), ("", "reset"));
     assert_eq!(

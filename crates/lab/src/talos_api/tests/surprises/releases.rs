@@ -150,7 +150,7 @@ async fn the_newest_release_never_restarts_for_a_configuration() {
     assert_eq!(answer.messages[0].mode(), Mode::NoReboot);
 }
 
-/// The new way to upgrade asks nobody about etcd, and when the installer fails the stream still ends well.
+/// The new way to upgrade asks no one about etcd, and when the installer fails the stream still ends well.
 #[tokio::test(start_paused = true)]
 async fn an_installer_fails_by_its_exit_code_only() {
     let rig = Rig::cluster().await;
@@ -207,7 +207,7 @@ async fn the_public_registry_has_no_newest_installer() {
     assert_eq!(gone.code(), Code::NotFound, "{gone:?}");
 }
 
-/// A restart drains nothing and cordons nothing: that is the business of whoever asks for it.
+/// A restart drains nothing and cordons nothing: that is up to the caller.
 #[tokio::test(start_paused = true)]
 async fn a_restart_does_not_drain() {
     let rig = Rig::cluster().await;

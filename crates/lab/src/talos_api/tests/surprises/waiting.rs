@@ -36,7 +36,7 @@ async fn a_second_apply_before_the_switch_is_not_authorized() {
     assert_eq!(rig.stage(101).await, "booting");
 }
 
-/// A configuration that is only tried boots the machine; when it is taken back nobody listens any more, in neither way.
+/// A configuration that is only tried boots the machine; when it is taken back no one listens any more, in neither way.
 #[tokio::test(start_paused = true)]
 async fn a_trial_leaves_no_api() {
     let rig = Rig::waiting("v1.13.9").await;
@@ -110,7 +110,7 @@ async fn refusals_do_not_say_that_it_waits() {
     assert_eq!(refused(members), (Code::Unimplemented, words));
     let mut other = tonic::Request::new(());
     other.metadata_mut().insert("node", "10.9.9.9".parse().unwrap());
-    assert!(client.version(other).await.is_ok(), "nobody is asked in its place");
+    assert!(client.version(other).await.is_ok(), "no one is asked in its place");
 }
 
 /// The drive that Proxmox makes is in force before any configuration: addresses, gateway, resolver and name. What it says of
@@ -201,7 +201,7 @@ async fn only_the_services_of_the_system_are_there() {
     assert_eq!(ids, ["apid", "auditd", "containerd", "machined", "syslogd", "udevd"]);
 }
 
-/// Every resource comes as YAML beside its protobuf, so nobody needs to know hundreds of messages.
+/// Every resource comes as YAML beside its protobuf, so no one needs to know hundreds of messages.
 #[tokio::test(start_paused = true)]
 async fn every_resource_is_readable_as_yaml() {
     let rig = Rig::waiting("v1.13.9").await;
