@@ -30,10 +30,38 @@ const FAILURES: &[(&str, &str)] = &[
     ),
     ("disk-too-small", "A VM has a smaller disk than the file says. Grow it in Proxmox and restart the VM."),
     (
+        "drain-blocked",
+        "Pods could not be evicted from a node: a PodDisruptionBudget allows none, or a pod is one that a drain does not delete. The message names them. Talosmith took its cordon back.",
+    ),
+    (
+        "etcd-leader",
+        "A control plane node still leads etcd, so it was not disrupted. `talosctl etcd status` shows how the members stand.",
+    ),
+    (
+        "etcd-member-left",
+        "A member of etcd is still listed after its removal. Compare `talosctl etcd members` of all control plane nodes before you run the command again.",
+    ),
+    (
+        "etcd-no-leader",
+        "The members of etcd do not agree on a leader. `talosmith health` says what they lack.",
+    ),
+    (
+        "etcd-no-member",
+        "No member of etcd answers, so no snapshot could be taken. `talosmith health` says what they lack.",
+    ),
+    (
         "etcd-no-quorum",
         "Less than a majority of the etcd members respond, so nothing can be written. Bring members back.",
     ),
+    (
+        "etcd-unhealthy",
+        "The member of etcd that would lead is not healthy. Bring it back, then run the command again.",
+    ),
     ("exists", "Proxmox or a machine has it already, and it is not the one that was meant."),
+    (
+        "gate",
+        "A node was not disrupted, because the cluster could not do without it then: quorum of etcd, the budget of worker nodes, a health gate, a command gate or the maintenance window. The message says which.",
+    ),
     ("input", "The file, or something that it refers to, is invalid."),
     (
         "kernel-panic",
@@ -51,7 +79,15 @@ const FAILURES: &[(&str, &str)] = &[
         "locked",
         "Proxmox holds a lock on a VM, for a backup or a migration, or an interrupted task left it. Root removes the latter with `qm unlock VMID`.",
     ),
+    (
+        "lost-configuration",
+        "A machine came back in maintenance mode: it lost its configuration. Its disk or its boot order changed, or it was reset.",
+    ),
     ("machine", "A machine refused a call; its own words follow."),
+    (
+        "machine-busy",
+        "A machine is busy with an upgrade or a reset and refused to reboot. Wait for it, then run the command again.",
+    ),
     ("machine-denied", "A machine did not permit the call. Its role or its state does not allow it."),
     (
         "machine-identity",
@@ -68,7 +104,23 @@ const FAILURES: &[(&str, &str)] = &[
         "Proxmox does not answer. Check the endpoint, the network and the services pveproxy and pvedaemon.",
     ),
     ("no-effect", "Proxmox reported success, but nothing changed. Its task log says more."),
+    (
+        "no-permit",
+        "A step would have disrupted a node without a permit of the gate, so it was not started. This is a mistake in Talosmith; report it.",
+    ),
     ("no-quorum", "The Proxmox cluster has no quorum, so nothing can be changed. Bring hosts back."),
+    (
+        "no-shutdown",
+        "A VM did not shut down in time although its machine or its kubelet still runs, and it was not stopped by force. Its console shows what it waits for.",
+    ),
+    (
+        "no-snapshot-store",
+        "There is no place to keep a snapshot of etcd. What follows cannot be undone without one, so it was not started.",
+    ),
+    (
+        "not-as-expected",
+        "A node came back with another release, schematic, configuration or etcd member than it should have. The message names the difference. No other node is disrupted in this run.",
+    ),
     (
         "not-implemented",
         "The other side does not know the call. Talosmith needs Proxmox VE 9 and Talos 1.12 or newer.",
@@ -225,6 +277,55 @@ mod tests {
         assert!(FAILURES.is_sorted_by_key(|(word, _)| *word));
         assert_eq!(one("TS9999"), None);
         assert!(one("LOST-MARK").is_some(), "in any case");
+    }
+
+    /// The codes that the engine gives to failures, as its sources have them.
+    fn codes_of_the_engine() -> std::collections::BTreeSet<String> {
+        let mut folders = vec![std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/src")];
+        let (mut sources, mut found) = (vec![], std::collections::BTreeSet::new());
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => sources.push(std::fs::read_to_string(path).unwrap()),
+                }
+            }
+        }
+        let constant = |name: &str, source: &str| {
+            let from = source.split_once(&format!("const {name}: &str = \""))?.1;
+            Some(from.split('"').next()?.to_owned())
+        };
+        for source in &sources {
+            for after in source.split(".coded(").skip(1) {
+                let code = after.split(')').next().unwrap();
+                let named =
+                    || constant(code, source).or_else(|| sources.iter().find_map(|s| constant(code, s)));
+                match code.strip_prefix('"') {
+                    Some(code) => found.extend(code.strip_suffix('"').map(str::to_owned)),
+                    None if code.chars().all(|c| c.is_ascii_uppercase() || c == '_') => {
+                        found.insert(named().unwrap_or_else(|| panic!("{code}")));
+                    }
+                    // A code that was made elsewhere.
+                    None => {}
+                }
+            }
+            found.extend(source.split("code: \"").skip(1).filter_map(|after| {
+                after.split('"').next().filter(|code| !code.is_empty()).map(str::to_owned)
+            }));
+        }
+        found
+    }
+
+    #[test]
+    fn x2_5_every_code_that_the_engine_prints_is_known() {
+        let codes = codes_of_the_engine();
+        assert!(
+            codes.len() > 20 && codes.contains("gate") && codes.contains("lost-configuration"),
+            "{codes:?}"
+        );
+        let unknown: Vec<&String> = codes.iter().filter(|code| one(code).is_none()).collect();
+        assert_eq!(unknown, [] as [&String; 0]);
     }
 
     #[test]
