@@ -217,8 +217,15 @@ async fn etcd_members(systems: &Systems, snapshot: &Snapshot, access: &Access) -
         }
     }
     let wanted: BTreeSet<String> = snapshot.blueprint.control_planes().map(|n| n.name.to_string()).collect();
+    let not_in_file: BTreeSet<String> =
+        voters.iter().map(|node| node.name.to_string()).filter(|name| !wanted.contains(name)).collect();
+    let mut kept = BTreeSet::new();
     for (node, members) in views {
         let names: BTreeSet<String> = members.iter().map(|m| m.hostname.clone()).collect();
+        // Whether those leave is for the plan to say. Waiting does not change it.
+        let (left, names): (BTreeSet<String>, BTreeSet<String>) =
+            names.into_iter().partition(|name| not_in_file.contains(name));
+        kept.extend(left);
         if let Some(learner) = members.iter().find(|m| m.learner) {
             lacks.push(Unmet::new(format!("{} is still a learner", learner.hostname)));
         } else if names != wanted {
@@ -227,7 +234,19 @@ async fn etcd_members(systems: &Systems, snapshot: &Snapshot, access: &Access) -
     }
     lacks.dedup_by(|a, b| a.words == b.words);
     let standing = model::quorum::standing(&snapshot.blueprint, &seen);
-    (judged(lacks, standing.as_ref()), standing)
+    let held = judged(lacks, standing.as_ref()).map(|_| still_members(&kept));
+    (held, standing)
+}
+
+/// Members of nodes that the file does not have any more.
+fn still_members(kept: &BTreeSet<String>) -> Option<String> {
+    let (is, member) = if kept.len() == 1 { ("is", "a member") } else { ("are", "members") };
+    (!kept.is_empty()).then(|| {
+        format!(
+            "{} {is} not in the file and still {member}; `talosmith plan` says what keeps that",
+            list(kept)
+        )
+    })
 }
 
 /// What etcd lacks.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lab::Injection;
 use model::blueprint::Role;
+use model::event::Outcome;
 use model::observed::{Api, Etcd};
 
 use crate::rig::{HOME, Rig};
@@ -89,4 +90,24 @@ async fn issue_20_a_removed_node_is_found_where_kubernetes_says() {
     assert_eq!(removed.address.unwrap().to_string(), "10.25.150.13");
     assert!(matches!(snapshot.observed.machines["home-control-3"].etcd, Etcd::Member { .. }));
     assert_eq!(snapshot.observed.unobserved, []);
+}
+
+/// The members stay, because their removal was not allowed. That is no reason to wait for what does not happen.
+#[tokio::test(start_paused = true)]
+async fn x2_2_members_that_left_the_file_do_not_keep_a_run_waiting() {
+    let rig = Rig::healthy().await;
+    let file = smaller().replace("pools:", "defaults: { worker: { labels: { a: b } } }\npools:");
+    let before = rig.systems.clock.now();
+    let ran = rig.apply(&file).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert!(rig.systems.clock.now().duration_since(before).as_secs() < 120);
+    let snapshot = rig.observe(&file).await;
+    let conditions = engine::health::conditions(&rig.systems, &snapshot).await;
+    assert!(conditions.iter().all(|condition| condition.missing.is_none()), "{conditions:?}");
+    let awaits = conditions[0].awaits.as_deref().unwrap();
+    assert!(
+        awaits.starts_with("home-control-2, home-control-3 are not in the file and still members"),
+        "{awaits}"
+    );
+    assert_eq!(snapshot.plan().blocked.len(), 3);
 }
