@@ -19,7 +19,7 @@
 mod keeping;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -239,6 +239,8 @@ struct Running {
     host: Option<String>,
     unit: Option<UnitId>,
     began: Timestamp,
+    /// When the gate opened for it, where it waited there.
+    permitted: Arc<OnceLock<Timestamp>>,
     node: Option<String>,
     /// Asks the step to end as soon as it only waits.
     abandon: watch::Sender<bool>,
@@ -405,11 +407,11 @@ impl<'a> Dispatcher<'a> {
     fn begin(&mut self, step: Step) -> BoxFuture<'static, Ended> {
         let node = step.action.node().map(str::to_owned);
         let title = step.action.describe();
-        self.emitter.emit(What::StepStarted {
-            step: step.id.clone(),
-            title: title.clone(),
-            node: node.clone(),
-        });
+        let is_first = step.unit.as_ref().is_some_and(|unit| self.context.permits.permit(unit).is_none());
+        // The first step of a unit starts when the gate has opened. Until then it says what it waits for.
+        if !is_first {
+            self.emitter.emit(started(&step));
+        }
         let progress: Progress = self.emitter.step(&step.id, node.as_deref());
         let unit = step.unit.as_ref().and_then(|id| self.units.get(id)).map(|(unit, _)| unit.clone());
         let (abandon, mut abandoned) = watch::channel(false);
@@ -420,11 +422,13 @@ impl<'a> Dispatcher<'a> {
             host: step.action.host().map(str::to_owned),
             unit: step.unit.clone(),
             began: self.systems.clock.now(),
+            permitted: Arc::default(),
             node: node.clone(),
             abandon,
             title,
             progress: progress.clone(),
         };
+        let permitted = running.permitted.clone();
         self.running.insert(step.id.clone(), running);
         let context = self.context.clone();
         Box::pin(async move {
@@ -438,7 +442,7 @@ impl<'a> Dispatcher<'a> {
             tokio::select! {
                 biased;
                 () = abandoned => (id, None),
-                result = with_permit(&context, &step, unit.as_deref().map(|unit| (unit, ends_unit)), &progress) => (id, Some(result)),
+                result = with_permit(&context, &step, unit.as_deref().map(|unit| (unit, ends_unit)), &permitted, &progress) => (id, Some(result)),
             }
         })
     }
@@ -449,10 +453,11 @@ impl<'a> Dispatcher<'a> {
             None => self.abandoned(id, running, timeout),
             Some(Ok(done)) => {
                 self.done.insert(id.clone());
+                let began = running.permitted.get().copied().unwrap_or(running.began);
                 self.emitter.emit(What::StepDone {
                     step: id.clone(),
                     node: running.node,
-                    millis: millis(running.began, self.systems.clock.now()),
+                    millis: millis(began, self.systems.clock.now()),
                     warnings: done.warnings,
                 });
                 self.step_of_unit_done(running.unit.as_ref(), id);
@@ -604,6 +609,7 @@ async fn with_permit(
     context: &Context,
     step: &Step,
     unit: Option<(&Unit, bool)>,
+    permitted: &OnceLock<Timestamp>,
     progress: &Progress,
 ) -> Result<Done> {
     let Some((unit, is_last)) = unit else {
@@ -617,6 +623,9 @@ async fn with_permit(
         None => progress.only_waiting(Box::pin(gate::enter(context, unit, progress))).await?,
     };
     if starts {
+        // The wait is none of the step's time.
+        let _ = permitted.set(context.systems.clock.now());
+        progress.emit(started(step));
         let (id, node, goal, step) =
             (unit.id.clone(), unit.node.to_string(), unit.goal.clone(), step.id.clone());
         progress.emit(What::UnitStarted { unit: id, node, goal, step });
@@ -629,6 +638,11 @@ async fn with_permit(
         Err(_) => audit::record(context, unit, Moment::Failed).await,
     }
     result
+}
+
+fn started(step: &Step) -> What {
+    let node = step.action.node().map(str::to_owned);
+    What::StepStarted { step: step.id.clone(), title: step.action.describe(), node }
 }
 
 /// The record that was observed, with the number of turns of its lease then. One that says nothing is written again by a step,

@@ -187,3 +187,27 @@ async fn a_named_system_is_installed_and_healthy() {
         () = recovers => unreachable!(),
     }
 }
+
+/// What waits at the gate has not started, and its wait is none of its time.
+#[tokio::test(start_paused = true)]
+async fn x2_10_a_unit_that_waits_at_the_gate_is_not_draining() {
+    let rig = Rig::healthy().await;
+    let snapshot = rig.observe(&HOME.replace("pools:", "defaults: { worker: { cpu: 6 } }\npools:")).await;
+    let ran = rig.carry_out(&snapshot, &snapshot.plan(), "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let at = |is: &dyn Fn(&What) -> bool| ran.events.iter().position(|event| is(&event.what)).unwrap();
+    let verified: Vec<usize> = ["home-work-1", "home-work-2"]
+        .map(|node| at(&|what| matches!(what, What::UnitVerified { node: n, .. } if n == node)))
+        .into();
+    let (first, second) =
+        if verified[0] < verified[1] { (verified[0], "home-work-2") } else { (verified[1], "home-work-1") };
+    let drain = format!("drain-node/{second}");
+    let waits = at(&|what| matches!(what, What::StepProgress { step, .. } if step.0 == drain));
+    let starts = at(&|what| matches!(what, What::StepStarted { step, .. } if step.0 == drain));
+    assert!(waits < first && first < starts, "{waits} {first} {starts}");
+    let took = ran.events.iter().find_map(|event| match &event.what {
+        What::StepDone { step, millis, .. } if step.0 == drain => Some(*millis),
+        _ => None,
+    });
+    assert!(took.unwrap() < 30_000, "{took:?}");
+}

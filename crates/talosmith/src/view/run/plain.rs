@@ -42,7 +42,11 @@ impl Plain {
                 if self.said.insert(step.clone(), key.clone()).as_ref() == Some(&key) {
                     return vec![];
                 }
-                let text = action.map_or_else(|| note.to_string(), |action| words::doing_with(action, &note));
+                let text = match action {
+                    _ if state.is_at_gate(step) => format!("waiting: {note}"),
+                    Some(action) => words::doing_with(action, &note),
+                    None => note.to_string(),
+                };
                 let part = percent.map(|percent| format!(", {percent} %")).unwrap_or_default();
                 (subject(state, step, node.as_deref()), vec![format!("{text}{part}")])
             }
@@ -88,6 +92,7 @@ pub fn still(state: &RunState, waiting: &What) -> String {
     let What::Waiting { step, node, note, millis, others } = waiting else { return String::new() };
     let note = clean(note);
     let mut text = match state.step(step).map(|step| &step.action) {
+        _ if state.is_at_gate(step) => format!("still waiting after {}: {note}", duration(*millis)),
         Some(action) => {
             let doing = format!("still {} after {}", words::doing(action), duration(*millis));
             if words::adds_nothing(action, &note) { doing } else { format!("{doing}: {note}") }

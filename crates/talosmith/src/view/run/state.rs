@@ -44,6 +44,11 @@ pub struct RunState {
 /// How far a step has come. One without an entry has not started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Progress {
+    /// It is the first of its unit, and the gate has not opened yet.
+    AtGate {
+        since: Timestamp,
+        note: String,
+    },
     Running {
         since: Timestamp,
         note: String,
@@ -174,7 +179,12 @@ impl RunState {
                     *note = clean(new).into_owned();
                     *percent = part.or(*percent);
                 }
+                Some(Progress::AtGate { note, .. }) => *note = clean(new).into_owned(),
                 Some(_) => {}
+                None if self.places.contains_key(step) => {
+                    let at_gate = Progress::AtGate { since: event.at, note: clean(new).into_owned() };
+                    self.progress.insert(step.clone(), at_gate);
+                }
                 None => self.aside = Some(clean(new).into_owned()),
             },
             What::StepDone { step, millis, warnings, .. } => {
@@ -266,7 +276,9 @@ impl RunState {
             return None;
         }
         let running = self.steps.iter().filter_map(|step| match self.progress.get(&step.id) {
-            Some(Progress::Running { since, note, .. }) => Some((*since, step, note)),
+            Some(Progress::Running { since, note, .. } | Progress::AtGate { since, note }) => {
+                Some((*since, step, note))
+            }
             _ => None,
         });
         let running: Vec<_> = running.collect();
@@ -401,7 +413,7 @@ impl RunState {
             steps.iter().copied().find(|step| is(self.progress.get(&step.id)))
         };
         let telling = at(|p| matches!(p, Some(Progress::Failed { .. } | Progress::Unfinished)))
-            .or_else(|| at(|p| matches!(p, Some(Progress::Running { .. }))))
+            .or_else(|| at(|p| matches!(p, Some(Progress::Running { .. } | Progress::AtGate { .. }))))
             .or_else(|| at(|p| matches!(p, Some(Progress::Skipped { .. }))))
             .or_else(|| at(|p| p.is_none()))
             .or_else(|| steps.last().copied());
@@ -420,6 +432,9 @@ impl RunState {
     fn row(&self, name: String, step: &Step) -> Row {
         let (sign, text, millis) = match self.progress.get(&step.id) {
             None => (Sign::Waiting, self.waits_for(step), None),
+            Some(Progress::AtGate { since, note }) => {
+                (Sign::Waiting, format!("waiting: {note}"), Some(self.since(*since)))
+            }
             Some(Progress::Running { since, note, .. }) => {
                 (Sign::Working, words::doing_with(&step.action, note), Some(self.since(*since)))
             }
@@ -449,6 +464,11 @@ impl RunState {
             Some(before) => format!("waits for: {}", self.title(before)),
             None => "waits for its turn".to_owned(),
         }
+    }
+
+    /// Whether a step waits for the gate to open.
+    pub fn is_at_gate(&self, id: &StepId) -> bool {
+        matches!(self.progress.get(id), Some(Progress::AtGate { .. }))
     }
 
     /// What a step does, for people.

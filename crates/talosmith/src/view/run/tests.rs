@@ -387,3 +387,14 @@ fn left_4_what_a_timeout_leaves_is_not_called_failed() {
     let said = text(summary, &state);
     assert!(said.starts_with("Failed after 40 s: 4 of 7 steps done, 1 failed, 2 not started."), "{said}");
 }
+
+#[test]
+fn x2_10_what_waits_at_the_gate_is_waiting() {
+    let waits = note(5_000, "configure/home-work-3", W3, "home-work-1 is being disrupted", None);
+    let state = fold(&[beginning()[..1].to_vec(), vec![waits.clone()]]);
+    assert!(rows(&state).contains("waiting: home-work-1 is being disrupted"), "{}", rows(&state));
+    let lines = Plain::default().lines(&state, &waits);
+    assert!(lines[0].ends_with("home-work-3  waiting: home-work-1 is being disrupted"), "{lines:?}");
+    let still = plain::still(&state, &state.waiting().unwrap());
+    assert!(still.ends_with("still waiting after 0.0 s: home-work-1 is being disrupted"), "{still}");
+}
