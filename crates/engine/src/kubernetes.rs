@@ -24,6 +24,7 @@ use ambient::{Clock, Net};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::rt::TokioExecutor;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use model::blueprint::Taint;
 use model::holder::SecretPlace;
 use model::names::NodeName;
 use model::observed::{KubernetesNode, NotReady};
@@ -226,6 +227,19 @@ fn seen(node: &Node) -> KubernetesNode {
             all.iter().filter(|a| a.type_ == "InternalIP").find_map(|a| a.address.parse().ok())
         }),
         boot_id: status.and_then(|s| s.node_info.as_ref()).map(|info| info.boot_id.clone()),
+        labels: node.metadata.labels.clone().unwrap_or_default(),
+        annotations: node.metadata.annotations.clone().unwrap_or_default(),
+        taints: node
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.taints.as_deref())
+            .unwrap_or_default()
+            .iter()
+            .map(|taint| {
+                let value = taint.value.clone().unwrap_or_default();
+                (taint.key.clone(), Taint { value, effect: taint.effect.clone() })
+            })
+            .collect(),
     }
 }
 

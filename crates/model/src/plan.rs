@@ -17,6 +17,7 @@
 //! - `replace`: a dead node, made again.
 //! - `versions`: nodes that run another version of Talos or Kubernetes.
 //! - `in_force`: whether a machine runs the image that the file asks for.
+//! - `on_node`: whether the Node in Kubernetes has the labels, annotations and taints of the file.
 //! - [`mod@ownership`]: VMs of which it is not certain that they are ours, or finished.
 //! - `unchecked`: VMs that could not be read while no record was found.
 //! - `identities`: machines that receive their configuration without a proof of who they are.
@@ -41,6 +42,7 @@ mod identities;
 mod images;
 mod in_force;
 pub mod lost;
+mod on_node;
 mod others;
 pub mod ownership;
 pub mod preflight;

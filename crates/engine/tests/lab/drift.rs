@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use engine::kubernetes_api::{Api, Patch, PatchParams};
+use k8s_openapi::api::core::v1::Node;
 use model::allowed::Allowed;
 use model::event::{Outcome, What};
 use model::plan::RefusalCode;
@@ -631,4 +633,26 @@ async fn a_manifest_that_differs_is_not_said_to_be_applied() {
     let plan = rig.observe(&file("new")).await.plan();
     let told: Vec<&str> = plan.notes.iter().map(|note| note.text.as_str()).collect();
     assert!(told.iter().any(|text| text.contains("changes none that it applied before")), "{plan:?}");
+}
+
+/// A kubelet sets its taints only when it registers, so a configuration does not put them into force later.
+#[tokio::test(start_paused = true)]
+async fn x2_3_taints_of_a_running_worker_are_not_said_to_be_in_force() {
+    let rig = Rig::healthy().await;
+    let file = HOME.replace("count: 2", "count: 3, taints: { gpu: 'true:NoSchedule' }");
+    let ran = rig.apply(&file).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let lack = async || -> Vec<String> {
+        let plan = rig.observe(&file).await.plan();
+        assert_eq!((plan.steps.len(), plan.refusals.len()), (0, 0), "{plan:?}");
+        plan.blocked.iter().map(|blocked| blocked.node.clone().unwrap().to_string()).collect()
+    };
+    assert_eq!(lack().await, ["home-work-1", "home-work-2"], "the third one registered with it");
+    let nodes: Api<Node> = Api::all(rig.kubernetes().client());
+    for name in ["home-work-1", "home-work-2"] {
+        let taint = serde_json::json!({"spec": {"taints": [{"key": "gpu", "value": "true", "effect": "NoSchedule"}]}});
+        nodes.patch(name, &PatchParams::default(), &Patch::Merge(taint)).await.unwrap();
+    }
+    assert_eq!(lack().await, [] as [&str; 0]);
+    rig.assert_nothing_to_do(&file).await;
 }

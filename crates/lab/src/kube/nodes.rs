@@ -30,6 +30,8 @@ pub(crate) struct Kubelet {
     pub(crate) annotations: BTreeMap<String, String>,
     /// `value:Effect` or `Effect`, by key.
     pub(crate) taints: BTreeMap<String, String>,
+    /// Taints that the kubelet itself sets when it registers.
+    pub(crate) registers_with: Vec<Value>,
     /// An external cloud provider is to look at the node before it is used.
     pub(crate) uninitialized: bool,
     /// Kubernetes' version, with its `v`.
@@ -158,7 +160,7 @@ fn new_node(kubelet: &Kubelet) -> Value {
         "kubernetes.io/os": "linux",
         "kubernetes.io/hostname": kubelet.name,
     });
-    let mut taints = vec![];
+    let mut taints = kubelet.registers_with.clone();
     if kubelet.uninitialized {
         taints.push(json!({"effect": "NoSchedule", "key": UNINITIALIZED, "value": "true"}));
     }

@@ -109,6 +109,7 @@ impl Machines {
             labels: machine.node_labels(settings),
             annotations: machine.node_annotations(settings),
             taints: settings.taints_of_node(),
+            registers_with: settings.registers_with.clone(),
             version: settings.kubernetes.clone(),
             talos: machine.talos().to_owned(),
             kernel: machine.profile().kernel,

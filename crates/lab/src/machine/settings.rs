@@ -101,6 +101,9 @@ pub struct Settings {
     /// `value:Effect` or `Effect`, by key.
     #[serde(default)]
     pub node_taints: BTreeMap<String, String>,
+    /// Taints that the kubelet sets when it registers, and never again.
+    #[serde(default)]
+    pub registers_with: Vec<Value>,
     pub api_sans: Vec<String>,
     /// Names and texts of additional certificates that the machine trusts.
     #[serde(default)]
@@ -240,6 +243,9 @@ impl Settings {
             node_labels: labels(machine.get("nodeLabels")),
             node_annotations: labels(machine.get("nodeAnnotations")),
             node_taints: labels(machine.get("nodeTaints")),
+            registers_with: list(machine.pointer("/kubelet/extraConfig/registerWithTaints"))
+                .cloned()
+                .collect(),
             api_sans: strings(cluster.pointer("/apiServer/certSANs")),
             trusted_roots: vec![],
             environment: labels(machine.get("env")),
@@ -280,6 +286,7 @@ impl Settings {
             "KubeletConfig" => {
                 self.kubernetes = image_tag(document.get("image"));
                 self.images.kubelet = own("image");
+                self.registers_with = list(document.pointer("/config/registerWithTaints")).cloned().collect();
             }
             "KubeAPIServerConfig" => {
                 self.images.api_server = own("image");

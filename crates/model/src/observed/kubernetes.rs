@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::blueprint::Taint;
 use crate::names::NodeName;
 use crate::spec::HealthGate;
 
@@ -78,6 +79,15 @@ pub struct KubernetesNode {
     /// Its conditions (`Ready`, `MemoryPressure`, …) with their status. A saved plan holds only whether it is ready.
     #[serde(skip)]
     pub conditions: BTreeMap<String, String>,
+    /// Its labels. Other programs change labels, annotations and taints at any time, so a saved plan does not hold them.
+    #[serde(skip)]
+    pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    #[serde(skip)]
+    pub annotations: BTreeMap<String, String>,
+    /// Its taints, with their keys. A key may have one for each effect.
+    #[serde(skip)]
+    pub taints: Vec<(String, Taint)>,
     /// Why it is not ready, where Kubernetes says so. In its words, which change from one moment to the next, so nothing is
     /// planned by them and a saved plan does not hold them.
     #[serde(skip)]

@@ -493,8 +493,10 @@ impl Builder<'_> {
         }
         let blocked = self.blocked.len();
         self.reconfigure(node, &live, after);
+        let compared = self.blocked.len() == blocked;
+        self.on_node(node, live.is_empty() && machine.config_digest.is_some());
         if let Some(need) = self.needs.get_mut(&node.name) {
-            need.compared = self.blocked.len() == blocked;
+            need.compared = compared;
         }
     }
 

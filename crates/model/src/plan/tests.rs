@@ -3,6 +3,7 @@
 mod by_hand;
 mod drift;
 mod evidence;
+mod on_node;
 mod properties;
 mod record;
 mod renamed;

@@ -40,6 +40,7 @@ impl Cluster {
                 .then(|| ("node-role.kubernetes.io/control-plane".into(), "NoSchedule".into()))
                 .into_iter()
                 .collect(),
+            registers_with: vec![],
             uninitialized: false,
             version: "v1.35.4".into(),
             talos: "v1.13.9".into(),
