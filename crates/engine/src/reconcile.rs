@@ -21,6 +21,7 @@
 mod approval;
 mod notice;
 mod run;
+mod window;
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -208,8 +209,8 @@ impl Reconcile<'_> {
             let Some(seen) = self.unless_stopped(self.observe(&course.session)).await else {
                 return Ok(course.ended(Ended::IDLE, None));
             };
-            let (snapshot, plan) = seen?;
-            if let Some(ended) = Box::pin(self.round(&mut course, &snapshot, &plan)).await? {
+            let (snapshot, mut plan) = seen?;
+            if let Some(ended) = Box::pin(self.round(&mut course, &snapshot, &mut plan)).await? {
                 return Ok(course.ended(ended, Some((snapshot, plan))));
             }
         }
@@ -240,11 +241,13 @@ impl Reconcile<'_> {
         &self,
         course: &mut Course,
         snapshot: &Snapshot,
-        plan: &Plan,
+        plan: &mut Plan,
     ) -> Result<Option<Ended>, ObserveError> {
         if let Some(ended) = self.unusable(course, snapshot, plan)? {
             return Ok(Some(ended));
         }
+        window::hold(snapshot, plan, course.session.systems.clock.now());
+        let plan = &*plan;
         let lacks = course.approved.lacks(&self.intent, plan);
         self.show(course, snapshot, plan, &lacks);
         if let Some(ended) = self.settled(course, snapshot, plan) {

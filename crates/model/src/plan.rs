@@ -247,7 +247,16 @@ pub fn plan_allowing(
     found.notes.extend(unchecked::notes(blueprint, observed));
     found.notes.extend(etcd(blueprint, observed));
     found.notes.extend(preflight::warnings(blueprint, observed));
+    found.notes.extend(window(blueprint, allowed).filter(|_| !found.units.is_empty()));
     finish(blueprint, Found { refusals, ..found })
+}
+
+/// When disruptions may start, where the file does not leave that open.
+fn window(blueprint: &Blueprint, allowed: &Allowed) -> Option<Note> {
+    let window = blueprint.options.changes.window.as_ref().filter(|_| !allowed.outside_window)?;
+    let text =
+        format!("disruptions start only in the maintenance window ({window}), or with `--now` outside of it");
+    Some(Note { text })
 }
 
 /// How etcd stands, where it is not whole.

@@ -555,3 +555,37 @@ async fn a_node_that_was_shut_down_comes_back_with_the_next_apply() {
     let nodes = rig.observe(HOME).await.observed.kubernetes.nodes.clone();
     assert!(nodes["home-work-1"].schedulable, "Talosmith cordoned it, and takes that back");
 }
+
+/// A closed maintenance window is no failure: what may start is done, and the rest is left.
+#[tokio::test(start_paused = true)]
+async fn x2_4_outside_of_the_window_only_disruptions_are_left() {
+    let rig = Rig::healthy().await;
+    let controller = Controller::of(&rig);
+    let hour = |hours: i64| {
+        let at = rig.systems.clock.now() + jiff::SignedDuration::from_hours(hours);
+        jiff::tz::TimeZone::fixed(jiff::tz::offset(2)).to_datetime(at).strftime("%H:00").to_string()
+    };
+    let file = HOME.replace("pools:", "defaults: { worker: { cpu: 6, labels: { a: b } } }\npools:")
+        + &format!(
+            "changes: {{ window: {{ from: '{}', to: '{}', time_zone: '+02:00' }} }}\n",
+            hour(2),
+            hour(4)
+        );
+    let boots = rig.boots();
+    let Reconciled { ended, runs, last } =
+        controller.reconcile(&file, &operator("me"), Mandate::FirstPlan).await.unwrap();
+    assert!(matches!(ended, Ended::Left(Left::Blocked)), "{ended:?}");
+    assert_eq!((runs, boots), (1, rig.boots()));
+    assert_eq!(controller.memory.reports.lock().unwrap().len(), 0);
+    let (snapshot, plan) = last.unwrap();
+    assert_eq!((plan.steps.len(), plan.units.len(), plan.blocked.len()), (0, 0, 2), "{plan:?}");
+    let opens = format!("at {} +02:00", hour(2));
+    for blocked in &plan.blocked {
+        assert!(blocked.what.contains("does not power cycle home-work-"), "{blocked:?}");
+        assert!(blocked.what.ends_with(&opens), "{blocked:?}");
+    }
+    assert!(plan.notes.iter().any(|note| note.text.contains("maintenance window")), "{:?}", plan.notes);
+    assert_eq!(snapshot.observed.kubernetes.nodes["home-work-1"].labels["a"], "b");
+    let journal = controller.memory.journal.lock().unwrap();
+    assert!(!journal.iter().any(|event| matches!(event.what, What::StepFailed { .. })));
+}
