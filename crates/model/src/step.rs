@@ -577,13 +577,13 @@ impl Action {
                 format!("download {file} to {datastore} on {host}")
             }
             Self::CreateRecord { vm, .. } => {
-                format!("create the cluster's record, {vm}")
+                format!("create the cluster record {vm}")
             }
             Self::SealRecord { vm, .. } => {
-                format!("write into the cluster's record, {vm}, that etcd is bootstrapped")
+                format!("write into the cluster record {vm} that etcd is bootstrapped")
             }
             Self::UpdateRecord { vm } => {
-                format!("set name and tags of the cluster's record, {vm}")
+                format!("set name and tags of the cluster record {vm}")
             }
             Self::CreateVm { node, vm, datastore, .. } => {
                 format!("create {node}, {vm}, disk on {datastore}")
@@ -649,7 +649,7 @@ impl Action {
                 let role = role.as_ref().map_or_else(String::new, |role| format!(" and the role {role}"));
                 format!("remove the account of {} in Proxmox, {user}{role}", of.title())
             }
-            Self::DeleteRecord { vm } => format!("delete the cluster's record, {vm}"),
+            Self::DeleteRecord { vm } => format!("delete the cluster record {vm}"),
         }
     }
 }
