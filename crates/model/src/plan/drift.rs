@@ -369,7 +369,10 @@ impl Examined<'_> {
 
 /// How a node gets a new VM.
 fn replace(node: &str) -> String {
-    format!("replace the node: `talosmith node replace {node} --force`")
+    format!(
+        "replace the node, when its data is not needed any more: take it out of the file, apply with `--allow-destroy {node}`, put it \
+         back, and apply again"
+    )
 }
 
 /// What Proxmox takes for granted where a key is missing.

@@ -104,7 +104,8 @@ impl Fixed {
             }
             Self::Reachability => {
                 "put the file back to what runs (a patch can say it); or try the change with `talosctl apply-config --mode try`, which \
-                 takes it back by itself; or replace the node: `talosmith node replace NODE --force`"
+                 takes it back by itself; or replace the node: take it out of the file, apply with `--allow-destroy NODE`, put it back, and \
+                 apply again"
             }
         }
     }

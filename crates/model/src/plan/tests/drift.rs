@@ -114,7 +114,7 @@ fn what_an_installed_system_does_not_survive_takes_a_new_node() {
             assert_eq!((plan.steps.len(), plan.units.len(), plan.refusals.len()), (0, 0, 0), "{key}");
             let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
             assert_eq!((blocked.node.as_deref(), blocked.disruption), (Some("w-1"), Disruption::Replace));
-            assert!(blocked.hint.contains("talosmith node replace w-1"), "{}", blocked.hint);
+            assert!(blocked.hint.contains("`--allow-destroy w-1`"), "{}", blocked.hint);
         }
     }
     let bus = drifted(&blueprint, |vm| {
