@@ -52,7 +52,7 @@ pub(crate) struct Context {
     unproved: Mutex<BTreeSet<NodeName>>,
     /// Nodes that this run sent a configuration to.
     configured: Mutex<BTreeSet<NodeName>>,
-    /// Whether this run is deleting the cluster's record, so that its absence is no surprise.
+    /// Whether this run is deleting the cluster record VM, so that its absence is no surprise.
     pub deletes_record: AtomicBool,
     /// Control plane nodes that failed in this run, and why the first did.
     failed_control_planes: Mutex<(usize, String)>,

@@ -39,7 +39,7 @@ pub(super) fn steps(blueprint: &Blueprint, observed: &Observed) -> (Vec<Step>, V
     let complete = observed.proxmox.unread.is_empty() && observed.proxmox.creating.is_empty();
     if let Some(record) = observed.proxmox.record.as_ref().filter(|_| complete) {
         let delete = Action::DeleteRecord { vm: record.at() };
-        steps.push(step(delete, deletions, "nothing of the cluster is left for it to guard", 3));
+        steps.push(step(delete, deletions, "it is deleted last", 3));
     }
     let mut notes: Vec<Note> = observed
         .unobserved
