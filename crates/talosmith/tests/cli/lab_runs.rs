@@ -225,10 +225,10 @@ fn f10_an_apply_with_a_timeout_ends_as_a_failure_and_goes_on_later() {
     }
     let ran = shell.run("apply --lab --lab-speed max --yes --timeout 90s");
     assert_eq!(ran.code, Some(5), "{}", ran.all());
-    assert!(ran.err.contains(": not finished when the time that `--timeout` gives was over"), "{}", ran.err);
+    assert!(ran.err.contains(": not finished when `--timeout` expired"), "{}", ran.err);
     assert!(ran.err.contains("Talosmith was waiting: "), "{}", ran.err);
     assert!(ran.out.contains("Run the same command again to continue."), "{}", ran.out);
-    let left_4 = "when the time that `--timeout` gives was over: ";
+    let left_4 = "when `--timeout` expired: ";
     assert!(ran.out.contains(left_4) && !ran.out.contains("failed"), "{}", ran.out);
     let again = shell.ok("apply --lab --lab-speed max --yes --quiet --timeout 1h");
     assert!(again.contains("5 of 5 nodes ready"), "{again}");

@@ -149,7 +149,7 @@ fn credentials_have_the_role_and_the_time_that_was_asked_for() {
     let shell = with_bundle();
     let told = shell.run("talosconfig --role reader --ttl 90m -o t");
     assert_eq!(told.code, Some(0), "{}", told.all());
-    assert!(told.err.contains("its certificate holds for 90 minutes"), "{}", told.err);
+    assert!(told.err.contains("is valid for 90 minutes"), "{}", told.err);
     assert_eq!(shell.run("talosconfig --role root").code, Some(64));
     assert_eq!(shell.run("kubeconfig --ttl 5s").code, Some(64));
     shell.ok("kubeconfig --ttl 30d -o k");

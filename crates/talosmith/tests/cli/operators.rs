@@ -93,7 +93,7 @@ fn what_a_file_holds_of_others_is_not_lost() {
     exit Some(0)
     --- stdout
     --- stderr
-    Written to link.kc; its certificate holds for 24 hours.
+    Written to link.kc; its certificate is valid for 24 hours.
     The current context there is admin@home now; it was work.
     Kubernetes does not answer at https://10.25.150.10:6443 from here. This kubeconfig works once the cluster is bootstrapped (`talosmith apply --lab`) and that address can be reached.
     ");

@@ -89,6 +89,8 @@ fn health_is_a_list_of_conditions_and_an_exit_code() {
     ✓ every machine runs and is ready
     ✓ every node is ready in Kubernetes
     ✓ the control plane's pods are ready
+    etcd:   3 of 3 members answer, quorum holds, 1 failure is tolerated;
+            leader home-control-1; VIP 10.25.150.10 on home-control-1.
     home is healthy.
     ");
     let markdown = shell.ok("plan --lab --lab-speed max --markdown");
