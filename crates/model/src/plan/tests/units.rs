@@ -462,6 +462,17 @@ fn no_node_is_disrupted_before_one_that_an_earlier_run_left_is_whole() {
 }
 
 #[test]
+fn a_missing_taint_is_no_reason_to_leave_a_node_cordoned() {
+    let mut case = Case::new();
+    let taint = crate::blueprint::Taint { value: "gpu".into(), effect: "NoSchedule".into() };
+    case.blueprint.nodes.get_mut("w-1").unwrap().settings.taints.insert("dedicated".into(), taint);
+    cordoned(&mut case.world, "w-1", Some("power cycle"));
+    let plan = case.plan();
+    assert_eq!(plan.blocked.len(), 1, "{:?}", plan.blocked);
+    assert_eq!(ids(&plan), ["verify-node/w-1", "uncordon-node/w-1", "check-health"]);
+}
+
+#[test]
 fn a_worker_that_talosmith_left_cordoned_is_not_available() {
     // It needs something itself, so it is not uncordoned before.
     let mut case = Case::new().and_worker("w-2", 22).cores(&["w-1", "w-2"]);

@@ -91,7 +91,10 @@ impl Builder<'_> {
             let joins = Action::Join { node: (*name).clone() }.id();
             (answers || self.steps.iter().any(|step| step.id == joins))
                 && self.blueprint.nodes.contains_key(*name)
-                && !self.blocked.iter().any(|blocked| blocked.node.as_ref() == Some(*name))
+                && !self.blocked.iter().any(|blocked| {
+                    // What disrupts nothing, such as a missing label, is no reason to leave it cordoned.
+                    blocked.node.as_ref() == Some(*name) && blocked.disruption > Disruption::InPlace
+                })
         };
         let seen = &self.observed.kubernetes.nodes;
         let cordoned = seen.iter().filter(|(_, node)| node.cordoned.is_some()).map(|(name, _)| name);
