@@ -12,8 +12,8 @@ fn page() -> String {
     let mut root = Cli::command();
     root.build();
     let mut out = String::from(
-        "# Commands\n\nMade from the command line itself; `talosmith COMMAND --help` says the same, `talosmith man` prints it as a manual \
-         page, and `talosmith completions SHELL` makes a shell complete it.\n",
+        "# Commands\n\nGenerated from the command line definition. `talosmith COMMAND --help` prints the same text, \
+         `talosmith man` a manual page, and `talosmith completions SHELL` shell completions.\n",
     );
     out.push_str("\n## Options of every command\n\n");
     arguments(&mut out, root.get_arguments().filter(|arg| arg.is_global_set()));
