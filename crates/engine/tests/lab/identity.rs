@@ -351,12 +351,12 @@ async fn an_external_machine_needs_its_fingerprint_or_a_word() {
 
 /// More machines than consoles: at most 8 per host are open. A hundred nodes on ten hosts are in `conformance/speed/run`.
 #[tokio::test(start_paused = true)]
-async fn fifty_machines_keep_few_consoles_open() {
+async fn many_machines_keep_few_consoles_open() {
     let large = |number| HostConfig { memory_bytes: 1 << 40, ..HostConfig::numbered(number) };
-    let rig = Rig::with(LabConfig { hosts: (1..=5).map(large).collect(), ..LabConfig::default() });
+    let rig = Rig::with(LabConfig { hosts: (1..=2).map(large).collect(), ..LabConfig::default() });
     let text = HOME
         .replace("10.25.150.0/24", "10.25.150.0/23")
-        .replace("count: 2", "count: 47, addresses: 10.25.151.21");
+        .replace("count: 2", "count: 25, addresses: 10.25.151.21");
     let snapshot = rig.observe(&text).await;
     let plan = snapshot.plan();
     assert_eq!(plan.refusals, []);
@@ -365,7 +365,7 @@ async fn fifty_machines_keep_few_consoles_open() {
         let mut most = 0;
         loop {
             let mut open = 0;
-            for host in 1..=5 {
+            for host in 1..=2 {
                 let tasks = rig.systems.pve.tasks(&format!("pve{host}"), began.as_second()).await.unwrap();
                 open += tasks
                     .iter()
@@ -383,8 +383,8 @@ async fn fifty_machines_keep_few_consoles_open() {
     let ran = ran.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     let took = rig.systems.clock.now().duration_since(began);
-    println!("fifty machines: at most {most} consoles, {took:#}");
-    assert!((16..=40).contains(&most), "{most} consoles at once");
+    println!("at most {most} consoles, {took:#}");
+    assert!((12..=16).contains(&most), "{most} consoles at once");
 }
 
 /// Proxmox leaves a console open when its VM stops, and says nothing on it any more: what the next boot prints is not read.
@@ -472,7 +472,7 @@ async fn seeded(seeds: std::ops::Range<u64>) {
 
 #[tokio::test(start_paused = true)]
 async fn seeded_consoles_and_certificates() {
-    seeded(0..4).await;
+    seeded(0..2).await;
 }
 
 #[tokio::test(start_paused = true)]
