@@ -108,11 +108,12 @@ impl<'a> Builder<'a> {
                 chain.push(join);
             }
         }
-        // What an earlier run left is brought to its end before anything else is disrupted.
+        // Workers that an earlier run left cordoned take pods again before anything else is disrupted. Only what answers is counted on.
         for name in self.interrupted() {
-            let node = self.blueprint.nodes.get(&name).filter(|_| !self.needs.contains_key(&name));
-            if let Some(node) = node.filter(|_| !self.replacements.contains(&name)) {
-                outlook.joined(&name, node.role);
+            let answers = self.observed.machines.get(&name).is_some_and(|seen| seen.api == Api::Configured);
+            let node = self.blueprint.nodes.get(&name).filter(|node| node.role == Role::Worker && answers);
+            if node.is_some() && !self.needs.contains_key(&name) && !self.replacements.contains(&name) {
+                outlook.joined(&name, Role::Worker);
             }
         }
         let mut course = Course { outlook, chain, saved: false, configured: None };
@@ -152,11 +153,11 @@ impl<'a> Builder<'a> {
 
     /// Nodes that this plan makes, with the step after which they have their place.
     fn newcomers(&self) -> Vec<(&'a Node, StepId)> {
+        // A machine in maintenance mode that this plan does not configure does not join.
         let is_new = |node: &&Node| {
-            let machine = self.observed.machines.get(&node.name).map(|machine| &machine.api);
-            let made = |step: &Step| matches!(&step.action, Action::CreateVm { node: n, .. } | Action::CloneVm { node: n, .. } if *n == node.name);
-            !self.replacements.contains(&node.name)
-                && (machine == Some(&Api::Maintenance) || self.steps.iter().any(made))
+            let configures =
+                |step: &Step| matches!(&step.action, Action::Configure { node: n, .. } if *n == node.name);
+            !self.replacements.contains(&node.name) && self.steps.iter().any(configures)
         };
         let joins = |node: &Node| Action::Join { node: node.name.clone() }.id();
         let nodes = self.blueprint.nodes.values().filter(is_new);
