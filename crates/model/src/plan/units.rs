@@ -153,11 +153,15 @@ impl<'a> Builder<'a> {
 
     /// Nodes that this plan makes, with the step after which they have their place.
     fn newcomers(&self) -> Vec<(&'a Node, StepId)> {
-        // A machine in maintenance mode that this plan does not configure does not join.
         let is_new = |node: &&Node| {
+            let machine = self.observed.machines.get(&node.name).map(|machine| &machine.api);
+            let made = |step: &Step| matches!(&step.action, Action::CreateVm { node: n, .. } | Action::CloneVm { node: n, .. } if *n == node.name);
+            // A machine in maintenance mode that this plan does not configure does not join.
             let configures =
                 |step: &Step| matches!(&step.action, Action::Configure { node: n, .. } if *n == node.name);
-            !self.replacements.contains(&node.name) && self.steps.iter().any(configures)
+            !self.replacements.contains(&node.name)
+                && (machine == Some(&Api::Maintenance) || self.steps.iter().any(made))
+                && self.steps.iter().any(configures)
         };
         let joins = |node: &Node| Action::Join { node: node.name.clone() }.id();
         let nodes = self.blueprint.nodes.values().filter(is_new);
