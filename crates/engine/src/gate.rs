@@ -29,7 +29,7 @@ use crate::systems::REQUEST_TIMEOUT;
 
 /// Between two looks at a cluster that is not ready for a disruption.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// For so long something that may pass is waited for. What this run does itself is waited for without a limit.
+/// How long Talosmith waits for a blocker that may pass. It waits without a limit for its own units.
 const PASSING: SignedDuration = SignedDuration::from_mins(10);
 /// The same, directly before a node goes down whose pods have been evicted.
 const CONFIRM: SignedDuration = SignedDuration::from_mins(2);
@@ -77,7 +77,7 @@ pub(crate) async fn remove_dead(
     wait(context, &Wish { want: &want, policy: &policy, keep: false, limit: MOMENT }, progress).await
 }
 
-/// Looks until the gate opens. What this run does itself is waited for without a limit.
+/// Looks until the gate opens. There is no limit for what this run does itself.
 async fn wait(
     context: &Context,
     wish: &Wish<'_>,
@@ -144,7 +144,7 @@ struct Wish<'a> {
     policy: &'a Policy,
     /// Whether the permit counts until its unit has ended.
     keep: bool,
-    /// For so long something is waited for that may pass.
+    /// How long to wait for a blocker that may pass.
     limit: SignedDuration,
 }
 

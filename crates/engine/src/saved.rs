@@ -66,7 +66,7 @@ pub struct SavedPlan {
     /// The nodes that it is about, where it is not about all.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub targets: BTreeSet<NodeName>,
-    /// What whoever applies it approves: the goals of its steps and units.
+    /// What the operator approves by applying it: the goals of its steps and units.
     pub goals: BTreeSet<Goal>,
     /// What the file asked for and what was seen, fact by fact.
     pub facts: BTreeMap<String, String>,

@@ -115,7 +115,7 @@ impl<'a> Seen<'a> {
         state.unwrap_or(State::Unknown)
     }
 
-    /// The first of these conditions for which something is missing that can be waited for.
+    /// The first of these conditions that is not met and may be met later.
     #[must_use]
     pub fn lacks(&self, conditions: &[Condition]) -> Option<Condition> {
         conditions.iter().copied().find(|condition| !self.state(*condition).is_enough())

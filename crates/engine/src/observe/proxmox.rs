@@ -31,7 +31,7 @@ use crate::systems::{PROBE_TIMEOUT, TALOS_PORT};
 
 /// The tag that every VM of ours carries. It only narrows the search; what counts is the mark.
 pub const TAG: &str = "talosmith";
-/// For one answer. A host that does not answer costs Proxmox itself half a minute; that is not waited for here.
+/// For one answer. A host that does not answer costs Proxmox itself half a minute; Talosmith does not wait for that here.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const KUBERNETES_PORT: u16 = 6443;
 /// Keys of a VM's configuration that are secret, or change by themselves.

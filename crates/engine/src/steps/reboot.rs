@@ -121,7 +121,7 @@ async fn sets_out(context: &Context, machine: &Machine, before: &str) -> bool {
         }
         clock.sleep(INTERVAL).await;
     }
-    // One that cannot be asked may be down: it is waited for as long as any other.
+    // One that cannot be asked may be down: Talosmith waits for it as long as for any other.
     !matches!(clock.timeout(REQUEST_TIMEOUT, machine.boot_id()).await, Ok(Ok(id)) if id == before)
 }
 

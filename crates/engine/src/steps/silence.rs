@@ -1,4 +1,4 @@
-//! A machine that is waited for and does not answer: its power, its certificate, its console.
+//! A machine that should answer and does not: its power, its certificate, its console.
 
 use jiff::{SignedDuration, Timestamp};
 use model::blueprint::{Node, Role};

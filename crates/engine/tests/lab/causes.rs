@@ -283,7 +283,7 @@ async fn f10_a_timeout_ends_the_run_and_says_what_was_waited_for() {
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
 }
 
-/// A host goes off while VMs are created on it, started, or waited for: that host is the cause of what fails there, and is named as such.
+/// A host goes off while VMs are created on it, started or joined: that host is the cause of what fails there, and is named as such.
 #[tokio::test(start_paused = true)]
 async fn left_2_a_host_that_goes_off_during_the_creation_is_named() {
     let mut failed = std::collections::BTreeSet::new();

@@ -37,7 +37,7 @@ pub(super) mod usual {
     pub const REGISTER: u32 = 2;
     pub const DOWNLOAD: u32 = 30;
     pub const RECORD: u32 = 3;
-    /// A record whose lease was lost: its holder is waited for.
+    /// A record whose lease was lost: Talosmith waits for its holder.
     pub const LOST_RECORD: u32 = RECORD + crate::lease::SUCCESSOR_WAITS.as_secs() as u32;
     pub const CREATE: u32 = 15;
     pub const GROW: u32 = 3;

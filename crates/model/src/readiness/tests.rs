@@ -100,7 +100,7 @@ fn without_a_network_plug_in_a_registered_node_is_enough_and_not_ready() {
     assert_eq!((node.state(Running), node.state(Ready)), (State::LeftToOperator, State::LeftToOperator));
     assert_eq!(node.lacks(&ALL), None);
     assert!(!node.meets(&[Ready]));
-    // Anything else that it waits for is waited for.
+    // Talosmith waits for anything else.
     seen.machines.get_mut("home-cp-1").unwrap().unmet.push("services: kubelet".into());
     assert_eq!(Seen::of(&blueprint, &seen, &blueprint.nodes["home-cp-1"]).state(Running), State::Unmet);
 }

@@ -24,11 +24,11 @@ pub struct OpenUnit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnitState {
-    /// Somebody holds the lease of the cluster, so a run may be working on it.
+    /// An operator holds the lease of the cluster, so a run may be working on it.
     InProgress,
-    /// Nobody holds the lease: the run ended before it did.
+    /// The lease is free: the run ended before the unit did.
     Interrupted,
-    /// Whether somebody holds the lease is not known.
+    /// Whether the lease is held is not known.
     Unknown,
     /// A person shut the node down, which is how that ends.
     ShutDown,

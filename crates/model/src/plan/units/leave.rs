@@ -83,7 +83,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Nodes that Talosmith cordoned in a run that was interrupted, and that answer, or boot right now and are waited for.
+    /// Nodes that Talosmith cordoned in a run that was interrupted, and that answer, or boot right now and have a step that waits for them.
     pub(super) fn interrupted(&self) -> Vec<NodeName> {
         let is_left = |name: &&NodeName| {
             let answers =

@@ -522,7 +522,7 @@ fn issue_20_who_cordoned_what_and_what_the_next_run_does_is_told() {
     for line in lines {
         assert!(text.lines().any(|other| other == line), "{line}\n{text}");
     }
-    // Nobody holds the lease.
+    // The lease is free.
     seen.proxmox.record.as_mut().unwrap().state.lease = None;
     let text = page(&seen, &restarts());
     let line = "interrupted: restart/home-work-1 by eva@laptop; `talosmith apply` continues it";
