@@ -174,7 +174,8 @@ fn every_call_of_a_restart() {
         let crashes = runtime().block_on(of.crashes(every));
         let tried = crashes.len();
         in_parallel(crashes, |(systems, when)| {
-            runtime().block_on(of.finish(&Rig::copy_of(systems), when));
+            // The lab needs the runtime from its first moment on.
+            runtime().block_on(async { of.finish(&Rig::copy_of(systems), when).await });
         });
         eprintln!("restart of a {name}: {tried} different moments to die in, all finished");
     }
