@@ -301,7 +301,10 @@ async fn left_2_a_host_that_goes_off_during_the_creation_is_named() {
             // Of the nodes only this one is on that host. The bootstrap and the health check are about all of them.
             if step.objects().any(|of| of == "pve3" || of == "home-control-3") {
                 let told = format!("{after} s, {step}: {causes:?}");
-                assert!(causes.iter().any(|cause| cause.contains("the Proxmox host pve3 is offline")), "{told}");
+                assert!(
+                    causes.iter().any(|cause| cause.contains("the Proxmox host pve3 is offline")),
+                    "{told}"
+                );
                 assert!(hint.contains("pve3"), "{told}: {hint}");
                 assert_eq!(code, "unreachable", "{told}");
                 failed.insert(kind);
