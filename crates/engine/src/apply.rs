@@ -42,7 +42,7 @@ use crate::emit::{Emitter, MOMENT, Progress};
 use crate::error::{Error, Kind, Result};
 use crate::gate;
 use crate::kubernetes_lease::KubernetesLease;
-use crate::lease::{Holder, Operator};
+use crate::lease::{self, Holder, Operator};
 use crate::record::Record;
 use crate::session::Snapshot;
 use crate::steps;
@@ -154,17 +154,26 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         taken = taking => taken,
         request = request(&mut stop, Stop::No) => {
             // One that was being taken over may be ours already, and others should not wait for it to expire.
-            if let Some((record, _)) = &existing {
-                let _ = run.systems.clock.timeout(AT_ONCE, record.release()).await;
-            }
+            let releasing = async {
+                match &existing {
+                    Some((record, _)) => record.release().await,
+                    None if run.snapshot.blueprint.has_proxmox() => Ok(false),
+                    None => Box::pin(KubernetesLease::release_of(run.systems, run.snapshot, &context.holder)).await,
+                }
+            };
+            let released = run.systems.clock.timeout(AT_ONCE, releasing).await;
+            let kept = matches!(released, Ok(Ok(true)));
             run.started(plan);
-            if request == Stop::Timeout {
+            let outcome = if request == Stop::Timeout {
                 let note = waited.into_inner().unwrap_or_else(PoisonError::into_inner);
                 run.emitter.emit(late(StepId(LEASE.to_owned()), None, "the lease: not acquired", &note));
-                return Ok(run.ended(Outcome::Failed, began));
-            }
-            run.emitter.emit(What::Interrupted);
-            return Ok(run.ended(Outcome::Interrupted, began));
+                Outcome::Failed
+            } else {
+                run.emitter.emit(What::Interrupted);
+                Outcome::Interrupted
+            };
+            run.say_kept(kept);
+            return Ok(run.ended(outcome, began));
         }
         never = run.emitter.handing_on() => match never {},
     };
@@ -183,12 +192,14 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
         .any(|s| matches!(s.action, Action::DeleteRecord { .. }) && dispatcher.done.contains(&s.id));
     // A lease that cannot be given back ends by itself, and for this working folder it is no obstacle.
     let releasing = async {
+        let mut kept = false;
         if !record_is_gone && let Ok(record) = context.record() {
-            let _ = record.release().await;
+            kept |= record.release().await.unwrap_or(false);
         }
         if let Some(lease) = context.kubernetes_lease() {
-            let _ = lease.release().await;
+            kept |= lease.release().await.unwrap_or(false);
         }
+        kept
     };
     let at_once = async {
         request(&mut stop, Stop::Graceful).await;
@@ -196,7 +207,7 @@ pub async fn run(run: Run<'_>, plan: &Plan) -> Result<Outcome> {
     };
     tokio::select! {
         biased;
-        _ = run.systems.clock.timeout(TO_RELEASE, releasing) => {}
+        released = run.systems.clock.timeout(TO_RELEASE, releasing) => run.say_kept(released.unwrap_or(false)),
         () = at_once => {}
     }
     Ok(run.ended(outcome, began))
@@ -208,6 +219,14 @@ impl Run<'_> {
         self.emitter.emit(What::Started { cluster, verb, steps: plan.steps.len() });
         if let Some(Approval { by, how, goals }) = self.approval.clone() {
             self.emitter.emit(What::Approved { by, how, goals });
+        }
+    }
+
+    /// Says that the lease stays ours, where it does.
+    fn say_kept(&self, kept: bool) {
+        if kept {
+            let (step, note) = (StepId(LEASE.to_owned()), lease::KEPT.to_owned());
+            self.emitter.emit(What::StepProgress { step, node: None, note, percent: None });
         }
     }
 

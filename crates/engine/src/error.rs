@@ -136,7 +136,7 @@ pub(crate) fn hint(error: &pve::Error) -> String {
 }
 
 /// The code of a Proxmox host that cannot be reached.
-const UNREACHABLE: &str = "unreachable";
+pub(crate) const UNREACHABLE: &str = "unreachable";
 
 /// A Proxmox host that is offline, and what a call to it said.
 #[derive(Debug)]

@@ -4,15 +4,14 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use model::lease::{
-    FIRST_HOLDER_WAITS, HOLDER_STOPS, Late, LateFind, LateHolder, RENEWAL_TIMEOUT, late, successor_waits,
+    FIRST_HOLDER_WAITS, HOLDER_STOPS, Late, LateFind, LateHolder, RENEWAL_TIMEOUT, late, takeover_waits,
 };
 
 use crate::error::{Error, Kind, Result};
 use crate::kubernetes::Kubernetes;
 use crate::kubernetes::lease::{Claim, Found, NAMESPACE, Wait, Whose, name};
-use crate::lease::{Holder, TO_GIVE_BACK, Validity, outwait, stale, taking_over, watch, watching};
+use crate::lease::{Holder, TO_GIVE_BACK, Validity, held_by, outwait, stale, taking_over, watch, watching};
 use crate::session::Snapshot;
 use crate::systems::Systems;
 
@@ -56,7 +55,7 @@ impl KubernetesLease {
         let lease = Self::new(systems, snapshot, holder)?;
         let clock = &systems.clock;
         let found = lease.find().await?;
-        let wait = successor_waits(found.duration);
+        let wait = takeover_waits(found.duration, found.outwaits);
         if let (Some(wait), true) = (found.outwaits, found.holder.as_ref() == Some(&lease.claim.holder)) {
             // An earlier run from here took the lease over, and ended before the one it was taken from had surely stopped.
             note(taking_over("the operator before", wait));
@@ -76,8 +75,6 @@ impl KubernetesLease {
             None => lease.hold(Whose::Free).await?,
             Some(other) if holder.operator.take_over => {
                 note(taking_over(other, wait));
-                // One that waits itself may not be the last who is at work.
-                let wait = found.outwaits.map_or(wait, |theirs| theirs.max(wait));
                 lease.hold_and_wait(Whose::Anybodys, Wait::For(wait)).await?;
                 return Err(lease.outwait(wait).await?);
             }
@@ -181,19 +178,17 @@ impl KubernetesLease {
         &self.validity
     }
 
-    pub(crate) async fn release(&self) -> Result<()> {
+    /// Releases it. Says whether it stays ours, because it was being taken over.
+    pub(crate) async fn release(&self) -> Result<bool> {
         self.kubernetes.give_back(&self.claim).await
+    }
+
+    /// Releases the lease of a run that was stopped while it was being taken. Says whether it stays ours.
+    pub(crate) async fn release_of(systems: &Systems, snapshot: &Snapshot, holder: &Holder) -> Result<bool> {
+        Self::new(systems, snapshot, holder)?.release().await
     }
 }
 
 fn busy(holder: &str, found: &Found) -> Error {
-    let moment = |at: Option<Timestamp>| {
-        at.map_or("an unknown time".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
-    };
-    Error::new(Kind::Busy, format!("{holder} is changing the cluster since {}", moment(found.since))).hint(
-        format!(
-            "wait; unless renewed, the lease ends at {}. If that run is surely dead, take over with `--take-over`",
-            moment(found.ends)
-        ),
-    )
+    held_by(holder, found.since, found.ends, takeover_waits(found.duration, found.outwaits))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ambient::{Clock, Reading};
 use jiff::Timestamp;
-use model::lease::{Hold, RENEW_EVERY, hold};
+use model::lease::{Hold, RENEW_EVERY, hold, takeover_waits};
 use model::mark::{Lease, RecordState};
 
 use crate::error::{Error, Kind, Result};
@@ -167,13 +167,34 @@ pub(crate) fn taken_over_from_here(holder: &str) -> Error {
         .hint("nothing more is changed by this run; make sure that the folder's file `lock` is not deleted while a run goes on, and that its file system has locks")
 }
 
-/// Another operator holds it.
-pub(crate) fn busy(held: &Lease) -> Error {
-    let moment = |at: Timestamp| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
-    Error::new(Kind::Busy, format!("{} is changing the cluster since {}", held.holder, moment(held.since))).hint(
-        format!(
-            "wait; unless renewed, the lease ends at {}. If that run is surely dead, take over with `--take-over`",
-            moment(held.expires)
-        ),
-    )
+/// How long a successor waits for the holder of a lease in the record.
+pub(crate) fn wait_for(held: &Lease) -> Duration {
+    let seconds = |seconds: Option<u32>| seconds.map(|seconds| Duration::from_secs(seconds.into()));
+    takeover_waits(seconds(held.stops_after), seconds(held.outwaits))
 }
+
+/// Another operator holds the lease in the record.
+pub(crate) fn busy(held: &Lease) -> Error {
+    held_by(&held.holder, Some(held.since), Some(held.expires), wait_for(held))
+}
+
+/// Another operator holds the lease. `wait` is what a successor waits for it, whichever way the lease is taken.
+pub(crate) fn held_by(
+    holder: &str,
+    since: Option<Timestamp>,
+    expires: Option<Timestamp>,
+    wait: Duration,
+) -> Error {
+    let moment = |at: Option<Timestamp>| {
+        at.map_or("an unknown time".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string())
+    };
+    let (since, expires, wait) = (moment(since), moment(expires), wait.as_secs());
+    Error::new(Kind::Busy, format!("{holder} is changing the cluster since {since}")).hint(format!(
+        "wait until that run has ended. If it is surely dead, run the command again with `--take-over`, or after {expires}, when the \
+         lease expires; either way Talosmith then waits {wait} s, by when that run has certainly stopped"
+    ))
+}
+
+/// What is said of a lease that was being taken over when the run was stopped.
+pub(crate) const KEPT: &str = "the lease is not released, because the run that it was taken from may still be at work: run the same command again, which waits \
+     for that run; elsewhere, `--take-over` does the same";

@@ -9,7 +9,7 @@ pub(crate) async fn explain(systems: &Systems, host: &str, error: Error) -> Erro
 }
 
 /// Whether the other hosts say that a host is offline. What could not be asked is not known.
-async fn is_offline(systems: &Systems, host: &str) -> bool {
+pub(crate) async fn is_offline(systems: &Systems, host: &str) -> bool {
     let listed = systems.clock.timeout(REQUEST_TIMEOUT, systems.pve.cluster_resources()).await;
     let Ok(Ok(resources)) = listed else { return false };
     resources.iter().any(|resource| {

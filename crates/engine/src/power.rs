@@ -7,7 +7,8 @@ use model::blueprint::Node;
 use model::names::VmRef;
 
 use crate::context::Context;
-use crate::error::Error;
+use crate::error::{Error, UNREACHABLE};
+use crate::offline;
 use crate::systems::REQUEST_TIMEOUT;
 use crate::unmet::Unmet;
 
@@ -24,6 +25,8 @@ pub(crate) struct PowerWatch {
     /// When it was asked last, or fell silent.
     asked: Option<Timestamp>,
     off_since: Option<Timestamp>,
+    /// Whether its host is offline.
+    host_offline: bool,
 }
 
 impl PowerWatch {
@@ -32,7 +35,7 @@ impl PowerWatch {
         *self = Self::default();
     }
 
-    /// The machine does not answer. Says so where its VM is off: what is missing, or a failure once it stays off.
+    /// The machine does not answer. Says so where its VM is off, or its host: what is missing, or a failure once the VM stays off.
     pub(crate) async fn observe(&mut self, context: &Context, node: &Node) -> Result<Option<Unmet>, Error> {
         if node.external {
             return Ok(None);
@@ -43,11 +46,17 @@ impl PowerWatch {
         if now.duration_since(*self.asked.get_or_insert(now)) >= INTERVAL {
             self.asked = Some(now);
             match systems.clock.timeout(REQUEST_TIMEOUT, systems.pve.is_running(&host, vmid)).await {
-                Ok(Ok(true)) => self.off_since = None,
-                Ok(Ok(false)) => self.off_since = Some(self.off_since.unwrap_or(now)),
-                // What Proxmox does not say is not known.
-                Ok(Err(_)) | Err(_) => {}
+                Ok(Ok(true)) => (self.off_since, self.host_offline) = (None, false),
+                Ok(Ok(false)) => {
+                    (self.off_since, self.host_offline) = (Some(self.off_since.unwrap_or(now)), false);
+                }
+                // What Proxmox does not say is not known; the other hosts say whether it is the host.
+                Ok(Err(_)) | Err(_) => self.host_offline = offline::is_offline(systems, &host).await,
             }
+        }
+        if self.host_offline {
+            // It may be restarting, so its machines are still waited for.
+            return Ok(Some(Unmet::new(format!("the Proxmox host {host} is offline")).coded(UNREACHABLE)));
         }
         let Some(since) = self.off_since else { return Ok(None) };
         let words = format!("VM {vmid} on {host} is off");

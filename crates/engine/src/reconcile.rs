@@ -41,7 +41,7 @@ use crate::apply::Stop;
 use crate::error::{Error, Kind};
 use crate::lease::{self, Operator};
 use crate::saved::SavedPlan;
-use crate::session::{Given, ObserveError, Session, Snapshot};
+use crate::session::{Given, ObserveError, Session, Snapshot, UnknownName};
 use crate::stores::Stores;
 
 pub use approval::{Answer, Approver, Mandate, Question};
@@ -126,15 +126,8 @@ pub enum Ended {
     Left(Left),
     /// The plan was refused, and nothing was changed.
     Refused,
-    /// A name that the operator gave is not one of a node.
-    NoSuchNode {
-        /// What the name was given for.
-        given: Given,
-        /// The name.
-        name: NodeName,
-        /// The nodes that there are.
-        known: Vec<NodeName>,
-    },
+    /// A name that the operator gave is not one of a node, or of a disk. Nothing was changed.
+    UnknownName(UnknownName),
     /// The saved plan is not what planning gives now.
     Outdated(Box<SavedPlan>),
     /// The question was not answered with yes, and nothing was changed.
@@ -290,9 +283,9 @@ impl Reconcile<'_> {
         plan: &Plan,
     ) -> Result<Option<Ended>, ObserveError> {
         if course.why == Why::First
-            && let Some((given, name)) = snapshot.unknown_name().or_else(|| self.unknown_argument(snapshot))
+            && let Some(unknown) = snapshot.unknown_name().or_else(|| self.unknown_argument(snapshot))
         {
-            return Ok(Some(Ended::NoSuchNode { given, name, known: snapshot.node_names() }));
+            return Ok(Some(Ended::UnknownName(unknown)));
         }
         if let (Mandate::Saved(saved), Why::First | Why::OtherOperator) = (&self.mandate, course.why) {
             if course.why == Why::First {
@@ -315,10 +308,11 @@ impl Reconcile<'_> {
     }
 
     /// A node that is asked for by hand, and that the file does not have.
-    fn unknown_argument(&self, snapshot: &Snapshot) -> Option<(Given, NodeName)> {
+    fn unknown_argument(&self, snapshot: &Snapshot) -> Option<UnknownName> {
         let Intent::ByHand(asked) = &self.intent else { return None };
-        let unknown = asked.nodes.iter().find(|name| !snapshot.blueprint.nodes.contains_key(*name));
-        unknown.map(|name| (Given::Argument, name.clone()))
+        let nodes = snapshot.blueprint.in_order();
+        let known: Vec<NodeName> = nodes.into_iter().map(|node| node.name.clone()).collect();
+        asked.nodes.iter().find_map(|name| UnknownName::among(Given::Argument, name, &known))
     }
 
     /// Shows a plan that is new to the operator.

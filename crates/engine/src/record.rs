@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use model::blueprint::Blueprint;
-use model::lease::{HOLDER_STOPS, SUCCESSOR_WAITS, successor_waits};
+use model::lease::{HOLDER_STOPS, SUCCESSOR_WAITS};
 use model::mark::{BootstrapMark, Lease, Line, Mark, RECORD_NODE, RecordState, VERSION};
 use model::ownership::{self, Act, Foreign};
 use pve::{Params, VmConfig};
@@ -37,7 +37,7 @@ use crate::error::{Error, Kind, NO_EFFECT, Result, hint};
 use crate::evidence::evidence;
 use crate::lease::{
     Holder, TO_GIVE_BACK, Validity, busy, outwait, stale, taken_over, taken_over_from_here, taking_over,
-    watch, watching,
+    wait_for, watch, watching,
 };
 use crate::missing;
 use crate::settled::settled;
@@ -211,14 +211,14 @@ impl Record {
         let before = match found {
             None => self.hold(|now| self.not_others(now)).await?,
             Some(held) if self.holder.operator.take_over => {
-                let wait = successor_waits(stops_after(&held));
+                let wait = wait_for(&held);
                 note(taking_over(&held.holder, wait));
                 self.hold_after(|_| Ok(()), Some(wait)).await?;
                 return Err(self.outwait(wait).await?);
             }
             Some(held) if held.expires > self.systems.clock.now() => return Err(busy(&held)),
             Some(held) => {
-                let wait = successor_waits(stops_after(&held));
+                let wait = wait_for(&held);
                 note(watching(&held.holder, wait));
                 let snapshot = || async {
                     match self.read().await.map(|state| state.lease) {
@@ -366,20 +366,24 @@ impl Record {
         &self.validity
     }
 
-    /// Releases the lease. Another run's stays.
+    /// Releases the lease. Another run's stays. Says whether ours stays, too.
     ///
     /// # Errors
     ///
     /// When Proxmox refuses; the lease then ends by itself.
-    pub async fn release(&self) -> Result<()> {
+    pub async fn release(&self) -> Result<bool> {
+        let mut stays = false;
         self.change(|state| {
+            let ours = state.lease.as_ref().filter(|lease| self.holder.has(lease));
             // During a take-over the one before may still be at work: the lease stays, and with it the wait.
-            if state.lease.as_ref().is_some_and(|lease| self.holder.has(lease) && lease.outwaits.is_none()) {
+            stays = ours.is_some_and(|lease| lease.outwaits.is_some());
+            if ours.is_some() && !stays {
                 state.lease = None;
             }
             Ok(())
         })
-        .await
+        .await?;
+        Ok(stays)
     }
 
     /// Writes that etcd is about to be started on `node`.
@@ -602,11 +606,6 @@ impl Record {
             outwaits: wait.or_else(|| here?.outwaits),
         }
     }
-}
-
-/// How long the holder of a lease goes on without renewing it, where it says so.
-fn stops_after(held: &Lease) -> Option<Duration> {
-    held.stops_after.map(|seconds| Duration::from_secs(seconds.into()))
 }
 
 /// A lost race, a busy node, or an answer that got lost: the next round reads again and finds out what is so.

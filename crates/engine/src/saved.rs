@@ -27,7 +27,7 @@ use crate::plan_key::PlanKey;
 use crate::session::Snapshot;
 
 /// The form of the file. A file of another form is refused.
-const FORM: u32 = 6;
+const FORM: u32 = 7;
 /// Facts that no plan depends on, by the last part of their name.
 const PASSING: &[&str] = &[
     "etcd_status",
@@ -288,6 +288,11 @@ fn facts(snapshot: &Snapshot, key: Option<&PlanKey>) -> BTreeMap<String, String>
     lines
 }
 
+/// Whether people may have written a secret there.
+fn is_private(name: &str) -> bool {
+    PRIVATE.iter().any(|word| name.contains(word))
+}
+
 /// Whether this is about a key of a VM that waits for its next start.
 fn waits(name: &str) -> bool {
     name.rsplit('/').nth(1) == Some("pending")
@@ -327,16 +332,18 @@ impl Facts<'_> {
                 }
             }
             Value::String(text) => self.keep(name, text),
+            // A number or a yes of the file is no secret.
+            other if name.starts_with("file/") && !is_private(&name) => {
+                self.lines.insert(name, other.to_string());
+            }
             other => self.keep(name, &other.to_string()),
         }
     }
 
-    /// What the world says is told when it changed; of what the file says it is enough to know that it did.
+    /// What the world says is told when it changed; of texts in the file it is enough to know that they did.
     fn keep(&mut self, name: String, text: &str) {
-        let private = name.starts_with("file/")
-            || PRIVATE.iter().any(|word| name.contains(word))
-            || text.len() > LONG
-            || text.contains('\n');
+        let private =
+            name.starts_with("file/") || is_private(&name) || text.len() > LONG || text.contains('\n');
         let text = if private { self.digest(&name, text) } else { text.to_owned() };
         self.lines.insert(name, text);
     }

@@ -14,12 +14,14 @@ use model::gate::Policy;
 use model::holder::Holder;
 use model::names::NodeName;
 use model::observed::Observed;
+use model::ownership;
 use model::plan::by_hand::{self, ByHand};
 use model::plan::{self, Plan, Rendered};
 use model::policy::WindowState;
 use model::removed;
 use model::spec::Spec;
 use model::step::Action;
+use model::vm::words;
 use secrecy::SecretString;
 use talos::secrets::Bundle;
 
@@ -83,6 +85,28 @@ pub enum Given {
     Target,
     /// They are the arguments of the command.
     Argument,
+    /// A disk of theirs may be deleted.
+    Disk,
+}
+
+/// A name that the operator gave and that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownName {
+    /// What it was given for.
+    pub given: Given,
+    /// The name.
+    pub name: String,
+    /// The names that there are.
+    pub known: Vec<String>,
+}
+
+impl UnknownName {
+    /// That a name is none of these nodes, if so.
+    #[must_use]
+    pub fn among(given: Given, name: &str, known: &[NodeName]) -> Option<Self> {
+        let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+        (!known.iter().any(|node| node == name)).then(|| Self { given, name: name.to_owned(), known })
+    }
 }
 
 /// Observing may fail because of the file, in which case there are diagnostics to show.
@@ -336,14 +360,25 @@ impl Snapshot {
         self.blueprint.in_order().into_iter().map(|node| node.name.clone()).chain(removed).collect()
     }
 
-    /// A name that the operator gave and that no node has.
+    /// A name that the operator gave and that no node, or no disk of its node, has.
     #[must_use]
-    pub fn unknown_name(&self) -> Option<(Given, NodeName)> {
-        let known: BTreeSet<NodeName> = self.node_names().into_iter().collect();
+    pub fn unknown_name(&self) -> Option<UnknownName> {
         let destroyed = self.allowed.nodes.iter().chain(self.allowed.disks.keys());
         let named = destroyed.map(|name| (Given::AllowDestroy, name));
         let mut named = named.chain(self.targets.iter().map(|name| (Given::Target, name)));
-        named.find(|(_, name)| !known.contains(*name)).map(|(given, name)| (given, name.clone()))
+        named
+            .find_map(|(given, name)| UnknownName::among(given, name, &self.node_names()))
+            .or_else(|| self.unknown_disk())
+    }
+
+    /// A disk that may be deleted, and that the VM of its node does not have. Where there is no VM, nothing is deleted.
+    fn unknown_disk(&self) -> Option<UnknownName> {
+        self.allowed.disks.iter().find_map(|(node, disks)| {
+            let vm = ownership::vm_of(&self.blueprint, &self.observed.proxmox, node)?;
+            let known: Vec<String> = vm.config.keys().filter(|key| words::is_drive(key)).cloned().collect();
+            let unknown = disks.iter().find(|disk| !known.contains(disk))?;
+            Some(UnknownName { given: Given::Disk, name: format!("{node}/{unknown}"), known })
+        })
     }
 
     /// What authenticates a plan of this snapshot, once there is a bundle.

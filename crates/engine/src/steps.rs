@@ -195,9 +195,9 @@ async fn carry_out(
         Action::VerifyNode { node } => {
             Box::pin(verify::run(context, context.snapshot.node(node)?, progress)).await
         }
-        Action::UncordonNode { node } => Box::pin(drain::uncordon(context, node)).await,
-        Action::CordonNode { node } => Box::pin(drain::cordon(context, node)).await,
-        Action::ReleaseNode { node } => Box::pin(drain::release(context, node)).await,
+        Action::UncordonNode { node } => Box::pin(drain::uncordon(context, node, progress)).await,
+        Action::CordonNode { node } => Box::pin(drain::cordon(context, node, progress)).await,
+        Action::ReleaseNode { node } => Box::pin(drain::release(context, node, progress)).await,
         Action::ShutdownNode { node } => {
             let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
             Box::pin(shutdown::run(context, permit, node, progress)).await
@@ -216,7 +216,7 @@ async fn carry_out(
             Box::pin(leave::run(context, permit, node, progress)).await
         }
         Action::DeleteNode { node } => {
-            Box::pin(forget::run(context, permit::of(permit, action)?, node)).await
+            Box::pin(forget::run(context, permit::of(permit, action)?, node, progress)).await
         }
         Action::Bootstrap { node } => {
             Box::pin(bootstrap::run(context, context.snapshot.node(node)?, progress)).await

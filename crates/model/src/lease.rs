@@ -59,6 +59,13 @@ pub const fn successor_waits(holder_stops: Option<Duration>) -> Duration {
     stops.saturating_add(LONGEST_CALL).saturating_add(MARGIN)
 }
 
+/// How long a successor waits for a holder of whom the lease says this. One that itself still waits for the holder before it
+/// (`outwaits`) may not be the last that is at work.
+#[must_use]
+pub fn takeover_waits(holder_stops: Option<Duration>, outwaits: Option<Duration>) -> Duration {
+    successor_waits(holder_stops).max(outwaits.unwrap_or_default())
+}
+
 /// What a holder may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {

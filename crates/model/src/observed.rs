@@ -49,6 +49,10 @@ pub struct Removed {
     pub address: Option<Ipv4Addr>,
     /// Disks with their size in GiB, which are deleted with the VM; 0 where Proxmox does not say it.
     pub disks: BTreeMap<String, u64>,
+    /// Pods on it that no controller recreates, as `namespace/name`; `None` where Kubernetes did not tell. They come and go, so a saved
+    /// plan does not hold them.
+    #[serde(skip)]
+    pub unmanaged_pods: Option<Vec<String>>,
 }
 
 /// Something that could not be seen.

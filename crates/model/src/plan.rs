@@ -6,7 +6,6 @@
 //! - [`refuse`]: when nothing may be touched.
 //! - [`lost`]: VMs of a cluster with this name whose keys are not here.
 //! - [`preflight`]: what must be so before the first VM is created.
-//! - [`unsupported`]: what the file may ask for and this version does not do.
 //! - [`bring_up`]: what each node still needs.
 //! - `bootstrap`: when etcd may be bootstrapped, and when the record must say that it was.
 //! - [`drift`]: what of a VM is not as the file says, and what changing it would disrupt.
@@ -53,7 +52,6 @@ mod remove;
 mod replace;
 mod target;
 mod units;
-pub mod unsupported;
 pub use others::DELETION;
 pub use replace::ONLY_CONTROL_PLANE;
 #[cfg(test)]
@@ -201,8 +199,6 @@ pub enum RefusalCode {
     NotProven,
     /// The cluster differs from the file in what a cluster that runs does not change.
     Differs,
-    /// The file asks for something that this version does not do.
-    NotYet,
     /// The plan contradicts itself: a mistake in Talosmith.
     Internal,
 }
@@ -240,7 +236,6 @@ pub fn plan_allowing(
     if refusals.is_empty() {
         // With the bundle lost or Proxmox too old, every id would look taken and every host wrong.
         refusals.extend(refuse::creation(blueprint, observed));
-        refusals.extend(unsupported::refusals(blueprint));
     }
     let mut found = bring_up::steps(blueprint, rendered, observed, allowed);
     refusals.append(&mut found.refusals);

@@ -27,6 +27,10 @@ pub fn of(blueprint: &Blueprint, observed: &Observed) -> BTreeMap<NodeName, Remo
             role: role(observed, &vm.mark.node),
             address: address(observed, vm),
             disks: disks(vm),
+            unmanaged_pods: observed
+                .removed
+                .get(vm.mark.node.as_str())
+                .and_then(|seen| seen.unmanaged_pods.clone()),
         };
         (vm.mark.node.as_str().into(), removed)
     };

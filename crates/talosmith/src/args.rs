@@ -352,7 +352,7 @@ pub struct ApplyArgs {
     #[command(flatten)]
     pub allow: AllowArgs,
     /// End after this time, such as 90s, 20m or 2h, counted from the first change. A change that is being made is finished, nothing
-    /// else is started, and a step that still waits is reported as failed (exit code 5). `talosmith apply` continues from there.
+    /// else is started, and a step that still waits is reported as not finished (exit code 5). `talosmith apply` continues from there.
     #[arg(long, value_name = "TIME", value_parser = parse_limit)]
     pub timeout: Option<Duration>,
     /// Write a kubeconfig when the cluster is healthy, merged into this file if it exists, readable by you only.

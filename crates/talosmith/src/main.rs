@@ -39,7 +39,7 @@ fn main() -> ExitCode {
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
         }
     };
-    let printer = Printer::new(settings(&cli.global));
+    let printer = Printer::new(settings(&cli.global)).with_flags(&commands::setup::flags(&cli.global));
     #[cfg(feature = "lab")]
     let made = runtime(&cli);
     #[cfg(not(feature = "lab"))]

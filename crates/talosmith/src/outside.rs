@@ -147,7 +147,9 @@ fn not_logged_in(error: pve::LoginError) -> Problem {
     match error {
         pve::LoginError::Trust(error) => untrusting(error),
         pve::LoginError::Call(error) => {
-            let problem = Problem::of(Exit::Systems, &error).within("could not log in to Proxmox");
+            let rejected = matches!(error.kind(), pve::Kind::Unauthenticated { .. });
+            let exit = if rejected { Exit::Input } else { Exit::Systems };
+            let problem = Problem::of(exit, &error).within("could not log in to Proxmox");
             match (error.kind(), error.hint()) {
                 (pve::Kind::Unauthenticated { .. }, _) => {
                     problem.hint("check the user, the realm and the password")

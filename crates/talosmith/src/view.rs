@@ -18,6 +18,7 @@ pub mod health;
 pub mod import;
 mod ink;
 pub mod markdown;
+mod next;
 pub mod plan;
 pub mod run;
 pub mod show;
@@ -81,6 +82,8 @@ pub struct Printer {
     err: Sink,
     /// Why something did not reach stdout.
     failed: Arc<Mutex<Option<io::Error>>>,
+    /// Options that commands in the text need to mean the same cluster as this one.
+    flags: Arc<str>,
 }
 
 impl Printer {
@@ -94,7 +97,14 @@ impl Printer {
     #[must_use]
     pub fn onto(settings: Settings, out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Self {
         let (out, err) = (Arc::new(Mutex::new(out)), Arc::new(Mutex::new(err)));
-        Self { settings, out, err, failed: Arc::default() }
+        Self { settings, out, err, failed: Arc::default(), flags: Arc::from("") }
+    }
+
+    /// The same printer for a command line with these options, each with a space before it: commands that people are told to type get
+    /// them, too.
+    #[must_use]
+    pub fn with_flags(self, flags: &str) -> Self {
+        Self { flags: Arc::from(flags), ..self }
     }
 
     /// Why not everything reached stdout, if so. A reader that has enough, as `head`, is not a failure.
@@ -207,7 +217,7 @@ impl Printer {
         let seen = seen
             .map(|(blueprint, observed, plan)| (blueprint, harmless::data(observed), harmless::data(plan)));
         let page = written(ink, |w, ink| {
-            wrapped(w, ink, |w, ink| {
+            self.wrapped(w, ink, |w, ink| {
                 match &seen {
                     // Of the window, the last line and the one of the cursor are taken.
                     Ok((blueprint, observed, plan)) => {
@@ -309,11 +319,27 @@ impl Printer {
 
     /// As [`Self::to_out`], for text that people read.
     fn to_window(&self, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) {
-        self.to_out(|w, ink| wrapped(w, ink, write));
+        self.to_out(|w, ink| self.wrapped(w, ink, write));
     }
 
     pub(crate) fn to_err(&self, write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>) {
-        print(&self.err, self.ink(self.settings.stderr_is_terminal), |w, ink| wrapped(w, ink, write));
+        print(&self.err, self.ink(self.settings.stderr_is_terminal), |w, ink| self.wrapped(w, ink, write));
+    }
+
+    /// Writes a view so that in a window its lines end between words.
+    fn wrapped(
+        &self,
+        w: &mut dyn Write,
+        ink: Ink,
+        write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut text = Vec::new();
+        write(&mut text, ink)?;
+        let text = String::from_utf8_lossy(&text);
+        let text = next::with_flags(&text, &self.flags);
+        let text = window::wrap(&text, ink.limit);
+        let text = if ink.ascii { window::plain_letters(&text) } else { text };
+        w.write_all(text.as_bytes())
     }
 
     fn ink(&self, is_terminal: bool) -> Ink {
@@ -336,20 +362,6 @@ fn commands(w: &mut dyn Write, ink: Ink, lines: &[(String, &str)]) -> io::Result
         }
     }
     Ok(())
-}
-
-/// Writes a view so that in a window its lines end between words.
-fn wrapped(
-    w: &mut dyn Write,
-    ink: Ink,
-    write: impl FnOnce(&mut dyn Write, Ink) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut text = Vec::new();
-    write(&mut text, ink)?;
-    let text = String::from_utf8_lossy(&text);
-    let text = window::wrap(&text, ink.limit);
-    let text = if ink.ascii { window::plain_letters(&text) } else { text };
-    w.write_all(text.as_bytes())
 }
 
 /// Writes a view in one piece, so that lines of different tasks never mix.

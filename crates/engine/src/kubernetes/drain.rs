@@ -87,6 +87,16 @@ impl Kubernetes {
         limit: Duration,
         call: impl Fn() -> F,
     ) -> Result<T> {
+        self.persist_and_say(limit, |_| {}, call).await
+    }
+
+    /// The same. `say` gets what is waited for, and why, each time that there was no answer.
+    pub(crate) async fn persist_and_say<T, F: Future<Output = Result<T>>>(
+        &self,
+        limit: Duration,
+        say: impl Fn(String),
+        call: impl Fn() -> F,
+    ) -> Result<T> {
         let began = self.clock.now();
         loop {
             let error = match call().await {
@@ -97,6 +107,9 @@ impl Kubernetes {
             if error.kind() != Kind::Systems || is_refusal(&error) || waited >= limit {
                 return Err(error);
             }
+            let why = error.causes().pop().unwrap_or_default();
+            let (endpoint, seconds) = (&self.endpoint, limit.as_secs());
+            say(format!("waiting for the Kubernetes API at {endpoint} (timeout {seconds} s): {why}"));
             self.clock.sleep(INTERVAL).await;
         }
     }
@@ -263,6 +276,22 @@ impl Kubernetes {
             ),
         };
         Err(Error::new(Kind::Refused, format!("node {node} was not drained, because {why}")).hint(hint))
+    }
+
+    /// Pods on a node that no controller recreates, as `namespace/name`.
+    ///
+    /// # Errors
+    ///
+    /// When Kubernetes does not answer in time, or refuses.
+    pub(crate) async fn unmanaged_pods(&self, node: &str) -> Result<Vec<String>> {
+        let pods: Api<Pod> = Api::all(self.client.clone());
+        let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
+        let found = self.ask(&format!("list the pods of node {node}"), pods.list(&here)).await?;
+        let lost = found.items.into_iter().filter(|pod| fate(pod) == Fate::Lost).map(|pod| {
+            let (namespace, name) = (pod.metadata.namespace, pod.metadata.name);
+            format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default())
+        });
+        Ok(lost.collect())
     }
 
     /// Asks for one eviction; returns why it was not granted.

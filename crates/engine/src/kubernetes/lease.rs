@@ -11,11 +11,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use model::lease::takeover_waits;
 
 use super::Kubernetes;
 use crate::error::{Error, Kind, Result};
 use crate::kubernetes_api::{self as api, Api, PostParams};
-use crate::lease::{taken_over, taken_over_from_here};
+use crate::lease::{self, taken_over, taken_over_from_here};
 
 /// Where the lease of a cluster without Proxmox is.
 pub(crate) const NAMESPACE: &str = "kube-system";
@@ -174,11 +175,17 @@ impl Kubernetes {
             let call = leases.create(&params, &lease);
             return self.ask_unless_beaten(claim, &what, call).await.map(|()| None);
         };
+        let outwaits = outwaits(&lease);
         let spec = lease.spec.take().unwrap_or_default();
         if let Some(holder) = other.as_ref().filter(|_| claim.whose == Whose::Free && !is_over(&spec, now)) {
-            let until = end(&spec).map(|end| format!(" until {end:.0}")).unwrap_or_default();
-            return Err(Error::new(Kind::Busy, format!("{holder} is changing this cluster{until}"))
-                .hint("wait for it to finish; if it is gone for good, take over"));
+            let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+            let wait = takeover_waits(seconds.map(Duration::from_secs), outwaits);
+            return Err(lease::held_by(
+                holder,
+                spec.acquire_time.as_ref().map(|time| time.0),
+                end(&spec),
+                wait,
+            ));
         }
         lease.spec = Some(claim.spec(now, Some(spec)));
         claim.note_wait(&mut lease);
@@ -187,22 +194,23 @@ impl Kubernetes {
         self.ask_unless_beaten(claim, &what, call).await.map(|()| other)
     }
 
-    /// Releases the lease, if it is ours.
+    /// Releases the lease, if it is ours. Says whether it stays ours, because it was being taken over.
     ///
     /// # Errors
     ///
     /// When Kubernetes does not answer in time.
-    pub async fn give_back(&self, claim: &Claim) -> Result<()> {
+    pub async fn give_back(&self, claim: &Claim) -> Result<bool> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), &claim.namespace);
         let what = format!("release lease {}/{}", claim.namespace, claim.name);
-        let Some(mut lease) = self.ask_maybe(&what, leases.get(&claim.name)).await? else { return Ok(()) };
-        // During a take-over the one before may still be at work: the lease stays, and with it the wait.
-        if outwaits(&lease).is_some() {
-            return Ok(());
-        }
+        let Some(mut lease) = self.ask_maybe(&what, leases.get(&claim.name)).await? else { return Ok(false) };
+        let waits = outwaits(&lease).is_some();
         let Some(spec) = lease.spec.as_mut().filter(|spec| held(spec) == Some(claim.identity())) else {
-            return Ok(());
+            return Ok(false);
         };
+        // During a take-over the one before may still be at work: the lease stays, and with it the wait.
+        if waits {
+            return Ok(true);
+        }
         spec.holder_identity = None;
         let released = format!("{} {}", spec.lease_transitions.unwrap_or(0), claim.holder);
         lease.metadata.annotations.get_or_insert_default().insert(RELEASED.to_owned(), released);
@@ -210,8 +218,8 @@ impl Kubernetes {
         let params = PostParams::default();
         let call = leases.replace(&claim.name, &params, &lease);
         match self.ask_unless_beaten(claim, &what, call).await {
-            Err(error) if error.kind() == Kind::Stale => Ok(()),
-            other => other,
+            Err(error) if error.kind() == Kind::Stale => Ok(false),
+            other => other.map(|()| false),
         }
     }
 

@@ -8,6 +8,7 @@ use model::removed;
 
 use super::{machine, machines};
 use crate::Systems;
+use crate::kubernetes::Kubernetes;
 use crate::render::Access;
 
 /// Asks those whose address only Kubernetes or etcd knew, and each for its role.
@@ -56,6 +57,27 @@ pub(super) async fn complete(
         }
     }
     describe(systems, blueprint, observed);
+    add_pods(systems, blueprint, access, observed).await;
+}
+
+/// What would be lost with each of them in Kubernetes. Where it does not answer, that is not known.
+async fn add_pods(systems: &Systems, blueprint: &Blueprint, access: &Access, observed: &mut Observed) {
+    let kubernetes = &observed.kubernetes;
+    if !kubernetes.answered || observed.removed.is_empty() {
+        return;
+    }
+    let Ok(client) = Kubernetes::new(systems, &blueprint.endpoint, &access.kubernetes) else { return };
+    let asked = observed.removed.iter_mut().map(|(name, removed)| {
+        let client = &client;
+        async move {
+            removed.unmanaged_pods = match kubernetes.nodes.contains_key(name) {
+                true => client.unmanaged_pods(name).await.ok(),
+                // What Kubernetes does not have runs no pods.
+                false => Some(vec![]),
+            };
+        }
+    });
+    join_all(asked).await;
 }
 
 fn describe(systems: &Systems, blueprint: &Blueprint, observed: &mut Observed) {

@@ -68,11 +68,11 @@ fn a12_a_plan_without_a_key_approves_and_allows_nothing() {
 #[test]
 fn a12_a_saved_plan_has_a_form_and_another_one_is_refused() {
     let text = saved(None).to_text();
-    let form = |form: &str| SavedPlan::parse(&text.replace("\"talosmith_plan\": 6", form));
-    assert!(matches!(form("\"talosmith_plan\": 7"), Err(Unusable::Newer(7))));
-    assert!(matches!(form("\"talosmith_plan\": 5"), Err(Unusable::Older(5))));
+    let form = |form: &str| SavedPlan::parse(&text.replace("\"talosmith_plan\": 7", form));
+    assert!(matches!(form("\"talosmith_plan\": 8"), Err(Unusable::Newer(8))));
+    assert!(matches!(form("\"talosmith_plan\": 6"), Err(Unusable::Older(6))));
     assert!(matches!(form("\"other\": 6"), Err(Unusable::NoForm)));
-    assert!(matches!(form("\"talosmith_plan\": 6, \"more\": 1"), Err(Unusable::NotAPlan(_))));
+    assert!(matches!(form("\"talosmith_plan\": 7, \"more\": 1"), Err(Unusable::NotAPlan(_))));
     assert!(matches!(SavedPlan::parse("cluster: home"), Err(Unusable::NotAPlan(_))));
 }
 
@@ -125,5 +125,5 @@ fn a_saved_plan_with_repeated_or_unknown_keys_is_refused() {
     );
     let unknown = edited("\"steps\": []", "\"steps\": [], \"approved\": true").unwrap_err();
     assert!(matches!(unknown, Unusable::Unknown), "{unknown:?}");
-    assert!(edited("\"talosmith_plan\": 6", "\"talosmith_plan\": 6, \"talosmith_plan\": 6").is_err());
+    assert!(edited("\"talosmith_plan\": 7", "\"talosmith_plan\": 7, \"talosmith_plan\": 7").is_err());
 }

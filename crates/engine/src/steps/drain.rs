@@ -29,7 +29,8 @@ pub(super) const API_TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) async fn run(context: &Context, permit: &Permit, node: &str, progress: &Progress) -> Result<Done> {
     permit::check(permit, node, Effect::Eviction)?;
     let kubernetes = kubernetes(context)?;
-    if !kubernetes.persist(API_TIMEOUT, || kubernetes.has_node(node)).await? {
+    let say = waiting(context, progress);
+    if !kubernetes.persist_and_say(API_TIMEOUT, say, || kubernetes.has_node(node)).await? {
         return Ok(Done::default());
     }
     let policy = context.snapshot.policy();
@@ -58,10 +59,11 @@ pub(super) async fn run(context: &Context, permit: &Permit, node: &str, progress
 }
 
 /// Lets pods come to a node again, where Talosmith cordoned it.
-pub(super) async fn uncordon(context: &Context, node: &str) -> Result<Done> {
+pub(super) async fn uncordon(context: &Context, node: &str, progress: &Progress) -> Result<Done> {
     let kubernetes = kubernetes(context)?;
-    if kubernetes.persist(API_TIMEOUT, || kubernetes.has_node(node)).await? {
-        kubernetes.persist(API_TIMEOUT, || kubernetes.release(node)).await?;
+    let say = waiting(context, progress);
+    if kubernetes.persist_and_say(API_TIMEOUT, say, || kubernetes.has_node(node)).await? {
+        kubernetes.persist_and_say(API_TIMEOUT, say, || kubernetes.release(node)).await?;
     }
     Ok(Done::default())
 }
@@ -90,15 +92,36 @@ pub(super) async fn after_failure(context: &Context, permit: &Permit, action: &A
 }
 
 /// Cordons a node in the name of a person.
-pub(super) async fn cordon(context: &Context, node: &str) -> Result<Done> {
+pub(super) async fn cordon(context: &Context, node: &str, progress: &Progress) -> Result<Done> {
     let kubernetes = kubernetes(context)?;
-    kubernetes.persist(API_TIMEOUT, || kubernetes.cordon(node, true)).await.map(|_| Done::default())
+    let say = waiting(context, progress);
+    kubernetes
+        .persist_and_say(API_TIMEOUT, say, || kubernetes.cordon(node, true))
+        .await
+        .map(|_| Done::default())
 }
 
 /// Uncordons a node, no matter who cordoned it.
-pub(super) async fn release(context: &Context, node: &str) -> Result<Done> {
+pub(super) async fn release(context: &Context, node: &str, progress: &Progress) -> Result<Done> {
     let kubernetes = kubernetes(context)?;
-    kubernetes.persist(API_TIMEOUT, || kubernetes.cordon(node, false)).await.map(|_| Done::default())
+    let say = waiting(context, progress);
+    kubernetes
+        .persist_and_say(API_TIMEOUT, say, || kubernetes.cordon(node, false))
+        .await
+        .map(|_| Done::default())
+}
+
+/// Says what is waited for while the Kubernetes API does not answer.
+pub(super) fn waiting<'a>(context: &'a Context, progress: &'a Progress) -> impl Fn(String) + Copy + 'a {
+    let has_vip = context.snapshot.blueprint.vip.is_some();
+    move |waits: String| {
+        progress.note(match has_vip {
+            true => format!(
+                "{waits}; the VIP may be moving to another control plane node, which takes up to a minute"
+            ),
+            false => waits,
+        });
+    }
 }
 
 /// Kubernetes of the cluster.

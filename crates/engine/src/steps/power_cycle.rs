@@ -62,7 +62,8 @@ pub(super) async fn run(
     }
     progress.note("shutting down");
     context.restarted().insert(node.name.clone());
-    warnings.extend(shut_down(context, permit, node, place, machine.as_ref(), progress).await?);
+    let failed = || attempt(node, place);
+    warnings.extend(shut_down(context, permit, node, place, machine.as_ref(), &failed, progress).await?);
     context.systems.clock.sleep(CLEAN_UP).await;
     warnings.extend(update::for_next_start(context, node, place, set).await?.warnings);
     progress.note("starting");
@@ -83,17 +84,18 @@ fn is_hotplug(error: &Error) -> bool {
     error.causes().iter().any(|cause| cause.contains("hotplug problem"))
 }
 
-/// Brings the VM down, gracefully. One that is off already is as good. Gives the warnings of Proxmox.
-async fn shut_down(
+/// Brings the VM down through Proxmox, gracefully. One that is off already is as good. Gives the warnings of Proxmox.
+pub(super) async fn shut_down(
     context: &Context,
     permit: &Permit,
     node: &Node,
     place: &VmRef,
     machine: Option<&Machine>,
+    attempt: &(dyn Fn() -> Error + Sync),
     progress: &Progress,
 ) -> Result<Vec<String>> {
     permit::check(permit, &node.name, Effect::Absence)?;
-    let failed = |e: pve::Error| attempt(node, place).hint(hint(&e)).because(e);
+    let failed = |e: pve::Error| attempt().hint(hint(&e)).because(e);
     let pve = &context.systems.pve;
     let mut tries = 1;
     loop {
@@ -109,9 +111,9 @@ async fn shut_down(
         };
         match asked.await {
             Ok(Some(warnings)) => return Ok(warnings),
-            Ok(None) => return by_force(context, permit, node, place, machine, progress).await,
+            Ok(None) => return by_force(context, permit, node, place, machine, attempt, progress).await,
             Err(error) if is_disobeyed(&error) => {
-                return by_force(context, permit, node, place, machine, progress).await;
+                return by_force(context, permit, node, place, machine, attempt, progress).await;
             }
             Err(error) if tries < ATTEMPTS && worth_another_look(&error) => {}
             Err(error) => return Err(failed(error)),
@@ -147,12 +149,13 @@ async fn by_force(
     node: &Node,
     place: &VmRef,
     machine: Option<&Machine>,
+    attempt: &(dyn Fn() -> Error + Sync),
     progress: &Progress,
 ) -> Result<Vec<String>> {
     permit::check(permit, &node.name, Effect::Absence)?;
     let pve = &context.systems.pve;
     if let Some(running) = still_runs(context, node, machine).await {
-        return Err(attempt(node, place).coded("no-shutdown").hint(format!(
+        return Err(attempt().coded("no-shutdown").hint(format!(
             "it did not shut down within {} s, and {running}; look at its console with `talosmith node console {}`. It was not \
              stopped by force",
             SHUTDOWN.as_secs(),
@@ -160,7 +163,7 @@ async fn by_force(
         )));
     }
     progress.note("its services have stopped, and it does not switch off: forced shutdown");
-    let failed = |e: pve::Error| attempt(node, place).hint(hint(&e)).because(e);
+    let failed = |e: pve::Error| attempt().hint(hint(&e)).because(e);
     owned::read(context, Act::Change, &node.name, place).await?;
     let stopped = async {
         let task = pve.stop(&place.host, place.vmid).await?;
@@ -168,7 +171,7 @@ async fn by_force(
     };
     match stopped.await.map_err(failed)? {
         (finished, true) => Ok(finished.warnings),
-        (_, false) => Err(attempt(node, place)
+        (_, false) => Err(attempt()
             .coded(NO_EFFECT)
             .hint("Proxmox reported it as stopped, but the VM still runs; look at its task log")),
     }

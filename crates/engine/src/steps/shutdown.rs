@@ -2,6 +2,9 @@
 //!
 //! The machine shuts itself down: its services stop and its disks are flushed. Proxmox says when its VM is off; a machine that Proxmox
 //! does not have counts as off when it does not respond for a while.
+//!
+//! The manager of high availability starts a VM again that switches itself off. So one that it manages is shut down through Proxmox, which
+//! tells the manager that the VM is to be stopped; `apply` starts it in the same way.
 
 use std::time::Duration;
 
@@ -12,9 +15,9 @@ use model::names::VmRef;
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, hint};
 use crate::identify::{Identified, identify};
-use crate::steps::{boot, permit, reboot};
+use crate::steps::{boot, permit, power_cycle, reboot};
 use crate::systems::REQUEST_TIMEOUT;
 
 /// For so long a machine may take to go off.
@@ -23,6 +26,21 @@ const TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
 const INTERVAL: Duration = Duration::from_secs(2);
 /// A machine that Proxmox does not have is off when it does not respond so often.
 const LOOKS: u32 = 5;
+
+/// Where the VM of a node is, if the manager of high availability looks after it. What Proxmox does not say is not known, and then nothing
+/// is shut down: the machine could come back at any moment.
+async fn managed(context: &Context, node: &Node) -> Result<Option<VmRef>> {
+    if node.external {
+        return Ok(None);
+    }
+    let place = context.place_of(node);
+    let asked = context.systems.pve.vm_status(&place.host, place.vmid).await;
+    let status = asked.map_err(|e| {
+        let what = format!("could not read whether Proxmox HA manages {}", node.name);
+        Error::systems(what).hint(hint(&e)).because(e)
+    })?;
+    Ok(status.ha_managed.then_some(place))
+}
 
 /// Shuts a node's machine down.
 pub(super) async fn run(
@@ -34,6 +52,13 @@ pub(super) async fn run(
     permit::check(permit, &node.name, Effect::Absence)?;
     let attempt = || Error::systems(format!("could not shut {} down", node.name));
     let machine = boot::configured(context, node, attempt).await?;
+    if let Some(place) = managed(context, node).await? {
+        progress.note("shutting down through the HA manager of Proxmox");
+        context.restarted().insert(node.name.clone());
+        let stopped =
+            power_cycle::shut_down(context, permit, node, &place, Some(&machine), &attempt, progress).await?;
+        return Ok(Done { warnings: stopped });
+    }
     progress.note("shutting down");
     // Its pods are gone already, so it need not drain itself. Where the answer is lost, it is watched all the same.
     if let Err(error) = machine.shutdown(true).await

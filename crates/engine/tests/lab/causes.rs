@@ -301,7 +301,10 @@ async fn left_2_a_host_that_goes_off_during_the_creation_is_named() {
             // Of the nodes only this one is on that host. The bootstrap and the health check are about all of them.
             if step.objects().any(|of| of == "pve3" || of == "home-control-3") {
                 let told = format!("{after} s, {step}: {causes:?}");
-                assert!(causes.iter().any(|cause| cause == "the Proxmox host pve3 is offline"), "{told}");
+                assert!(
+                    causes.iter().any(|cause| cause.contains("the Proxmox host pve3 is offline")),
+                    "{told}"
+                );
                 assert!(hint.contains("pve3"), "{told}: {hint}");
                 assert_eq!(code, "unreachable", "{told}");
                 failed.insert(kind);
@@ -312,4 +315,24 @@ async fn left_2_a_host_that_goes_off_during_the_creation_is_named() {
     for kind in kinds {
         assert!(failed.contains(kind), "{kind} is not among {failed:?}");
     }
+}
+
+/// While it waits for a machine on such a host, the run says so.
+#[tokio::test(start_paused = true)]
+async fn leftover_7_a_wait_for_a_machine_names_its_host_that_is_off() {
+    let rig = Rig::new();
+    let outage = async {
+        rig.systems.clock.sleep(Duration::from_secs(75)).await;
+        rig.lab.inject(Injection::HostOffline("pve3".to_owned()));
+    };
+    let (ran, ()) = futures::join!(rig.apply(HOME), outage);
+    assert_eq!(ran.outcome, Outcome::Failed);
+    let notes = ran.events.iter().filter_map(|event| match &event.what {
+        What::StepProgress { node, note, .. } if node.as_deref() == Some("home-control-3") => {
+            Some(note.as_str())
+        }
+        _ => None,
+    });
+    let notes: Vec<&str> = notes.collect();
+    assert!(notes.iter().any(|note| note.contains("the Proxmox host pve3 is offline")), "{notes:#?}");
 }

@@ -120,7 +120,7 @@ impl Account<'_> {
         assert_eq!(self.kubernetes.claim(&ours).await.unwrap(), None, "renewed");
         let error = self.kubernetes.claim(&theirs).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Busy);
-        assert!(error.to_string().starts_with("ours is changing this cluster until "), "{error}");
+        assert!(error.to_string().starts_with("ours is changing the cluster since "), "{error}");
         self.clock.sleep(Duration::from_secs(4)).await;
         assert_eq!(
             self.kubernetes.claim(&theirs).await.unwrap().as_deref(),

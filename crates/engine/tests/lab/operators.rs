@@ -7,6 +7,7 @@ use engine::error::Kind;
 use engine::lease::Operator;
 use lab::{CallMoment, Verdict};
 use model::event::{Outcome, What};
+use model::mark::{Lease, Mark, RecordState};
 use tokio::sync::watch;
 
 use crate::rig::{HOME, Rig, operator};
@@ -39,7 +40,8 @@ async fn the_second_operator_is_told_who_is_at_work() {
     assert_eq!(error.kind(), Kind::Busy);
     let told = format!("{error}; {}", error.advice().unwrap_or_default());
     assert!(told.starts_with("eva@test is changing the cluster since 2026-"), "{told}");
-    assert!(told.contains("the lease ends at 2026-") && told.contains("`--take-over`"), "{told}");
+    assert!(told.contains("after 2026-") && told.contains("`--take-over`"), "{told}");
+    assert!(told.contains("Talosmith then waits 150 s"), "leftover 4: the hint names the real wait: {told}");
     assert_eq!(first.unwrap().outcome, Outcome::Done);
     rig.assert_whole().await;
 }
@@ -224,7 +226,8 @@ async fn without_proxmox_the_lease_in_kubernetes_keeps_operators_apart() {
     assert_eq!(error.kind(), Kind::Busy);
     let told = format!("{error}; {}", error.advice().unwrap_or_default());
     assert!(told.starts_with("eva@test (eva) is changing the cluster since 2026-"), "{told}");
-    assert!(told.contains("the lease ends at 2026-") && told.contains("`--take-over`"), "{told}");
+    assert!(told.contains("after 2026-") && told.contains("`--take-over`"), "{told}");
+    assert!(told.contains("Talosmith then waits 150 s"), "leftover 4: the hint names the real wait: {told}");
 
     // Taken over: the holder finds out before the other one starts.
     let kim = taking_over("kim");
@@ -326,4 +329,78 @@ async fn a7_an_interrupted_take_over_waits_again() {
     assert_eq!(again.err().map(|error| error.kind()), Some(Kind::Stale));
     let waited = rig.systems.clock.now().duration_since(started).as_secs();
     assert!(waited >= i64::try_from(model::lease::SUCCESSOR_WAITS.as_secs()).unwrap(), "{waited}");
+}
+
+/// A holder that waits itself may not be the last one that is at work: its successor waits for as long as it would have.
+#[tokio::test(start_paused = true)]
+async fn leftover_4_a_successor_waits_for_whom_the_holder_waits_for() {
+    for take_over in [true, false] {
+        let rig = Rig::healthy().await;
+        let (host, now) = (rig.host_of(150_010).await, rig.systems.clock.now());
+        let config = rig.systems.pve.vm_config(&host, 150_010).await.unwrap();
+        let mut state = RecordState::find(config.description()).unwrap();
+        state.lease = Some(Lease {
+            holder: "eva@test".to_owned(),
+            nonce: "eva".to_owned(),
+            run: Some("1".to_owned()),
+            since: now,
+            // Who does not take over waits until it has expired.
+            expires: if take_over { now + Duration::from_secs(60) } else { now },
+            stops_after: Some(60),
+            outwaits: Some(390),
+        });
+        let notes = Mark::find(config.description()).unwrap().describe_record(&state);
+        let params = pve::Params::from([("description".to_owned(), notes)]);
+        rig.systems.pve.update_config(&host, 150_010, &params, &[], None).await.unwrap();
+        let snapshot = rig.observe(&HOME.replace("count: 2", "count: 3")).await;
+        let kim = Operator { take_over, ..operator("kim") };
+        let stale = rig.carry_out_as(&snapshot, &snapshot.plan(), &kim).await.err().unwrap();
+        assert_eq!(stale.kind(), Kind::Stale);
+        let waited = rig.systems.clock.now().duration_since(now).as_secs();
+        assert!(waited >= 390, "take over: {take_over}; it waited {waited} s");
+    }
+}
+
+/// What a run says of the lease at its end.
+fn said_of_the_lease(ran: &crate::rig::Ran) -> Vec<&str> {
+    let said = ran.events.iter().filter_map(|event| match &event.what {
+        What::StepProgress { step, note, .. } if step.0 == "lease" => Some(note.as_str()),
+        _ => None,
+    });
+    said.collect()
+}
+
+/// A take-over that is stopped keeps the lease, because the one before may still be at work. That is said.
+#[tokio::test(start_paused = true)]
+async fn leftover_4_a_take_over_that_is_stopped_says_that_it_keeps_the_lease() {
+    let kept = "the lease is not released, because the run that it was taken from may still be at work";
+    for wish in [Stop::Graceful, Stop::Timeout] {
+        let rig = Rig::healthy().await;
+        let file = HOME.replace("count: 2", "count: 3");
+        let snapshot = rig.observe(&file).await;
+        let plan = snapshot.plan();
+        tokio::select! {
+            _ = rig.carry_out(&snapshot, &plan, "me") => panic!("it takes longer"),
+            () = rig.systems.clock.sleep(Duration::from_secs(10)) => {}
+        }
+        let (metal, external) = metal_that_waits().await;
+        let eva = operator("eva");
+        tokio::select! {
+            _ = apply_metal(&metal, &external, &eva) => panic!("nothing answers for w-2"),
+            () = metal.systems.clock.sleep(Duration::from_secs(30)) => {}
+        }
+        for (rig, file) in [(&rig, &file), (&metal, &external)] {
+            let snapshot = rig.observe(file).await;
+            let (plan, kim) = (snapshot.plan(), taking_over("kim"));
+            let (request, stop) = watch::channel(Stop::No);
+            let stopping = async {
+                rig.systems.clock.sleep(Duration::from_secs(20)).await;
+                request.send_replace(wish);
+            };
+            let (ran, ()) = futures::join!(rig.carry_out_until(stop, &snapshot, &plan, &kim), stopping);
+            let ran = ran.unwrap();
+            let said = said_of_the_lease(&ran);
+            assert!(said.last().is_some_and(|said| said.starts_with(kept)), "{wish:?}: {said:?}");
+        }
+    }
 }

@@ -467,7 +467,7 @@ async fn names_that_no_node_has_are_found_before_anything_is_done() {
     let session = Session::new(rig.world_of(&eva), spec(HOME), Some(bundle()));
     let session = session.targeting(["home-work-9".to_owned()]);
     let snapshot = session.observe().await.unwrap_or_else(|_| panic!("it can be observed"));
-    let (_, name) = snapshot.unknown_name().unwrap();
+    let name = snapshot.unknown_name().unwrap().name;
     assert_eq!(name, "home-work-9");
     assert!(snapshot.node_names().contains(&"home-work-1".into()));
 }
@@ -512,7 +512,7 @@ async fn nodes_are_rebooted_by_hand_through_the_gate() {
 
     let wrong = controller.quiet(session(), by_hand(Hand::Reboot, &["home-work-9"]), &eva).await.unwrap();
     assert!(
-        matches!(&wrong.ended, Ended::NoSuchNode { name, .. } if name == "home-work-9"),
+        matches!(&wrong.ended, Ended::UnknownName(unknown) if unknown.name == "home-work-9"),
         "{:?}",
         wrong.ended
     );

@@ -6,6 +6,7 @@ use std::time::Duration;
 use engine::scrub::Scrub;
 use lab::{LabConfig, ProxmoxVersion};
 use model::event::Outcome;
+use model::plan::by_hand::{ByHand, Hand};
 use pve::PowerState;
 use serde_json::{Value, json};
 
@@ -61,6 +62,33 @@ async fn lab_9_2_a_highly_available_vm_is_asked_for_once_and_waited_for() {
     let since = rig.systems.clock.now().as_second();
     rig.destroyed().await;
     assert_eq!(rig.count(&host, since, "hastop").await, 1, "one wish is enough");
+}
+
+/// The manager starts a VM again that switches itself off. A node that is shut down stays off, and `apply` starts it.
+#[tokio::test(start_paused = true)]
+async fn leftover_9_a_highly_available_node_that_is_shut_down_stays_off() {
+    let rig = Rig::healthy().await.with_ha(WORKER, "started");
+    let host = rig.host_of(WORKER).await;
+    let snapshot = rig.observe(HOME).await;
+    // One that switches itself off comes back.
+    let (node, access) = (snapshot.node("home-work-1").unwrap(), snapshot.access().unwrap());
+    let (net, clock) = (&rig.systems.net, &rig.systems.clock);
+    let machine =
+        talos_client::Machine::connect(net, clock, rig.systems.address(node), &access.talos).unwrap();
+    let before = machine.boot_id().await.unwrap();
+    machine.shutdown(true).await.unwrap();
+    clock.sleep(Duration::from_secs(180)).await;
+    assert_ne!(machine.boot_id().await.unwrap(), before, "high availability started it again");
+    let snapshot = rig.observe(HOME).await;
+    let asked = ByHand { hand: Hand::Shutdown, nodes: ["home-work-1".into()].into() };
+    let ran = rig.carry_out(&snapshot, &snapshot.plan_by_hand(&asked), "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    rig.systems.clock.sleep(Duration::from_secs(120)).await;
+    let status = rig.systems.pve.vm_status(&host, WORKER).await.unwrap();
+    assert_eq!((status.power, status.ha_managed), (PowerState::Stopped, true));
+    let ran = rig.apply(HOME).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert_eq!(rig.systems.pve.vm_status(&host, WORKER).await.unwrap().power, PowerState::Running);
 }
 
 #[tokio::test(start_paused = true)]

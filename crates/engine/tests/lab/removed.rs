@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use lab::Injection;
+use model::allowed::Allowed;
 use model::blueprint::Role;
-use model::event::Outcome;
+use model::event::{Outcome, What};
 use model::observed::{Api, Etcd};
 
 use crate::rig::{HOME, Rig};
@@ -110,4 +111,69 @@ async fn x2_2_members_that_left_the_file_do_not_keep_a_run_waiting() {
         "{awaits}"
     );
     assert_eq!(snapshot.plan().blocked.len(), 3);
+}
+
+/// What is lost for good with a node stands in the plan: its disks with their sizes, pods that nothing recreates, its place in etcd.
+#[tokio::test(start_paused = true)]
+async fn leftover_21_the_plan_names_what_is_lost_with_a_node() {
+    let rig = Rig::healthy().await;
+    let pod = |name: &str, node: &str| {
+        serde_json::json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "example/c:1"}]},
+        })
+    };
+    for (name, node) in [("alone", "home-work-2"), ("elsewhere", "home-work-1")] {
+        rig.kubernetes().apply(&pod(name, node)).await.unwrap();
+    }
+    let plan = rig.observe(&smaller()).await.plan();
+    let hint = |node: &str| {
+        let blocked = plan.blocked.iter().find(|blocked| blocked.node.as_deref() == Some(node));
+        blocked.unwrap_or_else(|| panic!("{:?}", plan.blocked)).hint.clone()
+    };
+    let worker = hint("home-work-2");
+    assert!(worker.contains("scsi0 with ") && worker.contains("default/alone"), "{worker}");
+    assert!(!worker.contains("elsewhere") && !worker.contains("etcd"), "{worker}");
+    assert!(hint("home-control-3").contains("its membership in etcd"), "{}", hint("home-control-3"));
+
+    let allowed = Allowed { removed: true, ..Allowed::default() };
+    let Ok(snapshot) = rig.session(&smaller()).allowing(allowed).observe().await else { panic!() };
+    let plan = snapshot.plan();
+    let reason = |kind: &str| {
+        let is_it =
+            |step: &&model::step::Step| step.id.kind() == kind && step.action.node() == Some("home-work-2");
+        plan.steps.iter().find(is_it).unwrap_or_else(|| panic!("no {kind}: {plan:?}")).reason.clone()
+    };
+    assert!(reason("drain-node").contains("default/alone"), "{}", reason("drain-node"));
+    assert!(reason("delete-vm").contains("scsi0 with "), "{}", reason("delete-vm"));
+    assert!(plan.steps.iter().any(|step| step.id.0 == "leave-etcd/home-control-3"), "{:?}", plan.steps);
+}
+
+/// The API is away for a moment while a node is deleted, because the VIP moves: that is said.
+#[tokio::test(start_paused = true)]
+async fn leftover_8_a_deletion_that_waits_for_the_api_says_so() {
+    let rig = Rig::healthy().await;
+    let file = HOME.replace("count: 2", "count: 1");
+    let allowed = Allowed { removed: true, ..Allowed::default() };
+    let Ok(snapshot) = rig.session(&file).allowing(allowed).observe().await else { panic!() };
+    let held = std::sync::atomic::AtomicBool::new(false);
+    rig.lab.on_call(move |_, moment, method, path| {
+        let is_it = method == "DELETE" && path.contains("/api/v1/nodes/home-work-2");
+        let first = is_it
+            && moment == lab::CallMoment::Before
+            && !held.swap(true, std::sync::atomic::Ordering::Relaxed);
+        if first { lab::Verdict::Hold } else { lab::Verdict::GoOn }
+    });
+    let ran = rig.carry_out(&snapshot, &snapshot.plan(), "me").await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let notes = ran.events.iter().filter_map(|event| match &event.what {
+        What::StepProgress { step, note, .. } if step.0 == "delete-node/home-work-2" => Some(note.as_str()),
+        _ => None,
+    });
+    let notes: Vec<&str> = notes.collect();
+    let told = |note: &&str| {
+        note.starts_with("waiting for the Kubernetes API at https://10.25.150.10:6443 (timeout 120 s): ")
+            && note.contains("the VIP may be moving")
+    };
+    assert!(notes.iter().any(told), "{notes:?}");
 }

@@ -73,6 +73,9 @@ fn clean_up(world: &mut World, node: &str, vmid: u32, since: Timestamp) {
         world.hypervisor.errands.push(Errand { due, vmid, what: What::GiveUp });
     } else if std::mem::take(&mut vm.restart) {
         power::start_here(world, node, vmid);
+    } else if world.hypervisor.is_managed(vmid) {
+        // The manager starts what switched itself off, unless it is to be stopped.
+        ask_manager(world, vmid, Some(power::MANAGED_PATIENCE));
     }
 }
 

@@ -84,6 +84,9 @@ codes! {
     REMOVED_KEY "TS0106" "A key that does not exist any more"
         "The key did something that Talosmith does not do. `force_drain` deleted pods that could not be evicted, against their PodDisruptionBudget: what that budget protects, such as the last replica of a database, would be lost. A drain that does not end in time stops the run and names the pods and budgets that blocked it."
         bad "changes: { force_drain: true }\n" good "changes: { drain_timeout: 10m }\n"
+    NOT_IMPLEMENTED "TS0107" "A key that this version does not implement"
+        "The key has its place in the file, and this version of Talosmith does not do what it asks for. It is an error rather than a key without an effect: a backup that is never made is noticed when it is needed."
+        bad "backup: { folder: backups }\n" good "cluster: home\n"
 
     BAD_NAME "TS0201" "Not a usable name"
         "Names become VM names, host names and Kubernetes node names, so they are made of lower case letters, digits and `-`, start and end with a letter or digit, and have 63 characters at most. The names of Proxmox hosts may have capital letters."

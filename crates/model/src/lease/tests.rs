@@ -101,3 +101,13 @@ proptest! {
         prop_assert!(line.last_effect() < starts, "the last call has its effect at {}, the successor starts at {starts}", line.last_effect());
     }
 }
+
+#[test]
+fn leftover_4_a_holder_that_waits_itself_may_not_be_the_last_at_work() {
+    let (none, long, short) = (None, Some(Duration::from_secs(390)), Some(Duration::from_secs(10)));
+    let stops = Some(HOLDER_STOPS);
+    assert_eq!(takeover_waits(stops, none), SUCCESSOR_WAITS);
+    assert_eq!(takeover_waits(stops, short), SUCCESSOR_WAITS, "never shorter");
+    assert_eq!(Some(takeover_waits(stops, long)), long);
+    assert_eq!(takeover_waits(none, short), successor_waits(None));
+}

@@ -275,7 +275,7 @@ impl Builder<'_> {
             self.unknown.push(Note { text });
             return;
         }
-        if self.must_wait_for_etcd(node, vm.is_some()) {
+        if self.must_wait_for_etcd(node, vm.is_some()) || self.has_another_role(node) {
             return;
         }
         let started = match &vm {
@@ -397,7 +397,8 @@ impl Builder<'_> {
             self.refusals.push(refusal);
             return vec![];
         }
-        let mut drift = drift::examine(self.blueprint, node, vm, machine);
+        let held = self.held(node, machine);
+        let mut drift = drift::examine_holding(self.blueprint, node, vm, machine, held);
         self.notes.append(&mut drift.notes);
         self.blocked.append(&mut drift.blocked);
         self.postpone_unless_it_answers(node, machine, &mut drift);

@@ -77,11 +77,36 @@ impl Keys {
     }
 }
 
+/// Halves of changes that a machine config does not get now. Their other halves in the VM wait for them: a machine whose network
+/// device and machine config do not fit each other is cut off.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Addresses, MAC addresses, MTU, gateway.
+    pub network: bool,
+    /// The image, with its system extensions.
+    pub image: bool,
+}
+
+impl Held {
+    /// Whether a key of a VM is the other half.
+    fn covers(self, key: &str) -> bool {
+        match key.trim_end_matches(|c: char| c.is_ascii_digit()) {
+            "net" | "ipconfig" | "nameserver" => self.network,
+            // Without its system extension, the guest agent does not answer.
+            "agent" => self.image,
+            _ => false,
+        }
+    }
+}
+
 struct Examined<'a> {
     node: &'a Node,
     vm: &'a Vm,
     machine: Option<&'a Machine>,
+    held: Held,
     drift: Drift,
+    /// What waits for the machine config, in words.
+    waits: Vec<String>,
     /// What only a new node can have, in words.
     replace: Vec<String>,
 }
@@ -120,7 +145,20 @@ pub fn moved(node: &Node, vm: &Vm, machine: Option<&Machine>, in_kubernetes: boo
 /// Compares a node with its VM.
 #[must_use]
 pub fn examine(blueprint: &Blueprint, node: &Node, vm: &Vm, machine: Option<&Machine>) -> Drift {
-    let mut examined = Examined { node, vm, machine, drift: Drift::default(), replace: vec![] };
+    examine_holding(blueprint, node, vm, machine, Held::default())
+}
+
+/// The same, without what belongs to a machine config that is not changed now.
+#[must_use]
+pub fn examine_holding(
+    blueprint: &Blueprint,
+    node: &Node,
+    vm: &Vm,
+    machine: Option<&Machine>,
+    held: Held,
+) -> Drift {
+    let (drift, waits, replace) = (Drift::default(), vec![], vec![]);
+    let mut examined = Examined { node, vm, machine, held, drift, waits, replace };
     for (key, wanted) in vm::settings(blueprint, node) {
         examined.key(&key, &wanted);
     }
@@ -146,6 +184,7 @@ impl Examined<'_> {
                 let says =
                     format!("{} {from} → {}, which waits in Proxmox", spoken(key), measured(key, wanted));
                 match class(key, &differs_now, now, wanted, self.machine) {
+                    _ if self.held.covers(key) => self.waits.push(says),
                     Disruption::Replace => self.replace.push(says),
                     _ => self.drift.power_cycle.says.push(says),
                 }
@@ -163,6 +202,9 @@ impl Examined<'_> {
     }
 
     fn change(&mut self, key: &str, value: String, says: String, disruption: Disruption) {
+        if self.held.covers(key) {
+            return self.waits.push(says);
+        }
         let keys = match disruption {
             Disruption::None | Disruption::InPlace => {
                 self.drift.set.insert(key.to_owned(), value);
@@ -362,6 +404,17 @@ impl Examined<'_> {
             );
             let hint = format!("write in the file what the VM has; or {}", replace(&self.node.name));
             self.block(what, hint);
+        }
+        if !self.waits.is_empty() {
+            let name = &self.node.name;
+            let what = format!(
+                "the VM of {name} does not match the file ({}), and changes only together with the machine config, whose change is blocked",
+                self.waits.join("; ")
+            );
+            let hint =
+                format!("do what the other blocked change of {name} asks for; both change together then");
+            let disruption = Disruption::PowerCycle;
+            self.drift.blocked.push(Blocked { node: Some(name.clone()), what, disruption, hint });
         }
         self.drift
     }

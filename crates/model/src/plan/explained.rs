@@ -20,7 +20,7 @@ macro_rules! explained {
 explained! {
     NoProxmox "Proxmox does not answer, so nothing is known about the VMs. Check the endpoint, the network and the services pveproxy and pvedaemon; `talosmith doctor` tries each part."
     OldProxmox "Talosmith needs Proxmox VE 9 or newer: earlier versions cannot import a disk image with an API token. Upgrade the hosts first."
-    LostBundle "VMs of this cluster exist, but the secrets bundle with their keys is missing, or another one is there. Put the right CLUSTER.secrets.age back beside the file. New keys would not open the machines that exist."
+    LostBundle "VMs of this cluster exist, but the secrets bundle with their keys is missing, or another one is there. Put the right CLUSTER.secrets.age back beside the file. New keys would not open the machines that exist. If the bundle is lost for good, the cluster cannot be managed any more: move its data, give the new cluster another name, and an administrator of Proxmox deletes the old VMs."
     LostMark "A VM that looks like one of this cluster has lost the line in its notes by which Talosmith recognizes it. Restore the line as shown, or rename the VM if it is not one of this cluster."
     NoRecord "The cluster record VM may exist and cannot be read, so it is unknown whether another operator is at work and whether etcd was bootstrapped. Bring its host back or give the token the right to read it."
     Doubled "The same node exists as more than one VM. Find out which one is in use, then delete the other one or remove its mark."
@@ -46,6 +46,5 @@ explained! {
     Etcd "It is not certain that no etcd exists, or where it was bootstrapped, or its data is gone. A second etcd would split the cluster, so nothing is bootstrapped. Bring the control plane nodes back."
     NotProven "`--allow-destroy` was given, but nothing proves that the node is dead: Kubernetes says that it is Ready, or nothing answers at all. Nothing is deleted on a guess."
     Differs "Something differs from the file that a cluster that runs does not change: an address, the endpoint or VIP, the CNI plugin, a network, keys, or a version. The message names the difference and the way around."
-    NotYet "The file asks for something that this version does not do. It is named rather than left out."
     Internal "The plan contradicts itself. This is a mistake in Talosmith; please report it."
 }

@@ -100,7 +100,8 @@ impl Fixed {
                 "use the secrets bundle that fits the machines; rotate keys with `talosctl rotate-ca`, then import the bundle again"
             }
             Self::Role => {
-                "write the old role in the file; or add a node with the new role, and remove this one from the file"
+                "write the old role in the file; or remove the node and add it again: take it out of the file, apply with \
+                 `--allow-destroy NODE`, put it back with the new role, and apply again"
             }
             Self::Reachability => {
                 "put the file back to what runs (a patch can say it); or try the change with `talosctl apply-config --mode try`, which \

@@ -46,7 +46,7 @@ pub(super) fn another_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<
             blueprint.cluster,
             list(&found)
         ),
-        hint: hint(&found, REPLACE),
+        hint: hint(REPLACE),
     }]
 }
 
@@ -60,13 +60,11 @@ pub(super) fn list(vms: &[&Vm]) -> String {
     named.join(", ")
 }
 
-/// What to do about VMs whose keys are not here. To delete them is the last way: it cannot be undone.
-pub(super) fn hint(vms: &[&Vm], first: &str) -> String {
-    let vmid = vms.first().map(|vm| vm.vmid).unwrap_or_default();
+/// What to do about VMs whose keys are not here. Their deletion is no way to get the cluster back, so it is not proposed: `explain` tells
+/// how it is done.
+pub(super) fn hint(first: &str) -> String {
     format!(
-        "{first}; if those VMs belong to another cluster, give this one another name. Last resort, if nothing on them is needed any \
-         more: delete them, on the host of each, as root: `qm stop {vmid}; qm destroy {vmid} --purge 1 \
-         --destroy-unreferenced-disks 1`"
+        "{first}; if those VMs belong to another cluster, give this one another name. `talosmith explain lost-bundle` says more"
     )
 }
 

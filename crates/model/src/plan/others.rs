@@ -4,7 +4,7 @@
 //! changed is something that this version does not do. Each is blocked, so that no plan calls the cluster as the file says.
 
 use super::bring_up::{Builder, usual};
-use super::{Blocked, Note};
+use super::{Blocked, Note, drift};
 use crate::blueprint::Node;
 use crate::observed::{RecordSeen, Vm};
 use crate::ownership;
@@ -53,7 +53,11 @@ impl Builder<'_> {
 
     /// A VM with another ID than the file says, or on another host.
     fn misplaced(&mut self, node: &Node, vm: &Vm) {
-        if vm.vmid != node.vmid {
+        let machine = self.observed.machines.get(&node.name);
+        let known = self.observed.kubernetes.nodes.contains_key(&node.name);
+        // The ID follows from the address; another address is refused as that.
+        let moved = drift::moved(node, vm, machine, known).is_some();
+        if vm.vmid != node.vmid && !moved {
             self.block(
                 &node.name,
                 Disruption::Replace,

@@ -9,13 +9,16 @@
 use std::collections::BTreeMap;
 
 use super::bring_up::{Builder, usual};
+use super::drift::Held;
 use super::fixed::{self, Fixed};
+use super::in_force::{self, Image};
 use super::units::Config;
 use super::versions::Versioned;
 use super::{Note, Refusal, RefusalCode};
 use crate::blueprint::{Node, Role};
 use crate::names::NodeName;
-use crate::observed::{ConfigChange, ConfigCost, ConfigDifference, ENDPOINT};
+use crate::observed::{Api, ConfigChange, ConfigCost, ConfigDifference, ENDPOINT, Machine};
+use crate::quorum;
 use crate::step::{Action, Disruption, StepId};
 
 /// What becomes of a manifest that differs.
@@ -76,6 +79,53 @@ impl Builder<'_> {
         self.set_disruption(&step, worst.disruption());
     }
 
+    /// What of a node's machine config this plan does not change, although the file asks for it, or may do so.
+    pub(super) fn held(&self, node: &Node, machine: Option<&Machine>) -> Held {
+        let Some(machine) = machine.filter(|machine| machine.api == Api::Configured) else {
+            return Held::default();
+        };
+        let wanted = self.rendered.configs.get(&node.name);
+        let network = match (&machine.config_digest, &machine.config_changes) {
+            (digest, _) if wanted.is_none() || digest.as_ref() == wanted => false,
+            // It is not known what differs.
+            (None, _) | (_, None) => true,
+            (Some(_), Some(changes)) => {
+                let may_unmount =
+                    self.allowed.node(&node.name) || self.allowed.disks.contains_key(&node.name);
+                let is_held = |change: &ConfigChange| {
+                    fixed::of(change).is_some()
+                        || change.kubernetes_version(&node.kubernetes).is_some()
+                        || change.costs == ConfigCost::Volume && !may_unmount
+                };
+                changes.iter().any(is_held)
+                    && changes.iter().any(|change| change.costs == ConfigCost::Network)
+            }
+        };
+        let schematic = self.rendered.schematics.get(&node.image).map(String::as_str);
+        let image = in_force::image(schematic, machine.schematic.as_deref()) == Image::Other;
+        Held { network, image }
+    }
+
+    /// Whether a node has another role than the file says. Then nothing of it is changed: its VM, its machine config and its place in
+    /// etcd belong to the role that it has.
+    pub(super) fn has_another_role(&mut self, node: &Node) -> bool {
+        let changes = self.observed.machines.get(&node.name).and_then(|seen| seen.config_changes.as_deref());
+        let differs = changes.into_iter().flatten().any(|change| fixed::of(change) == Some(Fixed::Role));
+        let votes = || quorum::is_member(&node.name, &quorum::views(&self.observed.machines));
+        if !differs && (node.role == Role::ControlPlane || !votes()) {
+            return false;
+        }
+        let (has, wanted) = match node.role {
+            Role::ControlPlane => ("worker node", "control plane node"),
+            Role::Worker => ("control plane node", "worker node"),
+        };
+        let what = format!("{} is a {has}, and the file says {wanted}: {}", node.name, Fixed::Role.why());
+        let hint = Fixed::Role.hint().replace("NODE", &node.name);
+        self.block(&node.name, Fixed::Role.disruption(), what, hint);
+        self.postponed.insert(node.name.clone());
+        true
+    }
+
     /// The changes, if none of them is one that a running machine does not take. What is against one of them is against all: a
     /// machine config is sent as a whole.
     fn without_fixed<'c>(
@@ -93,10 +143,9 @@ impl Builder<'_> {
         for (fixed, changes) in by_kind {
             match fixed.of_the_cluster() {
                 true => {
-                    let paths: Vec<&str> = changes.iter().map(|change| change.path.as_str()).collect();
                     let refusal = Refusal {
                         code: RefusalCode::Differs,
-                        why: format!("the file asks for another {}: {}", paths.join(", "), fixed.why()),
+                        why: format!("the file asks for another {}: {}", places(&changes), fixed.why()),
                         hint: fixed.hint().to_owned(),
                     };
                     if !self.refusals.contains(&refusal) {

@@ -125,17 +125,14 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
         observed.machines.iter().filter(|(_, seen)| matches!(seen.api, Api::ForeignMachine { .. }));
     let configured: Vec<&str> = configured.map(|(name, _)| name.as_str()).collect();
     if !configured.is_empty() {
-        let (is, they) = if configured.len() == 1 { ("is", "it") } else { ("are", "they") };
+        let is = if configured.len() == 1 { "is" } else { "are" };
         return vec![Refusal {
             code: RefusalCode::LostBundle,
             why: format!(
                 "the secrets bundle is missing, but {} {is} configured already, with keys that are not here",
                 configured.join(", ")
             ),
-            hint: format!(
-                "{}. Last resort, if {they} {is} not needed any more: reset with `talosctl reset`",
-                lost::RESTORE
-            ),
+            hint: format!("{}. `talosmith explain lost-bundle` says more", lost::RESTORE),
         }];
     }
     let found = lost::without_keys(blueprint, observed);
@@ -151,7 +148,7 @@ fn lost_bundle(blueprint: &Blueprint, observed: &Observed) -> Vec<Refusal> {
             blueprint.cluster,
             lost::list(&found)
         ),
-        hint: lost::hint(&found, lost::RESTORE),
+        hint: lost::hint(lost::RESTORE),
     }]
 }
 

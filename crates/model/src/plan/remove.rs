@@ -23,6 +23,10 @@ pub(super) struct Removal {
     vm: Option<VmRef>,
     state: State,
     in_kubernetes: bool,
+    /// What is lost with its VM.
+    disks: String,
+    /// What is lost in Kubernetes, where something is.
+    pods: Option<String>,
 }
 
 /// What a node that is removed still does.
@@ -48,9 +52,14 @@ impl Removal {
     pub(super) fn acts(&self, listed: bool) -> Vec<DraftStep> {
         let node = || self.node.clone();
         let reason = "the file does not have it any more";
+        let of_pods = match &self.pods {
+            Some(pods) => format!("{reason}; deleted for good: {pods}"),
+            None => reason.to_owned(),
+        };
         let mut acts = vec![];
-        if self.state == State::Alive && self.in_kubernetes {
-            acts.push(DraftStep::new(Action::DrainNode { node: node() }, reason, usual::DRAIN));
+        let drains = self.state == State::Alive && self.in_kubernetes;
+        if drains {
+            acts.push(DraftStep::new(Action::DrainNode { node: node() }, of_pods.as_str(), usual::DRAIN));
         }
         let leave = DraftStep::new(Action::LeaveEtcd { node: node() }, reason, usual::LEAVE);
         let stop = self.vm.clone().filter(|_| self.state != State::Off).map(|vm| {
@@ -73,10 +82,12 @@ impl Removal {
             }
         }
         if self.in_kubernetes {
+            let reason = if drains { reason } else { of_pods.as_str() };
             acts.push(DraftStep::new(Action::DeleteNode { node: node() }, reason, usual::UNCORDON));
         }
         if let Some(vm) = self.vm.clone() {
             let delete = Action::DeleteVm { node: node(), vm, keeps_quorum: listed };
+            let reason = format!("{reason}; deleted with it: {}", self.disks);
             acts.push(DraftStep::new(delete, reason, usual::DELETE));
         }
         acts
@@ -174,6 +185,8 @@ impl Builder<'_> {
             vm: Some(vm.at()),
             state,
             in_kubernetes: self.observed.kubernetes.nodes.contains_key(node),
+            disks: disks_of(removed),
+            pods: pods_of(removed),
         })
     }
 
@@ -184,8 +197,14 @@ impl Builder<'_> {
         let seen = &self.observed.proxmox;
         let certain = seen.unread.is_empty() && seen.unmarked.is_empty() && seen.hidden.is_empty();
         if !ready && certain && self.may_remove(node) {
-            let removal = Removal { node: node.into(), vm: None, state: State::Off, in_kubernetes: true };
-            return self.removals.push(removal);
+            return self.removals.push(Removal {
+                node: node.into(),
+                vm: None,
+                state: State::Off,
+                in_kubernetes: true,
+                disks: String::new(),
+                pods: None,
+            });
         }
         let hint = match (ready, certain) {
             (true, _) => format!(
@@ -228,18 +247,34 @@ impl Builder<'_> {
 
     /// What is lost with a node, in words.
     fn lost_with(&self, node: &str, removed: Option<&Removed>) -> String {
-        let disks = removed.map(|removed| &removed.disks);
-        let disks: Vec<String> =
-            disks.into_iter().flatten().map(|(key, gib)| format!("{key} with {gib} GiB")).collect();
-        let disks = match disks.is_empty() {
-            true => "its disks".to_owned(),
-            false => format!("its disks ({})", disks.join(", ")),
-        };
         let votes = removed.is_some_and(|removed| removed.role == Role::ControlPlane)
             || quorum::is_member(node, &quorum::views(&self.observed.machines));
-        match votes {
-            true => format!("{disks}, and its membership in etcd"),
-            false => disks,
+        let member = votes.then(|| "its membership in etcd".to_owned());
+        let lost: Vec<String> =
+            [Some(disks_of(removed)), member, pods_of(removed)].into_iter().flatten().collect();
+        match lost.as_slice() {
+            [rest @ .., last] if !rest.is_empty() => format!("{}, and {last}", rest.join(", ")),
+            _ => lost.concat(),
         }
+    }
+}
+
+/// The disks of a node that are deleted with its VM, in words.
+fn disks_of(removed: Option<&Removed>) -> String {
+    let disks = removed.map(|removed| &removed.disks);
+    let disks: Vec<String> =
+        disks.into_iter().flatten().map(|(key, gib)| format!("{key} with {gib} GiB")).collect();
+    match disks.is_empty() {
+        true => "its disks".to_owned(),
+        false => format!("its disks ({})", disks.join(", ")),
+    }
+}
+
+/// Pods of a node that no controller recreates, in words; `None` where there are none.
+fn pods_of(removed: Option<&Removed>) -> Option<String> {
+    match &removed?.unmanaged_pods {
+        None => Some("pods on it that no controller recreates (Kubernetes did not list them)".to_owned()),
+        Some(pods) if pods.is_empty() => None,
+        Some(pods) => Some(format!("pods that no controller recreates ({})", pods.join(", "))),
     }
 }

@@ -3,6 +3,7 @@
 mod by_hand;
 mod drift;
 mod evidence;
+mod halves;
 mod on_node;
 mod properties;
 mod record;
@@ -591,16 +592,6 @@ fn nothing_is_asked_of_kubernetes_that_did_not_answer() {
     world.kubernetes = Kubernetes::default();
     let plan = plan(&blueprint, &rendered(), &world);
     assert!(step(&plan, "join/w-1").reason.contains("did not answer"));
-}
-
-#[test]
-fn what_is_asked_for_in_vain_is_refused_by_name() {
-    let mut blueprint = blueprint();
-    blueprint.options.backup = Some(crate::spec::Backup { folder: "b".to_owned(), keep: 7, plain: false });
-    let plan = plan(&blueprint, &rendered(), &empty_world());
-    assert!(plan.steps.is_empty());
-    let why: Vec<&str> = plan.refusals.iter().map(|r| r.why.as_str()).collect();
-    assert_eq!(why, ["the cluster asks for `backup`, which this version does not do yet"]);
 }
 
 #[test]

@@ -32,7 +32,7 @@ use crate::interrupt;
 use crate::outside::Outside;
 use crate::view::{Printer, Problem, Verb};
 
-pub(super) use end::no_such_node;
+pub(super) use end::unknown_name;
 
 /// Makes the cluster what the file says.
 pub async fn apply(global: &Global, args: &ApplyArgs, printer: &Printer) -> Result<Exit, Problem> {
@@ -186,7 +186,7 @@ impl Change<'_> {
             Ended::Converged => Exit::Done,
             Ended::Left(left) => return self.left(left, runs, plan, verb),
             Ended::Refused => plan.map_or(Exit::Refused, |plan| Exit::of_refusals(&plan.refusals)),
-            Ended::NoSuchNode { given, name, known } => return Err(no_such_node(given, &name, &known).into()),
+            Ended::UnknownName(unknown) => return Err(unknown_name(&unknown).into()),
             // Only where a plan was saved, which the caller knows.
             Ended::Outdated(_) => Exit::Refused,
             Ended::Declined => {

@@ -31,10 +31,6 @@ fn try_validate(global: &Global, printer: &Printer) -> Result<Exit, Wrong> {
     let schematics = schematics(&blueprint, &attachments).map_err(|e| Problem::from(&e))?;
     let now = outside::time(setup.lab.map(|_| setup.place.folder()));
     Renderer::new(&blueprint, &schematics, &attachments).check(now).map_err(shown)?;
-    // What every plan would refuse is said here, where the file alone is looked at.
-    if let Some(refusal) = model::plan::unsupported::refusals(&blueprint).into_iter().next() {
-        return Err(Problem::new(Exit::Refused, refusal.why).hint(refusal.hint).into());
-    }
     let mut missing = missing_secrets(&loaded.spec, &setup.folder, |name| std::env::var_os(name).is_some());
     missing.extend(unknown_time_zone(&blueprint, &setup.local(), Severity::Warning));
     let missing = loaded.locate(missing);

@@ -7,8 +7,8 @@ use engine::saved::SavedPlan;
 use engine::secrets::write_private;
 use model::plan::Plan;
 
-use super::change::no_such_node;
 use super::change::reviewed::{self, of_this_cluster, read_plan};
+use super::change::unknown_name;
 use super::setup::{Setup, Wrong, ended, rejected_token};
 use crate::args::{Global, PlanArgs, StatusArgs};
 use crate::exit::Exit;
@@ -31,8 +31,8 @@ async fn try_plan(global: &Global, args: &PlanArgs, printer: &Printer) -> Result
     let session = setup.session(&outside, printer)?;
     let session = session.allowing(args.allow.allowed()).targeting(args.allow.target.clone());
     let snapshot = setup.observe(&session, printer).await?;
-    if let Some((given, name)) = snapshot.unknown_name() {
-        return Err(no_such_node(given, &name, &snapshot.node_names()).into());
+    if let Some(unknown) = snapshot.unknown_name() {
+        return Err(unknown_name(&unknown).into());
     }
     let plan = snapshot.plan();
     let exit = shown(args, &plan, printer);
@@ -85,7 +85,7 @@ async fn try_status(global: &Global, args: &StatusArgs, printer: &Printer) -> Re
         let plan = snapshot.plan();
         printer.status(&snapshot.blueprint, &snapshot.observed, &plan);
         let rejected = rejected_token(&snapshot.observed, &plan, printer);
-        return Ok(if rejected { Exit::Systems } else { Exit::Done });
+        return Ok(if rejected { Exit::Input } else { Exit::Done });
     }
     let mut first = true;
     // A person who watches has a real clock.

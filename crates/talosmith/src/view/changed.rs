@@ -1,7 +1,7 @@
 //! What is different between two looks, in words: from the facts that a saved plan holds to sentences about nodes, VMs and
 //! hosts.
 //!
-//! A fact has a name such as `systems/proxmox/marked/150021/config/tags`. Facts about one thing make one sentence, which says
+//! A fact has a name such as `world/proxmox/marked/150021/config/tags`. Facts about one thing make one sentence, which says
 //! that the thing is new or gone, or what about it is another. Sentences about the file come first.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -140,12 +140,12 @@ fn sentence(thing: &Thing, names: &BTreeSet<&str>, was: &Facts, is: &Facts) -> S
         Thing::FileNode(node) if lacks(was, node) => format!("{node} is new in the file"),
         Thing::FileNode(node) if lacks(is, node) => format!("{node} is not in the file any more"),
         Thing::FileNode(node) => {
-            format!("the file says something else about {node}: {}", properties(names, 3))
+            format!("the file says something else about {node}: {}", differences(names, 3, was, is))
         }
         Thing::File(of) if names.iter().all(|name| name.starts_with("configuration/")) => {
             format!("the configuration that the file gives {of} is another")
         }
-        Thing::File(key) => format!("the file says something else: {}", properties_of(key, names)),
+        Thing::File(key) => format!("the file says something else: {}", properties_of(key, names, was, is)),
         Thing::Secrets if is_new => "the cluster has secrets now".to_owned(),
         Thing::Secrets => "the cluster's secrets are others".to_owned(),
         Thing::Power(host) => match is.get(&format!("world/proxmox/inventory/hosts/{host}/online")) {
@@ -265,14 +265,9 @@ fn any(facts: &Facts, beginning: &str) -> bool {
     facts.range(beginning.to_owned()..).next().is_some_and(|(name, _)| name.starts_with(beginning))
 }
 
-fn properties_of(key: &str, names: &BTreeSet<&str>) -> String {
-    let below = properties(names, 2);
+fn properties_of(key: &str, names: &BTreeSet<&str>, was: &Facts, is: &Facts) -> String {
+    let below = differences(names, 2, was, is);
     if below.is_empty() { key.replace('_', " ") } else { format!("{} ({below})", key.replace('_', " ")) }
-}
-
-/// The last parts of these names, without so many at the beginning, some of them.
-fn properties(names: &BTreeSet<&str>, without: usize) -> String {
-    some(names.iter().map(|name| property(name, without)).filter(|name| !name.is_empty()).collect())
 }
 
 fn property(name: &str, without: usize) -> String {
@@ -281,7 +276,7 @@ fn property(name: &str, without: usize) -> String {
     parts.join(" ").replace('_', " ")
 }
 
-/// The same, each with what it was and what it is. Of what is kept as a digest it is said only that it changed.
+/// The last parts of these names, without so many at the beginning, some of them, each with what it was and what it is. Of what is kept as a digest it is said only that it changed.
 fn differences(names: &BTreeSet<&str>, without: usize, was: &Facts, is: &Facts) -> String {
     let difference = |name: &&str| {
         let title = property(name, without);
@@ -364,7 +359,7 @@ mod tests {
             "world/kubernetes/answered=false",
         ];
         insta::assert_snapshot!(told(&was, &is), @"
-        file: the file says something else about home-work-1: memory mib
+        file: the file says something else about home-work-1: memory mib (2048 → 4096)
         file: home-work-3 is not in the file any more
         file: home-work-4 is new in the file
         file: the file says something else: kubernetes

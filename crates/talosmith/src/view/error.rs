@@ -96,7 +96,9 @@ impl std::error::Error for Cause {
 
 impl From<&engine::Error> for Problem {
     fn from(error: &engine::Error) -> Self {
-        Self { exit: error.kind().into(), causes: error.causes(), hint: error.advice().map(str::to_owned) }
+        // Proxmox rejected the token that the file refers to: running the same command again does not help.
+        let exit = if error.code() == "unauthenticated" { Exit::Input } else { error.kind().into() };
+        Self { exit, causes: error.causes(), hint: error.advice().map(str::to_owned) }
     }
 }
 

@@ -103,7 +103,13 @@ impl RunView {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let Inner { state, form, fresh, pulse } = &mut *inner;
         // Programs get the event as it is; words for people are put on one line each.
-        let harmless = (!matches!(form, Form::Json)).then(|| super::harmless::data(event));
+        let harmless = (!matches!(form, Form::Json)).then(|| {
+            let mut event = super::harmless::data(event);
+            if let What::StepFailed { hint, .. } = &mut event.what {
+                *hint = super::next::with_flags(hint, &self.printer.flags).into_owned();
+            }
+            event
+        });
         let shown_event = harmless.as_ref().unwrap_or(event);
         state.see(shown_event);
         let shown = match form {

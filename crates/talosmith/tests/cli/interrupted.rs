@@ -70,7 +70,7 @@ fn user_g_an_interrupted_destroy_is_shown_as_that() {
     assert_eq!(child.wait().unwrap().code(), Some(130), "{told}");
     let status = shell.ok("status --lab --lab-speed max");
     assert!(status.contains("Deletion: started at "), "{status}");
-    assert!(status.contains("`talosmith destroy`"), "{status}");
+    assert!(status.contains("`talosmith destroy --lab`"), "{status}");
     assert!(!status.contains("steps to do"), "{status}");
     let plan = shell.run("plan --lab --lab-speed max");
     assert!(plan.out.contains("its deletion started at "), "{}", plan.all());

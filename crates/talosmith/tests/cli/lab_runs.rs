@@ -70,7 +70,7 @@ fn without_its_bundle_a_cluster_is_not_touched() {
     --- stdout
     Refused: Talosmith makes no changes to home, because of this:
     - [lost-bundle] the secrets bundle is missing, but 6 VMs of a cluster called home exist: VM 150011 (home-control-1) on pve1, VM 150012 (home-control-2) on pve2, VM 150013 (home-control-3) on pve3, VM 150010 (home-record) on pve1, VM 150021 (home-work-1) on pve1, VM 150022 (home-work-2) on pve2
-      hint: the bundle was searched at FOLDER/.talosmith/lab/home/secrets.age and FOLDER/.talosmith/lab/home/secrets.yaml: restore it from your backup; `talosmith secrets import FILE` takes over secrets that were exported; if those VMs belong to another cluster, give this one another name. Last resort, if nothing on them is needed any more: delete them, on the host of each, as root: `qm stop 150011; qm destroy 150011 --purge 1 --destroy-unreferenced-disks 1`
+      hint: the bundle was searched at FOLDER/.talosmith/lab/home/secrets.age and FOLDER/.talosmith/lab/home/secrets.yaml: restore it from your backup; `talosmith secrets import --lab FILE` takes over secrets that were exported; if those VMs belong to another cluster, give this one another name. `talosmith explain lost-bundle` says more
     --- stderr
     "#);
     assert!(!shell.lab().join("secrets.age").exists(), "no new bundle is made");
@@ -209,7 +209,7 @@ fn i16_the_console_of_a_vm_that_is_off_is_no_success_and_a_quiet_one_gets_a_hint
     let ran = shell.run("node console home-work-1 --lab --lab-speed max --timeout 5s");
     assert_eq!(ran.code, Some(5), "{}", ran.all());
     assert!(
-        ran.err.contains("VM 150021 on pve1 is off") && ran.err.contains("`talosmith apply` starts it"),
+        ran.err.contains("VM 150021 on pve1 is off") && ran.err.contains("`talosmith apply --lab` starts it"),
         "{}",
         ran.err
     );
@@ -232,4 +232,21 @@ fn f10_an_apply_with_a_timeout_ends_as_a_failure_and_goes_on_later() {
     assert!(ran.out.contains(left_4) && !ran.out.contains("failed"), "{}", ran.out);
     let again = shell.ok("apply --lab --lab-speed max --yes --quiet --timeout 1h");
     assert!(again.contains("5 of 5 nodes ready"), "{again}");
+}
+
+/// A name that does not exist is found before anything is asked or done.
+#[test]
+fn leftover_18_an_unknown_name_is_an_error_with_the_nearest_one() {
+    let shell = Shell::healthy();
+    for (wrong, near) in [
+        ("--allow-destroy home-wrok-1", "did you mean home-work-1"),
+        ("--allow-destroy home-work-1/scsi9", "did you mean home-work-1/scsi0"),
+        ("--target home-control-33", "did you mean home-control-3"),
+    ] {
+        for command in ["plan", "apply --yes"] {
+            let ran = shell.run(&format!("{command} --lab --lab-speed max {wrong}"));
+            assert_eq!((ran.code, ran.out.as_str()), (Some(64), ""), "{}", ran.all());
+            assert!(ran.err.contains(near), "{command} {wrong}: {}", ran.err);
+        }
+    }
 }

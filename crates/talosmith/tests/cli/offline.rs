@@ -156,11 +156,15 @@ fn credentials_have_the_role_and_the_time_that_was_asked_for() {
 }
 
 #[test]
-fn first_use_24_validate_says_what_every_plan_refuses() {
+fn first_use_24_what_this_version_does_not_implement_is_named_with_its_line() {
     let shell = Shell::with(&format!("{HOME}backup: {{ folder: backups }}\n"));
-    let ran = shell.run("validate");
-    assert_eq!(ran.code, Some(4), "{}", ran.all());
-    assert!(ran.err.contains("`backup`"), "{}", ran.err);
+    let line = HOME.lines().count() + 1;
+    for command in ["validate", "plan --lab", "apply --lab --yes"] {
+        let ran = shell.run(command);
+        assert_eq!(ran.code, Some(3), "{command}: {}", ran.all());
+        assert!(ran.err.contains("TS0107") && ran.err.contains("`backup`"), "{command}: {}", ran.err);
+        assert!(ran.err.contains(&format!("cluster.yaml:{line}:1")), "{command}: {}", ran.err);
+    }
 }
 
 /// A file may be checked where its secrets are not, so a missing one is a warning.

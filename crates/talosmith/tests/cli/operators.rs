@@ -28,7 +28,7 @@ fn whoever_comes_second_is_told_at_once() {
         insta::allow_duplicates! {
             insta::assert_snapshot!(ran.err, @"
             error: kim@laptop is changing the cluster since 2026-01-01 00:00:00 UTC
-              hint: wait; unless renewed, the lease ends at 2099-01-01 00:05:00 UTC. If that run is surely dead, take over with `--take-over`
+              hint: wait until that run has ended. If it is surely dead, run the command again with `--take-over`, or after 2099-01-01 00:05:00 UTC, when the lease expires; either way Talosmith then waits 390 s, by when that run has certainly stopped
             ");
         }
     }

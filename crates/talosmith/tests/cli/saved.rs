@@ -27,7 +27,7 @@ fn user_j_a_saved_plan_is_carried_out_only_in_the_same_world_and_once() {
     insta::assert_snapshot!(other.err, @"
     error: the plan second.plan was made from another file
       because: home-work-4 is new in the file
-      hint: look at what changed, then save a new plan with `talosmith plan -o FILE`
+      hint: look at what changed, then save a new plan with `talosmith plan --lab -o FILE`
     ");
     shell.write("cluster.yaml", &HOME.replace("cluster: home", "cluster: away"));
     let other = shell.run("apply --lab --lab-speed max second.plan");
@@ -44,10 +44,18 @@ fn user_j_a_saved_plan_is_carried_out_only_in_the_same_world_and_once() {
 
     let missing = shell.run("apply --lab --lab-speed max third.plan");
     assert_eq!(missing.code, Some(3), "{}", missing.all());
-    assert!(missing.err.contains("hint: save a new one with `talosmith plan -o FILE`"), "{}", missing.err);
+    assert!(
+        missing.err.contains("hint: save a new one with `talosmith plan --lab -o FILE`"),
+        "{}",
+        missing.err
+    );
     let wrong = shell.run("apply --lab --lab-speed max cluster.yaml");
     assert_eq!(wrong.code, Some(3), "{}", wrong.all());
-    assert!(wrong.err.contains("it is not a plan that `talosmith plan -o` has written"), "{}", wrong.err);
+    assert!(
+        wrong.err.contains("it is not a plan that `talosmith plan --lab -o` has written"),
+        "{}",
+        wrong.err
+    );
     let text = std::fs::read_to_string(shell.path().join("second.plan")).unwrap();
     shell.write("second.plan", &text.replace("home-work-3", "home-work-9"));
     let tampered = shell.run("apply --lab --lab-speed max second.plan");
@@ -81,7 +89,7 @@ fn health_is_a_list_of_conditions_and_an_exit_code() {
     --- stdout
     --- stderr
     error: the cluster home has no secrets yet: the bundle was searched at FOLDER/.talosmith/lab/home/secrets.age and FOLDER/.talosmith/lab/home/secrets.yaml
-      hint: if the cluster exists, restore its bundle from your backup, or import its secrets with `talosmith secrets import`; for a new cluster `talosmith secrets new` or `talosmith apply` creates them
+      hint: if the cluster exists, restore its bundle from your backup, or import its secrets with `talosmith secrets import --lab`; for a new cluster `talosmith secrets new --lab` or `talosmith apply --lab` creates them
     ");
     let shell = Shell::healthy();
     insta::assert_snapshot!(shell.ok("health --lab --lab-speed max --timeout 1m"), @"
@@ -171,6 +179,6 @@ fn left_7_a_saved_plan_says_what_changed_and_counts_the_rest() {
       because: home-control-3 has a machine now
       because: home-work-1 has a machine now
       because: and 11 more changes
-      hint: look at what changed, then save a new plan with `talosmith plan -o FILE`
+      hint: look at what changed, then save a new plan with `talosmith plan --lab -o FILE`
     ");
 }

@@ -87,7 +87,7 @@ fn references_are_read_first(shell: &Shell, file: &str) {
 /// The token was replaced or has expired: that is said, and what machines and Kubernetes say is shown all the same.
 fn left_10_what_answers_is_shown_when_the_token_is_rejected(shell: &Shell, file: &str) {
     let status = shell.run(&format!("status -f {file}"));
-    assert_eq!(status.code, Some(5), "{}", status.all());
+    assert_eq!(status.code, Some(3), "{}", status.all());
     assert!(status.out.contains("5 of 5 nodes ready"), "{}", status.all());
     assert!(status.out.contains("not observed: Proxmox: "), "{}", status.all());
     assert!(status.err.contains("Proxmox rejected the token"), "{}", status.all());
@@ -95,12 +95,12 @@ fn left_10_what_answers_is_shown_when_the_token_is_rejected(shell: &Shell, file:
     let json = shell.run(&format!("status -f {file} --json"));
     let page: serde_json::Value =
         serde_json::from_str(&json.out).unwrap_or_else(|e| panic!("{e}: {}", json.all()));
-    assert_eq!((json.code, &page["observed"]["proxmox"]["token_rejected"]), (Some(5), &true.into()));
+    assert_eq!((json.code, &page["observed"]["proxmox"]["token_rejected"]), (Some(3), &true.into()));
     let health = shell.run(&format!("health -f {file}"));
     assert_eq!(health.code, Some(0), "{}", health.all());
     assert!(health.out.contains("home is healthy."), "{}", health.all());
     assert!(health.err.contains("Proxmox rejected the token"), "{}", health.all());
     // What changes something needs Proxmox.
     let plan = shell.run(&format!("plan -f {file}"));
-    assert!(plan.code == Some(5) && plan.out.is_empty(), "{}", plan.all());
+    assert!(plan.code == Some(3) && plan.out.is_empty(), "{}", plan.all());
 }

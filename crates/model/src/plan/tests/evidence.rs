@@ -462,8 +462,9 @@ fn a3_a_voter_that_the_file_calls_a_worker_counts() {
     blueprint.nodes.get_mut("cp-3").unwrap().role = Role::Worker;
     world.machines.get_mut("cp-1").unwrap().ready = true;
     let plan = allowing(&blueprint, &world, &["cp-3"]);
-    assert!(!kinds(&plan).contains("delete-vm"), "{:?}", ids(&plan));
-    assert!(codes(&plan).contains(&RefusalCode::Etcd), "{:?}", plan.refusals);
+    assert!(!plan.steps.iter().any(|step| step.action.node() == Some("cp-3")), "{:?}", ids(&plan));
+    let blocked = plan.blocked.iter().find(|blocked| blocked.node.as_deref() == Some("cp-3"));
+    assert!(blocked.is_some_and(|blocked| blocked.what.contains("is a control plane node")), "{plan:?}");
 }
 
 #[test]

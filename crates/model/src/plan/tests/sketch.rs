@@ -363,6 +363,7 @@ impl Sketch {
                         role: node.role,
                         address: Some(node.address.addr()),
                         disks: BTreeMap::new(),
+                        unmanaged_pods: Some(vec![]),
                     };
                     world.removed.insert(node.name.clone(), removed);
                 }

@@ -80,6 +80,7 @@ impl Case {
             role: gone.role,
             address: Some(gone.address.addr()),
             disks: [("scsi0".to_owned(), 20)].into(),
+            unmanaged_pods: Some(vec![]),
         };
         self.world.removed.insert(node.into(), removed);
         self.world.kubernetes.nodes.get_mut(node).unwrap().control_plane = gone.role == Role::ControlPlane;

@@ -1,9 +1,9 @@
 //! The end of a good apply: how it is now, and what to type next.
 
 use engine::Snapshot;
-use engine::session::Given;
+use engine::session::{Given, UnknownName};
 use model::blueprint::Blueprint;
-use model::names::NodeName;
+use model::diagnostic::nearest;
 use model::observed::Observed;
 use model::plan::Plan;
 use model::quorum::{self, Quorum};
@@ -14,14 +14,40 @@ use crate::commands::setup::flags;
 use crate::exit::Exit;
 use crate::view::{Printer, Problem};
 
-/// A name on the command line that is not one of a node.
-pub fn no_such_node(given: Given, name: &str, known: &[NodeName]) -> Problem {
+/// Names that may have been meant.
+const NEAR: usize = 3;
+/// Names that are listed in a hint.
+const LISTED: usize = 12;
+
+/// A name on the command line that does not exist.
+pub fn unknown_name(UnknownName { given, name, known }: &UnknownName) -> Problem {
+    let (node, disk) = name.split_once('/').unwrap_or((name, ""));
     let why = match given {
-        Given::AllowDestroy => format!("`--allow-destroy` names {name}, and the file has no such node"),
-        Given::Target => format!("`--target` names {name}, and the file has no such node"),
+        Given::AllowDestroy => format!("`--allow-destroy` names {name}, and the cluster has no such node"),
+        Given::Target => format!("`--target` names {name}, and the cluster has no such node"),
         Given::Argument => format!("the file has no node {name}"),
+        Given::Disk => format!("`--allow-destroy` names {name}, and {node} has no disk {disk}"),
     };
-    Problem::new(Exit::Usage, why).hint(format!("the nodes are {}", known.join(", ")))
+    let (wanted, prefix, things) = match given {
+        Given::Disk => (disk, format!("{node}/"), "disks"),
+        _ => (name.as_str(), String::new(), "nodes"),
+    };
+    // Several, because one of them may be deleted: which one is meant, the operator says.
+    let (mut near, mut others) = (Vec::new(), known.iter().map(String::as_str).collect::<Vec<_>>());
+    while let Some(found) = nearest(wanted, others.iter().copied()).filter(|_| near.len() < NEAR) {
+        others.retain(|other| *other != found);
+        near.push(format!("{prefix}{found}"));
+    }
+    let mut hint = match near.is_empty() {
+        false => format!("did you mean {}? ", near.join(" or ")),
+        true => String::new(),
+    };
+    let (listed, more) = known.split_at(known.len().min(LISTED));
+    hint.push_str(&format!("The {things} are {}", listed.join(", ")));
+    if !more.is_empty() {
+        hint.push_str(&format!(" and {} more", more.len()));
+    }
+    Problem::new(Exit::Usage, why).hint(hint)
 }
 
 /// How it is now, and what to type next.

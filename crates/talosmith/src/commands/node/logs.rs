@@ -7,12 +7,12 @@ use model::names::NodeName;
 use serde::Serialize;
 
 use crate::args::{DmesgArgs, Global, LogsArgs};
-use crate::commands::change::no_such_node;
+use crate::commands::change::unknown_name;
 use crate::commands::setup::{Setup, Wrong, ended};
 use crate::exit::Exit;
 use crate::interrupt;
 use crate::view::{Printer, Problem};
-use engine::session::Given;
+use engine::session::{Given, UnknownName};
 
 /// The log of a service.
 pub async fn logs(global: &Global, args: &LogsArgs, printer: &Printer) -> Result<Exit, Problem> {
@@ -48,9 +48,9 @@ async fn shown(
     let session = setup.session(&outside, printer)?;
     let snapshot = setup.refresh(&session, printer).await?;
     let nodes = &snapshot.blueprint.nodes;
-    if let Some(unknown) = names.iter().find(|name| !nodes.contains_key(*name)) {
-        let known: Vec<NodeName> = nodes.keys().cloned().collect();
-        return Err(no_such_node(Given::Argument, unknown, &known).into());
+    let known: Vec<NodeName> = nodes.keys().cloned().collect();
+    if let Some(unknown) = names.iter().find_map(|name| UnknownName::among(Given::Argument, name, &known)) {
+        return Err(unknown_name(&unknown).into());
     }
     let mut exit = Exit::Done;
     for node in names.iter().filter_map(|name| nodes.get(name)) {

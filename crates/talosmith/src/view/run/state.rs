@@ -174,6 +174,12 @@ impl RunState {
                 let running = Progress::Running { since: event.at, note: String::new(), percent: None };
                 self.progress.insert(step.clone(), running);
             }
+            // What is said of the lease after a request to stop, or at the end of the time, is about what stays.
+            What::StepProgress { step, note, .. }
+                if !self.places.contains_key(step) && (self.interrupted || self.is_late()) =>
+            {
+                self.warnings.push(clean(note).into_owned());
+            }
             What::StepProgress { step, note: new, percent: part, .. } => match self.progress.get_mut(step) {
                 Some(Progress::Running { note, percent, .. }) => {
                     *note = clean(new).into_owned();

@@ -257,6 +257,7 @@ fn make(world: &mut Observed, blueprint: &mut Blueprint, name: &str, change: Cha
                 role: node.role,
                 address: None,
                 disks: BTreeMap::new(),
+                unmanaged_pods: Some(vec![]),
             };
             world.removed.insert(name.into(), removed);
         }
