@@ -521,6 +521,7 @@ mod tests {
             blocked: vec![],
             refusals: vec![],
             held: vec![],
+            upgrade: None,
         }
     }
 

@@ -30,7 +30,7 @@
 //! - [`identity`] is how a machine proves who it is before it receives keys.
 //! - [`mod@lease`] is when one operator stops and the next one may start.
 //! - [`natural`] is the order in which people count names.
-//! - [`upgrade`] is the way from one release to another.
+//! - [`upgrade`] is the way from one release to another, and [`stage`] what each node runs after the next hop.
 //! - [`mod@unit`] is what a plan does, in the size in which a person approves it.
 //! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
 
@@ -69,6 +69,7 @@ pub mod resolve;
 pub mod rights;
 pub mod service;
 pub mod spec;
+pub mod stage;
 pub mod starter;
 pub mod step;
 pub mod unit;

@@ -4,18 +4,117 @@
 //! to is in the table of [`releases`]. Talos goes first: a newer Talos supports the Kubernetes that runs for longer than an older Talos
 //! supports a newer Kubernetes. The last hop of each goes to the file's own patch release; those before it to the newest known one.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::forms::Version;
+use crate::names::NodeName;
 use crate::releases;
 
 /// One verified stop on the way.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Hop {
     /// All nodes run this Talos afterwards.
-    Talos(Version),
+    Talos(String),
     /// The cluster runs this Kubernetes afterwards.
-    Kubernetes(Version),
+    Kubernetes(String),
+}
+
+/// A part of Kubernetes that a machine config names an image for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Component {
+    /// kube-apiserver.
+    ApiServer,
+    /// kube-controller-manager.
+    ControllerManager,
+    /// kube-scheduler.
+    Scheduler,
+    /// kube-proxy.
+    Proxy,
+    /// The kubelet.
+    Kubelet,
+}
+
+/// Versions of parts of Kubernetes, with the leading `v`.
+pub type Components = BTreeMap<Component, String>;
+
+/// An upgrade that the file asks for and that is not complete.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upgrade {
+    /// Every hop that is left. A plan makes the first one.
+    pub hops: Vec<Hop>,
+    /// Nodes that run another Talos than the file says.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub talos: BTreeMap<NodeName, VersionChange>,
+    /// Nodes that run another Kubernetes than the file says. Where their components differ, the oldest counts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kubernetes: BTreeMap<NodeName, VersionChange>,
+    /// Nodes that exist and did not tell what they run. No hop is made as long as there is one: it may be the one that is left behind.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unknown: BTreeSet<NodeName>,
+    /// Why there is no way to what the file asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// What a node runs, and what the file asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionChange {
+    /// What runs.
+    pub runs: String,
+    /// What the file asks for.
+    pub wanted: String,
+}
+
+/// Patch releases that the file names for stops on the way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Via {
+    /// Of Talos.
+    pub talos: Vec<String>,
+    /// Of Kubernetes.
+    pub kubernetes: Vec<String>,
+}
+
+impl Via {
+    /// The stop at this minor of Talos: the one that the file names, or the newest known patch release.
+    #[must_use]
+    pub fn talos(&self, minor: u64) -> Option<Version> {
+        named(&self.talos, minor).or_else(|| Some(Version::first(minor, releases::newest_talos(minor)?)))
+    }
+
+    /// The same of Kubernetes.
+    fn kubernetes(&self, minor: u64) -> Option<Version> {
+        let newest = || Some(Version::first(minor, releases::newest_kubernetes(minor)?));
+        named(&self.kubernetes, minor).or_else(newest)
+    }
+}
+
+fn named(versions: &[String], minor: u64) -> Option<Version> {
+    versions.iter().filter_map(|text| Version::read(text)).find(|version| version.minor == minor)
+}
+
+/// The hops as one line for people: `Talos v1.12.11 → v1.13.10 → v1.14.1, then Kubernetes v1.35.4`.
+#[must_use]
+pub fn told(hops: &[Hop]) -> String {
+    let mut told = String::new();
+    let mut last = None;
+    for hop in hops {
+        let (name, version) = match hop {
+            Hop::Talos(version) => ("Talos", version),
+            Hop::Kubernetes(version) => ("Kubernetes", version),
+        };
+        told += &match last {
+            Some(last) if last == name => format!(" → {version}"),
+            Some(_) => format!(", then {name} {version}"),
+            None => format!("{name} {version}"),
+        };
+        last = Some(name);
+    }
+    told
 }
 
 impl fmt::Display for Hop {
@@ -52,6 +151,13 @@ pub enum NoPath {
     Unknown(Version),
     /// No hop is valid from here.
     Stuck(Box<Pair>),
+    /// More than one minor at once.
+    TooFar {
+        /// What runs.
+        runs: Version,
+        /// What should follow.
+        wanted: Version,
+    },
 }
 
 impl fmt::Display for NoPath {
@@ -61,6 +167,12 @@ impl fmt::Display for NoPath {
                 write!(f, "{what} {runs} runs, and the file asks for {wanted}, which is older")
             }
             Self::Unknown(version) => write!(f, "Talosmith does not know Talos {version}"),
+            Self::TooFar { runs, wanted } => {
+                write!(
+                    f,
+                    "Talos {runs} is not upgraded to {wanted} at once: each minor release is a stop on the way"
+                )
+            }
             Self::Stuck(pair) => write!(
                 f,
                 "no supported step leads on from Talos {} with Kubernetes {}",
@@ -70,12 +182,32 @@ impl fmt::Display for NoPath {
     }
 }
 
+/// Whether a machine may go from one release of Talos to another at once.
+///
+/// # Errors
+///
+/// When it is older, unknown, or more than one minor away.
+pub fn may_follow(runs: &Version, wanted: &Version) -> Result<(), NoPath> {
+    if wanted.is_before(runs) {
+        return Err(NoPath::Downgrade { what: "Talos", runs: runs.clone(), wanted: wanted.clone() });
+    }
+    for version in [runs, wanted] {
+        if releases::known(version.minor).filter(|_| version.major == 1).is_none() {
+            return Err(NoPath::Unknown(version.clone()));
+        }
+    }
+    match wanted.minor <= runs.minor + 1 {
+        true => Ok(()),
+        false => Err(NoPath::TooFar { runs: runs.clone(), wanted: wanted.clone() }),
+    }
+}
+
 /// The hops from what runs to what the file asks for. None where both are the same.
 ///
 /// # Errors
 ///
 /// When the file asks for something older, or no sequence of supported pairs leads there.
-pub fn path(runs: &Pair, wanted: &Pair) -> Result<Vec<Hop>, NoPath> {
+pub fn path(runs: &Pair, wanted: &Pair, via: &Via) -> Result<Vec<Hop>, NoPath> {
     for (what, runs, wanted) in
         [("Talos", &runs.talos, &wanted.talos), ("Kubernetes", &runs.kubernetes, &wanted.kubernetes)]
     {
@@ -91,17 +223,17 @@ pub fn path(runs: &Pair, wanted: &Pair) -> Result<Vec<Hop>, NoPath> {
     let mut hops = vec![];
     let mut at = runs.clone();
     while at.talos.minor < wanted.talos.minor || at.kubernetes.minor < wanted.kubernetes.minor {
-        let talos = next(&at.talos, &wanted.talos, releases::newest_talos);
-        let kubernetes = next(&at.kubernetes, &wanted.kubernetes, releases::newest_kubernetes);
+        let talos = next(&at.talos, &wanted.talos, |minor| via.talos(minor));
+        let kubernetes = next(&at.kubernetes, &wanted.kubernetes, |minor| via.kubernetes(minor));
         let by_talos = talos.filter(|talos| goes_with(talos, &at.kubernetes));
         let by_kubernetes = kubernetes.filter(|kubernetes| goes_with(&at.talos, kubernetes));
         match (by_talos, by_kubernetes) {
             (Some(talos), _) => {
-                hops.push(Hop::Talos(talos.clone()));
+                hops.push(Hop::Talos(talos.to_string()));
                 at.talos = talos;
             }
             (None, Some(kubernetes)) => {
-                hops.push(Hop::Kubernetes(kubernetes.clone()));
+                hops.push(Hop::Kubernetes(kubernetes.to_string()));
                 at.kubernetes = kubernetes;
             }
             (None, None) => return Err(NoPath::Stuck(Box::new(at))),
@@ -111,23 +243,29 @@ pub fn path(runs: &Pair, wanted: &Pair) -> Result<Vec<Hop>, NoPath> {
     if at.talos != wanted.talos {
         hops.insert(
             hops.iter().take_while(|hop| matches!(hop, Hop::Talos(_))).count(),
-            Hop::Talos(wanted.talos.clone()),
+            Hop::Talos(wanted.talos.to_string()),
         );
     }
     if at.kubernetes != wanted.kubernetes {
-        hops.push(Hop::Kubernetes(wanted.kubernetes.clone()));
+        hops.push(Hop::Kubernetes(wanted.kubernetes.to_string()));
     }
     Ok(hops)
 }
 
-/// The next minor of one of both, where it is not there yet.
-fn next(runs: &Version, wanted: &Version, newest: fn(u64) -> Option<u64>) -> Option<Version> {
+/// The next stop on the way of one of both, where it is not at the wanted minor yet.
+fn next(runs: &Version, wanted: &Version, stop: impl Fn(u64) -> Option<Version>) -> Option<Version> {
     let minor = runs.minor + 1;
     match wanted.minor.cmp(&minor) {
         std::cmp::Ordering::Less => None,
         std::cmp::Ordering::Equal => Some(wanted.clone()),
-        std::cmp::Ordering::Greater => newest(minor).map(|patch| Version::first(minor, patch)),
+        std::cmp::Ordering::Greater => stop(minor),
     }
+}
+
+/// What a machine with this Talos runs after its next hop. What runs where it is there.
+#[must_use]
+pub fn next_talos(runs: &Version, wanted: &Version, via: &Via) -> Version {
+    next(runs, wanted, |minor| via.talos(minor)).unwrap_or_else(|| wanted.clone())
 }
 
 fn goes_with(talos: &Version, kubernetes: &Version) -> bool {
@@ -154,7 +292,7 @@ mod tests {
 
     fn way(from: (&str, &str), to: (&str, &str)) -> Result<Vec<String>, NoPath> {
         let pair = |(talos, kubernetes)| Pair { talos: version(talos), kubernetes: version(kubernetes) };
-        Ok(path(&pair(from), &pair(to))?.iter().map(ToString::to_string).collect())
+        Ok(path(&pair(from), &pair(to), &Via::default())?.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -205,7 +343,7 @@ mod tests {
                     kubernetes: version(&format!("v1.{kubernetes}.1")),
                 };
                 let (start, end) = (pair(from, runs), pair(to, wanted));
-                let Ok(hops) = path(&start, &end) else {
+                let Ok(hops) = path(&start, &end, &Via::default()) else {
                     assert!(wanted < runs, "{start:?} to {end:?}");
                     continue;
                 };
@@ -213,10 +351,12 @@ mod tests {
                 for hop in hops {
                     match hop {
                         Hop::Talos(next) => {
+                            let next = version(&next);
                             assert!(next.minor <= at.talos.minor + 1);
                             at.talos = next;
                         }
                         Hop::Kubernetes(next) => {
+                            let next = version(&next);
                             assert!(next.minor <= at.kubernetes.minor + 1);
                             at.kubernetes = next;
                         }
@@ -226,6 +366,28 @@ mod tests {
                 assert_eq!(at, end);
             }
         }
+    }
+
+    #[test]
+    fn the_file_names_stops_on_the_way() {
+        let via = Via { talos: vec!["1.13.8".to_owned()], kubernetes: vec!["v1.36.1".to_owned()] };
+        let pair = |(talos, kubernetes)| Pair { talos: version(talos), kubernetes: version(kubernetes) };
+        let hops = path(&pair(("v1.12.4", "v1.35.0")), &pair(("v1.14.1", "v1.37.0")), &via).unwrap();
+        assert_eq!(told(&hops), "Talos v1.13.8 → v1.14.1, then Kubernetes v1.36.1 → v1.37.0");
+        assert_eq!(next_talos(&version("v1.12.4"), &version("v1.14.1"), &via), version("v1.13.8"));
+        assert_eq!(next_talos(&version("v1.13.8"), &version("v1.14.1"), &via), version("v1.14.1"));
+        assert_eq!(next_talos(&version("v1.14.0"), &version("v1.14.1"), &via), version("v1.14.1"));
+    }
+
+    #[test]
+    fn a_machine_goes_one_minor_at_a_time_and_never_back() {
+        let may = |runs: &str, wanted: &str| may_follow(&version(runs), &version(wanted));
+        assert_eq!(may("v1.12.4", "v1.13.99"), Ok(()), "a patch release that is not known");
+        assert_eq!(may("v1.13.9", "v1.13.10"), Ok(()));
+        assert!(matches!(may("v1.12.4", "v1.14.0"), Err(NoPath::TooFar { .. })));
+        assert!(matches!(may("v1.13.10", "v1.13.9"), Err(NoPath::Downgrade { .. })));
+        assert!(matches!(may("v1.14.1", "v1.15.0"), Err(NoPath::Unknown(_))));
+        assert!(matches!(may("v1.9.0", "v1.10.0"), Err(NoPath::Unknown(_))));
     }
 
     #[test]

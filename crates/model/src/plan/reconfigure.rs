@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use super::bring_up::{Builder, usual};
 use super::fixed::{self, Fixed};
 use super::units::Config;
-use super::versions::Versioned;
 use super::{Note, Refusal, RefusalCode};
 use crate::blueprint::{Node, Role};
 use crate::names::NodeName;
@@ -30,7 +29,7 @@ impl Builder<'_> {
             changes.iter().partition(|change| change.kubernetes_version(&node.kubernetes).is_some());
         let runs = versions.first().and_then(|change| change.kubernetes_version(&node.kubernetes));
         if let Some(runs) = runs {
-            self.other_version(Versioned::Kubernetes, node, runs);
+            self.other_kubernetes(&node.name, runs, &node.kubernetes);
         }
         let (moved, changes): (Vec<&ConfigChange>, Vec<&ConfigChange>) = match self.moved_endpoint() {
             Some(_) => changes.into_iter().partition(|change| change.is_of_endpoint()),

@@ -25,6 +25,7 @@ fn cluster(options: &Options) -> Vec<&'static str> {
     // What is only machine configuration is carried out by rendering it: contract, networks, Kubernetes itself, manifests.
     let Options {
         contract: _,
+        via: _,
         identity: _,
         kubelet_network: _,
         etcd_network: _,
