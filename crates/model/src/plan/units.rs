@@ -20,6 +20,8 @@ mod need;
 mod outlook;
 mod restart;
 
+use std::collections::BTreeSet;
+
 use super::bring_up::{Builder, usual};
 use super::remove::Removal;
 use crate::blueprint::{Node, Role};
@@ -146,6 +148,25 @@ impl<'a> Builder<'a> {
             self.remove_all(&mut course, alive, at_once);
         }
         self.workers_last(course.configured.as_ref());
+        self.only_needed_pulls();
+    }
+
+    /// Images are pulled for units. Where all of them are blocked, pulling again and again would be all that a plan does.
+    fn only_needed_pulls(&mut self) {
+        let installs = self.steps.iter().filter_map(|step| match &step.action {
+            Action::InstallTalos { node, .. } => Some(node.clone()),
+            _ => None,
+        });
+        let installs: BTreeSet<NodeName> = installs.collect();
+        self.steps.retain(|step| match &step.action {
+            Action::PullImage { node, .. } => installs.contains(node),
+            _ => true,
+        });
+        let awaited: BTreeSet<StepId> =
+            self.steps.iter().flat_map(|step| step.after.iter().cloned()).collect();
+        self.steps.retain(|step| {
+            !matches!(step.action, Action::RegisterSchematic { .. }) || awaited.contains(&step.id)
+        });
     }
 
     /// Workers get a machine config in place once the control plane nodes were seen to run theirs.

@@ -218,6 +218,21 @@ impl Builder<'_> {
             );
             self.notes.push(Note { text });
         }
+        let budgets = self.observed.kubernetes.budgets.iter().flatten();
+        let blocking = budgets.filter_map(|budget| {
+            let nodes = installs.iter().map(|install| install.node.as_str());
+            let nodes: Vec<&str> = nodes.filter(|node| budget.nodes.contains(*node)).collect();
+            (!nodes.is_empty())
+                .then(|| format!("{}/{} ({})", budget.namespace, budget.name, nodes.join(", ")))
+        });
+        let blocking: Vec<String> = blocking.collect();
+        if !blocking.is_empty() {
+            let text = format!(
+                "PodDisruptionBudgets allow no eviction now: {}; a drain waits for them for `changes.drain_timeout`, and then stops the run",
+                blocking.join(", ")
+            );
+            self.notes.push(Note { text });
+        }
         let voters = installs.iter().filter(|install| {
             let node = self.blueprint.nodes.get(&install.node);
             node.is_some_and(|node| node.role == Role::ControlPlane)

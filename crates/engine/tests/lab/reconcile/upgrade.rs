@@ -1,6 +1,7 @@
 //! A changed version in the file is the upgrade: hop by hop, node by node, and never more than the gate allows.
 
 mod crashes;
+mod faults;
 
 use std::sync::Mutex;
 
@@ -31,12 +32,17 @@ impl Controller {
 
     /// The same without a canary.
     pub(super) async fn approved(&self, file: &str) -> Reconciled {
+        self.attempted(file).await.unwrap()
+    }
+
+    /// The same, which may fail before it has a plan.
+    async fn attempted(&self, file: &str) -> Result<Reconciled> {
         let who = operator("eva");
         let session = Session::new(self.rig.world_of(&who), spec(file), Some(bundle()));
         let session = session.with_snapshots(Arc::new(Counted::default()));
         let yes = |_| -> BoxFuture<'static, Answer> { Box::pin(async { Answer::Approved }) };
         let (_request, stop) = watch::channel(Stop::No);
-        self.with(session, Intent::Apply, &who, Mandate::Ask, &yes, stop).await.unwrap()
+        self.with(session, Intent::Apply, &who, Mandate::Ask, &yes, stop).await
     }
 
     /// Steps that were done, in order.
@@ -304,4 +310,20 @@ async fn another_kubernetes_is_blocked_and_talos_goes_on() {
     assert_eq!(rig.releases(&file).await, ["v1.13.10"; 5]);
     let (_, plan) = reconciled.last.unwrap();
     assert!(plan.blocked[0].what.contains("does not upgrade Kubernetes yet"), "{:?}", plan.blocked);
+}
+
+/// Pulling images again and again is no progress: outside of the window nothing of an upgrade is done.
+#[tokio::test(start_paused = true)]
+async fn outside_of_the_maintenance_window_nothing_of_an_upgrade_is_done() {
+    let rig = Rig::healthy().await;
+    let day = rig.systems.clock.now().strftime("%a").to_string().to_lowercase();
+    let days = ["mon", "wed", "fri"];
+    let other = days.into_iter().find(|name| *name != day).unwrap();
+    let window =
+        format!("changes: {{ window: {{ days: [{other}], from: '12:00', to: '12:30', time_zone: UTC }} }}\n");
+    let (controller, file) = (Controller::of(&rig), format!("{}{window}", with_talos("v1.13.10")));
+    let reconciled = controller.approved(&file).await;
+    assert!(matches!(reconciled.ended, Ended::Left(Left::Blocked)), "{:?}", reconciled.ended);
+    assert_eq!(reconciled.runs, 0);
+    assert_eq!(rig.releases(&file).await, ["v1.13.9"; 5]);
 }

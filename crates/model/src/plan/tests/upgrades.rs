@@ -230,7 +230,7 @@ fn workers_wait_for_a_control_plane_node_that_is_blocked() {
     case.world.kubernetes.nodes.retain(|name, _| *name != *"cp-2" && *name != *"cp-3");
     case.world.proxmox.marked.retain(|vm| vm.mark.node != "cp-2" && vm.mark.node != "cp-3");
     let plan = case.plan();
-    assert!(plan.units.is_empty(), "{:?}", plan.units);
+    assert!(plan.units.is_empty() && plan.steps.is_empty(), "{:?}", plan.steps);
     let what: Vec<&str> = plan.blocked.iter().map(|blocked| blocked.what.as_str()).collect();
     assert!(what.iter().any(|what| what.contains("Talos on w-1: cp-1 comes before it")), "{what:?}");
     let allowed = Allowed { api_outage: true, ..Allowed::default() };
@@ -266,4 +266,19 @@ fn a_restart_for_something_else_is_the_same_one() {
         steps_of(&plan, "w-1"),
         ["drain-node", "install-talos", "power-cycle-vm", "verify-node", "uncordon-node"]
     );
+}
+
+#[test]
+fn budgets_that_allow_no_eviction_are_named_before() {
+    let mut case = Case::new("v1.13.8", "v1.13.9");
+    let budget = |name: &str, node: &str| crate::observed::BlockingBudget {
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+        nodes: [NodeName::from(node)].into(),
+    };
+    case.world.kubernetes.budgets = Some(vec![budget("db", "w-1")]);
+    let told = |plan: &Plan| plan.notes.iter().any(|note| note.text.contains("shop/db (w-1)"));
+    assert!(told(&case.plan()));
+    case.world.kubernetes.budgets = Some(vec![]);
+    assert!(!told(&case.plan()));
 }
