@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 
 use crate::blueprint::{Blueprint, Node};
 use crate::forms::Version;
+use crate::hops::{self, Pair};
 use crate::names::NodeName;
 use crate::observed::{Api, Machine, Observed};
 use crate::ownership;
-use crate::upgrade::{self, Component, Components, Hop, Pair, Upgrade, VersionChange, Via};
+use crate::upgrade::{Component, Components, Hop, Upgrade, VersionChange, Via};
 
 /// All parts that have an image in machine configs.
 const COMPONENTS: [Component; 5] = [
@@ -155,7 +156,7 @@ fn path(blueprint: &Blueprint, observed: &Observed, upgrade: &Upgrade) -> Result
             }
         }
     }
-    upgrade::path(&talos, &wanted, &blueprint.options.via).map_err(|error| error.to_string())
+    hops::path(&talos, &wanted, &blueprint.options.via).map_err(|error| error.to_string())
 }
 
 /// The Talos of a cluster whose nodes all run what the file says.
@@ -184,7 +185,7 @@ fn after_hop(change: &VersionChange, front: Option<u64>, via: &Via) -> String {
     else {
         return change.runs.clone();
     };
-    let next = upgrade::next_talos(&runs, &wanted, via);
+    let next = hops::next_talos(&runs, &wanted, via);
     if next.minor <= front { next.to_string() } else { change.runs.clone() }
 }
 

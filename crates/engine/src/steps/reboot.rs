@@ -87,7 +87,7 @@ fn armed(context: &Context, node: &Node, error: Error) -> Error {
     let installed = context.installed().get(&node.name).cloned();
     match installed {
         Some(talos) => error.hint(format!(
-            "Talos {talos} is installed: the next reboot of {} boots it, whoever brings it about; run the command again to go on",
+            "Talos {talos} is installed: any later reboot of {} boots it; run the command again to continue",
             node.name
         )),
         None => error,

@@ -8,6 +8,7 @@ use super::bring_up::{Builder, usual};
 use super::{Blocked, Note, Refusal, RefusalCode};
 use crate::blueprint::{Node, Role};
 use crate::forms::Version;
+use crate::hops;
 use crate::names::NodeName;
 use crate::natural;
 use crate::observed::Machine;
@@ -43,9 +44,8 @@ impl Builder<'_> {
     pub(super) fn other_talos(&mut self, node: &Node, machine: &Machine, runs: &str, after: Vec<StepId>) {
         let versions = Version::read(runs).zip(Version::read(&node.talos));
         let judged = versions.ok_or_else(|| format!("Talosmith cannot read the version {runs}"));
-        let judged = judged.and_then(|(runs, wanted)| {
-            upgrade::may_follow(&runs, &wanted).map_err(|error| error.to_string())
-        });
+        let judged = judged
+            .and_then(|(runs, wanted)| hops::may_follow(&runs, &wanted).map_err(|error| error.to_string()));
         // What is against the upgrade as a whole is said once, by `versions`.
         let has_problem = self.blueprint.upgrade.as_ref().is_some_and(|upgrade| upgrade.problem.is_some());
         match judged {
@@ -237,12 +237,12 @@ impl Builder<'_> {
             let node = self.blueprint.nodes.get(&install.node);
             node.is_some_and(|node| node.role == Role::ControlPlane)
         });
-        let etcd = |text: &str| Version::read(text).map(|version| upgrade::etcd_of(&version));
-        let crossing = voters.filter_map(|install| {
+        let etcd = |text: &str| Version::read(text).map(|version| hops::etcd_of(&version));
+        let mut crossing = voters.filter_map(|install| {
             let (from, to) = (etcd(install.runs.as_deref()?)?, etcd(&install.talos)?);
             (from < to).then(|| (install.runs.clone().unwrap_or_default(), from, to))
         });
-        if let Some((runs, from, to)) = crossing.last() {
+        if let Some((runs, from, to)) = crossing.next() {
             let text = format!(
                 "point of no return: etcd goes from {}.{} to {}.{} with the last control plane node of this hop; after that no node can \
                  go back to Talos {runs}",
