@@ -76,8 +76,27 @@ pub async fn conditions(systems: &Systems, snapshot: &Snapshot) -> Vec<Condition
     examine(systems, snapshot).await.conditions
 }
 
-/// How healthy the cluster is now.
+/// How healthy the cluster is now, with the versions of the file.
 pub async fn examine(systems: &Systems, snapshot: &Snapshot) -> Health {
+    let mut health = examine_hop(systems, snapshot).await;
+    let behind = snapshot.blueprint.upgrade.iter().flat_map(|upgrade| &upgrade.kubernetes).filter_map(
+        |(node, change)| {
+            let runs = &health.nodes.get(node)?.version;
+            (*runs != change.wanted).then(|| Unmet::new(format!("{node} runs {runs}, not {}", change.wanted)))
+        },
+    );
+    let behind: Option<Unmet> = behind.into_iter().next();
+    if let Some(behind) = behind
+        && let Some(ready) = health.conditions.iter_mut().find(|condition| condition.name == NODES_READY)
+        && ready.missing.is_none()
+    {
+        *ready = Condition::of(NODES_READY, Err(behind));
+    }
+    health
+}
+
+/// The same, with the versions of the hop of an upgrade that a run makes.
+async fn examine_hop(systems: &Systems, snapshot: &Snapshot) -> Health {
     let Ok(access) = snapshot.access() else {
         let unmet = Condition::of("bundle", Err(Unmet::new("there is no secrets bundle")));
         return Health { conditions: vec![unmet], ..Health::default() };
@@ -132,7 +151,8 @@ pub(crate) async fn run(context: &Context, progress: &Progress) -> Result<Done> 
     let kubernetes = Kubernetes::new(systems, &context.snapshot.blueprint.endpoint, &access.kubernetes)?;
     let mut pods = PodWatch::default();
     loop {
-        let conditions = conditions(systems, &context.snapshot).await;
+        // Kubernetes keeps its version while a hop of Talos is made.
+        let conditions = examine_hop(systems, &context.snapshot).await.conditions;
         let lacks = |c: &Condition| Some((c.name, Unmet::new(c.missing.clone()?).coded(c.code)));
         let Some((name, mut unmet)) = conditions.iter().find_map(lacks) else { break };
         if PODS_BRING.contains(&name) {

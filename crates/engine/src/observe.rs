@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::allowed::Allowed;
 use model::blueprint::{Blueprint, Node};
 use model::holder::Holder;
-use model::names::NodeName;
 use model::observed::{Api, Etcd, Kubernetes, Machine, Observed, Proxmox, Unobserved, Vm};
 use model::ownership;
 use model::removed;
@@ -27,7 +26,7 @@ use crate::Systems;
 use crate::discovered;
 use crate::error::Result;
 use crate::kubernetes::{is_answer, lease};
-use crate::render::{Access, Config};
+use crate::render::Access;
 use crate::systems::PROBE_TIMEOUT;
 
 /// What the state is observed for.
@@ -49,8 +48,8 @@ pub struct Sought<'a> {
     pub purpose: Purpose,
     /// The keys to machines, if there are any.
     pub access: Option<&'a Access>,
-    /// Configurations by node.
-    pub configs: &'a BTreeMap<NodeName, Config>,
+    /// Where the machine configs that machines run are kept.
+    pub running: &'a machines::Running,
     /// Schematic ids by image.
     pub schematics: &'a BTreeMap<String, String>,
     /// What the operator allows.
@@ -70,7 +69,7 @@ pub struct Silence {
 
 /// Everything that the plan needs to know.
 pub async fn observe(systems: &Systems, survey: Option<proxmox::Survey>, sought: &Sought<'_>) -> Observed {
-    let Sought { blueprint, purpose, access, configs, silence, .. } = *sought;
+    let Sought { blueprint, purpose, access, running: kept, silence, .. } = *sought;
     let mut unobserved = vec![];
     let proxmox = match survey {
         Some(survey) => Box::pin(proxmox::details(systems, survey, sought, &mut unobserved)).await,
@@ -108,9 +107,8 @@ pub async fn observe(systems: &Systems, survey: Option<proxmox::Survey>, sought:
         return observed;
     }
     let machines = futures::future::join_all(running.iter().map(|node| {
-        let wanted = configs.get(&node.name).map(Config::expose);
         // On the heap, because a hundred machines are looked at at once.
-        Box::pin(machine(systems, blueprint, &observed.proxmox, node, access, wanted))
+        Box::pin(machine(systems, blueprint, &observed.proxmox, node, access, kept))
     }));
     let (machines, kubernetes) = futures::join!(machines, Box::pin(kubernetes(systems, blueprint, access)));
     for (node, (machine, unobserved)) in running.iter().zip(machines) {
@@ -194,17 +192,17 @@ async fn machine(
     proxmox: &Proxmox,
     node: &Node,
     access: &Access,
-    wanted: Option<&str>,
+    keep: &machines::Running,
 ) -> machines::Seen {
     let vm = ownership::vm_of(blueprint, proxmox, &node.name).filter(|_| discovered::may_move(node));
-    let Some(vm) = vm else { return machines::observe(systems, node, access, wanted).await };
+    let Some(vm) = vm else { return machines::observe(systems, node, access, keep).await };
     if !discovered::is_anybody_there(systems, node).await {
         discovered::search(systems, node, (&vm.host, vm.vmid), blueprint.vip).await;
     }
-    let seen = machines::observe(systems, node, access, wanted).await;
+    let seen = machines::observe(systems, node, access, keep).await;
     let is_another = matches!(seen.0.api, Api::ForeignMachine { .. } | Api::OtherKeys { .. });
     match is_another && discovered::search(systems, node, (&vm.host, vm.vmid), blueprint.vip).await {
-        true => machines::observe(systems, node, access, wanted).await,
+        true => machines::observe(systems, node, access, keep).await,
         false => seen,
     }
 }

@@ -515,6 +515,7 @@ mod tests {
             blocked: vec![],
             refusals: vec![],
             held: vec![],
+            upgrade: None,
         }
     }
 

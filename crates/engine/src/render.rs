@@ -16,8 +16,9 @@ use model::attachments::Attachments;
 use model::blueprint::{Blueprint, Image, Node};
 use model::diagnostic::{Diagnostic, Path, codes};
 use model::names::NodeName;
+use model::upgrade::Component;
 use sha2::{Digest, Sha256};
-use talos::config::{self, ClusterSettings, Contract, Documents};
+use talos::config::{self, ClusterSettings, Contract, Documents, KubernetesImage};
 use talos::pki::{self, Identity};
 use talos::schematic::SchematicFile;
 use talos::secrets::{self, Bundle};
@@ -208,6 +209,16 @@ impl<'a> Renderer<'a> {
         if found.is_empty() { Ok(configs) } else { Err(told_once(found)) }
     }
 
+    /// The installer image of every node whose schematic has a known id.
+    #[must_use]
+    pub fn installers(&self) -> BTreeMap<NodeName, String> {
+        let of = |node: &Node| {
+            let image = machine::installer(self.blueprint, node, self.schematics.get(&node.image))?;
+            Some((node.name.clone(), image))
+        };
+        self.blueprint.nodes.values().filter_map(of).collect()
+    }
+
     /// Finds what the nodes would refuse, before there is a bundle. Nothing is kept of what it makes.
     ///
     /// # Errors
@@ -236,6 +247,10 @@ impl<'a> Renderer<'a> {
         let mut documents = unpatched.clone();
         for (path, patch) in &patches {
             patch.apply(&mut documents).map_err(|e| vec![Refused::patch(path, &e)])?;
+        }
+        // Whatever names them, parts of Kubernetes keep their version until it is their turn.
+        for (component, version) in &node.components {
+            config::set_kubernetes_tag(&mut documents, image_of(*component), version);
         }
         let problems = validate(&documents, release, Mode::Cloud);
         match problems.is_empty() {
@@ -334,6 +349,16 @@ impl Refused {
         let path = path.cloned().unwrap_or_else(|| node_path(node));
         let message = format!("Talos would refuse this configuration: {problem}");
         Self { path, code: codes::CONFIG_REFUSED, message, help: Some(CHANGE_IT.to_owned()) }
+    }
+}
+
+fn image_of(component: Component) -> KubernetesImage {
+    match component {
+        Component::ApiServer => KubernetesImage::ApiServer,
+        Component::ControllerManager => KubernetesImage::ControllerManager,
+        Component::Scheduler => KubernetesImage::Scheduler,
+        Component::Proxy => KubernetesImage::Proxy,
+        Component::Kubelet => KubernetesImage::Kubelet,
     }
 }
 

@@ -1,8 +1,10 @@
 //! One session with one cluster: observe, plan, carry out.
 
+mod staging;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use ipnet::Ipv4Net;
 use jiff::Timestamp;
@@ -29,10 +31,11 @@ use crate::error::{Error, Kind, Result};
 use crate::local::{self, LocalMachine, NoMachine};
 use crate::observe::{Purpose, Silence, Sought};
 use crate::plan_key::PlanKey;
-use crate::render::{self, Access, Config, Renderer, Schematic};
+use crate::render::{Access, Config, Renderer, Schematic};
 use crate::scrub::Scrub;
 use crate::snapshots::{NoStore, SnapshotStore};
 use crate::{Systems, observe};
+use staging::Desired;
 
 /// Reads a secret from where the file says it is (`env:…`, `file:…`, `cmd:…`), or tells why it cannot.
 pub type ReadReference = dyn Fn(&str) -> std::result::Result<SecretString, String> + Send + Sync;
@@ -249,32 +252,33 @@ impl Session {
             let unknown = local::unknown_time_zone(&blueprint, &*self.local, Severity::Error);
             unknown.map_or(Ok(()), |found| Err(ObserveError::File(vec![found])))?;
         }
-        let schematics = render::schematics(&blueprint, &self.attachments)?;
-        let renderer = Renderer::new(&blueprint, &schematics, &self.attachments);
         let now = self.systems.clock.now();
-        let (access, configs) = match &self.bundle {
-            Some(bundle) => {
-                let access = Access::mint(bundle, now)?;
-                (Some(Arc::new(access)), renderer.configs(bundle).map_err(ObserveError::File)?)
-            }
+        let mut desired = Desired::of(&blueprint, &self.attachments, self.bundle.as_deref())?;
+        let access = match &self.bundle {
+            Some(bundle) => Some(Arc::new(Access::mint(bundle, now)?)),
             // What the nodes would refuse must be known before keys are made and machines created.
             None => {
+                let renderer = Renderer::new(&blueprint, &desired.schematics, &self.attachments);
                 renderer.check(now).map_err(ObserveError::File)?;
-                (None, BTreeMap::new())
+                None
             }
         };
-        let ids = render::ids(&blueprint, &schematics)?;
-        let rendered = Rendered { schematics: ids, configs: render::digests(&configs) };
+        let running = observe::machines::Running::default();
         let sought = Sought {
             blueprint: &blueprint,
             purpose,
             access: access.as_deref(),
-            configs: &configs,
-            schematics: &rendered.schematics,
+            running: &running,
+            schematics: &desired.rendered.schematics,
             allowed: &self.allowed,
             silence: silence.as_ref(),
         };
         let mut observed = Box::pin(observe::observe(&self.systems, survey, &sought)).await;
+        if let Some(bundle) = &self.bundle {
+            let texts = running.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let with = (&**bundle, &*self.attachments);
+            staging::stage(&mut blueprint, &mut observed, &mut desired, with, &texts)?;
+        }
         observed.window = local::window(&blueprint, &*self.local, self.systems.clock.now());
         for node in blueprint.nodes.values_mut() {
             let found = self.systems.found.of(&node.name);
@@ -286,9 +290,9 @@ impl Session {
             removed: Arc::new(removed::nodes(&blueprint, &observed)),
             blueprint: Arc::new(blueprint),
             observed: Arc::new(observed),
-            rendered: Arc::new(rendered),
-            schematics: Arc::new(schematics),
-            configs: Arc::new(configs),
+            rendered: Arc::new(desired.rendered),
+            schematics: Arc::new(desired.schematics),
+            configs: Arc::new(desired.configs),
             access,
             references: self.references.clone(),
             allowed: self.allowed.clone(),

@@ -207,9 +207,13 @@ async fn carry_out(
             let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
             Box::pin(leadership::run(context, permit, node, progress)).await
         }
-        Action::InstallTalos { node, image, talos } => {
+        Action::PullImage { node, image } => {
+            Box::pin(install::pull(context, context.snapshot.node(node)?, image, progress)).await
+        }
+        Action::InstallTalos { node, image, talos, mode } => {
             let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
-            Box::pin(install::run(context, permit, node, image, talos, progress)).await
+            let what = install::Install { image, talos, mode: *mode };
+            Box::pin(install::run(context, permit, node, &what, progress)).await
         }
         Action::LeaveEtcd { node } => {
             let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);

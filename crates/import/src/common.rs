@@ -20,7 +20,12 @@ pub(super) const TOKEN: &str = "env:PROXMOX_VE_API_TOKEN";
 pub(super) fn blank(cluster: &str) -> Spec {
     Spec {
         cluster: cluster.to_owned(),
-        versions: Versions { talos: String::new(), kubernetes: String::new(), contract: None },
+        versions: Versions {
+            talos: String::new(),
+            kubernetes: String::new(),
+            contract: None,
+            via: Default::default(),
+        },
         proxmox: Proxmox::default(),
         network: Network {
             cidr: String::new(),

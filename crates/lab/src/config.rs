@@ -263,7 +263,7 @@ impl Default for LabConfig {
 
 /// Every release of the lines that the lab plays.
 fn talos_versions() -> Vec<String> {
-    let lines = [(12, 11), (13, 9), (14, 2)];
+    let lines = [(12, 11), (13, 10), (14, 2)];
     lines
         .iter()
         .flat_map(|(minor, last)| (0..=*last).map(move |patch| format!("v1.{minor}.{patch}")))

@@ -20,6 +20,7 @@ use crate::names::NodeName;
 use crate::natural;
 use crate::policy::Policy;
 use crate::spec;
+use crate::upgrade::{Components, Upgrade, Via};
 
 /// The cluster as the file wants it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +60,9 @@ pub struct Blueprint {
     pub nodes: BTreeMap<NodeName, Node>,
     /// What else the file says about the cluster.
     pub options: Options,
+    /// The upgrade that the file asks for, once it is known what runs. The versions of the nodes are then those after its next hop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<Upgrade>,
 }
 
 /// What the file says about the cluster that leaves nothing to decide.
@@ -66,6 +70,9 @@ pub struct Blueprint {
 pub struct Options {
     /// Configuration contract, `v1.12`; open means that of each node's Talos.
     pub contract: Option<String>,
+    /// Patch releases that an upgrade stops at on its way.
+    #[serde(default)]
+    pub via: Via,
     /// The network whose addresses kubelets announce, where it is not the first one.
     pub kubelet_network: Option<Ipv4Net>,
     /// The network that etcd's members talk over, where it is not the first one.
@@ -192,6 +199,9 @@ pub struct Node {
     pub talos: String,
     /// Kubernetes version, with the leading `v`.
     pub kubernetes: String,
+    /// Parts of Kubernetes that keep another version until it is their turn in an upgrade.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub components: Components,
     /// Kubernetes labels.
     pub labels: BTreeMap<String, String>,
     /// A machine that is not ours to create. Its VM id, UUID and hardware mean nothing.

@@ -30,7 +30,8 @@
 //! - [`identity`] is how a machine proves who it is before it receives keys.
 //! - [`mod@lease`] is when one operator stops and the next one may start.
 //! - [`natural`] is the order in which people count names.
-//! - [`upgrade`] is the way from one release to another.
+//! - [`hops`] is the way from one release to another, [`mod@upgrade`] what is left of it, and [`stage`] what each node runs after the next
+//!   hop.
 //! - [`mod@unit`] is what a plan does, in the size in which a person approves it.
 //! - [`event`] is what happens while a plan is carried out; terminal, JSON lines and journal all read it.
 
@@ -48,6 +49,7 @@ pub mod event;
 pub mod forms;
 pub mod gate;
 pub mod holder;
+pub mod hops;
 pub mod identity;
 mod images;
 pub mod lease;
@@ -69,6 +71,7 @@ pub mod resolve;
 pub mod rights;
 pub mod service;
 pub mod spec;
+pub mod stage;
 pub mod starter;
 pub mod step;
 pub mod unit;

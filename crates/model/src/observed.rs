@@ -15,6 +15,7 @@ use crate::mark::{Mark, RecordState};
 use crate::names::{NodeName, VmRef};
 use crate::policy::WindowState;
 use crate::step::Disruption;
+use crate::upgrade::Components;
 
 /// Everything that was seen in one look at the world.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -432,6 +433,15 @@ pub struct Machine {
     /// The kernel command line that it runs with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_args: Option<String>,
+    /// The versions of Kubernetes that its machine config names, by component.
+    #[serde(default, skip_serializing_if = "Components::is_empty")]
+    pub components: Components,
+    /// What the Talos release that it is upgraded to next would refuse in the machine config that it runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub config_problems: Vec<String>,
+    /// Kernel arguments that its machine config has for the installer. From 1.13 on, no installer reads them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub install_args: Vec<String>,
 }
 
 /// One place in which a machine's configuration is not what the file describes. It carries values only where they are known to be no
@@ -674,6 +684,9 @@ impl Machine {
             kubelet: Kubelet::Unknown,
             boot_id: None,
             kernel_args: None,
+            components: Components::new(),
+            config_problems: vec![],
+            install_args: vec![],
         }
     }
 }

@@ -71,6 +71,7 @@ use crate::ownership::Act;
 use crate::quorum;
 use crate::step::{Action, Disruption, Step, StepId, UnitId};
 use crate::unit::{Goal, Unit};
+use crate::upgrade::Upgrade;
 
 /// How the note about etcd's quorum starts.
 pub const ETCD: &str = "etcd: ";
@@ -99,6 +100,9 @@ pub struct Plan {
     /// What would be done if nothing stood in the way, so that nothing that differs is hidden by a reason against something else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<Step>,
+    /// The upgrade that this plan makes the next hop of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<Upgrade>,
 }
 
 /// Something the operator should know.
@@ -210,6 +214,8 @@ pub struct Rendered {
     pub schematics: BTreeMap<String, String>,
     /// SHA-256 of each node's machine configuration. Empty as long as there is no bundle.
     pub configs: BTreeMap<NodeName, String>,
+    /// The installer image of each node.
+    pub installers: BTreeMap<NodeName, String>,
 }
 
 /// What brings the world to the blueprint.
@@ -243,7 +249,8 @@ pub fn plan_allowing(
     found.notes.extend(etcd(blueprint, observed));
     found.notes.extend(preflight::warnings(blueprint, observed));
     found.notes.extend(window(blueprint, allowed).filter(|_| !found.units.is_empty()));
-    finish(blueprint, Found { refusals, ..found })
+    let upgrade = blueprint.upgrade.clone().filter(|upgrade| upgrade.problem.is_none());
+    Plan { upgrade, ..finish(blueprint, Found { refusals, ..found }) }
 }
 
 /// When disruptions may start, where the file does not leave that open.
@@ -302,7 +309,22 @@ fn finish(blueprint: &Blueprint, found: Found) -> Plan {
     });
     let (steps, held) = if refusals.is_empty() { (ordered, vec![]) } else { (vec![], ordered) };
     let units = if refusals.is_empty() { units } else { vec![] };
-    Plan { cluster: blueprint.cluster.clone(), steps, units, notes, unknown, blocked, refusals, held }
+    Plan {
+        cluster: blueprint.cluster.clone(),
+        steps,
+        units,
+        notes,
+        unknown,
+        blocked,
+        refusals,
+        held,
+        upgrade: None,
+    }
+}
+
+/// What a person agrees to with an upgrade: every hop of every node.
+fn goals_of(upgrade: &Upgrade) -> Vec<Goal> {
+    upgrade.talos.keys().map(|node| Goal::UpgradeTalos { node: node.clone() }).collect()
 }
 
 /// What a step does, and the steps beside it that it comes after.
@@ -343,7 +365,9 @@ impl Plan {
     pub fn goals(&self) -> BTreeSet<Goal> {
         let units = self.units.iter().map(|unit| unit.goal.clone());
         let steps = self.steps.iter().filter(|step| step.unit.is_none()).map(|step| Goal::of(&step.action));
-        units.chain(steps).collect()
+        // Later hops of an upgrade are part of what a person sees and approves with its first one.
+        let upgraded = self.upgrade.iter().filter(|_| !self.units.is_empty()).flat_map(goals_of);
+        units.chain(steps).chain(upgraded).collect()
     }
 
     /// The unit of a step.

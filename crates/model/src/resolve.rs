@@ -22,6 +22,7 @@ use crate::names::NodeName;
 use crate::placement;
 use crate::policy::Policy;
 use crate::spec::Spec;
+use crate::upgrade::Via;
 
 /// The tag that every VM of ours carries.
 const TAG: &str = "talosmith";
@@ -124,6 +125,10 @@ fn finish(
         nodes,
         options: Options {
             contract: spec.versions.contract.as_deref().and_then(forms::contract),
+            via: Via {
+                talos: spec.versions.via.talos.clone(),
+                kubernetes: spec.versions.via.kubernetes.clone(),
+            },
             kubelet_network: carrying(&spec.network.kubelet),
             etcd_network: carrying(&spec.network.etcd),
             kubernetes: spec.kubernetes.clone(),
@@ -135,6 +140,7 @@ fn finish(
             identity: spec.proxmox.identity,
             insecure: spec.proxmox.insecure,
         },
+        upgrade: None,
     })
 }
 

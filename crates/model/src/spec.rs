@@ -98,8 +98,9 @@ pub struct Spec {
     pub protect: bool,
 }
 
-const CONTRACT: &str = "Configuration contract, {contract}: the Talos release whose defaults new configurations follow. Left out: \
-                        that of `talos`. Keep it when only Talos is upgraded, so that nothing else changes with it.";
+const CONTRACT: &str = "Configuration contract, {contract}: the Talos release whose defaults machine configs follow. Left out: for a \
+                        new cluster that of `talos`, for one that runs the one that its machine configs follow, so that an upgrade \
+                        of Talos changes nothing else.";
 
 /// Versions, with or without the leading `v`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -118,6 +119,29 @@ pub struct Versions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["v1.12"]))]
     pub contract: Option<String>,
+    /// Patch releases that an upgrade stops at on its way, instead of the newest ones that Talosmith knows. At most one for each minor.
+    #[serde(default, skip_serializing_if = "Via::is_empty")]
+    pub via: Via,
+}
+
+/// Stops on the way of an upgrade.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Via {
+    /// Talos versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [["v1.13.9"]]))]
+    pub talos: Vec<String>,
+    /// Kubernetes versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("examples" = [["v1.36.3"]]))]
+    pub kubernetes: Vec<String>,
+}
+
+impl Via {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How to reach Proxmox VE, and how our VMs stand there.

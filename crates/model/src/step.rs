@@ -278,6 +278,13 @@ pub enum Action {
         /// Its size, where it is known.
         gib: Option<u64>,
     },
+    /// Lets a machine pull an image, so that nothing waits for the network while a node is drained.
+    PullImage {
+        /// The name of the node in the file.
+        node: NodeName,
+        /// The image.
+        image: String,
+    },
     /// Installs another image of Talos on a machine's disk. The machine boots it at its next reboot.
     InstallTalos {
         /// The name of the node in the file.
@@ -286,6 +293,9 @@ pub enum Action {
         image: String,
         /// The Talos release that it brings.
         talos: String,
+        /// How a machine reboots that does so by itself, as those before 1.13 do.
+        #[serde(default)]
+        mode: RebootMode,
     },
     /// Waits until a node that was disrupted is whole again, and stays so for the soak time.
     VerifyNode {
@@ -443,6 +453,7 @@ impl Action {
             | Self::RebootNode { node, .. }
             | Self::PowerCycleVm { node, .. }
             | Self::DeleteDisk { node, .. }
+            | Self::PullImage { node, .. }
             | Self::InstallTalos { node, .. }
             | Self::VerifyNode { node }
             | Self::UncordonNode { node }
@@ -504,6 +515,7 @@ impl Action {
             | Self::DrainNode { .. }
             | Self::MoveLeadership { .. }
             | Self::RebootNode { .. }
+            | Self::PullImage { .. }
             | Self::InstallTalos { .. }
             | Self::VerifyNode { .. }
             | Self::UncordonNode { .. }
@@ -543,6 +555,7 @@ impl Action {
             Self::RebootNode { node, .. } => format!("reboot-node/{node}"),
             Self::PowerCycleVm { node, .. } => format!("power-cycle-vm/{node}"),
             Self::DeleteDisk { node, disk, .. } => format!("delete-disk/{node}/{disk}"),
+            Self::PullImage { node, .. } => format!("pull-image/{node}"),
             Self::InstallTalos { node, .. } => format!("install-talos/{node}"),
             Self::VerifyNode { node } => format!("verify-node/{node}"),
             Self::UncordonNode { node } => format!("uncordon-node/{node}"),
@@ -627,6 +640,7 @@ impl Action {
                 format!("delete the disk {disk} of {node}, {gib} GiB")
             }
             Self::DeleteDisk { node, disk, gib: None, .. } => format!("delete the disk {disk} of {node}"),
+            Self::PullImage { node, image } => format!("pull {image} on {node}"),
             Self::InstallTalos { node, talos, .. } => format!("install Talos {talos} on {node}"),
             Self::VerifyNode { node } => format!("verify that {node} is back and healthy"),
             Self::UncordonNode { node } | Self::ReleaseNode { node } => format!("uncordon {node}"),

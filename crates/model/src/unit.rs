@@ -177,6 +177,7 @@ impl Goal {
             | Action::UpdateRecord { .. }
             | Action::CreateTemplate { .. }
             | Action::CreateCredentials { .. }
+            | Action::PullImage { .. }
             | Action::SnapshotEtcd
             | Action::CheckHealth => Self::Create { node: None },
         }

@@ -1,21 +1,96 @@
-//! The way from the releases that run to the releases in the file.
-//!
-//! A state is a pair of release lines, Talos and Kubernetes. A hop raises one of them by one minor, and is valid if the pair that it leads
-//! to is in the table of [`releases`]. Talos goes first: a newer Talos supports the Kubernetes that runs for longer than an older Talos
-//! supports a newer Kubernetes. The last hop of each goes to the file's own patch release; those before it to the newest known one.
+//! An upgrade that the file asks for: its hops, and the nodes that it concerns. How hops are found is `hops`.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::forms::Version;
-use crate::releases;
+use serde::{Deserialize, Serialize};
+
+use crate::names::NodeName;
 
 /// One verified stop on the way.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Hop {
     /// All nodes run this Talos afterwards.
-    Talos(Version),
+    Talos(String),
     /// The cluster runs this Kubernetes afterwards.
-    Kubernetes(Version),
+    Kubernetes(String),
+}
+
+/// A part of Kubernetes that a machine config names an image for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Component {
+    /// kube-apiserver.
+    ApiServer,
+    /// kube-controller-manager.
+    ControllerManager,
+    /// kube-scheduler.
+    Scheduler,
+    /// kube-proxy.
+    Proxy,
+    /// The kubelet.
+    Kubelet,
+}
+
+/// Versions of parts of Kubernetes, with the leading `v`.
+pub type Components = BTreeMap<Component, String>;
+
+/// An upgrade that the file asks for and that is not complete.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Upgrade {
+    /// Every hop that is left. A plan makes the first one.
+    pub hops: Vec<Hop>,
+    /// Nodes that run another Talos than the file says.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub talos: BTreeMap<NodeName, VersionChange>,
+    /// Nodes that run another Kubernetes than the file says. Where their components differ, the oldest counts.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kubernetes: BTreeMap<NodeName, VersionChange>,
+    /// Nodes that exist and did not tell what they run. No hop is made as long as there is one: it may be the one that is left behind.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unknown: BTreeSet<NodeName>,
+    /// Why there is no way to what the file asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// What a node runs, and what the file asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionChange {
+    /// What runs.
+    pub runs: String,
+    /// What the file asks for.
+    pub wanted: String,
+}
+
+/// Patch releases that the file names for stops on the way.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Via {
+    /// Of Talos.
+    pub talos: Vec<String>,
+    /// Of Kubernetes.
+    pub kubernetes: Vec<String>,
+}
+
+/// The hops as one line for people: `Talos v1.12.11 → v1.13.10 → v1.14.1, then Kubernetes v1.35.4`.
+#[must_use]
+pub fn told(hops: &[Hop]) -> String {
+    let mut told = String::new();
+    let mut last = None;
+    for hop in hops {
+        let (name, version) = match hop {
+            Hop::Talos(version) => ("Talos", version),
+            Hop::Kubernetes(version) => ("Kubernetes", version),
+        };
+        told += &match last {
+            Some(last) if last == name => format!(" → {version}"),
+            Some(_) => format!(", then {name} {version}"),
+            None => format!("{name} {version}"),
+        };
+        last = Some(name);
+    }
+    told
 }
 
 impl fmt::Display for Hop {
@@ -24,213 +99,5 @@ impl fmt::Display for Hop {
             Self::Talos(version) => write!(f, "Talos {version}"),
             Self::Kubernetes(version) => write!(f, "Kubernetes {version}"),
         }
-    }
-}
-
-/// A release of each.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pair {
-    /// Of Talos: where nodes differ, the oldest that runs.
-    pub talos: Version,
-    /// Of Kubernetes: where components differ, the oldest that runs.
-    pub kubernetes: Version,
-}
-
-/// Why there is no way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoPath {
-    /// The file asks for something older than what runs.
-    Downgrade {
-        /// `Talos` or `Kubernetes`.
-        what: &'static str,
-        /// What runs.
-        runs: Version,
-        /// What the file asks for.
-        wanted: Version,
-    },
-    /// A release line that Talosmith does not know.
-    Unknown(Version),
-    /// No hop is valid from here.
-    Stuck(Box<Pair>),
-}
-
-impl fmt::Display for NoPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Downgrade { what, runs, wanted } => {
-                write!(f, "{what} {runs} runs, and the file asks for {wanted}, which is older")
-            }
-            Self::Unknown(version) => write!(f, "Talosmith does not know Talos {version}"),
-            Self::Stuck(pair) => write!(
-                f,
-                "no supported step leads on from Talos {} with Kubernetes {}",
-                pair.talos, pair.kubernetes
-            ),
-        }
-    }
-}
-
-/// The hops from what runs to what the file asks for. None where both are the same.
-///
-/// # Errors
-///
-/// When the file asks for something older, or no sequence of supported pairs leads there.
-pub fn path(runs: &Pair, wanted: &Pair) -> Result<Vec<Hop>, NoPath> {
-    for (what, runs, wanted) in
-        [("Talos", &runs.talos, &wanted.talos), ("Kubernetes", &runs.kubernetes, &wanted.kubernetes)]
-    {
-        if wanted.is_before(runs) {
-            return Err(NoPath::Downgrade { what, runs: runs.clone(), wanted: wanted.clone() });
-        }
-    }
-    for talos in [&runs.talos, &wanted.talos] {
-        if releases::known(talos.minor).filter(|_| talos.major == 1).is_none() {
-            return Err(NoPath::Unknown(talos.clone()));
-        }
-    }
-    let mut hops = vec![];
-    let mut at = runs.clone();
-    while at.talos.minor < wanted.talos.minor || at.kubernetes.minor < wanted.kubernetes.minor {
-        let talos = next(&at.talos, &wanted.talos, releases::newest_talos);
-        let kubernetes = next(&at.kubernetes, &wanted.kubernetes, releases::newest_kubernetes);
-        let by_talos = talos.filter(|talos| goes_with(talos, &at.kubernetes));
-        let by_kubernetes = kubernetes.filter(|kubernetes| goes_with(&at.talos, kubernetes));
-        match (by_talos, by_kubernetes) {
-            (Some(talos), _) => {
-                hops.push(Hop::Talos(talos.clone()));
-                at.talos = talos;
-            }
-            (None, Some(kubernetes)) => {
-                hops.push(Hop::Kubernetes(kubernetes.clone()));
-                at.kubernetes = kubernetes;
-            }
-            (None, None) => return Err(NoPath::Stuck(Box::new(at))),
-        }
-    }
-    // Patch releases of the same minor.
-    if at.talos != wanted.talos {
-        hops.insert(
-            hops.iter().take_while(|hop| matches!(hop, Hop::Talos(_))).count(),
-            Hop::Talos(wanted.talos.clone()),
-        );
-    }
-    if at.kubernetes != wanted.kubernetes {
-        hops.push(Hop::Kubernetes(wanted.kubernetes.clone()));
-    }
-    Ok(hops)
-}
-
-/// The next minor of one of both, where it is not there yet.
-fn next(runs: &Version, wanted: &Version, newest: fn(u64) -> Option<u64>) -> Option<Version> {
-    let minor = runs.minor + 1;
-    match wanted.minor.cmp(&minor) {
-        std::cmp::Ordering::Less => None,
-        std::cmp::Ordering::Equal => Some(wanted.clone()),
-        std::cmp::Ordering::Greater => newest(minor).map(|patch| Version::first(minor, patch)),
-    }
-}
-
-fn goes_with(talos: &Version, kubernetes: &Version) -> bool {
-    releases::known(talos.minor).is_some_and(|release| release.kubernetes.contains(&kubernetes.minor))
-}
-
-/// The release line of etcd that comes with a Talos. Once every member runs a newer one, there is no way back to an older Talos.
-#[must_use]
-pub fn etcd_of(talos: &Version) -> (u64, u64) {
-    match talos.minor {
-        ..=10 => (3, 5),
-        11..=13 => (3, 6),
-        14.. => (3, 7),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn version(text: &str) -> Version {
-        Version::read(text).unwrap()
-    }
-
-    fn way(from: (&str, &str), to: (&str, &str)) -> Result<Vec<String>, NoPath> {
-        let pair = |(talos, kubernetes)| Pair { talos: version(talos), kubernetes: version(kubernetes) };
-        Ok(path(&pair(from), &pair(to))?.iter().map(ToString::to_string).collect())
-    }
-
-    #[test]
-    fn talos_goes_first_and_each_minor_is_a_hop() {
-        let hops = way(("v1.12.4", "v1.33.6"), ("v1.14.1", "v1.37.0")).unwrap();
-        let talos = Version::first(13, releases::newest_talos(13).unwrap());
-        let between =
-            [34, 35, 36].map(|minor| Version::first(minor, releases::newest_kubernetes(minor).unwrap()));
-        assert_eq!(hops[0], format!("Talos {talos}"));
-        assert_eq!(hops[1], "Talos v1.14.1");
-        assert_eq!(hops[2..5], between.map(|version| format!("Kubernetes {version}")));
-        assert_eq!(hops[5], "Kubernetes v1.37.0");
-        assert_eq!(hops.len(), 6);
-    }
-
-    #[test]
-    fn kubernetes_goes_first_where_the_next_talos_does_not_support_it() {
-        let hops = way(("v1.12.4", "v1.30.0"), ("v1.13.9", "v1.31.0")).unwrap();
-        assert_eq!(hops, ["Kubernetes v1.31.0", "Talos v1.13.9"]);
-    }
-
-    #[test]
-    fn a_patch_release_is_one_hop_and_the_same_pair_none() {
-        assert_eq!(way(("v1.13.8", "v1.35.4"), ("v1.13.9", "v1.35.4")).unwrap(), ["Talos v1.13.9"]);
-        assert_eq!(way(("v1.13.9", "v1.35.3"), ("v1.13.9", "v1.35.4")).unwrap(), ["Kubernetes v1.35.4"]);
-        assert_eq!(way(("v1.13.9", "v1.35.4"), ("v1.13.9", "v1.35.4")).unwrap(), [""; 0]);
-    }
-
-    #[test]
-    fn an_older_or_unknown_release_has_no_way() {
-        let older = way(("v1.13.9", "v1.35.4"), ("v1.13.8", "v1.35.4"));
-        assert!(matches!(older, Err(NoPath::Downgrade { what: "Talos", .. })));
-        let older = way(("v1.13.9", "v1.35.4"), ("v1.13.9", "v1.34.0"));
-        assert!(matches!(older, Err(NoPath::Downgrade { what: "Kubernetes", .. })));
-        assert!(matches!(way(("v1.13.9", "v1.35.4"), ("v1.15.0", "v1.35.4")), Err(NoPath::Unknown(_))));
-        assert!(way(("v1.13.9-beta.1", "v1.35.4"), ("v1.13.9", "v1.35.4")).is_ok());
-        assert!(way(("v1.13.9", "v1.35.4"), ("v1.13.9-beta.1", "v1.35.4")).is_err());
-    }
-
-    /// Whatever two supported pairs, in order: every stop is a supported pair, each hop is one minor, and the last stop is the file's.
-    #[test]
-    fn every_way_is_made_of_supported_pairs() {
-        for (from, to) in [(12, 13), (12, 14), (13, 14), (10, 14), (11, 13)] {
-            let pairs = |talos: u64| releases::known(talos).unwrap().kubernetes.clone();
-            for (runs, wanted) in pairs(from).flat_map(|a| pairs(to).map(move |b| (a, b))) {
-                let pair = |talos, kubernetes| Pair {
-                    talos: version(&format!("v1.{talos}.1")),
-                    kubernetes: version(&format!("v1.{kubernetes}.1")),
-                };
-                let (start, end) = (pair(from, runs), pair(to, wanted));
-                let Ok(hops) = path(&start, &end) else {
-                    assert!(wanted < runs, "{start:?} to {end:?}");
-                    continue;
-                };
-                let mut at = start;
-                for hop in hops {
-                    match hop {
-                        Hop::Talos(next) => {
-                            assert!(next.minor <= at.talos.minor + 1);
-                            at.talos = next;
-                        }
-                        Hop::Kubernetes(next) => {
-                            assert!(next.minor <= at.kubernetes.minor + 1);
-                            at.kubernetes = next;
-                        }
-                    }
-                    assert!(goes_with(&at.talos, &at.kubernetes), "{at:?}");
-                }
-                assert_eq!(at, end);
-            }
-        }
-    }
-
-    #[test]
-    fn etcd_changes_with_talos_1_14() {
-        assert!(etcd_of(&version("v1.14.0")) > etcd_of(&version("v1.13.9")));
-        assert_eq!(etcd_of(&version("v1.12.0")), etcd_of(&version("v1.13.9")));
     }
 }

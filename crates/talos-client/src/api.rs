@@ -202,6 +202,7 @@ answers! {
     EtcdRecoverResponse of EtcdRecover,
     EtcdRemoveMemberByIdResponse of EtcdRemoveMemberById,
     EtcdStatusResponse of EtcdStatus,
+    ImagePullResponse of ImagePull,
     RebootResponse of Reboot,
     ResetResponse of Reset,
     RollbackResponse of Rollback,

@@ -49,6 +49,8 @@ pub struct LegacyUpgrade {
     pub stage: bool,
     /// Do not look at etcd first.
     pub force: bool,
+    /// Boot the new system from the firmware.
+    pub power_cycle: bool,
 }
 
 /// Where Talos keeps its own images: etcd, the kubelet, installers.
@@ -65,17 +67,48 @@ impl Machine {
     /// # Errors
     ///
     /// [`Kind::NotFound`] when there is no such image, [`Kind::NotInstalled`], [`Kind::Failed`] when the installer failed.
-    pub async fn upgrade(&self, image: &str, mut heard: impl FnMut(Progress)) -> Result<Upgraded> {
+    pub async fn upgrade(&self, image: &str, heard: impl FnMut(Progress)) -> Result<Upgraded> {
+        self.upgrade_with(image, LegacyUpgrade::default(), heard).await
+    }
+
+    /// The same, with how a machine goes about it that has only the old way.
+    ///
+    /// # Errors
+    ///
+    /// As [`Machine::upgrade`].
+    pub async fn upgrade_with(
+        &self,
+        image: &str,
+        legacy: LegacyUpgrade,
+        mut heard: impl FnMut(Progress),
+    ) -> Result<Upgraded> {
         match self.pull_image(image, &mut heard).await {
             Ok(_) => {}
             Err(error) if error.kind() == Kind::Unimplemented => {
-                let actor = self.upgrade_legacy(image, LegacyUpgrade::default()).await?;
+                let actor = self.upgrade_legacy(image, legacy).await?;
                 return Ok(Upgraded::RestartsItself { actor });
             }
             Err(error) => return Err(error),
         }
         self.install_upgrade(image, heard).await?;
         Ok(Upgraded::AwaitsReboot)
+    }
+
+    /// Pulls an image into the store that Talos' own services use, in the way that the machine offers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Machine::pull_image`]; before 1.13 [`Kind::Other`] with the machine's words.
+    pub async fn prefetch(&self, image: &str, heard: impl FnMut(Progress)) -> Result<()> {
+        match self.pull_image(image, heard).await {
+            Err(error) if error.kind() == Kind::Unimplemented => {}
+            pulled => return pulled.map(drop),
+        }
+        let request = wire::ImagePullRequest {
+            namespace: ContainerdNamespace::NsSystem.into(),
+            reference: image.to_owned(),
+        };
+        self.api.ask("pulling an image", LONG, self.api.services().image_pull(request)).await.map(drop)
     }
 
     /// Pulls an image into the store that Talos' own services use; returns its name with the digest.
@@ -161,7 +194,10 @@ impl Machine {
             preserve: false,
             stage: how.stage,
             force: how.force,
-            ..Default::default()
+            reboot_mode: match how.power_cycle {
+                true => wire::upgrade_request::RebootMode::Powercycle.into(),
+                false => wire::upgrade_request::RebootMode::Default.into(),
+            },
         };
         let message = self.api.ask("upgrading", LONG, self.api.services().upgrade(request)).await?;
         Ok(message.actor_id)

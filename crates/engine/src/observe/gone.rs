@@ -36,7 +36,9 @@ pub(super) async fn complete(
         // Asked as a control plane node, because it may be one.
         let node = Node { role: Role::ControlPlane, ..(*node).clone() };
         let proxmox = &observed.proxmox;
-        async move { Box::pin(machine(systems, blueprint, proxmox, &node, access, None)).await }
+        async move {
+            Box::pin(machine(systems, blueprint, proxmox, &node, access, &machines::Running::default())).await
+        }
     });
     let asked = join_all(asked).await;
     for (node, (machine, unobserved)) in late.into_iter().zip(asked) {

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+use std::sync::{Mutex, PoisonError};
 
 use model::blueprint::{Blueprint, Node, Role};
 use model::names::NodeName;
 use model::observed::{
     Api, ConfigChange, ConfigCost, ConfigDifference, Etcd, EtcdStatus, Kubelet, Machine, Unobserved,
 };
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use talos::config::{self, Contract, Difference, Documents, difference};
 use talos_client::{Extension, Machine as Client, MachineStatus, Maintenance, Service};
 
@@ -23,10 +24,13 @@ use crate::unmet::Unmet;
 /// A machine, and what it did not tell although it answers.
 pub(crate) type Seen = (Machine, Vec<Unobserved>);
 
-/// Looks at one node: is it waiting for a configuration, does it have ours, is it a foreign machine? A configuration that is
-/// `wanted` is compared with the one that it runs.
-pub(crate) async fn observe(systems: &Systems, node: &Node, access: &Access, wanted: Option<&str>) -> Seen {
-    let seen = observe_or_unmet(systems, node, access, Detail::All { wanted }).await;
+/// Machine configs that machines run, by node. They hold keys.
+pub(crate) type Running = Mutex<BTreeMap<NodeName, SecretString>>;
+
+/// Looks at one node: is it waiting for a configuration, does it have ours, is it a foreign machine? The configuration that it runs is
+/// kept, to be compared once it is known which one it should run.
+pub(crate) async fn observe(systems: &Systems, node: &Node, access: &Access, keep: &Running) -> Seen {
+    let seen = observe_or_unmet(systems, node, access, Detail::All { keep: Some(keep) }).await;
     seen.unwrap_or_else(|unmet| {
         let unobserved = Unobserved { what: api_of(node), why: unmet.words.clone() };
         (Machine::unresponsive(unmet.words), vec![unobserved])
@@ -43,8 +47,8 @@ pub(super) fn api_of(node: &Node) -> String {
 pub(crate) enum Detail<'a> {
     /// Everything.
     All {
-        /// The configuration that it should run, to be compared with the one that it runs.
-        wanted: Option<&'a str>,
+        /// Where the configuration that it runs is kept.
+        keep: Option<&'a Running>,
     },
     /// Only what says whether it has its place in the cluster. It is asked again and again, by what waits for that.
     Joining,
@@ -131,8 +135,8 @@ fn told<T>(
 
 async fn configured(systems: &Systems, node: &Node, client: &Client, detail: Detail<'_>) -> Seen {
     match detail {
-        Detail::All { wanted } => {
-            let basics = basics(systems, node, client, wanted);
+        Detail::All { keep } => {
+            let basics = basics(systems, node, client, keep);
             let (mut seen, more) = futures::join!(basics, Box::pin(more(systems, node, client)));
             more.add_to(node, &mut seen);
             seen
@@ -157,7 +161,7 @@ pub(crate) fn with_status(status: &MachineStatus) -> Machine {
 }
 
 /// Release, stage and configuration.
-async fn basics(systems: &Systems, node: &Node, client: &Client, wanted: Option<&str>) -> Seen {
+async fn basics(systems: &Systems, node: &Node, client: &Client, keep: Option<&Running>) -> Seen {
     let clock = &systems.clock;
     let mut machine = Machine::with(Api::Configured);
     let mut unobserved = vec![];
@@ -172,10 +176,10 @@ async fn basics(systems: &Systems, node: &Node, client: &Client, wanted: Option<
         (machine.stage, machine.ready, machine.unmet) = (stage, ready, unmet);
     }
     if let Some(runs) = told(config, node, "the configuration", &mut unobserved) {
-        let runs = runs.expose_secret();
-        machine.config_digest = Some(digest(runs.as_bytes()));
-        let release = machine.talos.as_deref().unwrap_or(&node.talos);
-        machine.config_changes = wanted.and_then(|wanted| differences(runs, wanted, release));
+        machine.config_digest = Some(digest(runs.expose_secret().as_bytes()));
+        if let Some(keep) = keep {
+            keep.lock().unwrap_or_else(PoisonError::into_inner).insert(node.name.clone(), runs);
+        }
     }
     (machine, unobserved)
 }
@@ -246,7 +250,7 @@ fn complaint(service: &Service) -> Option<(String, String)> {
 }
 
 /// Where two configurations differ, with values only where they are no secrets. `None` when one of them cannot be read.
-fn differences(runs: &str, wanted: &str, release: &str) -> Option<Vec<ConfigChange>> {
+pub(crate) fn differences(runs: &str, wanted: &str, release: &str) -> Option<Vec<ConfigChange>> {
     if runs == wanted {
         return Some(vec![]);
     }

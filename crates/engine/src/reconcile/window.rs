@@ -35,7 +35,7 @@ pub(super) fn hold(snapshot: &Snapshot, plan: &mut Plan, now: Timestamp) {
         });
     }
     for step in plan.steps.iter().filter(|step| step.unit.is_none() && held.contains(&step.id)) {
-        if matches!(step.action, Action::SnapshotEtcd) {
+        if is_only_for_units(&step.action) || matches!(step.action, Action::RegisterSchematic { .. }) {
             continue;
         }
         plan.blocked.push(Blocked {
@@ -68,9 +68,22 @@ fn held(plan: &Plan) -> BTreeSet<StepId> {
             held.insert(step.id.clone());
         }
     }
-    let snapshots = plan.steps.iter().filter(|step| matches!(step.action, Action::SnapshotEtcd));
-    held.extend(snapshots.map(|step| step.id.clone()).collect::<Vec<_>>());
+    let only = plan.steps.iter().filter(|step| is_only_for_units(&step.action));
+    held.extend(only.map(|step| step.id.clone()).collect::<Vec<_>>());
+    // What nothing waits for any more goes with them.
+    let awaited: BTreeSet<&StepId> =
+        plan.steps.iter().filter(|step| !held.contains(&step.id)).flat_map(|step| &step.after).collect();
+    let registers = plan.steps.iter().filter(|step| {
+        matches!(step.action, Action::RegisterSchematic { .. }) && !awaited.contains(&step.id)
+    });
+    let registers: Vec<StepId> = registers.map(|step| step.id.clone()).collect();
+    held.extend(registers);
     held
+}
+
+/// What is done outside of units and for nothing else.
+fn is_only_for_units(action: &Action) -> bool {
+    matches!(action, Action::SnapshotEtcd | Action::PullImage { .. })
 }
 
 /// That it is closed, and when it opens by its own clock.

@@ -54,7 +54,7 @@ pub(super) fn input(
 
 /// The installer of the node's image, from the factory or from the registry that stands in for it. A machine that is not ours to
 /// create has no cloud that reports its network.
-fn installer(blueprint: &Blueprint, node: &Node, schematic: Option<&Schematic>) -> Option<String> {
+pub(super) fn installer(blueprint: &Blueprint, node: &Node, schematic: Option<&Schematic>) -> Option<String> {
     let image = blueprint.images.get(&node.image)?;
     let platform = if node.external { Platform::Metal } else { Platform::Nocloud };
     let name = ImageName { platform, secure_boot: image.secure_boot, ..ImageName::default() };

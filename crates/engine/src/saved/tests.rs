@@ -18,6 +18,7 @@ fn saved(key: Option<&PlanKey>) -> SavedPlan {
         blocked: vec![],
         refusals: vec![],
         held: vec![],
+        upgrade: None,
     };
     let facts = BTreeMap::from([("world/proxmox/version".to_owned(), "9.1.8".to_owned())]);
     let goals = BTreeSet::from([Goal::Update { node: "home-work-1".into() }]);

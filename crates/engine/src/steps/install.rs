@@ -6,7 +6,8 @@
 
 use model::blueprint::Node;
 use model::gate::{Effect, Permit};
-use talos_client::{Progress as Heard, Upgraded};
+use model::step::RebootMode;
+use talos_client::{LegacyUpgrade, Progress as Heard, Upgraded};
 
 use crate::context::{Context, Done};
 use crate::emit::Progress;
@@ -14,15 +15,45 @@ use crate::error::{Error, Result};
 use crate::steps::{boot, permit, reboot};
 use crate::systems::REQUEST_TIMEOUT;
 
+/// What is installed.
+pub(super) struct Install<'a> {
+    /// The installer image.
+    pub(super) image: &'a str,
+    /// The release that it brings.
+    pub(super) talos: &'a str,
+    /// How a machine reboots that does so by itself.
+    pub(super) mode: RebootMode,
+}
+
+/// Lets the machine pull an installer image before anything is disrupted. One that it cannot have is found here.
+pub(super) async fn pull(context: &Context, node: &Node, image: &str, progress: &Progress) -> Result<Done> {
+    let attempt = || Error::systems(format!("could not pull {image} on {}", node.name));
+    let machine = boot::configured(context, node, attempt).await?;
+    let heard = |heard: Heard| match heard {
+        Heard::Layer { offset, total, .. } if total > 0 => {
+            progress.note(format!("{} of {} MiB", offset >> 20, total >> 20));
+        }
+        Heard::Layer { .. } | Heard::Installer(_) => {}
+    };
+    machine.prefetch(image, heard).await.map(|()| Done::default()).map_err(|error| {
+        attempt()
+            .hint(
+                "nothing was disrupted; check that the machines reach the registry, that `image.factory` and `image.installer_mirror` in \
+                 the file are right, and that the release exists, then run the command again",
+            )
+            .because(error)
+    })
+}
+
 /// Installs an image, unless the machine runs it already.
 pub(super) async fn run(
     context: &Context,
     permit: &Permit,
     node: &Node,
-    image: &str,
-    talos: &str,
+    what: &Install<'_>,
     progress: &Progress,
 ) -> Result<Done> {
+    let Install { image, talos, mode } = *what;
     permit::check(permit, &node.name, Effect::Absence)?;
     let attempt = || Error::systems(format!("could not install Talos {talos} on {}", node.name));
     let machine = boot::configured(context, node, attempt).await?;
@@ -36,7 +67,8 @@ pub(super) async fn run(
         Heard::Layer { .. } => {}
         Heard::Installer(words) => progress.note(words),
     };
-    match machine.upgrade(image, heard).await {
+    let legacy = LegacyUpgrade { power_cycle: mode == RebootMode::PowerCycle, ..LegacyUpgrade::default() };
+    match machine.upgrade_with(image, legacy, heard).await {
         Ok(Upgraded::AwaitsReboot) => {}
         Ok(Upgraded::RestartsItself { .. }) => {
             context.restarted().insert(node.name.clone());

@@ -73,12 +73,24 @@ pub(super) async fn again(
         }
         Err(error) if is_lost(&error) => {
             if !sets_out(context, machine, before).await {
-                return Err(attempt(node).because(error));
+                return Err(armed(context, node, attempt(node)).because(error));
             }
             context.restarted().insert(node.name.clone());
             boot::wait(context, node, before, progress).await
         }
-        Err(error) => Err(attempt(node).because(error)),
+        Err(error) => Err(armed(context, node, attempt(node)).because(error)),
+    }
+}
+
+/// Says what the next reboot of a machine brings that has another image on its disk.
+fn armed(context: &Context, node: &Node, error: Error) -> Error {
+    let installed = context.installed().get(&node.name).cloned();
+    match installed {
+        Some(talos) => error.hint(format!(
+            "Talos {talos} is installed: any later reboot of {} boots it; run the command again to continue",
+            node.name
+        )),
+        None => error,
     }
 }
 

@@ -85,7 +85,7 @@ impl<'a> Look<'a> {
     async fn lacks(&mut self, progress: &Progress) -> Result<Option<Unmet>> {
         let (context, node) = (self.context, self.node);
         let access = context.snapshot.access()?;
-        let all = Detail::All { wanted: None };
+        let all = Detail::All { keep: None };
         let looking = machines::observe_or_unmet(&context.systems, node, access, all);
         let machine = match self.silence.during(Box::pin(looking)).await {
             Ok((machine, _)) => machine,
@@ -150,6 +150,14 @@ impl<'a> Look<'a> {
         {
             return other("the kernel arguments", has, wanted);
         }
+        if let (Some(has), Some(had), Some(_)) =
+            (&machine.kernel_args, was(|seen| seen.kernel_args.as_ref()), &installed)
+            && was(|seen| seen.schematic.as_ref()) == machine.schematic.as_ref()
+            && let lost = lost_arguments(had, has)
+            && !lost.is_empty()
+        {
+            return other("the kernel arguments", has, &format!("the same with {}", lost.join(" ")));
+        }
         let rendered = self.context.snapshot.rendered.configs.get(&self.node.name);
         if let Some(has) = &machine.config_digest
             && let Some(wanted) = rendered.or(was(|seen| seen.config_digest.as_ref()))
@@ -204,6 +212,34 @@ impl<'a> Look<'a> {
     }
 }
 
+/// Kernel arguments that Talos itself sets. A release may set others than the one before.
+const OF_TALOS: &[&str] = &[
+    "BOOT_IMAGE",
+    "initrd",
+    "init_on_alloc",
+    "slab_nomerge",
+    "pti",
+    "consoleblank",
+    "nvme_core.io_timeout",
+    "printk.devkmsg",
+    "ima_template",
+    "ima_appraise",
+    "ima_hash",
+    "selinux",
+    "module.sig_enforce",
+    "proc_mem.force_override",
+    "lockdown",
+    "sysctl.kernel.kexec_load_disabled",
+    "talos.platform",
+];
+
+/// Arguments that a person chose and that are gone. With another release, those that Talos sets may change.
+fn lost_arguments<'a>(before: &'a str, after: &str) -> Vec<&'a str> {
+    let of_talos = |argument: &str| OF_TALOS.contains(&argument.split('=').next().unwrap_or(argument));
+    let kept: Vec<&str> = after.split_whitespace().collect();
+    before.split_whitespace().filter(|argument| !of_talos(argument) && !kept.contains(argument)).collect()
+}
+
 /// A member of etcd that has not caught up.
 async fn behind(context: &Context, node: &Node, machine: &Seen) -> Option<Unmet> {
     if node.role == Role::Worker {
@@ -236,4 +272,21 @@ async fn unheard(node: &Node, machine: &Seen, kubernetes: &Kubernetes) -> Option
 /// The beginning of a digest, which is enough to tell two apart.
 fn short(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_argument_of_a_person_is_missed_and_one_of_talos_is_not() {
+        let before = "talos.platform=nocloud console=tty1 console=ttyS0 pti=on slab_nomerge mitigations=off";
+        let lost = |after| lost_arguments(before, after);
+        assert_eq!(lost("console=ttyS0 mitigations=off console=tty1 selinux=1"), [""; 0]);
+        assert_eq!(
+            lost("talos.platform=nocloud console=tty1 pti=on slab_nomerge"),
+            ["console=ttyS0", "mitigations=off"]
+        );
+        assert_eq!(lost("console=tty1 console=ttyS0 mitigations=auto"), ["mitigations=off"]);
+    }
 }

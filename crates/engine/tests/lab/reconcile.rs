@@ -1,5 +1,7 @@
 //! The loop, driven as a controller would drive it: every store is in memory, and an answer is a function.
 
+mod upgrade;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex};

@@ -36,6 +36,7 @@ pub fn nothing(snapshot: &Snapshot) -> Plan {
         blocked: vec![],
         refusals: vec![],
         held: vec![],
+        upgrade: None,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::diagnostic::{Diagnostic, Path, codes};
 use crate::draft::{Draft, Said};
 use crate::forms::{self, Version};
 use crate::releases;
+use crate::spec::Via;
 
 pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
     let versions = &draft.spec.versions;
@@ -18,6 +19,7 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
         }
     }
     skew(draft, found);
+    via(&versions.via, found);
     let Some(text) = &versions.contract else { return };
     let minor = |text: &str| text.trim_start_matches("v1.").parse::<u64>().ok();
     match (forms::contract(text).and_then(|contract| minor(&contract)), Version::read(&versions.talos)) {
@@ -32,6 +34,36 @@ pub(super) fn check(draft: &Draft<'_>, found: &mut Vec<Diagnostic>) {
             found.push(problem.at(path("talos"), "").help("leave `contract` out, or use an older one"));
         }
         _ => {}
+    }
+}
+
+/// Stops on the way of an upgrade: a release line that is known, each once.
+fn via(via: &Via, found: &mut Vec<Diagnostic>) {
+    let lists = [("talos", "Talos", &via.talos), ("kubernetes", "Kubernetes", &via.kubernetes)];
+    for (key, name, list) in lists {
+        let mut minors = vec![];
+        for (at, text) in list.iter().enumerate() {
+            let said = Said { value: text.as_str(), path: Path::of(&["versions", "via", key]).index(at) };
+            let Some(version) = read(&said, found) else { continue };
+            let known = match key {
+                "talos" => releases::newest_talos(version.minor),
+                _ => releases::newest_kubernetes(version.minor),
+            };
+            let wrong = match () {
+                () if version.major != 1 || known.is_none() => {
+                    Some(format!("Talosmith does not know {name} {version}"))
+                }
+                () if minors.contains(&version.minor) => {
+                    Some(format!("two stops are of {name} 1.{}", version.minor))
+                }
+                () => None,
+            };
+            minors.push(version.minor);
+            if let Some(message) = wrong {
+                let problem = Diagnostic::error(codes::BAD_VERSION, message).at(said.path, "");
+                found.push(problem.help("name one patch release for each minor that the upgrade passes"));
+            }
+        }
     }
 }
 

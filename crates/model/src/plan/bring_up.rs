@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::images::Site;
 use super::remove::Removal;
 use super::units::Need;
-use super::versions::Versioned;
+use super::versions::Install;
 use super::{Blocked, Found, Note, Refusal, RefusalCode, Rendered, bootstrap, drift};
 use crate::allowed::Allowed;
 use crate::blueprint::{Blueprint, Node, Role};
@@ -55,6 +55,8 @@ pub(super) mod usual {
     pub const RESTART: u32 = 90;
     /// Beside the soak time.
     pub const VERIFY: u32 = 30;
+    /// The installer alone, where its image was pulled before.
+    pub const INSTALL: u32 = 30;
     pub const UNCORDON: u32 = 2;
     pub const LEAVE: u32 = 10;
     pub const STOP: u32 = 10;
@@ -92,8 +94,10 @@ pub(super) struct Builder<'a> {
     unknown: Vec<Note>,
     pub(super) refusals: Vec<Refusal>,
     pub(super) blocked: Vec<Blocked>,
-    /// Upgrades that the file asks for: what, from which version to which, and the nodes.
-    pub(super) upgrades: BTreeMap<(Versioned, String, String), Vec<NodeName>>,
+    /// Nodes that get another image of Talos.
+    pub(super) installs: Vec<Install>,
+    /// Other versions of Kubernetes that the file asks for: from which version to which, and the nodes.
+    pub(super) kubernetes: BTreeMap<(String, String), Vec<NodeName>>,
 }
 
 /// Steps, notes, and reasons against any of them.
@@ -160,7 +164,8 @@ impl<'a> Builder<'a> {
             unknown: vec![],
             refusals: vec![],
             blocked: vec![],
-            upgrades: BTreeMap::new(),
+            installs: vec![],
+            kubernetes: BTreeMap::new(),
         }
     }
 
@@ -479,14 +484,14 @@ impl Builder<'_> {
     /// A machine that runs with a configuration under our authority.
     fn running(&mut self, node: &Node, machine: &Machine, after: Vec<StepId>) {
         if let Some(runs) = machine.talos.as_deref().filter(|runs| *runs != node.talos) {
-            self.other_version(Versioned::Talos, node, runs);
+            self.other_talos(node, machine, runs, after);
             return;
         }
         let wanted = self.rendered.configs.get(&node.name);
         let same =
             machine.config_digest.is_none() || machine.config_digest.as_ref() == wanted || wanted.is_none();
         let changes = if same { Some(&[][..]) } else { machine.config_changes.as_deref() };
-        let live = self.in_force(node, machine, changes.unwrap_or_default());
+        let live = self.in_force(node, machine, changes.unwrap_or_default(), &after);
         if changes.is_none() {
             let text = format!("{} runs a configuration that could not be compared with the file", node.name);
             self.unknown.push(Note { text });

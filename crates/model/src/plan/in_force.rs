@@ -7,7 +7,7 @@
 use super::bring_up::Builder;
 use crate::blueprint::Node;
 use crate::observed::{ConfigChange, ConfigCost, Machine};
-use crate::step::Disruption;
+use crate::step::{Disruption, StepId};
 
 /// The image that a machine runs, against the one that the file asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,13 +30,14 @@ pub(super) fn image(wanted: Option<&str>, runs: Option<&str>) -> Image {
 }
 
 impl Builder<'_> {
-    /// Blocks an image that is not in force, and returns what a running machine can follow of a changed configuration. What only
+    /// Installs an image that is not in force, and returns what a running machine can follow of a changed configuration. What only
     /// the installer reads may be written where the machine runs that image already; then the configuration says what is true.
     pub(super) fn in_force(
         &mut self,
         node: &Node,
         machine: &Machine,
         changes: &[ConfigChange],
+        after: &[StepId],
     ) -> Vec<ConfigChange> {
         let wanted = self.rendered.schematics.get(&node.image).map(String::as_str);
         let runs = machine.schematic.as_deref();
@@ -46,14 +47,15 @@ impl Builder<'_> {
             .filter(|change| change.costs == ConfigCost::Install)
             .map(|change| change.path.as_str())
             .collect();
-        let what = match (image, wanted, runs) {
-            (Image::Other, Some(wanted), Some(runs)) => Some(format!(
-                "{} runs the schematic {}, and the file asks for {} (extensions, kernel arguments): that takes an upgrade, which \
-                 this version does not do",
-                node.name,
+        if let (Image::Other, Some(wanted), Some(runs)) = (image, wanted, runs) {
+            let reason = format!(
+                "it runs the schematic {}, and the file asks for {} (extensions, kernel arguments)",
                 short(runs),
                 short(wanted)
-            )),
+            );
+            self.install(node, machine, reason, after.to_vec());
+        }
+        let what = match (image, wanted, runs) {
             (Image::Unknown, ..) if !for_the_installer.is_empty() => Some(format!(
                 "{} has another {} than the file, which only an upgrade puts into force, and it does not say which schematic it runs",
                 node.name,

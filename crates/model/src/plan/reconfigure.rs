@@ -13,7 +13,6 @@ use super::drift::Held;
 use super::fixed::{self, Fixed};
 use super::in_force::{self, Image};
 use super::units::Config;
-use super::versions::Versioned;
 use super::{Note, Refusal, RefusalCode};
 use crate::blueprint::{Node, Role};
 use crate::names::NodeName;
@@ -33,7 +32,7 @@ impl Builder<'_> {
             changes.iter().partition(|change| change.kubernetes_version(&node.kubernetes).is_some());
         let runs = versions.first().and_then(|change| change.kubernetes_version(&node.kubernetes));
         if let Some(runs) = runs {
-            self.other_version(Versioned::Kubernetes, node, runs);
+            self.other_kubernetes(&node.name, runs, &node.kubernetes);
         }
         let (moved, changes): (Vec<&ConfigChange>, Vec<&ConfigChange>) = match self.moved_endpoint() {
             Some(_) => changes.into_iter().partition(|change| change.is_of_endpoint()),

@@ -33,7 +33,13 @@ impl Plan {
             let what = if left_out == 1 { "1 step is".to_owned() } else { format!("{left_out} steps are") };
             notes.push(Note { text: format!("{what} left out, because of `--target`") });
         }
-        Self { steps, units, blocked, notes, ..self }
+        // What is approved with a part of an upgrade is that part.
+        let mut upgrade = self.upgrade.clone();
+        if let Some(upgrade) = &mut upgrade {
+            upgrade.talos.retain(|node, _| nodes.contains(node));
+            upgrade.kubernetes.retain(|node, _| nodes.contains(node));
+        }
+        Self { steps, units, blocked, notes, upgrade, ..self }
     }
 
     /// Steps of these nodes, and all that they need.

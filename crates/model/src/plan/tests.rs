@@ -11,6 +11,7 @@ mod renamed;
 mod sketch;
 mod target;
 mod units;
+mod upgrades;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -58,6 +59,7 @@ fn node(name: &str, role: Role, last: u8, host: &str) -> Node {
         image: "default".to_owned(),
         talos: "v1.13.9".to_owned(),
         kubernetes: "v1.35.4".to_owned(),
+        components: BTreeMap::new(),
         labels: BTreeMap::new(),
         external: false,
         hardware: Hardware::default(),
@@ -102,13 +104,17 @@ fn blueprint() -> Blueprint {
         images: [("default".to_owned(), image)].into(),
         nodes: nodes.map(|n| (n.name.clone(), n)).into(),
         options: Options::default(),
+        upgrade: None,
     }
 }
 
 fn rendered() -> Rendered {
+    let nodes = ["cp-1", "cp-2", "cp-3", "w-1", "w-2", "w-3"];
+    let installer = |node: &str| (node.into(), format!("factory.example/nocloud-installer/of-{node}"));
     Rendered {
         schematics: [("default".to_owned(), "ce4c980550dd2ab1b17bbf2b".to_owned())].into(),
         configs: BTreeMap::new(),
+        installers: nodes.map(installer).into(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! node gets one [`Unit`] with all of that: one drain, one restart, one proof that it is whole again.
 //!
 //! ```text
+//! upgrade/NODE  [snapshot-etcd] ─► drain-node ─► move-leadership ─► install-talos ─► reboot-node ─► verify-node ─► uncordon-node
 //! restart/NODE  [snapshot-etcd] ─► drain-node ─► move-leadership ─► reconfigure ─► power-cycle-vm ─► verify-node ─► uncordon-node
 //! replace/NODE  [snapshot-etcd] ─► stop-vm ─► leave-etcd ─► delete-vm ─► create-vm ─► start-vm ─► configure ─► join
 //! remove/NODE   [snapshot-etcd] ─► drain-node ─► move-leadership ─► leave-etcd ─► stop-vm ─► delete-node ─► delete-vm
@@ -18,6 +19,8 @@ mod leave;
 mod need;
 mod outlook;
 mod restart;
+
+use std::collections::BTreeSet;
 
 use super::bring_up::{Builder, usual};
 use super::remove::Removal;
@@ -58,6 +61,8 @@ struct DraftUnit {
     acts: Vec<DraftStep>,
     /// Steps that come before.
     after: Vec<StepId>,
+    /// Whether it installs another image of Talos.
+    installs: bool,
 }
 
 impl DraftUnit {
@@ -75,6 +80,10 @@ struct Course {
     saved: bool,
     /// The end of the last unit that gave a control plane node its machine config.
     configured: Option<StepId>,
+    /// Roles of which a node boots the image that is installed from its firmware, or has done so.
+    cycled: Vec<Role>,
+    /// Why workers keep their image: a control plane node that keeps it.
+    stalled: Option<NodeName>,
 }
 
 impl<'a> Builder<'a> {
@@ -116,7 +125,8 @@ impl<'a> Builder<'a> {
                 outlook.joined(&name, Role::Worker);
             }
         }
-        let mut course = Course { outlook, chain, saved: false, configured: None };
+        let cycled = self.upgraded_roles();
+        let mut course = Course { outlook, chain, saved: false, configured: None, cycled, stalled: None };
         let nodes = self.in_restart_order(&course.outlook);
         let removals = std::mem::take(&mut self.removals);
         let (voters, workers): (Vec<Removal>, Vec<Removal>) =
@@ -138,6 +148,25 @@ impl<'a> Builder<'a> {
             self.remove_all(&mut course, alive, at_once);
         }
         self.workers_last(course.configured.as_ref());
+        self.only_needed_pulls();
+    }
+
+    /// Images are pulled for units. Where all of them are blocked, pulling again and again would be all that a plan does.
+    fn only_needed_pulls(&mut self) {
+        let installs = self.steps.iter().filter_map(|step| match &step.action {
+            Action::InstallTalos { node, .. } => Some(node.clone()),
+            _ => None,
+        });
+        let installs: BTreeSet<NodeName> = installs.collect();
+        self.steps.retain(|step| match &step.action {
+            Action::PullImage { node, .. } => installs.contains(node),
+            _ => true,
+        });
+        let awaited: BTreeSet<StepId> =
+            self.steps.iter().flat_map(|step| step.after.iter().cloned()).collect();
+        self.steps.retain(|step| {
+            !matches!(step.action, Action::RegisterSchematic { .. }) || awaited.contains(&step.id)
+        });
     }
 
     /// Workers get a machine config in place once the control plane nodes were seen to run theirs.
@@ -188,6 +217,28 @@ impl<'a> Builder<'a> {
         nodes
     }
 
+    /// Roles of which a node runs the image of the file already, while others are to get it.
+    fn upgraded_roles(&self) -> Vec<Role> {
+        let has = |role: Role| {
+            let nodes = self.blueprint.nodes.values().filter(|node| node.role == role);
+            let installed = |node: &Node| {
+                let machine = self.observed.machines.get(&node.name);
+                let needs = self.needs.get(&node.name).is_some_and(|need| need.install.is_some());
+                // One that runs an older release waits for the others, and shows nothing.
+                let newest = self
+                    .needs
+                    .values()
+                    .filter_map(|need| need.install.as_ref())
+                    .map(|install| &install.talos);
+                !needs
+                    && machine.is_some_and(|machine| machine.api == Api::Configured)
+                    && newest.into_iter().all(|talos| *talos == node.talos)
+            };
+            nodes.into_iter().any(installed)
+        };
+        [Role::ControlPlane, Role::Worker].into_iter().filter(|role| has(*role)).collect()
+    }
+
     /// Whether a control plane node is a voting member and calls itself ready.
     fn is_whole(&self, node: &Node) -> bool {
         let machine = self.observed.machines.get(&node.name);
@@ -210,7 +261,7 @@ impl<'a> Builder<'a> {
             Goal::Drain { .. } => forecast.moves_vip = false,
             _ => course.outlook.moved_vip(&draft.node),
         }
-        let before = self.before(course, &draft.request(), forecast.outage);
+        let before = self.before(course, &draft.request(), forecast.outage, draft.installs);
         let mut after = [draft.after, before].concat();
         let mut last = None;
         for DraftStep { action, reason, seconds } in draft.acts {
@@ -230,18 +281,29 @@ impl<'a> Builder<'a> {
         self.units.push(Unit { id, node, goal, disruption, effect, forecast });
     }
 
-    /// What comes before a unit: the units of control plane nodes before it, and once a snapshot of etcd, where a member is removed
-    /// or the API is away.
-    fn before(&mut self, course: &mut Course, request: &Request, outage: bool) -> Vec<StepId> {
-        let removes = request.effect == Effect::Removal && course.outlook.is_listed(&request.node);
-        if (outage || removes) && !course.saved {
+    /// What comes before a unit: the units of control plane nodes before it, and once a snapshot of etcd, where a member is removed or
+    /// upgraded, or the API is away.
+    fn before(
+        &mut self,
+        course: &mut Course,
+        request: &Request,
+        outage: bool,
+        installs: bool,
+    ) -> Vec<StepId> {
+        let is_member = course.outlook.is_listed(&request.node);
+        let removes = request.effect == Effect::Removal && is_member;
+        let upgrades = installs && is_member;
+        if (outage || removes || upgrades) && !course.saved {
             course.saved = true;
             let reason = match outage {
                 true => {
                     "the Kubernetes API is unavailable during the next steps; the snapshot is the way back if one of them fails"
                 }
-                false => {
+                false if removes => {
                     "the next steps remove an etcd member; the snapshot is the way back if one of them fails"
+                }
+                false => {
+                    "the next steps upgrade control plane nodes; the snapshot is the way back if one of them fails"
                 }
             };
             let saved = self.push(Action::SnapshotEtcd, course.chain.clone(), reason, usual::SNAPSHOT);
@@ -260,9 +322,10 @@ fn disruption_of(action: &Action, unit: Disruption) -> Disruption {
     match action {
         Action::PowerCycleVm { .. } => Disruption::PowerCycle,
         Action::ShutdownNode { .. } => Disruption::PowerCycle,
-        Action::RebootNode { .. } | Action::Reconfigure { mode: ConfigMode::Reboot, .. } => {
-            Disruption::Reboot
-        }
+        // Before 1.13 the machine reboots by itself when it has installed the image.
+        Action::InstallTalos { .. }
+        | Action::RebootNode { .. }
+        | Action::Reconfigure { mode: ConfigMode::Reboot, .. } => Disruption::Reboot,
         Action::Reconfigure { mode: ConfigMode::NoReboot, .. } | Action::UpdateVm { .. } => {
             unit.min(Disruption::ServiceRestart)
         }

@@ -1,86 +1,282 @@
-//! Nodes that run another version of Talos or Kubernetes than the file says.
+//! Nodes that run another release or image of Talos, or another version of Kubernetes, than the file says.
 //!
-//! Changing a version is an upgrade, which is more than a configuration: it is said as such, once for all nodes that need it, with
-//! what runs, what is wanted, and both ways out.
+//! Another Talos, and other extensions or kernel arguments, are the same operation: the installer of the wanted image runs on the
+//! node, and the node boots it, as a unit of its own ([`super::units`]). Before the first node is drained, every node has pulled its
+//! installer image, and nothing is known that would keep any of them from coming back: what is against one node is against all.
 
-use super::bring_up::Builder;
-use super::{Refusal, RefusalCode};
-use crate::blueprint::{Blueprint, Node};
+use super::bring_up::{Builder, usual};
+use super::{Blocked, Note, Refusal, RefusalCode};
+use crate::blueprint::{Node, Role};
+use crate::forms::Version;
+use crate::hops;
 use crate::names::NodeName;
 use crate::natural;
+use crate::observed::Machine;
+use crate::step::{Action, Disruption, StepId};
+use crate::upgrade::{self, Hop};
 
-/// What has a version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Versioned {
-    Talos,
-    Kubernetes,
+/// From this minor on, the installer does not read the machine config.
+const LIFECYCLE_SERVICE: u64 = 13;
+
+/// A node that gets another image of Talos.
+#[derive(Debug)]
+pub(super) struct Install {
+    pub(super) node: NodeName,
+    /// The release that runs.
+    pub(super) runs: Option<String>,
+    /// The release that it gets.
+    pub(super) talos: String,
+    /// The installer image.
+    pub(super) image: String,
+    /// Why.
+    pub(super) reason: String,
+    /// The key and the schematic of an image that the factory may not know yet.
+    pub(super) register: Option<(String, String)>,
+    /// Steps that come before.
+    pub(super) after: Vec<StepId>,
 }
 
-/// A version that runs, the one that the file asks for, and the nodes.
-type Upgrade = ((Versioned, String, String), Vec<NodeName>);
+/// A version of Kubernetes that runs, the one that the file asks for, and the nodes.
+type Upgrade = ((String, String), Vec<NodeName>);
 
 impl Builder<'_> {
-    /// Notes that a node runs another version than the file asks for.
-    pub(super) fn other_version(&mut self, of: Versioned, node: &Node, runs: &str) {
-        let wanted = match of {
-            Versioned::Talos => &node.talos,
-            Versioned::Kubernetes => &node.kubernetes,
-        };
-        let upgrade = (of, runs.to_owned(), wanted.clone());
-        self.upgrades.entry(upgrade).or_default().push(node.name.clone());
-    }
-
-    /// Says which upgrades the file asks for.
-    pub(super) fn versions(&mut self) {
-        let upgrades = std::mem::take(&mut self.upgrades);
-        let refusals = upgrades.into_iter().map(|upgrade| refusal(self.blueprint, upgrade));
-        self.refusals.extend(refusals);
-    }
-}
-
-fn refusal(blueprint: &Blueprint, ((of, runs, wanted), nodes): Upgrade) -> Refusal {
-    let (name, key) = match of {
-        Versioned::Talos => ("Talos", "talos"),
-        Versioned::Kubernetes => ("Kubernetes", "kubernetes"),
-    };
-    let verb = if nodes.len() == 1 { "runs" } else { "run" };
-    let first = nodes.first().and_then(|node| blueprint.nodes.get(node));
-    let address = match of {
-        Versioned::Talos => first,
-        // One control plane node makes the upgrade of all.
-        Versioned::Kubernetes => blueprint.control_planes().next(),
-    };
-    let address = address.map(|node| node.address.addr().to_string()).unwrap_or_default();
-    let upgrade = match of {
-        Versioned::Talos => format!(
-            "`talosctl upgrade --nodes {address} --image IMAGE`, one node at a time, with the `machine.install.image` that `talosmith \
-             render` writes for it"
-        ),
-        Versioned::Kubernetes => {
-            format!("`talosctl upgrade-k8s --nodes {address} --to {}`", wanted.trim_start_matches('v'))
+    /// A node runs another Talos than it should after the next hop.
+    pub(super) fn other_talos(&mut self, node: &Node, machine: &Machine, runs: &str, after: Vec<StepId>) {
+        let versions = Version::read(runs).zip(Version::read(&node.talos));
+        let judged = versions.ok_or_else(|| format!("Talosmith cannot read the version {runs}"));
+        let judged = judged
+            .and_then(|(runs, wanted)| hops::may_follow(&runs, &wanted).map_err(|error| error.to_string()));
+        // What is against the upgrade as a whole is said once, by `versions`.
+        let has_problem = self.blueprint.upgrade.as_ref().is_some_and(|upgrade| upgrade.problem.is_some());
+        match judged {
+            Err(_) if has_problem => {}
+            Err(why) => self.refuse_versions(format!("{}: {why}", node.name), &format!("talos: {runs}")),
+            Ok(()) => {
+                let reason = format!("it runs Talos {runs}");
+                self.install(node, machine, reason, after);
+            }
         }
-    };
-    if natural::compare(&wanted, &runs).is_lt() {
-        return Refusal {
+    }
+
+    /// A node gets the image of Talos that the file asks for.
+    pub(super) fn install(&mut self, node: &Node, machine: &Machine, reason: String, after: Vec<StepId>) {
+        let Some(image) = self.rendered.installers.get(&node.name).cloned() else {
+            let what = format!(
+                "Talosmith does not upgrade Talos on {}: its installer image is not known",
+                node.name
+            );
+            let hint = "run the command again where the secrets bundle is".to_owned();
+            return self.block(&node.name, Disruption::Reboot, what, hint);
+        };
+        let schematic = self.rendered.schematics.get(&node.image);
+        let register = schematic.filter(|schematic| machine.schematic.as_ref() != Some(schematic));
+        self.installs.push(Install {
+            node: node.name.clone(),
+            runs: machine.talos.clone(),
+            talos: node.talos.clone(),
+            image,
+            reason,
+            register: register.map(|schematic| (node.image.clone(), schematic.clone())),
+            after,
+        });
+    }
+
+    /// Notes that a node runs another Kubernetes than the file asks for.
+    pub(super) fn other_kubernetes(&mut self, node: &str, runs: &str, wanted: &str) {
+        let nodes = self.kubernetes.entry((runs.to_owned(), wanted.to_owned())).or_default();
+        if !nodes.iter().any(|known| *known == *node) {
+            nodes.push(node.into());
+        }
+    }
+
+    /// Turns what was found into needs of nodes, or says why not.
+    pub(super) fn versions(&mut self) {
+        let installs = std::mem::take(&mut self.installs);
+        if let Some(upgrade) = &self.blueprint.upgrade {
+            if let Some(problem) = upgrade.problem.clone() {
+                let runs = upgrade.talos.values().chain(upgrade.kubernetes.values()).next();
+                let runs = runs.map(|change| change.runs.clone()).unwrap_or_default();
+                self.refuse_versions(problem, &runs);
+            }
+            for (node, change) in upgrade.kubernetes.clone() {
+                self.other_kubernetes(&node, &change.runs, &change.wanted);
+            }
+        }
+        if !installs.is_empty() && self.may_install(&installs) {
+            self.needs_of(installs);
+        }
+        for upgrade in std::mem::take(&mut self.kubernetes) {
+            self.blocked_kubernetes(upgrade);
+        }
+    }
+
+    /// The file asks for versions that there is no way to.
+    fn refuse_versions(&mut self, why: String, runs: &str) {
+        let refusal = Refusal {
             code: RefusalCode::Differs,
-            why: format!(
-                "{} {verb} {name} {runs}, and the file asks for {wanted}, which is older: {name} cannot be downgraded",
+            why,
+            hint: format!(
+                "write what runs ({runs}) under `versions` in the file (of the cluster, the pool or the node), or a version that can \
+                 be reached from there; `talosmith explain differs` has more"
+            ),
+        };
+        if !self.refusals.contains(&refusal) {
+            self.refusals.push(refusal);
+        }
+    }
+
+    /// Whether nothing is known that would keep one of the nodes from coming back. What is, is blocked by name.
+    fn may_install(&mut self, installs: &[Install]) -> bool {
+        let before = self.blocked.len();
+        for node in
+            self.blueprint.upgrade.iter().flat_map(|upgrade| upgrade.unknown.clone()).collect::<Vec<_>>()
+        {
+            let what = format!(
+                "Talosmith does not upgrade Talos: {node} does not respond, so it is not known which release it runs; it could be left \
+                 behind"
+            );
+            let hint = format!(
+                "bring {node} back (`talosmith status` says what is known of it), replace it, or take it out of the file"
+            );
+            self.block(&node, Disruption::Reboot, what, hint);
+        }
+        for install in installs {
+            let Some(machine) = self.observed.machines.get(&install.node).cloned() else { continue };
+            if !machine.config_problems.is_empty() {
+                let what = format!(
+                    "Talosmith does not upgrade Talos: Talos {} would refuse the machine config that {} runs: {}",
+                    install.talos,
+                    install.node,
+                    machine.config_problems.join("; ")
+                );
+                let hint = "change it with the file as it is now (`versions.talos` as it runs), apply, and upgrade then";
+                self.block(&install.node, Disruption::Reboot, what, hint.to_owned());
+            }
+            self.keeps_arguments(install, &machine);
+        }
+        self.blocked.len() == before
+    }
+
+    /// Kernel arguments that only the machine config has are lost: the installer of 1.13 and newer does not read it.
+    fn keeps_arguments(&mut self, install: &Install, machine: &Machine) {
+        let runs = install.runs.as_deref().and_then(Version::read);
+        let reads_config = runs.is_some_and(|runs| runs.minor < LIFECYCLE_SERVICE);
+        if machine.install_args.is_empty() || reads_config {
+            return;
+        }
+        // With UEFI the kernel has its arguments from the image already.
+        let in_force = machine.kernel_args.as_deref().unwrap_or_default();
+        let lost: Vec<&str> = machine
+            .install_args
+            .iter()
+            .map(String::as_str)
+            .filter(|argument| {
+                machine.kernel_args.is_none() || in_force.split_whitespace().any(|it| it == *argument)
+            })
+            .collect();
+        if lost.is_empty() {
+            return;
+        }
+        let what = format!(
+            "Talosmith does not upgrade Talos: {} has kernel arguments in `machine.install.extraKernelArgs` that the upgrade would drop: {}",
+            install.node,
+            lost.join(" ")
+        );
+        let hint = "move them to `image.kernel_args` in the file, and take them out of the patch";
+        self.block(&install.node, Disruption::Reboot, what, hint.to_owned());
+    }
+
+    /// Every node pulls its installer image before the first one is drained.
+    fn needs_of(&mut self, installs: Vec<Install>) {
+        self.tell_path(&installs);
+        let mut pulled = vec![];
+        for install in &installs {
+            let register = install.register.clone().map(|(image, schematic)| {
+                let reason = "the factory builds only registered schematics";
+                self.push(Action::RegisterSchematic { image, schematic }, vec![], reason, usual::REGISTER)
+            });
+            let action = Action::PullImage { node: install.node.clone(), image: install.image.clone() };
+            let reason = "no node is drained before every node has its installer image";
+            pulled.push(self.push(action, register.into_iter().collect(), reason, usual::DOWNLOAD));
+        }
+        for install in installs {
+            let after = install.after.iter().cloned().chain(pulled.iter().cloned()).collect();
+            let node = install.node.clone();
+            self.need(&node, after).install = Some(install);
+        }
+    }
+
+    /// Says where the upgrade goes, and from where on there is no way back.
+    fn tell_path(&mut self, installs: &[Install]) {
+        let hops = self.blueprint.upgrade.iter().flat_map(|upgrade| upgrade.hops.iter().cloned());
+        // A hop of Kubernetes is said where it is blocked.
+        let hops: Vec<Hop> = hops.filter(|hop| matches!(hop, Hop::Talos(_))).collect();
+        if hops.len() > 1 {
+            let text = format!(
+                "the upgrade goes to {}: `apply` makes one hop after the other, each when all nodes are healthy with the one before",
+                upgrade::told(&hops)
+            );
+            self.notes.push(Note { text });
+        }
+        let budgets = self.observed.kubernetes.budgets.iter().flatten();
+        let blocking = budgets.filter_map(|budget| {
+            let nodes = installs.iter().map(|install| install.node.as_str());
+            let nodes: Vec<&str> = nodes.filter(|node| budget.nodes.contains(*node)).collect();
+            (!nodes.is_empty())
+                .then(|| format!("{}/{} ({})", budget.namespace, budget.name, nodes.join(", ")))
+        });
+        let blocking: Vec<String> = blocking.collect();
+        if !blocking.is_empty() {
+            let text = format!(
+                "PodDisruptionBudgets allow no eviction now: {}; a drain waits for them for `changes.drain_timeout`, and then stops the run",
+                blocking.join(", ")
+            );
+            self.notes.push(Note { text });
+        }
+        let voters = installs.iter().filter(|install| {
+            let node = self.blueprint.nodes.get(&install.node);
+            node.is_some_and(|node| node.role == Role::ControlPlane)
+        });
+        let etcd = |text: &str| Version::read(text).map(|version| hops::etcd_of(&version));
+        let mut crossing = voters.filter_map(|install| {
+            let (from, to) = (etcd(install.runs.as_deref()?)?, etcd(&install.talos)?);
+            (from < to).then(|| (install.runs.clone().unwrap_or_default(), from, to))
+        });
+        if let Some((runs, from, to)) = crossing.next() {
+            let text = format!(
+                "point of no return: etcd goes from {}.{} to {}.{} with the last control plane node of this hop; after that no node can \
+                 go back to Talos {runs}",
+                from.0, from.1, to.0, to.1
+            );
+            self.notes.push(Note { text });
+        }
+    }
+
+    fn blocked_kubernetes(&mut self, ((runs, wanted), nodes): Upgrade) {
+        let verb = if nodes.len() == 1 { "runs" } else { "run" };
+        let address = self.blueprint.control_planes().next().map(|node| node.address.addr().to_string());
+        if natural::compare(&wanted, &runs).is_lt() {
+            return self.refuse_versions(
+                format!(
+                    "{} {verb} Kubernetes {runs}, and the file asks for {wanted}, which is older: Kubernetes is not downgraded",
+                    nodes.join(", ")
+                ),
+                &format!("kubernetes: {runs}"),
+            );
+        }
+        self.blocked.push(Blocked {
+            node: None,
+            what: format!(
+                "{} {verb} Kubernetes {runs}, and the file asks for {wanted}: this version of Talosmith does not upgrade Kubernetes yet",
                 nodes.join(", ")
             ),
+            disruption: Disruption::ServiceRestart,
             hint: format!(
-                "write `{key}: {runs}` under `versions` in the file (of the cluster, the pool or the node)"
+                "to stay with what runs, write `kubernetes: {runs}` under `versions` in the file (of the cluster, the pool or the node); to \
+                 upgrade now, run `talosctl upgrade-k8s --nodes {} --to {}`, one minor release after the other, and then this command again",
+                address.unwrap_or_default(),
+                wanted.trim_start_matches('v')
             ),
-        };
-    }
-    Refusal {
-        code: RefusalCode::Differs,
-        why: format!(
-            "{} {verb} {name} {runs}, and the file asks for {wanted}: this version of Talosmith does not upgrade {name} yet",
-            nodes.join(", ")
-        ),
-        hint: format!(
-            "to stay with what runs, write `{key}: {runs}` under `versions` in the file (of the cluster, the pool or the node); to \
-             upgrade now, run {upgrade}, and then this command again"
-        ),
+        });
     }
 }

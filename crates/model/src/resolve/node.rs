@@ -66,6 +66,7 @@ pub(super) fn decide(
         image,
         talos: Version::read(node.talos.value)?.to_string(),
         kubernetes: Version::read(node.kubernetes.value)?.to_string(),
+        components: Default::default(),
         labels,
         external: node.external,
         hardware: hardware(draft, node, host, stores)?,

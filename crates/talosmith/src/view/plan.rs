@@ -428,6 +428,7 @@ pub(crate) mod tests {
             unknown: vec![],
             refusals: vec![],
             held: vec![],
+            upgrade: None,
         }
     }
 

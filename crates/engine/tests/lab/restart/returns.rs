@@ -6,7 +6,7 @@ use lab::{CallFilter, ComesBack, Far, Injection, Lost, Partition, When, Wire};
 use model::event::Outcome;
 use model::names::VmRef;
 use model::plan::Plan;
-use model::step::Action;
+use model::step::{Action, RebootMode};
 
 use super::{CONTROL, WORKERS, count, failure, nothing, reboot, restart};
 use crate::rig::{HOME, Ran, Rig};
@@ -92,7 +92,8 @@ async fn upgrade(rig: &Rig, talos: &str) -> (engine::Snapshot, Plan) {
     let image = format!("factory.talos.dev/nocloud-installer/{schematic}:{talos}");
     let mut plan = nothing(&snapshot);
     let node = WORKERS[0];
-    let install = Action::InstallTalos { node: node.into(), image, talos: talos.into() };
+    let install =
+        Action::InstallTalos { node: node.into(), image, talos: talos.into(), mode: RebootMode::Default };
     restart(&mut plan, node, vec![install, reboot(node)], &[]);
     (snapshot, plan)
 }

@@ -21,7 +21,7 @@ impl Builder<'_> {
             let id = UnitId(format!("replace/{}", node.name));
             let request = Request { unit: id.clone(), node: node.name.clone(), effect: Effect::Removal };
             let forecast = course.outlook.forecast(&request, false, 1);
-            let before = self.before(course, &request, false);
+            let before = self.before(course, &request, false, false);
             for step in self.steps.iter_mut().filter(|step| step.action.node() == Some(&node.name)) {
                 step.unit = Some(id.clone());
                 if matches!(step.action, Action::StopVm { .. }) {
@@ -51,6 +51,7 @@ impl Builder<'_> {
                 effect: Effect::Removal,
                 acts: removal.acts(course.outlook.is_listed(&node)),
                 after: vec![],
+                installs: false,
             };
             match course.outlook.ask(&draft.request()) {
                 Verdict::Go(_) => {}

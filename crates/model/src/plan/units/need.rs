@@ -3,6 +3,7 @@
 use super::super::bring_up::usual;
 use super::super::by_hand::{ASKED, Hand};
 use super::super::drift::{Keys, LeftDisk};
+use super::super::versions::Install;
 use super::DraftStep;
 use crate::names::{NodeName, VmRef};
 use crate::observed::ConfigCost;
@@ -28,6 +29,8 @@ pub(in crate::plan) struct Need {
     pub(in crate::plan) compared: bool,
     /// What a person asked for.
     pub(in crate::plan) by_hand: Option<Hand>,
+    /// Another image of Talos.
+    pub(in crate::plan) install: Option<Install>,
 }
 
 /// A machine config that does not follow at once.
@@ -60,7 +63,8 @@ impl Need {
             Hand::Shutdown => Disruption::PowerCycle,
             Hand::Cordon | Hand::Uncordon | Hand::Drain => Disruption::ServiceRestart,
         });
-        [config, rewire, cycle, disk, by_hand].into_iter().flatten().max()
+        let install = self.install.as_ref().map(|_| Disruption::Reboot);
+        [config, rewire, cycle, disk, by_hand, install].into_iter().flatten().max()
     }
 
     /// What the unit does to the node, with what it deletes.
@@ -75,6 +79,7 @@ impl Need {
             _ if self.by_hand == Some(Hand::Shutdown) => Goal::Shutdown { node },
             _ if self.by_hand == Some(Hand::Drain) => Goal::Drain { node },
             _ if self.deletes() => Goal::DeleteDisks { node },
+            _ if self.install.is_some() => Goal::UpgradeTalos { node },
             Disruption::PowerCycle => Goal::PowerCycle { node },
             Disruption::Reboot => Goal::Reboot { node },
             _ => Goal::RestartServices { node },
@@ -86,6 +91,7 @@ impl Need {
         UnitId(match self.by_hand {
             Some(Hand::Shutdown) => format!("shutdown/{node}"),
             Some(Hand::Drain) => format!("drain/{node}"),
+            _ if self.install.is_some() => format!("upgrade/{node}"),
             _ => format!("restart/{node}"),
         })
     }
@@ -96,7 +102,7 @@ impl Need {
     }
 
     /// What is done to the node itself.
-    pub(super) fn acts(&self, node: &str, disruption: Disruption) -> Vec<DraftStep> {
+    pub(super) fn acts(&self, node: &str, disruption: Disruption, reboot: RebootMode) -> Vec<DraftStep> {
         let mut acts = vec![];
         match self.by_hand {
             Some(Hand::Reboot) => {
@@ -112,6 +118,7 @@ impl Need {
         if let Some(config) = &self.config {
             let mode = match disruption {
                 // One restart for both.
+                _ if self.install.is_some() => ConfigMode::Staged,
                 Disruption::PowerCycle => ConfigMode::Staged,
                 Disruption::Reboot => ConfigMode::Reboot,
                 _ => ConfigMode::NoReboot,
@@ -119,6 +126,22 @@ impl Need {
             let seconds = if mode == ConfigMode::Reboot { usual::RESTART } else { usual::SERVICES };
             let action = Action::Reconfigure { node: node.into(), mode };
             acts.push(DraftStep::new(action, config.reason.as_str(), seconds));
+        }
+        if let Some(install) = &self.install {
+            let (image, talos) = (install.image.clone(), install.talos.clone());
+            let action = Action::InstallTalos { node: node.into(), image, talos, mode: reboot };
+            acts.push(DraftStep::new(action, install.reason.as_str(), usual::INSTALL));
+            // A VM that is stopped and started boots it as well.
+            if self.power_cycle.is_empty() || self.vm.is_none() {
+                let reason = match reboot {
+                    RebootMode::Default => "it boots the image that was installed",
+                    RebootMode::PowerCycle => {
+                        "it boots the image that was installed; the first node of its role shows whether it boots from firmware"
+                    }
+                };
+                let action = Action::RebootNode { node: node.into(), mode: reboot };
+                acts.push(DraftStep::new(action, reason, usual::RESTART));
+            }
         }
         // A machine without a VM of ours has neither of these.
         let Some(vm) = &self.vm else { return acts };
@@ -155,6 +178,15 @@ impl Need {
         let config = self.config.iter().map(|config| config.reason.clone());
         let disks = self.left_disks.iter().map(|disk| format!("delete {disk}"));
         let by_hand = self.by_hand.iter().map(|_| ASKED.to_owned());
-        by_hand.chain(rewire).chain(keys).chain(config).chain(disks).collect::<Vec<_>>().join("; ")
+        let install =
+            self.install.iter().map(|install| format!("{}; {} is installed", install.reason, install.image));
+        by_hand
+            .chain(install)
+            .chain(rewire)
+            .chain(keys)
+            .chain(config)
+            .chain(disks)
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }

@@ -6,9 +6,9 @@ use super::super::drift::LeftDisk;
 use super::need::Need;
 use super::outlook::Outlook;
 use super::{Course, DraftStep, DraftUnit, told};
-use crate::blueprint::Node;
+use crate::blueprint::{Node, Role};
 use crate::gate::{Blocker, Effect, Request, Verdict};
-use crate::step::{Action, Disruption};
+use crate::step::{Action, Disruption, RebootMode};
 
 impl Builder<'_> {
     /// One node through a restart of it or of its services.
@@ -16,6 +16,16 @@ impl Builder<'_> {
         let Some(mut need) = self.needs.remove(&node.name) else { return };
         self.spare_disks(node, &mut need);
         let Some(restarts) = need.restarts() else { return };
+        let upgrades = need.install.is_some();
+        let stalled = course.stalled.clone().filter(|_| upgrades && node.role == Role::Worker);
+        if let Some(before) = stalled {
+            let what = format!(
+                "Talosmith does not upgrade Talos on {}: {before} comes before it, and is blocked",
+                node.name
+            );
+            let hint = "what blocks the control plane node is said above; workers follow once it is upgraded";
+            return self.block(&node.name, Disruption::Reboot, what, hint.to_owned());
+        }
         let disruption = need.disruption(restarts);
         let votes = course.outlook.votes(&node.name);
         let goal = need.goal(&node.name, restarts);
@@ -43,12 +53,22 @@ impl Builder<'_> {
             let hint = blockers.first().map(Blocker::hint).unwrap_or_default();
             let changes = need.changes(rewire.as_ref());
             let what = format!("Talosmith does not {goal} ({changes}): {}", told(blockers));
+            if upgrades && node.role == Role::ControlPlane {
+                course.stalled = Some(node.name.clone());
+            }
             return self.block(&node.name, disruption, what, hint.to_owned());
         }
         // With one voter there is nowhere to go, and the API that evicts is away meanwhile.
         let all = voters.unwrap_or_else(|| self.blueprint.control_planes().count());
         let drains = need.drains(restarts) && !(votes && all <= 1 && effect == Effect::Absence);
-        let mut acts = need.acts(&node.name, restarts);
+        let reboot = match upgrades && !course.cycled.contains(&node.role) {
+            true => RebootMode::PowerCycle,
+            false => RebootMode::Default,
+        };
+        if upgrades {
+            course.cycled.push(node.role);
+        }
+        let mut acts = need.acts(&node.name, restarts, reboot);
         if let Some(rewire) = rewire {
             need.after.extend(rewire.after);
             acts.insert(0, DraftStep::new(rewire.action, rewire.reason, rewire.seconds));
@@ -59,8 +79,16 @@ impl Builder<'_> {
             need.after.push(Action::reconfigure(&node.name).id());
         }
         let acts = self.around(&course.outlook, node, acts, drains, need.by_hand);
-        let draft =
-            DraftUnit { unit, node: node.name.clone(), goal, disruption, effect, acts, after: need.after };
+        let draft = DraftUnit {
+            unit,
+            node: node.name.clone(),
+            goal,
+            disruption,
+            effect,
+            acts,
+            after: need.after,
+            installs: upgrades,
+        };
         // Its unit waits for it to be whole, and may be what makes it so.
         let join = Action::Join { node: node.name.clone() }.id();
         self.take(&join);

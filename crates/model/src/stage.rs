@@ -1,0 +1,204 @@
+//! What each node runs after the next hop of an upgrade.
+//!
+//! The file says where an upgrade ends. What a plan brings nodes to is the next stop on the way there, so the versions of the
+//! blueprint's nodes are set to that stop before anything is rendered or planned. Nodes that are ahead of the others wait at what they
+//! run, and a part of Kubernetes keeps its version until it is its turn. Nothing is remembered: where an upgrade stands is told by what
+//! the machines run, so one that was interrupted goes on from there.
+
+use std::collections::BTreeMap;
+
+use crate::blueprint::{Blueprint, Node};
+use crate::forms::Version;
+use crate::hops::{self, Pair};
+use crate::names::NodeName;
+use crate::observed::{Api, Machine, Observed};
+use crate::ownership;
+use crate::upgrade::{Component, Components, Hop, Upgrade, VersionChange, Via};
+
+/// All parts that have an image in machine configs.
+const COMPONENTS: [Component; 5] = [
+    Component::ApiServer,
+    Component::ControllerManager,
+    Component::Scheduler,
+    Component::Proxy,
+    Component::Kubelet,
+];
+
+/// Sets the versions of all nodes to what they run after the next hop, where the file asks for an upgrade. `wanted` is what the machine
+/// configs of the file name for the parts of Kubernetes.
+pub fn stage(blueprint: &mut Blueprint, observed: &Observed, wanted: &BTreeMap<NodeName, Components>) {
+    let mut upgrade = changes(blueprint, observed, wanted);
+    if upgrade.talos.is_empty() && upgrade.kubernetes.is_empty() {
+        return;
+    }
+    let running = |node: &Node| Some(observed.machines.get(&node.name).filter(|seen| answers(seen))?.clone());
+    match path(blueprint, observed, &upgrade) {
+        Ok(hops) => upgrade.hops = hops,
+        Err(problem) => {
+            upgrade.problem = Some(problem);
+            blueprint.upgrade = Some(upgrade);
+            return;
+        }
+    }
+    let (oldest, oldest_kubernetes) = (oldest(&upgrade.talos), oldest(&upgrade.kubernetes));
+    let via = blueprint.options.via.clone();
+    let front = match upgrade.hops.first() {
+        Some(Hop::Talos(version)) => Version::read(version).map(|version| version.minor),
+        _ => None,
+    };
+    let mut images = BTreeMap::new();
+    for node in blueprint.nodes.values_mut() {
+        match running(node) {
+            Some(machine) => {
+                if let Some(change) = upgrade.talos.get(&node.name) {
+                    node.talos = after_hop(change, front, &via);
+                }
+                node.components = held(&machine, wanted.get(&node.name));
+                if let Some(kubelet) = node.components.get(&Component::Kubelet) {
+                    node.kubernetes.clone_from(kubelet);
+                }
+            }
+            // One that joins meanwhile starts where the others are, and goes with them from there.
+            None => {
+                let boots = observed.machines.get(&node.name).and_then(|machine| machine.talos.clone());
+                if let Some(start) = boots.or_else(|| oldest.clone())
+                    && is_before(&start, &node.talos)
+                {
+                    if let Some(image) = blueprint.images.get(&node.image) {
+                        let key = format!("{}@{start}", node.image);
+                        images.insert(
+                            key.clone(),
+                            crate::blueprint::Image { talos: start.clone(), ..image.clone() },
+                        );
+                        node.image = key;
+                    }
+                    node.talos = start;
+                }
+                if let Some(version) = &oldest_kubernetes {
+                    node.components = COMPONENTS.map(|component| (component, version.clone())).into();
+                    node.kubernetes.clone_from(version);
+                }
+            }
+        }
+    }
+    blueprint.images.extend(images);
+    blueprint.upgrade = Some(upgrade);
+}
+
+/// Whether it is known what a machine runs.
+fn answers(machine: &Machine) -> bool {
+    machine.api == Api::Configured && machine.talos.is_some()
+}
+
+/// Which nodes run something else than the file says, and of which that is not known.
+fn changes(blueprint: &Blueprint, observed: &Observed, wanted: &BTreeMap<NodeName, Components>) -> Upgrade {
+    let mut upgrade = Upgrade::default();
+    for node in blueprint.nodes.values() {
+        let machine = observed.machines.get(&node.name);
+        let exists = node.external || ownership::vm_of(blueprint, &observed.proxmox, &node.name).is_some();
+        let Some(machine) = machine.filter(|machine| answers(machine)) else {
+            let is_new = machine.is_some_and(|machine| machine.api == Api::Maintenance);
+            if exists && !is_new {
+                upgrade.unknown.insert(node.name.clone());
+            }
+            continue;
+        };
+        let runs = machine.talos.clone().unwrap_or_default();
+        if runs != node.talos {
+            let change = VersionChange { runs, wanted: node.talos.clone() };
+            upgrade.talos.insert(node.name.clone(), change);
+        }
+        let differing = wanted.get(&node.name).into_iter().flatten().filter_map(|(component, wanted)| {
+            let runs = machine.components.get(component).filter(|runs| *runs != wanted)?;
+            // What is no version cannot be put in an order; it is a change of the machine config like any other.
+            let (runs, wanted) = (Version::read(runs)?, Version::read(wanted)?);
+            Some(VersionChange { runs: runs.to_string(), wanted: wanted.to_string() })
+        });
+        let lowest =
+            differing.reduce(|one, other| if is_before(&other.runs, &one.runs) { other } else { one });
+        if let Some(change) = lowest {
+            upgrade.kubernetes.insert(node.name.clone(), change);
+        }
+    }
+    upgrade
+}
+
+/// All hops that are left, for the cluster as a whole.
+fn path(blueprint: &Blueprint, observed: &Observed, upgrade: &Upgrade) -> Result<Vec<Hop>, String> {
+    let unreadable = |text: &str| format!("Talosmith cannot read the version {text}");
+    let read = |text: &str| Version::read(text).ok_or_else(|| unreadable(text));
+    for (what, changes) in [("Talos", &upgrade.talos), ("Kubernetes", &upgrade.kubernetes)] {
+        for (node, VersionChange { runs, wanted }) in changes {
+            if read(wanted)?.is_before(&read(runs)?) {
+                return Err(format!(
+                    "{node} runs {what} {runs}, and the file asks for {wanted}, which is older: {what} is not downgraded"
+                ));
+            }
+        }
+    }
+    let mut talos =
+        Pair { talos: read(&blueprint_talos(blueprint))?, kubernetes: read(&blueprint.kubernetes)? };
+    let mut wanted = talos.clone();
+    if let (Some(runs), Some(newest)) = (oldest(&upgrade.talos), newest(&upgrade.talos)) {
+        (talos.talos, wanted.talos) = (read(&runs)?, read(&newest)?);
+    }
+    // The oldest Kubernetes of the cluster must go with every Talos on the way.
+    let all =
+        observed.machines.values().filter(|seen| answers(seen)).flat_map(|seen| seen.components.values());
+    let lowest = all
+        .filter_map(|text| Version::read(text))
+        .reduce(|one, other| if other.is_before(&one) { other } else { one });
+    match (oldest(&upgrade.kubernetes), newest(&upgrade.kubernetes)) {
+        (Some(runs), Some(newest)) => (talos.kubernetes, wanted.kubernetes) = (read(&runs)?, read(&newest)?),
+        _ => {
+            if let Some(lowest) = lowest {
+                (talos.kubernetes, wanted.kubernetes) = (lowest.clone(), lowest);
+            }
+        }
+    }
+    hops::path(&talos, &wanted, &blueprint.options.via).map_err(|error| error.to_string())
+}
+
+/// The Talos of a cluster whose nodes all run what the file says.
+fn blueprint_talos(blueprint: &Blueprint) -> String {
+    blueprint.nodes.values().map(|node| node.talos.clone()).next().unwrap_or_default()
+}
+
+fn oldest(changes: &BTreeMap<NodeName, VersionChange>) -> Option<String> {
+    let runs = changes.values().map(|change| change.runs.clone());
+    runs.reduce(|one, other| if is_before(&other, &one) { other } else { one })
+}
+
+fn newest(changes: &BTreeMap<NodeName, VersionChange>) -> Option<String> {
+    let wanted = changes.values().map(|change| change.wanted.clone());
+    wanted.reduce(|one, other| if is_before(&one, &other) { other } else { one })
+}
+
+fn is_before(one: &str, other: &str) -> bool {
+    matches!((Version::read(one), Version::read(other)), (Some(one), Some(other)) if one.is_before(&other))
+}
+
+/// The Talos of a node after the hop to a minor; what it runs where it is ahead, or no such hop is next.
+fn after_hop(change: &VersionChange, front: Option<u64>, via: &Via) -> String {
+    let (Some(runs), Some(wanted), Some(front)) =
+        (Version::read(&change.runs), Version::read(&change.wanted), front)
+    else {
+        return change.runs.clone();
+    };
+    let next = hops::next_talos(&runs, &wanted, via);
+    if next.minor <= front { next.to_string() } else { change.runs.clone() }
+}
+
+/// The parts of Kubernetes that keep what runs: all of them, as long as one of them has another version than the file says.
+fn held(machine: &Machine, wanted: Option<&Components>) -> Components {
+    let differs = |(component, runs): &(&Component, &String)| {
+        let wanted = wanted.and_then(|wanted| wanted.get(component));
+        wanted.is_some_and(|wanted| wanted != *runs && Version::read(wanted).is_some())
+            && Version::read(runs).is_some()
+    };
+    let known = machine.components.iter().filter(|(_, runs)| Version::read(runs).is_some());
+    match machine.components.iter().any(|one| differs(&one)) {
+        true => known.map(|(component, runs)| (*component, runs.clone())).collect(),
+        false => Components::new(),
+    }
+}
