@@ -84,7 +84,7 @@ fn is_hotplug(error: &Error) -> bool {
 }
 
 /// Brings the VM down, gracefully. One that is off already is as good. Gives the warnings of Proxmox.
-async fn shut_down(
+pub(super) async fn shut_down(
     context: &Context,
     permit: &Permit,
     node: &Node,

@@ -367,11 +367,10 @@ impl Examined<'_> {
     }
 }
 
-/// How a node gets a new VM.
+/// How a node gets a new system.
 fn replace(node: &str) -> String {
     format!(
-        "replace the node, when its data is not needed any more: take it out of the file, apply with `--allow-destroy {node}`, put it \
-         back, and apply again"
+        "replace the node, which deletes its system disk and keeps its data disks: `talosmith node replace {node} --force`"
     )
 }
 

@@ -3,10 +3,12 @@
 mod by_hand;
 mod drift;
 mod evidence;
+mod moves;
 mod on_node;
 mod properties;
 mod record;
 mod renamed;
+mod renew;
 mod sketch;
 mod target;
 mod units;

@@ -58,7 +58,8 @@ impl Builder<'_> {
             // What it follows at once stands before, outside of the unit.
             need.after.push(Action::reconfigure(&node.name).id());
         }
-        let acts = self.around(&course.outlook, node, acts, drains, need.by_hand);
+        let moves = need.moves.is_some();
+        let acts = self.around(&course.outlook, node, acts, drains, moves, need.by_hand);
         let draft =
             DraftUnit { unit, node: node.name.clone(), goal, disruption, effect, acts, after: need.after };
         // Its unit waits for it to be whole, and may be what makes it so.
@@ -81,6 +82,7 @@ impl Builder<'_> {
         node: &Node,
         acts: Vec<DraftStep>,
         drains: bool,
+        moves: bool,
         by_hand: Option<Hand>,
     ) -> Vec<DraftStep> {
         let name = || node.name.clone();
@@ -101,7 +103,7 @@ impl Builder<'_> {
             all.push(DraftStep::new(Action::DrainNode { node: name() }, reason, usual::DRAIN));
         }
         let goes_down = by_hand != Some(Hand::Drain);
-        if drains && goes_down && outlook.votes(&node.name) && outlook.is_listed(&node.name) {
+        if (drains || moves) && goes_down && outlook.votes(&node.name) && outlook.is_listed(&node.name) {
             let action = Action::MoveLeadership { node: name() };
             all.push(DraftStep::new(action, "etcd keeps a leader", usual::LEADERSHIP));
         }
