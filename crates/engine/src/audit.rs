@@ -63,6 +63,7 @@ fn reason(goal: &Goal) -> &'static str {
         Goal::UpgradeTalos { .. } => "UpgradeTalos",
         Goal::Replace { .. } => "Replace",
         Goal::Remove { .. } => "Remove",
+        Goal::Move { .. } => "Move",
         Goal::Shutdown { .. } => "Shutdown",
         Goal::Drain { .. } => "Drain",
         Goal::Cordon { .. } => "Cordon",

@@ -62,6 +62,8 @@ pub(crate) struct Context {
     restarted: Mutex<BTreeSet<NodeName>>,
     /// Nodes whose machine config this run staged.
     staged: Mutex<BTreeSet<NodeName>>,
+    /// The Proxmox host that this run moved a VM to, by node.
+    moved: Mutex<BTreeMap<NodeName, String>>,
     /// The Talos release that this run installed, by node.
     installed: Mutex<BTreeMap<NodeName, String>>,
     destruction: Option<Destruction>,
@@ -83,6 +85,7 @@ impl Context {
             permits: Permits::default(),
             restarted: Mutex::default(),
             staged: Mutex::default(),
+            moved: Mutex::default(),
             installed: Mutex::default(),
             destruction: (purpose == Purpose::Destroy).then_some(Destruction(())),
         }
@@ -118,9 +121,19 @@ impl Context {
         self.kubernetes_lease.borrow().clone()
     }
 
-    /// The host and the VM ID of a node's VM, as it was observed or as it will be.
+    /// The host and the VM ID of a node's VM, as it was observed or as it will be, or where this run moved it to.
     pub(crate) fn place_of(&self, node: &Node) -> VmRef {
-        ownership::place_of(&self.snapshot.blueprint, &self.snapshot.observed.proxmox, node)
+        let seen = ownership::place_of(&self.snapshot.blueprint, &self.snapshot.observed.proxmox, node);
+        let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        match moved.get(&node.name) {
+            Some(host) => VmRef::new(host, seen.vmid),
+            None => seen,
+        }
+    }
+
+    /// The VM of a node is on this host now.
+    pub(crate) fn moved(&self, node: &str, host: &str) {
+        self.moved.lock().unwrap_or_else(PoisonError::into_inner).insert(node.into(), host.to_owned());
     }
 
     /// Whether changing calls may be made now. Where there is no lease yet, the plan has no step before the one that makes its

@@ -419,7 +419,29 @@ async fn privileges(systems: &Systems, blueprint: &Blueprint, hosts: &[String]) 
     let console = |need: &&Need| console(&asking, blueprint, need);
     let accounts = Holder::accounts(blueprint)
         .map(|(holder, account)| account_for(&permissions, blueprint, holder, &account));
-    Ok(by_path.into_iter().map(check).chain(consoles.iter().map(console)).chain(accounts).collect())
+    // Where the file uses it, it is among the others.
+    let asked = needs.iter().any(|need| need.privilege == rights::TO_MOVE);
+    let maintenance = (hosts.len() > 1 && !asked).then(|| maintenance(&asking, blueprint));
+    let found = by_path.into_iter().map(check).chain(consoles.iter().map(console)).chain(accounts);
+    Ok(found.chain(maintenance).collect())
+}
+
+/// Whether nodes can be moved between hosts. Bring-up does not need it.
+fn maintenance(asking: &Asking<'_>, blueprint: &Blueprint) -> Finding {
+    let what = "privileges for maintenance".to_owned();
+    let needs = rights::maintenance_needs(blueprint);
+    let missing = needs.iter().find(|need| !asking.permissions.has(&need.path, need.privilege));
+    match missing {
+        None => Finding::ok(what, format!("{}, for `host drain` and nodes that move", rights::TO_MOVE)),
+        Some(need) => Finding::ok(
+            what,
+            format!(
+                "{} at {} is not granted; only `host drain` and nodes that move need it, and `talosmith proxmox setup --maintenance` \
+                 grants it",
+                need.privilege, need.path
+            ),
+        ),
+    }
 }
 
 /// Whether the account of something that runs in the cluster can be made. `plan` asks for the same privileges.

@@ -186,19 +186,46 @@ pub(crate) async fn view(context: &Context) -> ClusterView {
         told.for_each(|status| status.errors.push(format!("its alarms are not known: {why}")));
     }
     ClusterView::of(blueprint, &machines, &kubernetes.unwrap_or_default())
-        .with_power(blueprint, |node| power.get(node).copied())
+        .with_power(blueprint, |node| power.runs.get(node).copied())
         .with_removed(&context.snapshot.observed.removed)
+        .with_maintenance(power.maintenance)
 }
 
-/// Which VMs run, as Proxmox says. What it does not say is missing.
-async fn power(context: &Context) -> BTreeMap<NodeName, bool> {
+/// What Proxmox says of the nodes' VMs.
+#[derive(Default)]
+struct Power {
+    /// Which of them run. What it does not say is missing.
+    runs: BTreeMap<NodeName, bool>,
+    /// Those on a host that high availability has in maintenance, with that host.
+    maintenance: BTreeMap<NodeName, String>,
+}
+
+async fn power(context: &Context) -> Power {
     let blueprint = &context.snapshot.blueprint;
     if !blueprint.has_proxmox() {
-        return BTreeMap::new();
+        return Power::default();
     }
     let pve = &context.systems.pve;
     let listed = context.systems.clock.timeout(REQUEST_TIMEOUT, pve.cluster_resources()).await;
-    let Ok(Ok(resources)) = listed else { return BTreeMap::new() };
+    let Ok(Ok(resources)) = listed else { return Power::default() };
+    let in_maintenance: BTreeSet<&String> = resources
+        .iter()
+        .filter(|r| r.kind == "node" && r.hastate.as_deref() == Some("maintenance"))
+        .filter_map(|host| host.node.as_ref())
+        .collect();
+    let on: BTreeMap<u64, &String> = resources
+        .iter()
+        .filter(|resource| resource.kind == "qemu")
+        .filter_map(|vm| Some((vm.vmid?, vm.node.as_ref()?)))
+        .collect();
+    let removed = context.snapshot.observed.removed.iter().map(|(name, gone)| (name, gone.vmid));
+    let named = blueprint.nodes.values().filter(|node| !node.external).map(|node| (&node.name, node));
+    let named = named.map(|(name, node)| (name, context.place_of(node).vmid)).chain(removed);
+    let maintenance = named.filter_map(|(name, vmid)| {
+        let host = on.get(&u64::from(vmid)).filter(|host| in_maintenance.contains(*host))?;
+        Some((name.clone(), (*host).clone()))
+    });
+    let maintenance = maintenance.collect();
     let status: BTreeMap<u64, &str> = resources
         .iter()
         .filter(|resource| resource.kind == "qemu")
@@ -215,5 +242,5 @@ async fn power(context: &Context) -> BTreeMap<NodeName, bool> {
         };
         Some((node.name.clone(), runs))
     });
-    join_all(asked).await.into_iter().flatten().collect()
+    Power { runs: join_all(asked).await.into_iter().flatten().collect(), maintenance }
 }

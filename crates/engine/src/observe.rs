@@ -19,6 +19,7 @@ use model::blueprint::{Blueprint, Node};
 use model::holder::Holder;
 use model::observed::{Api, Etcd, Kubernetes, Machine, Observed, Proxmox, Unobserved, Vm};
 use model::ownership;
+use model::plan::by_hand::ByHand;
 use model::removed;
 use model::spec::Identity;
 
@@ -54,6 +55,8 @@ pub struct Sought<'a> {
     pub schematics: &'a BTreeMap<String, String>,
     /// What the operator allows.
     pub allowed: &'a Allowed,
+    /// What a person asks of nodes or hosts.
+    pub asked: Option<&'a ByHand>,
     /// Why Proxmox could not be asked at all.
     pub silence: Option<&'a Silence>,
 }

@@ -80,6 +80,9 @@ impl Intent {
                 Hand::Cordon => "cordon",
                 Hand::Uncordon => "uncordon",
                 Hand::Drain => "drain",
+                Hand::Replace => "replace",
+                Hand::DrainHost => "host-drain",
+                Hand::UndrainHost => "host-undrain",
             },
         }
     }
@@ -212,7 +215,7 @@ impl Reconcile<'_> {
     async fn observe(&self, session: &Session) -> Result<(Snapshot, Plan), ObserveError> {
         Ok(match &self.intent {
             Intent::ByHand(asked) => {
-                let snapshot = session.observe().await?;
+                let snapshot = session.observe_by_hand(asked).await?;
                 let plan = snapshot.plan_by_hand(asked);
                 (snapshot, plan)
             }

@@ -19,7 +19,7 @@
 
 mod identities;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use jiff::Timestamp;
 use model::blueprint::Blueprint;
 use model::lease::{HOLDER_STOPS, SUCCESSOR_WAITS};
 use model::mark::{BootstrapMark, Lease, Line, Mark, RECORD_NODE, RecordState, VERSION};
+use model::names::NodeName;
 use model::ownership::{self, Act, Foreign};
 use pve::{Params, VmConfig};
 use uuid::Uuid;
@@ -538,6 +539,25 @@ impl Record {
         let _turn = self.turn.lock().await;
         let is_listed = self.identities().is_listed(node, unproved);
         if is_listed { Ok(()) } else { self.change(|_| Ok(())).await }
+    }
+
+    /// A Proxmox host is drained of these nodes, or not drained any more.
+    pub(crate) async fn note_drain(&self, host: &str, nodes: Option<&BTreeSet<NodeName>>) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        self.change(|state| {
+            self.must_hold(state.lease.as_ref())?;
+            match nodes {
+                Some(nodes) => drop(state.drained.insert(host.to_owned(), nodes.clone())),
+                None => drop(state.drained.remove(host)),
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// The same record, whose VM was moved to another Proxmox host by this run.
+    pub(crate) fn moved_to(&self, host: &str) -> Self {
+        Self { host: host.to_owned(), ..self.clone() }
     }
 
     /// What answers for a machine is not proved to be it.

@@ -211,7 +211,7 @@ impl Session {
     ///
     /// When Proxmox cannot be asked, or the file cannot be resolved against what it has.
     pub async fn observe(&self) -> std::result::Result<Snapshot, ObserveError> {
-        self.observe_for(Purpose::Change).await
+        self.observe_for(Purpose::Change, None).await
     }
 
     /// Observes whatever answers, to show it. Where Proxmox does not answer or rejects the token, machines and Kubernetes are asked all
@@ -221,7 +221,7 @@ impl Session {
     ///
     /// When Proxmox fails in another way, or the file cannot be resolved against what it has.
     pub async fn refresh(&self) -> std::result::Result<Snapshot, ObserveError> {
-        self.observe_for(Purpose::Page).await
+        self.observe_for(Purpose::Page, None).await
     }
 
     /// Observes only what must be known to delete the cluster.
@@ -230,10 +230,23 @@ impl Session {
     ///
     /// As [`Self::observe`].
     pub async fn observe_to_destroy(&self) -> std::result::Result<Snapshot, ObserveError> {
-        self.observe_for(Purpose::Removal).await
+        self.observe_for(Purpose::Removal, None).await
     }
 
-    async fn observe_for(&self, purpose: Purpose) -> std::result::Result<Snapshot, ObserveError> {
+    /// Observes everything, and what a person's request needs to know beside that.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::observe`].
+    pub async fn observe_by_hand(&self, asked: &ByHand) -> std::result::Result<Snapshot, ObserveError> {
+        self.observe_for(Purpose::Change, Some(asked)).await
+    }
+
+    async fn observe_for(
+        &self,
+        purpose: Purpose,
+        asked: Option<&ByHand>,
+    ) -> std::result::Result<Snapshot, ObserveError> {
         let (survey, silence) = match model::resolve::needs_proxmox(&self.spec) {
             true => match observe::proxmox::survey(&self.systems).await {
                 Ok(survey) => (Some(survey), None),
@@ -271,6 +284,7 @@ impl Session {
             running: &running,
             schematics: &desired.rendered.schematics,
             allowed: &self.allowed,
+            asked,
             silence: silence.as_ref(),
         };
         let mut observed = Box::pin(observe::observe(&self.systems, survey, &sought)).await;

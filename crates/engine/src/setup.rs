@@ -34,6 +34,8 @@ pub struct Whom {
     pub renew: bool,
     /// Whether it may make the accounts of what runs in the cluster.
     pub accounts: bool,
+    /// Whether it may move VMs between hosts, also where the file does not ask for it.
+    pub maintenance: bool,
 }
 
 impl Whom {
@@ -179,6 +181,9 @@ impl SetupPlan {
         let mut needs = rights::in_zones(needs, &vnets(systems).await);
         if whom.accounts {
             needs.extend(rights::account_needs(&blueprint));
+        }
+        if whom.maintenance {
+            needs.extend(rights::maintenance_needs(&blueprint));
         }
         let users = pve.users().await.map_err(failed)?;
         let known = users.iter().any(|user| user.name == whom.user);

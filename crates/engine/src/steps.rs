@@ -13,6 +13,8 @@ mod install;
 mod join;
 mod leadership;
 mod leave;
+mod migrate;
+mod off;
 mod permit;
 mod power;
 mod power_cycle;
@@ -20,6 +22,7 @@ mod reboot;
 mod reconfigure;
 mod record;
 mod remove;
+mod renew;
 mod shutdown;
 mod signing;
 mod silence;
@@ -86,6 +89,7 @@ fn takes_down(action: &Action) -> bool {
         action,
         Action::RebootNode { .. }
             | Action::PowerCycleVm { .. }
+            | Action::MigrateVm { .. }
             | Action::ShutdownNode { .. }
             | Action::InstallTalos { .. }
             | Action::Reconfigure { mode: ConfigMode::Reboot, .. }
@@ -192,6 +196,19 @@ async fn carry_out(
             let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
             Box::pin(power_cycle::run(context, permit, node, vm, set, progress)).await
         }
+        Action::MigrateVm { node, vm, to, online, local_disks } => {
+            let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
+            let course = migrate::Course { from: vm, to, online: *online, local_disks: *local_disks };
+            Box::pin(migrate::run(context, permit, node, &course, progress)).await
+        }
+        Action::MigrateRecord { vm, to } => Box::pin(migrate::record(context, vm, to, progress)).await,
+        Action::DrainHost { host, nodes } => Box::pin(record::drain(context, host, nodes)).await,
+        Action::UndrainHost { host } => Box::pin(record::undrain(context, host)).await,
+        Action::RenewDisk { node, vm, disk, volume, image } => {
+            let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
+            let renewal = renew::Renewal { disk, volume: volume.as_deref(), image };
+            Box::pin(renew::run(context, permit, node, vm, &renewal, progress)).await
+        }
         Action::VerifyNode { node } => {
             Box::pin(verify::run(context, context.snapshot.node(node)?, progress)).await
         }
@@ -216,8 +233,7 @@ async fn carry_out(
             Box::pin(install::run(context, permit, node, &what, progress)).await
         }
         Action::LeaveEtcd { node } => {
-            let (permit, node) = (permit::of(permit, action)?, context.snapshot.node(node)?);
-            Box::pin(leave::run(context, permit, node, progress)).await
+            Box::pin(leave::run(context, permit::of(permit, action)?, node, progress)).await
         }
         Action::DeleteNode { node } => {
             Box::pin(forget::run(context, permit::of(permit, action)?, node, progress)).await
@@ -231,7 +247,7 @@ async fn carry_out(
         Action::StopVm { node, vm, if_unresponsive } => {
             if *if_unresponsive {
                 let node = context.snapshot.node(node)?;
-                let permit = Box::pin(dead::still_dead(context, node, progress)).await?;
+                let permit = Box::pin(dead::watch(context, node, "replaced", progress)).await?;
                 return Box::pin(remove::stop(context, Authority::Permit(&permit), &node.name, vm)).await;
             }
             let authority = Authority::of(context, permit, action)?;

@@ -185,6 +185,19 @@ impl Person<'_> {
         });
     }
 
+    /// Lets high availability look after a VM that runs.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no such VM.
+    pub fn manage(self, vmid: u32) -> Said {
+        self.act(vmid, |world, _| {
+            let options = BTreeMap::from([("state".to_owned(), "started".to_owned())]);
+            world.hypervisor.ha.insert(format!("vm:{vmid}"), options);
+            Ok(())
+        })
+    }
+
     /// Takes a VM's power away.
     ///
     /// # Errors

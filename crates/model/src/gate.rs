@@ -17,6 +17,9 @@
 //! is no member of etcd, whatever role the file gives it. A node that the view does not have is judged as a control plane node, and only
 //! while Kubernetes answers.
 //!
+//! **Hosts.** While high availability has a Proxmox host in maintenance, it moves guests away from it without asking etcd. Nothing else
+//! is disrupted there meanwhile, except that nodes leave.
+//!
 //! **Overlap.** A control plane node is disrupted alone: not together with another control plane node, and not with workers. While its
 //! API server, or the VIP, is away, requests of a drain or of a verification elsewhere fail, and a unit that fails closes the gate. Two
 //! failures at once are also harder to understand than one. It costs little, because plans do workers after control plane nodes.
@@ -117,6 +120,9 @@ pub fn judge(policy: &Policy, view: &ClusterView, standing: &Standing, want: &Re
     if let Some(blocker) = outside_window(policy, view) {
         return Verdict::Stop(vec![blocker]);
     }
+    if let Some(host) = view.maintenance.get(&want.node).filter(|_| !leaves_host(want)) {
+        return Verdict::Stop(vec![Blocker::HostMaintenance { host: host.clone() }]);
+    }
     let (missing, unhealthy): (Vec<Blocker>, Vec<Blocker>) =
         health(policy, view).partition(|blocker| matches!(blocker, Blocker::GateMissing(_)));
     if !missing.is_empty() {
@@ -144,6 +150,11 @@ pub fn judge(policy: &Policy, view: &ClusterView, standing: &Standing, want: &Re
         true => worker(policy, view, &etcd, standing, want),
         false => control_plane(policy, view, &etcd, want),
     }
+}
+
+/// Whether a unit makes its node leave its host, which is what a maintenance waits for, or takes nothing but pods away.
+fn leaves_host(want: &Request) -> bool {
+    want.effect == Effect::Eviction || matches!(want.unit.kind(), "move" | "shutdown")
 }
 
 /// A control plane node that only loses its pods.

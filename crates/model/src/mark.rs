@@ -10,7 +10,7 @@
 //! one are of the first release. Fields that this program does not know stay when a line is rewritten. A line of a newer
 //! version is [`Line::Newer`]: it is neither used nor taken for a missing one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::derived;
 use crate::forms;
+use crate::names::NodeName;
 
 /// The first word of a mark's line.
 const MARK: &str = "talosmith-mark:";
@@ -112,6 +113,9 @@ pub struct RecordState {
     /// Since when the cluster is being deleted. It stays when the deletion is interrupted, and goes when the cluster is applied again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleting: Option<Timestamp>,
+    /// Proxmox hosts that are drained, with the nodes that left them for it or were shut down there. `host undrain` brings them back.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub drained: BTreeMap<String, BTreeSet<NodeName>>,
     /// What else the line says.
     #[serde(flatten)]
     pub unknown: Unknown,
@@ -458,6 +462,7 @@ mod tests {
             generations: [("home-control-1".to_owned(), Uuid::from_u128(7))].into(),
             unproved: BTreeMap::new(),
             doubted: BTreeMap::new(),
+            drained: [("pve2".to_owned(), BTreeSet::from(["home-work-1".into()]))].into(),
             unknown: Unknown::new(),
         };
         let text = mark.describe_record(&state);

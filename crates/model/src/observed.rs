@@ -130,6 +130,31 @@ pub struct Proxmox {
     pub missing_documents: Vec<MissingDocument>,
     /// Accounts for what runs in the cluster. `None` where they were not needed, or could not be read.
     pub accounts: Option<Accounts>,
+    /// What Proxmox says about moving VMs to another host, by VM ID: only of those that are to move.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub migrations: BTreeMap<u32, Migration>,
+}
+
+/// What Proxmox says about moving a VM to another host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "is")]
+pub enum Migration {
+    /// It did not say.
+    Unknown {
+        /// Why not.
+        why: String,
+    },
+    /// What ties the VM to its host.
+    Known {
+        /// Volumes that the hosts do not share. They move with it.
+        local_disks: Vec<String>,
+        /// Devices of the host, with which it never moves.
+        local_resources: Vec<String>,
+        /// Devices by the name of a mapping, with which it does not move while it runs.
+        mapped_resources: Vec<String>,
+        /// Hosts that it cannot move to, each with what is missing there.
+        not_allowed: BTreeMap<String, Vec<String>>,
+    },
 }
 
 /// A privilege that the token does not have.

@@ -14,6 +14,9 @@
 //! - `units`: disruptions of nodes, in order, with what the gate says of each.
 //! - `remove`: nodes that the file does not have any more.
 //! - `replace`: a dead node, made again.
+//! - `renew`: a node that a person wants to be made again.
+//! - [`moves`]: nodes that move to another Proxmox host.
+//! - `hosts`: Proxmox hosts that are drained.
 //! - `versions`: nodes that run another version of Talos or Kubernetes.
 //! - `in_force`: whether a machine runs the image that the file asks for.
 //! - `on_node`: whether the Node in Kubernetes has the labels, annotations and taints of the file.
@@ -37,10 +40,12 @@ pub mod drift;
 mod explained;
 mod fixed;
 pub mod graph;
+mod hosts;
 mod identities;
 mod images;
 mod in_force;
 pub mod lost;
+pub mod moves;
 mod on_node;
 mod others;
 pub mod ownership;
@@ -49,6 +54,7 @@ mod reconfigure;
 pub mod refuse;
 pub mod remnants;
 mod remove;
+mod renew;
 mod replace;
 mod target;
 mod units;

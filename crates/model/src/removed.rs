@@ -51,6 +51,22 @@ pub fn nodes(blueprint: &Blueprint, observed: &Observed) -> BTreeMap<NodeName, N
     found.filter_map(node).collect()
 }
 
+/// A stand-in for a member of etcd that the file does not have and that has no VM of this cluster: all that is known of it is its name, and
+/// where the other members reach it. `None` where nothing says where that is.
+#[must_use]
+pub fn member(blueprint: &Blueprint, name: &str, peers: &[String]) -> Option<Node> {
+    let address = peers.iter().find_map(|peer| host_of(peer))?;
+    let mut node = blueprint.control_planes().next()?.clone();
+    node.name = name.into();
+    node.address = Ipv4Net::new(address, node.address.prefix_len()).ok()?;
+    // It is known by its host name, as a machine without a VM is.
+    node.external = true;
+    (node.pool, node.host, node.uuid, node.mac) = (None, None, None, String::new());
+    node.labels.clear();
+    node.settings = NodeSettings::default();
+    Some(node)
+}
+
 /// The VMs of removed nodes, one for each. A copy of a VM is no node.
 fn vms<'a>(blueprint: &'a Blueprint, proxmox: &'a Proxmox) -> impl Iterator<Item = &'a Vm> {
     let cluster_id = blueprint.cluster_id.as_deref();

@@ -1,7 +1,8 @@
 //! What a token must be allowed to do for one cluster, and where: the least that bring-up, change and removal need.
 //!
 //! There is one list of privileges, each with what it is needed for and since when. The blueprint says what nodes use; from both follow
-//! what `doctor` proves and `proxmox setup` grants ([`needs`]), and what `plan` asks for before it creates nodes ([`to_create`]).
+//! what `doctor` proves and `proxmox setup` grants ([`needs`]), and what `plan` asks for before it creates nodes ([`to_create`]). What only
+//! moving nodes between hosts needs ([`maintenance_needs`]) is granted where the file uses it, or where a person asks for it.
 //! Two roles carry it, and a third one where the token is to make accounts ([`account_needs`]). [`RoleKind::Work`] holds what is
 //! done with VMs, storages, networks, devices and hosts, and is given only where such things are used; [`RoleKind::Cluster`]
 //! holds what concerns Proxmox as a whole, and reaches nothing below its path. Both belong to one cluster: a role that two
@@ -180,13 +181,16 @@ const VM: &[Privilege] = &[
     first("VM.Config.Network", "set network devices"),
     first("VM.Config.Options", "set name, notes and tags"),
     later("VM.GuestAgent.Audit", "ask the guest agent for addresses"),
-    later("VM.Migrate", "move VMs off a host"),
     first("VM.PowerMgmt", "start and stop VMs"),
 ];
 /// The privilege that opens the console of a VM, on which a new machine names its certificate.
 pub const TO_PROVE: &str = "VM.Console";
 /// Beside these, unless VMs are known by their UUID. A plan asks for it node by node, and goes on without it.
 const CONSOLE: &Privilege = &later(TO_PROVE, "verify new machines through their console");
+/// The privilege that moves a VM to another host.
+pub const TO_MOVE: &str = "VM.Migrate";
+/// Beside these, where the file says which hosts nodes are on, or where a person drains hosts.
+const MIGRATE: &Privilege = &later(TO_MOVE, "move VMs to another host");
 const DISKS: &[Privilege] =
     &[first("Datastore.AllocateSpace", "create disks"), later("Datastore.Audit", "read the free space")];
 const IMAGES: &[Privilege] = &[
@@ -294,7 +298,7 @@ pub fn hosts(spec: &Spec, inventory: &Inventory) -> Vec<String> {
 pub fn needs(blueprint: &Blueprint, hosts: &[String]) -> Vec<Need> {
     let mut all = vec![Need::new("/", QUORUM, RoleKind::Cluster)];
     let console = (blueprint.options.identity != Some(Identity::Uuid)).then_some(CONSOLE);
-    let vm = VM.iter().chain(console);
+    let vm = VM.iter().chain(console).chain(names_hosts(blueprint, hosts).then_some(MIGRATE));
     match &blueprint.resource_pool {
         Some(pool) => {
             let path = format!("/pool/{pool}");
@@ -311,6 +315,24 @@ pub fn needs(blueprint: &Blueprint, hosts: &[String]) -> Vec<Need> {
         all.extend(used.privileges().iter().map(need));
     }
     once(all)
+}
+
+/// Whether the file says which of several hosts nodes are on, so that a change of it moves them.
+fn names_hosts(blueprint: &Blueprint, hosts: &[String]) -> bool {
+    let mut nodes = blueprint.nodes.values().filter(|node| !node.external);
+    let named = nodes.any(|node| node.host_pinned || !node.settings.hosts.is_empty());
+    hosts.len() > 1 && (named || !blueprint.hosts.is_empty())
+}
+
+/// What moving nodes between hosts needs beyond bring-up: `host drain`, and another host in the file. It is given where the file names
+/// hosts, and where a person asks for it.
+#[must_use]
+pub fn maintenance_needs(blueprint: &Blueprint) -> Vec<Need> {
+    let path = match &blueprint.resource_pool {
+        Some(pool) => format!("/pool/{pool}"),
+        None => "/vms".to_owned(),
+    };
+    vec![Need::new(path, MIGRATE, RoleKind::Work)]
 }
 
 /// What creating these nodes needs. `zones` has the zone of each SDN vnet; whether a bridge by another name than those of hosts is

@@ -1,6 +1,6 @@
 //! The closed list of things that a plan may ask for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -264,6 +264,55 @@ pub enum Action {
         /// What changes, in words.
         says: Vec<String>,
     },
+    /// Moves a VM to another Proxmox host. One that cannot move while it runs is shut down before and started there.
+    MigrateVm {
+        /// The name of the node in the file.
+        node: NodeName,
+        /// The VM, where it is now.
+        #[serde(flatten)]
+        vm: VmRef,
+        /// The host that it moves to.
+        to: String,
+        /// Whether it runs meanwhile.
+        online: bool,
+        /// Whether disks move with it that the hosts do not share.
+        local_disks: bool,
+    },
+    /// Moves the cluster record VM, which never runs, to another Proxmox host.
+    MigrateRecord {
+        /// The VM, where it is now.
+        #[serde(flatten)]
+        vm: VmRef,
+        /// The host that it moves to.
+        to: String,
+    },
+    /// Writes into the cluster record VM that a Proxmox host is drained, and which nodes leave it or are shut down there.
+    DrainHost {
+        /// The host.
+        host: String,
+        /// The nodes.
+        nodes: BTreeSet<NodeName>,
+    },
+    /// Writes into the cluster record VM that a Proxmox host is not drained any more.
+    UndrainHost {
+        /// The host.
+        host: String,
+    },
+    /// Gives a VM that is off a new system disk, copied from the boot image, and deletes the old one. All other disks stay.
+    RenewDisk {
+        /// The name of the node in the file.
+        node: NodeName,
+        /// The VM.
+        #[serde(flatten)]
+        vm: VmRef,
+        /// Key of the system disk.
+        disk: String,
+        /// The volume that is there, and no other one; `None` where there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        volume: Option<String>,
+        /// Volume that the new one is copied from.
+        image: String,
+    },
     /// Detaches a data disk from a VM and deletes it.
     DeleteDisk {
         /// The name of the node in the file.
@@ -452,6 +501,8 @@ impl Action {
             | Self::MoveLeadership { node }
             | Self::RebootNode { node, .. }
             | Self::PowerCycleVm { node, .. }
+            | Self::MigrateVm { node, .. }
+            | Self::RenewDisk { node, .. }
             | Self::DeleteDisk { node, .. }
             | Self::PullImage { node, .. }
             | Self::InstallTalos { node, .. }
@@ -470,6 +521,9 @@ impl Action {
             | Self::CreateRecord { .. }
             | Self::SealRecord { .. }
             | Self::UpdateRecord { .. }
+            | Self::MigrateRecord { .. }
+            | Self::DrainHost { .. }
+            | Self::UndrainHost { .. }
             | Self::CreateCredentials { .. }
             | Self::RemoveAccount { .. }
             | Self::CheckHealth
@@ -501,6 +555,9 @@ impl Action {
             | Self::GrowDisk { vm, .. }
             | Self::StartVm { vm, .. }
             | Self::PowerCycleVm { vm, .. }
+            | Self::MigrateVm { vm, .. }
+            | Self::MigrateRecord { vm, .. }
+            | Self::RenewDisk { vm, .. }
             | Self::DeleteDisk { vm, .. }
             | Self::StopVm { vm, .. }
             | Self::DeleteVm { vm, .. }
@@ -524,6 +581,8 @@ impl Action {
             | Self::ShutdownNode { .. }
             | Self::LeaveEtcd { .. }
             | Self::DeleteNode { .. }
+            | Self::DrainHost { .. }
+            | Self::UndrainHost { .. }
             | Self::CreateCredentials { .. }
             | Self::RemoveAccount { .. }
             | Self::CheckHealth => None,
@@ -554,6 +613,11 @@ impl Action {
             Self::MoveLeadership { node } => format!("move-leadership/{node}"),
             Self::RebootNode { node, .. } => format!("reboot-node/{node}"),
             Self::PowerCycleVm { node, .. } => format!("power-cycle-vm/{node}"),
+            Self::MigrateVm { node, .. } => format!("migrate-vm/{node}"),
+            Self::MigrateRecord { .. } => "migrate-record".to_owned(),
+            Self::DrainHost { host, .. } => format!("drain-host/{host}"),
+            Self::UndrainHost { host } => format!("undrain-host/{host}"),
+            Self::RenewDisk { node, .. } => format!("renew-disk/{node}"),
             Self::DeleteDisk { node, disk, .. } => format!("delete-disk/{node}/{disk}"),
             Self::PullImage { node, .. } => format!("pull-image/{node}"),
             Self::InstallTalos { node, .. } => format!("install-talos/{node}"),
@@ -635,6 +699,20 @@ impl Action {
             Self::PowerCycleVm { node, says, .. } if says.is_empty() => format!("stop and start {node}"),
             Self::PowerCycleVm { node, says, .. } => {
                 format!("stop {node}, change its VM ({}), and start it", some_of(says))
+            }
+            Self::MigrateVm { node, vm, to, online: true, .. } => {
+                format!("move {node} from {} to {to} while it runs", vm.host)
+            }
+            Self::MigrateVm { node, vm, to, online: false, .. } => {
+                format!("shut {node} down, move it from {} to {to}, and start it there", vm.host)
+            }
+            Self::MigrateRecord { vm, to } => format!("move the cluster record {vm} to {to}"),
+            Self::DrainHost { host, .. } => format!("write into the cluster record that {host} is drained"),
+            Self::UndrainHost { host } => {
+                format!("write into the cluster record that {host} is not drained any more")
+            }
+            Self::RenewDisk { node, disk, .. } => {
+                format!("replace the system disk {disk} of {node} with a new one; its other disks stay")
             }
             Self::DeleteDisk { node, disk, gib: Some(gib), .. } => {
                 format!("delete the disk {disk} of {node}, {gib} GiB")

@@ -115,6 +115,13 @@ pub enum Goal {
         /// The node.
         node: NodeName,
     },
+    /// A node's VM moves to another Proxmox host.
+    Move {
+        /// The node.
+        node: NodeName,
+        /// The host that it moves to.
+        host: String,
+    },
     /// A node's machine is shut down, and stays off.
     Shutdown {
         /// The node.
@@ -158,6 +165,8 @@ impl Goal {
             Action::ShutdownNode { node: n } => Self::Shutdown { node: node(n) },
             Action::DeleteDisk { node: n, .. } => Self::DeleteDisks { node: node(n) },
             Action::PowerCycleVm { node: n, .. } => Self::PowerCycle { node: node(n) },
+            Action::MigrateVm { node: n, to, .. } => Self::Move { node: node(n), host: to.clone() },
+            Action::RenewDisk { node: n, .. } => Self::Replace { node: node(n) },
             Action::InstallTalos { node: n, .. } => Self::UpgradeTalos { node: node(n) },
             Action::LeaveEtcd { node: n } | Action::DeleteNode { node: n } => Self::Remove { node: node(n) },
             Action::StopVm { node: n, .. } | Action::DeleteVm { node: n, .. } => {
@@ -175,6 +184,9 @@ impl Goal {
             | Action::CreateRecord { .. }
             | Action::SealRecord { .. }
             | Action::UpdateRecord { .. }
+            | Action::MigrateRecord { .. }
+            | Action::DrainHost { .. }
+            | Action::UndrainHost { .. }
             | Action::CreateTemplate { .. }
             | Action::CreateCredentials { .. }
             | Action::PullImage { .. }
@@ -197,6 +209,7 @@ impl fmt::Display for Goal {
             Self::UpgradeTalos { node } => write!(f, "upgrade Talos on {node}"),
             Self::Replace { node } => write!(f, "replace {node}"),
             Self::Remove { node } => write!(f, "remove {node}"),
+            Self::Move { node, host } => write!(f, "move {node} to {host}"),
             Self::Shutdown { node } => write!(f, "shut {node} down"),
             Self::Drain { node } => write!(f, "drain {node}"),
             Self::Cordon { node } => write!(f, "cordon {node}"),
@@ -260,6 +273,7 @@ impl Approval {
             | Goal::UpgradeTalos { .. }
             | Goal::Replace { .. }
             | Goal::Remove { .. }
+            | Goal::Move { .. }
             | Goal::Shutdown { .. }
             | Goal::Drain { .. }
             | Goal::Cordon { .. }

@@ -191,6 +191,9 @@ pub enum Command {
     /// Work with single nodes.
     #[command(subcommand, after_help = examples::NODE)]
     Node(NodeCommand),
+    /// Take nodes off a Proxmox host before work on it, and bring them back.
+    #[command(subcommand, after_help = examples::HOST)]
+    Host(HostCommand),
     /// Proxmox VE itself.
     #[command(subcommand, after_help = examples::SETUP)]
     Proxmox(ProxmoxCommand),
@@ -223,6 +226,12 @@ pub enum NodeCommand {
     /// Uncordon nodes, no matter who cordoned them.
     #[command(after_help = examples::UNCORDON)]
     Uncordon(NodesArgs),
+    /// Replace nodes that are dead: remove their etcd members, and create them again with the same names and addresses.
+    ///
+    /// A node with data disks keeps its VM and these disks, and gets a new system disk. A node that is not proved to be dead is replaced
+    /// only with `--force`; one whose state is unknown is never replaced.
+    #[command(after_help = examples::REPLACE)]
+    Replace(ReplaceArgs),
     /// Show the log of a service of nodes.
     #[command(after_help = examples::LOGS)]
     Logs(LogsArgs),
@@ -246,6 +255,53 @@ pub struct NodesArgs {
 pub struct DisruptArgs {
     #[command(flatten)]
     pub nodes: NodesArgs,
+    /// Allow the Kubernetes API to be unreachable while a control plane node is away that etcd cannot do without: the only one, or one
+    /// of two.
+    #[arg(long)]
+    pub allow_api_outage: bool,
+    /// Do not wait for the maintenance window of the file (`changes.window`).
+    #[arg(long)]
+    pub now: bool,
+    /// End after this time, such as 90s, 20m or 2h, counted from the first change.
+    #[arg(long, value_name = "TIME", value_parser = parse_limit)]
+    pub timeout: Option<Duration>,
+}
+
+/// Nodes that are replaced.
+#[derive(Debug, Args)]
+pub struct ReplaceArgs {
+    #[command(flatten)]
+    pub nodes: DisruptArgs,
+    /// Replace a node that answers, waits for its configuration or is off, too. A node that answers is drained and leaves etcd first.
+    #[arg(long)]
+    pub force: bool,
+    /// Allow this data disk to be deleted. When every data disk of a node may be deleted, its VM is deleted and created again. May be
+    /// given several times; with a node alone, for all of its disks, and for pods that nothing brings back.
+    #[arg(long, value_name = "NODE[/DISK]", value_parser = parse_deletion)]
+    pub allow_destroy: Vec<Deletion>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum HostCommand {
+    /// Move the cluster's nodes to other hosts, one after another, or shut them down. They stay away until `host undrain`.
+    ///
+    /// Nodes move while they run if Proxmox allows it. Guests that do not belong to the cluster are listed and not touched. A host with
+    /// so many voting members of etcd that it would lose its quorum without them is refused.
+    #[command(after_help = examples::HOST_DRAIN)]
+    Drain(HostArgs),
+    /// Move the nodes back that `host drain` moved away, and start those that it shut down.
+    #[command(after_help = examples::HOST_UNDRAIN)]
+    Undrain(HostArgs),
+}
+
+/// A Proxmox host, and how its nodes are disrupted.
+#[derive(Debug, Args)]
+pub struct HostArgs {
+    /// The host's name in Proxmox.
+    #[arg(value_name = "HOST")]
+    pub host: String,
+    #[command(flatten)]
+    pub change: ChangeArgs,
     /// Allow the Kubernetes API to be unreachable while a control plane node is away that etcd cannot do without: the only one, or one
     /// of two.
     #[arg(long)]
@@ -401,6 +457,22 @@ impl std::fmt::Display for Deletion {
     }
 }
 
+impl Deletion {
+    /// Allows all of these.
+    pub fn allow(deletions: &[Self], allowed: &mut Allowed) {
+        for Self { node, disk } in deletions.iter().cloned() {
+            match disk {
+                Some(disk) => {
+                    allowed.disks.entry(node.into()).or_default().insert(disk);
+                }
+                None => {
+                    allowed.nodes.insert(node.into());
+                }
+            }
+        }
+    }
+}
+
 fn parse_deletion(text: &str) -> Result<Deletion, String> {
     let (node, disk) = match text.split_once('/') {
         Some((node, disk)) => (node, Some(disk.to_owned())),
@@ -421,16 +493,7 @@ impl AllowArgs {
             outside_window: self.now,
             ..Allowed::default()
         };
-        for Deletion { node, disk } in self.allow_destroy.iter().cloned() {
-            match disk {
-                Some(disk) => {
-                    allowed.disks.entry(node.into()).or_default().insert(disk);
-                }
-                None => {
-                    allowed.nodes.insert(node.into());
-                }
-            }
-        }
+        Deletion::allow(&self.allow_destroy, &mut allowed);
         allowed
     }
 }

@@ -58,6 +58,7 @@ pub async fn run(cli: Cli, printer: Printer) -> Result<Exit, Problem> {
         Command::Talosconfig(args) => credentials::talosconfig(&global, &args, &printer),
         Command::Doctor => doctor::doctor(&global, &printer).await,
         Command::Node(command) => node::node(&global, command, &printer).await,
+        Command::Host(command) => node::host(&global, command, &printer).await,
         Command::Proxmox(ProxmoxCommand::Setup(args)) => proxmox::setup(&global, &args, &printer).await,
         #[cfg(feature = "lab")]
         Command::Lab(command) => in_lab(&global, command, &printer).await,

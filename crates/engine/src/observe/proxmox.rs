@@ -14,9 +14,11 @@ use model::holder::{self, Account, Holder};
 use model::mark::{Line, Mark, RECORD_NODE, RecordState};
 use model::names::NodeName;
 use model::observed::{
-    Accounts, Creation, Guest, NotRead, Proxmox, RecordSeen, StoredImage, Unchecked, Unobserved, Vm,
+    Accounts, Creation, Guest, Migration, NotRead, Proxmox, RecordSeen, StoredImage, Unchecked, Unobserved,
+    Vm,
 };
 use model::ownership;
+use model::plan::moves;
 use model::plan::preflight;
 use model::rights::{self, Need};
 use pve::Resource;
@@ -184,6 +186,9 @@ async fn observe_for(
                 preflight::to_create(blueprint, seen).filter_map(|node| node.host.clone()).collect();
             let which = |host: &str| purpose == Purpose::Page || new.contains(host);
             hosts::ask_for_room(systems, &mut seen.inventory.hosts, which).await;
+            if purpose == Purpose::Change {
+                seen.migrations = migrations(systems, sought, seen).await;
+            }
             Box::pin(for_new_nodes(systems, sought, seen, unobserved)).await;
             seen.occupied = occupied(systems, blueprint, seen).await;
             if purpose == Purpose::Page {
@@ -202,6 +207,24 @@ async fn observe_for(
             }
         }
     }
+}
+
+/// What Proxmox says about moving the VMs that are to move.
+async fn migrations(systems: &Systems, sought: &Sought<'_>, seen: &Proxmox) -> BTreeMap<u32, Migration> {
+    let about = moves::to_ask_about(sought.blueprint, seen, sought.asked);
+    let asked = about.into_iter().map(|(vm, to)| async move {
+        let answer = match ask(systems, systems.pve.migration(&vm.host, vm.vmid, &to)).await {
+            Ok(said) => Migration::Known {
+                local_disks: said.local_disks,
+                local_resources: said.local_resources,
+                mapped_resources: said.mapped_resources,
+                not_allowed: said.not_allowed,
+            },
+            Err(why) => Migration::Unknown { why },
+        };
+        (vm.vmid, answer)
+    });
+    join_all(asked).await.into_iter().collect()
 }
 
 /// Whether this is the VM ID of a node, of the record or of a template.
@@ -354,7 +377,10 @@ async fn for_new_nodes(
     unobserved: &mut Vec<Unobserved>,
 ) {
     let blueprint = sought.blueprint;
-    let replaced = blueprint.nodes.values().filter(|node| !node.external && sought.allowed.node(&node.name));
+    let replaced = blueprint.nodes.values().filter(|node| {
+        let asked = sought.asked.is_some_and(|asked| asked.replaces(&node.name));
+        !node.external && (asked || sought.allowed.node(&node.name))
+    });
     let mut new: Vec<&Node> = preflight::to_create(blueprint, seen).chain(replaced).collect();
     new.sort_by(|a, b| a.name.cmp(&b.name));
     new.dedup_by(|a, b| a.name == b.name);

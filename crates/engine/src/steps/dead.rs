@@ -28,8 +28,13 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// So many other machines are asked whether they answer.
 const OTHERS: usize = 5;
 
-/// The node is dead, as far as anything says, and was for two minutes; and etcd does not need it.
-pub(super) async fn still_dead(context: &Context, node: &Node, progress: &Progress) -> Result<Arc<Permit>> {
+/// The node is dead, as far as anything says, and was for two minutes; and etcd does not need it. Where it is not, it is not `acted` on.
+pub(super) async fn watch(
+    context: &Context,
+    node: &Node,
+    acted: &str,
+    progress: &Progress,
+) -> Result<Arc<Permit>> {
     // Before the watch, too: where etcd needs the node, two minutes change nothing.
     may_go(context, node, progress).await?;
     let clock = &context.systems.clock;
@@ -49,7 +54,7 @@ pub(super) async fn still_dead(context: &Context, node: &Node, progress: &Progre
                 progress.note(doubt.to_string());
             }
             Some(doubt) => {
-                return Err(Error::new(Kind::Refused, format!("{} is not replaced: {doubt}", node.name))
+                return Err(Error::new(Kind::Refused, format!("{} is not {acted}: {doubt}", node.name))
                     .hint("run the command again: it observes the cluster again and continues"));
             }
         }

@@ -79,6 +79,7 @@ pub(super) async fn after_failure(context: &Context, permit: &Permit, action: &A
             | Action::RebootNode { .. }
             | Action::ShutdownNode { .. }
             | Action::PowerCycleVm { .. }
+            | Action::MigrateVm { .. }
     );
     let Some(node) = action.node().filter(|_| acts && permit.request().effect == Effect::Absence) else {
         return;

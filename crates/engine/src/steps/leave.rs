@@ -1,14 +1,13 @@
 //! Lets a control plane node leave etcd, and sees it gone from the lists of the other members.
 //!
-//! A member that answers leaves by itself, which also removes its data; one that does not is removed by another member. Neither is repeated
-//! blindly: after an answer that was lost, the lists are read first. A node that has left would join again at its next boot, so the step
-//! behind this one stops its VM at once.
+//! A member that answers leaves by itself, which also removes its data; one that does not is removed by another member, once its machine
+//! is proved to be off ([`off`]). Neither is repeated blindly: after an answer that was lost, the lists are read first. A node that has
+//! left would join again at its next boot, so the step behind this one stops its VM at once.
 
 use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::SignedDuration;
-use model::blueprint::Node;
 use model::gate::{Effect, Permit};
 use model::observed::{Etcd, Member};
 use talos_client::{Kind as Refused, Machine};
@@ -18,7 +17,7 @@ use crate::emit::Progress;
 use crate::error::{Error, Kind, Result};
 use crate::identify::{Identified, identify};
 use crate::observe::machines;
-use crate::steps::{permit, reboot};
+use crate::steps::{off, permit, reboot};
 
 /// How long the others may take to have it on their lists no more.
 const GONE: SignedDuration = SignedDuration::from_secs(60);
@@ -26,22 +25,24 @@ const GONE: SignedDuration = SignedDuration::from_secs(60);
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Takes the node's member out of etcd. One that is gone already is as good.
-pub(super) async fn run(
-    context: &Context,
-    permit: &Permit,
-    node: &Node,
-    progress: &Progress,
-) -> Result<Done> {
-    permit::check(permit, &node.name, Effect::Removal)?;
+pub(super) async fn run(context: &Context, permit: &Permit, node: &str, progress: &Progress) -> Result<Done> {
+    permit::check(permit, node, Effect::Removal)?;
     let others = Others::ask(context, node).await;
     let Some(member) = others.member(node)? else { return Ok(Done::default()) };
     let id = u64::from_str_radix(&member.id, 16).map_err(|e| attempt(node).because(e))?;
-    let machine = match Box::pin(identify(&context.systems, node, context.snapshot.access()?)).await {
-        Identified::Configured(machine) => Some(machine),
-        _ => None,
+    // One that has no VM any more is known by its member only.
+    let machine = match context.snapshot.node(node) {
+        Ok(known) => match Box::pin(identify(&context.systems, known, context.snapshot.access()?)).await {
+            Identified::Configured(machine) => Some(machine),
+            _ => None,
+        },
+        Err(_) => None,
     };
+    if machine.is_none() {
+        Box::pin(off::proved(context, node, &member.peers, progress)).await?;
+    }
     // From here on its unit goes on to the end: what has left, or may have, is stopped.
-    context.restarted().insert(node.name.clone());
+    context.restarted().insert(node.into());
     let left = match &machine {
         Some(machine) => {
             progress.note("leaving etcd");
@@ -56,7 +57,7 @@ pub(super) async fn run(
             }
         }
         None => {
-            progress.note("it does not answer: another member removes it from etcd");
+            progress.note("it is off: another member removes it from etcd");
             remove(context, permit, node, id).await
         }
     };
@@ -65,8 +66,8 @@ pub(super) async fn run(
 }
 
 /// Has another member remove it.
-async fn remove(context: &Context, permit: &Permit, node: &Node, id: u64) -> Result<()> {
-    permit::check(permit, &node.name, Effect::Removal)?;
+async fn remove(context: &Context, permit: &Permit, node: &str, id: u64) -> Result<()> {
+    permit::check(permit, node, Effect::Removal)?;
     let others = Others::ask(context, node).await;
     if others.member(node)?.is_none() {
         return Ok(());
@@ -82,7 +83,7 @@ async fn remove(context: &Context, permit: &Permit, node: &Node, id: u64) -> Res
 }
 
 /// Waits until no other member lists it.
-async fn gone(context: &Context, node: &Node, progress: &Progress) -> Result<()> {
+async fn gone(context: &Context, node: &str, progress: &Progress) -> Result<()> {
     let clock = &context.systems.clock;
     let began = clock.now();
     loop {
@@ -110,9 +111,9 @@ async fn gone(context: &Context, node: &Node, progress: &Progress) -> Result<()>
 struct Others(Vec<(String, Machine, Vec<Member>)>);
 
 impl Others {
-    async fn ask(context: &Context, node: &Node) -> Self {
+    async fn ask(context: &Context, node: &str) -> Self {
         let Ok(access) = context.snapshot.access() else { return Self(vec![]) };
-        let voters = context.snapshot.voters().into_iter().filter(|voter| voter.name != node.name);
+        let voters = context.snapshot.voters().into_iter().filter(|voter| voter.name != *node);
         let asked = voters.map(|voter| async move {
             let Identified::Configured(machine) = Box::pin(identify(&context.systems, &voter, access)).await
             else {
@@ -129,14 +130,14 @@ impl Others {
     }
 
     /// The names of those that list the node.
-    fn listing(&self, node: &Node) -> Vec<String> {
+    fn listing(&self, node: &str) -> Vec<String> {
         let lists =
             |(_, _, members): &&(String, Machine, Vec<Member>)| members.iter().any(|m| is_of(m, node));
         self.0.iter().filter(lists).map(|(name, ..)| name.clone()).collect()
     }
 
     /// The member of the node. `None` where every other one says that it is gone; what too few say is not known.
-    fn member(&self, node: &Node) -> Result<Option<&Member>> {
+    fn member(&self, node: &str) -> Result<Option<&Member>> {
         let mut listed = self.0.iter().flat_map(|(_, _, members)| members);
         match listed.find(|member| is_of(member, node)) {
             Some(member) => Ok(Some(member)),
@@ -152,22 +153,22 @@ impl Others {
     }
 }
 
-fn is_of(member: &Member, node: &Node) -> bool {
-    member.name.split('.').next() == Some(node.name.as_str())
+fn is_of(member: &Member, node: &str) -> bool {
+    member.name.split('.').next() == Some(node)
 }
 
-fn attempt(node: &Node) -> Error {
-    Error::systems(format!("could not remove {} from etcd", node.name))
+fn attempt(node: &str) -> Error {
+    Error::systems(format!("could not remove {node} from etcd"))
 }
 
-fn unknown(node: &Node) -> Error {
+fn unknown(node: &str) -> Error {
     attempt(node)
         .coded("etcd-no-quorum")
         .hint("too few other members of etcd answer to know; `talosmith health` says what they lack. Nothing else was removed")
 }
 
-fn refused(node: &Node, error: talos_client::Error) -> Error {
-    Error::new(Kind::Systems, format!("could not remove {} from etcd", node.name))
+fn refused(node: &str, error: talos_client::Error) -> Error {
+    Error::new(Kind::Systems, format!("could not remove {node} from etcd"))
         .hint("etcd takes no change now; `talosmith health` says what its members lack. Nothing else was removed")
         .because(error)
 }

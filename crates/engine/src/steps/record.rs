@@ -1,7 +1,9 @@
 //! The cluster record VM: created, sealed once etcd is bootstrapped, and given its name and tags back.
 
+use std::collections::BTreeSet;
+
 use model::mark::RECORD_NODE;
-use model::names::VmRef;
+use model::names::{NodeName, VmRef};
 use model::ownership;
 
 use crate::context::{Context, Done};
@@ -56,6 +58,18 @@ pub(super) async fn seal(
 pub(super) async fn update(context: &Context, place: &VmRef) -> Result<Done> {
     let blueprint = &context.snapshot.blueprint;
     tags::set(&context.systems, &place.host, place.vmid, blueprint, RECORD_NODE).await?;
+    Ok(Done::default())
+}
+
+/// Writes down that a Proxmox host is drained, and which nodes leave it.
+pub(super) async fn drain(context: &Context, host: &str, nodes: &BTreeSet<NodeName>) -> Result<Done> {
+    context.record()?.note_drain(host, Some(nodes)).await?;
+    Ok(Done::default())
+}
+
+/// Writes down that a Proxmox host is not drained any more.
+pub(super) async fn undrain(context: &Context, host: &str) -> Result<Done> {
+    context.record()?.note_drain(host, None).await?;
     Ok(Done::default())
 }
 

@@ -25,6 +25,7 @@ mod invariants;
 mod key_by_key;
 mod kubernetes;
 mod leases;
+mod maintenance;
 mod many;
 mod observed;
 mod operations;

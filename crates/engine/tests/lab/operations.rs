@@ -19,6 +19,7 @@ use model::allowed::Allowed;
 use model::event::Outcome;
 
 use crate::faults::Chance;
+use crate::restart::scale_down::five;
 use crate::rig::{HOME, Rig, in_parallel, operator, setting};
 use table::Table;
 
@@ -32,10 +33,14 @@ enum Operation {
     Destroy,
     /// A machine is dead, and `--allow-destroy` names it.
     Replace,
+    /// Five control plane nodes become three.
+    ScaleDown,
+    /// A worker moves to the host that the file says.
+    Move,
     TwoOperators,
 }
 
-const ALL: [Operation; 8] = [
+const ALL: [Operation; 10] = [
     Operation::Create,
     Operation::Drift,
     Operation::Update,
@@ -43,6 +48,8 @@ const ALL: [Operation; 8] = [
     Operation::Reconfigure,
     Operation::Destroy,
     Operation::Replace,
+    Operation::ScaleDown,
+    Operation::Move,
     Operation::TwoOperators,
 ];
 
@@ -55,7 +62,8 @@ impl Operation {
             Self::Update => HOME.replace("pools:", "defaults: { worker: { disk: 60G } }\npools:"),
             Self::Grow | Self::TwoOperators => HOME.replace("count: 2", "count: 3"),
             Self::Reconfigure => HOME.replace("vip:", "dns: [10.25.150.3], ntp: [10.25.150.4], vip:"),
-            Self::Create | Self::Drift | Self::Destroy | Self::Replace => HOME.to_owned(),
+            Self::Move => format!("{HOME}nodes: {{ home-work-1: {{ host: pve3 }} }}\n"),
+            Self::Create | Self::Drift | Self::Destroy | Self::Replace | Self::ScaleDown => HOME.to_owned(),
         }
     }
 }
@@ -105,8 +113,11 @@ const CLONE: u32 = 4713;
 const OF_OTHERS: u32 = 4711;
 
 /// What a person does, of this sort.
-fn act(kind: &str, chance: &mut Chance) -> Option<Act> {
-    let any = chance.one(&[150_011, 150_012, 150_013, 150_021, 150_022]);
+fn act(kind: &str, operation: Operation, chance: &mut Chance) -> Option<Act> {
+    let any = match operation {
+        Operation::ScaleDown => chance.one(&[150_011, 150_012, 150_013, 150_014, 150_015, 150_021, 150_022]),
+        _ => chance.one(&[150_011, 150_012, 150_013, 150_021, 150_022]),
+    };
     let worker = chance.one(&[150_021, 150_022]);
     let acts = [
         Act::PowerOff(any),
@@ -122,10 +133,10 @@ fn act(kind: &str, chance: &mut Chance) -> Option<Act> {
 }
 
 /// Any of them, or only those after which an operation goes on.
-fn any_act(chance: &mut Chance, goes_on: bool) -> Option<Act> {
+fn any_act(operation: Operation, chance: &mut Chance, goes_on: bool) -> Option<Act> {
     let end = if goes_on { 4 } else { 8 };
     let kind = table::KINDS[chance.below(end) as usize];
-    act(kind, chance)
+    act(kind, operation, chance)
 }
 
 /// A person who brings two control plane nodes of three back from the past, or one while another is dead, loses etcd's quorum, and nothing
@@ -248,7 +259,9 @@ async fn attempt(rig: &Rig, operation: Operation, file: &str, who: &Operator) ->
         // What cuts an operator off cuts off their observation as well.
         let mut session = rig.session(file);
         session.systems = rig.world_of(who);
-        let session = session.allowing(Allowed::data_of(allowed.into_iter().flatten()));
+        let removed = operation == Operation::ScaleDown;
+        let allowed = Allowed { removed, ..Allowed::data_of(allowed.into_iter().flatten()) };
+        let session = session.allowing(allowed);
         let snapshot = match operation {
             Operation::Destroy => session.observe_to_destroy().await,
             _ => session.observe().await,
@@ -292,6 +305,7 @@ async fn run(seed: u64) -> Ran {
     let (operation, wanted) = (table::operation(seed), table::wanted(seed));
     let rig = match operation {
         Operation::Create => Rig::with(lab::LabConfig { seed, ..lab::LabConfig::default() }),
+        Operation::ScaleDown => five().await,
         _ => Rig::healthy().await,
     };
     let file = operation.file();
@@ -299,7 +313,7 @@ async fn run(seed: u64) -> Ran {
     rig.lab.person().create("pve2", OF_OTHERS, &[("name", "theirs"), ("tags", "talosmith")]).unwrap();
     // Long ago, so that no one may be excused with its creation.
     rig.systems.clock.sleep(Duration::from_secs(900)).await;
-    let mut acts: Vec<Act> = wanted.into_iter().filter_map(|kind| act(kind, chance)).collect();
+    let mut acts: Vec<Act> = wanted.into_iter().filter_map(|kind| act(kind, operation, chance)).collect();
     // A replacement without a majority is refused, and then nothing pulls an image.
     if operation == Operation::Replace && wanted.contains(&"service failed for good") {
         acts.iter_mut().for_each(|act| *act = Act::PowerOff(150_022));
@@ -311,7 +325,7 @@ async fn run(seed: u64) -> Ran {
         Operation::Drift if acts.is_empty() => 1,
         _ => chance.below(2),
     };
-    acts.extend((0..more).filter_map(|_| any_act(chance, breaks)));
+    acts.extend((0..more).filter_map(|_| any_act(operation, chance, breaks)));
     spare_quorum(&mut acts, operation);
     let mut met = BTreeSet::new();
     for act in &acts {
@@ -478,7 +492,7 @@ fn run_alone(seed: u64) -> Ran {
 
 #[test]
 fn a_few_operations() {
-    in_parallel((1..=6).collect(), |seed| drop(run_alone(*seed)));
+    in_parallel((1..=8).collect(), |seed| drop(run_alone(*seed)));
 }
 
 /// As many as are wanted, or as fit into the time: `conformance/operations/run [SEED [RUNS [MINUTES]]]`.

@@ -11,21 +11,26 @@ use crate::rig::{HOME, Rig};
 const RECORD: u32 = 150_010;
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_record_id_and_hosts_that_leave_a_vm_out_are_blocked() {
+async fn a_changed_record_id_is_blocked_and_a_vm_that_hosts_leave_out_moves() {
     let rig = Rig::healthy().await;
     let other_id = HOME.replace("'https://pve1:8006'", "'https://pve1:8006', record: 4711");
+    let plan = rig.observe(&other_id).await.plan();
+    assert_eq!((plan.steps.len(), plan.refusals.len()), (0, 0), "{plan:?}");
+    let blocked: Vec<&str> = plan.blocked.iter().map(|blocked| blocked.what.as_str()).collect();
+    let told = "the cluster record VM has the VM ID 150010, and the file says 4711";
+    assert!(blocked.len() == 1 && blocked[0].starts_with(told), "{blocked:?}");
     let fewer = HOME.replace("pools:", "hosts: { pve1: {}, pve2: {} }\npools:");
     let pool = HOME.replace("controlplane, count: 3", "controlplane, count: 3, hosts: [pve1, pve2]");
-    for (file, told) in [
-        (&other_id, "the cluster record VM has the VM ID 150010, and the file says 4711"),
-        (&fewer, "home-control-3 is on pve3, which `hosts` in the file leaves out"),
-        (&pool, "home-control-3 is on pve3, which `hosts` in the file leaves out"),
-    ] {
+    for file in [&fewer, &pool] {
         let plan = rig.observe(file).await.plan();
-        assert!(!plan.is_empty(), "{told}");
-        assert_eq!((plan.steps.len(), plan.refusals.len()), (0, 0), "{plan:?}");
-        let blocked: Vec<&str> = plan.blocked.iter().map(|blocked| blocked.what.as_str()).collect();
-        assert!(blocked.len() == 1 && blocked[0].starts_with(told), "{blocked:?}");
+        assert_eq!((plan.blocked.len(), plan.refusals.len()), (0, 0), "{plan:?}");
+        let step = plan.steps.iter().find(|step| step.id.0 == "migrate-vm/home-control-3").unwrap();
+        assert!(
+            step.reason
+                .starts_with("home-control-3 is on pve3, which `hosts` in the file leaves out; it moves"),
+            "{}",
+            step.reason
+        );
     }
 }
 

@@ -490,7 +490,7 @@ async fn only_the_nodes_that_were_named_are_changed() {
 }
 
 fn by_hand(hand: Hand, nodes: &[&str]) -> Intent {
-    Intent::ByHand(ByHand { hand, nodes: nodes.iter().map(|node| (*node).into()).collect() })
+    Intent::ByHand(ByHand::of(hand, nodes.iter().copied()))
 }
 
 /// Every control plane node restarts once, one after the other, and everything is as before.

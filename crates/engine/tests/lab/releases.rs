@@ -80,7 +80,8 @@ async fn leftover_9_a_highly_available_node_that_is_shut_down_stays_off() {
     clock.sleep(Duration::from_secs(180)).await;
     assert_ne!(machine.boot_id().await.unwrap(), before, "high availability started it again");
     let snapshot = rig.observe(HOME).await;
-    let asked = ByHand { hand: Hand::Shutdown, nodes: ["home-work-1".into()].into() };
+    let asked =
+        ByHand { hand: Hand::Shutdown, nodes: ["home-work-1".into()].into(), force: false, host: None };
     let ran = rig.carry_out(&snapshot, &snapshot.plan_by_hand(&asked), "me").await.unwrap();
     assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
     rig.systems.clock.sleep(Duration::from_secs(120)).await;

@@ -1,11 +1,11 @@
 //! One node after the other goes down and comes back: the steps of a unit, with plans that are built here.
 
 mod confirmed;
-mod crashes;
+pub mod crashes;
 mod drain;
 mod interrupted;
 mod returns;
-mod scale_down;
+pub mod scale_down;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

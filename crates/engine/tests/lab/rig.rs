@@ -181,7 +181,7 @@ impl Rig {
     /// The same, with the token that is set up for the file, which may do the least that the file needs.
     pub async fn apply_with_least_rights(&self, text: &str) -> Ran {
         let (user, token) = ("talosmith@pve".to_owned(), "talosmith".to_owned());
-        let whom = Whom { user, token, renew: true, accounts: true };
+        let whom = Whom { user, token, renew: true, accounts: true, maintenance: false };
         let setup_plan = SetupPlan::survey(&self.systems, &spec(text), &whom).await;
         let setup_plan = setup_plan.unwrap_or_else(|why| panic!("{why:?}"));
         let token = setup_plan.prepare(&self.systems.pve, |_| {}).await.unwrap().unwrap();

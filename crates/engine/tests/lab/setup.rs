@@ -10,7 +10,13 @@ use secrecy::ExposeSecret;
 use crate::rig::{HOME, Rig, bundle, examine, spec};
 
 fn whom() -> Whom {
-    Whom { user: "talosmith@pve".to_owned(), token: "talosmith".to_owned(), renew: false, accounts: false }
+    Whom {
+        user: "talosmith@pve".to_owned(),
+        token: "talosmith".to_owned(),
+        renew: false,
+        accounts: false,
+        maintenance: false,
+    }
 }
 
 /// The same world with the token instead of the administrator.

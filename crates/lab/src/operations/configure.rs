@@ -247,7 +247,9 @@ fn apply(
     }
     let mut lines = Vec::new();
     let mut start = Duration::ZERO;
-    let mut renewed = false;
+    // Another system disk, or none.
+    let boots = vm.boot_disk().map(str::to_owned);
+    let mut renewed = boots.is_some_and(|boots| change.delete.contains(&boots));
     for (key, value) in &change.set {
         let value = if let Some(parts) = drive::parts(key, value) {
             let made = disks::make(&mut hypervisor.storages, node, vmid, key, &parts, now)

@@ -23,6 +23,11 @@ pub enum Blocker {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         opens: Option<Timestamp>,
     },
+    /// Its Proxmox host is in maintenance, and high availability moves guests away from it.
+    HostMaintenance {
+        /// The host.
+        host: String,
+    },
     /// Another disruption is in progress on a node that this one must not overlap with.
     InFlight(NodeName),
     /// A system that the file names is not installed.
@@ -95,6 +100,9 @@ impl fmt::Display for Blocker {
             Self::OutsideWindow { window, opens: None } => {
                 write!(f, "it is not known when the maintenance window ({window}) is open")
             }
+            Self::HostMaintenance { host } => {
+                write!(f, "its Proxmox host {host} is in maintenance, and high availability moves its guests")
+            }
             Self::InFlight(node) => write!(f, "{node} is being disrupted"),
             Self::GateMissing(gate) => {
                 write!(
@@ -162,6 +170,10 @@ impl Blocker {
             }
             Self::OutsideWindow { .. } => {
                 "run the command again when the window is open, or with `--now` to start outside of it"
+            }
+            Self::HostMaintenance { .. } => {
+                "run the command again when the maintenance of the host has ended; `talosmith host drain` moves the nodes away that high \
+                 availability does not"
             }
             Self::GateMissing(_) => "install it, or take its name out of `changes.gates` in the file",
             Self::GateUnhealthy(..) | Self::GateUnknown(..) => {

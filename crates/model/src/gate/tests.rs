@@ -452,3 +452,21 @@ fn a_permit_is_for_one_node_and_one_effect() {
     let Verdict::Go(permit) = removal(&view(3), "c-2") else { panic!("it goes") };
     assert!(permit.covers("c-2", Effect::Absence) && permit.covers("c-2", Effect::Removal));
 }
+
+/// High availability moves guests there without asking etcd.
+#[test]
+fn a_host_in_maintenance_holds_its_nodes_unless_they_leave_it() {
+    let mut view = view(3);
+    view.maintenance = [("c-2".into(), "pve2".to_owned()), ("w-1".into(), "pve2".to_owned())].into();
+    for node in ["c-2", "w-1"] {
+        let blocker = Blocker::HostMaintenance { host: "pve2".to_owned() };
+        assert_eq!(stops(absence(&view, node)), std::slice::from_ref(&blocker));
+        assert_eq!(stops(removal(&view, node)), [blocker]);
+        for unit in ["move", "shutdown"] {
+            let want = Request { unit: UnitId(format!("{unit}/{node}")), ..want(node, Effect::Absence) };
+            assert!(goes(&judge(&Policy::default(), &view, &Standing::default(), &want)), "{unit}/{node}");
+        }
+        assert!(goes(&judge(&Policy::default(), &view, &Standing::default(), &want(node, Effect::Eviction))));
+    }
+    assert!(goes(&absence(&view, "c-1")) && goes(&absence(&view, "w-2")));
+}

@@ -23,6 +23,8 @@ pub struct ClusterView {
     pub health: BTreeMap<HealthGate, Health>,
     /// Whether the maintenance window is open, where the file has one.
     pub window: WindowState,
+    /// Nodes whose Proxmox host is in maintenance, with that host.
+    pub maintenance: BTreeMap<NodeName, String>,
 }
 
 /// What one member of etcd says.
@@ -66,6 +68,7 @@ impl ClusterView {
             })
             .with_removed(&observed.removed)
             .with_window(observed.window.clone())
+            .with_maintenance(in_maintenance(observed))
     }
 
     /// The view in what machines and Kubernetes said. It does not know the time.
@@ -97,7 +100,14 @@ impl ClusterView {
             kubernetes: kubernetes.answered,
             health: kubernetes.health.clone(),
             window: WindowState::Unknown,
+            maintenance: BTreeMap::new(),
         }
+    }
+
+    /// The same with the hosts that VMs are on and that high availability has in maintenance.
+    #[must_use]
+    pub fn with_maintenance(self, maintenance: BTreeMap<NodeName, String>) -> Self {
+        Self { maintenance, ..self }
     }
 
     /// The same with what Proxmox says of the VMs of the file's nodes: whether each runs, or nothing where it did not say. For up to a
@@ -139,6 +149,14 @@ impl ClusterView {
     pub fn with_window(self, window: WindowState) -> Self {
         Self { window, ..self }
     }
+}
+
+/// VMs on hosts that are in maintenance.
+fn in_maintenance(observed: &Observed) -> BTreeMap<NodeName, String> {
+    let hosts = &observed.proxmox.inventory.hosts;
+    let vms = observed.proxmox.marked.iter().filter(|vm| vm.mark.is_node());
+    let vms = vms.filter(|vm| hosts.get(&vm.host).is_some_and(|host| host.maintenance));
+    vms.map(|vm| (vm.mark.node.as_str().into(), vm.host.clone())).collect()
 }
 
 fn member(machine: &Machine) -> Option<MemberView> {

@@ -31,6 +31,7 @@ use crate::quorum::{self, Closed};
 use crate::readiness::{Condition, Seen, State};
 use crate::step::{Action, Disruption, Step, StepId};
 use crate::unit::Unit;
+use crate::vm;
 
 /// Seconds that things usually take, for the estimate.
 pub(super) mod usual {
@@ -61,6 +62,8 @@ pub(super) mod usual {
     pub const LEAVE: u32 = 10;
     pub const STOP: u32 = 10;
     pub const DELETE: u32 = 5;
+    /// A VM that moves, with some of its disks.
+    pub const MIGRATE: u32 = 60;
 }
 
 /// Why a record that was lost takes long.
@@ -78,6 +81,8 @@ pub(super) struct Builder<'a> {
     pub(super) first: Option<StepId>,
     /// The control plane node that is replaced.
     pub(super) replaced: Option<NodeName>,
+    /// The Proxmox host whose nodes come back.
+    pub(super) undrains: Option<String>,
     /// Why etcd takes no new member, where it does not.
     closed: Option<Closed>,
     /// Nodes that wait for another run.
@@ -153,6 +158,7 @@ impl<'a> Builder<'a> {
             allowed,
             first: None,
             replaced: None,
+            undrains: None,
             closed: closed(blueprint, observed),
             postponed: BTreeSet::new(),
             needs: BTreeMap::new(),
@@ -182,7 +188,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
     pub(super) fn push(
         &mut self,
         action: Action,
@@ -218,7 +224,7 @@ impl Builder<'_> {
         self.steps.iter().any(|s| s.id == *id)
     }
 
-    fn vm(&self, node: &Node) -> Option<&Vm> {
+    pub(super) fn vm(&self, node: &Node) -> Option<&'a Vm> {
         ownership::vm_of(self.blueprint, &self.observed.proxmox, &node.name)
     }
 
@@ -268,7 +274,7 @@ impl Builder<'_> {
     }
 
     /// The way from nothing to a configured machine.
-    fn machine(&mut self, node: &Node) {
+    pub(super) fn machine(&mut self, node: &Node) {
         let vm = self.vm(node).cloned();
         if let Some(host) =
             self.observed.proxmox.unread.get(&node.vmid).filter(|_| vm.is_none() && !node.external)
@@ -280,7 +286,17 @@ impl Builder<'_> {
             self.unknown.push(Note { text });
             return;
         }
-        if self.must_wait_for_etcd(node, vm.is_some()) || self.has_another_role(node) {
+        if self.must_wait_for_etcd(node, vm.is_some())
+            || self.must_wait_for_host(node, vm.as_ref())
+            || self.has_another_role(node)
+        {
+            return;
+        }
+        if let Some(vm) = vm.as_ref().filter(|vm| !vm.running && vm.next(&vm::boot_key(node)).is_none()) {
+            let what = format!("{} (VM {} on {}) is off and has no system disk", node.name, vm.vmid, vm.host);
+            let hint = format!("replace it: `talosmith node replace {}`; its data disks stay", node.name);
+            self.block(&node.name, Disruption::Replace, what, hint);
+            self.postponed.insert(node.name.clone());
             return;
         }
         let started = match &vm {
@@ -521,7 +537,7 @@ impl Builder<'_> {
     }
 
     /// Whether a node has its place in the cluster, as far as can be seen.
-    fn join(&mut self, node: &Node) {
+    pub(super) fn join(&mut self, node: &Node) {
         if self.postponed.contains(&node.name) {
             return;
         }

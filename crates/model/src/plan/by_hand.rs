@@ -1,5 +1,5 @@
-//! What a person asks of single nodes: a reboot, a shutdown, a drain, a cordon. It goes through the same units and the same gate as what
-//! the file asks for.
+//! What a person asks of single nodes (a reboot, a shutdown, a drain, a cordon, a replacement) or of a Proxmox host. It goes through the
+//! same units and the same gate as what the file asks for.
 //!
 //! What a person cordons or drains stays cordoned until a person uncordons it: an `apply` leaves it alone. A node that is shut down is
 //! started by the next `apply`, which takes Talosmith's own cordon back.
@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::bring_up::{Builder, usual};
 use super::{
-    Found, Note, Plan, Refusal, RefusalCode, Rendered, bootstrap, finish, ownership, refuse, unchecked,
+    Found, Note, Plan, Refusal, RefusalCode, Rendered, bootstrap, finish, ownership, preflight, refuse,
+    unchecked,
 };
 use crate::allowed::Allowed;
 use crate::blueprint::{Blueprint, Node};
@@ -28,6 +29,42 @@ pub struct ByHand {
     pub hand: Hand,
     /// With which nodes of the file.
     pub nodes: BTreeSet<NodeName>,
+    /// With which Proxmox host, where it is about one.
+    pub host: Option<String>,
+    /// Also where the node is not proved to be dead.
+    pub force: bool,
+}
+
+impl ByHand {
+    /// Asked of nodes.
+    #[must_use]
+    pub fn of<Name: Into<NodeName>>(hand: Hand, nodes: impl IntoIterator<Item = Name>) -> Self {
+        Self { hand, nodes: nodes.into_iter().map(Into::into).collect(), host: None, force: false }
+    }
+
+    /// Asked of a Proxmox host.
+    #[must_use]
+    pub fn of_host(hand: Hand, host: &str) -> Self {
+        Self { hand, nodes: BTreeSet::new(), host: Some(host.to_owned()), force: false }
+    }
+
+    /// The host that is drained, where one is.
+    #[must_use]
+    pub fn drains(&self) -> Option<&str> {
+        self.host.as_deref().filter(|_| self.hand == Hand::DrainHost)
+    }
+
+    /// The host that is not drained any more, where there is one.
+    #[must_use]
+    pub fn undrains(&self) -> Option<&str> {
+        self.host.as_deref().filter(|_| self.hand == Hand::UndrainHost)
+    }
+
+    /// Whether a node is to be made again.
+    #[must_use]
+    pub fn replaces(&self, node: &str) -> bool {
+        self.hand == Hand::Replace && self.nodes.contains(node)
+    }
 }
 
 /// What a person does with a node.
@@ -44,6 +81,12 @@ pub enum Hand {
     Uncordon,
     /// Lets no new pods come to it, and evicts those that are there.
     Drain,
+    /// Removes it and makes it again.
+    Replace,
+    /// Moves the nodes of a Proxmox host away, or shuts them down.
+    DrainHost,
+    /// Brings the nodes back that left a Proxmox host, or were shut down there, when it was drained.
+    UndrainHost,
 }
 
 impl fmt::Display for Hand {
@@ -54,6 +97,9 @@ impl fmt::Display for Hand {
             Self::Cordon => "cordon",
             Self::Uncordon => "uncordon",
             Self::Drain => "drain",
+            Self::Replace => "replace",
+            Self::DrainHost => "host drain",
+            Self::UndrainHost => "host undrain",
         })
     }
 }
@@ -77,12 +123,31 @@ pub fn plan_by_hand(
     refusals.extend(bootstrap::lost_record(blueprint, observed));
     refusals.extend(unchecked::refusals(blueprint, observed));
     refusals.extend(ownership::foreign(blueprint, observed, Act::Change));
+    if asked.hand == Hand::Replace {
+        refusals.extend(preflight::rights(observed));
+        refusals.extend(preflight::images(observed));
+    }
     let mut builder = Builder::new(blueprint, rendered, observed, allowed);
     builder.record();
+    if let Some(host) = asked.drains() {
+        builder.drain_host(host);
+    }
+    if let Some(host) = asked.undrains() {
+        builder.undrain_host(host);
+    }
     for node in blueprint.in_order().into_iter().filter(|node| asked.nodes.contains(&node.name)) {
-        builder.by_hand(node, asked.hand);
+        match asked.hand {
+            Hand::Replace => builder.replace_by_hand(node, asked.force),
+            hand => builder.by_hand(node, hand),
+        }
     }
     builder.disruptions();
+    if let Some(host) = asked.drains() {
+        builder.drained(host);
+    }
+    if let Some(host) = asked.undrains() {
+        builder.undrained(host);
+    }
     let found = builder.found();
     refusals.extend(found.refusals);
     finish(blueprint, Found { refusals, ..found })
@@ -140,6 +205,8 @@ impl Builder<'_> {
             (Hand::Reboot | Hand::Shutdown | Hand::Drain, _) => {
                 self.need(&node.name, vec![]).by_hand = Some(hand);
             }
+            // These are no hands that are laid on a node as it is.
+            (Hand::Replace | Hand::DrainHost | Hand::UndrainHost, _) => {}
         }
     }
 

@@ -107,6 +107,8 @@ struct Examined<'a> {
     drift: Drift,
     /// What waits for the machine config, in words.
     waits: Vec<String>,
+    /// What waits for the image, in words.
+    later: Vec<String>,
     /// What only a new node can have, in words.
     replace: Vec<String>,
 }
@@ -157,8 +159,8 @@ pub fn examine_holding(
     machine: Option<&Machine>,
     held: Held,
 ) -> Drift {
-    let (drift, waits, replace) = (Drift::default(), vec![], vec![]);
-    let mut examined = Examined { node, vm, machine, held, drift, waits, replace };
+    let (drift, waits, later, replace) = (Drift::default(), vec![], vec![], vec![]);
+    let mut examined = Examined { node, vm, machine, held, drift, waits, later, replace };
     for (key, wanted) in vm::settings(blueprint, node) {
         examined.key(&key, &wanted);
     }
@@ -184,7 +186,7 @@ impl Examined<'_> {
                 let says =
                     format!("{} {from} → {}, which waits in Proxmox", spoken(key), measured(key, wanted));
                 match class(key, &differs_now, now, wanted, self.machine) {
-                    _ if self.held.covers(key) => self.waits.push(says),
+                    _ if self.held.covers(key) => self.hold(key, says),
                     Disruption::Replace => self.replace.push(says),
                     _ => self.drift.power_cycle.says.push(says),
                 }
@@ -201,9 +203,13 @@ impl Examined<'_> {
         self.change(key, words::corrected(key, wanted, next), says, disruption);
     }
 
+    fn hold(&mut self, key: &str, says: String) {
+        if key == "agent" { self.later.push(says) } else { self.waits.push(says) }
+    }
+
     fn change(&mut self, key: &str, value: String, says: String, disruption: Disruption) {
         if self.held.covers(key) {
-            return self.waits.push(says);
+            return self.hold(key, says);
         }
         let keys = match disruption {
             Disruption::None | Disruption::InPlace => {
@@ -405,6 +411,15 @@ impl Examined<'_> {
             let hint = format!("write in the file what the VM has; or {}", replace(&self.node.name));
             self.block(what, hint);
         }
+        if !self.later.is_empty() {
+            // The installation of the image is planned or blocked by itself.
+            let text = format!(
+                "the VM of {} does not match the file ({}), and changes once the node runs the image in the file",
+                self.node.name,
+                self.later.join("; ")
+            );
+            self.drift.notes.push(Note { text });
+        }
         if !self.waits.is_empty() {
             let name = &self.node.name;
             let what = format!(
@@ -420,11 +435,10 @@ impl Examined<'_> {
     }
 }
 
-/// How a node gets a new VM.
+/// How a node gets a new system.
 fn replace(node: &str) -> String {
     format!(
-        "replace the node, when its data is not needed any more: take it out of the file, apply with `--allow-destroy {node}`, put it \
-         back, and apply again"
+        "replace the node, which deletes its system disk and keeps its data disks: `talosmith node replace {node} --force`"
     )
 }
 

@@ -22,6 +22,11 @@ impl Site<'_> {
     fn file(&self) -> String {
         self.image.file_name(self.schematic)
     }
+
+    /// The volume that a system disk is copied from.
+    pub(super) fn volume(&self) -> String {
+        format!("{}:import/{}", self.images, self.file())
+    }
 }
 
 impl Builder<'_> {
@@ -33,7 +38,7 @@ impl Builder<'_> {
                     node: node.name.clone(),
                     vm: VmRef::new(site.host, node.vmid),
                     datastore: site.disks.to_owned(),
-                    image: format!("{}:import/{}", site.images, site.file()),
+                    image: site.volume(),
                 };
                 (action, self.download(node, site))
             }
@@ -96,7 +101,7 @@ impl Builder<'_> {
             vm: VmRef::new(site.host, vmid),
             disk,
             datastore: site.disks.to_owned(),
-            image: format!("{}:import/{}", site.images, site.file()),
+            image: site.volume(),
         };
         let step = self.push(action, after, "nodes there are copied from it", usual::CREATE);
         (vmid, Some(step))
@@ -117,7 +122,7 @@ impl Builder<'_> {
     }
 
     /// Fetches the image to where the node needs it, once per host, or once for all that share the datastore.
-    fn download(&mut self, node: &Node, site: &Site<'_>) -> Option<StepId> {
+    pub(super) fn download(&mut self, node: &Node, site: &Site<'_>) -> Option<StepId> {
         let (host, store, file) = (site.host, site.images, site.file());
         let proxmox = &self.observed.proxmox;
         if proxmox.has_image(host, store, &file) {

@@ -1,13 +1,18 @@
 //! What is there and not in the file, and what could not be seen.
 //!
-//! A node that the file no longer has is removed where that is allowed ([`remove`](super::remove)). A host or a VM ID that the file
-//! changed is something that this version does not do. Each is blocked, so that no plan calls the cluster as the file says.
+//! A node that the file no longer has is removed where that is allowed ([`remove`](super::remove)), and one on another host than the file
+//! says moves ([`moves`](super::moves)). A VM ID that the file changed is something that cannot be done. Each that is not done is blocked,
+//! so that no plan calls the cluster as the file says.
+
+use std::collections::BTreeSet;
 
 use super::bring_up::{Builder, usual};
 use super::{Blocked, Note, drift};
 use crate::blueprint::Node;
+use crate::names::NodeName;
 use crate::observed::{RecordSeen, Vm};
 use crate::ownership;
+use crate::quorum;
 use crate::step::{Action, Disruption};
 
 /// With this starts the note about a deletion that was interrupted.
@@ -30,13 +35,24 @@ impl Builder<'_> {
             };
             self.misplaced(node, vm);
         }
-        for name in observed.kubernetes.nodes.keys() {
+        let nodes = observed.kubernetes.nodes.keys().map(ToString::to_string);
+        let members = quorum::views(&observed.machines).into_iter().flat_map(|view| view.members);
+        // A name may be fully qualified, and is empty while a member starts for the first time.
+        let members = members.filter_map(|member| Some(member.name.split('.').next()?.to_owned()));
+        let names: BTreeSet<String> = nodes.chain(members).filter(|name| !name.is_empty()).collect();
+        for name in &names {
             // One that has a VM of ours was reported above.
-            if !blueprint.nodes.contains_key(name) && !ours.iter().any(|vm| vm.mark.node == *name) {
+            if !blueprint.nodes.contains_key(name.as_str()) && !ours.iter().any(|vm| vm.mark.node == *name) {
                 self.without_vm(name);
             }
         }
         self.in_removal_order();
+        for (host, nodes) in observed.proxmox.record.iter().flat_map(|record| &record.state.drained) {
+            let nodes: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
+            let left = if nodes.is_empty() { String::new() } else { format!(" of {}", nodes.join(", ")) };
+            let text = format!("{host} is drained{left}; `talosmith host undrain {host}` ends that");
+            self.notes.push(Note { text });
+        }
         if let Some(since) = observed.proxmox.record.as_ref().and_then(|record| record.state.deleting) {
             self.notes.push(Note {
                 text: format!(
@@ -68,39 +84,7 @@ impl Builder<'_> {
                 format!("write `vmid: {}` for this node in the file", vm.vmid),
             );
         }
-        if let Some(host) = node.host.as_ref().filter(|h| node.host_pinned && **h != vm.host) {
-            self.block(
-                &node.name,
-                Disruption::InPlace,
-                format!(
-                    "{} is on {}, and the file says {host}; this version does not migrate VMs",
-                    node.name, vm.host
-                ),
-                format!(
-                    "migrate VM {} to {host} in Proxmox, or write `host: {}` in the file",
-                    vm.vmid, vm.host
-                ),
-            );
-        } else if !node.may_be_on(&vm.host) || !self.blueprint.allows_host(&vm.host) {
-            let hosts: Vec<&str> = match node.settings.hosts.is_empty() {
-                true => self.blueprint.hosts.iter().map(String::as_str).collect(),
-                false => node.settings.hosts.iter().map(String::as_str).collect(),
-            };
-            self.block(
-                &node.name,
-                Disruption::InPlace,
-                format!(
-                    "{} is on {}, which `hosts` in the file leaves out; this version does not migrate VMs",
-                    node.name, vm.host
-                ),
-                format!(
-                    "migrate VM {} to one of {} in Proxmox, or add {} to `hosts`",
-                    vm.vmid,
-                    hosts.join(", "),
-                    vm.host
-                ),
-            );
-        }
+        self.misplaced_host(node, vm);
     }
 
     /// What of the record's VM is not as the file says.

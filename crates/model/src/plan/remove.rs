@@ -190,36 +190,45 @@ impl Builder<'_> {
         })
     }
 
-    /// A node of Kubernetes that the file does not have, without a VM of ours.
+    /// A node of Kubernetes, or a member of etcd, that the file does not have, without a VM of ours.
     pub(super) fn without_vm(&mut self, node: &str) {
-        let ready = self.observed.kubernetes.nodes.get(node).is_none_or(|seen| seen.ready);
+        let kubernetes = &self.observed.kubernetes;
+        let known = kubernetes.nodes.get(node);
+        // What Kubernetes does not say may be ready.
+        let ready = known.map_or(!kubernetes.answered, |seen| seen.ready);
         // Its VM may be one of those that could not be read.
         let seen = &self.observed.proxmox;
         let certain = seen.unread.is_empty() && seen.unmarked.is_empty() && seen.hidden.is_empty();
+        let in_kubernetes = known.is_some();
         if !ready && certain && self.may_remove(node) {
             return self.removals.push(Removal {
                 node: node.into(),
                 vm: None,
                 state: State::Off,
-                in_kubernetes: true,
+                in_kubernetes,
                 disks: String::new(),
                 pods: None,
             });
         }
+        let goes = match (in_kubernetes, quorum::is_member(node, &quorum::views(&self.observed.machines))) {
+            (true, true) => "removes its member from etcd and deletes the node",
+            (false, _) => "removes its member from etcd",
+            (true, false) => "deletes the node",
+        };
         let hint = match (ready, certain) {
             (true, _) => format!(
                 "put it back into the file; or stop the machine of {node}, and apply with `--allow-destroy-removed` once Kubernetes says \
                  that it is not ready"
             ),
             (false, true) => format!(
-                "put it back into the file; if the machine of {node} is gone, apply with `--allow-destroy-removed`, which deletes the node"
+                "put it back into the file; if the machine of {node} is gone, apply with `--allow-destroy-removed`, which {goes}"
             ),
             (false, false) => {
                 "put it back into the file; or bring the hosts back whose VMs could not be read, then run the command again".to_owned()
             }
         };
-        let what =
-            format!("{node} is a node of Kubernetes and is not in the file; it has no VM of this cluster");
+        let what = if in_kubernetes { "a node of Kubernetes" } else { "a member of etcd" };
+        let what = format!("{node} is {what} and is not in the file; it has no VM of this cluster");
         self.block(node, Disruption::Delete, what, hint);
     }
 

@@ -14,7 +14,7 @@ use crate::quorum;
 use crate::step::{Action, Disruption, StepId};
 
 /// Seconds for which the executor watches a node before it stops its VM.
-const WATCH: u32 = 120;
+pub(super) const WATCH: u32 = 120;
 
 /// What can be done about the only control plane node of a cluster, when its disk was wiped.
 pub const ONLY_CONTROL_PLANE: &str = "check the way from here to the machine. If its disk still has the data, bring the machine back. If not, the cluster's data is gone with it: restore the \
@@ -91,8 +91,8 @@ impl Builder<'_> {
         if known && kept && bootstrap::member(self.blueprint, self.observed).is_some() {
             let what = format!("{} does not answer, and Kubernetes says that it is not ready", node.name);
             let hint = format!(
-                "Talosmith waits for it. If it does not come back, replace it: `talosmith apply --allow-destroy {}` deletes its VM with \
-                 all disks and creates the node again",
+                "Talosmith waits for it. If it does not come back, replace it: `talosmith node replace {}` creates the node again and \
+                 keeps its data disks",
                 node.name
             );
             self.block(&node.name, Disruption::Replace, what, hint);
@@ -100,7 +100,7 @@ impl Builder<'_> {
     }
 
     /// Whether etcd's quorum is at stake: by the file, or by what its members say.
-    fn votes(&self, node: &Node) -> bool {
+    pub(super) fn votes(&self, node: &Node) -> bool {
         node.role == Role::ControlPlane
             || quorum::is_member(&node.name, &quorum::views(&self.observed.machines))
     }

@@ -6,6 +6,7 @@
 //! ```text
 //! upgrade/NODE  [snapshot-etcd] ─► drain-node ─► move-leadership ─► install-talos ─► reboot-node ─► verify-node ─► uncordon-node
 //! restart/NODE  [snapshot-etcd] ─► drain-node ─► move-leadership ─► reconfigure ─► power-cycle-vm ─► verify-node ─► uncordon-node
+//! move/NODE     drain-node ─► move-leadership ─► migrate-vm ─► verify-node ─► uncordon-node (without a drain, while it runs)
 //! replace/NODE  [snapshot-etcd] ─► stop-vm ─► leave-etcd ─► delete-vm ─► create-vm ─► start-vm ─► configure ─► join
 //! remove/NODE   [snapshot-etcd] ─► drain-node ─► move-leadership ─► leave-etcd ─► stop-vm ─► delete-node ─► delete-vm
 //! ```
@@ -33,7 +34,7 @@ use crate::quorum;
 use crate::step::{Action, ConfigMode, Disruption, Step, StepId, UnitId};
 use crate::unit::{Goal, Unit};
 
-pub(super) use need::{Config, Need};
+pub(super) use need::{Config, Move, Need};
 use outlook::Outlook;
 
 /// One step of a unit before it has a place.
@@ -259,6 +260,8 @@ impl<'a> Builder<'a> {
         let mut forecast = course.outlook.forecast(&draft.request(), removed, at_once);
         match draft.goal {
             Goal::Drain { .. } => forecast.moves_vip = false,
+            // A machine that moves while it runs keeps its addresses.
+            Goal::Move { .. } if draft.disruption < Disruption::Reboot => forecast.moves_vip = false,
             _ => course.outlook.moved_vip(&draft.node),
         }
         let before = self.before(course, &draft.request(), forecast.outage, draft.installs);
@@ -322,6 +325,8 @@ fn disruption_of(action: &Action, unit: Disruption) -> Disruption {
     match action {
         Action::PowerCycleVm { .. } => Disruption::PowerCycle,
         Action::ShutdownNode { .. } => Disruption::PowerCycle,
+        Action::MigrateVm { online: true, .. } => Disruption::ServiceRestart,
+        Action::MigrateVm { online: false, .. } => Disruption::PowerCycle,
         // Before 1.13 the machine reboots by itself when it has installed the image.
         Action::InstallTalos { .. }
         | Action::RebootNode { .. }
@@ -332,6 +337,7 @@ fn disruption_of(action: &Action, unit: Disruption) -> Disruption {
         Action::StopVm { .. }
         | Action::DeleteVm { .. }
         | Action::DeleteDisk { .. }
+        | Action::RenewDisk { .. }
         | Action::LeaveEtcd { .. } => Disruption::Delete,
         _ => Disruption::None,
     }

@@ -135,3 +135,19 @@ fn one_source_b_doctor_accepts_what_a_plan_accepts_of_a_host() {
     assert!(download.is_met(|path, privilege| (path, privilege) == ("/", "Sys.Modify")));
     assert!(!download.is_met(|_, privilege| privilege == "Sys.Audit"));
 }
+
+#[test]
+fn moving_vms_is_granted_only_where_the_file_names_hosts() {
+    let hosts = ["pve1".to_owned(), "pve2".to_owned()];
+    let has = |blueprint: &Blueprint, hosts: &[String]| {
+        needs(blueprint, hosts).iter().any(|need| need.privilege == TO_MOVE)
+    };
+    let plain = blueprint("proxmox: { endpoint: 'https://pve1:8006' }\n");
+    assert!(!has(&plain, &hosts), "bring-up moves nothing");
+    assert_eq!(maintenance_needs(&plain)[0].path, "/vms");
+    let named = blueprint("proxmox: { endpoint: 'https://pve1:8006' }\nhosts: { pve1: {} }\n");
+    assert!(has(&named, &hosts), "another host in the file moves a node");
+    assert!(!has(&named, &hosts[..1]), "there is nowhere to move to");
+    let pool = blueprint("proxmox: { endpoint: 'https://pve1:8006', pool: k8s }\n");
+    assert_eq!(maintenance_needs(&pool)[0].path, "/pool/k8s");
+}

@@ -113,6 +113,22 @@ pub const SHUTDOWN: &str = "Examples:
   talosmith node shutdown home-work-1
   talosmith node shutdown home-work-1 --yes";
 
+pub const REPLACE: &str = "Examples:
+  talosmith node replace home-work-1
+  talosmith node replace home-work-1 --force
+  talosmith node replace home-work-1 --allow-destroy home-work-1/scsi1";
+
+pub const HOST: &str = "Examples:
+  talosmith host drain pve2
+  talosmith host undrain pve2";
+
+pub const HOST_DRAIN: &str = "Examples:
+  talosmith host drain pve2
+  talosmith host drain pve2 --now --yes";
+
+pub const HOST_UNDRAIN: &str = "Examples:
+  talosmith host undrain pve2";
+
 pub const DRAIN: &str = "Examples:
   talosmith node drain home-work-1
   talosmith node drain home-work-1 --timeout 10m";

@@ -28,12 +28,15 @@ pub struct SetupArgs {
     #[arg(long)]
     pub renew: bool,
     /// Remove what was set up for this cluster alone: its roles, the privileges that they grant, and its token.
-    #[arg(long, conflicts_with_all = ["renew", "output", "accounts"])]
+    #[arg(long, conflicts_with_all = ["renew", "output", "accounts", "maintenance"])]
     pub remove: bool,
     /// Let the token create the accounts of cloud provider and storage driver, too. This takes Permissions.Modify on /, which
     /// equals an administrator.
     #[arg(long)]
     pub accounts: bool,
+    /// Let the token move VMs between hosts (VM.Migrate), for `host drain`. Without it, only if the file says which hosts nodes are on.
+    #[arg(long)]
+    pub maintenance: bool,
     /// Do not ask.
     #[arg(short, long)]
     pub yes: bool,

@@ -98,6 +98,10 @@ const FAILURES: &[(&str, &str)] = &[
         "machine-unavailable",
         "A machine does not answer. Look at its console; check bridge, VLAN and address.",
     ),
+    (
+        "may-run",
+        "A member of etcd was not removed, because its machine does not answer and may still run: its VM runs, a VM has its name, or a Proxmox host is away. Run the command again when that is known.",
+    ),
     ("missing", "What was asked for does not exist, or not on that host."),
     (
         "no-answer",

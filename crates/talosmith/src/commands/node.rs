@@ -1,10 +1,10 @@
-//! `node`: single nodes of the cluster.
+//! `node`: single nodes of the cluster, and `host`: the Proxmox hosts that they are on.
 
 mod by_hand;
 mod console;
 mod logs;
 
-use crate::args::{Global, NodeCommand};
+use crate::args::{Global, HostCommand, NodeCommand};
 use crate::exit::Exit;
 use crate::view::{Printer, Problem};
 use model::plan::by_hand::Hand;
@@ -18,7 +18,16 @@ pub async fn node(global: &Global, command: NodeCommand, printer: &Printer) -> R
         NodeCommand::Drain(args) => by_hand::by_hand(global, Hand::Drain, &args, printer).await,
         NodeCommand::Cordon(args) => by_hand::by_hand(global, Hand::Cordon, &args.into(), printer).await,
         NodeCommand::Uncordon(args) => by_hand::by_hand(global, Hand::Uncordon, &args.into(), printer).await,
+        NodeCommand::Replace(args) => by_hand::replace(global, &args, printer).await,
         NodeCommand::Logs(args) => logs::logs(global, &args, printer).await,
         NodeCommand::Dmesg(args) => logs::dmesg(global, &args, printer).await,
+    }
+}
+
+/// Runs one of the subcommands about a Proxmox host.
+pub async fn host(global: &Global, command: HostCommand, printer: &Printer) -> Result<Exit, Problem> {
+    match command {
+        HostCommand::Drain(args) => by_hand::host(global, Hand::DrainHost, &args, printer).await,
+        HostCommand::Undrain(args) => by_hand::host(global, Hand::UndrainHost, &args, printer).await,
     }
 }

@@ -40,6 +40,7 @@ async fn try_setup(global: &Global, args: &SetupArgs, printer: &Printer) -> Resu
         token: args.token.clone().unwrap_or_else(|| token_of(&setup.loaded.spec.cluster)),
         renew: args.renew,
         accounts: args.accounts,
+        maintenance: args.maintenance,
     };
     if args.remove {
         return remove(&outside, &setup, &whom, args.yes, printer).await;

@@ -82,6 +82,7 @@ pub async fn least_token(lab: &Lab, clock: &Clock, spec: &Spec, folder: &Path) -
         token: "talosmith".to_owned(),
         renew: known.is_none(),
         accounts: true,
+        maintenance: true,
     };
     let made = match SetupPlan::survey(&systems, spec, &whom).await {
         Ok(setup_plan) => setup_plan.prepare(&systems.pve, |_| {}).await.ok().flatten(),

@@ -135,7 +135,7 @@ impl Of {
 }
 
 /// Whether a call changes something. Renewing the lease does not.
-fn is_change(method: &str, path: &str) -> bool {
+pub fn is_change(method: &str, path: &str) -> bool {
     let service = match method {
         "CALL" => Service::Talos,
         _ if path.starts_with("/api2/") => Service::Proxmox,

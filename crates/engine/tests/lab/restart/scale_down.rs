@@ -125,7 +125,7 @@ async fn a_worker_leaves() {
 }
 
 /// Five control plane nodes, in a copy of the lab that is made once.
-async fn five() -> Rig {
+pub async fn five() -> Rig {
     static WORLD: tokio::sync::OnceCell<Vec<u8>> = tokio::sync::OnceCell::const_new();
     let bring_up = async || {
         let rig = Rig::new();
@@ -137,7 +137,7 @@ async fn five() -> Rig {
 }
 
 /// The names of the members that each member lists.
-async fn members(rig: &Rig, file: &str) -> Vec<Vec<String>> {
+pub async fn members(rig: &Rig, file: &str) -> Vec<Vec<String>> {
     let snapshot = rig.observe(file).await;
     let lists = snapshot.observed.machines.values().filter_map(|machine| match &machine.etcd {
         model::observed::Etcd::Member { members, .. } => members.clone(),

@@ -110,7 +110,8 @@ impl Sketch {
             nodes.insert(format!("w-{}", at + 1).into(), node);
         }
         let health = self.gate.iter().map(|health| (HealthGate::Ceph, health.clone())).collect();
-        ClusterView { members, nodes, kubernetes: self.kubernetes, health, window: self.window.clone() }
+        let (kubernetes, window) = (self.kubernetes, self.window.clone());
+        ClusterView { members, nodes, kubernetes, health, window, maintenance: BTreeMap::new() }
     }
 
     /// Voters that are truly healthy, without one.

@@ -14,8 +14,8 @@ fn cluster() -> Blueprint {
 }
 
 fn asked(world: &Observed, hand: Hand, nodes: &[&str]) -> Plan {
-    let nodes = nodes.iter().map(|node| NodeName::from(*node)).collect();
-    plan_by_hand(&cluster(), &rendered(), world, &Allowed::default(), &ByHand { hand, nodes })
+    let asked = ByHand::of(hand, nodes.iter().copied());
+    plan_by_hand(&cluster(), &rendered(), world, &Allowed::default(), &asked)
 }
 
 fn healthy() -> Observed {
@@ -93,8 +93,7 @@ fn a_node_that_does_not_respond_is_blocked_beside_the_others() {
 #[test]
 fn without_secrets_nothing_is_done() {
     let blueprint = Blueprint { cluster_id: None, ..blueprint() };
-    let nodes = BTreeSet::from(["w-1".into()]);
-    let asked = ByHand { hand: Hand::Reboot, nodes };
+    let asked = ByHand::of(Hand::Reboot, ["w-1"]);
     let plan = plan_by_hand(&blueprint, &rendered(), &empty_world(), &Allowed::default(), &asked);
     assert_eq!(plan.refusals[0].code, RefusalCode::LostBundle);
     assert!(plan.steps.is_empty());
@@ -105,7 +104,7 @@ fn without_secrets_nothing_is_done() {
 fn the_only_control_plane_node_is_drained_by_hand() {
     let mut blueprint = cluster();
     blueprint.nodes.retain(|name, _| !["cp-2", "cp-3"].contains(&name.as_str()));
-    let asked = ByHand { hand: Hand::Drain, nodes: [NodeName::from("cp-1")].into() };
+    let asked = ByHand::of(Hand::Drain, ["cp-1"]);
     let world = healthy_world(&blueprint);
     let plan = plan_by_hand(&blueprint, &rendered(), &world, &Allowed::default(), &asked);
     assert_eq!(plan.blocked, []);

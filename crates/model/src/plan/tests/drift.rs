@@ -114,7 +114,7 @@ fn what_an_installed_system_does_not_survive_takes_a_new_node() {
             assert_eq!((plan.steps.len(), plan.units.len(), plan.refusals.len()), (0, 0, 0), "{key}");
             let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
             assert_eq!((blocked.node.as_deref(), blocked.disruption), (Some("w-1"), Disruption::Replace));
-            assert!(blocked.hint.contains("`--allow-destroy w-1`"), "{}", blocked.hint);
+            assert!(blocked.hint.contains("`talosmith node replace w-1 --force`"), "{}", blocked.hint);
         }
     }
     let bus = drifted(&blueprint, |vm| {
@@ -349,7 +349,7 @@ fn first_use_4_another_host_or_vm_id_is_a_change_that_is_left() {
         told,
         [
             "w-1 has the VM ID 150021, and the file says 4711; the ID of a VM cannot be changed",
-            "w-1 is on pve1, and the file says pve2; this version does not migrate VMs",
+            "w-1 is on pve1, and the file says pve2; it does not move: Proxmox was not asked whether it can be moved",
         ]
     );
 }

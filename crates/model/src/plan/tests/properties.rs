@@ -76,7 +76,9 @@ fn replaced(plan: &Plan) -> usize {
 }
 
 fn is_control_plane(name: &str) -> bool {
-    NODES.iter().any(|(known, role, _)| *known == name && *role == Role::ControlPlane)
+    // Members that only etcd knows.
+    let is_other = name.starts_with("other-");
+    is_other || NODES.iter().any(|(known, role, _)| *known == name && *role == Role::ControlPlane)
 }
 
 /// The steps that a step comes after, directly or through others.
@@ -225,6 +227,8 @@ proptest! {
                     | Action::MoveLeadership { .. }
                     | Action::RebootNode { .. }
                     | Action::PowerCycleVm { .. }
+                    | Action::MigrateVm { .. }
+                    | Action::RenewDisk { .. }
                     | Action::LeaveEtcd { .. }
                     | Action::DeleteNode { .. }
                     | Action::DeleteDisk { .. }

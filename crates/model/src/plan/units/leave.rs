@@ -9,7 +9,7 @@ use crate::blueprint::Node;
 use crate::gate::{Blocker, Effect, Request, Verdict};
 use crate::names::NodeName;
 use crate::observed::Api;
-use crate::step::{Action, Disruption, StepId, UnitId};
+use crate::step::{Action, Disruption, Step, StepId, UnitId};
 use crate::unit::{Goal, Unit};
 
 impl Builder<'_> {
@@ -22,9 +22,12 @@ impl Builder<'_> {
             let request = Request { unit: id.clone(), node: node.name.clone(), effect: Effect::Removal };
             let forecast = course.outlook.forecast(&request, false, 1);
             let before = self.before(course, &request, false, false);
-            for step in self.steps.iter_mut().filter(|step| step.action.node() == Some(&node.name)) {
+            let of_node = |step: &&mut Step| step.action.node() == Some(&node.name);
+            let own: BTreeSet<StepId> =
+                self.steps.iter_mut().filter(of_node).map(|step| step.id.clone()).collect();
+            for step in self.steps.iter_mut().filter(of_node) {
                 step.unit = Some(id.clone());
-                if matches!(step.action, Action::StopVm { .. }) {
+                if !step.after.iter().any(|id| own.contains(id)) {
                     step.after.extend(before.iter().cloned());
                 }
             }
@@ -71,7 +74,7 @@ impl Builder<'_> {
 
     /// Nodes that Talosmith cordoned in a run that was interrupted, and that need nothing else. No other node is disrupted before they
     /// are whole and take pods again.
-    pub(super) fn uncordon(&mut self) {
+    pub(in crate::plan) fn uncordon(&mut self) {
         let has_unit = |name: &NodeName| self.units.iter().any(|unit| unit.node == *name);
         let left: Vec<NodeName> = self.interrupted().into_iter().filter(|name| !has_unit(name)).collect();
         for node in left {

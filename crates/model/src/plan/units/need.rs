@@ -31,6 +31,23 @@ pub(in crate::plan) struct Need {
     pub(in crate::plan) by_hand: Option<Hand>,
     /// Another image of Talos.
     pub(in crate::plan) install: Option<Install>,
+    /// The Proxmox host that its VM moves to.
+    pub(in crate::plan) moves: Option<Move>,
+}
+
+/// A VM that moves to another Proxmox host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::plan) struct Move {
+    /// Where it is.
+    pub(in crate::plan) from: VmRef,
+    /// The host that it moves to.
+    pub(in crate::plan) to: String,
+    /// Whether it runs meanwhile.
+    pub(in crate::plan) online: bool,
+    /// Whether disks move with it.
+    pub(in crate::plan) local_disks: bool,
+    /// Why it moves, and why in this way.
+    pub(in crate::plan) reason: String,
 }
 
 /// A machine config that does not follow at once.
@@ -61,10 +78,15 @@ impl Need {
         let by_hand = self.by_hand.map(|hand| match hand {
             Hand::Reboot => Disruption::Reboot,
             Hand::Shutdown => Disruption::PowerCycle,
-            Hand::Cordon | Hand::Uncordon | Hand::Drain => Disruption::ServiceRestart,
+            _ => Disruption::ServiceRestart,
         });
         let install = self.install.as_ref().map(|_| Disruption::Reboot);
-        [config, rewire, cycle, disk, by_hand, install].into_iter().flatten().max()
+        // A machine that moves while it runs stands still for a moment.
+        let moves = self.moves.as_ref().map(|moves| match moves.online {
+            true => Disruption::ServiceRestart,
+            false => Disruption::PowerCycle,
+        });
+        [config, rewire, cycle, disk, by_hand, install, moves].into_iter().flatten().max()
     }
 
     /// What the unit does to the node, with what it deletes.
@@ -75,6 +97,9 @@ impl Need {
     /// What a person approves.
     pub(super) fn goal(&self, node: &str, disruption: Disruption) -> Goal {
         let node = NodeName::from(node);
+        if let Some(moves) = self.moves.as_ref().filter(|_| self.by_hand.is_none() && !self.deletes()) {
+            return Goal::Move { node, host: moves.to.clone() };
+        }
         match disruption {
             _ if self.by_hand == Some(Hand::Shutdown) => Goal::Shutdown { node },
             _ if self.by_hand == Some(Hand::Drain) => Goal::Drain { node },
@@ -92,6 +117,7 @@ impl Need {
             Some(Hand::Shutdown) => format!("shutdown/{node}"),
             Some(Hand::Drain) => format!("drain/{node}"),
             _ if self.install.is_some() => format!("upgrade/{node}"),
+            _ if self.moves.is_some() => format!("move/{node}"),
             _ => format!("restart/{node}"),
         })
     }
@@ -113,7 +139,17 @@ impl Need {
                 let action = Action::ShutdownNode { node: node.into() };
                 acts.push(DraftStep::new(action, ASKED, usual::STOP));
             }
-            Some(Hand::Cordon | Hand::Uncordon | Hand::Drain) | None => {}
+            _ => {}
+        }
+        if let Some(Move { from, to, online, local_disks, reason }) = &self.moves {
+            let action = Action::MigrateVm {
+                node: node.into(),
+                vm: from.clone(),
+                to: to.clone(),
+                online: *online,
+                local_disks: *local_disks,
+            };
+            acts.push(DraftStep::new(action, reason.as_str(), usual::MIGRATE));
         }
         if let Some(config) = &self.config {
             let mode = match disruption {
@@ -145,6 +181,11 @@ impl Need {
         }
         // A machine without a VM of ours has neither of these.
         let Some(vm) = &self.vm else { return acts };
+        // It has moved by then.
+        let vm = &match &self.moves {
+            Some(moves) => VmRef::new(&moves.to, vm.vmid),
+            None => vm.clone(),
+        };
         if !self.power_cycle.is_empty() {
             let action = Action::PowerCycleVm {
                 node: node.into(),
@@ -180,7 +221,9 @@ impl Need {
         let by_hand = self.by_hand.iter().map(|_| ASKED.to_owned());
         let install =
             self.install.iter().map(|install| format!("{}; {} is installed", install.reason, install.image));
+        let moves = self.moves.iter().map(|moves| moves.reason.clone());
         by_hand
+            .chain(moves)
             .chain(install)
             .chain(rewire)
             .chain(keys)

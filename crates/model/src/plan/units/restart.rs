@@ -1,5 +1,6 @@
 //! One node through a restart of it or of its services.
 
+use super::super::Note;
 use super::super::bring_up::{Builder, usual};
 use super::super::by_hand::{ASKED, Hand};
 use super::super::drift::LeftDisk;
@@ -15,6 +16,15 @@ impl Builder<'_> {
     pub(super) fn restart(&mut self, course: &mut Course, node: &Node, at_once: usize) {
         let Some(mut need) = self.needs.remove(&node.name) else { return };
         self.spare_disks(node, &mut need);
+        // One after the other: what a person approves is either.
+        if need.install.is_some()
+            && need.by_hand.is_none()
+            && let Some(moves) = need.moves.take()
+        {
+            let text =
+                format!("{} moves to {} after its upgrade, by the plan that follows", node.name, moves.to);
+            self.notes.push(Note { text });
+        }
         let Some(restarts) = need.restarts() else { return };
         let upgrades = need.install.is_some();
         let stalled = course.stalled.clone().filter(|_| upgrades && node.role == Role::Worker);
@@ -78,7 +88,8 @@ impl Builder<'_> {
             // What it follows at once stands before, outside of the unit.
             need.after.push(Action::reconfigure(&node.name).id());
         }
-        let acts = self.around(&course.outlook, node, acts, drains, need.by_hand);
+        let moves = need.moves.is_some();
+        let acts = self.around(&course.outlook, node, acts, drains, moves, need.by_hand);
         let draft = DraftUnit {
             unit,
             node: node.name.clone(),
@@ -109,6 +120,7 @@ impl Builder<'_> {
         node: &Node,
         acts: Vec<DraftStep>,
         drains: bool,
+        moves: bool,
         by_hand: Option<Hand>,
     ) -> Vec<DraftStep> {
         let name = || node.name.clone();
@@ -129,7 +141,7 @@ impl Builder<'_> {
             all.push(DraftStep::new(Action::DrainNode { node: name() }, reason, usual::DRAIN));
         }
         let goes_down = by_hand != Some(Hand::Drain);
-        if drains && goes_down && outlook.votes(&node.name) && outlook.is_listed(&node.name) {
+        if (drains || moves) && goes_down && outlook.votes(&node.name) && outlook.is_listed(&node.name) {
             let action = Action::MoveLeadership { node: name() };
             all.push(DraftStep::new(action, "etcd keeps a leader", usual::LEADERSHIP));
         }

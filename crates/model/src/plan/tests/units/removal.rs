@@ -139,6 +139,43 @@ fn a_node_of_kubernetes_without_a_vm_is_deleted_only_where_it_is_not_ready_and_n
     assert_eq!(units(&unread.plan()).len(), 0, "its VM may be the one that could not be read");
 }
 
+/// Operations 5137 and 5267: its VM is gone, and its member and its Node are not.
+#[test]
+fn a_member_without_a_vm_is_removed_through_the_others() {
+    let case = |in_kubernetes: bool| {
+        let mut case = Case::new().removed("cp-3").dead("cp-3");
+        case.world.removed.clear();
+        case.world.proxmox.marked.retain(|vm| vm.mark.node != "cp-3");
+        case.world.machines.remove("cp-3");
+        if !in_kubernetes {
+            case.world.kubernetes.nodes.remove("cp-3");
+        }
+        case
+    };
+    let plan = case(true).allowing(all()).plan();
+    assert_eq!(steps_of(&plan, "remove/cp-3"), ["leave-etcd", "delete-node"], "{:?}", plan.blocked);
+    assert_eq!(unit(&plan, "remove/cp-3").effect, Effect::Removal);
+    assert!(step(&plan, "leave-etcd/cp-3").after.iter().any(|id| id.0 == "snapshot-etcd"));
+    // Kubernetes has forgotten it already.
+    let plan = case(false).plan();
+    let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
+    assert!(blocked.what.contains("cp-3 is a member of etcd and is not in the file"), "{}", blocked.what);
+    assert!(blocked.hint.contains("removes its member from etcd"), "{}", blocked.hint);
+    let plan = case(false).allowing(all()).plan();
+    assert_eq!(steps_of(&plan, "remove/cp-3"), ["leave-etcd"]);
+    // Where Kubernetes does not answer, it may be ready.
+    let mut silent = case(false).allowing(all());
+    silent.world.kubernetes = Kubernetes::default();
+    assert_eq!(units(&silent.plan()), Vec::<&str>::new());
+    // Its VM may be the one that could not be read.
+    let mut unread = case(false).allowing(all());
+    unread.world.proxmox.unread.insert(4711, "pve2".to_owned());
+    assert_eq!(units(&unread.plan()), Vec::<&str>::new());
+    // etcd needs both of the others: the file's own node is dead, too.
+    let both = case(true).dead("cp-1").allowing(all()).plan();
+    assert_eq!(units(&both), Vec::<&str>::new());
+}
+
 #[test]
 fn user_b_a_renamed_node_is_explained_and_never_removed() {
     let mut case = Case::new().removed("w-1").allowing(all());
@@ -184,7 +221,7 @@ fn a_dead_node_is_offered_to_be_replaced() {
     let plan = Case::new().dead("w-1").plan();
     let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
     assert_eq!((blocked.node.as_deref(), blocked.disruption), (Some("w-1"), Disruption::Replace));
-    assert!(blocked.hint.contains("`talosmith apply --allow-destroy w-1`"), "{}", blocked.hint);
+    assert!(blocked.hint.contains("`talosmith node replace w-1`"), "{}", blocked.hint);
     assert!(ids(&plan).contains(&"join/w-1"), "it may come back by itself: {:?}", ids(&plan));
     // The only control plane node is not.
     assert_eq!(Case::with_voters(1).dead("cp-1").plan().blocked, []);

@@ -1,0 +1,118 @@
+//! `node replace`.
+
+use std::time::Duration;
+
+use lab::Injection;
+use model::allowed::Allowed;
+use model::event::Outcome;
+use model::plan::by_hand::{ByHand, Hand};
+
+use super::{done, planned, uid, units};
+use crate::rig::{HOME, Rig};
+
+fn asked(node: &str, force: bool) -> ByHand {
+    ByHand { force, ..ByHand::of(Hand::Replace, [node]) }
+}
+
+/// It is out of reach, and Kubernetes misses it.
+async fn cut_off(rig: &Rig, vmid: u32) {
+    rig.lab.inject(Injection::Unplugged { vmid, unplugged: true });
+    rig.systems.clock.sleep(Duration::from_secs(120)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_control_plane_node_is_replaced_under_its_name_and_address() {
+    let rig = Rig::healthy().await;
+    cut_off(&rig, 150_012).await;
+    let offered = rig.observe(HOME).await.plan();
+    let told = offered.blocked.iter().find(|blocked| blocked.node.as_deref() == Some("home-control-2"));
+    assert!(told.unwrap().hint.contains("`talosmith node replace home-control-2`"), "{told:?}");
+    let host = rig.host_of(150_012).await;
+    let before = rig.systems.pve.vm_config(&host, 150_012).await.unwrap();
+    let ran = done(&rig, HOME, &asked("home-control-2", false)).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let after = rig.systems.pve.vm_config(&host, 150_012).await.unwrap();
+    assert_ne!(before.get("vmgenid"), after.get("vmgenid"), "it is another VM");
+    rig.assert_whole().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_healthy_node_is_replaced_with_force_only_and_the_canary_is_never_down() {
+    let rig = Rig::healthy().await;
+    rig.deploy_canary().await;
+    for node in ["home-control-3", "home-work-1"] {
+        let (_, plan) = planned(&rig, HOME, &asked(node, false), Allowed::default()).await;
+        assert_eq!((units(&plan).len(), plan.blocked.len()), (0, 1), "{node}");
+        let (snapshot, plan) = planned(&rig, HOME, &asked(node, true), Allowed::default()).await;
+        assert_eq!(plan.refusals, []);
+        let ran = rig.carry_out_with_canary(&snapshot, &plan).await;
+        assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    }
+    rig.assert_whole().await;
+}
+
+/// The data disk is the same volume, at the same place, and the system disk is another one.
+#[tokio::test(start_paused = true)]
+async fn data_disks_stay_with_a_node_that_is_replaced() {
+    let file = HOME.replace("role: worker,", "role: worker, disks: { data: { size: 10G } },");
+    let rig = Rig::new();
+    let ran = Box::pin(rig.apply(&file)).await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let host = rig.host_of(150_021).await;
+    let config = async || rig.systems.pve.vm_config(&host, 150_021).await.unwrap();
+    let volume = |config: &pve::VmConfig, disk: &str| config.drive(disk).unwrap().volume;
+    let (before, boots) = (config().await, rig.boots());
+    let node = uid(&rig, "home-work-1").unwrap();
+    cut_off(&rig, 150_021).await;
+    let (snapshot, plan) = planned(&rig, &file, &asked("home-work-1", false), Allowed::default()).await;
+    assert_eq!(plan.blocked, []);
+    assert!(plan.steps.iter().any(|step| step.id.kind() == "renew-disk"), "{:?}", plan.steps);
+    // A new network device is not out of reach.
+    let ran = Box::pin(async {
+        let mended = async {
+            loop {
+                rig.systems.clock.sleep(Duration::from_secs(1)).await;
+                if !rig.systems.pve.is_running(&host, 150_021).await.unwrap_or(true) {
+                    return rig.lab.inject(Injection::Unplugged { vmid: 150_021, unplugged: false });
+                }
+            }
+        };
+        tokio::join!(rig.carry_out(&snapshot, &plan, "me"), mended).0.unwrap()
+    })
+    .await;
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    let after = config().await;
+    assert_eq!(volume(&before, "scsi1"), volume(&after, "scsi1"));
+    assert_ne!(uid(&rig, "home-work-1").unwrap(), node, "it is another node in Kubernetes");
+    assert!(
+        !after.keys.keys().any(|key| key.starts_with("unused")),
+        "the old system disk is gone: {after:?}"
+    );
+    assert_eq!(before.get("vmgenid"), after.get("vmgenid"));
+    assert_ne!(boots[&150_021], rig.boots()[&150_021]);
+    rig.assert_nothing_to_do(&file).await;
+    assert_eq!(rig.guard.leftovers(&rig.lab), [] as [&str; 0]);
+    // With the disk named, nothing of it stays.
+    let disks = [("home-work-1".into(), ["scsi1".to_owned()].into())].into();
+    let allowed = Allowed { disks, ..Allowed::default() };
+    let (snapshot, plan) = planned(&rig, &file, &asked("home-work-1", true), allowed).await;
+    let ran = Box::pin(rig.carry_out(&snapshot, &plan, "me")).await.unwrap();
+    assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    assert_ne!(before.get("vmgenid"), config().await.get("vmgenid"), "it is another VM");
+    rig.assert_nothing_to_do(&file).await;
+}
+
+/// Its host lost its power: whether the node lives is not known, whatever Kubernetes says.
+#[tokio::test(start_paused = true)]
+async fn a_node_on_a_host_that_is_away_is_not_replaced() {
+    let rig = Rig::healthy().await;
+    let host = rig.host_of(150_022).await;
+    assert_ne!(host, "pve1", "the endpoint stays");
+    rig.lab.inject(Injection::HostOffline(host));
+    rig.systems.clock.sleep(Duration::from_secs(120)).await;
+    for force in [false, true] {
+        let (_, plan) = planned(&rig, HOME, &asked("home-work-2", force), Allowed::default()).await;
+        assert_eq!(units(&plan), [] as [&str; 0]);
+        assert!(!plan.blocked.is_empty() || !plan.refusals.is_empty(), "{plan:?}");
+    }
+}
