@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Random(Option<Arc<AtomicU64>>);
 
 impl Random {
-    /// The system's.
     #[must_use]
     pub const fn system() -> Self {
         Self(None)

@@ -16,7 +16,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// What a unit is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// It starts.
     Started,
     /// Its node is as it should be.
     Verified,

@@ -15,7 +15,6 @@ pub(crate) enum Identified {
     Maintenance(Maintenance),
     /// A machine with a configuration under our authority.
     Configured(Machine),
-    /// A foreign machine.
     ForeignMachine {
         /// Whose it seems to be.
         why: String,

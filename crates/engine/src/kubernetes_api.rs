@@ -41,14 +41,12 @@ pub enum Error {
     /// The API server does not serve this kind.
     #[error("the API server does not serve the kind {kind} of {api_version}")]
     UnknownKind {
-        /// The kind.
         kind: String,
         /// Its group and version.
         api_version: String,
     },
 }
 
-/// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

@@ -12,7 +12,6 @@ use crate::offline;
 use crate::systems::REQUEST_TIMEOUT;
 use crate::unmet::Unmet;
 
-/// The code of a VM that is off.
 const CODE: &str = "vm-off";
 /// Between two questions; also for how long a machine is silent before the first one.
 const INTERVAL: SignedDuration = SignedDuration::from_secs(15);

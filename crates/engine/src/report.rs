@@ -39,7 +39,6 @@ pub struct Failed<'a> {
     pub snapshot: &'a Snapshot,
     /// Everything that happened.
     pub events: &'a [Event],
-    /// The journal.
     pub journal: &'a dyn JournalStore,
     /// What must not be told.
     pub scrub: &'a Scrub,

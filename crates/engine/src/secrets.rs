@@ -122,7 +122,6 @@ pub enum AtRest {
 /// A bundle that was read, and how it lay on the disk.
 #[derive(Debug, Clone)]
 pub struct Kept {
-    /// The bundle.
     pub bundle: Bundle,
     /// How it lies there. The recipients are those that the file itself remembers: age does not tell.
     pub at_rest: AtRest,

@@ -97,7 +97,6 @@ pub enum Given {
 pub struct UnknownName {
     /// What it was given for.
     pub given: Given,
-    /// The name.
     pub name: String,
     /// The names that there are.
     pub known: Vec<String>,

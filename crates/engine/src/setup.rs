@@ -47,38 +47,30 @@ impl Whom {
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
-    /// Make a role.
     MakeRole(String, BTreeSet<&'static str>),
     /// Give a role what it lacks.
     AddToRole(String, BTreeSet<&'static str>),
-    /// Make a user.
     MakeUser(String),
-    /// Make a pool.
     MakePool(String),
     /// Remove a token that a new one takes the place of.
     RemoveToken(NewToken),
-    /// Make a token.
     MakeToken(NewToken),
     /// Give a right.
     Grant(Grant),
     /// Take a right away that an earlier version gave and a role of the cluster's own replaces.
     Revoke(Revocation),
-    /// Delete a role.
     DeleteRole(String),
     /// Let a storage hold images to import.
     AllowImport(StorageDefinition),
     /// Give a device a name.
     MapDevice {
-        /// The name.
         name: String,
-        /// Its address.
         address: String,
         /// `node=…,path=…,id=…`, one for each host that has it.
         devices: Vec<String>,
     },
     /// Let the name of a device say what its hosts say of it.
     CorrectMapping {
-        /// The name.
         name: String,
         /// As for a new one, all of them.
         devices: Vec<String>,

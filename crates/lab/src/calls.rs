@@ -21,7 +21,6 @@ pub enum Service {
     Kubernetes,
 }
 
-/// One call.
 #[derive(Debug, Clone)]
 pub struct Call {
     /// Counts from the opening of the lab.

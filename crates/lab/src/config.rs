@@ -110,11 +110,9 @@ pub struct LabConfig {
 pub struct HostConfig {
     /// Its node name.
     pub name: String,
-    /// Its address.
     pub address: IpAddr,
     /// Logical CPUs.
     pub cpus: u32,
-    /// Memory in bytes.
     pub memory_bytes: u64,
     /// Storages that this host has. The same id on several hosts is one storage definition.
     pub storages: Vec<StorageConfig>,
@@ -191,7 +189,6 @@ pub enum StorageKind {
     LvmThin,
     /// A plain volume group.
     Lvm,
-    /// A ZFS pool.
     ZfsPool,
     /// An NFS export.
     Nfs,

@@ -67,7 +67,6 @@ pub enum ControlError {
     /// It left word, and does not answer.
     #[error("the lab with the folder {} does not answer", folder.display())]
     Silent {
-        /// The folder.
         folder: PathBuf,
         /// Why not.
         #[source]

@@ -192,7 +192,6 @@ pub enum Injection {
     FailCall {
         /// Which calls are counted.
         which: CallFilter,
-        /// The status.
         status: u16,
         /// The reason phrase and message.
         text: String,
@@ -386,9 +385,7 @@ pub struct Faults {
 pub struct Met {
     /// Which failure.
     pub number: u8,
-    /// The method of the call.
     pub method: String,
-    /// Its path.
     pub path: String,
 }
 

@@ -26,7 +26,6 @@ use crate::machine::{self, Judge, Kind, PortState};
 use crate::shared::Shared;
 use crate::{factory_api, pve};
 
-/// The factory's port.
 pub(crate) const FACTORY_PORT: u16 = 443;
 
 /// How long answers that are on their way may still leave a served machine that goes. Counted by the caller's clock: saving a

@@ -35,7 +35,6 @@ pub(crate) struct Schema {
     formats: BTreeMap<String, Props>,
 }
 
-/// One call.
 #[derive(Debug)]
 pub(crate) struct Method {
     /// The release that has it first.

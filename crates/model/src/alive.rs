@@ -34,7 +34,6 @@ pub enum Says {
 /// Why a node may not be called dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
-    /// It answers.
     Answers,
     /// Kubernetes says that it is ready.
     Ready,

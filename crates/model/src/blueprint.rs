@@ -277,7 +277,6 @@ pub struct InventoryHost {
     pub memory_used_mib: u64,
     /// Datastores by id.
     pub datastores: BTreeMap<String, InventoryDatastore>,
-    /// Bridges.
     pub bridges: Vec<String>,
 }
 

@@ -41,7 +41,6 @@ pub enum What {
         /// What was approved, as far as this run needs it.
         goals: Vec<Goal>,
     },
-    /// A step starts.
     StepStarted {
         /// The ID that the step has in the plan.
         step: StepId,
@@ -77,7 +76,6 @@ pub enum What {
         #[serde(skip_serializing_if = "Vec::is_empty", default)]
         warnings: Vec<String>,
     },
-    /// A step failed.
     StepFailed {
         /// The ID that the step has in the plan.
         step: StepId,

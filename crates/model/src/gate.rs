@@ -56,9 +56,7 @@ pub enum Effect {
 /// A unit that wants to start, or has started.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Request {
-    /// The unit.
     pub unit: UnitId,
-    /// Its node.
     pub node: NodeName,
     /// What it does to the node.
     pub effect: Effect,

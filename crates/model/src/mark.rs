@@ -47,7 +47,6 @@ pub enum Line<T> {
     Unreadable,
     /// A newer Talosmith wrote it.
     Newer {
-        /// Its version.
         version: u64,
         /// The owner, where the line has one that can be read.
         owner: Option<Uuid>,
@@ -159,7 +158,6 @@ pub struct BootstrapMark {
 }
 
 impl BootstrapMark {
-    /// A new one.
     #[must_use]
     pub fn new(node: impl Into<String>, at: Timestamp, done: bool) -> Self {
         Self { node: node.into(), at, done, unknown: Unknown::new() }

@@ -632,7 +632,6 @@ pub enum Etcd {
     Empty,
     /// It has etcd data, or its etcd runs, and it is no member yet as far as it says.
     Data,
-    /// It is a member.
     Member {
         /// Member id in hex.
         id: String,

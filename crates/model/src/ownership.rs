@@ -78,7 +78,6 @@ pub enum Identity {
 pub enum Act {
     /// Change its configuration, disks or pool.
     Change,
-    /// Start it.
     Start,
     /// Use it as the source of a clone.
     CloneFrom,
@@ -92,7 +91,6 @@ pub enum Foreign {
     /// Its mark is of another cluster or node.
     #[error("its notes say that it is another VM")]
     Another,
-    /// It is a copy.
     #[error("its notes were copied from another VM: it is a clone, or a backup restored as a new VM")]
     Copy,
     /// Its disks are of an earlier time.

@@ -85,7 +85,6 @@ pub const ETCD: &str = "etcd: ";
 /// What must be done, in an order that could be followed one by one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The cluster.
     pub cluster: String,
     /// Steps; each stands behind all that it needs.
     pub steps: Vec<Step>,
@@ -376,7 +375,6 @@ impl Plan {
         units.chain(steps).chain(upgraded).collect()
     }
 
-    /// The unit of a step.
     #[must_use]
     pub fn unit_of(&self, step: &Step) -> Option<&Unit> {
         let id = step.unit.as_ref()?;

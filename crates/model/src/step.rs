@@ -119,7 +119,6 @@ pub enum Action {
     },
     /// Creates the cluster record VM and takes the lease in it.
     CreateRecord {
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
         /// The node of a member of etcd that answers: the record then says from the start that etcd is bootstrapped.
@@ -128,7 +127,6 @@ pub enum Action {
     },
     /// Writes into the cluster record VM that etcd is bootstrapped, where the record does not say so and a member answers.
     SealRecord {
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
         /// The node of a member that answers.
@@ -137,7 +135,6 @@ pub enum Action {
     /// Gives the cluster record VM its name and the tags back that it lost.
     #[serde(alias = "tag-record")]
     UpdateRecord {
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
     },
@@ -145,7 +142,6 @@ pub enum Action {
     CreateVm {
         /// The name of the node in the file.
         node: NodeName,
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
         /// Datastore of the boot disk.
@@ -159,7 +155,6 @@ pub enum Action {
         name: String,
         /// Whose and which it is; the name in its mark.
         mark: String,
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
         /// Key of its disk.
@@ -173,7 +168,6 @@ pub enum Action {
     CloneVm {
         /// The name of the node in the file.
         node: NodeName,
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
         /// VM id of the template, on the same host.
@@ -185,7 +179,6 @@ pub enum Action {
     UpdateVm {
         /// The name of the node in the file.
         node: NodeName,
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
         /// Keys with the values that they get.
@@ -195,11 +188,9 @@ pub enum Action {
         /// What changes, in words.
         says: Vec<String>,
     },
-    /// Grows a disk.
     GrowDisk {
         /// The name of the node in the file.
         node: NodeName,
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
         /// Key of the disk.
@@ -211,7 +202,6 @@ pub enum Action {
     StartVm {
         /// The name of the node in the file.
         node: NodeName,
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
     },
@@ -256,7 +246,6 @@ pub enum Action {
     PowerCycleVm {
         /// The name of the node in the file.
         node: NodeName,
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
         /// Keys with the values that they get.
@@ -287,22 +276,13 @@ pub enum Action {
         to: String,
     },
     /// Writes into the cluster record VM that a Proxmox host is drained, and which nodes leave it or are shut down there.
-    DrainHost {
-        /// The host.
-        host: String,
-        /// The nodes.
-        nodes: BTreeSet<NodeName>,
-    },
+    DrainHost { host: String, nodes: BTreeSet<NodeName> },
     /// Writes into the cluster record VM that a Proxmox host is not drained any more.
-    UndrainHost {
-        /// The host.
-        host: String,
-    },
+    UndrainHost { host: String },
     /// Gives a VM that is off a new system disk, copied from the boot image, and deletes the old one. All other disks stay.
     RenewDisk {
         /// The name of the node in the file.
         node: NodeName,
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
         /// Key of the system disk.
@@ -317,7 +297,6 @@ pub enum Action {
     DeleteDisk {
         /// The name of the node in the file.
         node: NodeName,
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
         /// Key of the disk.
@@ -331,7 +310,6 @@ pub enum Action {
     PullImage {
         /// The name of the node in the file.
         node: NodeName,
-        /// The image.
         image: String,
     },
     /// Installs another image of Talos on a machine's disk. The machine boots it at its next reboot.
@@ -401,11 +379,9 @@ pub enum Action {
     },
     /// Waits until the whole cluster is healthy.
     CheckHealth,
-    /// Stops a VM.
     StopVm {
         /// The name of the node that the VM is marked with.
         node: NodeName,
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
         /// Only while nobody answers there, which is looked at again right before.
@@ -417,7 +393,6 @@ pub enum Action {
     DeleteVm {
         /// The name of the node that the VM is marked with.
         node: NodeName,
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
         /// Only while etcd has its quorum without it, which is counted again right before.
@@ -435,7 +410,6 @@ pub enum Action {
     },
     /// Deletes the cluster record VM.
     DeleteRecord {
-        /// The VM.
         #[serde(flatten)]
         vm: VmRef,
     },
@@ -448,7 +422,6 @@ pub enum ConfigMode {
     /// It never reboots. A machine that would have to refuses, and changes nothing.
     #[default]
     NoReboot,
-    /// It reboots.
     Reboot,
     /// It takes it over at its next boot, which another step of the unit brings about.
     Staged,

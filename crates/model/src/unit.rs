@@ -76,72 +76,35 @@ pub enum Goal {
         node: Option<NodeName>,
     },
     /// A VM or a machine config is updated in place.
-    Update {
-        /// The node.
-        node: NodeName,
-    },
+    Update { node: NodeName },
     /// Services of a node restart.
-    RestartServices {
-        /// The node.
-        node: NodeName,
-    },
+    RestartServices { node: NodeName },
     /// A node reboots.
-    Reboot {
-        /// The node.
-        node: NodeName,
-    },
+    Reboot { node: NodeName },
     /// A node's VM is stopped and started.
-    PowerCycle {
-        /// The node.
-        node: NodeName,
-    },
+    PowerCycle { node: NodeName },
     /// Disks of a node are deleted, with what else it needs.
-    DeleteDisks {
-        /// The node.
-        node: NodeName,
-    },
+    DeleteDisks { node: NodeName },
     /// A node runs another release or image of Talos afterwards.
-    UpgradeTalos {
-        /// The node.
-        node: NodeName,
-    },
+    UpgradeTalos { node: NodeName },
     /// A node is created again in place of a dead one.
-    Replace {
-        /// The node.
-        node: NodeName,
-    },
+    Replace { node: NodeName },
     /// A node is removed for good.
-    Remove {
-        /// The node.
-        node: NodeName,
-    },
+    Remove { node: NodeName },
     /// A node's VM moves to another Proxmox host.
     Move {
-        /// The node.
         node: NodeName,
         /// The host that it moves to.
         host: String,
     },
     /// A node's machine is shut down, and stays off.
-    Shutdown {
-        /// The node.
-        node: NodeName,
-    },
+    Shutdown { node: NodeName },
     /// A node is cordoned and its pods are evicted; it stays cordoned.
-    Drain {
-        /// The node.
-        node: NodeName,
-    },
+    Drain { node: NodeName },
     /// A node is cordoned, and stays so.
-    Cordon {
-        /// The node.
-        node: NodeName,
-    },
+    Cordon { node: NodeName },
     /// A node is uncordoned, no matter who cordoned it.
-    Uncordon {
-        /// The node.
-        node: NodeName,
-    },
+    Uncordon { node: NodeName },
     /// The cluster is deleted.
     Destroy,
 }

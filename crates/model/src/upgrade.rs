@@ -29,7 +29,6 @@ pub enum Component {
     Scheduler,
     /// kube-proxy.
     Proxy,
-    /// The kubelet.
     Kubelet,
 }
 
@@ -67,9 +66,7 @@ pub struct VersionChange {
 /// Patch releases that the file names for stops on the way.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Via {
-    /// Of Talos.
     pub talos: Vec<String>,
-    /// Of Kubernetes.
     pub kubernetes: Vec<String>,
 }
 

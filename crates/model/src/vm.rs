@@ -39,7 +39,6 @@ pub enum Holds {
     },
     /// The settings of the UEFI.
     EfiSettings,
-    /// The state of the TPM.
     TpmState,
     /// The drive that tells a new machine its address.
     CloudInit,

@@ -9,13 +9,10 @@ use crate::percent::encode;
 use crate::scalar;
 use crate::token::Token;
 
-/// A role.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Role {
-    /// Its name.
     #[serde(rename = "roleid")]
     pub name: String,
-    /// Its privileges.
     #[serde(default, rename = "privs", deserialize_with = "scalar::list")]
     pub privileges: Vec<String>,
 }
@@ -44,7 +41,6 @@ pub struct Granted {
 pub struct Grant {
     /// The path in the tree of permissions that it is for.
     pub path: String,
-    /// The role.
     pub role: String,
     /// The user, `name@realm`.
     pub user: String,
@@ -59,7 +55,6 @@ pub struct Grant {
 pub struct Revocation {
     /// The path in the tree of permissions that it is for.
     pub path: String,
-    /// The role.
     pub role: String,
     /// The user or the token.
     pub whom: String,
@@ -87,13 +82,11 @@ struct MadeToken {
     value: String,
 }
 
-/// A user.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct User {
     /// Its name, `name@realm`.
     #[serde(rename = "userid")]
     pub name: String,
-    /// Its comment.
     #[serde(default)]
     pub comment: String,
 }
@@ -101,10 +94,8 @@ pub struct User {
 /// A token of a user, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct UserToken {
-    /// Its name.
     #[serde(rename = "tokenid")]
     pub name: String,
-    /// Its comment.
     #[serde(default)]
     pub comment: String,
 }

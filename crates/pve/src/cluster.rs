@@ -101,7 +101,6 @@ pub struct ClusterStatus {
 /// A member of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterNode {
-    /// Its name.
     pub name: String,
     /// Its address in the cluster.
     pub ip: Option<String>,
@@ -155,7 +154,6 @@ pub struct Network {
     /// The node's address in it.
     #[serde(default, deserialize_with = "scalar::text")]
     pub cidr: Option<String>,
-    /// The gateway.
     #[serde(default, deserialize_with = "scalar::text")]
     pub gateway: Option<String>,
     /// Its MTU, where one is set.
@@ -171,7 +169,6 @@ pub struct Network {
 pub struct Vnet {
     /// Its name, which is that of the bridge.
     pub vnet: String,
-    /// The zone it is in.
     pub zone: String,
 }
 
@@ -275,7 +272,6 @@ impl Client {
         })
     }
 
-    /// The nodes.
     pub async fn nodes(&self) -> Result<Vec<Node>> {
         self.call(Call::get("listing the Proxmox nodes", "/nodes")).await
     }

@@ -12,7 +12,6 @@ use crate::vm::machine;
 pub struct Clone {
     /// Its number.
     pub newid: u32,
-    /// Its name.
     pub name: Option<String>,
     /// Its notes, instead of those of the original.
     pub description: Option<String>,

@@ -10,7 +10,6 @@ use crate::transport::{BoxError, NotConnected};
 use crate::trust::{Fingerprint, Unaccepted, Unverified};
 use crate::upid::Upid;
 
-/// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A call that did not succeed: what was attempted, and the kind of failure.

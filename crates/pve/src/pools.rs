@@ -8,10 +8,8 @@ use crate::error::Result;
 use crate::percent::encode;
 use crate::scalar;
 
-/// A pool.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Pool {
-    /// Its name.
     #[serde(rename = "poolid")]
     pub name: String,
     /// What it is for.

@@ -44,7 +44,6 @@ pub struct TaskStatus {
 pub struct LogLine {
     /// Its number, from 1.
     pub number: u64,
-    /// The text.
     pub text: String,
 }
 

@@ -63,7 +63,6 @@ impl VmConfig {
         self.get("lock")
     }
 
-    /// The tags.
     #[must_use]
     pub fn tags(&self) -> Vec<String> {
         self.get("tags").map(scalar::split).unwrap_or_default()
@@ -149,7 +148,6 @@ pub struct VmStatus {
     pub uptime: u64,
     /// The lock, while other work holds the machine.
     pub lock: Option<String>,
-    /// Its name.
     pub name: Option<String>,
     /// Whether Proxmox's high availability decides about its power.
     pub ha_managed: bool,
@@ -178,7 +176,6 @@ pub struct AgentInterface {
     pub name: String,
     /// Its hardware address, in upper case.
     pub mac: Option<String>,
-    /// Its addresses.
     pub addresses: Vec<IpAddr>,
 }
 

@@ -23,7 +23,6 @@ use crate::connection::Faults;
 use crate::error::{Error, Kind, Result};
 use crate::types::Stage;
 
-/// For a question.
 pub(crate) const QUESTION: Duration = Duration::from_secs(30);
 /// For something that a machine does before it answers.
 pub(crate) const WORK: Duration = Duration::from_secs(120);

@@ -55,10 +55,7 @@ pub enum Change {
     /// It has changed.
     Updated(Resource),
     /// It is gone. A watch of one resource that is not there starts with this.
-    Destroyed {
-        /// Its id.
-        id: String,
-    },
+    Destroyed { id: String },
     /// Everything that was there when the watch started has been told.
     Bootstrapped,
 }

@@ -8,10 +8,8 @@ use crate::api::{LONG, QUESTION, WORK};
 use crate::error::Result;
 use crate::machine::Machine;
 
-/// A member of etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EtcdMember {
-    /// Its id.
     pub id: u64,
     /// The host it is on; empty for a moment while it joins.
     pub hostname: String,
@@ -40,7 +38,6 @@ pub struct EtcdStatus {
     pub raft_index: u64,
     /// How far the log has been applied.
     pub raft_applied_index: u64,
-    /// The term that it is in.
     pub raft_term: u64,
     /// The release of etcd.
     pub version: String,
@@ -51,7 +48,6 @@ pub struct EtcdStatus {
 /// Something that is wrong with a member of etcd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EtcdAlarm {
-    /// The member.
     pub member: u64,
     /// What is wrong.
     pub kind: AlarmKind,

@@ -19,7 +19,6 @@ use crate::types::{MachineStatus, Stage, UnmetCondition};
 /// What to hear of the past, when beginning to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Past {
-    /// Nothing.
     Nothing,
     /// Everything that the machine still knows. It forgets at each boot.
     Everything,
@@ -27,7 +26,6 @@ pub enum Past {
     After(String),
 }
 
-/// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Its id; later ones are greater.
@@ -44,7 +42,6 @@ pub struct Event {
 pub enum What {
     /// A sequence (`boot`, `reboot`, `reset`, …) started or ended.
     Sequence {
-        /// Its name.
         name: String,
         /// Began or ended; neither when it was refused.
         step: Option<Step>,
@@ -53,21 +50,18 @@ pub enum What {
     },
     /// A phase of a sequence started or ended.
     Phase {
-        /// Its name.
         name: String,
         /// Began or ended.
         step: Step,
     },
     /// A task of a phase started or ended.
     Task {
-        /// Its name.
         name: String,
         /// Began or ended.
         step: Step,
     },
     /// A service changed.
     Service {
-        /// Its id.
         id: String,
         /// The state, in the words of the list of services.
         state: &'static str,
@@ -82,7 +76,6 @@ pub enum What {
     Addresses {
         /// Its host name.
         hostname: String,
-        /// The addresses.
         addresses: Vec<String>,
     },
     /// A configuration could not be read or is not valid. What it quoted was taken out.
@@ -94,7 +87,6 @@ pub enum What {
 /// A beginning or an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It started.
     Start,
     /// It ended.
     Stop,

@@ -88,12 +88,10 @@ pub enum FactoryError {
         #[source]
         source: BoxError,
     },
-    /// It refused.
     #[error("the Image Factory at {base} refused ({status}): {text}")]
     Refused {
         /// Its address.
         base: Uri,
-        /// The status.
         status: StatusCode,
         /// Its words.
         text: String,

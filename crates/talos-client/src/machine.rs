@@ -66,7 +66,6 @@ impl Machine {
         Self { api: self.api.within(limit) }
     }
 
-    /// Its address.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.api.address()

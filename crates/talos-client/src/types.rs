@@ -166,7 +166,6 @@ pub struct Disk {
     pub readonly: bool,
     /// Whether it is a CD drive.
     pub cdrom: bool,
-    /// Its model.
     pub model: String,
     /// Its serial number.
     pub serial: String,
@@ -200,7 +199,6 @@ pub struct Link {
     pub permanent_addr: String,
     /// Whether there is a carrier.
     pub link_state: bool,
-    /// Its MTU.
     pub mtu: u32,
 }
 
@@ -235,7 +233,6 @@ pub enum ApplyMode {
 pub struct Address {
     /// The address with its prefix length, such as `10.0.0.11/24`.
     pub address: String,
-    /// The link.
     pub link_name: String,
     /// `inet4` or `inet6`.
     pub family: String,

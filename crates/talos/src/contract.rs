@@ -28,10 +28,8 @@ pub enum ContractError {
     },
 }
 
-/// The oldest contract.
 pub const OLDEST: Contract = Contract { minor: 9 };
 
-/// The newest contract.
 pub const NEWEST: Contract = Contract { minor: 14 };
 
 impl Contract {

@@ -43,7 +43,6 @@ pub enum Administrator {
     Password {
         /// `name@realm`.
         user: String,
-        /// The password.
         password: SecretString,
     },
 }

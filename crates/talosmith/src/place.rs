@@ -103,7 +103,6 @@ impl Place {
         Ok(())
     }
 
-    /// The journal.
     pub fn journal(&self) -> PathBuf {
         self.folder.join("journal.jsonl")
     }

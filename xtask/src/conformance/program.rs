@@ -12,7 +12,6 @@ use anyhow::{Context, bail};
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// A new one.
     pub fn new(name: &str) -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("talosmith-conformance-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path)?;

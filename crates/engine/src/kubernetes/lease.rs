@@ -49,11 +49,9 @@ pub struct Claim {
 /// ends during the wait leaves it behind, and the next one waits again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// As it is.
     Unchanged,
     /// It starts now.
     For(Duration),
-    /// It is over.
     Over,
 }
 

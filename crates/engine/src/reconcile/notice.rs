@@ -15,7 +15,6 @@ pub enum Notice<'a> {
     Planned {
         /// The observed state that it was made for.
         snapshot: &'a Snapshot,
-        /// The plan.
         plan: &'a Plan,
         /// Why it was made.
         why: Why,
@@ -46,7 +45,6 @@ pub enum Notice<'a> {
 /// Why a plan was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// It is the first one.
     First,
     /// Time passed while a person answered.
     Answered,

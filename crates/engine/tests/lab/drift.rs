@@ -403,7 +403,6 @@ async fn leftover_1_a_machine_and_its_vm_are_changed_together() {
         (node("mac: 'BC:24:11:00:09:21'"), 1),
         (network("mtu: 1400"), 5),
         (HOME.replace("gateway: 10.25.150.1,", "gateway: 10.25.150.2,"), 5),
-        (format!("{HOME}image: {{ extensions: [] }}\n"), 5),
     ] {
         let plan = rig.observe(&file).await.plan();
         assert_eq!(plan.refusals, [], "{file}");
@@ -411,6 +410,23 @@ async fn leftover_1_a_machine_and_its_vm_are_changed_together() {
         let blocked: Vec<&str> = plan.blocked.iter().map(|blocked| blocked.what.as_str()).collect();
         assert_eq!(blocked.len(), 2 * nodes, "{file}{blocked:#?}");
     }
+    // The guest agent goes with the extension that it needs, in one restart.
+    let file = format!("{HOME}image: {{ extensions: [] }}\n");
+    let plan = rig.observe(&file).await.plan();
+    assert_eq!((plan.refusals.len(), plan.blocked.len(), plan.units.len()), (0, 0, 5), "{:?}", plan.blocked);
+    let of_worker = plan.steps.iter().filter(|step| step.action.node() == Some("home-work-1"));
+    let kinds: Vec<&str> = of_worker.map(|step| step.id.0.split('/').next().unwrap()).collect();
+    assert_eq!(
+        kinds,
+        ["pull-image", "drain-node", "install-talos", "power-cycle-vm", "verify-node", "uncordon-node"]
+    );
+    // The second run writes the image into the machine configs.
+    for _ in 0..2 {
+        let ran = rig.apply(&file).await;
+        assert_eq!(ran.outcome, Outcome::Done, "{:?}", ran.failures());
+    }
+    let plan = rig.observe(&file).await.plan();
+    assert!(plan.steps.is_empty() && plan.blocked.is_empty(), "{plan:?}");
 }
 
 /// A node whose role was changed in the file is left alone. All others are changed as the file says.

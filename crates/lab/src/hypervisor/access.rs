@@ -45,7 +45,6 @@ pub(crate) enum Principal {
     User(String),
 }
 
-/// One user.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct User {
     pub(crate) password: Option<String>,

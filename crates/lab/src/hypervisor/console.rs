@@ -21,7 +21,6 @@ pub(crate) struct Consoles {
     attached: u64,
 }
 
-/// One console.
 #[derive(Debug, Clone)]
 pub(crate) struct Console {
     pub(crate) upid: String,

@@ -16,7 +16,6 @@ pub(crate) struct Log {
     last: u32,
 }
 
-/// One line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) uid: u32,

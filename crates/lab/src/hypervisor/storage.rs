@@ -44,7 +44,6 @@ pub(crate) struct Storage {
     pub(crate) options: BTreeMap<String, String>,
 }
 
-/// One volume.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Volume {
     pub(crate) volid: String,

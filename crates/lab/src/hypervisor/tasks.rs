@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::hypervisor::work::Work;
 
-/// One task.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) upid: String,

@@ -18,7 +18,6 @@ use crate::schema::Parts;
 
 const DEFAULT_MEMORY_MIB: u64 = 512;
 
-/// One VM.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Vm {
     pub(crate) vmid: u32,

@@ -13,7 +13,6 @@ use jiff::Timestamp;
 use prost::encoding::decode_varint;
 use serde_json::{Map, Value, json};
 
-/// The media type.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// What every message starts with.

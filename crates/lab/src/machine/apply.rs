@@ -34,7 +34,6 @@ impl Mode {
         }
     }
 
-    /// To the wire.
     pub fn wire(self) -> i32 {
         match self {
             Self::Reboot => 0,

@@ -36,7 +36,6 @@ pub struct Boot {
     pub pci: Vec<(String, String)>,
 }
 
-/// One disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootDisk {
     /// Proxmox slot, such as `scsi0` or `virtio1`.

@@ -9,7 +9,6 @@ use super::Machines;
 /// How many are remembered.
 const KEPT: usize = 200;
 
-/// One call.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     /// Counts from the machine's start.

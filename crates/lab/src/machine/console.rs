@@ -39,7 +39,6 @@ pub struct Console {
     progress: (usize, usize),
 }
 
-/// One line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) at: Timestamp,

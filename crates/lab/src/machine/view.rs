@@ -15,7 +15,6 @@ pub(crate) struct EtcdView {
     pub(crate) members: Vec<MemberView>,
 }
 
-/// One member.
 #[derive(Debug, Clone)]
 pub(crate) struct MemberView {
     pub(crate) vmid: u32,

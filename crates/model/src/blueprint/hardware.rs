@@ -72,9 +72,7 @@ impl Default for Hardware {
 /// The boot disk, the first on its bus.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BootDisk {
-    /// Bus.
     pub bus: Bus,
-    /// Options.
     pub options: DiskOptions,
 }
 
@@ -83,7 +81,6 @@ pub struct BootDisk {
 pub struct Disk {
     /// Name in the file, and of the volume in Talos.
     pub name: String,
-    /// Bus.
     pub bus: Bus,
     /// Number on that bus.
     pub slot: u32,
@@ -91,7 +88,6 @@ pub struct Disk {
     pub size_gib: u64,
     /// Datastore; open until the inventory is known.
     pub datastore: Option<String>,
-    /// Options.
     pub options: DiskOptions,
     /// What Talos finds it by on scsi and sata: `0x` and 16 hexadecimal digits.
     pub wwn: String,
@@ -156,7 +152,6 @@ pub struct Nic {
     pub bridge: String,
     /// VLAN tag on that bridge.
     pub vlan: Option<u16>,
-    /// MTU.
     pub mtu: Option<u16>,
     /// Kind of card.
     pub model: NicModel,
@@ -164,7 +159,6 @@ pub struct Nic {
     pub routes: Vec<Route>,
 }
 
-/// One route.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Where it leads to.
@@ -181,7 +175,6 @@ pub struct NodePatch {
     /// Where the file says it.
     #[serde(skip)]
     pub path: Path,
-    /// The patch.
     pub patch: spec::Patch,
 }
 

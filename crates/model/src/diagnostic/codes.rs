@@ -10,7 +10,6 @@ use crate::releases;
 /// What `explain` says about one code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Explanation {
-    /// The code.
     pub code: &'static str,
     /// A few words.
     pub title: &'static str,

@@ -24,10 +24,7 @@ pub enum Blocker {
         opens: Option<Timestamp>,
     },
     /// Its Proxmox host is in maintenance, and high availability moves guests away from it.
-    HostMaintenance {
-        /// The host.
-        host: String,
-    },
+    HostMaintenance { host: String },
     /// Another disruption is in progress on a node that this one must not overlap with.
     InFlight(NodeName),
     /// A system that the file names is not installed.
@@ -38,7 +35,6 @@ pub enum Blocker {
     GateUnknown(HealthGate, String),
     /// A command that the file names did not succeed.
     Command {
-        /// The command.
         command: String,
         /// How it ended, with the last line of its output.
         ended: String,

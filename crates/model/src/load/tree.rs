@@ -22,11 +22,9 @@ pub enum Tree {
         /// Key, where the key stands, value.
         entries: Vec<(String, Span, Tree)>,
     },
-    /// A list.
     List {
         /// Where it starts.
         span: Span,
-        /// Its items.
         items: Vec<Tree>,
     },
     /// Anything else.
@@ -51,7 +49,6 @@ pub enum Scalar {
     Integer(i128),
     /// A number with a fraction.
     Number(f64),
-    /// A text.
     Text,
 }
 

@@ -47,10 +47,7 @@ pub enum Health {
     /// Kubernetes does not know its resources: it is not installed.
     Missing,
     /// Kubernetes did not tell.
-    Unknown {
-        /// Why.
-        why: String,
-    },
+    Unknown { why: String },
 }
 
 /// One node as Kubernetes sees it.
@@ -82,7 +79,6 @@ pub struct KubernetesNode {
     /// Its labels. Other programs change labels, annotations and taints at any time, so a saved plan does not hold them.
     #[serde(skip)]
     pub labels: BTreeMap<String, String>,
-    /// Its annotations.
     #[serde(skip)]
     pub annotations: BTreeMap<String, String>,
     /// Its taints, with their keys. A key may have one for each effect.
@@ -128,9 +124,7 @@ impl KubernetesNode {
 /// A PodDisruptionBudget that allows no eviction now.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BlockingBudget {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
     /// Nodes that run pods of it, which could not be drained now.
     pub nodes: BTreeSet<NodeName>,

@@ -101,6 +101,8 @@ pub(super) struct Builder<'a> {
     pub(super) blocked: Vec<Blocked>,
     /// Nodes that get another image of Talos.
     pub(super) installs: Vec<Install>,
+    /// What VMs get together with their image.
+    pub(super) with_image: BTreeMap<NodeName, (VmRef, drift::Keys)>,
     /// Other versions of Kubernetes that the file asks for: from which version to which, and the nodes.
     pub(super) kubernetes: BTreeMap<(String, String), Vec<NodeName>>,
 }
@@ -171,6 +173,7 @@ impl<'a> Builder<'a> {
             refusals: vec![],
             blocked: vec![],
             installs: vec![],
+            with_image: BTreeMap::new(),
             kubernetes: BTreeMap::new(),
         }
     }
@@ -458,6 +461,9 @@ impl<'a> Builder<'a> {
                 self.set_disruption(&grow, Disruption::InPlace);
             }
             after.push(grow);
+        }
+        if !drift.with_image.is_empty() {
+            self.with_image.insert(node.name.clone(), (vm.at(), drift.with_image));
         }
         if !drift.power_cycle.is_empty() || !drift.left_disks.is_empty() {
             let need = self.need(&node.name, after.clone());

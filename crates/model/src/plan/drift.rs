@@ -32,6 +32,8 @@ pub struct Drift {
     pub rewire: Keys,
     /// What the running VM takes over with a stop and start only.
     pub power_cycle: Keys,
+    /// The same, once it runs the image in the file.
+    pub with_image: Keys,
     /// Data disks of this cluster that the file does not have.
     pub left_disks: Vec<LeftDisk>,
     /// What differs and can only be told.
@@ -54,7 +56,6 @@ pub struct Keys {
 pub struct LeftDisk {
     /// Its key in Proxmox.
     pub key: String,
-    /// Its volume.
     pub volume: String,
     /// Its size, where Proxmox says it.
     pub gib: Option<u64>,
@@ -107,8 +108,6 @@ struct Examined<'a> {
     drift: Drift,
     /// What waits for the machine config, in words.
     waits: Vec<String>,
-    /// What waits for the image, in words.
-    later: Vec<String>,
     /// What only a new node can have, in words.
     replace: Vec<String>,
 }
@@ -159,8 +158,8 @@ pub fn examine_holding(
     machine: Option<&Machine>,
     held: Held,
 ) -> Drift {
-    let (drift, waits, later, replace) = (Drift::default(), vec![], vec![], vec![]);
-    let mut examined = Examined { node, vm, machine, held, drift, waits, later, replace };
+    let (drift, waits, replace) = (Drift::default(), vec![], vec![]);
+    let mut examined = Examined { node, vm, machine, held, drift, waits, replace };
     for (key, wanted) in vm::settings(blueprint, node) {
         examined.key(&key, &wanted);
     }
@@ -186,7 +185,7 @@ impl Examined<'_> {
                 let says =
                     format!("{} {from} → {}, which waits in Proxmox", spoken(key), measured(key, wanted));
                 match class(key, &differs_now, now, wanted, self.machine) {
-                    _ if self.held.covers(key) => self.hold(key, says),
+                    _ if self.held.covers(key) => self.hold(key, None, says),
                     Disruption::Replace => self.replace.push(says),
                     _ => self.drift.power_cycle.says.push(says),
                 }
@@ -203,13 +202,18 @@ impl Examined<'_> {
         self.change(key, words::corrected(key, wanted, next), says, disruption);
     }
 
-    fn hold(&mut self, key: &str, says: String) {
-        if key == "agent" { self.later.push(says) } else { self.waits.push(says) }
+    /// What changes later: with the image, or with the machine config. Without a value, Proxmox has it already.
+    fn hold(&mut self, key: &str, value: Option<String>, says: String) {
+        if key != "agent" {
+            return self.waits.push(says);
+        }
+        self.drift.with_image.set.extend(value.map(|value| (key.to_owned(), value)));
+        self.drift.with_image.says.push(says);
     }
 
     fn change(&mut self, key: &str, value: String, says: String, disruption: Disruption) {
         if self.held.covers(key) {
-            return self.hold(key, says);
+            return self.hold(key, Some(value), says);
         }
         let keys = match disruption {
             Disruption::None | Disruption::InPlace => {
@@ -410,15 +414,6 @@ impl Examined<'_> {
             );
             let hint = format!("write in the file what the VM has; or {}", replace(&self.node.name));
             self.block(what, hint);
-        }
-        if !self.later.is_empty() {
-            // The installation of the image is planned or blocked by itself.
-            let text = format!(
-                "the VM of {} does not match the file ({}), and changes once the node runs the image in the file",
-                self.node.name,
-                self.later.join("; ")
-            );
-            self.drift.notes.push(Note { text });
         }
         if !self.waits.is_empty() {
             let name = &self.node.name;

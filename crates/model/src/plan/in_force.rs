@@ -12,7 +12,6 @@ use crate::step::{Disruption, StepId};
 /// The image that a machine runs, against the one that the file asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Image {
-    /// The same.
     Same,
     /// Another one.
     Other,

@@ -105,6 +105,13 @@ impl Builder<'_> {
         if !installs.is_empty() && self.may_install(&installs) {
             self.needs_of(installs);
         }
+        for (node, (_, keys)) in std::mem::take(&mut self.with_image) {
+            let text = format!(
+                "the VM of {node} does not match the file ({}), and changes once the node runs the image in the file",
+                keys.says.join("; ")
+            );
+            self.notes.push(Note { text });
+        }
         for upgrade in std::mem::take(&mut self.kubernetes) {
             self.blocked_kubernetes(upgrade);
         }
@@ -202,7 +209,15 @@ impl Builder<'_> {
         for install in installs {
             let after = install.after.iter().cloned().chain(pulled.iter().cloned()).collect();
             let node = install.node.clone();
-            self.need(&node, after).install = Some(install);
+            let with_image = self.with_image.remove(&node);
+            let need = self.need(&node, after);
+            need.install = Some(install);
+            if let Some((vm, keys)) = with_image {
+                // One restart for both.
+                need.vm = Some(vm);
+                need.power_cycle.set.extend(keys.set);
+                need.power_cycle.says.extend(keys.says);
+            }
         }
     }
 

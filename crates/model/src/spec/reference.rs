@@ -12,7 +12,6 @@ pub const DEFAULT_TOKEN: &str = "env:PROXMOX_VE_API_TOKEN";
 pub enum Reference {
     /// In an environment variable.
     Env(String),
-    /// In a file.
     File(String),
     /// In what a command prints.
     Cmd(String),

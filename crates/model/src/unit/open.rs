@@ -11,7 +11,6 @@ use crate::step::UnitId;
 pub struct OpenUnit {
     /// Its name, such as `restart/home-work-1`.
     pub unit: UnitId,
-    /// Its node.
     pub node: NodeName,
     /// Who ran it, where the node says so.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -19,7 +19,6 @@ pub enum KubernetesImage {
     Scheduler,
     /// kube-proxy.
     Proxy,
-    /// The kubelet.
     Kubelet,
 }
 

@@ -56,7 +56,6 @@ pub struct Input {
     pub contract: Contract,
     /// What the machine is.
     pub role: Role,
-    /// The cluster's name.
     pub cluster_name: String,
     /// The control plane endpoint, an `https://` URL; used as it stands.
     pub endpoint: String,

@@ -68,7 +68,6 @@ pub struct Nic {
     pub vip: Option<String>,
 }
 
-/// A route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Where to, with prefix length.
@@ -101,10 +100,8 @@ pub struct UserVolume {
     pub mount: Option<String>,
 }
 
-/// A kernel module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelModule {
-    /// Its name.
     pub name: String,
     /// Its parameters, such as `a=b`.
     pub parameters: Vec<String>,

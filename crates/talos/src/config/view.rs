@@ -22,7 +22,6 @@ pub struct Problem {
 /// A certificate as PEM, and its key where the machine may issue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorityView {
-    /// The certificate.
     pub certificate: String,
     /// The key, on control planes.
     pub key: Option<Secret>,
@@ -43,9 +42,7 @@ pub struct MachineView {
     pub endpoint: String,
     /// The cluster's name; older workers were not told.
     pub cluster_name: Option<String>,
-    /// The cluster's id.
     pub cluster_id: Option<String>,
-    /// The authority of Kubernetes.
     pub kubernetes_ca: AuthorityView,
     /// The authority of etcd, on control planes.
     pub etcd_ca: Option<AuthorityView>,
@@ -53,7 +50,6 @@ pub struct MachineView {
     pub api_server_sans: Vec<String>,
     /// The port of the Kubernetes API on the node.
     pub api_port: u16,
-    /// The kubelet image.
     pub kubelet_image: Option<String>,
     /// The Kubernetes version, from the tag of the kubelet image, without `v`.
     pub kubernetes_version: Option<String>,
@@ -65,7 +61,6 @@ pub struct MachineView {
     pub vips: Vec<String>,
     /// DNS servers.
     pub nameservers: Vec<String>,
-    /// Time servers.
     pub time_servers: Vec<String>,
     /// Ranges of pod addresses.
     pub pod_subnets: Vec<String>,

@@ -85,13 +85,11 @@ impl Identity {
         CertificateDer::from(der)
     }
 
-    /// The certificate as PEM.
     #[must_use]
     pub fn certificate_pem(&self) -> String {
         pem::encode("CERTIFICATE", &self.certificate)
     }
 
-    /// The certificate as DER.
     #[must_use]
     pub fn certificate_der(&self) -> &CertificateDer<'static> {
         &self.certificate

@@ -36,7 +36,6 @@ pub(crate) enum Type {
     Unstructured,
     /// A value that may be absent, which is not the same as zero.
     Ptr(&'static Type),
-    /// A list.
     List(&'static Type),
     /// A mapping with free keys.
     Map(&'static Type),

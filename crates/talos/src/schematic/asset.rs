@@ -42,7 +42,6 @@ pub enum Compression {
     None,
     /// gzip.
     Gz,
-    /// xz.
     Xz,
     /// Zstandard.
     Zst,
@@ -72,7 +71,6 @@ pub enum Asset {
 /// Which variant of an image is meant. The default is what virtual machines on Proxmox boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ImageName {
-    /// The platform.
     pub platform: Platform,
     /// The processor.
     pub arch: Arch,

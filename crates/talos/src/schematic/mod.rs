@@ -44,7 +44,6 @@ pub struct Schematic {
 pub struct Overlay {
     /// Where the overlay comes from.
     pub image: String,
-    /// Its name.
     pub name: String,
     /// What it is told.
     pub options: BTreeMap<String, String>,

@@ -20,7 +20,6 @@ pub enum Value {
     Float(f64),
     /// A number in a form that is not the shortest, such as `0644` or `1.10`, as it was written.
     Number(String),
-    /// A text.
     Text(String),
     /// A sequence.
     List(Vec<Value>),

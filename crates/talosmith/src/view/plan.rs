@@ -183,7 +183,6 @@ pub(super) struct Group<'a> {
     pub(super) title: String,
     /// The disruption that they are, if they are one.
     pub(super) unit: Option<&'a Unit>,
-    /// The steps.
     pub(super) steps: Vec<&'a Step>,
 }
 

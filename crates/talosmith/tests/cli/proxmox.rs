@@ -91,7 +91,7 @@ fn a_served_lab_takes_orders_until_it_is_told_to_go_down() {
     let ordered = shell.ok("lab inject fault 2 --path /version");
     assert!(ordered.contains("waits: failure 2 at any call with /version"), "{ordered}");
     let met = shell.run(&format!("doctor -f {file}"));
-    assert!(met.code == Some(5) && met.err.contains("Authentication failed!"), "{}", met.all());
+    assert!(met.code == Some(3) && met.err.contains("Authentication failed!"), "{}", met.all());
     let closed = shell.ok("lab inject outside mirror.lan");
     assert!(closed.contains("of the hosts outside only these answer: mirror.lan"), "{closed}");
     let mended = shell.ok("lab inject clear");

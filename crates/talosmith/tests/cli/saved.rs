@@ -117,13 +117,13 @@ fn a12_an_edited_plan_is_refused() {
         ("edited.plan", text.replace("home-work-2", "home-work-7"), "it was changed after it was written"),
         ("forged.plan", text.replace(&proof, &forged), "it was changed after it was written"),
         ("bare.plan", text.replace(&format!("{proof}\n"), ""), "it was saved before the cluster had secrets"),
-        ("newer.plan", text.replace("\"talosmith_plan\": 6", "\"talosmith_plan\": 7"), "by a newer release"),
+        ("newer.plan", text.replace("\"talosmith_plan\": 7", "\"talosmith_plan\": 8"), "by a newer release"),
         (
             "older.plan",
-            text.replace("\"talosmith_plan\": 6", "\"talosmith_plan\": 5"),
+            text.replace("\"talosmith_plan\": 7", "\"talosmith_plan\": 6"),
             "by an earlier release",
         ),
-        ("unversioned.plan", text.replace("  \"talosmith_plan\": 6,\n", ""), "it has no version"),
+        ("unversioned.plan", text.replace("  \"talosmith_plan\": 7,\n", ""), "it has no version"),
     ] {
         assert_ne!(edited, text, "{name}");
         shell.write(name, &edited);

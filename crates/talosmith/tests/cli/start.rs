@@ -82,7 +82,7 @@ fn a_first_file_from_options_alone() {
         Written to mill.yaml: mill, 1 control plane node, Talos v1.13.9, Kubernetes v1.36.3, API at https://10.7.0.10:6443.
         --- stderr
         Proxmox was not asked, because no `--endpoint` was given; `proxmox.endpoint` is only an example.
-        Read it and change what does not fit. Next: `talosmith show`, then `talosmith plan`.
+        Read it and change what does not fit. Next: `talosmith show -f mill.yaml`, then `talosmith plan -f mill.yaml`.
         "#);
     insta::assert_snapshot!(shell.ok("validate mill.yaml"), @r#"mill.yaml is valid: mill, 1 control plane node, Talos v1.13.9, Kubernetes v1.36.3, API at https://10.7.0.10:6443."#);
     insta::assert_snapshot!(shell.run("init -f bad.yaml --cidr banana --control-planes 0").all(), @r#"

@@ -64,20 +64,33 @@ fn leftover_1_what_is_not_known_of_the_machine_config_holds_the_network_too() {
 }
 
 #[test]
-fn leftover_1_the_guest_agent_waits_for_its_image() {
+fn leftover_1_the_guest_agent_goes_with_its_image() {
     let (mut file, rendered) = (blueprint(), rendered());
     let mut world = healthy_world(&file);
     let image = file.images.get_mut("default").unwrap();
     image.extensions = vec!["siderolabs/qemu-guest-agent".to_owned()];
-    for (runs, waits) in [("another", true), (rendered.schematics["default"].as_str(), false)] {
-        world.machines.get_mut("w-1").unwrap().schematic = Some(runs.to_owned());
-        let told = plan(&file, &rendered, &world);
-        let is_changed = ids(&told).contains(&"power-cycle-vm/w-1");
-        assert_eq!(is_changed, !waits, "{runs}: {told:?}");
-        let is_said =
-            told.notes.iter().any(|note| note.text.contains("once the node runs the image in the file"));
-        assert_eq!(is_said, waits, "{:?}", told.notes);
-    }
+    let is_said = |told: &Plan| {
+        told.notes.iter().any(|note| note.text.contains("once the node runs the image in the file"))
+    };
+    // It runs the image already.
+    world.machines.get_mut("w-1").unwrap().schematic = Some(rendered.schematics["default"].clone());
+    let told = plan(&file, &rendered, &world);
+    assert!(ids(&told).contains(&"power-cycle-vm/w-1") && !is_said(&told), "{told:?}");
+    // It gets it: one restart for both.
+    world.machines.get_mut("w-1").unwrap().schematic = Some("another".to_owned());
+    let told = plan(&file, &rendered, &world);
+    let at = |id: &str| ids(&told).iter().position(|step| *step == id);
+    assert!(at("install-talos/w-1").is_some() && !is_said(&told), "{told:?}");
+    assert!(at("install-talos/w-1") < at("power-cycle-vm/w-1"), "{told:?}");
+    // It does not: neither half changes.
+    world.machines.get_mut("w-1").unwrap().config_problems = vec!["machine.x: unknown".to_owned()];
+    let told = plan(&file, &rendered, &world);
+    assert!(at_all(&told, "w-1").is_empty() && is_said(&told), "{told:?}");
+}
+
+fn at_all(plan: &Plan, node: &str) -> Vec<String> {
+    let of_node = plan.steps.iter().filter(|step| step.action.node() == Some(node));
+    of_node.map(|step| step.id.0.clone()).collect()
 }
 
 #[test]

@@ -7,7 +7,6 @@ use engine::stores::BoxFuture;
 use crate::commands::setup::{can_ask, confirm, confirm_deletion};
 use crate::view::{Printer, Problem, Verb};
 
-/// The terminal.
 pub struct Terminal<'a> {
     pub printer: &'a Printer,
     pub verb: Verb,

@@ -22,7 +22,6 @@ fn unusable(problem: Problem, path: &Path) -> Problem {
         .hint("save a new one with `talosmith plan -o FILE`; the cluster file is named with `-f`")
 }
 
-/// Reads a saved plan.
 pub fn read_plan(path: &Path) -> Result<SavedPlan, Problem> {
     let within = |problem: Problem| unusable(problem, path);
     let text = std::fs::read_to_string(path).map_err(|e| within(Problem::of(Exit::Input, &e)))?;

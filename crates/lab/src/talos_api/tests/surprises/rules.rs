@@ -29,7 +29,6 @@ fn fine() -> (Code, String) {
     says(Code::Ok, "")
 }
 
-/// A request with headers.
 fn with<T>(message: T, headers: &[(&'static str, &str)]) -> Request<T> {
     let mut request = Request::new(message);
     for (key, value) in headers {
