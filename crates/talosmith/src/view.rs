@@ -131,7 +131,7 @@ impl Printer {
     /// Problems of a file. That there are none is a result.
     pub fn diagnostics(&self, sources: &[Source], diagnostics: &[Diagnostic]) {
         if self.settings.json {
-            self.data(&diagnostics::json(diagnostics));
+            self.data(&serde_json::json!({ "problems": diagnostics::json(diagnostics) }));
         } else if diagnostics.is_empty() {
             self.to_out(|w, ink| diagnostics::human(w, ink, sources, diagnostics));
         } else {

@@ -11,7 +11,7 @@ use super::node::{EtcdService, after};
 use super::timing;
 
 /// Whether the registry of an image has it. Those of the lab have everything but what is called `nope`, which stands for
-/// every name that someone misspelt.
+/// every name that someone misspelled.
 pub(crate) fn is_published(image: &str) -> bool {
     !image.contains("/nope")
 }

@@ -66,7 +66,7 @@ codes! {
         bad "" good "proxmox: { endpoint: https://pve1:8006, token: env:PROXMOX_VE_API_TOKEN }\n"
 
     UNKNOWN_KEY "TS0101" "A key that is not known"
-        "Keys that are not known are refused, because a misspelt key that is silently ignored costs an evening."
+        "Keys that are not known are refused, because a misspelled key that is silently ignored is hard to find."
         bad "network:\n  cidr: 10.25.150.0/24\n  gatway: 10.25.150.1\n  gateway: 10.25.150.1\n" good "network:\n  cidr: 10.25.150.0/24\n  gateway: 10.25.150.1\n"
     MISSING_KEY "TS0102" "A key is missing"
         "Most keys can be left out, because what they say can be derived. This one cannot."
@@ -179,7 +179,7 @@ codes! {
     OUTSIDE_NETWORK "TS0403" "An address outside the network"
         "Nodes, gateway and VIP live in `network.cidr`: the VIP is announced there by ARP, and nodes reach their gateway without a router."
         bad "network: { cidr: 10.25.150.0/24, gateway: 10.25.151.1 }\n" good "network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1 }\n"
-    ADDRESS_TAKEN "TS0404" "An address that is spoken for"
+    ADDRESS_TAKEN "TS0404" "An address that is already in use"
         "The first and the last address of a network, the gateway and the VIP cannot be a node's address, and gateway and VIP cannot be the same."
         bad "network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.1 }\n" good "network: { cidr: 10.25.150.0/24, gateway: 10.25.150.1, vip: 10.25.150.10 }\n"
     ADDRESS_TWICE "TS0405" "Two nodes with one address"

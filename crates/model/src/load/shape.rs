@@ -126,7 +126,7 @@ impl<'s> Walker<'s, '_> {
                 walked.insert(key.to_owned(), self.stand_in(of_key));
                 self.gaps.push(path.key(key));
             }
-            // A required key that is misspelt is one mistake, and was said above.
+            // A required key that is misspelled is one mistake, and was said above.
             if !entries.iter().any(|(given, _, _)| given == key) && !meant.contains(&key) {
                 let whole = path.key(key);
                 let problem = Diagnostic::error(codes::MISSING_KEY, format!("`{whole}` is missing"));

@@ -52,6 +52,11 @@ impl<'a> Builder<'a> {
                     let reason = format!("{host} is drained; {}", moves.reason);
                     self.need(&node.name, vec![]).moves = Some(Move { reason, ..moves });
                 }
+                // A shutdown is for what cannot move, not for what may be able to.
+                Err(Stays { why, hint, unknown: true }) => {
+                    let what = format!("{} does not leave {host}: {why}", node.name);
+                    self.block(&node.name, Disruption::PowerCycle, what, hint);
+                }
                 Err(Stays { why, .. }) => {
                     let text = format!("{} is shut down, because it cannot move: {why}", node.name);
                     self.notes.push(Note { text });
@@ -59,8 +64,32 @@ impl<'a> Builder<'a> {
                 }
             }
         }
+        self.shared_host();
         self.others_of_ours(host);
         self.guests_of_others(host);
+    }
+
+    /// Says where so many voting members come together that etcd has no quorum without their host.
+    fn shared_host(&mut self) {
+        let mut hosts: BTreeMap<String, Vec<NodeName>> = BTreeMap::new();
+        let voters: Vec<&Node> = self.blueprint.control_planes().filter(|node| !node.external).collect();
+        for node in &voters {
+            let Some(vm) = self.vm(node) else { continue };
+            let moves = self.needs.get(&node.name).and_then(|need| need.moves.as_ref());
+            let host = moves.map_or(&vm.host, |moves| &moves.to);
+            hosts.entry(host.clone()).or_default().push(node.name.clone());
+        }
+        let all = voters.len();
+        for (host, nodes) in hosts {
+            let moved = |name: &NodeName| self.needs.get(name).is_some_and(|need| need.moves.is_some());
+            if all > 2 && all - nodes.len() < all / 2 + 1 && nodes.iter().any(moved) {
+                let text = format!(
+                    "{} of {all} control plane nodes are on {host} afterwards: etcd has no quorum while that host is off",
+                    nodes.len()
+                );
+                self.notes.push(Note { text });
+            }
+        }
     }
 
     /// Nodes that the file does not have, and templates: what becomes of them, a person decides.
@@ -156,7 +185,7 @@ impl<'a> Builder<'a> {
                     let reason = format!("{host} is not drained any more; {}", moves.reason);
                     self.need(name, vec![]).moves = Some(Move { reason, ..moves });
                 }
-                Err(Stays { why, hint }) => {
+                Err(Stays { why, hint, .. }) => {
                     let what = format!("{name} does not come back to {host}: {why}");
                     self.block(name, Disruption::InPlace, what, hint);
                 }
@@ -237,7 +266,7 @@ impl<'a> Builder<'a> {
                 "move {} first: write `host: {}` for it under `nodes` in the file and run `talosmith apply`, then run this command again",
                 first.0.name, to.to
             ),
-            Err(Stays { why, hint }) => {
+            Err(Stays { why, hint, .. }) => {
                 format!(
                     "move {} to another host first, which is not possible now: {why}; {hint}",
                     first.0.name

@@ -65,11 +65,17 @@ pub(super) fn is_drained(observed: &Observed, host: &str) -> bool {
 pub(super) struct Stays {
     pub(super) why: String,
     pub(super) hint: String,
+    /// Whether nothing shows that it cannot move: it is only not known that it can.
+    pub(super) unknown: bool,
 }
 
 impl Stays {
     fn new(why: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { why: why.into(), hint: hint.into() }
+        Self { why: why.into(), hint: hint.into(), unknown: false }
+    }
+
+    fn unknown(why: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { unknown: true, ..Self::new(why, hint) }
     }
 }
 
@@ -98,7 +104,7 @@ impl Builder<'_> {
                 let after = self.changes_before(&node.name);
                 self.need(&node.name, after).moves = Some(Move { reason, ..moves });
             }
-            Err(Stays { why, hint }) => {
+            Err(Stays { why, hint, .. }) => {
                 let what = format!("{says}; it does not move: {why}");
                 self.block(&node.name, Disruption::InPlace, what, hint);
             }
@@ -212,12 +218,15 @@ impl Builder<'_> {
             }
             Some(Migration::Known { local_disks, mapped_resources, .. }) => (local_disks, mapped_resources),
             Some(Migration::Unknown { why }) => {
-                let hint = "give the token VM.Migrate on its VMs, as `talosmith doctor` shows, then run the command again";
-                return Err(Stays::new(format!("Proxmox did not say whether it can be moved: {why}"), hint));
+                let hint = "if the token lacks VM.Migrate, `talosmith proxmox setup --maintenance` grants it; then run the command again";
+                return Err(Stays::unknown(
+                    format!("Proxmox did not say whether it can be migrated: {why}"),
+                    hint,
+                ));
             }
             None => {
-                return Err(Stays::new(
-                    "Proxmox was not asked whether it can be moved",
+                return Err(Stays::unknown(
+                    "it is not known whether it can be migrated",
                     "run the command again",
                 ));
             }

@@ -292,7 +292,7 @@ fn is_size(text: &str) -> bool {
         && (units.contains(&unit.as_str()) || short.contains(&unit.as_str()))
 }
 
-/// The known word that a misspelt one is nearest to, where it is near at all.
+/// The known word that a misspelled one is nearest to, where it is near at all.
 fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let mut best: Option<(usize, &str)> = None;
     for candidate in known {

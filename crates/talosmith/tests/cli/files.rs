@@ -137,6 +137,8 @@ fn problems_as_data() {
     let ran = shell.run("validate --json");
     assert_eq!(ran.code, Some(3));
     let found: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(found["schema"], 1);
+    let found = &found["problems"];
     assert_eq!(found[0]["line"], 5);
     assert_eq!(found[0]["file"], "cluster.yaml");
     assert!(found[0]["hint"].is_string());

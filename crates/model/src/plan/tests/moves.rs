@@ -251,6 +251,30 @@ fn a_node_that_cannot_move_is_shut_down() {
 }
 
 #[test]
+fn a_node_of_which_it_is_not_known_whether_it_can_move_is_not_shut_down() {
+    let why = "the token lacks VM.Migrate".to_owned();
+    let mut case = placed(["pve2", "pve2", "pve2"]).said("w-1", Migration::Unknown { why });
+    "pve1".clone_into(&mut case.vm("w-1").host);
+    let plan = case.asked(Hand::DrainHost, "pve1");
+    assert_eq!(plan.units, [], "{:?}", plan.units);
+    let [blocked] = plan.blocked.as_slice() else { panic!("{:?}", plan.blocked) };
+    assert_eq!(blocked.node.as_deref(), Some("w-1"));
+    assert!(blocked.hint.contains("proxmox setup --maintenance"), "{}", blocked.hint);
+}
+
+#[test]
+fn voting_members_that_come_together_on_one_host_are_named() {
+    let told =
+        |plan: &Plan| plan.notes.iter().any(|note| note.text.contains("2 of 3 control plane nodes are on"));
+    let plan = placed(["pve1", "pve2", "pve3"]).asked(Hand::DrainHost, "pve1");
+    assert!(told(&plan), "{:?}", plan.notes);
+    let mut case = placed(["pve2", "pve2", "pve3"]);
+    "pve1".clone_into(&mut case.vm("w-1").host);
+    let plan = case.asked(Hand::DrainHost, "pve1");
+    assert!(!told(&plan), "it is so without this command: {:?}", plan.notes);
+}
+
+#[test]
 fn what_left_a_drained_host_comes_back_with_undrain_and_not_before() {
     let mut case = placed(["pve2", "pve2", "pve2"]).on("w-1", "pve1").drained("pve1", &["w-1", "cp-1"]);
     "pve2".clone_into(&mut case.vm("w-1").host);
